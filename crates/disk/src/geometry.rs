@@ -1,0 +1,460 @@
+//! Geometry: from a physical block address to surface, track and angle, and back.
+//!
+//! A disk is a table of [`SegmentSpec`]s in PBA order. A segment is a run of tracks with one number of
+//! sectors, walked in one of the known orders: `group_tracks` tracks on one surface, the same tracks on
+//! the next surface, and after the last surface the next group. With a group of one track that is the
+//! cylinder layout, with a group of the whole recording zone the surface layout, and with one surface a
+//! horizontal zone (Skylight, section 4.9). A look-up is a table look-up and arithmetic; nothing loops
+//! over sectors or tracks.
+//!
+//! Invariants: segments follow each other without a gap in PBA; no two segments hold the same sector of
+//! the same track; [`Geometry::pba_of`] is the inverse of [`Geometry::place`].
+//! Sources: layouts as classified by Krevat, Tucek and Ganger, "Disks are like snowflakes" (HotOS'11);
+//! skew and slipped sectors as in DiskSim's layout module, checked on its output.
+
+use crate::divisor::Divisor;
+use crate::units::{Angle, Pba, Sectors};
+
+/// What a segment of the disk looks like; see the module page for the order of its tracks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SegmentSpec {
+    /// Sectors in the segment, or `None` for all that its tracks hold after `first_sector`.
+    pub sectors: Option<Sectors>,
+    /// Sectors on each of its tracks.
+    pub sectors_per_track: u32,
+    /// The track (radial position counted from the OD) where the walk starts.
+    pub first_track: u32,
+    /// How many tracks on each surface.
+    pub tracks: u32,
+    /// Whether the walk goes towards the ID.
+    pub inward: bool,
+    /// The lowest surface of the segment.
+    pub first_surface: u16,
+    /// How many surfaces.
+    pub surfaces: u16,
+    /// Tracks on one surface before the walk changes to the next.
+    pub group_tracks: u32,
+    /// Whether the first group goes through the surfaces from the highest to the lowest.
+    pub surfaces_descend: bool,
+    /// Whether every other group goes through the surfaces in the opposite order.
+    pub surfaces_alternate: bool,
+    /// Whether every other pass over a group goes in the opposite radial direction.
+    pub strokes_alternate: bool,
+    /// The first sector used on the first track: those before it are spares or defects.
+    pub first_sector: u32,
+    /// How far the next track of a pass starts after the end of the one before.
+    pub track_skew: Angle,
+    /// The same for the next surface of a group.
+    pub head_skew: Angle,
+    /// The same for the next group.
+    pub group_skew: Angle,
+    /// Angle of sector 0 of the first track; `None` continues the segment before with its skew.
+    pub start_angle: Option<Angle>,
+}
+
+/// Where a sector lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The surface (head).
+    pub surface: u16,
+    /// The track: radial position counted from the OD.
+    pub track: u32,
+    /// The sector's number on its track.
+    pub sector: u32,
+    /// Sectors on that track.
+    pub sectors_per_track: u32,
+    /// Angle at which the sector starts.
+    pub angle: Angle,
+}
+
+/// Why a table of segments is no disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GeometryError {
+    /// There is no segment.
+    Empty,
+    /// A segment has a zero where it needs a number.
+    ZeroSize {
+        /// The number of the segment.
+        segment: usize,
+    },
+    /// A segment claims more sectors than its tracks hold, or a walk past the first track.
+    TooLarge {
+        /// The number of the segment.
+        segment: usize,
+    },
+    /// Two segments share a track.
+    Overlap {
+        /// The surface that both claim.
+        surface: u16,
+        /// The first track that both claim.
+        track: u32,
+    },
+}
+
+impl std::fmt::Display for GeometryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Empty => write!(f, "the geometry has no tracks"),
+            Self::ZeroSize { segment } => {
+                write!(f, "segment {segment} of the geometry has no tracks, surfaces or sectors")
+            }
+            Self::TooLarge { segment } => {
+                write!(f, "segment {segment} of the geometry needs more room than its tracks have")
+            }
+            Self::Overlap { surface, track } => {
+                write!(f, "two segments of the geometry claim track {track} of surface {surface}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for GeometryError {}
+
+/// A segment made ready for look-ups.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    first_sector: u64,
+    pub(crate) sectors_per_track: u32,
+    track_divisor: Divisor,
+    /// The width of a sector.
+    pub(crate) sector_width: Angle,
+    first_track: u32,
+    tracks: u32,
+    inward: bool,
+    first_surface: u16,
+    surfaces: u16,
+    group_tracks: u64,
+    group_divisor: Divisor,
+    /// The last group when it is shorter than the others: its number and its tracks.
+    tail_group: u64,
+    tail_tracks: u64,
+    surfaces_descend: bool,
+    surfaces_alternate: bool,
+    strokes_alternate: bool,
+    pub(crate) track_skew: Angle,
+    pub(crate) head_skew: Angle,
+    pub(crate) group_skew: Angle,
+    start_angle: Angle,
+}
+
+/// How many steps of each kind lie before a track of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crossings {
+    pub(crate) tracks: u64,
+    pub(crate) heads: u64,
+    pub(crate) groups: u64,
+}
+
+/// A track of a segment: which one it is in the walk, and where that is.
+#[derive(Clone, Copy, Debug)]
+struct WalkedTrack {
+    surface: u16,
+    track: u32,
+    crossings: Crossings,
+}
+
+impl Segment {
+    fn new(spec: &SegmentSpec, number: usize, start: u64, angle: Angle) -> Result<Self, GeometryError> {
+        let zero = [spec.sectors_per_track, spec.tracks, spec.group_tracks, spec.surfaces.into()];
+        if zero.contains(&0) {
+            return Err(GeometryError::ZeroSize { segment: number });
+        }
+        let spt = u64::from(spec.sectors_per_track);
+        let room = (u64::from(spec.tracks) * u64::from(spec.surfaces) * spt)
+            .checked_sub(u64::from(spec.first_sector))
+            .ok_or(GeometryError::TooLarge { segment: number })?;
+        let sectors = spec.sectors.map_or(room, Sectors::get);
+        if sectors == 0 {
+            return Err(GeometryError::ZeroSize { segment: number });
+        }
+        let fits_radially = spec.inward || spec.tracks <= spec.first_track + 1;
+        if sectors > room || u64::from(spec.first_sector) >= spt || !fits_radially {
+            return Err(GeometryError::TooLarge { segment: number });
+        }
+        let group_tracks = u64::from(spec.group_tracks.min(spec.tracks));
+        Ok(Self {
+            start,
+            end: start + sectors,
+            first_sector: spec.first_sector.into(),
+            sectors_per_track: spec.sectors_per_track,
+            track_divisor: Divisor::new(spt),
+            sector_width: Angle(u64::MAX / spt),
+            first_track: spec.first_track,
+            tracks: spec.tracks,
+            inward: spec.inward,
+            first_surface: spec.first_surface,
+            surfaces: spec.surfaces,
+            group_tracks,
+            group_divisor: Divisor::new(group_tracks * u64::from(spec.surfaces)),
+            tail_group: u64::from(spec.tracks) / group_tracks,
+            tail_tracks: u64::from(spec.tracks) % group_tracks,
+            surfaces_descend: spec.surfaces_descend,
+            surfaces_alternate: spec.surfaces_alternate,
+            strokes_alternate: spec.strokes_alternate,
+            track_skew: spec.track_skew,
+            head_skew: spec.head_skew,
+            group_skew: spec.group_skew,
+            start_angle: spec.start_angle.unwrap_or(angle),
+        })
+    }
+
+    /// The track's number in the walk and the sector on it.
+    #[inline]
+    fn ordinal(&self, pba: Pba) -> (u64, u64) {
+        self.track_divisor.div_rem(pba.0 - self.start + self.first_sector)
+    }
+
+    /// Group, pass within the group, and position within the pass of a track.
+    #[inline]
+    fn walk_position(&self, ordinal: u64) -> (u64, u64, u64, u64) {
+        if self.surfaces == 1 {
+            return (0, 0, ordinal, u64::from(self.tracks));
+        }
+        let (group, in_group) = self.group_divisor.div_rem(ordinal);
+        if self.group_tracks == 1 {
+            return (group, in_group, 0, 1);
+        }
+        let tracks = if group == self.tail_group { self.tail_tracks } else { self.group_tracks };
+        (group, in_group / tracks, in_group % tracks, tracks)
+    }
+
+    #[inline]
+    fn reversed_surfaces(&self, group: u64) -> bool {
+        self.surfaces_descend ^ (self.surfaces_alternate && group & 1 == 1)
+    }
+
+    #[inline]
+    fn reversed_stroke(&self, group: u64, pass: u64) -> bool {
+        self.strokes_alternate && (group * u64::from(self.surfaces) + pass) & 1 == 1
+    }
+
+    #[inline]
+    fn walked(&self, ordinal: u64) -> WalkedTrack {
+        let (group, pass, position, tracks) = self.walk_position(ordinal);
+        let surfaces = u64::from(self.surfaces);
+        let surface = if self.reversed_surfaces(group) { surfaces - 1 - pass } else { pass };
+        let within = if self.reversed_stroke(group, pass) { tracks - 1 - position } else { position };
+        let radial = if surfaces == 1 { within } else { group * self.group_tracks + within };
+        let track =
+            if self.inward { self.first_track + radial as u32 } else { self.first_track - radial as u32 };
+        let heads = group * (surfaces - 1) + pass;
+        let crossings = Crossings { tracks: ordinal - heads - group, heads, groups: group };
+        WalkedTrack { surface: self.first_surface + surface as u16, track, crossings }
+    }
+
+    /// Angle of sector 0 of a track, from the steps before it.
+    #[inline]
+    fn track_angle(&self, crossings: Crossings) -> Angle {
+        let turned = crossings
+            .tracks
+            .wrapping_mul(self.track_skew.0)
+            .wrapping_add(crossings.heads.wrapping_mul(self.head_skew.0))
+            .wrapping_add(crossings.groups.wrapping_mul(self.group_skew.0));
+        self.start_angle.advanced(Angle(turned))
+    }
+
+    #[inline]
+    fn place(&self, pba: Pba) -> (Place, u64, Crossings) {
+        let (ordinal, sector) = self.ordinal(pba);
+        let walked = self.walked(ordinal);
+        let angle = self.track_angle(walked.crossings);
+        let place = Place {
+            surface: walked.surface,
+            track: walked.track,
+            sector: sector as u32,
+            sectors_per_track: self.sectors_per_track,
+            angle: angle.advanced(Angle(self.sector_width.0.wrapping_mul(sector))),
+        };
+        (place, ordinal, walked.crossings)
+    }
+
+    /// How far the arm moves when the walk changes the surface within a group.
+    pub(crate) fn head_step_tracks(&self) -> u32 {
+        if self.strokes_alternate { 0 } else { self.group_tracks as u32 - 1 }
+    }
+
+    /// How far the arm moves from one group to the next, and whether the surface changes too.
+    pub(crate) fn group_step(&self) -> (u32, bool) {
+        let per_group = self.group_tracks * u64::from(self.surfaces);
+        if self.tracks as u64 <= self.group_tracks {
+            return (0, false);
+        }
+        let (last, next) = (self.walked(per_group - 1), self.walked(per_group));
+        (last.track.abs_diff(next.track), last.surface != next.surface)
+    }
+
+    /// The lowest track of the segment.
+    fn lowest_track(&self) -> u32 {
+        if self.inward { self.first_track } else { self.first_track + 1 - self.tracks }
+    }
+
+    /// The inverse of [`Segment::walked`]: the number in the walk of a track that the segment holds.
+    fn ordinal_of(&self, surface: u16, track: u32) -> u64 {
+        let radial = u64::from(if self.inward { track - self.first_track } else { self.first_track - track });
+        if self.surfaces == 1 {
+            return radial;
+        }
+        let (group, within) = (radial / self.group_tracks, radial % self.group_tracks);
+        let tracks = if group == self.tail_group { self.tail_tracks } else { self.group_tracks };
+        let surface = u64::from(surface - self.first_surface);
+        let surfaces = u64::from(self.surfaces);
+        let pass = if self.reversed_surfaces(group) { surfaces - 1 - surface } else { surface };
+        let position = if self.reversed_stroke(group, pass) { tracks - 1 - within } else { within };
+        group * self.group_tracks * surfaces + pass * tracks + position
+    }
+}
+
+/// Where a segment begins on a surface; the first sector tells apart pieces of one track (slipped sectors).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct TrackIndex {
+    surface: u16,
+    lowest_track: u32,
+    first_sector: u32,
+    segment: u32,
+}
+
+/// The tracks of a disk in PBA order.
+#[derive(Clone, Debug)]
+pub struct Geometry {
+    segments: Vec<Segment>,
+    /// For each 2^`hint_shift` sectors the segment that holds the first of them.
+    hints: Vec<u32>,
+    hint_shift: u32,
+    /// The way back from a track, sorted.
+    by_track: Vec<TrackIndex>,
+    tracks: u32,
+    surfaces: u16,
+}
+
+impl Geometry {
+    /// Builds the look-up tables for segments in PBA order.
+    pub fn new(specs: &[SegmentSpec]) -> Result<Self, GeometryError> {
+        let mut segments: Vec<Segment> = Vec::with_capacity(specs.len());
+        for (number, spec) in specs.iter().enumerate() {
+            let (start, angle) = segments.last().map_or((0, Angle(0)), |before| {
+                (before.end, angle_after(before, spec.first_surface, spec.surfaces))
+            });
+            segments.push(Segment::new(spec, number, start, angle)?);
+        }
+        let capacity = segments.last().ok_or(GeometryError::Empty)?.end;
+        let mut hint_shift = 0;
+        while (capacity >> hint_shift) > 4 * segments.len() as u64 + 64 {
+            hint_shift += 1;
+        }
+        let hints = (0..=(capacity >> hint_shift))
+            .map(|bucket| segments.partition_point(|s| s.end <= bucket << hint_shift) as u32)
+            .collect();
+        let by_track = index_by_track(&segments)?;
+        let tracks = segments.iter().map(|s| s.lowest_track() + s.tracks).max().unwrap_or(0);
+        let surfaces = segments.iter().map(|s| s.first_surface + s.surfaces).max().unwrap_or(0);
+        Ok(Self { segments, hints, hint_shift, by_track, tracks, surfaces })
+    }
+
+    /// Sectors on the disk.
+    pub fn capacity(&self) -> Sectors {
+        Sectors(self.segments.last().map_or(0, |s| s.end))
+    }
+
+    /// Tracks on a surface, counted from the OD.
+    pub fn tracks(&self) -> u32 {
+        self.tracks
+    }
+
+    /// Surfaces of the disk.
+    pub fn surfaces(&self) -> u16 {
+        self.surfaces
+    }
+
+    #[inline]
+    pub(crate) fn segment_index(&self, pba: Pba) -> usize {
+        let mut index = self.hints[(pba.0 >> self.hint_shift) as usize] as usize;
+        while self.segments[index].end <= pba.0 {
+            index += 1;
+        }
+        index
+    }
+
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Where a sector lies.
+    ///
+    /// # Panics
+    /// When `pba` is past the end of the disk: callers check their extents once, on arrival.
+    #[inline]
+    pub fn place(&self, pba: Pba) -> Place {
+        self.segments[self.segment_index(pba)].place(pba).0
+    }
+
+    /// The place, and for the transfer the segment, the track's number in it and the steps before it.
+    #[inline]
+    pub(crate) fn place_in_segment(&self, pba: Pba) -> (Place, usize, u64, Crossings) {
+        let index = self.segment_index(pba);
+        let (place, ordinal, crossings) = self.segments[index].place(pba);
+        (place, index, ordinal, crossings)
+    }
+
+    /// The steps of each kind between the tracks of two addresses of one segment.
+    pub(crate) fn crossings_at(&self, segment: usize, pba: Pba) -> (Place, Crossings) {
+        let (place, _, crossings) = self.segments[segment].place(pba);
+        (place, crossings)
+    }
+
+    /// The address of a sector, or `None` where no segment holds it.
+    pub fn pba_of(&self, surface: u16, track: u32, sector: u32) -> Option<Pba> {
+        let wanted = (surface, track, sector);
+        let after = self.by_track.partition_point(|i| (i.surface, i.lowest_track, i.first_sector) <= wanted);
+        let found = self.by_track.get(after.checked_sub(1)?)?;
+        let segment = &self.segments[found.segment as usize];
+        let beyond = track >= found.lowest_track + segment.tracks;
+        if found.surface != surface || beyond || sector >= segment.sectors_per_track {
+            return None;
+        }
+        let linear =
+            segment.ordinal_of(surface, track) * u64::from(segment.sectors_per_track) + u64::from(sector);
+        let pba = segment.start + linear.checked_sub(segment.first_sector)?;
+        (pba < segment.end).then_some(Pba(pba))
+    }
+}
+
+/// Where the walk would start if the next segment follows `before` as its next track would.
+fn angle_after(before: &Segment, next_first_surface: u16, next_surfaces: u16) -> Angle {
+    let (last, _, _) = before.place(Pba(before.end - 1));
+    let shared = next_first_surface <= last.surface && last.surface < next_first_surface + next_surfaces;
+    let skew = if shared { before.track_skew } else { before.head_skew };
+    let track_start =
+        Angle(last.angle.0.wrapping_sub(before.sector_width.0.wrapping_mul(last.sector.into())));
+    track_start.advanced(skew)
+}
+
+fn index_by_track(segments: &[Segment]) -> Result<Vec<TrackIndex>, GeometryError> {
+    let mut index: Vec<TrackIndex> = Vec::new();
+    for (number, segment) in segments.iter().enumerate() {
+        let first_sector = if segment.tracks == 1 { segment.first_sector as u32 } else { 0 };
+        for surface in segment.first_surface..segment.first_surface + segment.surfaces {
+            let (lowest_track, segment) = (segment.lowest_track(), number as u32);
+            index.push(TrackIndex { surface, lowest_track, first_sector, segment });
+        }
+    }
+    index.sort_unstable();
+    for pair in index.windows(2) {
+        let (this, next) = (pair[0], pair[1]);
+        let segment = &segments[this.segment as usize];
+        let shares_track = next.lowest_track < this.lowest_track + segment.tracks;
+        if this.surface == next.surface && shares_track && !pieces_of_a_track(segments, this, next) {
+            return Err(GeometryError::Overlap { surface: next.surface, track: next.lowest_track });
+        }
+    }
+    Ok(index)
+}
+
+/// Whether two segments are single tracks that use different sectors of the same one.
+fn pieces_of_a_track(segments: &[Segment], this: TrackIndex, next: TrackIndex) -> bool {
+    let (first, second) = (&segments[this.segment as usize], &segments[next.segment as usize]);
+    let used = u64::from(this.first_sector) + first.end - first.start;
+    let single = first.tracks == 1 && second.tracks == 1 && first.surfaces == 1 && second.surfaces == 1;
+    single && used <= next.first_sector.into()
+}

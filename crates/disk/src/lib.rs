@@ -1,0 +1,21 @@
+//! The disk itself: units, geometry, mechanics. It knows nothing of hosts, LBAs or translation layers.
+//!
+//! * [`units`]: addresses, counts, time and angle as types.
+//! * [`geometry`], [`layout`]: from a physical block address to surface, track and angle, and back.
+//! * [`mechanics`]: seek, rotation and transfer: how long an access takes and where it leaves the head.
+//!
+//! Invariants: no clock, no file, no thread, no hash order; same input, same answer.
+//! Sources: Ruemmler and Wilkes' classical model of a drive as used by Skylight (FAST'15, section 4);
+//! layouts after Krevat et al. and Skylight section 4.9.
+
+pub mod divisor;
+pub mod geometry;
+pub mod layout;
+pub mod mechanics;
+pub mod units;
+
+pub use divisor::Divisor;
+pub use geometry::{Geometry, GeometryError, Place, SegmentSpec};
+pub use layout::{Layout, RecordingZone, Skews};
+pub use mechanics::{AccessTiming, Direction, Disk, Head, Mechanics, Rotation, SeekCurve};
+pub use units::{Angle, BLOCK_SECTORS, Lba, LbaExtent, Nanos, Pba, PbaExtent, SECTOR_BYTES, Sectors, Time};

@@ -1,0 +1,238 @@
+//! Units of a disk: addresses, counts, time and angle, each a type of its own.
+//!
+//! Invariants: an address is never added to an address; the 512-byte *sector* is the unit of every
+//! address and extent; time is an integer number of nanoseconds owned by the model (DESIGN idea 2);
+//! an angle is a fraction of a turn in 0.64 fixed point, so that it wraps as the platter does.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+/// Bytes in a sector, the unit of every address.
+pub const SECTOR_BYTES: u64 = 512;
+/// Sectors in a block, the unit in which translation layers map (Skylight, section 4).
+pub const BLOCK_SECTORS: u64 = 8;
+
+macro_rules! unit {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(transparent)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// The bare number, for arithmetic that the types do not carry.
+            #[inline]
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+unit!(
+    /// A logical block address: what the host names, in sectors.
+    Lba
+);
+unit!(
+    /// A physical block address: where data lies on one medium, in sectors.
+    Pba
+);
+unit!(
+    /// A count of 512-byte sectors.
+    Sectors
+);
+unit!(
+    /// A duration in nanoseconds.
+    Nanos
+);
+unit!(
+    /// An instant: nanoseconds since the drive was switched on.
+    Time
+);
+unit!(
+    /// A fraction of a turn in 0.64 fixed point: 2^64 is one turn. Sums and differences wrap.
+    Angle
+);
+
+impl Sectors {
+    /// The count in bytes.
+    #[inline]
+    pub const fn bytes(self) -> u64 {
+        self.0 * SECTOR_BYTES
+    }
+
+    /// The sectors of a whole number of blocks.
+    #[inline]
+    pub const fn of_blocks(blocks: u64) -> Self {
+        Self(blocks * BLOCK_SECTORS)
+    }
+
+    /// The sectors that hold `bytes`, or `None` when that is not a whole number of them.
+    ///
+    /// ```
+    /// use skylight_disk::Sectors;
+    /// assert_eq!(Sectors::of_bytes(4096), Some(Sectors(8)));
+    /// assert_eq!(Sectors::of_bytes(100), None);
+    /// ```
+    pub const fn of_bytes(bytes: u64) -> Option<Self> {
+        if bytes.is_multiple_of(SECTOR_BYTES) { Some(Self(bytes / SECTOR_BYTES)) } else { None }
+    }
+}
+
+macro_rules! address {
+    ($name:ident, $extent:ident, $what:literal) => {
+        impl Add<Sectors> for $name {
+            type Output = Self;
+            #[inline]
+            fn add(self, count: Sectors) -> Self {
+                Self(self.0 + count.0)
+            }
+        }
+
+        impl AddAssign<Sectors> for $name {
+            #[inline]
+            fn add_assign(&mut self, count: Sectors) {
+                self.0 += count.0;
+            }
+        }
+
+        impl Sub for $name {
+            type Output = Sectors;
+            #[inline]
+            fn sub(self, earlier: Self) -> Sectors {
+                Sectors(self.0 - earlier.0)
+            }
+        }
+
+        #[doc = concat!("A run of sectors on ", $what, ": start and length.")]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct $extent {
+            /// The first sector.
+            pub start: $name,
+            /// How many sectors.
+            pub len: Sectors,
+        }
+
+        impl $extent {
+            /// The extent of `len` sectors from `start`.
+            #[inline]
+            pub const fn new(start: $name, len: Sectors) -> Self {
+                Self { start, len }
+            }
+
+            /// The first address past the extent.
+            #[inline]
+            pub fn end(self) -> $name {
+                self.start + self.len
+            }
+
+            /// Whether the extent holds no sector.
+            #[inline]
+            pub const fn is_empty(self) -> bool {
+                self.len.0 == 0
+            }
+        }
+    };
+}
+
+address!(Lba, LbaExtent, "the host's address space");
+address!(Pba, PbaExtent, "a medium");
+
+impl Add for Sectors {
+    type Output = Self;
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Sectors {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Sectors {
+    type Output = Self;
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl Nanos {
+    /// The duration in milliseconds, for people.
+    pub fn as_ms(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Nanos {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Add<Nanos> for Time {
+    type Output = Self;
+    #[inline]
+    fn add(self, duration: Nanos) -> Self {
+        Self(self.0 + duration.0)
+    }
+}
+
+impl AddAssign<Nanos> for Time {
+    #[inline]
+    fn add_assign(&mut self, duration: Nanos) {
+        self.0 += duration.0;
+    }
+}
+
+impl Sub for Time {
+    type Output = Nanos;
+    #[inline]
+    fn sub(self, earlier: Self) -> Nanos {
+        Nanos(self.0 - earlier.0)
+    }
+}
+
+impl Angle {
+    /// The angle turned from `earlier` to `self`, going forward.
+    #[inline]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.wrapping_sub(earlier.0))
+    }
+
+    /// The angle `by` further on.
+    #[inline]
+    pub const fn advanced(self, by: Self) -> Self {
+        Self(self.0.wrapping_add(by.0))
+    }
+
+    /// The angle as a number of turns, 0 to 1, for people and pictures.
+    pub fn as_turns(self) -> f64 {
+        self.0 as f64 / 18_446_744_073_709_551_616.0
+    }
+
+    /// The angle nearest to `turns`; the whole part is dropped.
+    pub fn from_turns(turns: f64) -> Self {
+        let fraction = turns - turns.floor();
+        Self((fraction * 18_446_744_073_709_551_616.0) as u64)
+    }
+}

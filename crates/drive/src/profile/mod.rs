@@ -1,0 +1,112 @@
+//! Drive profiles: a drive as a TOML file, read, checked and explained.
+//!
+//! A profile is the truth about an emulated drive; no constant of a drive lives in code. Its one schema is
+//! the Rust types of `schema.rs` and `layer.rs`: from them come the check of a file, the defaults, the JSON
+//! schema for editors and the reference page (`docs/profile.schema.json`, `docs/profile-reference.md`).
+//!
+//! Invariants: a [`Profile`] that exists has passed every rule that needs no arithmetic of the geometry; a
+//! refused file gives one line that names the file, the line, the key and what would do; no text panics.
+//!
+//! ```
+//! use skylight_drive::profile::{EXAMPLE, Profile};
+//! let profile = Profile::from_toml(EXAMPLE, "example.toml")?;
+//! assert_eq!(profile.mechanics.rotation().to_string(), "10.17 ms");
+//!
+//! let error = Profile::from_toml(&EXAMPLE.replace("surfaces", "surfces"), "bad.toml").unwrap_err();
+//! let line = "bad.toml:17: [geometry] surfces is not a key here; did you mean \"surfaces\"?";
+//! assert_eq!(error.to_string(), line);
+//! # Ok::<(), skylight_drive::profile::ProfileError>(())
+//! ```
+
+mod check;
+mod diagnose;
+mod layer;
+mod quantity;
+mod reference;
+mod rules;
+mod schema;
+mod shape;
+
+use toml::de::{DeTable, DeValue};
+
+pub use diagnose::{ProfileError, Source};
+pub use layer::{CacheLocation, CacheMedium, Conventional, Layer, SetAssociative};
+pub use quantity::{Bytes, Duration, QuantityError};
+pub use reference::{json_schema, reference};
+pub use schema::{
+    Fitted, Flash, Geometry, Interface, Jitter, Layout, Mechanics, Profile, RecordingZone, SCHEMA_VERSION,
+    Schedule, Seek, SeekPoint, Taper,
+};
+
+use diagnose::{Lines, snippet};
+
+/// A whole profile with its most common keys, which the reference page shows.
+pub const EXAMPLE: &str = include_str!("example.toml");
+
+impl Profile {
+    /// Reads and checks the profile `text`; `origin` is what errors call it, usually the file's name.
+    ///
+    /// The capacity is rounded down to whole 4 KiB blocks and a cache to whole bands, where the schema says
+    /// so.
+    ///
+    /// # Errors
+    /// The first fault in one line: bad TOML, an unknown or missing key, a value of the wrong type or out of
+    /// its range, keys that contradict each other.
+    pub fn from_toml(text: &str, origin: &str) -> Result<Self, ProfileError> {
+        let lines = Lines::new(text);
+        let table = DeTable::parse(text).map_err(|error| syntax_error(&error, text, &lines, origin))?;
+        check_version(table.get_ref(), text, &lines, origin)?;
+
+        let mut source = Source { origin: origin.to_owned(), ..Source::default() };
+        let schema = shape::root();
+        let mut check = check::Check::new(text, &lines, &schema, &mut source);
+        check.file(table.get_ref());
+        check.faults.into_result(origin)?;
+
+        let mut profile: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
+            let line = error.span().map_or(1, |span| lines.at(span.start));
+            ProfileError::new(origin, line, error.message())
+        })?;
+        profile.source = source;
+        rules::apply(&mut profile).into_result(origin)?;
+        Ok(profile)
+    }
+
+    /// The whole profile as JSON, defaults filled in: sizes in bytes, durations as in the file.
+    pub fn to_json(&self) -> String {
+        // Text, numbers and lists of them: nothing in a profile can fail to become JSON.
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// An error about the key at `path`, such as `geometry.taper.tracks`, in the form of the others: the file
+    /// and line of the key, the key and its value as written, then `message`.
+    pub fn error_at(&self, path: &str, message: &str) -> ProfileError {
+        self.source.error_at(path, message)
+    }
+}
+
+/// What the TOML parser found, with the key when it came twice.
+fn syntax_error(error: &toml::de::Error, text: &str, lines: &Lines, origin: &str) -> ProfileError {
+    let span = error.span().unwrap_or(0..0);
+    let line = lines.at(span.start);
+    let what = error.message();
+    let message = match what {
+        "duplicate key" => format!("{} is given twice; keep one of them", snippet(text, span)),
+        _ => format!("is not TOML: {what}"),
+    };
+    ProfileError::new(origin, line, &message)
+}
+
+/// The version comes first: what another version calls its keys is no fault of the file.
+fn check_version(table: &DeTable<'_>, text: &str, lines: &Lines, origin: &str) -> Result<(), ProfileError> {
+    let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == "schema") else {
+        return Ok(());
+    };
+    let DeValue::Integer(number) = value.get_ref() else { return Ok(()) };
+    if number.as_str() == SCHEMA_VERSION.to_string() {
+        return Ok(());
+    }
+    let found = snippet(text, value.span());
+    let message = format!("this file has schema {found}; this skylight reads {SCHEMA_VERSION}");
+    Err(ProfileError::new(origin, lines.at(key.span().start), &message))
+}

@@ -1,0 +1,614 @@
+//! Bad profiles and the one line that each gives: place, key, and what would do.
+//!
+//! Every case is the example profile with one piece replaced, so that the line numbers are those of the
+//! example: the expected text is compared whole.
+
+use skylight_drive::profile::{EXAMPLE, Profile};
+
+/// A case: the piece of the example to replace, what replaces it, and the line that must come out.
+type Case = (&'static str, &'static str, &'static str);
+
+const FITTED: &str = r#"fitted = { constant = "0.8 ms", root = "0.012 ms", linear = "0.00002 ms" }"#;
+const TAPER: &str = "[geometry.taper]
+zones = 24
+tracks = 369000
+outer_sectors_per_track = 3576
+inner_sectors_per_track = 1700";
+
+/// Runs each case; tells all that differ, not only the first.
+fn check(cases: &[Case]) {
+    let mut wrong = Vec::new();
+    for (from, to, expected) in cases {
+        assert_eq!(EXAMPLE.matches(from).count(), 1, "{from:?} must stand in the example once");
+        let got = match Profile::from_toml(&EXAMPLE.replace(from, to), "f.toml") {
+            Ok(_) => "accepted".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        if got != *expected {
+            wrong.push(format!("{from:?} -> {to:?}\n  want {expected}\n  got  {got}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+#[test]
+fn text_that_is_not_toml() {
+    check(&[
+        (
+            "surfaces = 8",
+            "surfaces = ",
+            "f.toml:17: is not TOML: string values must be quoted, expected literal string",
+        ),
+        ("[geometry]", "[geometry", "f.toml:16: is not TOML: unclosed table, expected `]`"),
+        (
+            "surfaces = 8",
+            "surfaces = 8\nsurfaces = 9",
+            "f.toml:18: surfaces is given twice; keep one of them",
+        ),
+        (
+            "surfaces = 8",
+            "surfaces = 8 heads",
+            "f.toml:17: is not TOML: string values must be quoted, expected literal string",
+        ),
+    ]);
+}
+
+#[test]
+fn versions() {
+    check(&[
+        ("schema = 1", "schema = 2\nrings = 3", "f.toml:1: this file has schema 2; this skylight reads 1"),
+        ("schema = 1", "# later", "f.toml:1: schema is missing; add, say, schema = 1"),
+        (
+            "schema = 1",
+            "schema = \"1\"",
+            "f.toml:1: schema = \"1\" is text; it takes a whole number such as 1",
+        ),
+    ]);
+}
+
+#[test]
+fn unknown_keys() {
+    check(&[
+        (
+            "surfaces = 8",
+            "surfces = 8",
+            "f.toml:17: [geometry] surfces is not a key here; did you mean \"surfaces\"?",
+        ),
+        (
+            "head_switch =",
+            "head-switch =",
+            "f.toml:9: [mechanics] head-switch is not a key here; did you mean \"head_switch\"?",
+        ),
+        ("[geometry]", "[geomtry]", "f.toml:16: geomtry is not a key here; did you mean \"geometry\"?"),
+        ("name =", "Nmae =", "f.toml:2: Nmae is not a key here; did you mean \"name\"?"),
+        (
+            "zones = 24",
+            "zones = 24\nwobble = 1",
+            "f.toml:24: [geometry.taper] wobble is not a key here; the keys are \"zones\", \"tracks\", \
+             \"outer_sectors_per_track\" and \"inner_sectors_per_track\"",
+        ),
+        (
+            "zero_latency = false",
+            "queue_depth = 4",
+            "f.toml:11: [mechanics] queue_depth is not a key here; it belongs in [interface]",
+        ),
+        (
+            "kind = \"set-associative\"",
+            "kind = \"conventional\"",
+            "f.toml:37: [layer] band is not a key here; it belongs in [layer] of kind \"set-associative\"",
+        ),
+        (
+            "root = ",
+            "rot = ",
+            "f.toml:14: [mechanics.seek.fitted] rot is not a key here; did you mean \"root\"?",
+        ),
+        (
+            TAPER,
+            "[[geometry.zone]]\ntracks = 5\nsectors_per_track = 900\n\n[[geometry.zone]]\ntrack = 5",
+            "f.toml:27: [[geometry.zone]] track is not a key here; did you mean \"tracks\"?",
+        ),
+        (
+            "cache_location = \"id\"",
+            "[jitter]\nrelativ = 0",
+            "f.toml:41: [jitter] relativ is not a key here; did you mean \"relative\"?",
+        ),
+    ]);
+}
+
+#[test]
+fn missing_keys_and_sections() {
+    check(&[
+        (
+            "head_switch = \"0.6 ms\"",
+            "",
+            "f.toml:7: [mechanics] head_switch is missing; add, say, head_switch = \"0.6 ms\"",
+        ),
+        ("name = \"emulated-smr-1\"", "", "f.toml:1: name is missing; add, say, name = \"emulated-smr-1\""),
+        (
+            "kind = \"set-associative\"",
+            "",
+            "f.toml:35: [layer] kind is missing; it is one of \"conventional\" or \"set-associative\"",
+        ),
+        (
+            "[mechanics.seek]\nfitted = { constant = \"0.8 ms\", root = \"0.012 ms\", linear = \"0.00002 \
+             ms\" }",
+            "",
+            "f.toml:7: the section [mechanics.seek] is missing; add it",
+        ),
+        (
+            "root = \"0.012 ms\", ",
+            "",
+            "f.toml:14: [mechanics.seek.fitted] root is missing; add, say, root = \"0.012 ms\"",
+        ),
+        (
+            TAPER,
+            "[[geometry.zone]]\ntracks = 5\nsectors_per_track = 900\n\n[[geometry.zone]]\ntracks = 5",
+            "f.toml:26: [[geometry.zone]] sectors_per_track is missing; add, say, sectors_per_track = 3576",
+        ),
+        (
+            "cache_location = \"id\"",
+            "",
+            "f.toml:35: [layer] cache_location is missing; a cache on the disk is at \"od\", \"md\" or \
+             \"id\"",
+        ),
+        (
+            "cache_medium = \"disk\"\ncache_location = \"id\"",
+            "cache_medium = \"flash\"",
+            "f.toml:39: the section [flash] is missing; cache_medium = \"flash\" needs its read, write \
+             and bandwidth",
+        ),
+        (
+            "layout = \"cylinder-serpentine\"",
+            "layout = \"hybrid-serpentine\"",
+            "f.toml:16: [geometry] group_tracks is missing; layout = \"hybrid-serpentine\" needs it, say, \
+             group_tracks = 200",
+        ),
+    ]);
+}
+
+#[test]
+fn keys_that_exclude_each_other() {
+    check(&[
+        (
+            "rotation = \"10.17 ms\"",
+            "rotation = \"10.17 ms\"\nrpm = 5900",
+            "f.toml:9: [mechanics] gives \"rotation\" and \"rpm\"; keep one of them",
+        ),
+        (
+            "rotation = \"10.17 ms\"",
+            "",
+            "f.toml:7: [mechanics] gives none of \"rotation\" and \"rpm\"; add one of them",
+        ),
+        (
+            FITTED,
+            "",
+            "f.toml:13: [mechanics.seek] gives none of \"fitted\" and \"points\"; add one of \
+         them",
+        ),
+        (
+            FITTED,
+            "fitted = { constant = \"0.8 ms\", root = \"0 ms\", linear = \"0 ms\" }\npoints = [[1, \"1 \
+             ms\"]]",
+            "f.toml:15: [mechanics.seek] gives \"fitted\" and \"points\"; keep one of them",
+        ),
+        (TAPER, "", "f.toml:16: [geometry] gives none of \"zone\" and \"taper\"; add one of them"),
+        (
+            "[interface]",
+            "[[geometry.zone]]\ntracks = 5\nsectors_per_track = 900\n[interface]",
+            "f.toml:28: [geometry] gives \"zone\" and \"taper\"; keep one of them",
+        ),
+        (
+            "zones = 24",
+            "zones = 24\n[flash]\nread = \"1 ms\"\nwrite = \"1 ms\"\nbandwidth = \"1 GB\"\n[x]",
+            "f.toml:28: x is not a key here; the keys are \"schema\", \"name\", \"capacity\", \
+             \"mechanics\", \"geometry\", \
+             \"interface\", \"layer\", \"flash\", \"jitter\", \"sources\" and \"summary\"",
+        ),
+        (
+            "[layer]",
+            "[flash]\nread = \"1 ms\"\nwrite = \"1 ms\"\nbandwidth = \"1 GB\"\n[layer]",
+            "f.toml:35: flash is here but the drive has no flash cache; leave the section out",
+        ),
+        (
+            "cache_medium = \"disk\"",
+            "cache_medium = \"flash\"\n[flash]\nread = \"1 ms\"\nwrite = \"1 ms\"\nbandwidth = \"1 \
+             GB\"\n[jitter]",
+            "f.toml:45: [jitter] cache_location is not a key here; it belongs in [layer] of kind \
+             \"set-associative\"",
+        ),
+        (
+            "cache_medium = \"disk\"\ncache_location = \"id\"",
+            "cache_medium = \"flash\"\ncache_location = \"id\"\n[flash]\nread = \"1 ms\"\nwrite = \"1 \
+             ms\"\nbandwidth = \"1 GB\"",
+            "f.toml:40: layer.cache_location = \"id\" is only for a cache on the disk; leave it out for \
+             flash",
+        ),
+    ]);
+}
+
+#[test]
+fn wrong_types() {
+    check(&[
+        (
+            "surfaces = 8",
+            "surfaces = \"8\"",
+            "f.toml:17: geometry.surfaces = \"8\" is text; it takes a whole number such as 8",
+        ),
+        (
+            "surfaces = 8",
+            "surfaces = 8.5",
+            "f.toml:17: geometry.surfaces = 8.5 is a number with a fraction; it takes a whole number such \
+             as 8",
+        ),
+        (
+            "surfaces = 8",
+            "surfaces = [8]",
+            "f.toml:17: geometry.surfaces is a list; it takes a whole number such as 8",
+        ),
+        (
+            "zero_latency = false",
+            "zero_latency = \"off\"",
+            "f.toml:12: mechanics.zero_latency = \"off\" is text; it takes true or false such as false",
+        ),
+        (
+            "name = \"emulated-smr-1\"",
+            "name = 1979-05-27",
+            "f.toml:2: name = 1979-05-27 is a date or time; it takes text in quotes such as \
+             \"emulated-smr-1\"",
+        ),
+        (
+            "[geometry.taper]",
+            "[[geometry.taper]]",
+            "f.toml:22: geometry.taper is a list; it takes a section [geometry.taper]",
+        ),
+        (
+            TAPER,
+            "[geometry.zone]\ntracks = 5\nsectors_per_track = 900",
+            "f.toml:22: geometry.zone is a table; it takes sections [[geometry.zone]]",
+        ),
+        (
+            "command_overhead = \"0.1 ms\"",
+            "command_overhead = 0.1",
+            "f.toml:31: interface.command_overhead = 0.1 has no unit; write a text such as \"10.17 ms\", \
+             \"100 us\" or \"1.2 s\"",
+        ),
+        (
+            "capacity = \"3.9 TB\"",
+            "capacity = 3.9e12",
+            "f.toml:5: capacity = 3.9e12 is a number with a fraction; it takes a size such as \"3.9 TB\"",
+        ),
+        (
+            "[\"Skylight (FAST'15), section 3.1, Table 1\"]",
+            "[\"a\", 2]",
+            "f.toml:4: sources[1] = 2 is a whole number; it takes text in quotes",
+        ),
+        (
+            FITTED,
+            "points = [[1, \"1 ms\"], 7]",
+            "f.toml:14: mechanics.seek.points[1] = 7 is a whole number; it takes a list",
+        ),
+    ]);
+}
+
+#[test]
+fn quantities() {
+    check(&[
+        (
+            "band = \"40 MiB\"",
+            "band = \"40 Mib/s\"",
+            "f.toml:37: layer.band = \"40 Mib/s\" has the unknown unit \"Mib/s\"; use B, KiB, MiB, GiB, \
+             TiB (binary), k, M, G, T \
+             (binary too) or KB, MB, GB, TB (SI)",
+        ),
+        (
+            "band = \"40 MiB\"",
+            "band = \"some\"",
+            "f.toml:37: layer.band = \"some\" is not a size; write a number and a unit such as \"40 \
+             MiB\", \"3.9 TB\" or \"4k\", or \
+             whole bytes",
+        ),
+        (
+            "band = \"40 MiB\"",
+            "band = -4096",
+            "f.toml:37: layer.band = -4096 is negative; a size is zero or more bytes",
+        ),
+        (
+            "band = \"40 MiB\"",
+            "band = \"-4k\"",
+            "f.toml:37: layer.band = \"-4k\" is negative; a size is zero or more bytes",
+        ),
+        (
+            "head_switch = \"0.6 ms\"",
+            "head_switch = \"0.6\"",
+            "f.toml:9: mechanics.head_switch = \"0.6\" has no unit; write a number and a unit such as \
+             \"10.17 ms\", \"100 us\" or \"1.2 s\"",
+        ),
+        (
+            "head_switch = \"0.6 ms\"",
+            "head_switch = \"0.6 min\"",
+            "f.toml:9: mechanics.head_switch = \"0.6 min\" has the unknown unit \"min\"; use ns, us, ms \
+             or s",
+        ),
+        (
+            "head_switch = \"0.6 ms\"",
+            "head_switch = \"nan ms\"",
+            "f.toml:9: mechanics.head_switch = \"nan ms\" is not a duration; write a number and a unit \
+             such as \"10.17 ms\", \"100 us\" or \"1.2 s\"",
+        ),
+        (
+            "head_switch = \"0.6 ms\"",
+            "head_switch = \"inf s\"",
+            "f.toml:9: mechanics.head_switch = \"inf s\" is not a duration; write a number and a unit \
+             such as \"10.17 ms\", \"100 us\" or \"1.2 s\"",
+        ),
+        (
+            "head_switch = \"0.6 ms\"",
+            "head_switch = \"-1 ms\"",
+            "f.toml:9: mechanics.head_switch = \"-1 ms\" is out of range 0 ms to 50 ms",
+        ),
+        (
+            "capacity = \"3.9 TB\"",
+            "capacity = \"123456789012345678901234 B\"",
+            "f.toml:5: capacity = \"123456789012345678901234 B\" has too many digits",
+        ),
+    ]);
+}
+
+#[test]
+fn rotation_out_of_range() {
+    check(&[
+        (
+            "rotation = \"10.17 ms\"",
+            "rpm = 99",
+            "f.toml:8: mechanics.rpm = 99 is out of range 1,000 to 30,000",
+        ),
+        (
+            "rotation = \"10.17 ms\"",
+            "rpm = nan",
+            "f.toml:8: mechanics.rpm = nan is out of range 1,000 to 30,000",
+        ),
+        (
+            "rotation = \"10.17 ms\"",
+            "rpm = inf",
+            "f.toml:8: mechanics.rpm = inf is out of range 1,000 to 30,000",
+        ),
+        (
+            "rotation = \"10.17 ms\"",
+            "rotation = \"1 s\"",
+            "f.toml:8: mechanics.rotation = \"1 s\" is out of range 2 ms to 60 ms",
+        ),
+    ]);
+}
+
+#[test]
+fn numbers_out_of_range() {
+    check(&[
+        ("surfaces = 8", "surfaces = 0", "f.toml:17: geometry.surfaces = 0 is out of range 1 to 32"),
+        ("surfaces = 8", "surfaces = -3", "f.toml:17: geometry.surfaces = -3 is out of range 1 to 32"),
+        (
+            "surfaces = 8",
+            "surfaces = 99999999999999999999",
+            "f.toml:17: geometry.surfaces = 99999999999999999999 is out of range 1 to 32",
+        ),
+        ("zones = 24", "zones = 1001", "f.toml:23: geometry.taper.zones = 1001 is out of range 1 to 1,000"),
+        (
+            "tracks = 369000",
+            "tracks = 0",
+            "f.toml:24: geometry.taper.tracks = 0 is out of range 1 to 10,000,000",
+        ),
+        (
+            "outer_sectors_per_track = 3576",
+            "outer_sectors_per_track = 200_000",
+            "f.toml:25: geometry.taper.outer_sectors_per_track = 200_000 is out of range 16 to 100,000",
+        ),
+        (
+            "queue_depth = 31",
+            "queue_depth = 33",
+            "f.toml:29: interface.queue_depth = 33 is out of range 1 to 32",
+        ),
+        (
+            "host_gap = \"0.007 ms\"",
+            "host_gap = \"2 s\"",
+            "f.toml:32: interface.host_gap = \"2 s\" is out of range 0 ms to 1 s",
+        ),
+        (
+            "capacity = \"3.9 TB\"",
+            "capacity = \"63 MiB\"",
+            "f.toml:5: capacity = \"63 MiB\" is out of range 64 MiB to 100 TB",
+        ),
+        (
+            "capacity = \"3.9 TB\"",
+            "capacity = \"1 PB\"",
+            "f.toml:5: capacity = \"1 PB\" is out of range 64 MiB to 100 TB",
+        ),
+        (
+            "cache_location = \"id\"",
+            "cache_location = \"id\"\n[jitter]\nrelative = 0.5",
+            "f.toml:42: jitter.relative = 0.5 is out of range 0 to 0.03",
+        ),
+        (
+            "cache_location = \"id\"",
+            "cache_location = \"id\"\n[jitter]\nrelative = -0.01",
+            "f.toml:42: jitter.relative = -0.01 is out of range 0 to 0.03",
+        ),
+        (FITTED, "points = []", "f.toml:14: mechanics.seek.points has 0 entries; it takes 1 to 100,000"),
+        (
+            FITTED,
+            "points = [[1, \"1 ms\", 2]]",
+            "f.toml:14: mechanics.seek.points[0] has 3 entries; it takes exactly 2",
+        ),
+        (
+            FITTED,
+            "points = [\n  [1, \"1 ms\"],\n  [0, \"2 ms\"]]",
+            "f.toml:16: mechanics.seek.points[1][0] = 0 is out of range 1 to 10,000,000",
+        ),
+    ]);
+}
+
+#[test]
+fn words() {
+    check(&[
+        (
+            "layout = \"cylinder-serpentine\"",
+            "layout = \"cylinder_serpentin\"",
+            "f.toml:18: geometry.layout = \"cylinder_serpentin\" is not a choice; did you mean \
+             \"cylinder-serpentine\"?",
+        ),
+        (
+            "schedule = \"shortest-positioning-first\"",
+            "schedule = \"elevator\"",
+            "f.toml:30: interface.schedule = \"elevator\" is not a choice; the choices are \"fifo\" and \
+             \"shortest-positioning-first\"",
+        ),
+        (
+            "kind = \"set-associative\"",
+            "kind = \"set-asociative\"",
+            "f.toml:36: layer.kind = \"set-asociative\" is not a kind of layer; did you mean \
+             \"set-associative\"?",
+        ),
+        (
+            "kind = \"set-associative\"",
+            "kind = 3",
+            "f.toml:36: layer.kind = 3 is not a kind of layer; the kinds are \"conventional\" and \
+             \"set-associative\"",
+        ),
+        ("name = \"emulated-smr-1\"", "name = \"\"", "f.toml:2: name = \"\" is empty"),
+        (
+            "name = \"emulated-smr-1\"",
+            "name = \"my drive\"",
+            "f.toml:2: name = \"my drive\" is not a name; it takes letters, digits, \".\", \"_\" and \
+             \"-\", a letter or digit first",
+        ),
+        (
+            "name = \"emulated-smr-1\"",
+            "name = \"\"\"a\nb\"\"\"",
+            "f.toml:2: name = \"\"\"a\\nb\"\"\" holds a line break or control character; keep it to one \
+             line",
+        ),
+    ]);
+}
+
+#[test]
+fn keys_that_do_not_agree() {
+    check(&[
+        (
+            "track_skew = \"0.45 ms\"",
+            "track_skew = \"10.17 ms\"",
+            "f.toml:19: geometry.track_skew = \"10.17 ms\" is not less than one rotation, which takes \
+             10.170 ms",
+        ),
+        (
+            "inner_sectors_per_track = 1700",
+            "inner_sectors_per_track = 4000",
+            "f.toml:26: geometry.taper.inner_sectors_per_track = 4000 is more than \
+             outer_sectors_per_track = 3576; inner tracks hold \
+             no more than outer ones",
+        ),
+        (
+            "tracks = 369000",
+            "tracks = 5",
+            "f.toml:23: geometry.taper.zones = 24 is more than tracks = 5; a zone has at least one track",
+        ),
+        (
+            "surfaces = 8",
+            "surfaces = 8\ngroup_tracks = 9",
+            "f.toml:18: geometry.group_tracks = 9 is only for layout = \"hybrid-serpentine\"; leave it out",
+        ),
+        (
+            "layout = \"cylinder-serpentine\"",
+            "layout = \"hybrid-serpentine\"\ngroup_tracks = 400_000",
+            "f.toml:19: geometry.group_tracks = 400_000 is more than the 369000 tracks of a surface",
+        ),
+        (
+            FITTED,
+            "points = [[1, \"1 ms\"],\n[9, \"2 ms\"],\n[9, \"3 ms\"]]",
+            "f.toml:16: mechanics.seek.points[2] is not farther than the point before it; distances must \
+             rise",
+        ),
+        (
+            "constant = \"0.8 ms\"",
+            "constant = \"-0.8 ms\"",
+            "f.toml:14: mechanics.seek.fitted gives -787.98 us at d = 1; no seek takes less than no time",
+        ),
+        (
+            "root = \"0.012 ms\", linear = \"0.00002 ms\"",
+            "root = \"-0.1 ms\", linear = \"0.001 ms\"",
+            "f.toml:14: mechanics.seek.fitted gives -1.7 ms at d = 2500; no seek takes less than no time",
+        ),
+        (
+            "cache_location = \"id\"",
+            "cache_location = \"id\"\n[jitter]\noutlier_rate = 0.01",
+            "f.toml:42: jitter.outlier_rate = 0.01 makes outliers of no length; add, say, outlier = \"50 \
+             ms\"",
+        ),
+    ]);
+}
+
+#[test]
+fn sizes_that_do_not_divide() {
+    check(&[
+        (
+            "band = \"40 MiB\"",
+            "band = 99999999999999999999999",
+            "f.toml:37: layer.band = 99999999999999999999999 has too many digits",
+        ),
+        (
+            "band = \"40 MiB\"",
+            "band = \"40 MB\"",
+            "f.toml:37: layer.band = \"40 MB\" is not a whole number of 4 KiB blocks; \"39060 KiB\" or \
+             \"39064 KiB\" would do",
+        ),
+        (
+            "band = \"40 MiB\"",
+            "band = 100_000",
+            "f.toml:37: layer.band = 100_000 is not a whole number of 4 KiB blocks; \"96 KiB\" or \"100 \
+             KiB\" would do",
+        ),
+        (
+            "capacity = \"3.9 TB\"",
+            "capacity = 4000000000001",
+            "f.toml:5: capacity = 4000000000001 is not a whole number of 4 KiB blocks; \"4 TB\" or \
+             \"4000000004096 B\" would do",
+        ),
+        (
+            "cache = \"37.2 GiB\"",
+            "cache = \"39 MiB\"",
+            "f.toml:38: layer.cache = \"39 MiB\" is less than one band of 40 MiB",
+        ),
+        (
+            "cache = \"37.2 GiB\"",
+            "cache = \"4 TB\"",
+            "f.toml:38: layer.cache = \"4 TB\" is not smaller than the drive; capacity = \"3.9 TB\"",
+        ),
+        (
+            "capacity = \"3.9 TB\"",
+            "capacity = \"64 MiB\"",
+            "f.toml:38: layer.cache = \"37.2 GiB\" is not smaller than the drive; capacity = \"64 MiB\"",
+        ),
+        (
+            "band = \"40 MiB\"",
+            "band = \"17 GiB\"",
+            "f.toml:37: layer.band = \"17 GiB\" is out of range 64 KiB to 16 GiB",
+        ),
+    ]);
+}
+
+#[test]
+fn hostile_names_and_values_stay_on_one_line() {
+    for text in
+        ["a = \"\u{7}\n", "\"x\\ny\" = 1", "schema = 1\nname = \"a\\nb\"", "\u{feff}schema = 3", "\0", ""]
+    {
+        let error = Profile::from_toml(text, "a\nb\u{1b}[31m").map(|_| ()).unwrap_err().to_string();
+        assert!(!error.contains(char::is_control), "{error:?}");
+    }
+}
+
+#[test]
+fn later_errors_look_the_same() {
+    let profile = Profile::from_toml(EXAMPLE, "f.toml").unwrap_or_else(|error| panic!("{error}"));
+    let at = |path: &str| profile.error_at(path, "will not do").to_string();
+    assert_eq!(at("geometry.taper.tracks"), "f.toml:24: geometry.taper.tracks = 369000 will not do");
+    assert_eq!(at("geometry.taper"), "f.toml:22: geometry.taper will not do");
+    assert_eq!(at("jitter.relative"), "f.toml:1: jitter.relative will not do");
+    assert_eq!(at("geometry.zone[3].tracks"), "f.toml:16: geometry.zone[3].tracks will not do");
+}

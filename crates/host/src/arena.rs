@@ -1,0 +1,151 @@
+//! Page-aligned buffers for I/O in flight, and the pattern that is written.
+//!
+//! Invariants: reads and writes have arenas of their own, so that the body of a write is never what a
+//! read left behind; every 512-byte sector of a write opens with [`MAGIC`] and its own byte offset,
+//! and its body is pseudo-random, so a drive can neither compress it away nor take two for the same.
+
+use std::io;
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// The first eight bytes of every sector that is written.
+pub const MAGIC: [u8; 8] = *b"SKYLIGHT";
+
+const SECTOR_BYTES: usize = 512;
+const PAGE_BYTES: usize = 4096;
+
+/// Equal, page-aligned slots in one anonymous mapping.
+#[derive(Debug)]
+pub struct Arena {
+    start: Option<NonNull<u8>>,
+    slot_bytes: usize,
+    total_bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and has no tie to a thread.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    /// Maps `slots` slots of at least `bytes` bytes each; no mapping at all when either is zero.
+    pub fn new(slots: usize, bytes: usize) -> io::Result<Self> {
+        let slot_bytes = bytes.next_multiple_of(PAGE_BYTES);
+        let total_bytes = slots.saturating_mul(slot_bytes);
+        let start = if total_bytes == 0 {
+            None
+        } else {
+            // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other.
+            let raw = unsafe {
+                mmap_anonymous(
+                    std::ptr::null_mut(),
+                    total_bytes,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE,
+                )?
+            };
+            NonNull::new(raw.cast())
+        };
+        Ok(Self { start, slot_bytes, total_bytes })
+    }
+
+    /// Bytes of a slot.
+    pub fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// Bytes of all slots.
+    pub fn total_bytes(&self) -> usize {
+        self.total_bytes
+    }
+
+    /// Where a slot starts. The slot must exist.
+    pub fn slot(&self, slot: usize) -> *mut u8 {
+        let offset = slot * self.slot_bytes;
+        assert!(offset + self.slot_bytes <= self.total_bytes, "slot exists");
+        match self.start {
+            // SAFETY: the assertion keeps the offset inside the mapping.
+            Some(start) => unsafe { start.as_ptr().add(offset) },
+            None => std::ptr::null_mut(),
+        }
+    }
+
+    /// The bytes of a slot, for the caller alone: no I/O may be in flight on it.
+    pub fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
+        let start = self.slot(slot);
+        if start.is_null() {
+            return &mut [];
+        }
+        // SAFETY: the slot lies inside the mapping, which lives as long as `self`, whose exclusive
+        // borrow keeps every other safe access away.
+        unsafe { std::slice::from_raw_parts_mut(start, self.slot_bytes) }
+    }
+
+    /// Fills every slot with pseudo-random words that are never zero.
+    pub fn fill(&mut self) {
+        let mut state = 0x5359_4c49_4748_5421_u64;
+        for slot in 0..self.total_bytes.checked_div(self.slot_bytes).unwrap_or(0) {
+            for word in self.bytes_mut(slot).chunks_exact_mut(8) {
+                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                word.copy_from_slice(&(mix(state) | 1).to_le_bytes());
+            }
+        }
+    }
+
+    /// Writes the magic and the byte offset of every sector into a slot, ready to go to `offset`.
+    pub fn stamp(&mut self, slot: usize, offset: u64, size: usize) {
+        let bytes = &mut self.bytes_mut(slot)[..size];
+        let mut sector_offset = offset;
+        for sector in bytes.chunks_exact_mut(SECTOR_BYTES) {
+            sector[..8].copy_from_slice(&MAGIC);
+            sector[8..16].copy_from_slice(&sector_offset.to_le_bytes());
+            sector_offset += SECTOR_BYTES as u64;
+        }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        if let Some(start) = self.start {
+            // SAFETY: exactly the mapping that `new` made, and nobody can hold a borrow of it now.
+            // An error would only leak the mapping.
+            let _ = unsafe { munmap(start.as_ptr().cast(), self.total_bytes) };
+        }
+    }
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators").
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sector_names_itself_and_no_word_is_zero() -> io::Result<()> {
+        let mut arena = Arena::new(3, 6000)?;
+        assert_eq!(arena.slot_bytes(), 8192);
+        assert_eq!(arena.slot(2).align_offset(PAGE_BYTES), 0);
+        arena.fill();
+        arena.stamp(1, 1 << 40, 8192);
+        for (i, sector) in arena.bytes_mut(1).chunks_exact(512).enumerate() {
+            let offset = (1_u64 << 40) + 512 * i as u64;
+            assert_eq!(sector[..8], MAGIC);
+            assert_eq!(sector[8..16], offset.to_le_bytes());
+            assert_ne!(sector[510..], [0x55, 0xaa], "looks like a boot sector");
+            assert!(sector[16..].chunks_exact(8).all(|word| word != [0; 8]));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn an_arena_of_nothing_maps_nothing() -> io::Result<()> {
+        let mut arena = Arena::new(4, 0)?;
+        arena.fill();
+        assert_eq!(arena.total_bytes(), 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! The columns of a batch of I/O, and the one place where they are checked.
+//!
+//! Invariants: a batch that passes [`Columns::check`] can be submitted row by row without a further
+//! test; the check reads every row before the first I/O, so a bad last row costs the drive nothing.
+
+use std::fmt;
+
+use crate::error::ColumnError;
+
+/// The largest queue depth that is offered.
+pub const MAX_DEPTH: usize = 1024;
+/// The largest single I/O, bytes.
+pub const MAX_IO_BYTES: u32 = 32 << 20;
+/// The most memory that the buffers of one direction may take, bytes.
+pub const MAX_BUFFERS_BYTES: usize = 512 << 20;
+
+/// What an I/O does. The numbers are those of the `op` column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Op {
+    /// Read an extent.
+    Read = 0,
+    /// Write an extent.
+    Write = 1,
+    /// Make all earlier completed writes durable; its offset and size mean nothing.
+    Flush = 2,
+}
+
+impl Op {
+    /// The operation of a code in the `op` column; `None` for TRIM and unknown codes.
+    #[inline]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Read),
+            1 => Some(Self::Write),
+            2 => Some(Self::Flush),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+        })
+    }
+}
+
+/// The code of TRIM in the `op` column.
+const TRIM: u8 = 3;
+
+/// What a target can take, as far as a check of columns needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The target's size, bytes.
+    pub size_bytes: u64,
+    /// Its logical block, bytes.
+    pub block_bytes: u32,
+    /// Whether it was opened for writing.
+    pub can_write: bool,
+}
+
+/// A batch of I/O as columns: one row an I/O, submitted in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns<'a> {
+    /// Operation codes, see [`Op`].
+    pub op: &'a [u8],
+    /// Byte offsets.
+    pub offset: &'a [u64],
+    /// Sizes in bytes.
+    pub size: &'a [u32],
+}
+
+/// What a checked batch needs of buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// I/Os in flight at once: the depth, or the number of rows where that is less.
+    pub slots: usize,
+    /// The largest read, bytes.
+    pub read_bytes: u32,
+    /// The largest write, bytes.
+    pub write_bytes: u32,
+}
+
+impl Needs {
+    /// What suits both, or `self` alone where both together would take too much memory.
+    pub fn joined(&self, other: &Self) -> Self {
+        let both = Self {
+            slots: self.slots.max(other.slots),
+            read_bytes: self.read_bytes.max(other.read_bytes),
+            write_bytes: self.write_bytes.max(other.write_bytes),
+        };
+        let largest = both.read_bytes.max(both.write_bytes) as usize;
+        if both.slots.saturating_mul(largest) > MAX_BUFFERS_BYTES { *self } else { both }
+    }
+}
+
+impl Columns<'_> {
+    /// Rows of the batch.
+    pub fn len(&self) -> usize {
+        self.op.len()
+    }
+
+    /// Whether the batch has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.op.is_empty()
+    }
+
+    /// Checks every row against the target's limits.
+    pub fn check(&self, depth: usize, limits: &Limits) -> Result<Needs, ColumnError> {
+        let rows = self.op.len();
+        if self.offset.len() != rows || self.size.len() != rows {
+            return Err(ColumnError::Length { op: rows, offset: self.offset.len(), size: self.size.len() });
+        }
+        if !(1..=MAX_DEPTH).contains(&depth) {
+            return Err(ColumnError::Depth { depth });
+        }
+        let mut needs = Needs { slots: depth.min(rows), ..Needs::default() };
+        for row in 0..rows {
+            let op = self.check_row(row, limits)?;
+            let largest = match op {
+                Op::Read => &mut needs.read_bytes,
+                Op::Write => &mut needs.write_bytes,
+                Op::Flush => continue,
+            };
+            *largest = (*largest).max(self.size[row]);
+        }
+        let size = needs.read_bytes.max(needs.write_bytes);
+        if needs.slots.saturating_mul(size as usize) > MAX_BUFFERS_BYTES {
+            return Err(ColumnError::Buffers { depth: needs.slots, size });
+        }
+        Ok(needs)
+    }
+
+    fn check_row(&self, row: usize, limits: &Limits) -> Result<Op, ColumnError> {
+        let (code, offset, size) = (self.op[row], self.offset[row], self.size[row]);
+        let op = match (Op::from_code(code), code) {
+            (Some(op), _) => op,
+            (None, TRIM) => return Err(ColumnError::Trim { row }),
+            (None, code) => return Err(ColumnError::UnknownOp { row, code }),
+        };
+        if op != Op::Read && !limits.can_write {
+            return Err(ColumnError::NotWritable { row, op });
+        }
+        if op == Op::Flush {
+            return Ok(op);
+        }
+        if size == 0 || size > MAX_IO_BYTES {
+            return Err(ColumnError::Size { row, size });
+        }
+        let block = limits.block_bytes;
+        if offset % u64::from(block) != 0 || size % block != 0 {
+            return Err(ColumnError::Misaligned { row, offset, size, block });
+        }
+        match offset.checked_add(u64::from(size)) {
+            Some(end) if end <= limits.size_bytes => Ok(op),
+            _ => Err(ColumnError::OutOfRange { row, offset, size, capacity: limits.size_bytes }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { size_bytes: 1 << 30, block_bytes: 512, can_write: true };
+
+    fn check(op: u8, offset: u64, size: u32) -> Result<Needs, ColumnError> {
+        let columns = Columns { op: &[0, op], offset: &[0, offset], size: &[512, size] };
+        columns.check(4, &LIMITS)
+    }
+
+    #[test]
+    fn the_last_block_is_in_range_and_the_next_is_not() {
+        assert!(check(0, (1 << 30) - 512, 512).is_ok());
+        let error = check(1, (1 << 30) - 512, 1024);
+        assert!(matches!(error, Err(ColumnError::OutOfRange { row: 1, .. })));
+        let error = check(1, u64::MAX - 511, 512);
+        assert!(matches!(error, Err(ColumnError::OutOfRange { row: 1, .. })));
+    }
+
+    #[test]
+    fn each_bad_row_is_named() {
+        assert!(matches!(check(0, 100, 512), Err(ColumnError::Misaligned { row: 1, .. })));
+        assert!(matches!(check(0, 512, 513), Err(ColumnError::Misaligned { row: 1, .. })));
+        assert_eq!(check(0, 0, 0), Err(ColumnError::Size { row: 1, size: 0 }));
+        assert!(matches!(check(1, 0, MAX_IO_BYTES + 512), Err(ColumnError::Size { row: 1, .. })));
+        assert_eq!(check(3, 0, 512), Err(ColumnError::Trim { row: 1 }));
+        assert_eq!(check(9, 0, 512), Err(ColumnError::UnknownOp { row: 1, code: 9 }));
+    }
+
+    #[test]
+    fn a_read_only_target_takes_neither_writes_nor_flushes() {
+        let limits = Limits { can_write: false, ..LIMITS };
+        for op in [Op::Write, Op::Flush] {
+            let columns = Columns { op: &[op as u8], offset: &[0], size: &[512] };
+            assert_eq!(columns.check(1, &limits), Err(ColumnError::NotWritable { row: 0, op }));
+        }
+    }
+
+    #[test]
+    fn joined_needs_suit_both_while_memory_lasts() {
+        let reads = Needs { slots: 1, read_bytes: 8192, write_bytes: 0 };
+        let writes = Needs { slots: 32, read_bytes: 0, write_bytes: 4096 };
+        let both = Needs { slots: 32, read_bytes: 8192, write_bytes: 4096 };
+        assert_eq!(reads.joined(&writes), both);
+        let deep = Needs { slots: MAX_DEPTH, read_bytes: 512, write_bytes: 0 };
+        let large = Needs { slots: 1, read_bytes: MAX_IO_BYTES, write_bytes: 0 };
+        assert_eq!(large.joined(&deep), large);
+    }
+
+    #[test]
+    fn depth_length_and_buffers_are_bounded() {
+        let columns = Columns { op: &[0], offset: &[0], size: &[512] };
+        for depth in [0, MAX_DEPTH + 1] {
+            assert_eq!(columns.check(depth, &LIMITS), Err(ColumnError::Depth { depth }));
+        }
+        let uneven = Columns { size: &[], ..columns };
+        assert!(matches!(uneven.check(1, &LIMITS), Err(ColumnError::Length { .. })));
+        let many = vec![0_u8; MAX_DEPTH];
+        let large = Columns { op: &many, offset: &vec![0; MAX_DEPTH], size: &vec![4 << 20; MAX_DEPTH] };
+        assert!(matches!(large.check(MAX_DEPTH, &LIMITS), Err(ColumnError::Buffers { .. })));
+        let needs = large.check(16, &LIMITS);
+        assert_eq!(needs, Ok(Needs { slots: 16, read_bytes: 4 << 20, write_bytes: 0 }));
+    }
+}

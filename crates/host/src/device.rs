@@ -1,0 +1,334 @@
+//! A target opened for a test: refused with a reason, or known and ready for I/O.
+//!
+//! Invariants: see the crate's page. The order of the questions is the order in which a wrong answer
+//! would cost most: what it is, whether anyone uses it, whether it may be opened, whether it is large
+//! enough, whether there is a partition table on it. Nothing is written while they are asked.
+
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::columns::{Columns, Limits, Needs, Op};
+use crate::engine::{Batch, End, Engine, Log};
+use crate::error::{HostError, Reason, Refusal};
+use crate::identity::{Identity, Kind};
+use crate::partition_table;
+use crate::sysfs::{Node, Sysfs, dev_number};
+use crate::usage;
+
+/// The smallest target that is taken, bytes.
+pub const MIN_SIZE_BYTES: u64 = 64 << 20;
+
+/// What the caller may do to a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads only; the descriptor is `O_RDONLY`.
+    ReadOnly,
+    /// Reads and writes; what the target holds is lost.
+    DestroyData,
+}
+
+/// What was submitted since the target was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes of these writes.
+    pub write_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+/// An open target.
+pub struct Device {
+    file: File,
+    access: Access,
+    identity: Identity,
+    node: Option<Node>,
+    engine: Option<Engine>,
+    counters: Counters,
+}
+
+/// The time of the log, `CLOCK_MONOTONIC` ns.
+#[inline]
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+impl Device {
+    /// Opens the block device or regular file at `path`, or says why not.
+    pub fn open(path: &Path, access: Access) -> Result<Self, HostError> {
+        Self::open_with(path, access, &Sysfs::default())
+    }
+
+    /// The same, with another view of sysfs and procfs.
+    pub fn open_with(path: &Path, access: Access, sysfs: &Sysfs) -> Result<Self, HostError> {
+        let name = one_line(path);
+        let metadata = look(path, &name)?;
+        let kind = kind_of(&metadata, &name)?;
+        let node = match kind {
+            Kind::BlockDevice => sysfs.node(dev_number(metadata.rdev())),
+            Kind::File => None,
+        };
+        let used = match (&node, kind) {
+            (Some(node), _) => usage::of_block_device(&name, node, sysfs),
+            (None, Kind::File) => usage::of_file(&name, &metadata, sysfs),
+            (None, Kind::BlockDevice) => None,
+        };
+        let protected = node.as_ref().is_some_and(is_protected);
+        let refusal = match (access, protected, used) {
+            (Access::DestroyData, true, _) => return Err(Refusal::ReadOnly { path: name }.into()),
+            (Access::DestroyData, false, Some(refusal)) => return Err(refusal.into()),
+            (Access::DestroyData, false, None) => None,
+            (Access::ReadOnly, _, used) => used,
+        };
+        let file = open_file(path, &name, kind, access)?;
+        check_same(&file, &metadata, &name)?;
+        if access == Access::DestroyData && kind == Kind::BlockDevice && ioctl_read_only(&file) {
+            return Err(Refusal::ReadOnly { path: name }.into());
+        }
+        let block = block_bytes(&file, kind, &name)?;
+        let size = current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
+        let size = size - size % u64::from(block);
+        if size < MIN_SIZE_BYTES {
+            let size_bytes = size;
+            return Err(Refusal::TooSmall { path: name, size_bytes }.into());
+        }
+        let mut identity = match kind {
+            Kind::BlockDevice => Identity::of_block_device(&name, node.as_ref(), size, block),
+            Kind::File => Identity::of_file(&name, &metadata, sysfs, size, block),
+        };
+        if let Some(refusal) = refusal {
+            identity.note_use(&refusal);
+        }
+        let mut device = Self { file, access, identity, node, engine: None, counters: Counters::default() };
+        device.prepare(&Needs { slots: 1, read_bytes: partition_table::HEAD_BYTES, write_bytes: 0 })?;
+        if access == Access::DestroyData {
+            device.check_partition_table()?;
+        }
+        Ok(device)
+    }
+
+    /// What the target is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What the caller may do to it.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Its directory in sysfs, for block devices.
+    pub fn node(&self) -> Option<&Node> {
+        self.node.as_ref()
+    }
+
+    /// What was submitted so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Runs a batch at a queue depth. Columns that cannot be run are refused before the first I/O;
+    /// otherwise the log holds whatever completed, however the batch ended.
+    pub fn run(
+        &mut self,
+        columns: Columns<'_>,
+        depth: usize,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(Log, End), HostError> {
+        let limits = Limits {
+            size_bytes: self.identity.size_bytes,
+            block_bytes: self.identity.block_bytes,
+            can_write: self.access == Access::DestroyData,
+        };
+        let path = self.identity.path.clone();
+        let needs =
+            columns.check(depth, &limits).map_err(|error| Refusal::Columns { path: path.clone(), error })?;
+        if columns.is_empty() {
+            return Ok((Log::default(), End::Complete));
+        }
+        self.prepare(&needs)?;
+        let Some(mut engine) = self.engine.take() else {
+            return Ok((Log::default(), End::Complete));
+        };
+        let (file, expected) = (&self.file, self.identity.size_bytes);
+        let shrunk = || current_size(file).ok().filter(|&size| size < expected);
+        let mut batch = Batch {
+            fd: self.file.as_raw_fd(),
+            path: &path,
+            columns,
+            counters: &mut self.counters,
+            shrunk: &shrunk,
+        };
+        if let Some(size) = shrunk() {
+            let failure = batch.failure(0, Reason::Shrunk(size));
+            let log = Log { submit_ns: vec![0; columns.len()], complete_ns: vec![0; columns.len()] };
+            self.engine = Some(engine);
+            return Ok((log, End::Failed(failure)));
+        }
+        let (log, mut end, settled) = engine.run(&mut batch, depth, interrupted);
+        if let (End::Complete, Some(size)) = (&end, shrunk()) {
+            end = End::Failed(batch.failure(columns.len() - 1, Reason::Shrunk(size)));
+        }
+        if settled {
+            self.engine = Some(engine);
+        } else {
+            // The kernel may still write to these buffers, so they must stay mapped for good.
+            std::mem::forget(engine);
+        }
+        Ok((log, end))
+    }
+
+    /// Has a ring and buffers ready for these needs.
+    fn prepare(&mut self, needs: &Needs) -> Result<(), HostError> {
+        if self.engine.as_ref().is_some_and(|engine| engine.fits(needs)) {
+            return Ok(());
+        }
+        // The old buffers go first, so that both never count together against a memory limit.
+        let needs = self.engine.take().map_or(*needs, |old| needs.joined(&old.needs()));
+        let engine = Engine::new(&needs).map_err(|error| {
+            let (path, reason) = (self.identity.path.clone(), error.to_string());
+            match error.kind() {
+                io::ErrorKind::OutOfMemory => Refusal::NoBuffers { path, reason },
+                _ => Refusal::NoIoUring { path, reason },
+            }
+        })?;
+        self.engine = Some(engine);
+        Ok(())
+    }
+
+    fn check_partition_table(&mut self) -> Result<(), HostError> {
+        let head = Columns { op: &[Op::Read as u8], offset: &[0], size: &[partition_table::HEAD_BYTES] };
+        if let (_, End::Failed(failure)) = self.run(head, 1, &mut || false)? {
+            return Err(failure.into());
+        }
+        let found = self.engine.as_mut().and_then(|engine| partition_table::find(engine.first_read()));
+        match found {
+            None => Ok(()),
+            Some(what) => {
+                Err(Refusal::Partitioned { path: self.identity.path.clone(), what: what.to_owned() }.into())
+            }
+        }
+    }
+}
+
+/// A path as one printable line.
+pub fn one_line(path: &Path) -> String {
+    path.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn io_refusal(path: &str, doing: &'static str, source: io::Error) -> Refusal {
+    let path = path.to_owned();
+    Refusal::Io { path, doing, source }
+}
+
+fn look(path: &Path, name: &str) -> Result<fs::Metadata, Refusal> {
+    fs::metadata(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR) => Refusal::NoSuchPath { path: name.to_owned() },
+        Some(libc::EACCES | libc::EPERM) => {
+            Refusal::NoPermission { path: name.to_owned(), purpose: "reading" }
+        }
+        _ => io_refusal(name, "looking it up", error),
+    })
+}
+
+fn kind_of(metadata: &fs::Metadata, name: &str) -> Result<Kind, Refusal> {
+    let file_type = metadata.file_type();
+    let path = name.to_owned();
+    if file_type.is_block_device() {
+        Ok(Kind::BlockDevice)
+    } else if file_type.is_file() {
+        Ok(Kind::File)
+    } else if file_type.is_dir() {
+        Err(Refusal::Directory { path })
+    } else {
+        Err(Refusal::WrongKind { path })
+    }
+}
+
+/// Whether sysfs says that a disk, or the disk below a partition, is write-protected.
+fn is_protected(node: &Node) -> bool {
+    node.flag("ro") == Some(true) || node.disk().flag("ro") == Some(true)
+}
+
+fn open_file(path: &Path, name: &str, kind: Kind, access: Access) -> Result<File, Refusal> {
+    let (mut flags, purpose) = match access {
+        Access::ReadOnly => (OFlags::RDONLY, "reading"),
+        Access::DestroyData => (OFlags::RDWR, "writing"),
+    };
+    flags |= OFlags::DIRECT | OFlags::CLOEXEC;
+    if access == Access::DestroyData && kind == Kind::BlockDevice {
+        flags |= OFlags::EXCL;
+    }
+    let path_text = name.to_owned();
+    rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|errno| match errno.raw_os_error() {
+        libc::EACCES | libc::EPERM => Refusal::NoPermission { path: path_text, purpose },
+        libc::EBUSY => {
+            Refusal::InUse { path: path_text, by: " by another program that holds it exclusively".into() }
+        }
+        libc::ETXTBSY => Refusal::InUse { path: path_text, by: " by the kernel".into() },
+        libc::EROFS => Refusal::ReadOnly { path: path_text },
+        libc::EINVAL => Refusal::NoDirectIo { path: path_text },
+        libc::ENOENT => Refusal::NoSuchPath { path: path_text },
+        _ => io_refusal(name, "opening it", errno.into()),
+    })
+}
+
+/// What was opened must be what was looked at.
+fn check_same(file: &File, seen: &fs::Metadata, name: &str) -> Result<(), Refusal> {
+    let opened = file.metadata().map_err(|source| io_refusal(name, "looking it up", source))?;
+    let key = |m: &fs::Metadata| (m.dev(), m.ino(), m.rdev());
+    if key(&opened) == key(seen) {
+        return Ok(());
+    }
+    let source = io::Error::other("it was replaced meanwhile");
+    Err(io_refusal(name, "opening it", source))
+}
+
+/// The kernel's read-only flag of an open block device (`BLKROGET`).
+fn ioctl_read_only(file: &File) -> bool {
+    const BLKROGET: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 94);
+    // SAFETY: BLKROGET writes one int to its argument, and to nothing else.
+    let answer = unsafe {
+        let get = rustix::ioctl::Getter::<BLKROGET, libc::c_int>::new();
+        rustix::ioctl::ioctl(file.as_fd(), get)
+    };
+    answer.is_ok_and(|flag| flag != 0)
+}
+
+/// The unit of offsets and sizes: the logical block of a device, the direct I/O alignment of a file.
+fn block_bytes(file: &File, kind: Kind, name: &str) -> Result<u32, Refusal> {
+    use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
+    const SMALLEST: u32 = 512;
+    const USUAL: u32 = 4096;
+    if kind == Kind::BlockDevice {
+        return ioctl_blksszget(file)
+            .map(|bytes| bytes.max(SMALLEST))
+            .map_err(|errno| io_refusal(name, "reading its block size", errno.into()));
+    }
+    // Kernels before 6.1 do not tell; 4096 suits every usual disk.
+    let Ok(told) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
+        return Ok(USUAL);
+    };
+    if told.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+        return Ok(USUAL);
+    }
+    match told.stx_dio_offset_align {
+        0 => Err(Refusal::NoDirectIo { path: name.to_owned() }),
+        bytes if bytes.is_power_of_two() => Ok(bytes.max(SMALLEST)),
+        _ => Ok(USUAL),
+    }
+}
+
+/// The size in bytes now, of a device or a file.
+fn current_size(mut file: &File) -> io::Result<u64> {
+    file.seek(SeekFrom::End(0))
+}

@@ -1,0 +1,322 @@
+//! Timed I/O with io_uring: a batch at a queue depth, the submit and completion time of every I/O.
+//!
+//! Invariants: the loop allocates nothing; a slot of a buffer belongs to one I/O from its submission
+//! to its completion; the caller's `interrupted` is asked at least every [`POLL_NS`] plus the time
+//! it takes itself, also while an I/O hangs; after an interrupt, I/O in flight has [`DRAIN_NS`] to
+//! complete, and buffers that the kernel may still use after that are never freed.
+//!
+//! Source: `io_uring_enter(2)` (`IORING_ENTER_EXT_ARG`, Linux 5.11).
+
+use std::io;
+use std::os::fd::RawFd;
+
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+
+use crate::arena::Arena;
+use crate::columns::{Columns, Needs, Op};
+use crate::device::{Counters, now_ns};
+use crate::error::{Failure, Reason};
+
+/// The longest time between two questions whether to stop, ns.
+pub const POLL_NS: u64 = 20_000_000;
+/// What I/O in flight gets to complete after an interrupt, ns.
+const DRAIN_NS: u64 = 1_000_000_000;
+
+/// When each I/O of a batch was submitted and completed, `CLOCK_MONOTONIC` ns; row by row as the
+/// batch. A row that did not complete has 0 in both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// Just before the I/O went to the kernel.
+    pub submit_ns: Vec<u64>,
+    /// Just after its completion was seen.
+    pub complete_ns: Vec<u64>,
+}
+
+/// How a batch ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Every row completed.
+    Complete,
+    /// The caller asked to stop.
+    Interrupted,
+    /// An I/O failed; nothing was submitted after that was seen.
+    Failed(Failure),
+}
+
+/// A batch on its way.
+pub struct Batch<'a> {
+    /// The open target.
+    pub fd: RawFd,
+    /// Its name, for messages.
+    pub path: &'a str,
+    /// The checked columns.
+    pub columns: Columns<'a>,
+    /// What was submitted so far, for the life of the target.
+    pub counters: &'a mut Counters,
+    /// The target's size if it is less than it was, bytes.
+    pub shrunk: &'a dyn Fn() -> Option<u64>,
+}
+
+/// A ring and its buffers.
+pub struct Engine {
+    ring: IoUring,
+    reads: Arena,
+    writes: Arena,
+    /// Whether the arenas are registered with the ring, which saves pinning pages at every I/O.
+    fixed: bool,
+    /// Slots without an I/O in flight.
+    free: Vec<usize>,
+    /// The row in flight in each slot.
+    row_of: Vec<usize>,
+}
+
+/// The state of one run.
+struct Progress {
+    log: Log,
+    next: usize,
+    in_flight: usize,
+    end: Option<End>,
+    deadline_ns: Option<u64>,
+    polled_ns: u64,
+}
+
+const READ_BUFFERS: u16 = 0;
+const WRITE_BUFFERS: u16 = 1;
+
+impl Engine {
+    /// A ring and buffers for batches of these needs.
+    pub fn new(needs: &Needs) -> io::Result<Self> {
+        let slots = needs.slots.max(1);
+        let entries = slots.next_power_of_two() as u32;
+        let ring =
+            IoUring::builder().setup_coop_taskrun().build(entries).or_else(|_| IoUring::new(entries))?;
+        if !ring.params().is_feature_ext_arg() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel is older than 5.11"));
+        }
+        let reads = Arena::new(slots, needs.read_bytes as usize)?;
+        let mut writes = Arena::new(slots, needs.write_bytes as usize)?;
+        writes.fill();
+        let mut engine = Self {
+            ring,
+            reads,
+            writes,
+            fixed: false,
+            free: Vec::with_capacity(slots),
+            row_of: vec![0; slots],
+        };
+        engine.fixed = engine.register();
+        Ok(engine)
+    }
+
+    /// Registers the buffers; a refusal (memory lock limit) only costs the saving.
+    fn register(&self) -> bool {
+        let vector = |arena: &Arena| libc::iovec {
+            iov_base: if arena.total_bytes() == 0 { std::ptr::null_mut() } else { arena.slot(0).cast() },
+            iov_len: arena.total_bytes(),
+        };
+        let vectors = [vector(&self.reads), vector(&self.writes)];
+        // SAFETY: both vectors name mappings that live as long as the ring: they are dropped with it,
+        // or leaked with it.
+        unsafe { self.ring.submitter().register_buffers(&vectors) }.is_ok()
+    }
+
+    /// The needs that this engine suits.
+    pub fn needs(&self) -> Needs {
+        Needs {
+            slots: self.row_of.len(),
+            read_bytes: self.reads.slot_bytes() as u32,
+            write_bytes: self.writes.slot_bytes() as u32,
+        }
+    }
+
+    /// Whether a batch of these needs can run with what is here.
+    pub fn fits(&self, needs: &Needs) -> bool {
+        needs.slots <= self.row_of.len()
+            && needs.read_bytes as usize <= self.reads.slot_bytes()
+            && needs.write_bytes as usize <= self.writes.slot_bytes()
+    }
+
+    /// The bytes that the last read in slot 0 left.
+    pub fn first_read(&mut self) -> &[u8] {
+        self.reads.bytes_mut(0)
+    }
+
+    /// Runs a batch. The last value is false when I/O is still in flight: then this engine must be
+    /// leaked, not dropped or used again.
+    pub fn run(
+        &mut self,
+        batch: &mut Batch<'_>,
+        depth: usize,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> (Log, End, bool) {
+        let rows = batch.columns.len();
+        self.free.clear();
+        self.free.extend((0..depth.min(self.row_of.len())).rev());
+        let mut progress = Progress {
+            log: Log { submit_ns: vec![0; rows], complete_ns: vec![0; rows] },
+            next: 0,
+            in_flight: 0,
+            end: None,
+            deadline_ns: None,
+            polled_ns: now_ns(),
+        };
+        let settled = self.drive(batch, &mut progress, interrupted);
+        for row in 0..rows {
+            if progress.log.complete_ns[row] == 0 {
+                progress.log.submit_ns[row] = 0;
+            }
+        }
+        let end = progress.end.unwrap_or(End::Complete);
+        (progress.log, end, settled)
+    }
+
+    fn drive(
+        &mut self,
+        batch: &mut Batch<'_>,
+        progress: &mut Progress,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        let timeout = Timespec::new().nsec(POLL_NS as u32);
+        let wait = SubmitArgs::new().timespec(&timeout);
+        loop {
+            if progress.end.is_none() {
+                self.fill_queue(batch, progress);
+            }
+            if progress.in_flight == 0 {
+                return true;
+            }
+            let signalled = match self.ring.submitter().submit_with_args(1, &wait) {
+                Ok(_) => false,
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::ETIME | libc::EBUSY | libc::EAGAIN) => false,
+                    Some(libc::EINTR) => true,
+                    number => {
+                        let reason = Reason::Errno(number.unwrap_or(libc::EIO));
+                        progress.fail(batch, progress.next.saturating_sub(1), reason);
+                        return false;
+                    }
+                },
+            };
+            let now = now_ns();
+            self.reap(batch, progress, now);
+            if signalled || now.saturating_sub(progress.polled_ns) >= POLL_NS {
+                progress.poll(batch, now, interrupted);
+            }
+            if progress.deadline_ns.is_some_and(|deadline| now > deadline) && progress.in_flight > 0 {
+                return false;
+            }
+        }
+    }
+
+    fn fill_queue(&mut self, batch: &mut Batch<'_>, progress: &mut Progress) {
+        while progress.next < batch.columns.len() {
+            let Some(slot) = self.free.pop() else { return };
+            let row = progress.next;
+            let entry = self.prepare(batch, row, slot).user_data(slot as u64);
+            progress.log.submit_ns[row] = now_ns();
+            // SAFETY: the buffer is this slot's, which is not reused before its completion; the ring
+            // and the arenas are leaked together when an I/O never completes.
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            if pushed.is_err() {
+                // Cannot be while the ring has an entry a slot; the row is tried again all the same.
+                self.free.push(slot);
+                return;
+            }
+            self.row_of[slot] = row;
+            progress.next += 1;
+            progress.in_flight += 1;
+        }
+    }
+
+    fn prepare(&mut self, batch: &mut Batch<'_>, row: usize, slot: usize) -> squeue::Entry {
+        let fd = Fd(batch.fd);
+        let (offset, size) = (batch.columns.offset[row], batch.columns.size[row]);
+        match Op::from_code(batch.columns.op[row]) {
+            Some(Op::Read) | None => {
+                batch.counters.reads += 1;
+                let buffer = self.reads.slot(slot);
+                if self.fixed {
+                    opcode::ReadFixed::new(fd, buffer, size, READ_BUFFERS).offset(offset).build()
+                } else {
+                    opcode::Read::new(fd, buffer, size).offset(offset).build()
+                }
+            }
+            Some(Op::Write) => {
+                batch.counters.writes += 1;
+                batch.counters.write_bytes += u64::from(size);
+                self.writes.stamp(slot, offset, size as usize);
+                let buffer = self.writes.slot(slot);
+                if self.fixed {
+                    opcode::WriteFixed::new(fd, buffer, size, WRITE_BUFFERS).offset(offset).build()
+                } else {
+                    opcode::Write::new(fd, buffer, size).offset(offset).build()
+                }
+            }
+            Some(Op::Flush) => {
+                batch.counters.flushes += 1;
+                opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build()
+            }
+        }
+    }
+
+    fn reap(&mut self, batch: &Batch<'_>, progress: &mut Progress, now: u64) {
+        for completion in self.ring.completion() {
+            let slot = completion.user_data() as usize;
+            let row = self.row_of[slot];
+            self.free.push(slot);
+            progress.in_flight -= 1;
+            match failed(batch, row, completion.result()) {
+                Some(reason) => progress.fail(batch, row, reason),
+                None => progress.log.complete_ns[row] = now,
+            }
+        }
+    }
+}
+
+impl Progress {
+    /// Keeps the first failure; a failure outranks an interrupt.
+    fn fail(&mut self, batch: &Batch<'_>, row: usize, reason: Reason) {
+        if !matches!(self.end, Some(End::Failed(_))) {
+            self.end = Some(End::Failed(batch.failure(row, reason)));
+        }
+    }
+
+    fn poll(&mut self, batch: &Batch<'_>, now: u64, interrupted: &mut dyn FnMut() -> bool) {
+        self.polled_ns = now;
+        if self.deadline_ns.is_none() && interrupted() {
+            self.end.get_or_insert(End::Interrupted);
+            self.deadline_ns = Some(now + DRAIN_NS);
+        }
+        if self.end.is_none() {
+            if let Some(size_bytes) = (batch.shrunk)() {
+                self.fail(batch, self.next.saturating_sub(1), Reason::Shrunk(size_bytes));
+            }
+        }
+    }
+}
+
+impl Batch<'_> {
+    /// The failure of a row, in full.
+    pub fn failure(&self, row: usize, reason: Reason) -> Failure {
+        Failure {
+            path: self.path.to_owned(),
+            op: Op::from_code(self.columns.op[row]).unwrap_or(Op::Read),
+            offset: self.columns.offset[row],
+            size: self.columns.size[row],
+            reason,
+        }
+    }
+}
+
+/// What is wrong with a completion, if anything is.
+fn failed(batch: &Batch<'_>, row: usize, result: i32) -> Option<Reason> {
+    let Ok(bytes) = u32::try_from(result) else {
+        return Some(Reason::Errno(-result));
+    };
+    let is_flush = batch.columns.op[row] == Op::Flush as u8;
+    if is_flush || bytes == batch.columns.size[row] {
+        return None;
+    }
+    Some((batch.shrunk)().map_or(Reason::Short(bytes), Reason::Shrunk))
+}

@@ -1,0 +1,187 @@
+//! What a target says of itself.
+//!
+//! Invariants: nothing here is measured, and nothing that a drive declares is believed elsewhere: the
+//! tests find out for themselves (many shingled drives declare themselves conventional). What the
+//! kernel does not tell is `None`.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use crate::error::Refusal;
+use crate::sysfs::{Node, Sysfs, dev_number};
+
+/// What a target is to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A block device: a disk or a partition.
+    BlockDevice,
+    /// A regular file.
+    File,
+}
+
+/// What a target is and what it declares of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The path as given.
+    pub path: String,
+    /// Block device or file.
+    pub kind: Kind,
+    /// The kernel's name of the device; of the one below, for a file.
+    pub kernel_name: Option<String>,
+    /// Manufacturer's model string.
+    pub model: Option<String>,
+    /// Serial number.
+    pub serial: Option<String>,
+    /// Firmware revision.
+    pub firmware: Option<String>,
+    /// What the kernel believes of rotation; for a file, of the device below.
+    pub rotational: Option<bool>,
+    /// Size in bytes, whole logical blocks.
+    pub size_bytes: u64,
+    /// Logical block in bytes: the unit of offsets and sizes.
+    pub block_bytes: u32,
+    /// Physical block in bytes.
+    pub physical_block_bytes: Option<u32>,
+    /// Zone model: `none`, `host-aware` or `host-managed`.
+    pub zoned: Option<String>,
+    /// The kernel's view of the write cache: `write back` or `write through`.
+    pub write_cache: Option<String>,
+    /// The drive's own cache setting, where it can be read.
+    pub cache_type: Option<String>,
+    /// What lies below: the backing file of a loop device, the file system of a file.
+    pub below: Option<String>,
+    /// Who else used the target when it was opened; their I/O disturbs the times.
+    pub also_used: Option<String>,
+}
+
+impl Identity {
+    /// What sysfs tells of a block device.
+    pub fn of_block_device(path: &str, node: Option<&Node>, size_bytes: u64, block: u32) -> Self {
+        let disk = node.map(Node::disk);
+        let text = |names: &[&str]| {
+            let disk = disk.as_ref()?;
+            names.iter().find_map(|name| disk.text(name))
+        };
+        Self {
+            path: path.to_owned(),
+            kind: Kind::BlockDevice,
+            kernel_name: node.map(Node::name),
+            model: text(&["device/model"]),
+            serial: text(&["serial", "device/serial"]).or_else(|| disk.as_ref().and_then(unit_serial)),
+            firmware: text(&["device/firmware_rev", "device/rev"]),
+            rotational: disk.as_ref().and_then(|d| d.flag("queue/rotational")),
+            size_bytes,
+            block_bytes: block,
+            physical_block_bytes: text(&["queue/physical_block_size"]).and_then(|size| size.parse().ok()),
+            zoned: text(&["queue/zoned"]),
+            write_cache: text(&["queue/write_cache"]),
+            cache_type: disk
+                .as_ref()
+                .and_then(Node::cache_type_file)
+                .and_then(|file| fs::read_to_string(file).ok())
+                .map(|value| value.trim().to_owned()),
+            below: text(&["loop/backing_file", "dm/name"]),
+            also_used: None,
+        }
+    }
+
+    /// What is known of a regular file: its file system, and the device below it.
+    pub fn of_file(path: &str, metadata: &fs::Metadata, sysfs: &Sysfs, size_bytes: u64, block: u32) -> Self {
+        let number = dev_number(metadata.dev());
+        let mount = sysfs.mounts().into_iter().find(|mount| mount.number == number);
+        let node = sysfs.node(number);
+        let disk = node.as_ref().map(Node::disk);
+        Self {
+            path: path.to_owned(),
+            kind: Kind::File,
+            kernel_name: node.as_ref().map(Node::name),
+            model: None,
+            serial: None,
+            firmware: None,
+            rotational: disk.and_then(|disk| disk.flag("queue/rotational")),
+            size_bytes,
+            block_bytes: block,
+            physical_block_bytes: None,
+            zoned: None,
+            write_cache: None,
+            cache_type: None,
+            below: mount.map(|mount| format!("{} on {}", mount.file_system, mount.source)),
+            also_used: None,
+        }
+    }
+
+    /// Keeps who else uses the target, in the words of the refusal that it would have been.
+    pub fn note_use(&mut self, refusal: &Refusal) {
+        self.also_used = match refusal {
+            Refusal::Mounted { what, mount_point, .. } => Some(format!("{what} is mounted at {mount_point}")),
+            Refusal::InUse { by, .. } => Some(format!("in use{by}")),
+            Refusal::Partitioned { what, .. } => Some(format!("holds {what}")),
+            _ => None,
+        };
+    }
+
+    /// A name for the drive that outlives a reboot where it has a serial number; made of letters,
+    /// digits, `.`, `_` and `-` only, so that it can be part of a file name.
+    pub fn key(&self) -> String {
+        let parts = match (&self.model, &self.serial, &self.kernel_name) {
+            (Some(model), Some(serial), _) => format!("{model}-{serial}"),
+            (None, Some(serial), _) => serial.clone(),
+            (_, None, Some(name)) => name.clone(),
+            (_, None, None) => self.path.clone(),
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        parts.chars().map(|c| if plain(c) { c } else { '_' }).collect()
+    }
+}
+
+/// The serial number in a SCSI disk's unit serial number page (SPC-4, 7.8.15): four bytes of header,
+/// then ASCII.
+fn unit_serial(disk: &Node) -> Option<String> {
+    let page = fs::read(disk.dir().join("device/vpd_pg80")).ok()?;
+    let serial = String::from_utf8_lossy(page.get(4..)?).trim().to_owned();
+    (!serial.is_empty()).then_some(serial)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Tree;
+
+    #[test]
+    fn a_sata_disk_is_known_by_its_attributes() {
+        let tree = Tree::new("sata");
+        let node = tree.disk("sdq", (8, 256));
+        let set = |name: &str, value: &str| {
+            tree.file(&format!("sys/devices/sdq/{name}"), value);
+        };
+        set("device/model", "ST5000AS0011-1BG\n");
+        set("device/vpd_pg80", "\0\u{1}\0\u{8}Z8  1234  ");
+        set("device/rev", "AR13");
+        set("device/scsi_disk/2:0:0:0/cache_type", "write back\n");
+        set("queue/rotational", "1\n");
+        set("queue/physical_block_size", "4096\n");
+        set("queue/zoned", "none\n");
+        set("queue/write_cache", "write back\n");
+        let part = tree.partition("sdq", 1, (8, 257));
+        for node in [node, part] {
+            let it = Identity::of_block_device("/dev/sdq", Some(&node), 5 << 40, 512);
+            assert_eq!(it.kernel_name, Some(node.name()));
+            assert_eq!(it.model.as_deref(), Some("ST5000AS0011-1BG"));
+            assert_eq!(it.serial.as_deref(), Some("Z8  1234"));
+            assert_eq!(it.firmware.as_deref(), Some("AR13"));
+            assert_eq!(it.rotational, Some(true));
+            assert_eq!(it.physical_block_bytes, Some(4096));
+            assert_eq!(it.zoned.as_deref(), Some("none"));
+            assert_eq!(it.write_cache.as_deref(), Some("write back"));
+            assert_eq!(it.cache_type.as_deref(), Some("write back"));
+            assert_eq!(it.key(), "ST5000AS0011-1BG-Z8__1234");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_tell_is_none() {
+        let it = Identity::of_block_device("/dev/x y", None, 1 << 30, 512);
+        assert_eq!((it.model.as_ref(), it.rotational), (None, None));
+        assert_eq!(it.key(), "_dev_x_y");
+    }
+}

@@ -1,0 +1,219 @@
+//! Regular files as targets: what is refused, what is read and written, what a failure keeps.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use skylight_host::{Access, Columns, Device, End, HostError, Log, MIN_SIZE_BYTES, Op, Reason};
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+const READ: u8 = Op::Read as u8;
+const WRITE: u8 = Op::Write as u8;
+const FLUSH: u8 = Op::Flush as u8;
+
+/// A file that is removed with this value.
+struct Image(PathBuf);
+
+impl Image {
+    fn new(name: &str, bytes: u64) -> std::io::Result<Self> {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        File::create(&path)?.set_len(bytes)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn refusal(path: &Path, access: Access) -> String {
+    match Device::open(path, access) {
+        Err(HostError::Refused(refusal)) => {
+            let line = refusal.to_string();
+            assert!(!line.contains('\n'), "{line:?} is not one line");
+            line
+        }
+        Err(other) => panic!("not a refusal: {other}"),
+        Ok(_) => String::new(),
+    }
+}
+
+fn run(device: &mut Device, op: &[u8], offset: &[u64], size: &[u32], depth: usize) -> (Log, End) {
+    let columns = Columns { op, offset, size };
+    device.run(columns, depth, &mut || false).expect("the columns are good")
+}
+
+#[test]
+fn what_is_no_target_is_refused_in_one_line() -> Outcome {
+    let missing = Path::new("/no/such/disk");
+    for (path, part) in [
+        (missing, "no such device or file"),
+        (Path::new("/"), "is a directory"),
+        (Path::new("/dev/null"), "neither a block device nor a regular file"),
+        (Path::new("/no/li\nne"), "/no/li?ne: no such device"),
+    ] {
+        for access in [Access::ReadOnly, Access::DestroyData] {
+            let line = refusal(path, access);
+            assert!(line.contains(part), "{line:?} does not say {part:?}");
+        }
+    }
+    let small = Image::new("small", MIN_SIZE_BYTES - 1)?;
+    assert!(refusal(&small.0, Access::ReadOnly).contains("too small to measure"));
+    let enough = Image::new("enough", MIN_SIZE_BYTES)?;
+    assert_eq!(refusal(&enough.0, Access::ReadOnly), "");
+    Ok(())
+}
+
+#[test]
+fn a_partition_table_in_an_image_is_refused_for_writing_only() -> Outcome {
+    let image = Image::new("partitioned", MIN_SIZE_BYTES)?;
+    let file = File::options().write(true).open(&image.0)?;
+    file.write_all_at(b"EFI PART", 512)?;
+    assert!(refusal(&image.0, Access::DestroyData).contains("holds a GPT partition table"));
+    assert_eq!(refusal(&image.0, Access::ReadOnly), "");
+    Ok(())
+}
+
+#[test]
+fn writes_arrive_where_they_were_sent_and_name_their_sector() -> Outcome {
+    let image = Image::new("written", MIN_SIZE_BYTES)?;
+    let mut device = Device::open(&image.0, Access::DestroyData)?;
+    let offset: Vec<u64> = (0..64).map(|i| (i * 37 % 64) * 65_536).collect();
+    let rows = offset.len();
+    let (log, end) = run(&mut device, &vec![WRITE; rows], &offset, &vec![8192; rows], 7);
+    assert_eq!(end, End::Complete);
+    assert!((0..rows).all(|i| 0 < log.submit_ns[i] && log.submit_ns[i] <= log.complete_ns[i]));
+    let (_, end) = run(&mut device, &[FLUSH], &[0], &[0], 1);
+    assert_eq!(end, End::Complete);
+    let counters = device.counters();
+    assert_eq!((counters.writes, counters.write_bytes), (64, 64 * 8192));
+    assert_eq!(counters.flushes, 1);
+    let content = fs::read(&image.0)?;
+    for (at, sector) in content.chunks_exact(512).enumerate() {
+        let at = 512 * at as u64;
+        if offset.iter().any(|&start| (start..start + 8192).contains(&at)) {
+            assert_eq!(&sector[..8], b"SKYLIGHT");
+            assert_eq!(sector[8..16], at.to_le_bytes());
+            assert!(sector[16..].chunks_exact(8).all(|word| word != [0; 8]));
+        } else {
+            assert!(sector.iter().all(|&byte| byte == 0), "byte {at} was touched");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_read_between_writes_does_not_change_what_is_written() -> Outcome {
+    let image = Image::new("mixed", MIN_SIZE_BYTES)?;
+    let mut device = Device::open(&image.0, Access::DestroyData)?;
+    let op = [WRITE, READ, WRITE, READ, WRITE];
+    let (_, end) = run(&mut device, &op, &[0, 1 << 20, 4096, 1 << 21, 8192], &[4096; 5], 1);
+    assert_eq!(end, End::Complete);
+    let content = fs::read(&image.0)?;
+    for sector in content[..12_288].chunks_exact(512) {
+        assert!(sector[16..].chunks_exact(8).all(|word| word != [0; 8]));
+    }
+    Ok(())
+}
+
+#[test]
+fn read_only_never_writes_and_says_so() -> Outcome {
+    let image = Image::new("readonly", MIN_SIZE_BYTES)?;
+    let mut device = Device::open(&image.0, Access::ReadOnly)?;
+    for op in [WRITE, FLUSH] {
+        let columns = Columns { op: &[READ, op], offset: &[0, 0], size: &[4096, 4096] };
+        let error = device.run(columns, 1, &mut || false).err();
+        assert!(error.is_some_and(|e| e.to_string().contains("give --destroy-data")));
+    }
+    assert_eq!(device.counters().reads, 0, "nothing ran");
+    Ok(())
+}
+
+#[test]
+fn every_depth_completes_every_row() -> Outcome {
+    let image = Image::new("depths", MIN_SIZE_BYTES)?;
+    let mut device = Device::open(&image.0, Access::ReadOnly)?;
+    let rows = 3000;
+    let offset: Vec<u64> = (0..rows).map(|i| i as u64 * 7919 % 16_384 * 4096).collect();
+    for depth in [1, 2, 3, 31, 32, 1024] {
+        let (log, end) = run(&mut device, &vec![READ; rows], &offset, &vec![4096; rows], depth);
+        assert_eq!(end, End::Complete);
+        assert!(log.complete_ns.iter().all(|&ns| ns > 0), "depth {depth}");
+        assert!(log.submit_ns.is_sorted(), "rows go in order");
+        let in_flight = |row: usize| {
+            let earlier = log.complete_ns[..row].iter();
+            earlier.filter(|&&ns| ns > log.submit_ns[row]).count()
+        };
+        assert!((0..rows).all(|row| in_flight(row) < depth), "depth {depth}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_done() -> Outcome {
+    let image = Image::new("interrupted", MIN_SIZE_BYTES)?;
+    let mut device = Device::open(&image.0, Access::ReadOnly)?;
+    let rows = 4_000_000;
+    let (op, offset, size) = (vec![READ; rows], vec![0; rows], vec![4096; rows]);
+    let polls = Cell::new(0);
+    let mut interrupted = || {
+        polls.set(polls.get() + 1);
+        polls.get() == 5
+    };
+    let columns = Columns { op: &op, offset: &offset, size: &size };
+    let (log, end) = device.run(columns, 4, &mut interrupted)?;
+    assert_eq!(end, End::Interrupted);
+    let done = log.complete_ns.iter().filter(|&&ns| ns > 0).count();
+    assert!(done > 0 && done < rows, "{done}");
+    assert!(log.complete_ns[..done].iter().all(|&ns| ns > 0), "I/O in flight was waited for");
+    assert!(log.submit_ns[done..].iter().all(|&ns| ns == 0));
+    let (_, end) = run(&mut device, &[READ], &[0], &[4096], 1);
+    assert_eq!(end, End::Complete, "the device is as good as before");
+    Ok(())
+}
+
+#[test]
+fn a_target_that_shrinks_ends_the_batch_with_its_log() -> Outcome {
+    let image = Image::new("shrinks", MIN_SIZE_BYTES)?;
+    for access in [Access::ReadOnly, Access::DestroyData] {
+        File::options().write(true).open(&image.0)?.set_len(MIN_SIZE_BYTES)?;
+        let mut device = Device::open(&image.0, access)?;
+        let rows = 4_000_000;
+        let code = if access == Access::ReadOnly { READ } else { WRITE };
+        let (op, offset, size) = (vec![code; rows], vec![1 << 20; rows], vec![4096; rows]);
+        let truncate = || {
+            let file = File::options().write(true).open(&image.0);
+            file.and_then(|file| file.set_len(4096)).expect("it can be truncated");
+            false
+        };
+        let mut once = Some(truncate);
+        let columns = Columns { op: &op, offset: &offset, size: &size };
+        let (log, end) = device.run(columns, 1, &mut || once.take().is_some_and(|cut| cut()))?;
+        let End::Failed(failure) = end else {
+            panic!("{access:?}: {end:?}");
+        };
+        assert!(matches!(failure.reason, Reason::Shrunk(_)), "{failure}");
+        assert!(failure.to_string().contains("offset 1048576"), "{failure}");
+        assert!(log.complete_ns[0] > 0 && log.complete_ns[rows - 1] == 0);
+        let (log, end) = run(&mut device, &[READ], &[0], &[4096], 1);
+        assert!(matches!(end, End::Failed(_)), "it stays failed: {end:?}");
+        assert_eq!(log.complete_ns, [0]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_without_permission_is_refused_unless_root_may() -> Outcome {
+    let image = Image::new("locked", MIN_SIZE_BYTES)?;
+    fs::set_permissions(&image.0, fs::Permissions::from_mode(0o000))?;
+    let line = refusal(&image.0, Access::ReadOnly);
+    match File::open(&image.0) {
+        Ok(_) => assert_eq!(line, "", "this user may read everything"),
+        Err(_) => assert!(line.contains("no permission to open it for reading"), "{line}"),
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Plans: what a translation layer wants done, as a list of steps that others give a meaning.
+//!
+//! The clock gives steps a duration, an image moves their bytes, a crash tester stops between them
+//! (DESIGN, idea 1). Steps happen in order. A [`Step::Commit`] changes what later reads see, a
+//! [`Step::Complete`] answers the host; neither takes time by itself.
+//!
+//! Invariant: a layer has taken exactly those commands whose completion is in its plan.
+
+use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent};
+
+/// Which medium an access is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Medium {
+    /// The disk's surfaces.
+    Platter,
+    /// Flash beside them.
+    Flash,
+}
+
+/// What an access is for: the columns of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Purpose {
+    /// Data of a host command at its native location.
+    Host,
+    /// Data of a host command in the persistent cache.
+    Cache,
+    /// Cleaning: reading cached data and the rest of a band.
+    CleanRead,
+    /// Cleaning: writing a band back in place.
+    CleanWrite,
+}
+
+impl Purpose {
+    /// Every purpose, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Host, Self::Cache, Self::CleanRead, Self::CleanWrite];
+
+    /// The name in tables and columns.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Cache => "cache",
+            Self::CleanRead => "clean_read",
+            Self::CleanWrite => "clean_write",
+        }
+    }
+}
+
+/// A change of where data is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapChange {
+    /// The extent is now in the persistent cache, from this address on.
+    Cached {
+        /// What the host calls it.
+        lba: LbaExtent,
+        /// Where it lies.
+        pba: Pba,
+    },
+    /// The extent is back at its native location.
+    Native {
+        /// What the host calls it.
+        lba: LbaExtent,
+    },
+}
+
+/// The number of a host command while it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CommandId(pub u32);
+
+/// One step of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Read or write an extent of a medium.
+    Access {
+        /// The medium.
+        medium: Medium,
+        /// To or from it.
+        direction: Direction,
+        /// Where.
+        extent: PbaExtent,
+        /// What for.
+        purpose: Purpose,
+    },
+    /// Change the map.
+    Commit(MapChange),
+    /// Answer a host command.
+    Complete(CommandId),
+}
+
+/// A list of steps; a buffer that is used again for the next plan.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    steps: Vec<Step>,
+}
+
+impl Plan {
+    /// Forgets the steps and keeps the room.
+    pub fn clear(&mut self) {
+        self.steps.clear();
+    }
+
+    /// Appends a step.
+    #[inline]
+    pub fn push(&mut self, step: Step) {
+        self.steps.push(step);
+    }
+
+    /// Appends an access.
+    #[inline]
+    pub fn access(&mut self, medium: Medium, direction: Direction, extent: PbaExtent, purpose: Purpose) {
+        self.push(Step::Access { medium, direction, extent, purpose });
+    }
+
+    /// The steps, in order.
+    #[inline]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+}
+
+/// What the host asks of an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostOp {
+    /// Read it.
+    Read,
+    /// Write it.
+    Write,
+    /// Make all that was written durable; the extent is empty.
+    Flush,
+}
+
+/// A host command that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Its number, for [`Step::Complete`].
+    pub id: CommandId,
+    /// What is asked.
+    pub op: HostOp,
+    /// Of which extent: on the drive, and not empty but for a flush.
+    pub extent: LbaExtent,
+}
+
+/// The host commands that wait now.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue<'a> {
+    /// Oldest first; at least one.
+    pub waiting: &'a [Command],
+    /// The one that the drive's scheduling would serve next.
+    pub next: usize,
+}
+
+impl Queue<'_> {
+    /// The command to serve next.
+    #[inline]
+    pub fn next_command(&self) -> Command {
+        self.waiting[self.next]
+    }
+}
+
+/// A piece of a host extent and where it lies now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The medium.
+    pub medium: Medium,
+    /// Where on it.
+    pub extent: PbaExtent,
+    /// Native location or cache.
+    pub cached: bool,
+}
+
+/// What a layer does when left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Nothing, however long it waits.
+    Nothing,
+    /// One unit of work, which is in the plan.
+    Worked,
+}
+
+/// A translation layer: a pure state machine from host commands to plans.
+///
+/// It has no clock, no files, no threads and no randomness of its own, so the same commands give the same
+/// plans wherever they are interpreted.
+pub trait Layer: Send {
+    /// Sectors that the host sees.
+    fn capacity(&self) -> skylight_disk::Sectors;
+
+    /// Takes one or more of the waiting commands and appends what they need to `plan`.
+    fn take(&mut self, queue: Queue<'_>, plan: &mut Plan);
+
+    /// One unit of what it would do with the drive left alone.
+    fn idle(&mut self, plan: &mut Plan) -> Idle;
+
+    /// Where each piece of a host extent lies now, in the order of the extent.
+    fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>);
+
+    /// Where the first sector of a host extent lies: what a scheduler needs to know.
+    fn locate_first(&self, extent: LbaExtent, write: bool) -> (Medium, Pba);
+
+    /// A hint that this address will be asked for soon, so that what is known of it can be fetched into the
+    /// processor's cache. It changes nothing.
+    fn hint(&mut self, _address: skylight_disk::Lba) {}
+
+    /// Forgets all that was written: an empty cache and the mapping of a new drive.
+    fn erase(&mut self);
+
+    /// Sectors of host data in the persistent cache, entries and bytes of the map that finds them.
+    fn cache_use(&self) -> CacheUse {
+        CacheUse::default()
+    }
+}
+
+/// How full the persistent cache is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Sectors that the map finds in the cache.
+    pub live_sectors: u64,
+    /// Entries of the map.
+    pub map_entries: u64,
+    /// Memory that the map takes.
+    pub map_bytes: u64,
+}

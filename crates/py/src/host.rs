@@ -1,0 +1,278 @@
+//! The binding of `skylight-host`: `HostDevice`, `HostSwitch` and `HostError`.
+//!
+//! Invariants: no logic; the columns are copied before the interpreter is released, so that Python
+//! cannot change a checked batch; Python's signal handlers run while I/O is in flight, and what they
+//! raise becomes the cause of a `HostError` of kind `interrupted`; no lock is waited for while the
+//! interpreter is held.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use skylight_host::{
+    Access, CacheSwitch, Columns, Device, End, HostError as Error, Identity, Kind, Log, Refusal, Sysfs,
+};
+
+pyo3::create_exception!(
+    skylight._native,
+    HostError,
+    PyException,
+    "A device was refused, failed, or was interrupted. `kind` is \"refused\", \"failed\", \"interrupted\" or \
+     \"unkept\" (the restore note); `times` holds (submit_ns, complete_ns) of the batch so far, 0 where a row \
+     did not complete, or None."
+);
+
+/// The two columns of times that a run answers.
+type Times<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
+
+/// Columns of one type, read-only.
+type Column<'py, T> = PyReadonlyArray1<'py, T>;
+
+/// Adds the classes to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<HostDevice>()?;
+    module.add_class::<HostSwitch>()?;
+    module.add("HostError", module.py().get_type::<HostError>())
+}
+
+fn error_of(py: Python<'_>, kind: &str, line: String, times: Option<Times<'_>>) -> PyErr {
+    let error = HostError::new_err(line);
+    let value = error.value(py);
+    let set = value.setattr("kind", kind).and_then(|()| value.setattr("times", times));
+    match set {
+        Ok(()) => error,
+        Err(other) => other,
+    }
+}
+
+fn host_error(py: Python<'_>, error: &Error) -> PyErr {
+    let kind = match error {
+        Error::Refused(Refusal::Note { .. }) => "unkept",
+        Error::Refused(_) => "refused",
+        Error::Failed(_) => "failed",
+    };
+    error_of(py, kind, error.to_string(), None)
+}
+
+fn times_of(py: Python<'_>, log: Log) -> Times<'_> {
+    (PyArray1::from_vec(py, log.submit_ns), PyArray1::from_vec(py, log.complete_ns))
+}
+
+/// A block device or regular file, opened for a test.
+#[pyclass(frozen, module = "skylight._native")]
+pub struct HostDevice {
+    identity: Identity,
+    device: Mutex<Option<Device>>,
+}
+
+impl HostDevice {
+    /// The device, unless it is closed or another thread runs I/O on it.
+    fn locked<'a>(&'a self, py: Python<'_>) -> PyResult<MutexGuard<'a, Option<Device>>> {
+        let refuse = |why: &str| {
+            let line = format!("{}: {why}", self.identity.path);
+            Err(error_of(py, "refused", line, None))
+        };
+        let guard = match self.device.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return refuse("runs a batch already; wait for it to end");
+            }
+        };
+        if guard.is_none() {
+            return refuse("was closed; open it again");
+        }
+        Ok(guard)
+    }
+
+    /// Does something with the device.
+    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&Device) -> Result<T, Error>) -> PyResult<T> {
+        match self.locked(py)?.as_ref().map(work) {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(error)) => Err(host_error(py, &error)),
+            None => Err(error_of(py, "refused", "the device was closed".into(), None)),
+        }
+    }
+}
+
+#[pymethods]
+impl HostDevice {
+    /// Opens `path`; `root` is where `sys` and `proc` are, for tests.
+    #[new]
+    #[pyo3(signature = (path, destroy_data, root=None))]
+    fn new(py: Python<'_>, path: PathBuf, destroy_data: bool, root: Option<PathBuf>) -> PyResult<Self> {
+        let access = match destroy_data {
+            true => Access::DestroyData,
+            false => Access::ReadOnly,
+        };
+        let sysfs = root.map_or_else(Sysfs::default, |root| Sysfs::at(&root));
+        let device =
+            py.detach(|| Device::open_with(&path, access, &sysfs)).map_err(|error| host_error(py, &error))?;
+        Ok(Self { identity: device.identity().clone(), device: Mutex::new(Some(device)) })
+    }
+
+    /// Size in bytes.
+    #[getter]
+    fn size_bytes(&self) -> u64 {
+        self.identity.size_bytes
+    }
+
+    /// Logical block in bytes.
+    #[getter]
+    fn block_bytes(&self) -> u32 {
+        self.identity.block_bytes
+    }
+
+    /// A name for the drive that can be part of a file name.
+    #[getter]
+    fn key(&self) -> String {
+        self.identity.key()
+    }
+
+    /// The clock of the log, ns.
+    #[getter]
+    fn now_ns(&self) -> u64 {
+        skylight_host::now_ns()
+    }
+
+    /// What the target is and declares of itself.
+    fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let it = &self.identity;
+        let dict = PyDict::new(py);
+        let kind = match it.kind {
+            Kind::BlockDevice => "device",
+            Kind::File => "file",
+        };
+        dict.set_item("kind", kind)?;
+        dict.set_item("path", &it.path)?;
+        dict.set_item("kernel_name", &it.kernel_name)?;
+        dict.set_item("model", &it.model)?;
+        dict.set_item("serial", &it.serial)?;
+        dict.set_item("firmware", &it.firmware)?;
+        dict.set_item("rotational", it.rotational)?;
+        dict.set_item("size_bytes", it.size_bytes)?;
+        dict.set_item("block_bytes", it.block_bytes)?;
+        dict.set_item("physical_block_bytes", it.physical_block_bytes)?;
+        dict.set_item("zoned", &it.zoned)?;
+        dict.set_item("write_cache", &it.write_cache)?;
+        dict.set_item("cache_type", &it.cache_type)?;
+        dict.set_item("below", &it.below)?;
+        dict.set_item("also_used", &it.also_used)?;
+        Ok(dict)
+    }
+
+    /// What was submitted so far.
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counters = self.with(py, |device| Ok(device.counters()))?;
+        let dict = PyDict::new(py);
+        dict.set_item("reads", counters.reads)?;
+        dict.set_item("writes", counters.writes)?;
+        dict.set_item("write_bytes", counters.write_bytes)?;
+        dict.set_item("flushes", counters.flushes)?;
+        Ok(dict)
+    }
+
+    /// Runs a batch; answers when each I/O was submitted and completed, ns.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        op: Column<'py, u8>,
+        offset: Column<'py, u64>,
+        size: Column<'py, u32>,
+        depth: usize,
+    ) -> PyResult<Times<'py>> {
+        let op = op.as_array().to_vec();
+        let offset = offset.as_array().to_vec();
+        let size = size.as_array().to_vec();
+        let mut guard = self.locked(py)?;
+        let Some(device) = guard.as_mut() else {
+            return Err(error_of(py, "refused", "the device was closed".into(), None));
+        };
+        let mut raised = None;
+        let result = py.detach(|| {
+            let columns = Columns { op: &op, offset: &offset, size: &size };
+            let mut interrupted = || match Python::attach(|py| py.check_signals()) {
+                Ok(()) => false,
+                Err(error) => {
+                    raised = Some(error);
+                    true
+                }
+            };
+            device.run(columns, depth, &mut interrupted)
+        });
+        let (log, end) = result.map_err(|error| host_error(py, &error))?;
+        let times = times_of(py, log);
+        let error = match end {
+            End::Complete => return Ok(times),
+            End::Failed(failure) => error_of(py, "failed", failure.to_string(), Some(times)),
+            End::Interrupted => {
+                let line = format!("{}: interrupted", self.identity.path);
+                error_of(py, "interrupted", line, Some(times))
+            }
+        };
+        error.set_cause(py, raised);
+        Err(error)
+    }
+
+    /// The state of the volatile write cache, as declared: "on", "off" or "unknown".
+    fn write_cache(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.with(py, |device| Ok(device.write_cache().as_str()))
+    }
+
+    /// Switches the volatile write cache; `note` is where the restore note is kept meanwhile.
+    #[pyo3(signature = (on, note=None))]
+    fn switch_write_cache(&self, py: Python<'_>, on: bool, note: Option<PathBuf>) -> PyResult<HostSwitch> {
+        let switch = self.with(py, |device| device.switch_write_cache(on, note.as_deref()))?;
+        Ok(HostSwitch { switch: Mutex::new(switch) })
+    }
+
+    /// Puts back what a killed run left switched; answers the setting, or None without a note.
+    fn put_back(&self, py: Python<'_>, note: PathBuf) -> PyResult<Option<String>> {
+        self.with(py, |device| device.put_back_from(Path::new(&note)))
+    }
+
+    /// Lets the device go.
+    fn close(&self) {
+        if let Ok(mut guard) = self.device.try_lock() {
+            *guard = None;
+        }
+    }
+}
+
+/// A write cache that was switched, until it is restored.
+#[pyclass(frozen, module = "skylight._native")]
+pub struct HostSwitch {
+    switch: Mutex<CacheSwitch>,
+}
+
+impl HostSwitch {
+    fn held(&self) -> MutexGuard<'_, CacheSwitch> {
+        match self.switch.lock() {
+            Ok(guard) => guard,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+}
+
+#[pymethods]
+impl HostSwitch {
+    /// The state now: "on", "off" or "unknown".
+    #[getter]
+    fn achieved(&self) -> &'static str {
+        self.held().achieved().as_str()
+    }
+
+    /// Why the state is not what was asked for, or None.
+    #[getter]
+    fn why(&self) -> Option<String> {
+        self.held().why().map(str::to_owned)
+    }
+
+    /// Puts back what the drive had. Does nothing the second time.
+    fn restore(&self, py: Python<'_>) -> PyResult<()> {
+        self.held().restore().map_err(|error| host_error(py, &error))
+    }
+}

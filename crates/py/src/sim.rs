@@ -1,0 +1,157 @@
+//! The binding of `skylight-drive`: `SimDrive`.
+//!
+//! Invariants: no logic; columns are borrowed for the length of a run, in which the interpreter is released.
+
+use std::sync::Mutex;
+
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use skylight_disk::{Direction, Nanos};
+use skylight_drive::drive::purpose_names;
+use skylight_drive::profile::Profile;
+use skylight_drive::{Batch, Drive, TraceRow};
+use skylight_layer::{HostOp, Medium, Purpose};
+
+use crate::profile::profile_error;
+
+/// Adds the class to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<SimDrive>()
+}
+
+type Times<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
+
+/// An emulated drive in virtual time.
+#[pyclass(frozen, module = "skylight._native")]
+pub struct SimDrive {
+    drive: Mutex<Drive>,
+}
+
+impl SimDrive {
+    /// Does something with the drive; a thread that comes while another runs a batch waits for it with the
+    /// interpreter released.
+    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Drive) -> T + Send) -> T {
+        py.detach(|| {
+            // A panic in a run leaves a drive that is still sound: it holds no resource but memory.
+            let mut drive = self.drive.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            work(&mut drive)
+        })
+    }
+}
+
+#[pymethods]
+impl SimDrive {
+    /// Builds the drive of the profile text `profile_toml`; `origin` is what errors call it, `seed` that of its
+    /// jitter. Raises ProfileError.
+    #[new]
+    fn new(py: Python<'_>, profile_toml: &str, origin: &str, seed: u64) -> PyResult<Self> {
+        let drive = py
+            .detach(|| {
+                Profile::from_toml(profile_toml, origin).and_then(|profile| Drive::new(&profile, seed))
+            })
+            .map_err(|error| profile_error(&error))?;
+        Ok(Self { drive: Mutex::new(drive) })
+    }
+
+    /// Size in bytes.
+    #[getter]
+    fn size_bytes(&self, py: Python<'_>) -> u64 {
+        self.with(py, |drive| drive.capacity().bytes())
+    }
+
+    /// Logical block in bytes.
+    #[getter]
+    fn block_bytes(&self) -> u32 {
+        skylight_disk::SECTOR_BYTES as u32
+    }
+
+    /// Virtual time, ns.
+    #[getter]
+    fn now_ns(&self, py: Python<'_>) -> u64 {
+        self.with(py, |drive| drive.now().get())
+    }
+
+    /// Runs a batch with `depth` commands outstanding; gives (submit_ns, complete_ns). Raises ValueError with
+    /// one line when a column or command is not of this drive.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        op: PyReadonlyArray1<'py, u8>,
+        offset: PyReadonlyArray1<'py, u64>,
+        size: PyReadonlyArray1<'py, u32>,
+        depth: usize,
+    ) -> PyResult<Times<'py>> {
+        let batch = Batch { op: op.as_slice()?, offset: offset.as_slice()?, size: size.as_slice()? };
+        let mut submit_ns = vec![0; batch.len()];
+        let mut complete_ns = vec![0; batch.len()];
+        self.with(py, |drive| drive.run(&batch, depth, &mut submit_ns, &mut complete_ns))
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok((PyArray1::from_vec(py, submit_ns), PyArray1::from_vec(py, complete_ns)))
+    }
+
+    /// Lets virtual time pass, in which the drive may clean.
+    fn pause(&self, py: Python<'_>, duration_ns: u64) {
+        self.with(py, |drive| drive.pause(Nanos(duration_ns)));
+    }
+
+    /// Secure erase: the drive is as new. Takes no virtual time.
+    fn erase(&self, py: Python<'_>) {
+        self.with(py, Drive::erase);
+    }
+
+    /// Counters since the drive was made: host and media bytes, accesses and time by purpose, the cache's use.
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (ledger, cache) = self.with(py, |drive| (drive.ledger().clone(), drive.cache_use()));
+        let dict = PyDict::new(py);
+        for (name, op) in [("reads", HostOp::Read), ("writes", HostOp::Write), ("flushes", HostOp::Flush)] {
+            dict.set_item(name, ledger.host_commands(op))?;
+        }
+        for (way, name) in [(Direction::Read, "read"), (Direction::Write, "written")] {
+            dict.set_item(format!("host_{name}_bytes"), ledger.host_bytes(way))?;
+            dict.set_item(format!("media_{name}_bytes"), ledger.media_bytes(way))?;
+            for (purpose, medium) in
+                Purpose::ALL.into_iter().flat_map(|p| [(p, Medium::Platter), (p, Medium::Flash)])
+            {
+                let account = ledger.account(purpose, way, medium);
+                let place = if medium == Medium::Platter { "platter" } else { "flash" };
+                let key = format!("{}_{place}_{name}", purpose.name());
+                dict.set_item(format!("{key}_bytes"), skylight_disk::Sectors(account.sectors).bytes())?;
+                dict.set_item(format!("{key}_accesses"), account.accesses)?;
+                dict.set_item(format!("{key}_ns"), account.time.get())?;
+            }
+        }
+        dict.set_item("cache_live_bytes", skylight_disk::Sectors(cache.live_sectors).bytes())?;
+        dict.set_item("cache_map_entries", cache.map_entries)?;
+        dict.set_item("cache_map_bytes", cache.map_bytes)?;
+        Ok(dict)
+    }
+
+    /// Keeps the next platter accesses, up to `rows`.
+    fn start_trace(&self, py: Python<'_>, rows: usize) {
+        self.with(py, |drive| drive.start_trace(rows));
+    }
+
+    /// Ends the trace: columns start_ns, arrived_ns, transfer_ns, end_ns, track, end_track, surface, purpose
+    /// (an index into `purposes`), and lost, the accesses that found no room. Empty when none was started.
+    fn take_trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        let Some(trace) = self.with(py, Drive::take_trace) else {
+            return Ok(dict);
+        };
+        let rows = trace.rows();
+        let column = |get: fn(&TraceRow) -> u64| PyArray1::from_iter(py, rows.iter().map(get));
+        dict.set_item("start_ns", column(|row| row.start.get()))?;
+        dict.set_item("arrived_ns", column(|row| row.arrived.get()))?;
+        dict.set_item("transfer_ns", column(|row| row.transfer_start.get()))?;
+        dict.set_item("end_ns", column(|row| row.end.get()))?;
+        dict.set_item("track", PyArray1::from_iter(py, rows.iter().map(|row| row.track)))?;
+        dict.set_item("end_track", PyArray1::from_iter(py, rows.iter().map(|row| row.end_track)))?;
+        dict.set_item("surface", PyArray1::from_iter(py, rows.iter().map(|row| row.surface)))?;
+        dict.set_item("purpose", PyArray1::from_iter(py, rows.iter().map(|row| row.purpose as u8)))?;
+        dict.set_item("purposes", purpose_names().to_vec())?;
+        dict.set_item("lost", trace.lost())?;
+        Ok(dict)
+    }
+}
