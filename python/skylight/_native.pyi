@@ -1,0 +1,112 @@
+"""The native module: emulated drives, real devices, profiles. numpy columns in and out."""
+
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "HostDevice",
+    "HostError",
+    "HostSwitch",
+    "ProfileError",
+    "SimDrive",
+    "profile_check",
+    "profile_reference",
+    "profile_schema",
+]
+
+class ProfileError(ValueError):
+    """A drive profile that cannot be used; str() is one line: FILE:LINE: what is wrong; what would do."""
+
+def profile_check(toml: str, origin: str) -> str:
+    """The whole profile as JSON, defaults filled in. Raises ProfileError."""
+
+def profile_schema() -> str:
+    """The JSON schema (draft 7) of a profile."""
+
+def profile_reference() -> str:
+    """The reference page of profiles, as Markdown."""
+
+@final
+class SimDrive:
+    """An emulated drive in virtual time."""
+
+    def __new__(cls, profile_toml: str, origin: str, seed: int) -> SimDrive: ...
+    @property
+    def size_bytes(self) -> int:
+        """Size in bytes."""
+    @property
+    def block_bytes(self) -> int:
+        """Logical block in bytes."""
+    @property
+    def now_ns(self) -> int:
+        """Virtual time, ns."""
+    def run(
+        self, op: NDArray[np.uint8], offset: NDArray[np.uint64], size: NDArray[np.uint32], depth: int
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Runs a batch; answers when each command was submitted and completed, ns. Raises ValueError."""
+    def pause(self, duration_ns: int) -> None:
+        """Lets virtual time pass, in which the drive may clean."""
+    def erase(self) -> None:
+        """Secure erase: the drive is as new."""
+    def counters(self) -> dict[str, int]:
+        """Host and media bytes, accesses and time by purpose, the cache's use."""
+    def start_trace(self, rows: int) -> None:
+        """Keeps the next platter accesses, up to `rows`."""
+    def take_trace(self) -> dict[str, Any]:
+        """Ends the trace: columns by name, empty when none was started."""
+
+class HostError(Exception):
+    """A device was refused, failed, or was interrupted; str() is the one line."""
+
+    kind: Literal["refused", "failed", "unkept", "interrupted"]
+    times: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None
+    """(submit_ns, complete_ns) of the batch so far, 0 where a row did not complete."""
+
+@final
+class HostSwitch:
+    """A write cache that was switched, until it is restored."""
+
+    @property
+    def achieved(self) -> str:
+        """The state now: "on", "off" or "unknown"."""
+    @property
+    def why(self) -> str | None:
+        """Why the state is not what was asked for, or None."""
+    def restore(self) -> None:
+        """Puts back what the drive had. Does nothing the second time."""
+
+@final
+class HostDevice:
+    """A block device or regular file, opened for a test."""
+
+    def __new__(cls, path: str, destroy_data: bool, root: str | None = None) -> HostDevice: ...
+    @property
+    def size_bytes(self) -> int:
+        """Size in bytes."""
+    @property
+    def block_bytes(self) -> int:
+        """Logical block in bytes."""
+    @property
+    def key(self) -> str:
+        """A name for the drive that can be part of a file name."""
+    @property
+    def now_ns(self) -> int:
+        """The clock of the log, ns."""
+    def identity(self) -> dict[str, str | int | bool | None]:
+        """What the target is and declares of itself."""
+    def counters(self) -> dict[str, int]:
+        """What was submitted so far."""
+    def run(
+        self, op: NDArray[np.uint8], offset: NDArray[np.uint64], size: NDArray[np.uint32], depth: int
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Runs a batch; answers when each I/O was submitted and completed, ns."""
+    def write_cache(self) -> str:
+        """The state of the volatile write cache, as declared: "on", "off" or "unknown"."""
+    def switch_write_cache(self, on: bool, note: str | None = None) -> HostSwitch:
+        """Switches the volatile write cache; `note` is where the restore note is kept meanwhile."""
+    def put_back(self, note: str) -> str | None:
+        """Puts back what a killed run left switched; answers the setting, or None without a note."""
+    def close(self) -> None:
+        """Lets the device go."""

@@ -1,0 +1,111 @@
+"""``skylight drives list|show|check``: the emulated drives and their profiles.
+
+A profile is read and checked by the native module alone; this verb prints what it says.
+"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from skylight.cli.console import line, table
+from skylight.engines.sim import profile_names, read_profile
+from skylight.errors import UsageError
+from skylight.units import format_capacity
+
+
+def _checked(name: str) -> dict[str, object]:
+    """The whole profile with its defaults filled in; raises ``UsageError`` with the profile's own line."""
+    from skylight import _native
+
+    text, origin = read_profile(name)
+    try:
+        whole = json.loads(_native.profile_check(text, origin))
+    except _native.ProfileError as error:
+        raise UsageError(str(error)) from error
+    if not isinstance(whole, dict):
+        raise TypeError("profile_check gave no object")
+    return whole
+
+
+def _text(profile: dict[str, object], *keys: str) -> str:
+    """A part of a profile as text; empty when the profile has none."""
+    part: object = profile
+    for key in keys:
+        part = part.get(key) if isinstance(part, dict) else None
+    return "" if part is None else str(part)
+
+
+def _capacity(profile: dict[str, object]) -> str:
+    """A profile's capacity as on a label."""
+    capacity = profile.get("capacity")
+    return format_capacity(capacity) if isinstance(capacity, int) else str(capacity)
+
+
+@click.group(
+    epilog="\b\nExamples:\n  skylight drives list\n  skylight drives show emulated-smr-1\n"
+    "  skylight drives check my-drive.toml\n"
+)
+def drives() -> None:
+    """The emulated drives: list them, show one, check a profile of your own."""
+
+
+@drives.command("list", epilog="\b\nExamples:\n  skylight drives list\n  skylight drives list --json\n")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def list_(as_json: bool) -> None:
+    """List the emulated drives that come with skylight."""
+    rows = [(name, _checked(name)) for name in profile_names()]
+    if as_json:
+        entries = [
+            {
+                "name": name,
+                "capacity": whole.get("capacity"),
+                "kind": _text(whole, "layer", "kind"),
+                "summary": whole.get("summary"),
+            }
+            for name, whole in rows
+        ]
+        line_json({"schema": 1, "drives": entries})
+        return
+    table(
+        ("Drive", "Capacity", "Layer", "What it is"),
+        [
+            (name, _capacity(whole), _text(whole, "layer", "kind"), _text(whole, "summary"))
+            for name, whole in rows
+        ],
+        right=(1,),
+    )
+
+
+def line_json(document: object) -> None:
+    """A JSON document on standard output."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@drives.command(
+    epilog="\b\nExamples:\n  skylight drives show emulated-smr-1\n"
+    "  skylight drives show st4000nc001 > mine.toml\n"
+    "  skylight drives show st4000nc001 --json\n"
+)
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON, defaults filled in.")
+def show(name: str, as_json: bool) -> None:
+    """Print the profile of a drive: its TOML, which can be changed and used as sim:FILE.toml."""
+    whole = _checked(name)
+    if as_json:
+        line_json(whole)
+    else:
+        click.echo(read_profile(name)[0], nl=False)
+
+
+@drives.command(epilog="\b\nExamples:\n  skylight drives check my-drive.toml\n")
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON, defaults filled in.")
+def check(file: str, as_json: bool) -> None:
+    """Check a profile and say what drive it makes."""
+    whole = _checked(file)
+    if as_json:
+        line_json(whole)
+        return
+    line(f"{file}: good: {_text(whole, 'name')}, {_capacity(whole)}, {_text(whole, 'layer', 'kind')}")

@@ -1,0 +1,276 @@
+"""``skylight probe TARGET..``: what is this drive?
+
+Opens every target before touching any, prints the plan, measures, and writes the findings, the recording
+and the report. The work itself is done by ``skylight.probe.suite`` and ``skylight.report``; this module
+only joins them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from skylight.cli.console import INTERRUPTED, DeviceProgress, headline, line, table
+from skylight.engines import Engine, Target, open_target, parse_target
+from skylight.errors import SkylightError, UsageError
+from skylight.evidence import TargetFacts
+from skylight.probe import Test
+from skylight.probe.suite import SuiteOptions, SuiteResult, chosen, infer_suite, run_suite
+from skylight.recording import HEADER
+from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
+
+DEFAULT_OUT = Path("skylight-report")
+RECORDING_DIR = "recording"
+
+_EPILOG = """\b
+Targets:
+  sim:NAME             an emulated drive (skylight drives list)
+  sim:FILE.toml        an emulated drive from a profile of your own
+  /dev/sdX or a path   a real drive through the kernel, or a plain file
+  recording:DIR        evidence kept by an earlier run; no drive is touched
+
+\b
+Examples:
+  skylight probe sim:emulated-smr-1
+  skylight probe sim:emulated-smr-1 sim:st4000nc001 --out compared
+  skylight probe /dev/sdX                     reads only
+  skylight probe /dev/sdX --destroy-data      the full answer; its data is lost
+  skylight probe recording:skylight-report/sdX/recording --out again
+  skylight probe sim:st4000nc001 --json | jq .findings.drive_type.value
+"""
+
+
+class Interrupted(SkylightError):
+    """Ctrl-C, with the line that says how to go on."""
+
+    exit_code = INTERRUPTED
+
+
+@dataclass(frozen=True)
+class Job:
+    """One target of the command line: where it is, and where its results go."""
+
+    target: Target
+    name: str
+    folder: Path
+
+    @property
+    def recording(self) -> Path:
+        """Directory of the evidence: kept by this run, or the one that is read again."""
+        if self.target.kind == "recording":
+            return Path(self.target.name)
+        return self.folder / RECORDING_DIR
+
+
+def _short_name(target: Target) -> str:
+    """A directory name for a target: the drive's name, the profile's or file's stem, the device's last
+    part."""
+    path = Path(target.name)
+    if target.kind == "recording":
+        path = path.absolute()
+        name = path.parent.name if path.name == RECORDING_DIR else path.name
+    else:
+        name = path.stem if target.kind == "sim" and path.suffix == ".toml" else path.name
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip(".-") or "target"
+
+
+def _jobs(specs: Sequence[str], out: Path | None) -> tuple[list[Job], Path]:
+    """The jobs and the directory of the report."""
+    targets = [parse_target(spec) for spec in specs]
+    names: list[str] = []
+    for target in targets:
+        name = _short_name(target)
+        same = sum(
+            other == name or re.fullmatch(re.escape(name) + r"-\d+", other) is not None for other in names
+        )
+        names.append(f"{name}-{same + 1}" if same else name)
+    if len(targets) == 1:
+        page = DEFAULT_OUT / names[0] if out is None else out
+        return [Job(targets[0], names[0], page)], page
+    joined = "-and-".join(names) if len(names) < 4 else f"{names[0]}-and-{len(names) - 1}-more"
+    page = DEFAULT_OUT / joined if out is None else out
+    return [Job(target, name, page / name) for target, name in zip(targets, names, strict=True)], page
+
+
+def _check_out(page: Path, jobs: Sequence[Job], resume: bool) -> None:
+    """Refuses a directory that already holds something, unless this run goes on with it."""
+    try:
+        taken = page.exists() and (not page.is_dir() or any(page.iterdir()))
+    except OSError as error:
+        raise UsageError(
+            f"{page}: cannot be looked into: {error.strerror}; choose another --out DIR"
+        ) from error
+    if not taken or (resume and page.is_dir()):
+        return
+    if any(
+        job.target.kind == "recording" and job.recording.resolve().parent == page.resolve() for job in jobs
+    ):
+        return  # the report of this very recording is made anew
+    mend = "choose another with --out DIR"
+    if page.is_dir() and all(job.target.kind != "recording" for job in jobs):
+        mend += ", or go on with the run in it with --resume"
+    raise UsageError(f"{page}: already there and not empty; {mend}")
+
+
+def _opened(jobs: Sequence[Job], seed: int, destroy_data: bool, stack: ExitStack) -> list[Engine | None]:
+    """An engine for each live target, closed by ``stack``; None for a recording."""
+    engines: list[Engine | None] = []
+    for job in jobs:
+        if job.target.kind == "recording":
+            engines.append(None)
+        else:
+            engine = open_target(job.target.spec, seed=seed, destroy_data=destroy_data)
+            engines.append(stack.enter_context(closing(engine)))
+    return engines
+
+
+def _risk(facts: TargetFacts, can_write: bool, bytes_written: int) -> str:
+    """What the plan says of the data on the target."""
+    if facts.kind == "sim":
+        return "none: the drive is emulated"
+    if not can_write:
+        return "none: nothing is written, so the answer may be unknown (--destroy-data allows writes)"
+    return (
+        f"DATA IS LOST: up to {format_size(bytes_written)} of {facts.name} are overwritten (--destroy-data)"
+    )
+
+
+def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], seed: int) -> None:
+    """What will be done to a live target, before it is done."""
+    line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {seed}")
+    written = 0
+    for test in tests:
+        cost = test.estimate(facts)
+        written += cost.bytes_written
+        writes = f"{format_size(cost.bytes_written)} written" if can_write else "reads only"
+        line(
+            f"  plan: {test.title}: up to {format_count(cost.ios)} requests, "
+            f"{format_seconds(cost.device_seconds)} of device time, {writes}"
+        )
+    line(f"  risk: {_risk(facts, can_write, written)}")
+
+
+def _forget(job: Job) -> None:
+    """Removes what a run that was refused before it measured anything has begun to keep."""
+    shutil.rmtree(job.recording, ignore_errors=True)
+    for folder in (job.folder, job.folder.parent):
+        with suppress(OSError):  # not empty, or not ours: it stays
+            folder.rmdir()
+
+
+def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> SuiteResult:
+    """One live target: plan, run with progress, findings."""
+    if not quiet:
+        _print_plan(engine.describe(), engine.can_write, chosen(options.only), options.seed)
+    try:
+        with DeviceProgress(quiet=quiet) as progress:
+            return run_suite(engine, job.recording, options, progress.advance)
+    except UsageError:
+        if not options.resume:
+            _forget(job)
+        raise
+
+
+def _print_findings(result: SuiteResult) -> None:
+    """The verdict sentence, then the table of findings."""
+    from skylight.report.model import finding_rows
+    from skylight.report.words import verdict
+
+    line()
+    headline(verdict({finding.name: finding for finding in result.findings}).headline)
+    table(
+        ("Property", "Found", "Confidence", "Why"),
+        [
+            (row.name, row.value, format_percent(row.confidence) if row.known else "none", row.why)
+            for row in finding_rows(result.findings)
+        ],
+        right=(2,),
+    )
+
+
+def _resume_line(page: Path) -> str:
+    """How to go on with this run: the same command with --resume."""
+    arguments = [str(part) for part in click.get_current_context().find_root().obj or ()]
+    if not arguments:
+        return f"interrupted; what was measured is kept in {page}: run the same command with --resume"
+    again = shlex.join(["skylight", *arguments, *([] if "--resume" in arguments else ["--resume"])])
+    return f"interrupted; what was measured is kept, go on with: {again}"
+
+
+def _keep(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tuple[str, Path]:
+    """Writes findings.json and the report; the JSON text and the path of the page."""
+    from skylight.report.html import write_file, write_report
+    from skylight.report.json import document_text, probe_document
+
+    text = document_text(probe_document([result for result, _ in results]))
+    write_file(page / "findings.json", text)
+    return text, write_report(results, page)
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET..")
+@click.option("--only", metavar="TEST,..", default="", help="Run only these tests.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where recording and report go. Default: skylight-report/ and the target's name.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=1,
+    metavar="N",
+    show_default="1",
+    help="Picks the places that are read and written, and an emulated drive's jitter.",
+)
+@click.option("--resume", is_flag=True, help="Go on with an interrupted run in the same DIR.")
+@click.option("--destroy-data", is_flag=True, help="Allow writes to a device or file. Its data is lost.")
+def probe(
+    targets: tuple[str, ...],
+    only: str,
+    out: Path | None,
+    as_json: bool,
+    seed: int,
+    resume: bool,
+    destroy_data: bool,
+) -> None:
+    """Measure what a drive is, and write a report.
+
+    Nothing is ever written to a device or a file without --destroy-data. Two or more targets give one
+    report that compares them.
+    """
+    names = tuple(name.strip() for name in only.split(",") if name.strip())
+    chosen(names)
+    jobs, page = _jobs(targets, out)
+    _check_out(page, jobs, resume)
+    results: list[tuple[SuiteResult, Path]] = []
+    try:
+        with ExitStack() as stack:
+            engines = _opened(jobs, seed, destroy_data, stack)
+            for job, engine in zip(jobs, engines, strict=True):
+                if engine is None:
+                    result = infer_suite(job.recording)
+                else:
+                    started = resume and (job.recording / HEADER).exists()
+                    options = SuiteOptions(seed=seed, only=names, resume=started)
+                    result = _measure(job, engine, options, quiet=as_json)
+                results.append((result, job.recording))
+                if not as_json:
+                    _print_findings(result)
+        text, written = _keep(results, page)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(_resume_line(page)) from stop
+    if as_json:
+        click.echo(text, nl=False)
+    else:
+        line()
+        line(f"Report: {written}")

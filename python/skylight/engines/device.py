@@ -1,0 +1,253 @@
+"""The engine over a real block device or a plain file: io_uring, past the page cache, every I/O timed.
+
+Invariants: without `destroy_data` the kernel itself opens the target read-only, so nothing can be written,
+and its settings are left alone; with it, a target that anybody uses is refused (see the Rust crate `host`).
+The volatile write cache is put back on exit of `settings`, at interpreter exit, and, through a restore note
+on disk, by the next run after this one was killed. Notes live in `$SKYLIGHT_STATE`, else
+`$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file a drive.
+
+Source: DESIGN, "The house" (crates/host) and the Engine shape.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import numpy as np
+
+from skylight import _native
+from skylight.errors import KeepError, SkylightError, TargetError, UsageError
+from skylight.evidence import EMPTY_LOG, U8, U32, U64, IoBatch, IoLog, JsonScalar, SettingsReport, TargetFacts
+
+LOOK_AHEAD_NOTE = "read look-ahead cannot be set here"
+_FACTS = ("kind", "path", "size_bytes", "block_bytes")
+_STATES = {"on": True, "off": False}
+
+
+class Switch(Protocol):
+    """A write cache that was switched; `skylight._native.HostSwitch` is one."""
+
+    @property
+    def achieved(self) -> str:
+        """The state now: "on", "off" or "unknown"."""
+        ...
+
+    @property
+    def why(self) -> str | None:
+        """Why the state is not what was asked for."""
+        ...
+
+    def restore(self) -> None:
+        """Puts back what the drive had; nothing the second time."""
+        ...
+
+
+class Host(Protocol):
+    """What the engine asks of an open target; `skylight._native.HostDevice` is one."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Size in bytes."""
+        ...
+
+    @property
+    def block_bytes(self) -> int:
+        """Logical block in bytes."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """A name for the drive that can be part of a file name."""
+        ...
+
+    def identity(self) -> Mapping[str, JsonScalar]:
+        """What the target is and declares of itself."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """What was submitted so far."""
+        ...
+
+    def run(self, op: U8, offset: U64, size: U32, depth: int) -> tuple[U64, U64]:
+        """Runs a batch; submit and completion times, ns."""
+        ...
+
+    def switch_write_cache(self, on: bool, note: str | None = None) -> Switch:
+        """Switches the volatile write cache."""
+        ...
+
+    def put_back(self, note: str) -> str | None:
+        """Puts back what the note says; the setting, or None without a note."""
+        ...
+
+    def close(self) -> None:
+        """Lets the target go."""
+        ...
+
+
+class DeviceFailed(TargetError):
+    """The target failed in the middle of a batch; `log` holds the rows that completed."""
+
+    def __init__(self, line: str, log: IoLog = EMPTY_LOG) -> None:
+        """Keeps the line and the log so far."""
+        super().__init__(line)
+        self.log = log
+
+
+class DeviceInterrupted(KeyboardInterrupt):
+    """Ctrl-C in the middle of a batch; `log` holds the rows that completed."""
+
+    def __init__(self, line: str, log: IoLog = EMPTY_LOG) -> None:
+        """Keeps the line and the log so far."""
+        super().__init__(line)
+        self.log = log
+
+
+def state_dir() -> Path:
+    """Where restore notes are kept."""
+    own = os.environ.get("SKYLIGHT_STATE")
+    if own:
+        return Path(own)
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "skylight"
+
+
+def completed(io: IoBatch, submit_ns: U64, complete_ns: U64) -> IoLog:
+    """The log of the rows that completed, in the order they were submitted; the others have a time of 0."""
+    done = complete_ns != 0
+    return IoLog(io.op[done], io.offset[done], io.size[done], submit_ns[done], complete_ns[done])
+
+
+def _raise(error: _native.HostError, io: IoBatch | None = None) -> NoReturn:
+    """The exception that people and the suite know, in place of the native one."""
+    line = str(error)
+    if error.kind == "refused":
+        raise UsageError(line) from error
+    if error.kind == "unkept":
+        raise KeepError(line) from error
+    log = EMPTY_LOG if io is None or error.times is None else completed(io, *error.times)
+    if error.kind == "failed":
+        raise DeviceFailed(line, log) from error
+    if error.__cause__ is not None and not isinstance(error.__cause__, KeyboardInterrupt):
+        raise error.__cause__  # what another signal handler raised
+    raise DeviceInterrupted(line, log) from error
+
+
+class DeviceEngine:
+    """A block device or plain file as an engine."""
+
+    def __init__(self, host: Host, facts: TargetFacts, *, can_write: bool) -> None:
+        """Takes an open target as it is; `open` opens one."""
+        self._host = host
+        self._facts = facts
+        self._switches: list[Switch] = []
+        self.size = facts.size_bytes
+        self.can_write = can_write
+        self.repeatable = False
+
+    @classmethod
+    def open(cls, path: str, *, destroy_data: bool = False, root: str | None = None) -> DeviceEngine:
+        """Opens a device or file, and puts back what a killed run left switched on it.
+
+        `root` is where `sys` and `proc` are, for tests.
+        """
+        try:
+            host = _native.HostDevice(path, destroy_data, root)
+        except _native.HostError as error:
+            _raise(error)
+        identity = host.identity()
+        declared = {k: v for k, v in identity.items() if v is not None and k not in _FACTS}
+        facts = TargetFacts(str(identity["kind"]), path, host.size_bytes, host.block_bytes, declared)
+        engine = cls(host, facts, can_write=destroy_data)
+        try:
+            engine.put_back()
+        except SkylightError:
+            engine.close()
+            raise
+        return engine
+
+    def describe(self) -> TargetFacts:
+        """What the target is and declares of itself."""
+        return self._facts
+
+    def counters(self) -> dict[str, int]:
+        """Reads, writes, bytes written and flushes submitted so far."""
+        return self._host.counters()
+
+    def run(self, io: IoBatch, *, depth: int = 1) -> IoLog:
+        """Does the batch; raises `DeviceFailed` or `DeviceInterrupted` with the log so far."""
+        try:
+            submit_ns, complete_ns = self._host.run(io.op, io.offset, io.size, depth)
+        except _native.HostError as error:
+            _raise(error, io)
+        return IoLog.of(
+            io, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False)
+        )
+
+    def pause(self, seconds: float) -> None:
+        """Leaves the target alone for that long, s."""
+        time.sleep(seconds)
+
+    @property
+    def note_path(self) -> Path:
+        """Where this drive's restore note is while a setting is changed."""
+        return state_dir() / f"{self._host.key}.restore"
+
+    def put_back(self) -> str | None:
+        """Puts back what a killed run left switched; the setting, or None when nothing was.
+
+        Only the run that alone may write does so: another may have the drive in its hands.
+        """
+        if not self.can_write or not self.note_path.exists():
+            return None
+        try:
+            return self._host.put_back(str(self.note_path))
+        except _native.HostError as error:
+            _raise(error)
+
+    @contextmanager
+    def settings(self, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
+        """Switches the volatile write cache where the drive can; puts it back on exit."""
+        del look_ahead  # no means: the note says so
+        switch = self._switch(write_cache)
+        atexit.register(switch.restore)
+        self._switches.append(switch)
+        notes = [f"write cache: {switch.why}"] if switch.why else []
+        report = SettingsReport(_STATES.get(switch.achieved), None, "; ".join([*notes, LOOK_AHEAD_NOTE]))
+        try:
+            yield report
+        finally:
+            self._restore(switch)
+
+    def erase(self) -> bool:
+        """Secure erase is not offered on real devices by this version."""
+        return False
+
+    def close(self) -> None:
+        """Puts back what is still switched and lets the device go. The second time does nothing."""
+        try:
+            for switch in list(self._switches):
+                self._restore(switch)
+        finally:
+            self._host.close()
+
+    def _switch(self, write_cache: bool) -> Switch:
+        try:
+            return self._host.switch_write_cache(write_cache, str(self.note_path))
+        except _native.HostError as error:
+            _raise(error)
+
+    def _restore(self, switch: Switch) -> None:
+        if switch in self._switches:
+            self._switches.remove(switch)
+        atexit.unregister(switch.restore)
+        try:
+            switch.restore()
+        except _native.HostError as error:
+            _raise(error)

@@ -1,0 +1,155 @@
+"""The engine over an emulated drive: a profile, a seed, virtual time.
+
+Same profile, same seed, same commands: the same log to the nanosecond. Volatile write cache and look-ahead
+are not modelled: both are reported as off.
+
+Source: DESIGN, ideas 2 and 4.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from skylight.errors import TargetError, UsageError
+from skylight.evidence import U8, U32, U64, IoBatch, IoLog, JsonScalar, SettingsReport, TargetFacts
+
+PROFILE_SUFFIX = ".toml"
+
+
+class Drive(Protocol):
+    """What the engine asks of a drive; `skylight._native.SimDrive` is one, tests have doubles."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes the host sees."""
+        ...
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a logical block."""
+        ...
+
+    def run(self, op: U8, offset: U64, size: U32, depth: int) -> tuple[U64, U64]:
+        """Does the I/O; submit and complete time of each, ns."""
+        ...
+
+    def pause(self, duration_ns: int) -> None:
+        """Lets virtual time pass."""
+        ...
+
+    def erase(self) -> None:
+        """Makes the drive as new."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """Host and media bytes, accesses and time by purpose, the cache's use."""
+        ...
+
+
+def profile_names() -> list[str]:
+    """Names of the profiles that come with Skylight, sorted."""
+    files = resources.files("skylight").joinpath("profiles").iterdir()
+    return sorted(
+        file.name.removesuffix(PROFILE_SUFFIX) for file in files if file.name.endswith(PROFILE_SUFFIX)
+    )
+
+
+def suggestion(name: str, *, hint_prefix: bool = False) -> str:
+    """'; did you mean ...?' for a name close to a profile's, else nothing."""
+    close = difflib.get_close_matches(name, profile_names(), n=1, cutoff=0.5)
+    prefix = "sim:" if hint_prefix else ""
+    return f"; did you mean {prefix}{close[0]}?" if close else ""
+
+
+def read_profile(name: str) -> tuple[str, str]:
+    """The TOML text of a profile and its origin for messages. `name` is a profile's name or a path to a .toml
+    file."""
+    if name.endswith(PROFILE_SUFFIX) or "/" in name:
+        try:
+            return Path(name).read_text(encoding="utf-8"), name
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            raise UsageError(f"{name}: cannot read the profile: {reason}") from error
+    if name not in profile_names():
+        raise UsageError(
+            f"no drive is called {name!r}{suggestion(name)} (drives: {', '.join(profile_names())})"
+        )
+    file = resources.files("skylight").joinpath("profiles", name + PROFILE_SUFFIX)
+    return file.read_text(encoding="utf-8"), f"{name}{PROFILE_SUFFIX}"
+
+
+class SimEngine:
+    """An emulated drive as an engine."""
+
+    def __init__(self, drive: Drive, facts: TargetFacts) -> None:
+        """Takes a drive as it is; `open` builds one from a profile."""
+        self._drive = drive
+        self._facts = facts
+        self.size = facts.size_bytes
+        self.can_write = True
+        self.repeatable = True
+
+    @classmethod
+    def open(cls, name: str, *, seed: int = 1) -> SimEngine:
+        """Builds the drive of a profile (a name or a .toml file); `seed` is that of its jitter."""
+        from skylight import _native
+
+        text, origin = read_profile(name)
+        try:
+            drive = _native.SimDrive(text, origin, seed)
+        except _native.ProfileError as error:
+            raise UsageError(str(error)) from error
+        declared: dict[str, JsonScalar] = {
+            "profile_sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "jitter_seed": seed,
+        }
+        return cls(drive, TargetFacts("sim", f"sim:{name}", drive.size_bytes, drive.block_bytes, declared))
+
+    @property
+    def drive(self) -> Drive:
+        """The drive itself, for counters and head traces."""
+        return self._drive
+
+    def describe(self) -> TargetFacts:
+        """What the emulated drive declares."""
+        return self._facts
+
+    def run(self, io: IoBatch, *, depth: int = 1) -> IoLog:
+        """Does the batch in virtual time."""
+        try:
+            submit_ns, complete_ns = self._drive.run(io.op, io.offset, io.size, depth)
+        except ValueError as error:
+            raise TargetError(f"{self._facts.name}: {error}") from error
+        return IoLog.of(
+            io, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False)
+        )
+
+    def pause(self, seconds: float) -> None:
+        """Lets virtual time pass."""
+        self._drive.pause(round(seconds * 1e9))
+
+    @contextmanager
+    def settings(self, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
+        """Says what is in force; an emulated drive has nothing to switch."""
+        del write_cache, look_ahead
+        yield SettingsReport(write_cache=False, look_ahead=False)
+
+    def counters(self) -> dict[str, int]:
+        """The drive's ledger: host and media bytes, accesses and time by purpose, the cache's use."""
+        return self._drive.counters()
+
+    def erase(self) -> bool:
+        """Makes the drive as new."""
+        self._drive.erase()
+        return True
+
+    def close(self) -> None:
+        """Nothing to let go."""

@@ -1,0 +1,241 @@
+"""Evidence: what was asked of a target and when it was done, as numpy columns.
+
+A test plans an `IoBatch`; an engine runs it and returns an `IoLog`, the same rows with the time each was
+submitted and completed. `Step`s (a run of I/O, a pause, a settings report) in order make the `Evidence` of
+one test. Inference and figures see evidence only, never a drive, so a recording is as good as a live target.
+
+Invariants: columns of a batch or log have one length and the types below; offsets and sizes are bytes; times
+are nanoseconds of one monotonic clock (virtual for emulated drives); a log holds the rows in the order they
+were submitted and no row completes before it was submitted.
+
+Source: DESIGN, idea 3 (measure, keep, infer, draw are four things).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+U8 = NDArray[np.uint8]
+U32 = NDArray[np.uint32]
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+
+JsonScalar = str | int | float | bool | None
+"""A value that evidence may carry beside its columns."""
+
+Params = Mapping[str, JsonScalar]
+StepKind = Literal["run", "pause", "settings"]
+
+
+class Op(IntEnum):
+    """Operation of one I/O, the code of the `op` column."""
+
+    READ = 0
+    WRITE = 1
+    FLUSH = 2
+    TRIM = 3
+
+
+def _same_length(columns: Mapping[str, NDArray[np.generic]]) -> None:
+    lengths = {name: column.shape for name, column in columns.items()}
+    if len(set(lengths.values())) != 1 or any(len(shape) != 1 for shape in lengths.values()):
+        raise ValueError(f"columns differ in length: {lengths}")
+
+
+@dataclass(frozen=True, slots=True)
+class IoBatch:
+    """I/O to be done, in this order: operation, offset in bytes, size in bytes."""
+
+    op: U8
+    offset: U64
+    size: U32
+
+    def __post_init__(self) -> None:
+        """Checks that the columns have one length."""
+        _same_length({"op": self.op, "offset": self.offset, "size": self.size})
+
+    def __len__(self) -> int:
+        """Number of I/Os."""
+        return int(self.op.shape[0])
+
+    def part(self, first: int, last: int) -> IoBatch:
+        """Rows `first` to `last` (exclusive)."""
+        return IoBatch(self.op[first:last], self.offset[first:last], self.size[first:last])
+
+    @staticmethod
+    def make(op: Op, offsets: ArrayLike, size: int) -> IoBatch:
+        """One operation at each offset (bytes), each of `size` bytes."""
+        offset = np.ascontiguousarray(offsets, dtype=np.uint64)
+        return IoBatch(
+            np.full(offset.shape, int(op), dtype=np.uint8),
+            offset,
+            np.full(offset.shape, size, dtype=np.uint32),
+        )
+
+    @staticmethod
+    def reads(offsets: ArrayLike, size: int) -> IoBatch:
+        """Reads of `size` bytes at each offset (bytes)."""
+        return IoBatch.make(Op.READ, offsets, size)
+
+    @staticmethod
+    def writes(offsets: ArrayLike, size: int) -> IoBatch:
+        """Writes of `size` bytes at each offset (bytes)."""
+        return IoBatch.make(Op.WRITE, offsets, size)
+
+    @staticmethod
+    def flushed_writes(offsets: ArrayLike, size: int) -> IoBatch:
+        """Writes of `size` bytes at each offset, each followed by a FLUSH (offset 0, size 0)."""
+        where = np.ascontiguousarray(offsets, dtype=np.uint64)
+        op = np.tile(np.array([int(Op.WRITE), int(Op.FLUSH)], dtype=np.uint8), len(where))
+        offset = np.zeros(2 * len(where), dtype=np.uint64)
+        sizes = np.zeros(2 * len(where), dtype=np.uint32)
+        offset[0::2] = where
+        sizes[0::2] = size
+        return IoBatch(op, offset, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class IoLog:
+    """I/O that was done: the batch's columns and the time each row was submitted and completed (ns)."""
+
+    op: U8
+    offset: U64
+    size: U32
+    submit_ns: U64
+    complete_ns: U64
+
+    def __post_init__(self) -> None:
+        """Checks that the columns have one length."""
+        _same_length({name: getattr(self, name) for name in LOG_COLUMNS})
+
+    def __len__(self) -> int:
+        """Number of I/Os."""
+        return int(self.op.shape[0])
+
+    @property
+    def latency_ns(self) -> I64:
+        """Completion minus submission of each row, ns."""
+        return self.complete_ns.astype(np.int64) - self.submit_ns.astype(np.int64)
+
+    @property
+    def batch(self) -> IoBatch:
+        """What was asked, without the times."""
+        return IoBatch(self.op, self.offset, self.size)
+
+    def only(self, op: Op) -> IoLog:
+        """The rows of one operation."""
+        keep = self.op == int(op)
+        return IoLog(*(getattr(self, name)[keep] for name in LOG_COLUMNS))
+
+    def equals(self, other: IoLog) -> bool:
+        """True if every column of both is the same."""
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in LOG_COLUMNS)
+
+    @staticmethod
+    def of(batch: IoBatch, submit_ns: U64, complete_ns: U64) -> IoLog:
+        """The log of `batch` with the times an engine measured."""
+        return IoLog(batch.op, batch.offset, batch.size, submit_ns, complete_ns)
+
+    @staticmethod
+    def joined(logs: list[IoLog]) -> IoLog:
+        """Several logs as one, in order."""
+        if not logs:
+            return EMPTY_LOG
+        return IoLog(*(np.concatenate([getattr(log, name) for log in logs]) for name in LOG_COLUMNS))
+
+
+LOG_COLUMNS: dict[str, type[np.unsignedinteger[Any]]] = {
+    "op": np.uint8,
+    "offset": np.uint64,
+    "size": np.uint32,
+    "submit_ns": np.uint64,
+    "complete_ns": np.uint64,
+}
+"""Names and types of a log's columns, in order."""
+
+EMPTY_LOG = IoLog(
+    np.empty(0, np.uint8),
+    np.empty(0, np.uint64),
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint64),
+    np.empty(0, np.uint64),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """What a target is and declares of itself; never what was measured.
+
+    `kind` is "sim", "device" or "file"; `name` is what the person wrote (`sim:emulated-smr-1`, `/dev/sdb`);
+    `declared` holds what the target says: model, serial, rotational, write_cache, profile digest ...
+    """
+
+    kind: str
+    name: str
+    size_bytes: int
+    block_bytes: int
+    declared: Params = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """As JSON keeps it."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "size_bytes": self.size_bytes,
+            "block_bytes": self.block_bytes,
+            "declared": dict(self.declared),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsReport:
+    """Settings in force while a test ran: True on, False off by the target's own word, None not known."""
+
+    write_cache: bool | None
+    look_ahead: bool | None
+    note: str = ""
+
+    def params(self) -> dict[str, JsonScalar]:
+        """As a step keeps it."""
+        return {"write_cache": self.write_cache, "look_ahead": self.look_ahead, "note": self.note}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing done to the target: a run of I/O (with its log), a pause, a settings report."""
+
+    name: str
+    kind: StepKind
+    params: Params = field(default_factory=dict)
+    log: IoLog | None = None
+
+    @property
+    def rows(self) -> IoLog:
+        """The log; empty for a step without I/O."""
+        return EMPTY_LOG if self.log is None else self.log
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All that one test did to one target. `complete` is False for a test that was cut short."""
+
+    test: str
+    target: TargetFacts
+    steps: list[Step] = field(default_factory=list)
+    complete: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def step(self, name: str) -> Step | None:
+        """The step of that name, or None."""
+        return next((step for step in self.steps if step.name == name), None)
+
+    def log(self, name: str) -> IoLog:
+        """The log of the step of that name; empty when there is none."""
+        step = self.step(name)
+        return EMPTY_LOG if step is None else step.rows

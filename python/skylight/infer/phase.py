@@ -1,0 +1,166 @@
+"""Do completion times follow a rotation? Positive evidence that a platter turns under the commands.
+
+A block passes under the head at one phase of the turn, whenever it is asked for and however far the head had
+to come. So completions of commands to the same *place* (neighbouring blocks) agree modulo the turn, and those
+of different places do not. No seek curve, track length or skew enters. Nothing else behaves so: flash, a
+network or a rate limit has no memory of an angle, and a log-structured write lands wherever the log is,
+whatever its address.
+
+Commands go round by round: a *round* visits its places several times in an order drawn at random. Within a
+round the order knows nothing of the places, so if completion times do not depend on the address, any
+relabelling of the places is as likely as the true one, whatever else the target does (drift, rate limits,
+caches, fixed latencies). Phases are centred in each round and compared as in an analysis of variance: `share`
+is the part of the phases' scatter that the place explains, minus what chance explains; its F test, times the
+number of periods tried, gives `p_value`. Only `scatter` near 1 counts, phases that fill the turn: then they
+are bounded, unlike latencies, and no outlier can feign it.
+
+Sources: the rotational signature is Skylight section 4.3 (a missed turn) turned into a test; circular
+analysis of variance after Mardia and Jupp, "Directional Statistics", chapter 7; Bonferroni for the periods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
+
+F64 = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+
+SLOWEST_RPM = 3_600
+FASTEST_RPM = 16_000
+FEWEST_TURNS = 8  # a round shorter than this cannot tell a period
+LEAST_SHARE = 0.25
+LEAST_SCATTER = 0.5
+LARGEST_P = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Coherence:
+    """How well completions follow the best period: see the module's page. `period_ns` is 0 if none could be
+    tried."""
+
+    period_ns: float
+    share: float
+    scatter: float
+    p_value: float
+    confidence: float
+
+    @property
+    def rotates(self) -> bool:
+        """True when the completions follow the period beyond doubt."""
+        return self.share >= LEAST_SHARE and self.scatter >= LEAST_SCATTER and self.p_value <= LARGEST_P
+
+    @property
+    def rpm(self) -> float:
+        """The period as turns a minute."""
+        return 60e9 / self.period_ns if self.period_ns else 0.0
+
+
+NONE = Coherence(0.0, 0.0, 0.0, 1.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Rows sorted by place: where each place begins, its rows and its round."""
+
+    begins: NDArray[np.intp]
+    count: F64
+    round_of: NDArray[np.intp]
+    rounds: int
+
+    def parts(self, sums: Complex, weight: F64) -> tuple[F64, F64]:
+        """Scatter between the places and in all, each centred in its round.
+
+        The last axis of `sums` (of phase vectors) and `weight` (how often a place counts) is the places;
+        other axes broadcast.
+        """
+        onto = np.zeros((len(self.count), self.rounds))
+        onto[np.arange(len(self.count)), self.round_of] = 1.0
+        rows_in_round = (weight * self.count) @ onto
+        mean = (weight * sums) @ onto / np.maximum(rows_in_round, 1.0)
+        apart = np.abs(sums - self.count * mean[..., self.round_of]) ** 2 / self.count
+        between = (weight * apart).sum(axis=-1)
+        total = (weight * self.count).sum(axis=-1) - (np.abs(mean) ** 2 * rows_in_round).sum(axis=-1)
+        return np.asarray(between, np.float64), np.asarray(total, np.float64)
+
+
+def coherence(complete_ns: NDArray[np.generic], place: NDArray[np.generic], round_rows: int) -> Coherence:
+    """Tests completions for a rotation. `place` labels the rows, each label within one round of `round_rows`
+    rows."""
+    rows = len(complete_ns)
+    if rows < round_rows or round_rows < 2:
+        return NONE
+    time_s = (complete_ns.astype(np.int64) - int(complete_ns[0])).astype(np.float64) / 1e9
+    round_of_row = np.arange(rows) // round_rows
+    longest_s = max(float(np.ptp(time_s[round_of_row == r])) for r in range(int(round_of_row[-1]) + 1))
+    if longest_s * FASTEST_RPM / 60 < FEWEST_TURNS:
+        return NONE
+    order = np.lexsort((place, round_of_row))
+    label = np.stack([round_of_row[order], place[order].astype(np.int64)])
+    begins = np.flatnonzero(np.concatenate([[True], np.any(label[:, 1:] != label[:, :-1], axis=0)]))
+    count = np.diff(np.append(begins, rows)).astype(np.float64)
+    groups = _Groups(begins, count, round_of_row[order][begins], int(round_of_row[-1]) + 1)
+    sorted_s = time_s[order]
+    step_hz = 0.2 / longest_s
+    coarse_hz = np.arange(SLOWEST_RPM / 60, FASTEST_RPM / 60, step_hz)
+    best_hz = _best(sorted_s, groups, coarse_hz)
+    best_hz = _best(sorted_s, groups, np.linspace(best_hz - step_hz, best_hz + step_hz, 41))
+    return _judge(sorted_s, groups, best_hz, len(coarse_hz))
+
+
+def _sums(time_s: F64, groups: _Groups, hz: F64) -> Complex:
+    """Sum of the phase vectors of each place, at each frequency."""
+    return np.asarray(np.add.reduceat(np.exp(2j * np.pi * np.outer(hz, time_s)), groups.begins, axis=1))
+
+
+def _best(time_s: F64, groups: _Groups, hz: F64) -> float:
+    """The frequency whose phases the places explain best; of near equals the lowest, so never a multiple."""
+    ones = np.ones(len(groups.count))
+    shares = np.empty(len(hz))
+    for first in range(0, len(hz), 512):
+        between, total = groups.parts(_sums(time_s, groups, hz[first : first + 512]), ones)
+        full = total > LEAST_SCATTER * len(time_s)
+        shares[first : first + 512] = np.where(full, between / np.maximum(total, 1e-12), 0.0)
+    near = np.flatnonzero(shares >= 0.97 * shares.max())
+    first_hill = near[: int(np.argmax(np.append(np.diff(near) > 1, True))) + 1]
+    return float(hz[first_hill[np.argmax(shares[first_hill])]])
+
+
+def _adjusted(between: F64, total: F64, degrees: float) -> F64:
+    """Share of scatter that the place explains beyond chance; `degrees` is chance's expectation of it."""
+    return (between / np.maximum(total, 1e-12) - degrees) / (1.0 - degrees)
+
+
+def _judge(time_s: F64, groups: _Groups, hz: float, tried: int) -> Coherence:
+    """Share, scatter, p-value and bootstrap confidence at one frequency."""
+    rows, places = len(time_s), len(groups.count)
+    chance = (places - groups.rounds) / (rows - groups.rounds)
+    if not 0 < chance < 1:
+        return NONE
+    sums = _sums(time_s, groups, np.array([hz]))[0]
+    between, total = groups.parts(sums, np.ones(places))
+    within = max(float(total - between), 1e-12)
+    freedom = (2.0 * (places - groups.rounds), 2.0 * (rows - places))
+    ratio = (float(between) / freedom[0]) / (within / freedom[1])
+    p_value = min(1.0, tried * float(stats.f.sf(ratio, *freedom)))
+    explained = float(_adjusted(between, total, chance))
+    scatter = float(total) / rows
+    return Coherence(1e9 / hz, explained, scatter, p_value, _confidence(sums, groups, rows, chance))
+
+
+def _confidence(sums: Complex, groups: _Groups, rows: int, chance: float) -> float:
+    """How many bootstrap resamples of the places, drawn in their rounds, still follow the period."""
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    weight = np.zeros((RESAMPLES, len(groups.count)))
+    for number in range(groups.rounds):
+        member = np.flatnonzero(groups.round_of == number)
+        even = np.full(len(member), 1.0 / len(member))
+        weight[:, member] = rng.multinomial(len(member), even, size=RESAMPLES)
+    between, total = groups.parts(sums, weight)
+    holds = (_adjusted(between, total, chance) >= LEAST_SHARE) & (total >= LEAST_SCATTER * rows)
+    return share(int(np.count_nonzero(holds)))

@@ -1,0 +1,327 @@
+"""Test 1, drive type: conventional, shingled with a disk or a flash cache, or not a rotating disk.
+
+Reads tell whether a platter turns: completions of random 4 KiB reads all over the target, four near each
+other at each of 64 places, either follow a rotation or do not (`skylight.infer.phase`). Writes tell what the
+drive does with them: random 4 KiB writes, one at a time, volatile write cache off, in the first 1 GiB. A
+conventional disk seeks and waits for an angle, so latency varies over a turn and completions follow the
+address; a shingled disk appends them to its persistent cache, so latency is fixed and follows no address, and
+below a millisecond when that cache is flash.
+
+The test adapts. A drive with many cache bands (`a mod n` of a set-associative layer) varies over 1 GiB
+although each band is a log, so varying writes are repeated within 16 MiB and 4 MiB before "conventional" is
+said. Where the write cache is not known to be off, a FLUSH follows each write and the pair is timed. Writes
+that complete at once on a rotating disk are doubted: a FLUSH must then find nothing to do, and thousands
+more writes must stay as fast.
+
+Invariant: `measure` decides what to do next with the same functions that `infer` judges with, so evidence
+holds what the verdict needs. Confidence is the product of bootstrap shares (how often resampled evidence
+passes the same limits) and of one minus the chances named in the reason; an unknown has none.
+
+Source: Skylight (FAST '15) section 4.3, Test 1 and Figure 4; FACTS rows S1a to S1e.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.errors import UsageError
+from skylight.evidence import Evidence, IoBatch, IoLog, Op, Step, TargetFacts
+from skylight.findings import Finding
+from skylight.infer import phase
+from skylight.infer.phase import Coherence
+from skylight.probe import Cost, Figure
+from skylight.probe.drive_type_figures import draw
+from skylight.probe.drive_type_verdict import FAST_NS, Observed, Writes, judge, reads_fast
+from skylight.probe.session import Session
+
+IO_BYTES = 4096
+PLACES = 64
+VISITS = 4
+PLACES_PER_ROUND = 16
+WIDE_BYTES = 1 << 30
+WIDE_WRITES = 512
+NARROW_BYTES = (16 << 20, 4 << 20)
+SUSTAINED_WRITES = 4096
+FLUSHES, FLUSHED_BURST = 3, 16
+LEAST_TARGET_BYTES = 4 << 20
+SLOWEST_IO_S = 0.03
+
+SETTINGS, READS, READ_BACK, FLUSH, SUSTAINED = "settings", "reads", "reads-back", "flush", "writes-sustained"
+WIDE, NARROW = "writes-wide", ("writes-narrow", "writes-narrowest")
+FLUSHED_NARROW = ("writes-narrow-flushed", "writes-narrowest-flushed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Offsets of each step, from the session's seed alone."""
+
+    session: Session
+    places: int
+    wide_writes: int
+    sustained_writes: int
+
+    @staticmethod
+    def of(session: Session) -> _Plan:
+        part = 2 if session.quick else 1
+        return _Plan(session, PLACES // part, WIDE_WRITES // part, SUSTAINED_WRITES // part**2)
+
+    @property
+    def io_bytes(self) -> int:
+        return max(IO_BYTES, self.session.facts.block_bytes)
+
+    @property
+    def place_bytes(self) -> int:
+        return VISITS * self.io_bytes
+
+    @property
+    def first_byte(self) -> int:
+        """Start of the used part, at a whole place."""
+        return -(-self.session.first_byte // self.place_bytes) * self.place_bytes
+
+    def region(self, limit_bytes: int) -> int:
+        """Bytes of a region of at most `limit_bytes` at the start, in whole places."""
+        room = self.session.last_byte - self.first_byte
+        return min(limit_bytes, room) // self.place_bytes * self.place_bytes
+
+    def scattered(self, name: str, region: int, count: int) -> NDArray[np.uint64]:
+        """`count` different blocks of a region in random order."""
+        blocks = region // self.io_bytes
+        chosen = self.session.rng(name).choice(blocks, size=min(count, blocks), replace=False)
+        return self.first_byte + chosen.astype(np.uint64) * np.uint64(self.io_bytes)
+
+    def rounds(self, name: str, region: int) -> NDArray[np.uint64]:
+        """Every block of some places of a region, round by round, each round's places interleaved at random.
+
+        The blocks of a place come from its end to its start, so that look-ahead which cannot be switched off
+        finds less to do."""
+        rng = self.session.rng(name)
+        places = min(self.places, region // self.place_bytes // PLACES_PER_ROUND * PLACES_PER_ROUND)
+        chosen = rng.choice(region // self.place_bytes, size=places, replace=False)
+        offsets = []
+        for group in chosen.reshape(-1, PLACES_PER_ROUND):
+            order = rng.permutation(np.repeat(group, VISITS))
+            visit = np.array([np.count_nonzero(order[:row] == place) for row, place in enumerate(order)])
+            offsets.append(order * VISITS + (VISITS - 1 - visit))
+        return self.first_byte + np.concatenate(offsets).astype(np.uint64) * np.uint64(self.io_bytes)
+
+    def bursts(self, region: int) -> IoBatch:
+        """A few bursts of scattered writes, each ended by a FLUSH; several, because one may be an outlier."""
+        where = self.scattered(FLUSH, region, FLUSHES * FLUSHED_BURST).reshape(FLUSHES, -1)
+        writes = IoBatch.writes(np.pad(where, ((0, 0), (0, 1))).ravel(), self.io_bytes)
+        ends = np.zeros(where.shape, bool)
+        last = np.pad(ends, ((0, 0), (0, 1)), constant_values=True).ravel()
+        op = np.where(last, np.uint8(Op.FLUSH), writes.op)
+        return IoBatch(op, writes.offset, np.where(last, np.uint32(0), writes.size))
+
+    def params(self, region: int, *, flushed: bool = False) -> dict[str, str | int | float | bool | None]:
+        """What inference has to know of a step beside its rows."""
+        return {
+            "region_bytes": region,
+            "place_bytes": self.place_bytes,
+            "round_ios": PLACES_PER_ROUND * VISITS,
+            "flushed": flushed,
+            "writes_allowed": self.session.can_write,
+        }
+
+    def read(self, name: str, region: int) -> IoLog:
+        io = IoBatch.reads(self.rounds(name, region), self.io_bytes)
+        return self.session.run(name, io, params=self.params(region))
+
+    def write(self, name: str, offsets: NDArray[np.uint64], region: int, *, flushed: bool = False) -> Writes:
+        make = IoBatch.flushed_writes if flushed else IoBatch.writes
+        params = self.params(region, flushed=flushed)
+        log = self.session.run(name, make(offsets, self.io_bytes), params=params)
+        return writes_of(Step(name, "run", params, log))
+
+
+def writes_of(step: Step) -> Writes:
+    """Latency and phase of a step of writes; with `flushed`, of each write together with its FLUSH."""
+    log, flushed = step.rows, bool(step.params.get("flushed"))
+    writes = log.only(Op.WRITE)
+    complete_ns = writes.complete_ns
+    if flushed:
+        flushes = log.only(Op.FLUSH)
+        count = min(len(writes), len(flushes))
+        writes, complete_ns = _first(writes, count), flushes.complete_ns[:count]
+    latency_ns = complete_ns.astype(np.int64) - writes.submit_ns.astype(np.int64)
+    narrow = step.name in NARROW + FLUSHED_NARROW
+    tied = _coherence(step, writes.offset, complete_ns) if narrow else phase.NONE
+    return Writes(step.name, int(step.params.get("region_bytes") or 0), flushed, latency_ns, tied)
+
+
+def _first(log: IoLog, count: int) -> IoLog:
+    return IoLog(
+        log.op[:count], log.offset[:count], log.size[:count], log.submit_ns[:count], log.complete_ns[:count]
+    )
+
+
+def _coherence(step: Step, offset: NDArray[np.uint64], complete_ns: NDArray[np.uint64]) -> Coherence:
+    place_bytes, round_ios = step.params.get("place_bytes"), step.params.get("round_ios")
+    if not isinstance(place_bytes, int) or not isinstance(round_ios, int) or place_bytes <= 0:
+        return phase.NONE
+    return phase.coherence(complete_ns, offset // np.uint64(place_bytes), round_ios)
+
+
+def _first_visits(step: Step) -> NDArray[np.int64]:
+    """Latency of the first read at each place: no cache of the drive can hold it, whatever look-ahead
+    does."""
+    place_bytes = step.params.get("place_bytes")
+    log = step.rows
+    if not isinstance(place_bytes, int) or place_bytes <= 0:
+        return log.latency_ns
+    _, first = np.unique(log.offset // np.uint64(place_bytes), return_index=True)
+    latency_ns: NDArray[np.int64] = log.latency_ns[np.sort(first)]
+    return latency_ns
+
+
+def observe(evidence: Evidence) -> Observed:
+    """What the verdict rests on, from the evidence."""
+
+    def read_step(name: str) -> tuple[NDArray[np.int64], Coherence]:
+        step = evidence.step(name)
+        if step is None or len(step.rows) == 0:
+            return np.empty(0, np.int64), phase.NONE
+        return _first_visits(step), _coherence(step, step.rows.offset, step.rows.complete_ns)
+
+    def write_steps(names: Sequence[str]) -> list[Writes]:
+        steps = [evidence.step(name) for name in names]
+        return [writes_of(step) for step in steps if step is not None and len(step.rows)]
+
+    reads_ns, reads = read_step(READS)
+    back_ns, back = read_step(READ_BACK)
+    settings, read = evidence.step(SETTINGS), evidence.step(READS)
+    return Observed(
+        kind=evidence.target.kind,
+        reads_ns=reads_ns,
+        reads=reads,
+        back_ns=back_ns,
+        back=back,
+        wide=next(iter(write_steps([WIDE])), None),
+        narrow=write_steps(NARROW),
+        flushed_narrow=write_steps(FLUSHED_NARROW),
+        flush_ns=evidence.log(FLUSH).only(Op.FLUSH).latency_ns,
+        sustained_ns=evidence.log(SUSTAINED).latency_ns,
+        cache_off=settings is not None and settings.params.get("write_cache") is False,
+        writes_allowed=read is None or bool(read.params.get("writes_allowed", True)),
+    )
+
+
+class DriveType:
+    """Test 1 of the suite; see the module's page."""
+
+    name = "drive_type"
+    title = "Drive type"
+    summary = (
+        "Random 4 KiB reads over the whole target tell whether a platter turns; random 4 KiB writes in its"
+        " first 1 GiB, one at a time with the volatile write cache off, tell whether they are written in"
+        " place or to a persistent cache."
+    )
+
+    def estimate(self, facts: TargetFacts) -> Cost:
+        """At most this: the longest branch, fast writes that are doubted, then flushed.
+
+        The time allows for slow commands, but takes sustained writes as the fast ones they follow: a drive
+        that does not keep its promise takes longer.
+        """
+        reads = 2 * PLACES * VISITS
+        narrow = len(NARROW_BYTES) * PLACES * VISITS
+        doubt = FLUSHES * FLUSHED_BURST + SUSTAINED_WRITES
+        writes = WIDE_WRITES + doubt + narrow
+        seconds = (reads + WIDE_WRITES + 2 * narrow) * SLOWEST_IO_S + SUSTAINED_WRITES * FAST_NS / 1e9
+        return Cost(reads + writes + FLUSHES + narrow, seconds, writes * max(IO_BYTES, facts.block_bytes))
+
+    def measure(self, session: Session) -> None:
+        """Reads, then writes if they are allowed, then narrower writes as long as those vary."""
+        plan = _Plan.of(session)
+        whole = plan.region(session.size)
+        if whole < LEAST_TARGET_BYTES:
+            raise UsageError(
+                f"{session.facts.name}: {session.size} bytes are too small to probe; at least"
+                f" {LEAST_TARGET_BYTES >> 20} MiB are needed"
+            )
+        reads_ios = plan.places * VISITS
+        session.expect(reads_ios + (plan.wide_writes + reads_ios if session.can_write else 0))
+        with session.settings(SETTINGS, write_cache=False, look_ahead=False) as report:
+            reads = plan.read(READS, whole)
+            if session.can_write:
+                self._measure_writes(plan, reads, flushed=report.write_cache is not False)
+
+    def _measure_writes(self, plan: _Plan, reads: IoLog, *, flushed: bool) -> None:
+        session = plan.session
+        region = plan.region(WIDE_BYTES)
+        where = plan.scattered(WIDE, region, plan.wide_writes)
+        if flushed:
+            session.expect(plan.places * VISITS * 2 + 2 * len(where))
+        step = Step(READS, "run", plan.params(region), reads)
+        turning: Coherence | None = _coherence(step, reads.offset, reads.complete_ns)
+        wide = plan.write(WIDE, where, region, flushed=flushed)
+        if turning is not None and not turning.rotates:
+            turning = None
+        if turning is None and reads_fast(_first_visits(step)):
+            turning = self._read_back(plan, where, region)
+            if turning is None:
+                return
+        if wide.quick(turning):
+            if flushed or self._stays_fast(plan, wide, region):
+                return
+            flushed, names = True, FLUSHED_NARROW
+        elif wide.fixed(turning):
+            return
+        else:
+            names = NARROW
+        for name, limit in zip(names, NARROW_BYTES, strict=True):
+            narrow = plan.region(limit)
+            if plan.write(name, plan.rounds(name, narrow), narrow, flushed=flushed).fixed(turning):
+                return
+
+    def _read_back(self, plan: _Plan, where: NDArray[np.uint64], region: int) -> Coherence | None:
+        """Reads what was just written; the rotation that these reads follow where fresh blocks did not, or
+        None.
+
+        A drive may answer reads of blocks never written without going to the platter; these it has to fetch.
+        """
+        places = np.unique(where // np.uint64(plan.place_bytes))[: plan.places]
+        count = len(places) // PLACES_PER_ROUND * PLACES_PER_ROUND
+        order = plan.session.rng(READ_BACK).permutation(places)[:count].reshape(-1, PLACES_PER_ROUND)
+        written = np.sort(where)
+        rows = [
+            plan.session.rng(f"{READ_BACK}-{number}").permutation(np.repeat(group, VISITS))
+            for number, group in enumerate(order)
+        ]
+        chosen = np.concatenate(rows)
+        offsets = written[np.searchsorted(written, chosen * np.uint64(plan.place_bytes))]
+        log = plan.session.run(READ_BACK, IoBatch.reads(offsets, plan.io_bytes), params=plan.params(region))
+        turning = _coherence(Step(READ_BACK, "run", plan.params(region), log), log.offset, log.complete_ns)
+        return turning if turning.rotates else None
+
+    def _stays_fast(self, plan: _Plan, wide: Writes, region: int) -> bool:
+        """Doubts fast writes on a rotating disk: True if a FLUSH finds nothing to do and many more stay as
+        fast."""
+        session = plan.session
+        flush = session.run(FLUSH, plan.bursts(region), params=plan.params(region))
+        flush_ns = flush.only(Op.FLUSH).latency_ns
+        if Observed.looks_volatile(wide, flush_ns, flush_ns[:0]):
+            return False
+        where = plan.scattered(SUSTAINED, region, plan.sustained_writes)
+        session.expect(plan.places * VISITS + plan.wide_writes + len(flush) + len(where))
+        more = session.run(SUSTAINED, IoBatch.writes(where, plan.io_bytes), params=plan.params(region))
+        return not Observed.looks_volatile(wide, flush_ns, more.latency_ns)
+
+    def infer(self, evidence: Evidence) -> list[Finding]:
+        """`drive_type` and `cache_medium`."""
+        verdict = judge(observe(evidence))
+        return [
+            Finding(name, value, None, None, confidence, verdict.why, verdict.rows)
+            for name, value, confidence in (
+                ("drive_type", verdict.drive_type, verdict.confidence),
+                ("cache_medium", verdict.cache_medium, verdict.medium_confidence),
+            )
+        ]
+
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """Latency of writes and reads, as in the paper's Figure 4."""
+        return draw(observe(evidence), findings)

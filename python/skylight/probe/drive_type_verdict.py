@@ -1,0 +1,334 @@
+"""The verdict of test 1: from what was observed to a drive type, with confidence and a reason.
+
+Every branch ends in a positive sign or in "unknown". Conventional needs writes whose completions follow their
+address around the turn; shingled needs writes that are fixed on a disk whose reads follow a rotation; not
+rotating needs reads too fast for any rotating disk and free of a rotation. The absence of one sign is never
+taken for another.
+
+Source: Skylight (FAST '15) section 4.3; `skylight.infer` for the statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from skylight.findings import UNKNOWN
+from skylight.infer.phase import FASTEST_RPM, Coherence
+from skylight.infer.robust import FIXED_SPREAD, Spread, confidence_that, folded_spread, uneven_spread
+from skylight.units import format_duration, format_size
+
+I64 = NDArray[np.int64]
+
+FAST_NS = 1_000_000  # "sub-millisecond" writes, section 4.3
+FAST_READ_NS = 3_000_000  # no rotating disk serves half of its random reads within this: seek and half a turn
+SLOW_FIXED_NS = 3_500_000  # a turn at more than 17,000 rpm: fixed writes above it may be missed turns
+TURN_SHARE = 0.9  # a fixed latency of at least this many turns waits for a platter
+LATE_SHARE = 0.75  # share of latencies of at least a turn before whole turns are taken off
+LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none
+UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the turn
+PERIOD_TOLERANCE = 0.01
+LONG_FLUSH_TURNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """One step of writes: latency of each (ns; with its FLUSH if `flushed`) and how completions follow the
+    address."""
+
+    name: str
+    region_bytes: int
+    flushed: bool
+    latency_ns: I64
+    tied: Coherence
+
+    @property
+    def spread(self) -> Spread:
+        """Summary of the latencies."""
+        return Spread.of(self.latency_ns)
+
+    def fixed(self, turning: Coherence | None) -> bool:
+        """True for one latency, give or take jitter and whole turns of a disk that rotates."""
+        return is_fixed(self.latency_ns, turning)
+
+    def quick(self, turning: Coherence | None) -> bool:
+        """True if the writes did not wait for a platter: flash, a volatile cache, an eager log."""
+        if self.spread.median_ns < FAST_NS or turning is None:
+            return self.spread.median_ns < FAST_NS
+        return self.spread.fixed and self.spread.median_ns < TURN_SHARE * turning.period_ns
+
+    @property
+    def what(self) -> str:
+        """What was done, for a sentence."""
+        flush = " each with a FLUSH" if self.flushed else ""
+        return f"4 KiB writes{flush} within {format_size(self.region_bytes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything the verdict rests on. Empty arrays and None stand for steps that were not run."""
+
+    kind: str
+    reads_ns: I64
+    reads: Coherence
+    back_ns: I64
+    back: Coherence
+    wide: Writes | None
+    narrow: list[Writes]
+    flushed_narrow: list[Writes]
+    flush_ns: I64
+    sustained_ns: I64
+    cache_off: bool
+    writes_allowed: bool
+
+    @property
+    def ladder(self) -> list[Writes]:
+        """Narrow writes that count: those with a FLUSH each if there are any."""
+        return self.flushed_narrow or self.narrow
+
+    @staticmethod
+    def looks_volatile(writes: Writes, flush_ns: I64, sustained_ns: I64) -> bool:
+        """True if a FLUSH after fast writes had work to do, or the writes did not stay fast: a volatile
+        cache."""
+        slow_flush = len(flush_ns) > 0 and float(np.median(flush_ns)) > LONG_FLUSH_TURNS * SLOW_FIXED_NS
+        limit_ns = max(FAST_NS, 2.0 * writes.spread.median_ns)
+        tail = sustained_ns[-(len(sustained_ns) // 4 or 1) :]
+        return slow_flush or (len(tail) > 0 and float(np.median(tail)) >= limit_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the drive is, how sure that is, and why; `rows` are the steps it rests on."""
+
+    drive_type: str
+    cache_medium: str
+    confidence: float
+    why: str
+    rows: tuple[str, ...]
+    medium_confidence: float = 0.0
+
+
+def reads_fast(first_visits_ns: I64) -> bool:
+    """True for reads faster than any rotating disk's."""
+    return len(first_visits_ns) > 0 and float(np.median(first_visits_ns)) < FAST_READ_NS
+
+
+def is_fixed(latency_ns: I64, turning: Coherence | None) -> bool:
+    """True for one latency, give or take jitter and, given a rotation, whole turns."""
+    if Spread.of(latency_ns).fixed:
+        return True
+    if turning is None:
+        return False
+    late_ns = latency_ns[latency_ns >= TURN_SHARE * turning.period_ns]
+    if len(late_ns) < LATE_SHARE * len(latency_ns):
+        return False
+    return folded_spread(late_ns, turning.period_ns) <= FIXED_SPREAD
+
+
+def _median_below(limit_ns: float) -> Callable[[I64], bool]:
+    return lambda latency_ns: float(np.median(latency_ns)) < limit_ns
+
+
+def _unknown(why: str, *rows: str) -> Verdict:
+    return Verdict(UNKNOWN, UNKNOWN, 0.0, why, rows)
+
+
+def _ms(value_ns: float) -> str:
+    return format_duration(value_ns)
+
+
+def judge(seen: Observed) -> Verdict:
+    """The verdict on what was observed."""
+    verdict = _judge(seen)
+    if verdict.drive_type != UNKNOWN and verdict.confidence < LEAST_CONFIDENCE:
+        close = f" That is too close to the limits (confidence {verdict.confidence:.2f})"
+        return _unknown(f"{verdict.why}{close}; probe again, on an idle drive.", *verdict.rows)
+    if verdict.cache_medium != UNKNOWN and verdict.medium_confidence < LEAST_CONFIDENCE:
+        return replace(verdict, cache_medium=UNKNOWN, medium_confidence=0.0)
+    return verdict
+
+
+def _judge(seen: Observed) -> Verdict:
+    if len(seen.reads_ns) == 0:
+        return _unknown("The evidence holds no whole step of reads; go on with --resume or probe again.")
+    turning = rotation(seen)
+    if turning is None:
+        return _without_rotation(seen)
+    if seen.wide is None:
+        return _no_writes(seen, turning)
+    return _by_writes(seen, seen.wide, turning)
+
+
+def rotation(seen: Observed) -> Coherence | None:
+    """The rotation that reads, or else narrow writes, follow."""
+    for signs in (seen.reads, seen.back, *(writes.tied for writes in reversed(seen.ladder))):
+        if signs.rotates:
+            return signs
+    return None
+
+
+def _turn(turning: Coherence) -> str:
+    return f"a rotation of {_ms(turning.period_ns)} ({turning.rpm:,.0f} rpm)"
+
+
+def _no_writes(seen: Observed, turning: Coherence) -> Verdict:
+    start = f"Reads follow {_turn(turning)}: a rotating disk. Whether it is shingled shows in writes only: "
+    if seen.writes_allowed:
+        return _unknown(start + "the test was cut short before them, go on with --resume.", "reads")
+    return _unknown(start + "probe a drive whose data may be lost with --destroy-data.", "reads")
+
+
+def _chance_of_speed(latency_ns: I64) -> float:
+    """Upper bound of the chance that a rotating disk serves so many reads so fast.
+
+    The wait for the angle alone is even over a turn, so at most x / turn of its reads take less than x;
+    binomial tail at four limits, times four."""
+    turn_ns = 60e9 / FASTEST_RPM
+    limits_ns = (500_000, 1_000_000, 2_000_000, FAST_READ_NS)
+    tails = (
+        stats.binom.sf(np.count_nonzero(latency_ns < limit) - 1, len(latency_ns), limit / turn_ns)
+        for limit in limits_ns
+    )
+    return min(1.0, 4 * min(float(tail) for tail in tails))
+
+
+def _without_rotation(seen: Observed) -> Verdict:
+    """No completions follow a rotation: not a rotating disk if it is also too fast for one."""
+    median_ns = float(np.median(seen.reads_ns))
+    if not reads_fast(seen.reads_ns):
+        return _unknown(
+            f"Reads take {_ms(median_ns)} (median), as slow as a rotating disk's, but follow no rotation: a"
+            " slow network or virtual disk, several disks, or a busy one; probe the bare, idle drive.",
+            "reads",
+        )
+    if seen.wide is not None:
+        spread = seen.wide.spread
+        back_ns = float(np.median(seen.back_ns)) if len(seen.back_ns) else 0.0
+        missed_turns = seen.kind != "file" and spread.fixed and spread.median_ns >= SLOW_FIXED_NS
+        if missed_turns or back_ns >= FAST_READ_NS:
+            return _unknown(
+                f"Reads of blocks not written before take {_ms(median_ns)}, too fast for a rotating disk,"
+                f" but {seen.wide.what} take {_ms(spread.median_ns)} and reading them back {_ms(back_ns)},"
+                " which may be one that need not fetch such blocks; write the drive full once and probe"
+                " again.",
+                "reads", "writes-wide", "reads-back",
+            )  # fmt: skip
+    chance = _chance_of_speed(seen.reads_ns)
+    quick = confidence_that(seen.reads_ns, _median_below(FAST_READ_NS))
+    untied = seen.reads.confidence if seen.reads.period_ns else 1.0  # a round too short to tell says nothing
+    confidence = (1.0 - chance * untied) * quick
+    why = (
+        f"Random 4 KiB reads all over the target take {_ms(median_ns)} (median of {len(seen.reads_ns)}"
+        f" places) and follow no rotation; a rotating disk waits half a turn, {_ms(30e9 / FASTEST_RPM)} or"
+        " more, and seeks."
+    )
+    if seen.wide is None:
+        why += " Nothing was written, so this rests on reads of whatever the target holds."
+    return Verdict("not-rotating", "none", confidence, why, ("reads",), confidence)
+
+
+def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
+    """The disk rotates: what it does with writes decides."""
+    if wide.quick(turning):
+        if wide.flushed:
+            return _unknown(
+                f"{_ms(wide.spread.median_ns)} for a 4 KiB write and its FLUSH on a disk that follows"
+                f" {_turn(turning)}: flash, or a volatile write cache that ignores FLUSH and is not known to"
+                " be off; switch the write cache off (hdparm -W 0) and probe again.",
+                *("reads", wide.name),
+            )
+        if not Observed.looks_volatile(wide, seen.flush_ns, seen.sustained_ns):
+            if len(seen.flush_ns) == 0 or len(seen.sustained_ns) == 0:
+                return _unknown(
+                    "The test was cut short before fast writes were doubted; go on with --resume.", wide.name
+                )
+            return _not_waiting(seen, wide, turning)
+    elif wide.fixed(turning):
+        return _shingled(wide, turning)
+    for writes in seen.ladder:
+        if writes.quick(turning):
+            return _neither(writes, turning, "faster than over a wider region, as from a volatile cache")
+        if writes.fixed(turning):
+            return _shingled(writes, turning)
+    if len(seen.ladder) < 2:
+        return _unknown(
+            "The test was cut short before writes were repeated in a narrow region; go on with --resume.",
+            wide.name,
+        )
+    return _conventional(seen.ladder[-1], turning)
+
+
+def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
+    """Writes that stay quick without a volatile cache: flash under 1 ms, else flash or an eager log."""
+    rows = ("reads", wide.name, "flush", "writes-sustained")
+    limit_ns = max(FAST_NS, 2.0 * wide.spread.median_ns)
+    confidence = turning.confidence * (1 - turning.p_value)
+    confidence *= confidence_that(seen.sustained_ns, _median_below(limit_ns))
+    flash = confidence * confidence_that(wide.latency_ns, _median_below(FAST_NS))
+    why = (
+        f"Reads follow {_turn(turning)}, so a platter turns, but random {wide.what} take"
+        f" {_ms(wide.spread.median_ns)} with the volatile write cache off, a FLUSH after them"
+        f" {_ms(float(np.median(seen.flush_ns)))}, and {len(seen.sustained_ns):,} more stay as fast: "
+    )
+    if wide.spread.median_ns < FAST_NS:
+        return Verdict("smr", "flash", flash, why + "they go to a flash cache.", rows, flash)
+    confidence *= confidence_that(wide.latency_ns, lambda drawn: Spread.of(drawn).fixed)
+    why += "they are not written in place, but less than a turn fits flash as well as a log on disk."
+    return Verdict("smr", UNKNOWN, confidence, why, rows)
+
+
+def _shingled(writes: Writes, turning: Coherence) -> Verdict:
+    """Fixed latency on a rotating disk: appended to a log on the platter."""
+    spread = writes.spread
+    turns = spread.median_ns / turning.period_ns
+    confidence = turning.confidence * (1 - turning.p_value)
+    confidence *= confidence_that(writes.latency_ns, lambda drawn: is_fixed(drawn, turning))
+    arc = folded_spread(writes.latency_ns, turning.period_ns)
+    how = (
+        f"interquartile range {100 * spread.relative:.1f} % of it"
+        if spread.fixed
+        else f"give or take whole turns: half of them within {100 * arc:.1f} % of a turn"
+    )
+    why = (
+        f"Random {writes.what} take a fixed {_ms(spread.median_ns)}, {turns:.2f} turns ({how}), on a disk"
+        f" whose reads follow {_turn(turning)}: they are appended to a log, not written in place."
+    )
+    below = _median_below(TURN_SHARE * turning.period_ns)
+    on_platter = confidence * confidence_that(writes.latency_ns, lambda drawn: not below(drawn))
+    return Verdict("smr", "disk", confidence, why, ("reads", writes.name), on_platter)
+
+
+def _neither(writes: Writes, turning: Coherence, what: str) -> Verdict:
+    spread = writes.spread
+    return _unknown(
+        f"Random {writes.what} on a disk that follows {_turn(turning)} take {_ms(spread.median_ns)}"
+        f" (quartiles {_ms(spread.q1_ns)} to {_ms(spread.q3_ns)}), {what}; leave the drive idle for an hour"
+        " and probe again.",
+        "reads", writes.name,
+    )  # fmt: skip
+
+
+def _conventional(writes: Writes, turning: Coherence) -> Verdict:
+    """Varying in the narrowest region: conventional if written in place, which shows in the phase."""
+    spread, tied = writes.spread, writes.tied
+    if not spread.varying:
+        return _neither(writes, turning, "neither fixed nor varying")
+    if not tied.rotates or abs(tied.period_ns / turning.period_ns - 1) > PERIOD_TOLERANCE:
+        return _neither(
+            writes, turning, "varying, but completions do not follow the address as writes in place do"
+        )
+    uneven = uneven_spread(writes.latency_ns, tied.period_ns)
+    if uneven > UNEVEN:
+        return _neither(writes, turning, "varying, but not evenly over a turn as waits for an angle are")
+    confidence = turning.confidence * tied.confidence * (1 - tied.p_value)
+    confidence *= confidence_that(writes.latency_ns, lambda drawn: Spread.of(drawn).varying)
+    why = (
+        f"Random {writes.what} vary evenly over a turn (quartiles {_ms(spread.q1_ns)} to"
+        f" {_ms(spread.q3_ns)}) and their completions follow their address around {_turn(tied)}: they are"
+        " written in place."
+    )
+    return Verdict("cmr", "none", confidence, why, ("reads", writes.name), confidence)

@@ -1,0 +1,199 @@
+"""A session: one test on one live target, every step kept as it comes, and gone on with after a cut.
+
+A test calls `run`, `pause` and `settings` with a name a step; what it does next may depend on the logs only.
+That makes resuming simple: the test runs again from its start, and a step that the recording already holds
+whole is answered from it. An emulated drive re-executes those steps silently, to bring it into the state they
+left, and must give the same log; a device does not, its state is its own.
+
+Invariants: a step's rows reach the file in pieces of about half a second of device time at depth 1, so that
+Ctrl-C leaves a readable recording; at a greater depth a batch is one piece, because cutting it would drain
+the queue.
+
+Source: DESIGN, idea 3.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from skylight.engines import Engine
+from skylight.errors import UsageError
+from skylight.evidence import (
+    Evidence,
+    IoBatch,
+    IoLog,
+    JsonScalar,
+    SettingsReport,
+    Step,
+    StepKind,
+    TargetFacts,
+)
+from skylight.recording import PartWriter
+
+FIRST_PIECE_IOS = 64
+LARGEST_PIECE_IOS = 1 << 16
+PIECE_NS = 500_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressReport:
+    """How far a test is: I/Os done and expected, device time spent and expected to remain (ns)."""
+
+    test: str
+    step: str
+    done_ios: int
+    total_ios: int
+    device_ns: int
+    device_left_ns: int
+
+
+Progress = Callable[[ProgressReport], None]
+
+
+class Session:
+    """What a test measures through. `facts`, `size`, `can_write` describe the target; `quick` asks for fewer
+    I/Os."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        writer: PartWriter,
+        *,
+        test: str,
+        seed: int,
+        before: Evidence | None = None,
+        first_byte: int = 0,
+        last_byte: int | None = None,
+        quick: bool = False,
+        total_ios: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        """`before` is what an interrupted recording holds; `first_byte` to `last_byte` the part that may be
+        used."""
+        self._engine = engine
+        self._writer = writer
+        self._before = [] if before is None else list(before.steps)
+        self._done_steps = 0
+        self._progress = progress
+        self._done_ios = 0
+        self._total_ios = total_ios
+        self._device_ns = 0
+        self.test = test
+        self.seed = seed
+        self.quick = quick
+        self.facts: TargetFacts = engine.describe()
+        self.first_byte = first_byte
+        self.last_byte = self.facts.size_bytes if last_byte is None else last_byte
+        self.can_write = engine.can_write
+
+    @property
+    def size(self) -> int:
+        """Bytes of the target that may be used."""
+        return self.last_byte - self.first_byte
+
+    def rng(self, name: str) -> np.random.Generator:
+        """A generator of its own for each name, from the seed alone: what a step draws never depends on
+        another's."""
+        stream = zlib.crc32(f"{self.test}/{name}".encode())
+        return np.random.Generator(np.random.PCG64([self.seed, stream]))
+
+    def expect(self, total_ios: int) -> None:
+        """Says anew how many I/Os the whole test takes, once that is known better."""
+        self._total_ios = max(total_ios, self._done_ios)
+
+    def run(
+        self, name: str, io: IoBatch, *, depth: int = 1, params: Mapping[str, JsonScalar] | None = None
+    ) -> IoLog:
+        """Does the batch as one step and returns its log."""
+        kept = self._recorded(name, "run")
+        if kept is not None:
+            self._check_plan(kept, io)
+            if self._engine.repeatable and not self._execute(name, io, depth, None).equals(kept.rows):
+                raise self._other_drive(name)
+            self._advance(name, kept.rows if not self._engine.repeatable else None)
+            return kept.rows
+        self._writer.begin(name, "run", {"depth": depth, **(params or {})})
+        log = self._execute(name, io, depth, self._writer)
+        self._writer.end()
+        return log
+
+    def pause(self, name: str, seconds: float) -> None:
+        """Leaves the target alone for that long, as one step."""
+        kept = self._recorded(name, "pause")
+        if kept is None:
+            self._writer.begin(name, "pause", {"seconds": seconds})
+            self._engine.pause(seconds)
+            self._writer.end()
+        elif self._engine.repeatable:
+            self._engine.pause(seconds)
+
+    @contextmanager
+    def settings(self, name: str, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
+        """Settings in force inside the `with`; put back on its exit. What is in force is kept as a step."""
+        with self._engine.settings(write_cache=write_cache, look_ahead=look_ahead) as report:
+            kept = self._recorded(name, "settings")
+            if kept is None:
+                self._writer.begin(name, "settings", report.params())
+                self._writer.end()
+            elif dict(kept.params) != report.params():
+                raise UsageError(
+                    f"{self._writer.path.parent}: the target's settings ({name}) differ from when the"
+                    " recording was begun; set them as they were or choose another --out"
+                )
+            yield report
+
+    def _recorded(self, name: str, kind: StepKind) -> Step | None:
+        """The next step of the interrupted recording if it holds one; it must be the one asked for."""
+        if self._done_steps >= len(self._before):
+            return None
+        step = self._before[self._done_steps]
+        self._done_steps += 1
+        if (step.name, step.kind) != (name, kind):
+            raise self._other_drive(name)
+        return step
+
+    def _check_plan(self, kept: Step, io: IoBatch) -> None:
+        was = kept.rows.batch
+        same = all(np.array_equal(getattr(was, part), getattr(io, part)) for part in ("op", "offset", "size"))
+        if not same:
+            raise self._other_drive(kept.name)
+
+    def _other_drive(self, name: str) -> UsageError:
+        return UsageError(
+            f"{self._writer.path.parent}: step {name!r} differs from what is recorded: another drive, seed"
+            " or version wrote it; choose another --out"
+        )
+
+    def _execute(self, name: str, io: IoBatch, depth: int, writer: PartWriter | None) -> IoLog:
+        """Runs the batch in pieces, each kept (with a writer) and reported as it is done."""
+        logs: list[IoLog] = []
+        first, piece = 0, FIRST_PIECE_IOS if depth == 1 else LARGEST_PIECE_IOS
+        while first < len(io):
+            log = self._engine.run(io.part(first, first + piece), depth=depth)
+            first += len(log)
+            if writer is not None:
+                writer.rows(log)
+            logs.append(log)
+            spent_ns = self._advance(name, log)
+            if depth == 1:
+                piece = min(2 * piece, LARGEST_PIECE_IOS) if spent_ns < PIECE_NS else max(piece // 2, 1)
+        return IoLog.joined(logs)
+
+    def _advance(self, name: str, log: IoLog | None) -> int:
+        """Counts a piece and reports progress; returns its device time, ns."""
+        spent_ns = 0
+        if log is not None and len(log):
+            spent_ns = int(log.complete_ns.max()) - int(log.submit_ns[0])
+            self._done_ios += len(log)
+            self._device_ns += spent_ns
+        self._total_ios = max(self._total_ios, self._done_ios)
+        if self._progress is not None and self._done_ios:
+            left = self._device_ns * (self._total_ios - self._done_ios) // self._done_ios
+            report = ProgressReport(self.test, name, self._done_ios, self._total_ios, self._device_ns, left)
+            self._progress(report)
+        return spent_ns

@@ -1,0 +1,191 @@
+"""Figures of the report: one house style, and matplotlib SVG made fit to live inside a page.
+
+What for: a test's ``draw()`` says *what* to show; this module says how it looks and turns it into SVG for
+the report. Every figure is drawn twice, once for a wide page and once for a telephone, so that its text is
+never scaled below reading size.
+
+Invariants:
+- Same input, same bytes: a fixed hash salt, no date, no creator, text kept as text (no glyph paths of a
+  local font).
+- No reference to anything outside the page: no namespace addresses, no document type, no fonts.
+- The colours are the page's custom properties, so a figure follows light and dark mode. The six series
+  colours are told apart with the common kinds of colour blindness (after Okabe and Ito, "Color Universal
+  Design", 2008).
+
+A test draws with the defaults in force: ``Figure()`` without a size, colours "C0" to "C5" and "gray". A
+size, a font or a colour of its own would not follow the page.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+from cycler import cycler
+from markupsafe import Markup, escape
+
+from skylight.evidence import Evidence
+from skylight.findings import Finding
+from skylight.probe import Figure, Test
+
+__all__ = ["RenderedFigure", "render_figures"]
+
+# The page's custom properties, by the colour that stands for each while matplotlib draws.
+_COLOURS = {
+    "#1c2126": "--fig-ink",
+    "#59636e": "--fig-muted",
+    "#e6e3dc": "--fig-grid",
+    "#dbe9f4": "--fig-band",
+    "#fffffe": "--card",
+    "#0072b2": "--s1",
+    "#d55e00": "--s2",
+    "#009e73": "--s3",
+    "#a0508a": "--s4",
+    "#8a6d00": "--s5",
+    "#4a5560": "--s6",
+    # what matplotlib or a careless draw() uses by name
+    "#000000": "--fig-ink",
+    "#ffffff": "--card",
+    "#808080": "--fig-muted",
+}
+_SERIES = ("#0072b2", "#d55e00", "#009e73", "#a0508a", "#8a6d00", "#4a5560")
+_INK, _MUTED, _GRID, _CARD = "#1c2126", "#59636e", "#e6e3dc", "#fffffe"
+
+# Any: the type of the keys differs between versions of matplotlib.
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.titlesize": 9.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8.0,
+    "axes.labelsize": 9.0,
+    "axes.labelcolor": _MUTED,
+    "axes.edgecolor": _MUTED,
+    "axes.facecolor": "none",
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.prop_cycle": cycler(color=list(_SERIES)),
+    "grid.color": _GRID,
+    "grid.linewidth": 0.7,
+    "figure.facecolor": "none",
+    "figure.constrained_layout.use": True,
+    "savefig.facecolor": "none",
+    "legend.frameon": False,
+    "legend.fontsize": 9.0,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 3.5,
+    "patch.linewidth": 0.0,
+    "text.color": _INK,
+    "xtick.color": _MUTED,
+    "ytick.color": _MUTED,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "xtick.major.size": 3.0,
+    "ytick.major.size": 0.0,
+    "xtick.major.width": 0.7,
+}
+
+# Width and height in inches. At 72 units an inch the page shows both at about 1.4 pixels a unit: 9 points
+# read as 12.5 px.
+_SIZES = {"wide": (8.8, 3.9), "narrow": (3.6, 3.7)}
+
+_PROLOG = re.compile(r"^.*?(?=<svg )", re.DOTALL)
+_SVG_TAG = re.compile(r"<svg [^>]*?viewBox=\"(?P<box>[^\"]*)\"[^>]*>")
+_METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
+_GLOBAL_STYLE = re.compile(r"\s*<defs>\s*<style type=\"text/css\">[^<]*</style>\s*</defs>")
+_ID = re.compile(r" id=\"([^\"]*)\"")
+_REFERENCE = re.compile(r"href=\"#([^\"]*)\"|url\(#([^)]*)\)")
+_FONT_FAMILY = re.compile(r"(?:font-family: [^;\"]*;? ?)")
+_HEX = re.compile(r"#[0-9a-f]{6}\b")
+_SPACE = re.compile(r"\n\s*")
+
+
+@dataclass(frozen=True)
+class RenderedFigure:
+    """A figure ready for the page: its words, and the SVG for a wide and for a narrow one."""
+
+    title: str
+    caption: str
+    wide: Markup
+    narrow: Markup
+
+
+def _for_the_page(svg: str, alt: str) -> Markup:
+    """Matplotlib's SVG file as an element of the page: no prolog, no outside names, the page's colours and
+    font."""
+    svg = _PROLOG.sub("", svg, count=1)
+    svg = _METADATA.sub("", svg)
+    svg = _GLOBAL_STYLE.sub("", svg)
+    label = escape(alt)
+    svg = _SVG_TAG.sub(
+        lambda m: f'<svg viewBox="{m["box"]}" role="img" aria-label="{label}" style="stroke-linejoin:round">',
+        svg,
+        count=1,
+    )
+    svg = svg.replace("xlink:href=", "href=")
+    referenced = {one or other for one, other in _REFERENCE.findall(svg)}
+    svg = _ID.sub(lambda m: m[0] if m[1] in referenced else "", svg)
+    svg = _FONT_FAMILY.sub("", svg)
+    svg = _HEX.sub(lambda m: f"var({_COLOURS[m[0]]})" if m[0] in _COLOURS else m[0], svg)
+    # a blank line keeps the words of a path apart; markup between tags needs none
+    return Markup(_SPACE.sub(" ", svg).replace("> <", "><").strip())
+
+
+def _legends_above(figure: Figure, width: str) -> None:
+    """Puts each legend above its axes, where it hides no mark; one below the other on a narrow page."""
+    for axes in figure.figure.axes:
+        if axes.get_legend() is None:
+            continue
+        handles, labels = axes.get_legend_handles_labels()
+        axes.legend(
+            handles,
+            labels,
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=1 if width == "narrow" else len(labels),
+            markerscale=1.5,
+            borderpad=0.2,
+            borderaxespad=0.3,
+            handlelength=1.2,
+            handletextpad=0.4,
+            labelspacing=0.3,
+        )
+
+
+def _save(figure: Figure, salt: str, width: str) -> str:
+    """The SVG file of a figure, as matplotlib writes it."""
+    _legends_above(figure, width)
+    out = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": salt}):
+        figure.figure.savefig(
+            out, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        )
+    return out.getvalue()
+
+
+def render_figures(
+    test: Test, evidence: Evidence, findings: Sequence[Finding], salt: str
+) -> list[RenderedFigure]:
+    """All figures of a test, in the house style. ``salt`` keeps the ids of one page's figures apart."""
+    drawn: dict[str, list[tuple[Figure, Markup]]] = {}
+    for width, size in _SIZES.items():
+        with matplotlib.rc_context({**_STYLE, "figure.figsize": size}):
+            figures = test.draw(evidence, findings)
+            drawn[width] = [
+                (figure, _for_the_page(_save(figure, f"{salt}/{number}/{width}", width), figure.alt))
+                for number, figure in enumerate(figures)
+            ]
+    return [
+        RenderedFigure(figure.title, figure.caption, wide, narrow)
+        for (figure, wide), (_, narrow) in zip(drawn["wide"], drawn["narrow"], strict=True)
+    ]

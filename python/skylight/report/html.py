@@ -1,0 +1,135 @@
+"""The HTML report: one file that is complete in itself.
+
+What for: the page a person reads after a probe. It is written whole or not at all, opens from a disk
+without a network, and follows light and dark mode and the width of the window with style sheets alone.
+
+Invariants:
+- Autoescape is on for every template; only the style sheet and the SVG made by ``figures`` are placed as
+  they are.
+- No script, no font, no image and no address outside the page; the only links are relative ones to the
+  recording.
+- The same results give the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from skylight import __version__
+from skylight.errors import KeepError
+from skylight.probe.suite import SuiteResult
+from skylight.report.model import DASH, TargetView, compare, target_view
+from skylight.units import format_percent
+
+__all__ = ["REPORT_NAME", "render_report", "write_file", "write_report"]
+
+REPORT_NAME = "report.html"
+_NUMBERS = (
+    "No",
+    "One",
+    "Two",
+    "Three",
+    "Four",
+    "Five",
+    "Six",
+    "Seven",
+    "Eight",
+    "Nine",
+    "Ten",
+    "Eleven",
+    "Twelve",
+)
+
+
+def _sentence(text: str) -> str:
+    """``text`` with a capital first and a full stop last."""
+    text = text.strip()
+    return f"{text[0].upper()}{text[1:]}{'' if text[-1] in '.!?' else '.'}" if text else ""
+
+
+def _environment() -> Environment:
+    """The templates, strict: a name that is missing is a fault, not an empty place."""
+    environment = Environment(
+        loader=PackageLoader("skylight.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = format_percent
+    environment.filters["sentence"] = _sentence
+    return environment
+
+
+def _headline(views: Sequence[TargetView]) -> str:
+    """The first sentence of a comparing report."""
+
+    def words(number: int) -> str:
+        return _NUMBERS[number] if number < len(_NUMBERS) else str(number)
+
+    shingled = sum(view.verdict.kind.startswith("smr") for view in views)
+    if shingled == len(views):
+        return f"{words(len(views))} drives, all of them shingled."
+    if not shingled:
+        return f"{words(len(views))} drives, none of them found to be shingled."
+    return f"{words(len(views))} drives, {words(shingled).lower()} of them shingled."
+
+
+def render_report(results: Sequence[tuple[SuiteResult, Path]], page_dir: Path) -> str:
+    """The page for one or more results, each with the directory of its recording; ``page_dir`` is where it
+    will lie."""
+    views = [target_view(result, recording, page_dir, n) for n, (result, recording) in enumerate(results, 1)]
+    css = resources.files("skylight.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    names = ", ".join(view.name for view in views)
+    one = views[0].verdict.headline if len(views) == 1 else "Drives compared."
+    page = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            targets=views,
+            comparison=compare(views),
+            headline=_headline(views),
+            title=f"{one} {names}",
+            subtitle=names,
+            dash=DASH,
+            css=Markup(css),
+            version=__version__,
+        )
+    )
+    return page.strip() + "\n"
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` whole or not at all; raises ``KeepError`` with the reason."""
+    part: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(part, 0o644)
+        os.replace(part, path)
+    except OSError as error:
+        if part is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+        raise KeepError(
+            f"{path}: cannot be written: {error.strerror}; free some space or choose another --out"
+        ) from error
+
+
+def write_report(results: Sequence[tuple[SuiteResult, Path]], page_dir: Path) -> Path:
+    """Render the report into ``page_dir``; the path of the page."""
+    path = page_dir / REPORT_NAME
+    write_file(path, render_report(results, page_dir))
+    return path

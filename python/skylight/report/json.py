@@ -1,0 +1,37 @@
+"""The JSON of a probe.
+
+What for: machines. One target gives ``{"schema": 1, "target": {...}, "findings": {NAME: {...}}}``; two or
+more give ``{"schema": 1, "targets": [{"target": {...}, "findings": {...}}, ...]}`` in the order of the
+command line.
+
+Invariants:
+- Every finding has value, unit, interval, confidence and why; a value that is not known is ``"unknown"``.
+- No date and no place where results were kept: the same target and seed give the same bytes.
+- Numbers are finite, so that every JSON reader takes them.
+
+Source: DESIGN, "Command line".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from skylight.findings import SCHEMA, findings_json
+from skylight.probe.suite import SuiteResult
+
+__all__ = ["document_text", "probe_document"]
+
+
+def probe_document(results: Sequence[SuiteResult]) -> dict[str, object]:
+    """The document of one ``skylight probe``."""
+    documents = [findings_json(result.target, result.findings) for result in results]
+    if len(documents) == 1:
+        return documents[0]
+    parts = [{name: part for name, part in one.items() if name != "schema"} for one in documents]
+    return {"schema": SCHEMA, "targets": parts}
+
+
+def document_text(document: Mapping[str, object]) -> str:
+    """A document as text: keys in their order, a newline at the end."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

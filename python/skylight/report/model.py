@@ -1,0 +1,407 @@
+"""What the report shows, worked out before any markup is written.
+
+What for: the templates only place words; everything they place is computed here, from a ``SuiteResult`` and
+the directory of its recording.
+
+Invariants:
+- Numbers are those of the evidence: nothing is estimated, smoothed or left out.
+- The same result gives the same model; no clock, no host name, no absolute path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from skylight.evidence import Evidence, IoLog, JsonScalar, Op, Step
+from skylight.findings import Finding
+from skylight.probe import Test
+from skylight.probe.suite import TESTS, SuiteResult
+from skylight.recording import HEADER
+from skylight.report.figures import RenderedFigure, render_figures
+from skylight.report.words import Verdict, confidence_words, finding_title, value_words, verdict
+from skylight.units import format_capacity, format_count, format_duration, format_size
+
+__all__ = ["Comparison", "FindingRow", "TargetView", "compare", "finding_row", "finding_rows", "target_view"]
+
+DASH = "\N{EN DASH}"
+_KINDS = {"sim": "emulated drive", "device": "block device", "file": "plain file"}
+_OPS = {
+    Op.READ: ("read", "reads"),
+    Op.WRITE: ("write", "writes"),
+    Op.FLUSH: ("flush", "flushes"),
+    Op.TRIM: ("trim", "trims"),
+}
+_PERCENTILES = (0, 25, 50, 75, 99, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """A line of the findings table."""
+
+    name: str
+    title: str
+    value: str
+    interval: str
+    confidence: float
+    known: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A line of "what was done"."""
+
+    name: str
+    what: str
+    requests: str
+    read: str
+    written: str
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyRow:
+    """A line of the latency table: the step, then its cells as text."""
+
+    name: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TestView:
+    """One test: its figures, its steps, its latencies."""
+
+    title: str
+    summary: str
+    figures: tuple[RenderedFigure, ...]
+    steps: tuple[StepRow, ...]
+    latencies: tuple[LatencyRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileLink:
+    """A file of the recording: how to reach it from the report, its name, its size."""
+
+    href: str
+    name: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetView:
+    """All that a page says of one target."""
+
+    anchor: str
+    name: str
+    label: str
+    capacity: str
+    verdict: Verdict
+    sure: str
+    findings: tuple[FindingRow, ...]
+    tests: tuple[TestView, ...]
+    deeds: str
+    facts: tuple[tuple[str, str], ...]
+    declared: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    files: tuple[FileLink, ...]
+    again: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of the comparing table: the value in words, and its confidence if it has one."""
+
+    text: str
+    sure: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A line of the comparing table."""
+
+    title: str
+    cells: tuple[Cell, ...]
+
+
+def _number(value: float, unit: str | None) -> str:
+    """A measured number in its unit, as people write it."""
+    if unit == "ns":
+        return format_duration(value)
+    if unit in ("B", "bytes"):
+        return format_size(round(value))
+    text = format_count(int(value)) if float(value).is_integer() else f"{value:.4g}"
+    return f"{text} {unit}" if unit else text
+
+
+def _part(value: float | bool | str, unit: str | None) -> str:
+    """A part of a finding that has several, as text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else _number(value, unit)
+
+
+def _value(finding: Finding) -> str:
+    """A finding's value as text."""
+    words = value_words(finding.name, finding.value)
+    if words is not None:
+        return words
+    if isinstance(finding.value, dict):
+        return ", ".join(f"{name} {_part(part, finding.unit)}" for name, part in finding.value.items())
+    return finding.value if isinstance(finding.value, str) else _number(finding.value, finding.unit)
+
+
+def finding_row(finding: Finding) -> FindingRow:
+    """A finding as a line of text."""
+    ends = finding.interval
+    interval = (
+        DASH if ends is None else f"{_number(ends[0], finding.unit)} to {_number(ends[1], finding.unit)}"
+    )
+    return FindingRow(
+        finding.name,
+        finding_title(finding.name),
+        _value(finding),
+        interval,
+        finding.confidence,
+        finding.known,
+        finding.why,
+    )
+
+
+def finding_rows(findings: Sequence[Finding]) -> tuple[FindingRow, ...]:
+    """All findings as lines; a reason is said once and then referred to."""
+    first: dict[str, str] = {}
+    rows = []
+    for row in map(finding_row, findings):
+        said = first.setdefault(row.why, row.name)
+        rows.append(row if said == row.name or not row.why else replace(row, why=f"as for {said}"))
+    return tuple(rows)
+
+
+def _device_time_ns(step: Step) -> int:
+    """Time that the step took on the target, ns."""
+    if step.kind == "pause":
+        seconds = step.params.get("seconds")
+        return round(float(seconds) * 1e9) if isinstance(seconds, int | float) else 0
+    log = step.rows
+    return int(log.complete_ns.max()) - int(log.submit_ns.min()) if len(log) else 0
+
+
+def _bytes(log: IoLog, op: Op) -> int:
+    """Bytes that the log moved with one operation."""
+    return int(log.size[log.op == int(op)].sum(dtype=np.uint64))
+
+
+def _sizes(log: IoLog) -> str:
+    """The request sizes of a log: one, or from the least to the largest."""
+    least, most = int(log.size.min()), int(log.size.max())
+    return format_size(most) if least == most else f"{format_size(least)} to {format_size(most)}"
+
+
+def _count(number: int, op: Op) -> str:
+    """``256 reads``, ``1 write``."""
+    return f"{format_count(number)} {_OPS[op][0 if number == 1 else 1]}"
+
+
+def _run_words(step: Step) -> str:
+    """A run of I/O in words: what, how large, where, how many at once."""
+    log = step.rows
+    parts = []
+    for op in Op:
+        rows = log.only(op)
+        if not len(rows):
+            continue
+        if op is Op.FLUSH:
+            parts.append(_count(len(rows), op))
+            continue
+        first, last = int(rows.offset.min()), int((rows.offset + rows.size).max())
+        parts.append(
+            f"{_count(len(rows), op)} of {_sizes(rows)} between {format_size(first)} and {format_size(last)}"
+        )
+    depth = step.params.get("depth", 1)
+    at_once = "one at a time" if depth == 1 else f"{depth} at once"
+    return ", ".join(parts) + f", {at_once}" if parts else "nothing"
+
+
+def _on_off(value: JsonScalar) -> str:
+    """A setting in words."""
+    return {True: "on", False: "off"}.get(value, "not known") if isinstance(value, bool) else "not known"
+
+
+def _settings_words(params: Mapping[str, JsonScalar]) -> str:
+    """The settings in force, in words."""
+    text = f"write cache {_on_off(params.get('write_cache'))}, look-ahead {_on_off(params.get('look_ahead'))}"
+    note = params.get("note")
+    return f"{text}; {note}" if note else text
+
+
+def _step_row(step: Step) -> StepRow:
+    """A step as a line of "what was done"."""
+    log = step.rows
+    read, written = _bytes(log, Op.READ), _bytes(log, Op.WRITE)
+    if step.kind == "pause":
+        what = "left alone"
+    elif step.kind == "settings":
+        what = _settings_words(step.params)
+    else:
+        what = _run_words(step)
+    time_ns = _device_time_ns(step)
+    return StepRow(
+        step.name,
+        what,
+        format_count(len(log)) if len(log) else DASH,
+        format_size(read) if read else DASH,
+        format_size(written) if written else DASH,
+        format_duration(time_ns) if time_ns else DASH,
+    )
+
+
+def _latency_rows(steps: Sequence[Step]) -> tuple[LatencyRow, ...]:
+    """Latency percentiles of each step and operation."""
+    rows = []
+    for step in steps:
+        present = [op for op in Op if len(step.rows.only(op))]
+        for op in present:
+            latency_ns = step.rows.only(op).latency_ns
+            name = step.name if len(present) == 1 else f"{step.name}, {_OPS[op][1]}"
+            cells = [format_duration(float(p)) for p in np.percentile(latency_ns, _PERCENTILES)]
+            rows.append(LatencyRow(name, (format_count(len(latency_ns)), *cells)))
+    return tuple(rows)
+
+
+def _test_view(test: Test, evidence: Evidence, findings: Sequence[Finding], salt: str) -> TestView:
+    return TestView(
+        test.title,
+        test.summary,
+        tuple(render_figures(test, evidence, findings, salt)),
+        tuple(_step_row(step) for step in evidence.steps),
+        _latency_rows(evidence.steps),
+    )
+
+
+def _totals(evidence: Sequence[Evidence]) -> tuple[int, int, int, int]:
+    """Requests, bytes read, bytes written, device time (ns) of all steps."""
+    steps = [step for kept in evidence for step in kept.steps]
+    return (
+        sum(len(step.rows) for step in steps),
+        sum(_bytes(step.rows, Op.READ) for step in steps),
+        sum(_bytes(step.rows, Op.WRITE) for step in steps),
+        sum(_device_time_ns(step) for step in steps),
+    )
+
+
+def _deeds(result: SuiteResult, requests: int, written: int) -> str:
+    """The sentence that opens "what was done"."""
+    if not requests:
+        return "Nothing: no request reached the drive."
+    if not written:
+        return "Only reads. Nothing was written to it."
+    tail = "" if result.target.kind == "sim" else " The data in those places was overwritten."
+    return f"Reads, and writes of {format_size(written)} in all.{tail}"
+
+
+def _facts(result: SuiteResult, totals: tuple[int, int, int, int]) -> tuple[tuple[str, str], ...]:
+    """Figures of the run."""
+    requests, read, written, time_ns = totals
+    clock = "Device time, virtual" if result.target.kind == "sim" else "Device time"
+    return (
+        ("Requests", format_count(requests)),
+        ("Read", format_size(read)),
+        ("Written", format_size(written)),
+        (clock, format_duration(time_ns)),
+    )
+
+
+def _recorded(recording: Path) -> str | None:
+    """When a real target was recorded; an emulated drive has no date."""
+    value = json.loads((recording / HEADER).read_text(encoding="utf-8")).get("recorded")
+    return value if isinstance(value, str) else None
+
+
+def _declared(result: SuiteResult, recording: Path) -> tuple[tuple[str, str], ...]:
+    """What the target is and says of itself, and the seed that picked the places."""
+    target = result.target
+    pairs = [
+        ("Capacity", f"{format_capacity(target.size_bytes)} ({format_count(target.size_bytes)} B)"),
+        ("Logical block", format_size(target.block_bytes)),
+        ("Seed of the run", str(result.seed)),
+    ]
+    recorded = _recorded(recording)
+    if recorded is not None:
+        pairs.append(("Recorded", recorded))
+    words = {True: "yes", False: "no", None: "not told"}
+    for name, value in sorted(target.declared.items()):
+        text = words[value] if value is None or isinstance(value, bool) else str(value)
+        if name == "write_cache":
+            text = _on_off(value)
+        if name.endswith("sha256"):
+            text = text[:16] + "\N{HORIZONTAL ELLIPSIS}"
+        title = name.replace("_", " ").replace("sha256", "SHA-256")
+        pairs.append((title[:1].upper() + title[1:], text or "not told"))
+    return tuple(pairs)
+
+
+def _files(recording: Path, page_dir: Path) -> tuple[FileLink, ...]:
+    """The recording's files, as links from the page."""
+    base = os.path.relpath(recording, page_dir)
+    return tuple(
+        FileLink(quote(f"{base}/{file.name}"), file.name, format_size(file.stat().st_size))
+        for file in sorted(recording.iterdir())
+        if file.is_file() and not file.name.startswith(".")
+    )
+
+
+def target_view(result: SuiteResult, recording: Path, page_dir: Path, number: int) -> TargetView:
+    """The view of one target; ``recording`` is its directory, ``page_dir`` the directory of the page."""
+    found = {finding.name: finding for finding in result.findings}
+    tests = {test.name: test for test in TESTS}
+    seen = verdict(found)
+    totals = _totals(result.evidence)
+    target = result.target
+    base = os.path.relpath(recording, page_dir)
+    return TargetView(
+        anchor=f"target-{number}",
+        name=target.name,
+        label=f"{target.name}, {format_capacity(target.size_bytes)}, {_KINDS.get(target.kind, target.kind)}",
+        capacity=format_capacity(target.size_bytes),
+        verdict=seen,
+        sure=confidence_words(seen.confidence),
+        findings=finding_rows(result.findings),
+        tests=tuple(
+            _test_view(tests[kept.test], kept, result.findings, f"{number}/{kept.test}")
+            for kept in result.evidence
+        ),
+        deeds=_deeds(result, totals[0], totals[2]),
+        facts=_facts(result, totals),
+        declared=_declared(result, recording),
+        notes=tuple(dict.fromkeys(result.notes)),
+        files=_files(recording, page_dir),
+        again=shlex.quote(f"recording:{base}"),
+    )
+
+
+def compare(views: Sequence[TargetView]) -> tuple[Comparison, ...]:
+    """The comparing table: the verdict, then each finding that any target has, in the order they first
+    appear."""
+    names = dict.fromkeys(row.name for view in views for row in view.findings)
+    lines = [Comparison("Verdict", tuple(Cell(view.verdict.short, None) for view in views))]
+    for name in names:
+        cells = []
+        for view in views:
+            row = next((row for row in view.findings if row.name == name), None)
+            cells.append(
+                Cell(DASH, None) if row is None else Cell(row.value, row.confidence if row.known else None)
+            )
+        lines.append(Comparison(finding_title(name), tuple(cells)))
+    lines.append(Comparison("Capacity", tuple(Cell(view.capacity, None) for view in views)))
+    for title in ("Requests", "Written"):
+        cells = [Cell(dict(view.facts)[title], None) for view in views]
+        lines.append(Comparison(title, tuple(cells)))
+    return tuple(lines)

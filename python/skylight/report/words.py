@@ -1,0 +1,173 @@
+"""Findings in words that the owner of a NAS understands.
+
+What for: the top of the report and the first line on the terminal. A verdict here is a *reading* of
+findings: it never looks at evidence, never decides anything, and never says more than the findings carry.
+
+Invariants:
+- Every value of ``drive_type`` and ``cache_medium`` has words; a value without words is shown as found, not
+  guessed at.
+- Nothing is claimed of the drive at hand that was not measured. What holds of its kind is said of its kind.
+
+Source: what each kind of drive is good and bad for: Skylight (FAST '15) sections 2 and 6.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from skylight.findings import UNKNOWN, Finding
+
+__all__ = ["Verdict", "confidence_words", "finding_title", "value_words", "verdict"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The top of a report: one sentence, what it means, and how sure we are.
+
+    ``kind`` picks the pictogram and the accent: cmr, smr-disk, smr-flash, smr, not-rotating or unknown.
+    """
+
+    kind: str
+    headline: str
+    lead: str
+    points: tuple[tuple[str, str], ...]
+    short: str
+    confidence: float | None
+    why: str
+
+
+_TITLES = {
+    "drive_type": "Drive type",
+    "cache_medium": "Persistent cache",
+}
+
+_VALUES = {
+    ("drive_type", "cmr"): "conventional (CMR)",
+    ("drive_type", "smr"): "shingled (SMR)",
+    ("drive_type", "not-rotating"): "not a rotating disk",
+    ("cache_medium", "disk"): "on the disk",
+    ("cache_medium", "flash"): "in flash",
+    ("cache_medium", "none"): "none",
+}
+
+_CMR_LEAD = """
+Its tracks lie side by side, so any block can be rewritten in place. It keeps its pace under random
+writes for as long as they last.
+"""
+_CMR_POINTS = """
+How it will feel: As any hard disk does: a random read or write costs a seek and part of a turn, every \
+time alike.
+Good for: RAID, ZFS and Btrfs pools with their rebuilds, virtual machines, databases, backup.
+What to avoid: Nothing beyond what is slow on every hard disk: many small random requests at once.
+"""
+_SMR_LEAD = """
+Its tracks overlap like roof shingles, so it cannot rewrite one in place. Small writes first go to a
+persistent cache {where} and are sorted into place later.
+"""
+_SMR_WHERE = {
+    "smr-disk": "on the disk itself",
+    "smr-flash": "in flash memory",
+    "smr": "in a place that was not found,",
+}
+_SMR_POINTS = """
+How it will feel: In short bursts, fast. Under small random writes that do not stop, drives of this kind \
+slow down sharply once the cache is full.
+Good for: Backup, archives, media libraries, cameras: large files, written in order, read often, with \
+idle time in between.
+What to avoid: RAID and ZFS pools that must rebuild in time, virtual machines, databases, a file system \
+that is kept busy day and night.
+"""
+_STILL_LEAD = """
+Reads take about equally long wherever they go, as they do on a solid-state drive, a memory stick, a
+file or a virtual disk. Nothing turns, so shingled tracks are not a question here.
+"""
+_STILL_POINTS = """
+How it will feel: On targets of this kind a random read costs little more than one in order.
+What this says: How the target stores its data below the surface was not looked at.
+If this is a surprise: A RAID controller, a caching layer or a virtual machine may stand between this \
+computer and a disk. Probe the disk itself.
+"""
+_UNKNOWN_POINTS = """
+Why there is no verdict: A wrong verdict is worse than none. The measurements below are kept and can be \
+read again.
+"""
+_UNMEASURED_POINTS = """
+What to do: Run the probe without --only, or with --only drive_type.
+"""
+
+
+def _words(text: str) -> str:
+    """A text of several lines as one."""
+    return " ".join(text.split())
+
+
+def _points(text: str) -> tuple[tuple[str, str], ...]:
+    """Lines of ``title: words`` as pairs."""
+    pairs = (line.split(": ", 1) for line in text.strip().splitlines())
+    return tuple((title, words) for title, words in pairs)
+
+
+def _first_sentence(text: str) -> str:
+    """``text`` as a sentence: capital first, full stop last."""
+    text = text.strip()
+    return (text[:1].upper() + text[1:]).rstrip(".") + "." if text else ""
+
+
+def _shingled(drive: Finding, medium: str) -> Verdict:
+    """The verdict on a shingled disk whose persistent cache is on ``medium``."""
+    kind = {"disk": "smr-disk", "flash": "smr-flash"}.get(medium, "smr")
+    place = {"smr-disk": " with its cache on the disk", "smr-flash": " with a flash cache"}.get(kind, "")
+    return Verdict(
+        kind,
+        f"This is a shingled (SMR) disk{place}.",
+        _words(_SMR_LEAD.format(where=_SMR_WHERE[kind])),
+        _points(_SMR_POINTS),
+        f"shingled (SMR){place}",
+        drive.confidence,
+        drive.why,
+    )
+
+
+def verdict(findings: Mapping[str, Finding]) -> Verdict:
+    """The verdict that the findings of one target carry."""
+    drive = findings.get("drive_type")
+    if drive is None:
+        lead = "The tests that ran do not say what kind of drive this is."
+        points = _points(_UNMEASURED_POINTS)
+        return Verdict("unknown", "The drive type was not measured.", lead, points, "not measured", None, "")
+    if drive.value == "smr":
+        medium = findings.get("cache_medium")
+        return _shingled(drive, str(medium.value) if medium else UNKNOWN)
+    sure, why = drive.confidence, drive.why
+    if drive.value == "cmr":
+        headline, lead, points = "This is a conventional (CMR) disk.", _words(_CMR_LEAD), _points(_CMR_POINTS)
+        return Verdict("cmr", headline, lead, points, "conventional (CMR)", sure, why)
+    if drive.value == "not-rotating":
+        headline, lead, points = "This is not a rotating disk.", _words(_STILL_LEAD), _points(_STILL_POINTS)
+        return Verdict("not-rotating", headline, lead, points, "not a rotating disk", sure, why)
+    headline = "What kind of drive this is could not be told."
+    lead = _first_sentence(why) or "The measurements do not carry a verdict."
+    return Verdict("unknown", headline, lead, _points(_UNKNOWN_POINTS), "not known", None, why)
+
+
+def confidence_words(confidence: float | None) -> str:
+    """How sure, in words; the number stands beside it."""
+    if confidence is None:
+        return "no verdict"
+    steps = ((0.99, "very sure"), (0.95, "sure"), (0.8, "fairly sure"), (0.5, "leaning this way"))
+    return next((words for least, words in steps if confidence >= least), "not sure")
+
+
+def finding_title(name: str) -> str:
+    """A finding's name as a heading: ``drive_type`` is ``Drive type``."""
+    plain = re.sub(r"_(ns|bytes)$", "", name).replace("_", " ")
+    return _TITLES.get(name, plain[:1].upper() + plain[1:])
+
+
+def value_words(name: str, value: object) -> str | None:
+    """Words for a finding's value, or None when the value speaks for itself."""
+    if value == UNKNOWN:
+        return UNKNOWN
+    return _VALUES.get((name, str(value)))

@@ -1,0 +1,135 @@
+"""Quantities as people read and write them: sizes, capacities, durations, counts.
+
+What for: one place where the command line, the findings table and the report turn bytes and nanoseconds
+into text, and where text from a person becomes bytes. No other module formats a quantity by hand.
+
+Invariants:
+- Sizes are bytes, durations are nanoseconds; both are integers inside the program.
+- ``parse_size(format_size(n)) == n`` whenever the text shows ``n`` exactly.
+- Binary prefixes (KiB, MiB) are powers of 1024, decimal ones (kB, MB, TB) powers of 1000, as IEC 80000-13
+  has them; a bare letter (``4k``, ``16M``) is binary, as fio and dd read it.
+
+Source: IEC 80000-13, clause 4; DESIGN "Sizes read and print as people write them".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal, InvalidOperation
+
+from skylight.errors import UsageError
+
+__all__ = [
+    "format_capacity",
+    "format_count",
+    "format_duration",
+    "format_percent",
+    "format_seconds",
+    "format_size",
+    "parse_size",
+]
+
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
+_SIZE = re.compile(r"\s*(?P<number>[0-9][0-9_]*(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*")
+_LETTERS = "kmgtp"
+
+
+def _unit_factor(unit: str) -> int | None:
+    """Bytes of one ``unit``; None when it is not a unit of size."""
+    low = unit.lower()
+    if low in ("", "b"):
+        return 1
+    power = _LETTERS.find(low[0]) + 1
+    if power == 0 or low[1:] not in ("", "b", "i", "ib"):
+        return None
+    return int(pow(1000 if low[1:] == "b" else 1024, power))
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as ``40 MiB``, ``37.2GiB``, ``4k``, ``3.9 TB`` or ``4096``; fractions of a byte
+    are dropped."""
+    match = _SIZE.fullmatch(text)
+    factor = _unit_factor(match["unit"]) if match else None
+    if match is None or factor is None:
+        raise UsageError(f"size {text!r} is not understood; write it as 4k, 40 MiB, 37.2GiB or 3.9 TB")
+    try:
+        return int(Decimal(match["number"].replace("_", "")) * factor)
+    except InvalidOperation as error:  # more digits than any disk has bytes
+        raise UsageError(f"size {text!r} has too many digits; write it as 4k, 40 MiB or 3.9 TB") from error
+
+
+def _scaled(value: int, base: int, names: tuple[str, ...]) -> str:
+    """``value`` with up to three digits and more for whole numbers, in the largest unit that leaves at
+    least one."""
+    sign, rest = ("-", -value) if value < 0 else ("", value)
+    for power in range(len(names)):
+        scaled = Decimal(rest) / Decimal(base**power)
+        whole = scaled == scaled.to_integral_value()
+        shown = f"{scaled:.{0 if whole else max(0, 3 - len(str(int(scaled))))}f}"
+        if Decimal(shown) < base or power == len(names) - 1:
+            break
+    return f"{sign}{shown.rstrip('0').rstrip('.') if '.' in shown else shown} {names[power]}"
+
+
+def format_size(size_bytes: int) -> str:
+    """Bytes in binary units, as I/O sizes and bands are spoken of: ``4 KiB``, ``40 MiB``, ``37.2 GiB``."""
+    return _scaled(size_bytes, 1024, _BINARY)
+
+
+def format_capacity(size_bytes: int) -> str:
+    """Bytes in decimal units, as a drive's label has them: ``3.9 TB``."""
+    return _scaled(size_bytes, 1000, _DECIMAL)
+
+
+def _three_digits(value: float) -> str:
+    """A number from 1 to 999 with three significant digits."""
+    return f"{value:#.3g}".rstrip(".")
+
+
+def format_duration(duration_ns: float) -> str:
+    """Nanoseconds with three significant digits: ``850 ns``, ``91.0 µs``, ``10.2 ms``, ``1.30 s``; from a
+    minute in words."""
+    size = abs(duration_ns)
+    if size < 999.5:
+        return f"{duration_ns:.0f} ns"
+    if size < 999_500:
+        return f"{_three_digits(duration_ns / 1e3)} µs"
+    if size < 999_500_000:
+        return f"{_three_digits(duration_ns / 1e6)} ms"
+    if size < 59.95e9:
+        return f"{_three_digits(duration_ns / 1e9)} s"
+    return format_seconds(duration_ns / 1e9)
+
+
+def format_seconds(duration_s: float) -> str:
+    """Seconds of device time as a plan speaks of them: ``under a second``, ``12 s``, ``3 min 20 s``, ``5 h
+    10 min``."""
+    if duration_s < 1:
+        return "under a second"
+    whole = round(duration_s)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        minutes, seconds = divmod(whole, 60)
+        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+    hours, minutes = divmod(round(whole / 60), 60)
+    return f"{hours:,} h {minutes} min" if minutes else f"{hours:,} h"
+
+
+def format_count(count: int) -> str:
+    """A count with thousands apart: ``22,800``."""
+    return f"{count:,}"
+
+
+def format_percent(share: float) -> str:
+    """A share of one as percent. Only 1 is ``100 %`` and only 0 is ``0 %``: rounding never makes a doubt
+    vanish."""
+    if share in (0.0, 1.0):
+        return f"{share * 100:.0f} %"
+    if share > 0.99:
+        return f"{min(math.floor(share * 1000) / 10, 99.9):.1f} %"
+    if share < 0.01:
+        return "under 1 %"
+    return f"{share * 100:.0f} %"
