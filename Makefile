@@ -1,0 +1,107 @@
+# Skylight's one entry for people and for CI. `make help` lists the targets.
+#
+# Set-up lives in .venv: a virtual environment with the locked dependencies and the native module, built in release.
+# Each part is made again only when what it is made from changed: the environment from nothing, the dependencies from
+# requirements.lock, the native module from the Rust sources and the manifests.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+# rustup puts cargo here; block-device tools live in sbin.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
+# pyo3 asks this interpreter; one answer for maturin and cargo, so that neither rebuilds what the other built.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# The seed of every randomised test: `make test SEED=7`; `make test-all` draws one.
+SEED ?= 1
+export PROPTEST_RNG_SEED = $(SEED)
+
+VENV_STAMP := $(VENV)/.made
+DEPS_STAMP := $(VENV)/.dependencies
+NATIVE := python/skylight/_native.abi3.so
+# Folders too: their time changes when a file is removed.
+NATIVE_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -path 'crates/*/tests' -prune -o -print)
+PYTHON_SOURCES := python tests $(wildcard bench)
+RUN_TARGETS := sim:emulated-smr-1 sim:emulated-smr-2 sim:st4000nc001
+PYTEST_ARGS ?= -n auto --dist loadfile
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+.PHONY: setup
+setup: $(NATIVE) ## install what is missing into .venv and build the native module
+
+$(VENV_STAMP):
+	@scripts/make-venv.sh $(VENV)
+	@touch $@
+
+$(DEPS_STAMP): requirements.lock $(VENV_STAMP)
+	@. scripts/common.sh; say "installing the locked Python packages"; \
+	retry 3 $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock || \
+	fail "cannot install the packages of requirements.lock: check the network and pip's configuration, then run make setup again"
+	@touch $@
+
+# maturin builds the module into python/skylight and installs the package editable, with its command.
+$(NATIVE): $(DEPS_STAMP) $(NATIVE_SOURCES)
+	@scripts/check-rust.sh
+	@. scripts/common.sh; say "building the native module (release)"
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release --locked --quiet
+	@touch $@
+
+.PHONY: run
+run: setup ## probe three emulated drives into ./report
+	@scripts/clear-report.sh report
+	$(BIN)/skylight probe $(RUN_TARGETS) --out report
+
+.PHONY: lint
+lint: setup ## formatters, clippy, ruff, mypy
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(BIN)/ruff format --check $(PYTHON_SOURCES)
+	$(BIN)/ruff check $(PYTHON_SOURCES)
+	$(BIN)/mypy $(PYTHON_SOURCES)
+
+.PHONY: test-tools
+test-tools:
+	@scripts/test-tools.sh
+
+.PHONY: test-rust
+test-rust: setup
+	cargo test --locked --workspace --exclude skylight-py
+
+.PHONY: test-python
+test-python: setup test-tools
+	$(BIN)/python -m pytest --seed $(SEED) $(PYTEST_ARGS)
+
+.PHONY: test
+test: lint test-rust test-python ## install what is missing, lint, run every test
+
+.PHONY: test-all
+test-all: ## every test with a fresh seed and more cases, the documentation build and the benchmarks
+	@seed=$${RANDOM}; echo "skylight: seed $$seed"; \
+	PROPTEST_CASES=2048 HYPOTHESIS_PROFILE=long $(MAKE) --no-print-directory test SEED=$$seed
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items --quiet
+	@$(MAKE) --no-print-directory bench
+
+.PHONY: bench
+bench: setup test-tools ## print the rates and ratios of bench/
+	$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+.PHONY: format
+format: setup ## rewrite the sources as the formatters want them
+	cargo fmt --all
+	$(BIN)/ruff format $(PYTHON_SOURCES)
+	$(BIN)/ruff check --fix $(PYTHON_SOURCES)
+
+.PHONY: lock
+lock: ## resolve pyproject.toml into requirements.lock again
+	@scripts/lock.sh
+
+.PHONY: clean
+clean: ## remove what was built and installed here (.venv, target, caches); recordings and reports stay
+	rm -rf $(VENV) target build .pytest_cache .mypy_cache .ruff_cache .hypothesis python/*.egg-info $(NATIVE)
+	find python tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null

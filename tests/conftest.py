@@ -1,0 +1,120 @@
+"""What all tests share: the recordings of real drives, system tools, and one seed for everything random.
+
+Invariants: a test that lacks its data or its tool says which and is skipped; with CI set in the environment
+it fails instead. Every random choice of a test comes from the seed, which the header of the run and every
+failure of a test that used it print; the same seed gives the same choices on any number of workers.
+"""
+
+import os
+import random
+import shutil
+import zlib
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import NoReturn
+
+import hypothesis
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DEFAULT_DATA = ROOT.parent / "shared/data"
+
+# A loaded machine is no reason to fail, so no deadline; the long profile is for `make test-all`.
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=2000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--seed N`, or `--seed random` to draw one."""
+    parser.addoption(
+        "--seed", default="1", help="seed of the randomised tests: a number, or 'random' (default: 1)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settles the seed before the workers of xdist start, so that they all get the same one."""
+    given = str(config.option.seed)
+    if given == "random":
+        config.option.seed = str(random.SystemRandom().randrange(1 << 32))
+    elif not given.isascii() or not given.isdigit():
+        raise pytest.UsageError(f"--seed {given}: give a whole number from 0, or 'random'")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """The seed and the place of the recordings."""
+    return [
+        f"seed: {config.option.seed} (repeat with --seed {config.option.seed})",
+        f"recordings: {_data_path()}",
+    ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Gives the hypothesis tests the seed too."""
+    for item in items:
+        if isinstance(item, pytest.Function) and hypothesis.is_hypothesis_test(item.obj):
+            hypothesis.seed(int(config.option.seed))(item.function)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds the seed to the report of a failed test that used it."""
+    report = yield
+    if report.failed and "seed" in getattr(item, "fixturenames", ()):
+        seed = item.config.option.seed
+        report.sections.append(("seed", f"repeat with: pytest '{item.nodeid}' --seed {seed}"))
+    return report
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of this run."""
+    return int(request.config.option.seed)
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest, seed: int) -> np.random.Generator:
+    """A generator of this test's own: it depends on the seed and the test's name, not on what ran before."""
+    name: str = request.node.nodeid
+    return np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
+
+
+def lacking(what: str) -> NoReturn:
+    """Ends a test that cannot run here: skipped with the reason, or failed when CI must not skip."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what} (with CI set this is a failure, not a skip)", pytrace=False)
+    pytest.skip(what)
+
+
+def _data_path() -> Path:
+    return Path(os.environ.get("SKYLIGHT_DATA") or DEFAULT_DATA).resolve()
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The recordings of real drives; SKYLIGHT_DATA names them, ../shared/data by default."""
+    path = _data_path()
+    if not path.is_dir():
+        lacking(f"no recordings at {path}: set SKYLIGHT_DATA to the folder that holds them")
+    return path
+
+
+@pytest.fixture(scope="session")
+def need_tool() -> Callable[[str], str]:
+    """`need_tool("fio")` is the path of a system tool."""
+
+    def find(name: str) -> str:
+        path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+        if path is None:
+            lacking(f"{name} is not installed: scripts/test-tools.sh installs it with root rights")
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def need_root() -> None:
+    """For tests that set up loop devices and mounts."""
+    if os.geteuid() != 0:
+        lacking("needs root to set up block devices")

@@ -1,0 +1,222 @@
+"""Targets that are refused: one line with the device, the reason and the mend; nothing is written."""
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from device_targets import MIB, Loop, loop, mounted, sparse, tool, unmount
+from skylight.engines.device import DeviceEngine
+from skylight.errors import UsageError
+from skylight.evidence import IoBatch
+
+pytestmark = pytest.mark.usefixtures("need_root")
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Loop]:
+    with loop(sparse(tmp_path / "disk.img")) as made:
+        yield made
+
+
+def refusal(path: str | Path, *, destroy_data: bool = True) -> str:
+    """The line of a refusal; empty when the target is taken."""
+    try:
+        engine = DeviceEngine.open(str(path), destroy_data=destroy_data)
+    except UsageError as error:
+        line = str(error)
+        assert line.startswith(f"{path}: ") and "\n" not in line and error.exit_code == 2
+        return line
+    engine.close()
+    return ""
+
+
+def can_be_read(path: str) -> str:
+    """Reads one block without leave to write; returns who else is said to use the target."""
+    engine = DeviceEngine.open(path)
+    assert len(engine.run(IoBatch.reads([0], 4096))) == 1
+    engine.close()
+    return str(engine.describe().declared.get("also_used", ""))
+
+
+def test_a_free_device_is_taken(device: Loop) -> None:
+    assert refusal(device.path) == ""
+    assert can_be_read(device.path) == ""
+
+
+def test_a_mounted_device(device: Loop, tmp_path: Path) -> None:
+    with mounted(device.path, tmp_path / "mnt") as point:
+        before = device.changes
+        assert f"{device.name} is mounted at {point}; run umount" in refusal(device.path)
+        assert can_be_read(device.path) == f"{device.name} is mounted at {point}"
+        assert device.changes == before
+    assert refusal(device.path) == "", "after umount it is free"
+
+
+def test_a_mounted_partition(device: Loop, tmp_path: Path) -> None:
+    tool("addpart", device.path, "1", "2048", str(80 * MIB // 512))
+    try:
+        with mounted(f"{device.path}p1", tmp_path / "mnt"):
+            line = refusal(device.path)
+            assert f"{device.name}p1 is mounted" in line
+            assert "is mounted" in refusal(f"{device.path}p1")
+        assert f"holds a partition ({device.name}p1); " in refusal(device.path)
+        assert "wipefs" in refusal(device.path)
+        assert refusal(f"{device.path}p1") == "", "a free partition can be a target"
+    finally:
+        tool("delpart", device.path, "1")
+
+
+def mbr() -> bytes:
+    entry = struct.pack("<B3xB3xII", 0, 0x83, 2048, 20480)
+    return b"\0" * 446 + entry + b"\0" * 48 + b"\x55\xaa"
+
+
+@pytest.mark.parametrize(
+    ("at", "content", "name"),
+    [(0, mbr(), "an MBR"), (512, b"EFI PART", "a GPT"), (4096, b"EFI PART", "a GPT")],
+    ids=["mbr", "gpt-512", "gpt-4096"],
+)
+def test_a_partition_table_that_the_kernel_did_not_scan(
+    tmp_path: Path, at: int, content: bytes, name: str
+) -> None:
+    path = sparse(tmp_path / "disk.img")
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
+    with loop(path) as device:
+        before = device.changes
+        assert f"holds {name} partition table; " in refusal(device.path)
+        assert can_be_read(device.path) == ""
+        assert device.changes == before
+        if name == "an MBR":
+            tool("wipefs", "--all", "--quiet", device.path)
+            assert refusal(device.path) == "", "the mend mends it"
+
+
+def test_a_read_only_device(tmp_path: Path) -> None:
+    with loop(sparse(tmp_path / "disk.img"), "--read-only") as device:
+        assert "is read-only" in refusal(device.path)
+        assert can_be_read(device.path) == ""
+
+
+def test_a_device_that_another_holds_exclusively(device: Loop) -> None:
+    holder = os.open(device.path, os.O_RDONLY | os.O_EXCL)
+    try:
+        assert "in use by another program" in refusal(device.path)
+        assert can_be_read(device.path) == ""
+    finally:
+        os.close(holder)
+    assert refusal(device.path) == ""
+
+
+def test_two_engines_cannot_both_destroy(device: Loop) -> None:
+    first = DeviceEngine.open(device.path, destroy_data=True)
+    assert "in use by another program" in refusal(device.path)
+    first.close()
+    assert refusal(device.path) == ""
+
+
+def test_what_a_loop_device_lies_on(device: Loop) -> None:
+    assert f"backing file of {device.path}" in refusal(device.backing)
+    with loop(Path(device.path)) as upper:
+        assert f"backing file of {upper.path}" in refusal(device.path)
+        assert refusal(upper.path) == ""
+
+
+def test_too_small(tmp_path: Path) -> None:
+    with loop(sparse(tmp_path / "disk.img", 64 * MIB - 512)) as device:
+        for leave in (False, True):
+            assert "too small to measure; take one of at least 64 MiB" in refusal(
+                device.path, destroy_data=leave
+            )
+    assert refusal(sparse(tmp_path / "just.img", 64 * MIB)) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/no/such/device", "no such device or file"),
+        ("/dev", "is a directory"),
+        ("/dev/null", "neither a block device nor a regular file"),
+    ],
+)
+def test_what_is_no_target(path: str, words: str) -> None:
+    for leave in (False, True):
+        assert words in refusal(path, destroy_data=leave)
+
+
+def in_child(prepare: Callable[[], None], path: Path | str, *, destroy_data: bool) -> str:
+    """The refusal that a forked child gets after `prepare`; "taken" if it gets none."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            prepare()
+            os.write(writer, refusal(path, destroy_data=destroy_data).encode() or b"taken")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        line = pipe.read().decode()
+    os.waitpid(pid, 0)
+    return line
+
+
+def become_nobody() -> None:
+    """Gives up all rights."""
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+
+
+def forbid_io_uring(error: int) -> None:
+    """Makes io_uring_setup fail with `error` for this process (a seccomp filter; see seccomp(2))."""
+    load, equal, answer = 0x20, 0x15, 0x06
+    steps = [
+        (load, 0, 0, 0),  # the number of the system call
+        (equal, 0, 1, 425),  # io_uring_setup, the same on all newer architectures
+        (answer, 0, 0, 0x00050000 | error),  # SECCOMP_RET_ERRNO
+        (answer, 0, 0, 0x7FFF0000),  # SECCOMP_RET_ALLOW
+    ]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(program)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    no_new_privileges, set_seccomp, filter_mode = 38, 22, 2
+    assert libc.prctl(no_new_privileges, 1, 0, 0, 0) == 0
+    assert libc.prctl(set_seccomp, filter_mode, header) == 0
+
+
+@pytest.mark.parametrize(("leave", "purpose"), [(False, "reading"), (True, "writing")])
+def test_no_permission(device: Loop, leave: bool, purpose: str) -> None:
+    line = in_child(become_nobody, device.path, destroy_data=leave)
+    assert f"no permission to open it for {purpose}; run as root" in line
+
+
+def test_no_permission_for_the_folder(tmp_path: Path) -> None:
+    path = sparse(tmp_path / "disk.img")
+    tmp_path.chmod(0o700)
+    assert "no permission" in in_child(become_nobody, path, destroy_data=False)
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.ENOSYS])
+def test_a_kernel_without_io_uring(device: Loop, error: int) -> None:
+    line = in_child(partial(forbid_io_uring, error), device.path, destroy_data=False)
+    assert f"io_uring is not to be had here ({os.strerror(error)}" in line
+    assert "sysctl kernel.io_uring_disabled=0" in line
+
+
+def test_a_file_system_that_has_only_its_page_cache(tmp_path: Path) -> None:
+    tool("mount", "-t", "ramfs", "ramfs", str(tmp_path))
+    try:
+        line = refusal(sparse(tmp_path / "disk.img"), destroy_data=False)
+        assert "cannot be opened past the page cache (O_DIRECT)" in line
+    finally:
+        unmount(tmp_path)

@@ -1,0 +1,187 @@
+"""The write cache of a drive: switched for a test, put back after it, after an error, at exit, after a kill.
+
+The drive is a loop device; its sysfs is a tree of plain files, in which it looks like a SATA disk.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from device_targets import child, loop, said, sparse
+from skylight.engines.device import LOOK_AHEAD_NOTE, DeviceEngine
+from skylight.errors import KeepError, UsageError
+from skylight.evidence import IoBatch
+
+pytestmark = pytest.mark.usefixtures("need_root")
+
+# Switches the cache off by hand, says so, waits for a line, and ends without leaving the context.
+CHILD = """
+import sys
+from skylight.engines.device import DeviceEngine
+engine = DeviceEngine.open(sys.argv[1], destroy_data=True, root=sys.argv[2])
+context = engine.settings(write_cache=False, look_ahead=False)
+print(context.__enter__().write_cache, flush=True)
+sys.stdin.readline()
+if sys.argv[3] == "error":
+    raise SystemExit("an error nobody caught")
+"""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A loop device that sysfs calls a SATA disk."""
+
+    path: str
+    root: Path
+    state: Path
+
+    @property
+    def file(self) -> Path:
+        return self.root / "sys/devices/sdq/device/scsi_disk/2:0:0:0/cache_type"
+
+    @property
+    def cache_type(self) -> str:
+        return self.file.read_text(encoding="ascii").strip()
+
+    @property
+    def notes(self) -> list[str]:
+        return sorted(path.name for path in self.state.glob("*")) if self.state.exists() else []
+
+    def open(self, *, destroy_data: bool = True) -> DeviceEngine:
+        return DeviceEngine.open(self.path, destroy_data=destroy_data, root=str(self.root))
+
+
+def put(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content + "\n", encoding="ascii")
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    with loop(sparse(tmp_path / "disk.img")) as device:
+        number = os.stat(device.path).st_rdev
+        root = tmp_path / "root"
+        node = root / "sys/devices/sdq"
+        put(node / "dev", f"{os.major(number)}:{os.minor(number)}")
+        put(node / "device/model", "ST8000AS0002-1NA")
+        put(node / "serial", "Z840 1")
+        put(node / "queue/rotational", "1")
+        put(node / "queue/write_cache", "write back")
+        link = root / f"sys/dev/block/{os.major(number)}:{os.minor(number)}"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(node)
+        made = Disk(device.path, root, tmp_path / "state")
+        put(made.file, "write back")
+        monkeypatch.setenv("SKYLIGHT_STATE", str(made.state))
+        yield made
+
+
+def test_the_cache_is_off_inside_and_back_after(disk: Disk) -> None:
+    engine = disk.open()
+    assert engine.describe().declared["model"] == "ST8000AS0002-1NA"
+    assert engine.describe().declared["rotational"] is True
+    with engine.settings(write_cache=False, look_ahead=False) as report:
+        assert (report.write_cache, report.look_ahead) == (False, None)
+        assert report.note == LOOK_AHEAD_NOTE
+        assert disk.cache_type == "write through"
+        assert disk.notes == ["ST8000AS0002-1NA-Z840_1.restore"]
+    assert disk.cache_type == "write back"
+    assert disk.notes == []
+    engine.close()
+
+
+def test_a_cache_that_is_as_wanted_is_left_alone(disk: Disk) -> None:
+    put(disk.file, "none")
+    engine = disk.open()
+    with engine.settings(write_cache=False, look_ahead=False) as report:
+        assert report.write_cache is False
+        assert (disk.cache_type, disk.notes) == ("none", [])
+    with engine.settings(write_cache=True, look_ahead=False) as report:
+        assert (report.write_cache, disk.cache_type) == (True, "write back")
+    assert disk.cache_type == "none"
+    engine.close()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_error_inside_puts_it_back(disk: Disk, error: type[BaseException]) -> None:
+    engine = disk.open()
+    with pytest.raises(error), engine.settings(write_cache=False, look_ahead=False):
+        raise error
+    assert (disk.cache_type, disk.notes) == ("write back", [])
+    engine.close()
+
+
+def test_closing_the_engine_puts_it_back(disk: Disk) -> None:
+    engine = disk.open()
+    context = engine.settings(write_cache=False, look_ahead=False)
+    context.__enter__()
+    engine.close()
+    assert (disk.cache_type, disk.notes) == ("write back", [])
+    context.__exit__(None, None, None)
+    assert (disk.cache_type, disk.notes) == ("write back", [])
+
+
+@pytest.mark.parametrize("end", ["return", "error"])
+def test_the_end_of_the_process_puts_it_back(disk: Disk, end: str) -> None:
+    with child(CHILD, disk.path, str(disk.root), end) as process:
+        assert said(process) == "False"
+        assert disk.cache_type == "write through"
+        process.communicate("\n", timeout=30)
+    assert (disk.cache_type, disk.notes) == ("write back", [])
+
+
+def test_after_a_kill_the_next_run_puts_it_back(disk: Disk) -> None:
+    with child(CHILD, disk.path, str(disk.root), "return") as process:
+        assert said(process) == "False"
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=30)
+    assert (disk.cache_type, len(disk.notes)) == ("write through", 1)
+    disk.open(destroy_data=False).close()
+    assert disk.cache_type == "write through", "a run that may not change anything leaves it"
+    disk.open().close()
+    assert (disk.cache_type, disk.notes) == ("write back", [])
+
+
+def test_a_damaged_note_is_named(disk: Disk) -> None:
+    put(disk.state / "ST8000AS0002-1NA-Z840_1.restore", "half a no")
+    with pytest.raises(UsageError, match=r"restore: is not a restore note .*; delete it"):
+        disk.open()
+    assert disk.cache_type == "write back"
+
+
+def test_without_leave_no_setting_is_changed(disk: Disk) -> None:
+    engine = disk.open(destroy_data=False)
+    with engine.settings(write_cache=False, look_ahead=False) as report:
+        assert report.write_cache is True
+        assert "opened read-only" in report.note
+        assert (disk.cache_type, disk.notes) == ("write back", [])
+    engine.close()
+
+
+def test_a_drive_without_a_switch_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKYLIGHT_STATE", str(tmp_path / "state"))
+    with loop(sparse(tmp_path / "disk.img")) as device:
+        engine = DeviceEngine.open(device.path, destroy_data=True)
+        with engine.settings(write_cache=False, look_ahead=False) as report:
+            assert "write cache: this target has no switch for it" in report.note
+            engine.run(IoBatch.writes([0], 4096))
+        engine.close()
+
+
+def test_a_note_that_cannot_be_kept_ends_the_run_before_the_switch(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "taken", "a file")
+    monkeypatch.setenv("SKYLIGHT_STATE", str(tmp_path / "taken" / "state"))
+    engine = disk.open()
+    with (
+        pytest.raises(KeepError, match="cannot keep the restore note"),
+        engine.settings(write_cache=False, look_ahead=False),
+    ):
+        pytest.fail("must not get here")
+    assert disk.cache_type == "write back"
+    engine.close()

@@ -1,0 +1,231 @@
+"""Test 1 on fake drives of every kind: the right verdict or none, whatever stands in the way."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure as Drawing
+
+from fake_drives import GIB, MIB, FakeDrive, Traits, random_traits, spoilt
+from skylight.errors import UsageError
+from skylight.evidence import Op
+from skylight.findings import UNKNOWN, Finding
+from skylight.probe.drive_type import DriveType
+from skylight.probe.session import ProgressReport
+from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, run_suite
+
+CMR = Traits(kind="cmr", jitter=0.01, jitter_absolute=0.1, outlier_rate=0.003)
+SET = replace(CMR, kind="set-associative")
+JOURNAL = replace(CMR, kind="journal")
+FLASH = replace(CMR, kind="flash")
+SSD = replace(CMR, kind="no-platter")
+
+
+def probe(drive: FakeDrive, out: Path, options: SuiteOptions | None = None) -> SuiteResult:
+    return run_suite(drive, out / "r", options or SuiteOptions(replace=True))
+
+
+def found(result: SuiteResult) -> dict[str, Finding]:
+    return {finding.name: finding for finding in result.findings}
+
+
+def verdict(traits: Traits, out: Path, seed: int = 1) -> tuple[object, object]:
+    options = SuiteOptions(seed=seed, replace=True)
+    findings = found(probe(FakeDrive(traits, seed=seed), out, options))
+    return findings["drive_type"].value, findings["cache_medium"].value
+
+
+class TestVerdicts:
+    @pytest.mark.parametrize(
+        ("traits", "expected"),
+        [
+            (CMR, ("cmr", "none")),
+            (SET, ("smr", "disk")),
+            (replace(SET, cache_bands=1), ("smr", "disk")),
+            (JOURNAL, ("smr", "disk")),
+            (replace(JOURNAL, journal_turns=0.44, journal_waits=True), ("smr", "disk")),
+            (FLASH, ("smr", "flash")),
+            (SSD, ("not-rotating", "none")),
+            (replace(SSD, read=1.5, spread=0.5, write_factor=3.0), ("not-rotating", "none")),
+            (replace(CMR, turn=4.0, jitter=0.03, jitter_absolute=0.2, seek_full=25.0), ("cmr", "none")),
+            (replace(SET, turn=4.0, jitter=0.03, jitter_absolute=0.2, band_bytes=4 * MIB), ("smr", "disk")),
+            (replace(CMR, size_bytes=64 * MIB), ("cmr", "none")),
+            (replace(SET, size_bytes=64 * MIB), ("smr", "disk")),
+            (replace(SSD, size_bytes=4 * MIB), ("not-rotating", "none")),
+        ],
+    )  # fmt: skip
+    def test_the_plain_cases(self, traits: Traits, expected: tuple[str, str], tmp_path: Path) -> None:
+        assert verdict(traits, tmp_path) == expected
+
+    def test_a_drive_with_many_cache_bands_needs_the_narrow_region(self, tmp_path: Path) -> None:
+        result = probe(FakeDrive(SET), tmp_path)
+        evidence = result.evidence[0]
+        steps = [step.name for step in evidence.steps]
+        assert steps == ["settings", "reads", "writes-wide", "writes-narrow"]
+        wide, narrow = (evidence.log(name).latency_ns for name in steps[2:])
+        quartiles = np.percentile(wide, [25, 50, 75])
+        assert quartiles[2] - quartiles[0] > 0.25 * quartiles[1]
+        quartiles = np.percentile(narrow, [25, 50, 75])
+        assert quartiles[2] - quartiles[0] < 0.05 * quartiles[1]
+        assert 9.7e6 < quartiles[1] < 10.6e6
+        assert evidence.log("writes-narrow").offset.max() < 16 * MIB
+        assert evidence.log("writes-wide").offset.max() < GIB
+
+    def test_conventional_is_said_only_after_the_narrowest_region(self, tmp_path: Path) -> None:
+        result = probe(FakeDrive(CMR), tmp_path)
+        assert [step.name for step in result.evidence[0].steps][-1] == "writes-narrowest"
+        assert "follow their address" in found(result)["drive_type"].why
+
+
+class TestDoubt:
+    """What looks like something else must not be called so."""
+
+    def test_a_conventional_drive_with_a_stuck_write_cache_is_not_flash(self, tmp_path: Path) -> None:
+        stuck = replace(CMR, cache_writes=65_536, cache_switch=False)
+        for report in (True, None, False):
+            assert verdict(replace(stuck, cache_report=report), tmp_path) == ("cmr", "none")
+            kind, medium = verdict(
+                replace(stuck, cache_report=report, cache_writes=1024, obeys_flush=False), tmp_path
+            )
+            assert (kind, medium) in {(UNKNOWN, UNKNOWN), ("cmr", "none")}
+
+    def test_a_stuck_cache_that_ignores_flush_makes_it_unknown_with_a_mend(self, tmp_path: Path) -> None:
+        drive = FakeDrive(
+            replace(CMR, cache_writes=65_536, cache_switch=False, cache_report=True, obeys_flush=False)
+        )
+        finding = found(probe(drive, tmp_path))["drive_type"]
+        assert (finding.value, finding.confidence) == (UNKNOWN, 0.0)
+        assert "hdparm -W 0" in finding.why
+
+    def test_a_shingled_drive_with_a_stuck_write_cache_is_still_seen(self, tmp_path: Path) -> None:
+        stuck = replace(SET, cache_writes=65_536, cache_switch=False, cache_report=True)
+        assert verdict(stuck, tmp_path) == ("smr", "disk")
+
+    def test_slow_storage_without_a_rotation_is_unknown(self, tmp_path: Path) -> None:
+        for spread in (0.01, 0.3, 0.8):
+            assert verdict(replace(SSD, read=10.0, spread=spread), tmp_path) == (UNKNOWN, UNKNOWN)
+
+    def test_look_ahead_that_stays_on_does_not_make_a_disk_an_ssd(self, tmp_path: Path) -> None:
+        for traits in (CMR, SET, JOURNAL):
+            for size in (16 * 1024, MIB):
+                kind, _ = verdict(replace(traits, read_ahead_bytes=size), tmp_path)
+                assert kind in {UNKNOWN, "cmr" if traits is CMR else "smr"}
+
+    def test_blocks_never_written_do_not_make_a_disk_an_ssd(self, tmp_path: Path) -> None:
+        for traits in (SET, JOURNAL):
+            kind, _ = verdict(replace(traits, lazy_unwritten=True), tmp_path)
+            assert kind in {UNKNOWN, "smr"}
+
+
+class TestWithoutLeaveToWrite:
+    @pytest.mark.parametrize(("traits", "expected"), [(CMR, UNKNOWN), (SET, UNKNOWN), (SSD, "not-rotating")])
+    def test_nothing_is_written(self, traits: Traits, expected: str, tmp_path: Path) -> None:
+        drive = FakeDrive(traits, can_write=False)
+        result = probe(drive, tmp_path)
+        assert drive.writes_done == 0
+        assert all(set(step.rows.op.tolist()) <= {int(Op.READ)} for step in result.evidence[0].steps)
+        finding = found(result)["drive_type"]
+        assert finding.value == expected
+        if expected == UNKNOWN:
+            assert "--destroy-data" in finding.why and "10.2 ms" in finding.why
+
+
+class TestConfusion:
+    """A small share of the campaign: random drives of DESIGN's ranges, none called what it is not."""
+
+    def test_random_drives(self, tmp_path: Path, seed: int) -> None:
+        matrix: Counter[tuple[str, object]] = Counter()
+        for number in range(24):
+            rng = np.random.default_rng([seed, number])
+            traits, truth, medium = random_traits(rng)
+            kind, cache = verdict(traits, tmp_path, number)
+            matrix[truth, kind] += 1
+            assert kind in (truth, UNKNOWN), (seed, number, traits)
+            assert cache in (medium, UNKNOWN), (seed, number, traits)
+        rotating = sum(n for (truth, _), n in matrix.items() if truth != "not-rotating")
+        assert matrix["cmr", "cmr"] + matrix["smr", "smr"] >= 0.9 * rotating, matrix
+
+    def test_random_drives_with_something_in_the_way(self, tmp_path: Path, seed: int) -> None:
+        for number in range(24):
+            rng = np.random.default_rng([seed, 1000 + number])
+            traits, truth, medium = random_traits(rng)
+            if traits.kind == "no-platter":
+                continue
+            traits = spoilt(traits, rng)
+            kind, cache = verdict(traits, tmp_path, number)
+            assert kind in (truth, UNKNOWN), (seed, number, traits)
+            assert cache in (medium, UNKNOWN), (seed, number, traits)
+
+
+class TestCourse:
+    def test_settings_are_put_back(self, tmp_path: Path) -> None:
+        drive = FakeDrive(CMR)
+        probe(drive, tmp_path)
+        assert drive.calls == ["settings", "restored"]
+        assert drive.cache_on
+
+    def test_no_block_is_read_twice_and_a_range_is_kept(self, tmp_path: Path) -> None:
+        first, last = 10 * GIB + 512, 12 * GIB
+        result = probe(FakeDrive(SET), tmp_path, SuiteOptions(first_byte=first, last_byte=last))
+        reads = result.evidence[0].log("reads").offset
+        assert len(np.unique(reads)) == len(reads) == 256
+        for step in result.evidence[0].steps:
+            if len(step.rows):
+                assert step.rows.offset.min() >= first
+                assert step.rows.offset.max() + 4096 <= last
+                assert np.all(step.rows.offset % 4096 == 0)
+
+    def test_progress_counts_up_to_the_whole(self, tmp_path: Path) -> None:
+        seen: list[ProgressReport] = []
+        run_suite(FakeDrive(SET), tmp_path / "r", SuiteOptions(), seen.append)
+        done = [report.done_ios for report in seen]
+        assert done == sorted(done) and seen[-1].done_ios == seen[-1].total_ios
+        assert all(report.device_left_ns >= 0 for report in seen)
+        assert max(np.diff(done)) <= 256
+
+    def test_the_estimate_is_an_upper_bound(self, tmp_path: Path) -> None:
+        for traits in (CMR, SET, JOURNAL, FLASH, SSD):
+            drive = FakeDrive(traits)
+            cost = DriveType().estimate(drive.describe())
+            result = probe(drive, tmp_path)
+            logs = [step.rows for step in result.evidence[0].steps]
+            assert sum(len(log) for log in logs) <= cost.ios
+            assert sum(int(log.only(Op.WRITE).size.sum()) for log in logs) <= cost.bytes_written
+            assert drive.now / 1e3 <= cost.device_seconds
+
+    def test_too_small_a_target_is_one_line(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="too small"):
+            probe(FakeDrive(replace(SSD, size_bytes=4 * MIB - 4096)), tmp_path)
+
+    def test_an_unknown_test_is_one_line(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="drive_type"):
+            probe(FakeDrive(SSD), tmp_path, SuiteOptions(only=("drivetype",)))
+
+    @pytest.mark.parametrize("where", [(0, 1 << 60), (-1, GIB), (GIB, GIB)])
+    def test_a_range_outside_is_one_line(self, where: tuple[int, int], tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="not inside"):
+            probe(FakeDrive(SSD), tmp_path, SuiteOptions(first_byte=where[0], last_byte=where[1]))
+
+
+class TestFigures:
+    @pytest.mark.parametrize("traits", [CMR, SET, JOURNAL, FLASH, SSD])
+    def test_axes_have_units_and_captions_say_how_to_read(self, traits: Traits, tmp_path: Path) -> None:
+        figures = draw_suite(probe(FakeDrive(traits), tmp_path))
+        assert [figure.name for figure in figures] == ["drive-type-writes", "drive-type-reads"]
+        for figure in figures:
+            assert isinstance(figure.figure, Drawing)
+            axes = figure.figure.axes[0]
+            assert "ms" in axes.get_xlabel() + axes.get_ylabel()
+            assert len(figure.caption) > 80 and figure.alt
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                figure.figure.canvas.draw()
+
+    def test_reads_alone_are_drawn_too(self, tmp_path: Path) -> None:
+        result = probe(FakeDrive(CMR, can_write=False), tmp_path)
+        assert [figure.name for figure in draw_suite(result)] == ["drive-type-reads"]

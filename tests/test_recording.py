@@ -1,0 +1,424 @@
+"""Recordings: kept as they come, the same bytes for the same run, resumable, and never trusted when read."""
+
+from __future__ import annotations
+
+import errno
+import json
+import resource
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fake_drives import FakeDrive, Traits
+from skylight.errors import KeepError, UsageError
+from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
+from skylight.probe.suite import SuiteOptions, SuiteResult, infer_suite, run_suite
+from skylight.recording import HEADER, Recording
+
+PART = "drive_type.0.arrows"
+KIND = Traits(kind="set-associative", outlier_rate=0.005, jitter=0.01)
+QUICK = SuiteOptions(seed=3, quick=True)
+RESUME = SuiteOptions(seed=3, quick=True, resume=True)
+
+
+def probe(out: Path, options: SuiteOptions = QUICK, drive: FakeDrive | None = None) -> SuiteResult:
+    return run_suite(drive or FakeDrive(KIND), out, options)
+
+
+def same(one: Evidence, other: Evidence) -> bool:
+    return [(s.name, s.kind, dict(s.params)) for s in one.steps] == [
+        (s.name, s.kind, dict(s.params)) for s in other.steps
+    ] and all(a.rows.equals(b.rows) for a, b in zip(one.steps, other.steps, strict=True))
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole recording; tests that spoil one copy it."""
+    out = tmp_path_factory.mktemp("kept") / "recording"
+    probe(out)
+    return out
+
+
+@pytest.fixture
+def copy(kept: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(kept, tmp_path / "recording"))
+
+
+def refused(path: Path) -> str:
+    """The one line with which reading `path` is refused."""
+    with pytest.raises(UsageError) as caught:
+        infer_suite(path)
+    text = str(caught.value)
+    assert "\n" not in text and str(path) in text and text.count(";") + text.count(":") >= 1
+    return text
+
+
+def test_a_recording_gives_the_finding_of_the_live_run(tmp_path: Path) -> None:
+    live = probe(tmp_path / "r")
+    read = infer_suite(tmp_path / "r")
+    assert read.findings == live.findings
+    assert live.findings[0].value == "smr"
+    assert same(read.evidence[0], live.evidence[0])
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    probe(tmp_path / "a")
+    probe(tmp_path / "b")
+    for name in (HEADER, PART):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [PART, HEADER]
+
+
+def test_another_seed_gives_other_offsets(tmp_path: Path) -> None:
+    one = probe(tmp_path / "a")
+    other = probe(tmp_path / "b", SuiteOptions(seed=4, quick=True))
+    assert not np.array_equal(one.evidence[0].log("reads").offset, other.evidence[0].log("reads").offset)
+
+
+def test_plain_pyarrow_reads_it(kept: Path) -> None:
+    with pa.ipc.open_stream(str(kept / PART)) as stream:
+        table = stream.read_all()
+    assert table.schema.names == ["step", "op", "offset", "size", "submit_ns", "complete_ns"]
+    evidence = Recording.open(kept).evidence("drive_type")
+    assert evidence is not None
+    assert table.num_rows == sum(len(step.rows) for step in evidence.steps)
+
+
+def test_any_cut_leaves_whole_steps_and_nothing_else(
+    kept: Path, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    whole = Recording.open(kept).evidence("drive_type")
+    assert whole is not None
+    data = (kept / PART).read_bytes()
+    (tmp_path / HEADER).write_bytes((kept / HEADER).read_bytes())
+    counts = set()
+    for length in sorted({0, 1, *rng.integers(0, len(data), 60).tolist(), len(data) - 9}):
+        (tmp_path / PART).write_bytes(data[:length])
+        try:
+            cut = Recording.open(tmp_path).evidence("drive_type")
+        except UsageError:
+            assert length < 1024  # not even the stream's schema is there
+            continue
+        assert cut is not None
+        assert not cut.complete or length > len(data) - 16
+        assert [s.name for s in cut.steps] == [s.name for s in whole.steps][: len(cut.steps)]
+        assert all(a.rows.equals(b.rows) for a, b in zip(cut.steps, whole.steps, strict=False))
+        counts.add(len(cut.steps))
+    assert len(counts) >= 4
+
+
+def test_a_cut_recording_never_says_more_than_it_holds(copy: Path) -> None:
+    data = (copy / PART).read_bytes()
+    (copy / PART).write_bytes(data[: len(data) // 3])
+    result = infer_suite(copy)
+    assert result.findings[0].value == "unknown"
+    assert "--resume" in result.findings[0].why
+    assert result.notes and "cut off" in result.notes[0]
+
+
+def test_interrupted_runs_resume_to_the_same_evidence(kept: Path, tmp_path: Path) -> None:
+    whole = Recording.open(kept).evidence("drive_type")
+    assert whole is not None
+    for stop_at in (2, 5, 9):
+        drive = Interrupting(KIND, stop_at=stop_at)
+        out = tmp_path / str(stop_at)
+        with pytest.raises(KeyboardInterrupt):
+            probe(out, drive=drive)
+        assert drive.calls[-1] == "restored"
+        assert drive.cache_on
+        resumed = probe(out, RESUME)
+        assert same(resumed.evidence[0], whole)
+        assert resumed.evidence[0].complete
+        assert len(Recording.open(out).parts("drive_type")) == 2
+
+
+def test_a_device_is_not_asked_again_for_what_is_recorded(tmp_path: Path) -> None:
+    drive = Interrupting(KIND, stop_at=5)
+    drive.repeatable = False
+    with pytest.raises(KeyboardInterrupt):
+        probe(tmp_path / "r", drive=drive)
+    done = Recording.open(tmp_path / "r").evidence("drive_type")
+    assert done is not None and done.step("reads") is not None
+    drive.stop_at = 10**9
+    drive.reads_seen = 0
+    result = probe(tmp_path / "r", RESUME, drive=drive)
+    assert drive.reads_seen == 0
+    assert result.findings[0].value == "smr"
+
+
+class Interrupting(FakeDrive):
+    """A drive whose user presses Ctrl-C in the n-th batch."""
+
+    def __init__(self, traits: Traits, *, stop_at: int) -> None:
+        super().__init__(traits)
+        self.stop_at = stop_at
+        self.batches = 0
+        self.reads_seen = 0
+
+    def run(self, io: IoBatch, *, depth: int = 1) -> IoLog:
+        self.batches += 1
+        self.reads_seen += int(np.count_nonzero(io.op == 0))
+        if self.batches == self.stop_at:
+            raise KeyboardInterrupt
+        return super().run(io, depth=depth)
+
+
+def test_resuming_with_something_else_is_refused(copy: Path) -> None:
+    with pytest.raises(UsageError, match="seed 3, not 4"):
+        probe(copy, SuiteOptions(seed=4, quick=True, resume=True))
+    with pytest.raises(UsageError, match="quick"):
+        probe(copy, SuiteOptions(seed=3, resume=True))
+    with pytest.raises(UsageError, match="records"):
+        probe(copy, RESUME, FakeDrive(Traits(kind="cmr")))
+
+
+def test_a_drive_that_behaves_otherwise_is_noticed_on_resume(copy: Path) -> None:
+    data = (copy / PART).read_bytes()
+    (copy / PART).write_bytes(data[: 2 * len(data) // 3])
+    with pytest.raises(UsageError, match="another drive, seed or version"):
+        probe(copy, RESUME, FakeDrive(KIND, seed=99))
+
+
+def test_a_recording_is_not_overwritten_unasked(copy: Path) -> None:
+    before = (copy / PART).read_bytes()
+    with pytest.raises(UsageError, match="--resume"):
+        probe(copy)
+    assert (copy / PART).read_bytes() == before
+    probe(copy, SuiteOptions(seed=5, quick=True, replace=True))
+    assert (copy / PART).read_bytes() != before
+
+
+def header(path: Path, change: Callable[[dict[str, object]], object]) -> None:
+    value = json.loads((path / HEADER).read_text())
+    change(value)
+    (path / HEADER).write_text(json.dumps(value))
+
+
+def rewritten(
+    path: Path, change: Callable[[list[pa.RecordBatch], list[Any]], None], **columns: pa.Array
+) -> None:
+    """Reads a part with plain pyarrow, lets `change` spoil batches and markers, writes it back."""
+    with pa.ipc.open_stream(str(path)) as stream:
+        schema = stream.schema
+        pairs = list(stream.iter_batches_with_custom_metadata())
+    batches, markers = [b for b, _ in pairs], [m for _, m in pairs]
+    change(batches, markers)
+    schema = batches[0].schema.with_metadata(schema.metadata) if batches else schema
+    with path.open("wb") as file, pa.ipc.new_stream(file, schema) as out:
+        for batch, marker in zip(batches, markers, strict=True):
+            out.write_batch(batch.cast(schema), custom_metadata=marker)
+
+
+def replaced(batch: pa.RecordBatch, name: str, column: object) -> pa.RecordBatch:
+    index = batch.schema.get_field_index(name)
+    return batch.set_column(
+        index, batch.schema.field(index), pa.array(column, batch.schema.field(index).type)
+    )
+
+
+def first_rows(batches: list[pa.RecordBatch]) -> int:
+    return next(i for i, batch in enumerate(batches) if batch.num_rows)
+
+
+class TestRefusals:
+    def test_no_directory(self, tmp_path: Path) -> None:
+        assert "no such recording" in refused(tmp_path / "absent")
+
+    def test_empty_directory(self, tmp_path: Path) -> None:
+        assert HEADER in refused(tmp_path)
+
+    def test_header_alone(self, copy: Path) -> None:
+        (copy / PART).unlink()
+        assert "no evidence" in refused(copy)
+
+    def test_empty_part(self, copy: Path) -> None:
+        (copy / PART).write_bytes(b"")
+        result = infer_suite(copy)
+        assert result.findings[0].value == "unknown"
+        assert "empty" in result.notes[0]
+
+    @pytest.mark.parametrize("text", ["", "[]", "{}", "{", '{"format": "other"}', "\x00\xff"])
+    def test_header_that_is_none(self, copy: Path, text: str) -> None:
+        (copy / HEADER).write_bytes(text.encode("latin-1"))
+        refused(copy)
+
+    def test_wrong_schema_version(self, copy: Path) -> None:
+        header(copy, lambda value: value.update(schema=2))
+        assert "schema 2" in refused(copy)
+
+    @pytest.mark.parametrize("name", ["target", "options", "seed", "run"])
+    def test_header_without_a_key(self, copy: Path, name: str) -> None:
+        header(copy, lambda value: value.pop(name))
+        assert name in refused(copy)
+
+    def test_foreign_file(self, copy: Path) -> None:
+        (copy / PART).write_bytes(b"PAR1 this is something else" * 100)
+        assert "not an Arrow IPC stream" in refused(copy)
+
+    def test_foreign_arrow_stream(self, copy: Path) -> None:
+        table = pa.table({"a": [1, 2]})
+        with (copy / PART).open("wb") as file, pa.ipc.new_stream(file, table.schema) as out:
+            out.write_table(table)
+        assert "not evidence of Skylight" in refused(copy)
+
+    def test_unknown_test(self, copy: Path) -> None:
+        shutil.copy(copy / PART, copy / "other_test.0.arrows")
+        assert "other_test" in refused(copy)
+
+    def test_file_of_another_recording(self, copy: Path, tmp_path: Path) -> None:
+        probe(tmp_path / "other", SuiteOptions(seed=8, quick=True))
+        shutil.copy(tmp_path / "other" / PART, copy / PART)
+        assert "another recording" in refused(copy)
+
+    def test_renamed_part(self, copy: Path) -> None:
+        shutil.copy(copy / PART, copy / "drive_type.1.arrows")
+        assert "was written as drive_type.0" in refused(copy)
+
+    def test_missing_part(self, copy: Path) -> None:
+        (copy / PART).rename(copy / "drive_type.1.arrows")
+        assert "missing" in refused(copy)
+
+    @pytest.mark.parametrize("name", ["step", "op", "offset", "size", "submit_ns", "complete_ns"])
+    def test_missing_column(self, copy: Path, name: str) -> None:
+        def drop(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+            batches[:] = [batch.drop_columns([name]) for batch in batches]
+
+        rewritten(copy / PART, drop)
+        assert repr(name) in refused(copy)
+
+    def test_column_of_another_type(self, copy: Path) -> None:
+        def widen(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+            index = batches[0].schema.get_field_index("size")
+            for i, batch in enumerate(batches):
+                batches[i] = batch.set_column(index, "size", batch.column("size").cast(pa.float64()))
+
+        rewritten(copy / PART, widen)
+        assert "double" in refused(copy)
+
+    def test_columns_in_another_order_are_read(self, copy: Path) -> None:
+        before = infer_suite(copy).findings
+
+        def turn(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+            batches[:] = [batch.select(batch.schema.names[::-1]) for batch in batches]
+
+        rewritten(copy / PART, turn)
+        assert infer_suite(copy).findings == before
+
+    def test_reordered_rows(self, copy: Path) -> None:
+        def turn(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+            at = first_rows(batches)
+            batches[at] = batches[at].take(pa.array(range(batches[at].num_rows - 1, -1, -1)))
+
+        rewritten(copy / PART, turn)
+        assert "damaged" in refused(copy)
+
+    def test_reordered_batches(self, copy: Path) -> None:
+        def turn(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+            batches.reverse()
+            markers.reverse()
+
+        rewritten(copy / PART, turn)
+        assert "not in order" in refused(copy)
+
+    def test_changed_value(self, copy: Path) -> None:
+        def slower(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+            at = first_rows(batches)
+            times = batches[at].column("complete_ns").to_numpy().copy()
+            times[3] += 1
+            batches[at] = replaced(batches[at], "complete_ns", times)
+
+        rewritten(copy / PART, slower)
+        assert "damaged" in refused(copy)
+
+    @pytest.mark.parametrize(
+        ("name", "value", "words"),
+        [
+            ("op", 9, "unknown operation"),
+            ("complete_ns", 0, "before it was submitted"),
+            ("offset", 1 << 62, "past the end"),
+            ("offset", (1 << 64) - 1, "past the end"),
+            ("submit_ns", 0, "in the order"),
+        ],
+    )
+    def test_impossible_rows_without_a_check_sum(self, copy: Path, name: str, value: int, words: str) -> None:
+        def spoil(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+            at = first_rows(batches)
+            column = batches[at].column(name).to_numpy().copy()
+            column[-1] = value
+            batches[at] = replaced(batches[at], name, column)
+            without_check_sums(markers)
+
+        rewritten(copy / PART, spoil)
+        assert words in refused(copy)
+
+    def test_a_batch_without_a_marker(self, copy: Path) -> None:
+        def strip(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+            markers[first_rows(batches)] = None
+
+        rewritten(copy / PART, strip)
+        assert "no step explains" in refused(copy)
+
+
+def without_check_sums(markers: list[Any]) -> None:
+    """What a writer that keeps no check sum leaves out; it is optional."""
+    for i, marker in enumerate(markers):
+        value = json.loads(dict(marker)[b"skylight"])
+        value.pop("crc32", None)
+        markers[i] = {b"skylight": json.dumps(value).encode()}
+
+
+class TestKeeping:
+    def test_a_full_disk_is_one_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        recording = Recording.create(tmp_path, TargetFacts("sim", "sim:x", 1 << 30, 512), {}, 1)
+        writer = recording.part("drive_type")
+
+        def full() -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with pytest.raises(KeepError, match="no space left") as caught, writer:
+            monkeypatch.setattr(writer, "_file", FailingFile(writer._file, full))
+            writer.begin("reads", "run", {})
+        assert "\n" not in str(caught.value)
+        assert caught.value.exit_code == 4
+
+    def test_a_kernel_that_takes_no_more_is_one_line_and_resumable(self, tmp_path: Path) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6000, hard))
+        drive = FakeDrive(KIND)
+        try:
+            with pytest.raises(KeepError, match="cannot be written"):
+                probe(tmp_path / "r", drive=drive)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert drive.calls[-1] == "restored"
+        assert probe(tmp_path / "r", RESUME).findings[0].value == "smr"
+
+    def test_a_place_that_cannot_be_written_is_one_line(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("in the way")
+        with pytest.raises(KeepError, match="evidence cannot be written"):
+            probe(tmp_path / "file" / "r")
+
+    def test_the_header_is_whole_or_absent(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def cut(self: Path, target: Path) -> Path:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(Path, "replace", cut)
+        with pytest.raises(KeepError, match="no space left"):
+            Recording.create(tmp_path, TargetFacts("sim", "sim:x", 1 << 30, 512), {}, 1)
+        assert list(tmp_path.iterdir()) == []
+
+
+class FailingFile:
+    """A file whose flush fails."""
+
+    def __init__(self, file: object, fail: Callable[[], None]) -> None:
+        self._file = file
+        self.flush = fail
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)

@@ -1,0 +1,374 @@
+"""The report: complete in itself, safe with hostile names, true to the evidence, reproducible to the byte."""
+
+import errno
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skylight.errors import KeepError
+from skylight.evidence import Evidence, IoBatch, IoLog, Op, Step, TargetFacts
+from skylight.findings import UNKNOWN, Finding, Value
+from skylight.probe.suite import SuiteResult
+from skylight.report.html import render_report, write_file
+from skylight.report.json import document_text, probe_document
+from skylight.report.model import finding_rows, target_view
+from skylight.report.words import confidence_words, verdict
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>&amp;'$\\frac{{%"
+CSS = Path(__file__).parent.parent / "python/skylight/report/templates/report.css"
+
+
+def log(op: Op, latency_ms: list[float], size: int = 4096) -> IoLog:
+    """I/Os one after the other with these latencies, at places that spread over 1 MiB."""
+    latency_ns = (np.array(latency_ms) * 1e6).astype(np.uint64)
+    offsets = np.arange(len(latency_ns), dtype=np.uint64) * 4096 % (1 << 20)
+    complete_ns = np.cumsum(latency_ns, dtype=np.uint64)
+    return IoLog.of(IoBatch.make(op, offsets, size), complete_ns - latency_ns, complete_ns)
+
+
+def found(
+    drive_type: str, medium: str, confidence: float = 0.97, why: str = "writes say so"
+) -> list[Finding]:
+    """The findings of test 1."""
+    return [
+        Finding("drive_type", drive_type, None, None, confidence, why),
+        Finding("cache_medium", medium, None, None, confidence, "and so do reads"),
+    ]
+
+
+def result(
+    findings: list[Finding] | None = None, *, name: str = "sim:a-drive", kind: str = "sim", note: str = ""
+) -> SuiteResult:
+    """A small result of test 1, made by hand."""
+    facts = TargetFacts(kind, name, 4_000_000_000_000, 512, {"model": name, "rotational": True})
+    reads = log(Op.READ, [3.0 + 0.05 * i for i in range(256)])
+    writes = log(Op.WRITE, [10.0 + 0.01 * (i % 7) for i in range(512)])
+    steps = [
+        Step("settings", "settings", {"write_cache": False, "look_ahead": None, "note": note}),
+        Step("reads", "run", {"depth": 1}, reads),
+        Step("writes-wide", "run", {"depth": 1, "write_cache": False}, writes),
+        Step("rest", "pause", {"seconds": 2.5}),
+    ]
+    evidence = Evidence("drive_type", facts, steps, complete=True)
+    return SuiteResult(facts, [evidence], findings or found("smr", "disk"), 1, {}, [note] if note else [])
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A directory with files such as a recording has."""
+    folder = tmp_path / "out/recording"
+    folder.mkdir(parents=True)
+    (folder / "recording.json").write_text("{}")
+    (folder / "drive_type.0.arrows").write_bytes(bytes(1000))
+    return folder
+
+
+def page(recording: Path, *results: SuiteResult) -> str:
+    """The page of these results."""
+    return render_report([(one, recording) for one in results or (result(),)], recording.parent)
+
+
+class Reader(HTMLParser):
+    """Elements, attributes and text of a page; checks that every element is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes.extend((tag, name, value or "") for name, value in attrs)
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        """All text, blanks folded."""
+        return " ".join(" ".join(self.words).split())
+
+
+# --- complete in itself
+
+
+def test_nothing_is_loaded_from_anywhere(recording: Path) -> None:
+    text = page(recording, result(), result(found("cmr", "none")))
+    assert not re.search(r"https?:|//[a-z]|@import|@font-face", text)
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", text))
+    read = Reader(text)
+    assert not {"script", "link", "iframe", "object", "img", "image", "base"} & set(read.tags)
+    links = [value for _, name, value in read.attributes if name in ("href", "src", "xlink:href", "action")]
+    assert "recording/drive_type.0.arrows" in links
+    assert all(link.startswith(("#", "recording/")) for link in links)
+    assert not [name for _, name, _ in read.attributes if name.startswith("on")]
+
+
+def test_every_reference_inside_the_page_leads_somewhere_and_ids_are_unique(recording: Path) -> None:
+    read = Reader(page(recording, result(), result(found("cmr", "none"))))
+    ids = [value for _, name, value in read.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    named = {value[1:] for _, name, value in read.attributes if name == "href" and value.startswith("#")}
+    clips = {value[5:-1] for _, name, value in read.attributes if name == "clip-path"}
+    assert named | clips <= set(ids)
+    assert named
+    assert clips
+
+
+def test_the_same_input_gives_the_same_bytes(recording: Path) -> None:
+    assert page(recording) == page(recording)
+
+
+def test_the_same_input_gives_the_same_bytes_in_another_process(recording: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]); import test_report as t\n"
+        "sys.stdout.write(t.page(Path(sys.argv[1])))"
+    )
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(recording), str(Path(__file__).parent)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "TZ": "Asia/Tokyo"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == page(recording)
+
+
+def test_names_from_outside_are_text_and_nothing_else(recording: Path) -> None:
+    hostile = result(found("smr", "disk", why=HOSTILE), name=HOSTILE, note=HOSTILE)
+    for text in (page(recording, hostile), page(recording, hostile, hostile)):
+        read = Reader(text)
+        assert not {"script", "img"} & set(read.tags)
+        assert not [name for _, name, _ in read.attributes if name.startswith("on")]
+        assert " ".join(HOSTILE.split()) in read.text
+
+
+def test_a_link_to_the_recording_is_never_an_address(tmp_path: Path) -> None:
+    folder = tmp_path / "out/javascript:alert(1)"
+    folder.mkdir(parents=True)
+    (folder / "recording.json").write_text("{}")
+    read = Reader(page(folder))
+    links = [value for tag, name, value in read.attributes if (tag, name) == ("a", "href")]
+    assert links == ["javascript%3Aalert%281%29/recording.json"]
+
+
+# --- looks
+
+
+def test_figures_follow_light_and_dark(recording: Path) -> None:
+    pictures = re.findall(r"<svg .*?</svg>", page(recording), re.DOTALL)
+    assert len(pictures) >= 5  # the pictogram, and two figures for two widths
+    for picture in pictures:
+        assert not re.search(r"#[0-9a-fA-F]{6}\b|rgb\(", picture)
+        assert "font-family" not in picture
+    assert set(re.findall(r"var\((--[a-z0-9-]+)\)", "".join(pictures))) <= set(_properties()[0])
+
+
+def _properties() -> list[dict[str, str]]:
+    """The colours of light and of dark mode."""
+    css = CSS.read_text()
+    assert "prefers-color-scheme: dark" in css
+    blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    return [dict(re.findall(r"(--[a-z0-9-]+): (#[0-9a-f]{6})", block)) for block in blocks]
+
+
+def _contrast(one: str, other: str) -> float:
+    """Contrast ratio of two colours (Web Content Accessibility Guidelines 2.2, 1.4.3)."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
+def test_text_and_marks_stand_out(mode: int) -> None:
+    colours = _properties()[mode]
+    for ground in ("--paper", "--card"):
+        for ink in ("--ink", "--muted", "--cmr", "--smr", "--still", "--dim", "--fig-ink", "--fig-muted"):
+            assert _contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+        for mark in (f"--s{number}" for number in range(1, 7)):
+            assert _contrast(colours[mark], colours[ground]) >= 3, (mark, ground)
+
+
+def test_each_figure_is_there_for_a_wide_and_a_narrow_page_with_a_caption(recording: Path) -> None:
+    text = page(recording)
+    count = text.count("<figure>")
+    assert (
+        count
+        == text.count("How to read it.")
+        == text.count('class="wide"')
+        == text.count('class="narrow"')
+        == 2
+    )
+    assert len(re.findall(r'<svg viewBox="[^"]+" role="img" aria-label="[^"]{10,}"', text)) == 2 * count
+
+
+# --- true to the evidence
+
+
+@pytest.mark.parametrize(
+    ("drive_type", "medium", "kind", "headline"),
+    [
+        ("cmr", "none", "cmr", "This is a conventional (CMR) disk."),
+        ("smr", "disk", "smr-disk", "This is a shingled (SMR) disk with its cache on the disk."),
+        ("smr", "flash", "smr-flash", "This is a shingled (SMR) disk with a flash cache."),
+        ("smr", UNKNOWN, "smr", "This is a shingled (SMR) disk."),
+        ("not-rotating", "none", "not-rotating", "This is not a rotating disk."),
+        (UNKNOWN, UNKNOWN, "unknown", "What kind of drive this is could not be told."),
+    ],
+)
+def test_the_verdict_comes_first_and_in_words(
+    recording: Path, drive_type: str, medium: str, kind: str, headline: str
+) -> None:
+    seen = verdict({finding.name: finding for finding in found(drive_type, medium)})
+    assert (seen.kind, seen.headline) == (kind, headline)
+    assert seen.points
+    text = page(recording, result(found(drive_type, medium)))
+    assert re.search(rf'<h1 class="headline">{re.escape(headline)}</h1>', text)
+    assert text.index(headline) < text.index("What was found") < text.index("<figure>")
+
+
+def test_an_unknown_has_its_reason_and_no_confidence(recording: Path) -> None:
+    unknown = found(
+        UNKNOWN, UNKNOWN, confidence=0.4, why="writes were not allowed; probe with --destroy-data"
+    )
+    text = Reader(page(recording, result(unknown))).text
+    assert "Writes were not allowed; probe with --destroy-data." in text
+    assert "No verdict" in text
+    assert "40 %" not in text
+
+
+def test_a_drive_type_that_was_not_measured_is_not_guessed(recording: Path) -> None:
+    text = Reader(
+        page(recording, result([Finding("rotation_ns", 10_170_000, "ns", None, 0.9, "turns")]))
+    ).text
+    assert "The drive type was not measured." in text
+
+
+@pytest.mark.parametrize(
+    ("confidence", "words"),
+    [(1.0, "very sure"), (0.96, "sure"), (0.85, "fairly sure"), (0.6, "leaning this way"), (0.2, "not sure")],
+)
+def test_confidence_is_said_honestly(confidence: float, words: str) -> None:
+    assert confidence_words(confidence) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "interval", "shown", "between"),
+    [
+        (10_170_000, "ns", (10_160_000, 10_180_000), "10.2 ms", "10.2 ms to 10.2 ms"),
+        (41943040, "bytes", (39_845_888, 44_040_192), "40 MiB", "38 MiB to 42 MiB"),
+        (240, "writes", None, "240 writes", "–"),
+        ({"od": 1 << 20, "id": 1 << 19}, "B", None, "od 1 MiB, id 512 KiB", "–"),
+        ({"count": 8, "mirrored": True}, None, None, "count 8, mirrored yes", "–"),
+        ("fifo", None, None, "fifo", "–"),
+    ],
+)
+def test_values_of_later_tests_read_well(
+    value: Value, unit: str | None, interval: tuple[float, float] | None, shown: str, between: str
+) -> None:
+    (row,) = finding_rows([Finding("a_property", value, unit, interval, 0.9, "measured")])
+    assert (row.title, row.value, row.interval) == ("A property", shown, between)
+
+
+def test_a_reason_is_said_once() -> None:
+    one, other = finding_rows([replace(finding, why="same") for finding in found("cmr", "none")])
+    assert (one.why, other.why) == ("same", "as for drive_type")
+
+
+def test_the_numbers_are_those_of_the_evidence(recording: Path) -> None:
+    view = target_view(result(), recording, recording.parent, 1)
+    (test,) = view.tests
+    assert {row.name: row.cells for row in test.latencies} == {
+        "reads": ("256", "3.00 ms", "6.19 ms", "9.38 ms", "12.6 ms", "15.6 ms", "15.8 ms"),
+        "writes-wide": ("512", "10.0 ms", "10.0 ms", "10.0 ms", "10.1 ms", "10.1 ms", "10.1 ms"),
+    }
+    steps = {row.name: row for row in test.steps}
+    assert steps["settings"].what == "write cache off, look-ahead not known"
+    assert steps["reads"].what == "256 reads of 4 KiB between 0 B and 1 MiB, one at a time"
+    assert (steps["writes-wide"].requests, steps["writes-wide"].written) == ("512", "2 MiB")
+    assert (steps["rest"].what, steps["rest"].time) == ("left alone", "2.50 s")
+    assert dict(view.facts)["Written"] == "2 MiB"
+    assert dict(view.facts)["Device time, virtual"] == "10.0 s"
+    assert view.deeds == "Reads, and writes of 2 MiB in all."
+    assert [file.name for file in view.files] == ["drive_type.0.arrows", "recording.json"]
+
+
+def test_what_was_overwritten_on_a_real_drive_is_said(recording: Path) -> None:
+    text = Reader(page(recording, result(name="/dev/sdx", kind="device"))).text
+    assert "The data in those places was overwritten." in text
+
+
+@pytest.mark.parametrize(
+    ("kinds", "headline"),
+    [
+        (("smr", "smr"), "Two drives, all of them shingled."),
+        (("cmr", UNKNOWN, "cmr"), "Three drives, none of them found to be shingled."),
+        (("cmr", "smr"), "Two drives, one of them shingled."),
+    ],
+)
+def test_several_drives_are_compared(recording: Path, kinds: tuple[str, ...], headline: str) -> None:
+    results = [result(found(kind, "none"), name=f"sim:drive-{n}") for n, kind in enumerate(kinds)]
+    text = page(recording, *results)
+    assert f"<h1>{headline}</h1>" in text
+    assert text.count("<article ") == len(kinds)
+    table = text[: text.index("<article ")]
+    assert all(f"sim:drive-{n}" in table for n in range(len(kinds)))
+
+
+# --- kept whole or not at all
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.html"
+    write_file(path, "old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(KeepError, match=r"report\.html: cannot be written: No space left on device; .*--out"):
+        write_file(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_holds_every_part_of_every_finding() -> None:
+    one = result()
+    document = probe_document([one])
+    assert list(document) == ["schema", "target", "findings"]
+    text = document_text(document)
+    assert text.endswith("}\n")
+    assert "NaN" not in text
+    both = probe_document([one, one])
+    assert list(both) == ["schema", "targets"]

@@ -1,0 +1,107 @@
+"""The house rules, held by a test: each rule of tests/tidy/rules.py over every file of the tree.
+
+A failure names file:line and the mend. Each rule is shown to be able to fail by samples that break it, so a
+rule that stopped looking would be noticed. The files are those that git tracks or would track; in a tree
+without git, all but the folders that .gitignore names.
+"""
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tidy import hosts, layers, rust
+from tidy.rules import RULES, Rule
+from tidy.samples import SAMPLES
+
+ROOT = Path(__file__).parent.parent
+_RULES = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+
+
+@cache
+def tree() -> dict[str, str]:
+    """Path from the root to text, of every file; bytes that are no UTF-8 are kept as escapes."""
+    return {
+        path: (ROOT / path).read_text(encoding="utf-8", errors="surrogateescape")
+        for path in _paths()
+        if (ROOT / path).is_file()
+    }
+
+
+def _paths() -> list[str]:
+    # A clone made by another user (CI in a container) is safe to list: nothing of it is run by git here.
+    git = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    if shutil.which("git") and (ROOT / ".git").exists():
+        listed = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True)
+        return sorted(set(listed.stdout.split("\0")) - {""})
+    ignored = {line.strip("/\n") for line in (ROOT / ".gitignore").read_text().splitlines()} | {".git"}
+    files = (file.relative_to(ROOT) for file in ROOT.rglob("*") if file.is_file())
+    return sorted(str(file) for file in files if ignored.isdisjoint(file.parts) and file.suffix != ".so")
+
+
+@_RULES
+def test_rule_holds(rule: Rule) -> None:
+    broken = [
+        f"{path}:{line}: {message}"
+        for path, text in tree().items()
+        if rule.reads(path)
+        for line, message in rule.check(path, text)
+    ]
+    assert not broken, f"{rule.name}: {rule.says}\n" + "\n".join(broken)
+
+
+@_RULES
+def test_rule_reads_the_tree(rule: Rule) -> None:
+    assert any(rule.reads(path) for path in tree()), (
+        f"{rule.name}: no file of the tree matches {rule.include}"
+    )
+
+
+@_RULES
+def test_rule_can_fail(rule: Rule) -> None:
+    samples = SAMPLES[rule.name]
+    assert any(sample.line for sample in samples), "no bad sample"
+    assert any(sample.line is None for sample in samples), "no good sample"
+    for sample in samples:
+        assert rule.reads(sample.path), f"{rule.name} does not read its own sample {sample.path}"
+        found = [line for line, _ in rule.check(sample.path, sample.text)]
+        expected = [] if sample.line is None else [sample.line]
+        assert found == expected, f"{rule.name}: {sample.text!r} gives {found}, not {expected}"
+
+
+def test_every_part_is_in_the_tables_and_in_the_architecture() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    crates = {path.split("/")[1] for path in tree() if path.startswith("crates/")}
+    parts = {
+        path.split("/")[2].split(".")[0]
+        for path in tree()
+        if path.startswith("python/skylight/") and ".py" in path
+    }
+    assert crates == set(layers.RUST_ARROWS)
+    assert parts <= set(layers.PYTHON_ARROWS) | {"_native"}
+    shown = crates | {part for part in parts if not part.startswith("_")}
+    missing = [name for name in sorted(shown) if f"    {name}/" not in page and f"    {name}.py" not in page]
+    assert not missing, f"docs/architecture.md, The house, does not show {missing}"
+
+
+@pytest.mark.parametrize("arrows", [layers.RUST_ARROWS, layers.PYTHON_ARROWS], ids=["rust", "python"])
+def test_arrows_make_no_circle(arrows: dict[str, tuple[str, ...]]) -> None:
+    assert [name for name in arrows if name in layers.below(arrows, name)] == []
+
+
+def test_code_only_keeps_offsets_and_lines() -> None:
+    for path, text in tree().items():
+        if path.endswith(".rs"):
+            code = rust.code_only(text)
+            assert len(code) == len(text), path
+            assert code.count("\n") == text.count("\n"), path
+            assert code.count("{") == code.count("}"), (
+                f"{path}: braces do not match, the scanner lost its way"
+            )
+
+
+def test_mirror_hosts_are_read_from_configuration_text() -> None:
+    text = "[global]\nindex-url = https://user:secret@mirror.example.net:8081/simple\nurl = 'http://localhost/x'\n"
+    assert hosts.hosts_in(text) == {"mirror.example.net"}
