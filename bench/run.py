@@ -1,0 +1,160 @@
+"""`make bench`: how fast the simulator is, what its map costs, and how the device engine compares with fio.
+
+Rates are commands for each second of user CPU of one thread, so that a busy machine changes them little; the
+ratio is against what the project asks of itself (the issue that set it). What is compared with a peer is
+measured side by side in this run. `--json` prints the rows for machines; exit code 1 when a row misses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.engines.device import DeviceEngine
+from skylight.engines.sim import SimEngine
+from skylight.evidence import IoBatch
+
+BLOCK_BYTES = 4096
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measured figure and what it is held against; `higher` says which way is better."""
+
+    name: str
+    value: float
+    unit: str
+    against: str
+    ratio: float
+    good: bool
+
+
+def user_seconds(work: Callable[[], object]) -> float:
+    """User CPU that `work` takes on this thread."""
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_utime
+    work()
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_utime - before
+
+
+def random_blocks(size_bytes: int, count: int) -> NDArray[np.uint64]:
+    """Byte offsets of random blocks."""
+    rng = np.random.Generator(np.random.PCG64(7))
+    return rng.integers(0, size_bytes // BLOCK_BYTES, count).astype(np.uint64) * np.uint64(BLOCK_BYTES)
+
+
+def rate(name: str, drive: str, batch_of: Callable[[int], IoBatch], floor: float) -> Row:
+    """The best of a few rounds, each on a new drive, against the asked-for rate."""
+    best = 0.0
+    for _ in range(ROUNDS):
+        engine = SimEngine.open(drive)
+        batch = batch_of(engine.size)
+        seconds = user_seconds(partial(engine.run, batch))
+        best = max(best, len(batch) / seconds / 1e6)
+    ratio = best / floor
+    return Row(name, best, "M commands/s", f"{floor:g} M/s asked", ratio, ratio >= 1)
+
+
+def simulator_rows() -> list[Row]:
+    """The rates and the memory that issue 2 asks for."""
+
+    def sequential(size: int) -> IoBatch:
+        count = 3_000_000
+        return IoBatch.reads(np.arange(count, dtype=np.uint64) * np.uint64(128 << 10), 128 << 10)
+
+    rows = [
+        rate(
+            "random 4 KiB reads, st4000nc001, depth 1",
+            "st4000nc001",
+            lambda size: IoBatch.reads(random_blocks(size, 3_000_000), BLOCK_BYTES),
+            10,
+        ),
+        rate("sequential 128 KiB reads, st4000nc001", "st4000nc001", sequential, 10),
+        rate(
+            "random 4 KiB writes, emulated-smr-1, its cache filling (9.0 M)",
+            "emulated-smr-1",
+            lambda size: IoBatch.writes(random_blocks(size, 9_000_000), BLOCK_BYTES),
+            4,
+        ),
+    ]
+    return [*rows, map_row()]
+
+
+def map_row() -> Row:
+    """Bytes of memory for each cached block after 9 million random writes."""
+    engine = SimEngine.open("emulated-smr-1")
+    engine.run(IoBatch.writes(random_blocks(engine.size, 9_000_000), BLOCK_BYTES))
+    counters = engine.counters()
+    each = counters["cache_map_bytes"] / (counters["cache_live_bytes"] / BLOCK_BYTES)
+    return Row("memory of the map for a cached block", each, "bytes", "16 allowed", each / 16, each <= 16)
+
+
+def fio_median_us(path: Path) -> float:
+    """Median latency, submission to completion, of fio's io_uring engine, random 4 KiB reads at depth 1."""
+    command = [
+        "fio", "--name=peer", f"--filename={path}", "--ioengine=io_uring", "--direct=1", "--rw=randread",
+        "--bs=4k", "--iodepth=1", "--number_ios=20000", "--output-format=json",
+        "--lat_percentiles=1", "--clat_percentiles=0",
+    ]  # fmt: skip
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    job = json.loads(result.stdout)["jobs"][0]["read"]
+    return float(job["lat_ns"]["percentile"]["50.000000"]) / 1000
+
+
+def device_row(folder: Path) -> Row:
+    """Our device engine against fio on the same file: median latency, medians of alternating rounds."""
+    path = folder / "bench.img"
+    path.write_bytes(os.urandom(1 << 20) * 256)
+    ours, theirs = [], []
+    engine = DeviceEngine.open(str(path), destroy_data=False)
+    batch = IoBatch.reads(random_blocks(engine.size, 20_000), BLOCK_BYTES)
+    for _ in range(ROUNDS):
+        ours.append(float(np.median(engine.run(batch).latency_ns)) / 1000)
+        theirs.append(fio_median_us(path))
+    engine.close()
+    value, peer = float(np.median(ours)), float(np.median(theirs))
+    name = "random 4 KiB read of a file through the device engine, median"
+    return Row(name, value, "us", f"fio {peer:.1f} us in the same run", value / peer, value <= 1.25 * peer)
+
+
+def machine() -> str:
+    """What this ran on."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    load = os.getloadavg()[0]
+    return f"{model}, {os.cpu_count()} processors, load {load:.1f} at the start"
+
+
+def main() -> int:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    where = machine()
+    rows = simulator_rows()
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        rows.append(device_row(Path(folder)))
+    if options.json:
+        print(json.dumps({"machine": where, "rows": [asdict(row) for row in rows]}, indent=2))
+    else:
+        print(where)
+        for row in rows:
+            mark = "ok  " if row.good else "MISS"
+            print(f"{mark} {row.name}: {row.value:.2f} {row.unit} ({row.against}; ratio {row.ratio:.2f})")
+    return 0 if all(row.good for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

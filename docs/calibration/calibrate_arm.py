@@ -1,0 +1,554 @@
+"""Where the arm's constants in the drive profiles come from: prints every number of docs/calibration.md.
+
+Reads the latency logs of a real ST8000AS0022 and the seek curves of four conventional drives, derives the
+seek curve, and checks the profiles in the simulator. Run it with the project's Python; the recordings are
+those that SKYLIGHT_DATA names, ../shared/data by default. `--figure FILE.svg` draws the curve as well.
+
+Invariants: the same recordings give the same numbers (resampling is seeded); times are in ms, distances in
+shares of the full stroke, unless a name says otherwise.
+Sources: the README of each recording; Skylight (FAST'15), section 4.3, for the stroke from the ID to the OD.
+"""
+
+import argparse
+import csv
+import gzip
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rcParams
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from skylight._native import SimDrive
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROFILES = ROOT / "python/skylight/profiles"
+Floats = NDArray[np.float64]
+
+HOST_GAP_US = 7.3
+"""Host time between two reads of the log (its README)."""
+SETTLED = {"low": 256, "high": 8192}
+"""First read that counts: before it the drive starts, or (high) does background work."""
+HOME_STEP_US = {"low": 40.0, "high": 87.0}
+"""About what 8 KiB take at each place: only to tell whole turns apart."""
+OLD_DRIVES = ("atlas10k", "cheetah9LP", "cheetah4LP", "barracuda")
+R1_QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95]
+LAW_FROM = 0.005
+"""Share of the stroke from which a measured curve must follow constant + root + linear."""
+
+# Chosen values; docs/calibration.md says why.
+COMMAND_OVERHEAD_MS = 0.15
+WRITE_SETTLE_MS = 0.1
+ONE_TRACK_MS = 0.34
+CONSTANT_MS = 1.7
+FULL_STROKE_MS = 15.5
+ROOT_SHARE = 0.52
+JOIN = 0.001
+"""Share of the stroke from which the points follow the law."""
+POINTS = 22
+
+
+@dataclass(frozen=True)
+class Track:
+    """What the completion times of one log say of the spindle and the home track, us."""
+
+    turn_us: float
+    turn_error_us: float
+    step_us: float
+    """Time of the 8 KiB from one home block to the next."""
+    blocks: int
+    """Home blocks (8 KiB) on a track."""
+    skew_us: float
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Latency without rotational delay, ms."""
+
+    mean: float
+    error: float
+    """Standard error of the mean, from resampling windows of 512 reads."""
+    lowest: float
+    highest: float
+    """Lowest and highest of the windows of 1,024 reads."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """constant + root * sqrt(x) + linear * x, ms, for a share x of the stroke."""
+
+    constant: float
+    root: float
+    linear: float
+
+    def at(self, share: Floats | float) -> Floats:
+        """Seek time over a share of the stroke, ms."""
+        x = np.asarray(share, dtype=np.float64)
+        return self.constant + self.root * np.sqrt(x) + self.linear * x
+
+    def share_for(self, time: float) -> float:
+        """The share of the stroke that takes `time`; 0 when even the shortest takes longer."""
+        rest = max(time - self.constant, 0.0)
+        root = (-self.root + np.sqrt(self.root**2 + 4 * self.linear * rest)) / (2 * self.linear)
+        return float(root**2)
+
+
+def data_path() -> Path:
+    """The folder of the recordings."""
+    return Path(os.environ.get("SKYLIGHT_DATA") or ROOT.parent / "shared/data").resolve()
+
+
+def latencies_us(data: Path, name: str) -> Floats:
+    """Latencies of the log `low` or `high` in order, us."""
+    with gzip.open(data / f"st8000as0022-fragmented-reads/read-{name}_lat.1.log.gz", "rt") as log:
+        return np.array([float(line.split(",")[1]) for line in log])
+
+
+def track_of(latency_us: Floats, name: str) -> Track:
+    """Rotation, track length and skew from the completion times of the even (home) reads.
+
+    Two of them lie whole turns plus the time of 8 KiB apart, plus the skew where a track begins.
+    """
+    done = np.cumsum(latency_us + HOST_GAP_US)[::2]
+    apart = np.diff(done[SETTLED[name] // 2 :])
+    turns = np.round((apart - HOME_STEP_US[name]) / 10_040)
+    beyond = apart - turns * 10_040 - HOME_STEP_US[name]
+    plain = np.abs(beyond) < 60
+    table = np.stack([turns[plain], np.ones(plain.sum())], axis=1)
+    (turn, step), *_ = np.linalg.lstsq(table, apart[plain], rcond=None)
+    error = np.std(apart[plain] - table @ [turn, step]) / np.sqrt(plain.sum()) / np.std(turns[plain])
+    left = apart - turns * turn - step
+    jumps = np.flatnonzero((left > 300) & (left < 600))
+    blocks = int(np.bincount(np.diff(jumps)).argmax())
+    return Track(float(turn), float(error), float(step), blocks, float(np.median(left[jumps])))
+
+
+def floors(latency_us: Floats, turn_us: float, window: int) -> Floats:
+    """The floor of each window of reads, ms.
+
+    Latencies are uniform over one turn above the floor, so each quantile less its share of a turn is an
+    estimate of it; the median over the 5th to the 90th is robust against retries and background work.
+    """
+    shares = np.linspace(0.05, 0.90, 18)
+    whole = latency_us[: len(latency_us) // window * window].reshape(-1, window)
+    estimates = np.quantile(whole, shares, axis=1) - (shares * turn_us)[:, None]
+    return np.median(estimates, axis=0) / 1000
+
+
+def floor_of(latency_us: Floats, name: str, turn_us: float) -> Floor:
+    """The floor of a log: its mean, and how far it moves as the cache is read through."""
+    settled = latency_us[SETTLED[name] :]
+    windows = floors(settled, turn_us, 512)
+    drawn = np.random.default_rng(1).choice(windows, (2000, len(windows)))
+    smooth = np.sort(floors(settled, turn_us, 1024))
+    return Floor(float(windows.mean()), float(drawn.mean(axis=1).std()), float(smooth[0]), float(smooth[-1]))
+
+
+def write_times_us(data: Path) -> dict[int, float]:
+    """Median time of a 4 KiB write that the write cache takes, by open zones: no head moves for it."""
+    path = data / "st8000as0022-open-zones/writes_seq_contiguous_4k.csv.gz"
+    with gzip.open(path, "rt") as file:
+        rows = [(int(row["zones"]), float(row["latency_us"])) for row in csv.DictReader(file)]
+    return {zones: float(np.median([t for z, t in rows if z == zones])) for zones in (20, 60, 100, 120)}
+
+
+def old_curve(data: Path, drive: str) -> tuple[Floats, Floats, float]:
+    """Shares of the stroke and seek times (ms) of a conventional drive, and its longest seek in cylinders."""
+    with open(data / f"cmr-drives-disksim/{drive}.seek.csv", newline="") as file:
+        rows = np.array([[float(row["cylinders"]), float(row["seek_ms"])] for row in csv.DictReader(file)])
+    longest = float(rows[:, 0].max())
+    return rows[:, 0] / longest, rows[:, 1], longest
+
+
+def fit(share: Floats, time: Floats) -> tuple[Law, float]:
+    """The law by least squares, and the rms of what it leaves, ms."""
+    table = np.stack([np.ones_like(share), np.sqrt(share), share], axis=1)
+    found, *_ = np.linalg.lstsq(table, time, rcond=None)
+    rms = float(np.sqrt(np.mean((table @ found - time) ** 2)))
+    return Law(*(float(value) for value in found)), rms
+
+
+def law_root_share(share: Floats, time: Floats, weight: Floats) -> float:
+    """The root's share of the moving part when errors count by `weight`: how firm that number is."""
+    table = np.stack([np.ones_like(share), np.sqrt(share), share], axis=1)
+    found, *_ = np.linalg.lstsq(table * weight[:, None], time * weight, rcond=None)
+    return float(found[1] / (found[1] + found[2]))
+
+
+@dataclass(frozen=True)
+class OldDrive:
+    """A conventional drive's measured curve against the law, ms."""
+
+    law: Law
+    rms: float
+    rms_all: float
+    """rms when the law must also follow the shortest seeks."""
+    one_cylinder: float
+    full: float
+    short: float
+    """Measured over law at a thousandth of the stroke."""
+
+    @property
+    def root_share(self) -> float:
+        """How much of the moving part of a full stroke is the root term."""
+        return self.law.root / (self.law.root + self.law.linear)
+
+
+def old_drive(data: Path, drive: str) -> OldDrive:
+    """Fits one conventional drive."""
+    share, time, _ = old_curve(data, drive)
+    far = share >= LAW_FROM
+    law, rms = fit(share[far], time[far])
+    _, rms_all = fit(share, time)
+    short = float(np.interp(JOIN, share, time) / law.at(JOIN))
+    return OldDrive(law, rms, rms_all, float(time[0]), float(time[-1]), short)
+
+
+def chosen_law() -> Law:
+    """The law of the profiles' arm."""
+    moving = FULL_STROKE_MS - CONSTANT_MS
+    return Law(CONSTANT_MS, ROOT_SHARE * moving, (1 - ROOT_SHARE) * moving)
+
+
+def seek_points(longest: int) -> list[tuple[int, float]]:
+    """The law as a table (tracks, ms) for a stroke of `longest` tracks, after two points for short seeks.
+
+    Even in the fourth root of the distance, which spreads the error of straight lines over the table. Below
+    it the next track, and half the rise to the law at the geometric mean of the two distances.
+    """
+    shares = np.linspace(JOIN**0.25, 1.0, POINTS) ** 4
+    law = chosen_law()
+    far = [(max(3, round(float(x) * longest)), float(law.at(x))) for x in shares]
+    between = (round(far[0][0] ** 0.5), (ONE_TRACK_MS + far[0][1]) / 2)
+    return [(1, ONE_TRACK_MS), between, *far]
+
+
+def line_error(longest: int) -> float:
+    """The most that straight lines between the points differ from the law, ms."""
+    points = np.array(seek_points(longest))
+    tracks = np.linspace(JOIN, 1.0, 100_000) * longest
+    lines = np.interp(tracks, points[:, 0], points[:, 1])
+    return float(np.abs(lines - chosen_law().at(tracks / longest)).max())
+
+
+@dataclass(frozen=True)
+class Platters:
+    """Tracks, and what they hold by the profile's taper (as the drive builds it)."""
+
+    surfaces: int
+    zone_tracks: NDArray[np.int64]
+    zone_sectors: NDArray[np.int64]
+
+    @property
+    def longest(self) -> int:
+        """The longest seek in tracks."""
+        return int(self.zone_tracks.sum()) - 1
+
+    @property
+    def capacity(self) -> int:
+        """Bytes on the platters."""
+        return int((self.zone_tracks * self.zone_sectors).sum()) * self.surfaces * 512
+
+    def offset_at(self, share: float) -> int:
+        """The byte, of a whole 4 KiB block, that lies about this share of the stroke from the OD."""
+        ends = np.cumsum(self.zone_tracks)
+        held = np.concatenate([[0], np.cumsum(self.zone_tracks * self.zone_sectors)])
+        sectors = np.interp(share * self.longest, np.concatenate([[0], ends]), held)
+        return int(sectors * self.surfaces) * 512 // 4096 * 4096
+
+
+def platters(surfaces: int, zones: int, tracks: int, outer: int, inner: int) -> Platters:
+    """Recording zones of equal width whose sectors fall evenly."""
+    edges = np.arange(zones + 1) * tracks // zones
+    sectors = np.round(np.linspace(outer, inner, zones)).astype(np.int64)
+    return Platters(surfaces, np.diff(edges), sectors)
+
+
+def profile(name: str) -> tuple[str, dict[str, Any]]:
+    """A profile as text and as tables."""
+    text = (PROFILES / f"{name}.toml").read_text(encoding="utf-8")
+    return text, tomllib.loads(text)
+
+
+def profile_platters(name: str) -> Platters:
+    """The platters of a profile."""
+    geometry = profile(name)[1]["geometry"]
+    names = ("zones", "tracks", "outer_sectors_per_track", "inner_sectors_per_track")
+    return platters(geometry["surfaces"], *(geometry["taper"][key] for key in names))
+
+
+# The real drive of the logs: tracks of 2,008 and 928 KiB as measured, six platters, 8.0 TB.
+SCALED = (12, 24, 443_700, 4016, 1856)
+
+
+def scaled_profile() -> str:
+    """The arm of st4000nc001 on platters like those of the recorded drive, as a conventional drive."""
+    _, tables = profile("st4000nc001")
+    mechanics = tables["mechanics"]
+    surfaces, zones, tracks, outer, inner = SCALED
+    factor = (tracks - 1) / profile_platters("st4000nc001").longest
+    points = [[max(1, round(d * factor)) if d > 1 else 1, t] for d, t in mechanics["seek"]["points"]]
+    return f"""schema = 1
+name = "scaled"
+summary = "the arm of st4000nc001 on the platters of an 8 TB drive"
+sources = ["docs/calibration.md"]
+capacity = "8 TB"
+[mechanics]
+rotation = "10.0384 ms"
+head_switch = "{mechanics["head_switch"]}"
+write_settle = "{mechanics["write_settle"]}"
+[mechanics.seek]
+points = {points}
+[geometry]
+surfaces = {surfaces}
+layout = "hybrid-serpentine"
+group_tracks = 200
+track_skew = "0.445 ms"
+head_skew = "{tables["geometry"]["head_skew"]}"
+[geometry.taper]
+zones = {zones}
+tracks = {tracks}
+outer_sectors_per_track = {outer}
+inner_sectors_per_track = {inner}
+[interface]
+queue_depth = 1
+command_overhead = "{tables["interface"]["command_overhead"]}"
+host_gap = "0.0073 ms"
+[layer]
+kind = "conventional"
+"""
+
+
+def run_ms(drive: SimDrive, offset: NDArray[np.int64], size: int, *, write: bool, depth: int = 1) -> Floats:
+    """Runs reads or writes of one size; latencies in order, ms."""
+    op = np.full(len(offset), int(write), dtype=np.uint8)
+    sizes = np.full(len(offset), size, dtype=np.uint32)
+    submit, complete = drive.run(op, offset.astype(np.uint64), sizes, depth)
+    return (complete - submit).astype(np.float64) / 1e6
+
+
+def fragmented_reads_us(home: int, cache: tuple[int, int], reads: int) -> Floats:
+    """Latencies of reads that alternate between home blocks in order and blocks of the cache at random."""
+    drive = SimDrive(scaled_profile(), "scaled.toml", 1)
+    offset = np.empty(reads, dtype=np.int64)
+    offset[::2] = home + np.arange(reads // 2) * 8192
+    low, high = cache[0] // 4096, max(cache[1] // 4096, cache[0] // 4096 + 4096)
+    offset[1::2] = np.random.default_rng(1).integers(low, high, reads // 2) * 4096
+    return run_ms(drive, offset, 4096, write=False) * 1000
+
+
+def replay(name: str, span: float, reads: int = 24_576) -> Floats:
+    """The log `low` or `high` in the simulator, us: the cache covers the first `span` of the stroke."""
+    disk = platters(*SCALED)
+    cache = (0, disk.offset_at(span))
+    home = cache[1] if name == "low" else 8_000_000_000_000 - (128 << 20)
+    return fragmented_reads_us(home, cache, reads)
+
+
+def full_stroke_ms(name: str, *, write: bool = False) -> float:
+    """Shortest command from the last track to the first, over many phases: no rotational delay left."""
+    drive = SimDrive(profile(name)[0], name, 1)
+    offset = np.zeros(4096, dtype=np.int64)
+    offset[::2] = drive.size_bytes - 4096
+    offset[1::2] = np.random.default_rng(1).integers(0, 400, 2048) * 4096
+    return float(run_ms(drive, offset, 4096, write=write)[1::2].min())
+
+
+def sequential_mb_s(name: str, *, write: bool) -> tuple[float, float]:
+    """Throughput of the first 2 GiB in 1 MiB commands, and what track and skew alone allow, MB/s."""
+    text, tables = profile(name)
+    drive = SimDrive(text, name, 1)
+    offset = np.arange(2048, dtype=np.int64) << 20
+    run_ms(drive, offset[:8], 1 << 20, write=write, depth=8)
+    before = drive.now_ns
+    run_ms(drive, offset[8:], 1 << 20, write=write, depth=31)
+    got = float((len(offset) - 8) << 20) / (drive.now_ns - before) * 1e3
+    track_ms = 60_000 / float(tables["mechanics"]["rpm"]) + milliseconds(tables["geometry"]["track_skew"])
+    return got, float(profile_platters(name).zone_sectors[0]) * 512 / track_ms / 1e3
+
+
+def milliseconds(duration: object) -> float:
+    """A duration of a profile in ms."""
+    number, unit = str(duration).split()
+    if unit != "ms":
+        raise ValueError(f"{duration}: durations of the calibrated profiles are in ms")
+    return float(number)
+
+
+def random_writes_ms(name: str, region: int, writes: int = 4096) -> Floats:
+    """Latencies of synchronous random 4 KiB writes in the first `region` bytes."""
+    drive = SimDrive(profile(name)[0], name, 1)
+    blocks = np.random.default_rng(1).integers(0, region // 4096, writes)
+    return run_ms(drive, blocks * 4096, 4096, write=True)
+
+
+def quartiles(latency: Floats) -> tuple[float, float]:
+    """Median, and interquartile range as a share of it."""
+    low, median, high = np.quantile(latency, [0.25, 0.5, 0.75])
+    return float(median), float((high - low) / median)
+
+
+TRANSFER_MS = {"low": 0.020, "high": 0.043}
+"""4 KiB on tracks of 2,008 and 928 KiB."""
+
+
+def seek_of(floor_ms: float, name: str) -> float:
+    """The seek in a floor of a log, ms: without command overhead and transfer."""
+    return floor_ms - COMMAND_OVERHEAD_MS - TRANSFER_MS[name]
+
+
+def span_of(low: Floor) -> float:
+    """Share of the stroke that the cache covers beside zone 64: the distance that the highest floor takes."""
+    return chosen_law().share_for(seek_of(low.highest, "low"))
+
+
+def measured_floor(data: Path, name: str) -> tuple[Track, Floor]:
+    """Track and floor of the log `low` or `high`."""
+    latency = latencies_us(data, name)
+    track = track_of(latency, name)
+    return track, floor_of(latency, name, track.turn_us)
+
+
+def print_recordings(data: Path) -> None:
+    """What the logs and the old drives say."""
+    for name in ("low", "high"):
+        track, floor = measured_floor(data, name)
+        rpm = 60e6 / track.turn_us
+        print(
+            f"{name}: turn {track.turn_us / 1000:.4f} +- {track.turn_error_us / 1000:.4f} ms ({rpm:.0f} rpm)"
+        )
+        print(
+            f"{name}: track {track.blocks * 8} KiB, step {track.step_us:.1f} us, skew {track.skew_us:.0f} us"
+        )
+        print(
+            f"{name}: floor {floor.mean:.2f} +- {floor.error:.2f} ms, "
+            f"{floor.lowest:.2f} to {floor.highest:.2f} in windows of 1,024 reads"
+        )
+        print(f"{name}: seek in the floor {seek_of(floor.mean, name):.2f} ms")
+    for zones, time in write_times_us(data).items():
+        print(f"4 KiB writes taken by the write cache, {zones} open zones: {time:.0f} us")
+    for drive in OLD_DRIVES:
+        old = old_drive(data, drive)
+        law = old.law
+        print(
+            f"{drive}: constant {law.constant:.2f} + root {law.root:.2f} + linear {law.linear:.2f} ms, "
+            f"rms {old.rms:.2f} ms ({old.rms_all:.2f} with the shortest seeks), "
+            f"root share {old.root_share:.2f}, constant / full {law.constant / old.full:.2f}, "
+            f"one cylinder / constant {old.one_cylinder / law.constant:.2f}, at 0.1 % / law {old.short:.2f}"
+        )
+    shares = [old_drive(data, drive).root_share for drive in OLD_DRIVES]
+    print(f"root share, median: {np.median(shares):.2f}")
+    for drive in OLD_DRIVES:
+        x, t, _ = old_curve(data, drive)
+        absolute, relative = (law_root_share(x, t, weight) for weight in (np.ones_like(t), 1 / t))
+        print(
+            f"root share of {drive} over the whole curve: {absolute:.2f}, by relative errors {relative:.2f}"
+        )
+
+
+def print_arm(data: Path) -> None:
+    """The seek curve, and the distances that the recorded floors then mean."""
+    law = chosen_law()
+    longest = profile_platters("st4000nc001").longest
+    print(f"law: {law.constant:.2f} + {law.root:.2f} sqrt(x) + {law.linear:.2f} x ms")
+    print(f"lines between the points differ from it by at most {line_error(longest):.3f} ms")
+    for name in ("low", "high"):
+        _, floor = measured_floor(data, name)
+        shares = [law.share_for(seek_of(f, name)) for f in (floor.mean, floor.lowest, floor.highest)]
+        of_stroke = ", ".join(f"{share * 100:.2f} % ({share * SCALED[2]:.0f} tracks)" for share in shares)
+        print(f"{name}: mean, lowest, highest floor lie at {of_stroke}")
+    for name in ("st4000nc001", "emulated-smr-1", "emulated-smr-2"):
+        print(f"{name}: the platters hold {profile_platters(name).capacity / 1e12:.4f} TB")
+
+
+def print_simulator(data: Path) -> None:
+    """The profiles in the simulator."""
+    read, write = full_stroke_ms("st4000nc001"), full_stroke_ms("st4000nc001", write=True)
+    print(f"st4000nc001: last track to first {read:.2f} ms (read), {write:.2f} ms (write)")
+    for write_too in (False, True):
+        got, bound = sequential_mb_s("st4000nc001", write=write_too)
+        word = "write" if write_too else "read"
+        print(f"st4000nc001: sequential {word} {got:.1f} MB/s; track and skew allow {bound:.1f} MB/s")
+    for name, region in (("emulated-smr-1", 16 << 20), ("emulated-smr-2", 1 << 30), ("st4000nc001", 1 << 30)):
+        median, spread = quartiles(random_writes_ms(name, region))
+        print(
+            f"{name}: random writes in {region >> 20} MiB: median {median:.2f} ms, IQR {spread * 100:.1f} %"
+        )
+    span = span_of(measured_floor(data, "low")[1])
+    for name in ("low", "high"):
+        real, ours = latencies_us(data, name)[SETTLED[name] :], replay(name, span)
+        off = np.quantile(ours, R1_QUANTILES) / np.quantile(real, R1_QUANTILES) - 1
+        listed = ", ".join(f"{value * 100:+.1f} %" for value in off)
+        mean = (ours.mean() / real.mean() - 1) * 100
+        floor = floor_of(ours, name, 10_038.4)
+        print(f"replay {name}: p5, p25, p50, p75, p95 {listed}; mean {mean:+.1f} %")
+        print(f"replay {name}: floor {floor.mean:.2f} ms")
+
+
+def draw(data: Path) -> Figure:
+    """The seek curve with what it rests on, and the form of the law on the four measured drives."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    ours, old = figure.subplots(1, 2)
+    draw_arm(ours, data)
+    for drive, color in zip(OLD_DRIVES, ("#4c72b0", "#dd8452", "#55a868", "#c44e52"), strict=True):
+        share, time, _ = old_curve(data, drive)
+        fine = np.geomspace(LAW_FROM, 1, 100)
+        old.plot(share * 100, time, ".", ms=3, color=color)
+        old.plot(fine * 100, old_drive(data, drive).law.at(fine), "-", lw=1, color=color, label=drive)
+    old.legend(
+        loc="upper left", fontsize=7, frameon=False, title="measured (dots), law (lines)", title_fontsize=7
+    )
+    for axes in (ours, old):
+        axes.set(xscale="log", ylim=(0, 18))
+        axes.set(xlabel="seek distance (% of the full stroke)", ylabel="seek time (ms)")
+    return figure
+
+
+def draw_arm(axes: Axes, data: Path) -> None:
+    """The profiles' curve, the two floors, the skew and the paper's full stroke."""
+    points = np.array(seek_points(profile_platters("st4000nc001").longest))
+    longest = points[-1, 0]
+    tracks = np.geomspace(1, longest, 300)
+    curve = np.interp(tracks, points[:, 0], points[:, 1])
+    axes.plot(tracks / longest * 100, curve, color="#4c72b0", label="seek curve of the profiles")
+    near = span_of(measured_floor(data, "low")[1]) / 2
+    for name, share, label in (
+        ("low", near, "floors of the 8 TB drive less overhead*"),
+        ("high", 0.98, None),
+    ):
+        _, floor = measured_floor(data, name)
+        seek = seek_of(floor.mean, name)
+        reach = [[seek - seek_of(floor.lowest, name)], [seek_of(floor.highest, name) - seek]]
+        axes.errorbar(share * 100, seek, yerr=reach, fmt="o", ms=5, capsize=4, color="#c44e52", label=label)
+    paper = "paper: ID to OD, about 16 ms, overhead included"
+    axes.errorbar(100, 16, yerr=0.5, fmt="s", ms=5, capsize=4, color="#55a868", label=paper)
+    skew = "track skew of the 8 TB drive: an upper bound"
+    axes.plot(100 / longest, 0.445, "v", color="#8172b3", label=skew)
+    axes.legend(loc="upper left", fontsize=7, frameon=False, title="* distances inferred", title_fontsize=7)
+
+
+def main() -> None:
+    """Prints the numbers; with --figure draws the curve."""
+    parser = argparse.ArgumentParser(description="Prints every number of docs/calibration.md.")
+    parser.add_argument("--figure", type=Path, help="draw the seek curve into this file")
+    figure_path: Path | None = parser.parse_args().figure
+    data = data_path()
+    if not data.is_dir():
+        parser.error(f"no recordings at {data}: set SKYLIGHT_DATA to the folder that holds them")
+    print_recordings(data)
+    print_arm(data)
+    print_simulator(data)
+    longest = profile_platters("st4000nc001").longest
+    print("points of the profiles: " + ", ".join(f'[{d}, "{t:.3f} ms"]' for d, t in seek_points(longest)))
+    if figure_path:
+        rcParams.update({"svg.hashsalt": "skylight", "svg.fonttype": "none"})
+        draw(data).savefig(figure_path, metadata={"Date": None} if figure_path.suffix == ".svg" else None)
+
+
+if __name__ == "__main__":
+    main()
