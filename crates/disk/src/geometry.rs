@@ -226,8 +226,8 @@ impl Segment {
     }
 
     #[inline]
-    fn reversed_stroke(&self, group: u64, pass: u64) -> bool {
-        self.strokes_alternate && (group * u64::from(self.surfaces) + pass) & 1 == 1
+    fn reversed_stroke(&self, pass: u64) -> bool {
+        self.strokes_alternate && pass & 1 == 1
     }
 
     #[inline]
@@ -235,7 +235,7 @@ impl Segment {
         let (group, pass, position, tracks) = self.walk_position(ordinal);
         let surfaces = u64::from(self.surfaces);
         let surface = if self.reversed_surfaces(group) { surfaces - 1 - pass } else { pass };
-        let within = if self.reversed_stroke(group, pass) { tracks - 1 - position } else { position };
+        let within = if self.reversed_stroke(pass) { tracks - 1 - position } else { position };
         let radial = if surfaces == 1 { within } else { group * self.group_tracks + within };
         let track =
             if self.inward { self.first_track + radial as u32 } else { self.first_track - radial as u32 };
@@ -275,6 +275,12 @@ impl Segment {
         if self.strokes_alternate { 0 } else { self.group_tracks as u32 - 1 }
     }
 
+    /// The same in the last group when it is shorter, and how many head steps lie before that group.
+    pub(crate) fn tail_head_step(&self) -> (u32, u64) {
+        let tracks = if self.strokes_alternate { 0 } else { self.tail_tracks.saturating_sub(1) as u32 };
+        (tracks, self.tail_group * (u64::from(self.surfaces) - 1))
+    }
+
     /// How far the arm moves from one group to the next, and whether the surface changes too.
     pub(crate) fn group_step(&self) -> (u32, bool) {
         let per_group = self.group_tracks * u64::from(self.surfaces);
@@ -301,7 +307,7 @@ impl Segment {
         let surface = u64::from(surface - self.first_surface);
         let surfaces = u64::from(self.surfaces);
         let pass = if self.reversed_surfaces(group) { surfaces - 1 - surface } else { surface };
-        let position = if self.reversed_stroke(group, pass) { tracks - 1 - within } else { within };
+        let position = if self.reversed_stroke(pass) { tracks - 1 - within } else { within };
         group * self.group_tracks * surfaces + pass * tracks + position
     }
 }
@@ -333,9 +339,8 @@ impl Geometry {
     pub fn new(specs: &[SegmentSpec]) -> Result<Self, GeometryError> {
         let mut segments: Vec<Segment> = Vec::with_capacity(specs.len());
         for (number, spec) in specs.iter().enumerate() {
-            let (start, angle) = segments.last().map_or((0, Angle(0)), |before| {
-                (before.end, angle_after(before, spec.first_surface, spec.surfaces))
-            });
+            let (start, angle) =
+                segments.last().map_or((0, Angle(0)), |before| (before.end, angle_after(before, spec)));
             segments.push(Segment::new(spec, number, start, angle)?);
         }
         let capacity = segments.last().ok_or(GeometryError::Empty)?.end;
@@ -421,9 +426,10 @@ impl Geometry {
 }
 
 /// Where the walk would start if the next segment follows `before` as its next track would.
-fn angle_after(before: &Segment, next_first_surface: u16, next_surfaces: u16) -> Angle {
+fn angle_after(before: &Segment, next: &SegmentSpec) -> Angle {
     let (last, _, _) = before.place(Pba(before.end - 1));
-    let shared = next_first_surface <= last.surface && last.surface < next_first_surface + next_surfaces;
+    let descended = if next.surfaces_descend { next.surfaces.saturating_sub(1) } else { 0 };
+    let shared = next.first_surface + descended == last.surface;
     let skew = if shared { before.track_skew } else { before.head_skew };
     let track_start =
         Angle(last.angle.0.wrapping_sub(before.sector_width.0.wrapping_mul(last.sector.into())));
@@ -433,7 +439,8 @@ fn angle_after(before: &Segment, next_first_surface: u16, next_surfaces: u16) ->
 fn index_by_track(segments: &[Segment]) -> Result<Vec<TrackIndex>, GeometryError> {
     let mut index: Vec<TrackIndex> = Vec::new();
     for (number, segment) in segments.iter().enumerate() {
-        let first_sector = if segment.tracks == 1 { segment.first_sector as u32 } else { 0 };
+        let first_sector =
+            if segment.tracks == 1 && segment.surfaces == 1 { segment.first_sector as u32 } else { 0 };
         for surface in segment.first_surface..segment.first_surface + segment.surfaces {
             let (lowest_track, segment) = (segment.lowest_track(), number as u32);
             index.push(TrackIndex { surface, lowest_track, first_sector, segment });

@@ -12,10 +12,12 @@ pub mod divisor;
 pub mod geometry;
 pub mod layout;
 pub mod mechanics;
+pub mod seek;
 pub mod units;
 
 pub use divisor::Divisor;
 pub use geometry::{Geometry, GeometryError, Place, SegmentSpec};
 pub use layout::{Layout, RecordingZone, Skews};
-pub use mechanics::{AccessTiming, Direction, Disk, Head, Mechanics, Rotation, SeekCurve};
+pub use mechanics::{AccessTiming, Direction, Disk, Head, Mechanics, Rotation};
+pub use seek::SeekCurve;
 pub use units::{Angle, BLOCK_SECTORS, Lba, LbaExtent, Nanos, Pba, PbaExtent, SECTOR_BYTES, Sectors, Time};

@@ -1,16 +1,17 @@
 //! Mechanics: how long an access takes and where it leaves the head.
 //!
 //! An access is a move (seek, head switch, settling), a wait for the first sector, and a transfer that
-//! crosses any number of tracks in closed form. Rotation is a 0.64 fixed-point fraction of a turn that
-//! grows with time; nothing is accumulated, so no error grows with a run.
+//! crosses any number of tracks in closed form. Where the platters stand is a 0.64 fixed-point fraction of a
+//! turn, computed from the time anew, so nothing accumulates from one access to the next.
 //!
 //! Invariants: an access never starts before the head is there; two accesses that follow each other on
 //! the medium without a pause lose no turn; the same access at the same time takes the same time.
 //! Sources: Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994); checked
 //! against a validated simulator, request by request, in `tests/atlas10k.rs`.
 
-use crate::geometry::{Crossings, Geometry, Segment};
-use crate::units::{Angle, Nanos, Pba, PbaExtent, Time};
+use crate::geometry::{Crossings, Geometry, Place, Segment};
+use crate::seek::{SeekCurve, SeekTable};
+use crate::units::{Angle, Nanos, Pba, PbaExtent, Sectors, Time};
 
 /// How far past its start a sector may be and still be caught: the rounding of two times to nanoseconds.
 const CATCH_NS: u64 = 4;
@@ -59,6 +60,15 @@ impl Rotation {
         Nanos((sum >> 32) as u64)
     }
 
+    /// Time from `start`, close to when `angle` passes, until `turns` (2^64 a turn) past that angle: what
+    /// rounding made early or late is made up for, so that it does not add up.
+    #[inline]
+    fn time_from(self, start: Time, angle: Angle, turns: u128) -> Nanos {
+        let late = i128::from(self.phase(start).since(angle).0 as i64);
+        let left = turns.saturating_add_signed(-late);
+        self.time_for_turns((left >> 64) as u64, Angle(left as u64))
+    }
+
     /// The angle turned in a duration shorter than a turn.
     pub fn angle_in(self, duration: Nanos) -> Angle {
         self.phase(Time(duration.0))
@@ -70,54 +80,6 @@ impl Rotation {
         let ahead = angle.since(self.phase(at));
         if ahead.0 > u64::MAX - self.catch { Nanos(0) } else { self.time_for(ahead) }
     }
-}
-
-/// Seek time against distance in tracks.
-#[derive(Clone, Debug)]
-pub enum SeekCurve {
-    /// `constant + root * sqrt(d) + linear * d`, in nanoseconds, for a distance `d` of 1 or more.
-    Fitted {
-        /// Nanoseconds for any seek.
-        constant_ns: f64,
-        /// Nanoseconds for each root of a track.
-        root_ns: f64,
-        /// Nanoseconds for each track.
-        linear_ns: f64,
-    },
-    /// Measured points `(tracks, ns)`, rising in distance, joined by straight lines.
-    Points(Vec<(u32, u32)>),
-}
-
-impl SeekCurve {
-    /// Seek time over `distance` tracks; none for none.
-    #[inline]
-    pub fn time(&self, distance: u32) -> Nanos {
-        if distance == 0 {
-            return Nanos(0);
-        }
-        match self {
-            Self::Fitted { constant_ns, root_ns, linear_ns } => {
-                let d = f64::from(distance);
-                Nanos((constant_ns + root_ns * d.sqrt() + linear_ns * d) as u64)
-            }
-            Self::Points(points) => interpolated(points, distance),
-        }
-    }
-}
-
-fn interpolated(points: &[(u32, u32)], distance: u32) -> Nanos {
-    let after = points.partition_point(|&(d, _)| d < distance);
-    let Some(&(far, far_ns)) = points.get(after).or(points.last()) else {
-        return Nanos(0);
-    };
-    let Some(&(near, near_ns)) = after.checked_sub(1).and_then(|i| points.get(i)) else {
-        return Nanos(far_ns.into());
-    };
-    if far <= near {
-        return Nanos(far_ns.into());
-    }
-    let part = f64::from(distance - near) / f64::from(far - near);
-    Nanos((f64::from(near_ns) + part * (f64::from(far_ns) - f64::from(near_ns))) as u64)
 }
 
 /// The moving parts of a disk.
@@ -171,6 +133,7 @@ pub struct AccessTiming {
 struct LostTurns {
     track: u64,
     head: u64,
+    tail_head: u64,
     group: u64,
 }
 
@@ -179,6 +142,7 @@ struct LostTurns {
 pub struct Disk {
     geometry: Geometry,
     mechanics: Mechanics,
+    seek: SeekTable,
     /// By segment: for reads and for writes.
     lost: Vec<[LostTurns; 2]>,
 }
@@ -191,7 +155,8 @@ impl Disk {
             .iter()
             .map(|s| [Direction::Read, Direction::Write].map(|way| lost_turns(&mechanics, s, way)))
             .collect();
-        Self { geometry, mechanics, lost }
+        let seek = SeekTable::new(mechanics.seek.clone(), geometry.tracks());
+        Self { geometry, mechanics, seek, lost }
     }
 
     /// The tracks.
@@ -210,13 +175,13 @@ impl Disk {
         if from == to {
             return Nanos(0);
         }
-        self.mechanics.move_time(from.track.abs_diff(to.track), from.surface != to.surface, way)
+        let sought = self.seek.time(from.track.abs_diff(to.track));
+        self.mechanics.move_time(sought, from.surface != to.surface, way)
     }
 
-    /// Time from `start` until the first sector is under the head: what a scheduler compares.
+    /// Time from `start` until the sector at a place is under the head: what a scheduler compares.
     #[inline]
-    pub fn positioning(&self, head: Head, start: Time, first: Pba, way: Direction) -> Nanos {
-        let place = self.geometry.place(first);
+    pub fn positioning(&self, head: Head, start: Time, place: &Place, way: Direction) -> Nanos {
         let to = Head { surface: place.surface, track: place.track };
         let moved = self.move_time(head, to, way);
         moved + self.mechanics.rotation.wait_for(place.angle, start + moved)
@@ -241,13 +206,28 @@ impl Disk {
         }
         let transfer_start = arrived + rotation.wait_for(place.angle, arrived);
         let here = sectors.min(segment.end - extent.start.0);
-        let (end, head) = self.stream(index, extent.start, here, crossings, transfer_start, way);
-        if here == sectors {
-            return AccessTiming { arrived, transfer_start, end, head };
+        let (mut end, mut head) = self.stream(index, extent.start, here, crossings, transfer_start, way);
+        let mut done = here;
+        while done < sectors {
+            let rest = PbaExtent::new(Pba(extent.start.0 + done), Sectors(sectors - done));
+            let (next, more) = self.access_in_segment(head, end, rest, way);
+            (end, head) = (next.end, next.head);
+            done += more;
         }
-        let rest = PbaExtent::new(Pba(segment.end), crate::Sectors(sectors - here));
-        let tail = self.access(head, end, rest, way);
-        AccessTiming { arrived, transfer_start, end: tail.end, head: tail.head }
+        AccessTiming { arrived, transfer_start, end, head }
+    }
+
+    /// The course of the part of an access that lies in one segment, and how many sectors that is.
+    fn access_in_segment(
+        &self,
+        head: Head,
+        start: Time,
+        extent: PbaExtent,
+        way: Direction,
+    ) -> (AccessTiming, u64) {
+        let segment = &self.geometry.segments()[self.geometry.segment_index(extent.start)];
+        let here = extent.len.get().min(segment.end - extent.start.0);
+        (self.access(head, start, PbaExtent::new(extent.start, Sectors(here)), way), here)
     }
 
     /// Start and end of a transfer of less than a turn, from any wanted sector where the disk can.
@@ -261,7 +241,7 @@ impl Disk {
             }
         }
         let start = arrived + rotation.wait_for(angle, arrived);
-        (start, start + rotation.time_for(width))
+        (start, start + rotation.time_from(start, angle, width.0.into()))
     }
 
     /// End of a transfer across tracks of one segment, and the head then: all steps counted at once.
@@ -277,24 +257,29 @@ impl Disk {
         let segment = &self.geometry.segments()[index];
         let (last, after) = self.geometry.crossings_at(index, Pba(first.0 + sectors - 1));
         let lost = self.lost[index][way as usize];
+        let (_, heads_before_tail) = segment.tail_head_step();
+        let in_tail =
+            after.heads.saturating_sub(heads_before_tail) - before.heads.saturating_sub(heads_before_tail);
         let steps = [
             (after.tracks - before.tracks, segment.track_skew, lost.track),
-            (after.heads - before.heads, segment.head_skew, lost.head),
+            (after.heads - before.heads - in_tail, segment.head_skew, lost.head),
+            (in_tail, segment.head_skew, lost.tail_head),
             (after.groups - before.groups, segment.group_skew, lost.group),
         ];
         let mut turns = u128::from(segment.sector_width.0) * u128::from(sectors);
         for (count, skew, lost_turns) in steps {
             turns += u128::from(count) * (u128::from(skew.0) + (u128::from(lost_turns) << 64));
         }
-        let spent = self.mechanics.rotation.time_for_turns((turns >> 64) as u64, Angle(turns as u64));
+        let angle = self.geometry.place(first).angle;
+        let spent = self.mechanics.rotation.time_from(start, angle, turns);
         (start + spent, Head { surface: last.surface, track: last.track })
     }
 }
 
 impl Mechanics {
     #[inline]
-    fn move_time(&self, distance: u32, other_surface: bool, way: Direction) -> Nanos {
-        let mut moved = self.seek.time(distance);
+    fn move_time(&self, sought: Nanos, other_surface: bool, way: Direction) -> Nanos {
+        let mut moved = sought;
         if other_surface {
             moved = moved.max(self.head_switch);
         }
@@ -312,13 +297,17 @@ impl Mechanics {
 }
 
 fn lost_turns(mechanics: &Mechanics, segment: &Segment, way: Direction) -> LostTurns {
-    let track = mechanics.move_time(1, false, way);
-    let head = mechanics.move_time(segment.head_step_tracks(), true, way);
+    let moved = |tracks: u32, other_surface: bool| {
+        mechanics.move_time(mechanics.seek.time(tracks), other_surface, way)
+    };
+    let track = moved(1, false);
+    let head = moved(segment.head_step_tracks(), true);
     let (group_tracks, other_surface) = segment.group_step();
-    let group = mechanics.move_time(group_tracks, other_surface, way);
+    let group = moved(group_tracks, other_surface);
     LostTurns {
         track: mechanics.turns_lost(track, segment.track_skew),
         head: mechanics.turns_lost(head, segment.head_skew),
+        tail_head: mechanics.turns_lost(moved(segment.tail_head_step().0, true), segment.head_skew),
         group: mechanics.turns_lost(group, segment.group_skew),
     }
 }

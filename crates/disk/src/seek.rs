@@ -1,0 +1,139 @@
+//! Seek time against distance: the curve as given, and made ready for many look-ups.
+//!
+//! Invariant: [`SeekTable::time`] and [`SeekCurve::time`] give the same nanosecond for every distance.
+//! Source: the form of a fitted curve after Ruemmler and Wilkes, "An introduction to disk drive modeling"
+//! (IEEE Computer, 1994).
+
+use crate::units::Nanos;
+
+/// Seek time against distance in tracks.
+#[derive(Clone, Debug)]
+pub enum SeekCurve {
+    /// `constant + root * sqrt(d) + linear * d`, in nanoseconds, for a distance `d` of 1 or more.
+    Fitted {
+        /// Nanoseconds for any seek.
+        constant_ns: f64,
+        /// Nanoseconds for each root of a track.
+        root_ns: f64,
+        /// Nanoseconds for each track.
+        linear_ns: f64,
+    },
+    /// Measured points `(tracks, ns)`, rising in distance, joined by straight lines.
+    Points(Vec<(u32, u32)>),
+}
+
+impl SeekCurve {
+    /// Seek time over `distance` tracks; none for none.
+    #[inline]
+    pub fn time(&self, distance: u32) -> Nanos {
+        if distance == 0 {
+            return Nanos(0);
+        }
+        match self {
+            Self::Fitted { constant_ns, root_ns, linear_ns } => {
+                let d = f64::from(distance);
+                Nanos((constant_ns + root_ns * d.sqrt() + linear_ns * d) as u64)
+            }
+            Self::Points(points) => {
+                let after = points.partition_point(|&(d, _)| d < distance);
+                Line::to(points, after).map_or(Nanos(0), |line| line.time(distance))
+            }
+        }
+    }
+}
+
+/// A straight piece of a measured curve.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    from: u32,
+    from_ns: f64,
+    slope_ns: f64,
+}
+
+impl Line {
+    /// The piece that ends at the point `after`: flat before the first point and behind the last.
+    fn to(points: &[(u32, u32)], after: usize) -> Option<Self> {
+        let &(far, far_ns) = points.get(after).or(points.last())?;
+        let before = after.checked_sub(1).and_then(|index| points.get(index));
+        Some(match before {
+            Some(&(near, near_ns)) if near < far => {
+                let rise_ns = f64::from(far_ns) - f64::from(near_ns);
+                Self { from: near, from_ns: near_ns.into(), slope_ns: rise_ns / f64::from(far - near) }
+            }
+            _ => Self { from: 0, from_ns: far_ns.into(), slope_ns: 0.0 },
+        })
+    }
+
+    #[inline]
+    fn time(&self, distance: u32) -> Nanos {
+        Nanos((self.from_ns + self.slope_ns * f64::from(distance - self.from)) as u64)
+    }
+}
+
+/// A curve made ready: for a measured one its pieces, and for each bucket of distances the first of them.
+#[derive(Clone, Debug)]
+pub(crate) struct SeekTable {
+    curve: SeekCurve,
+    ends: Vec<u32>,
+    lines: Vec<Line>,
+    hints: Vec<u32>,
+    hint_shift: u32,
+}
+
+/// Buckets of a table: more than any curve has points worth telling apart.
+const BUCKETS: u32 = 1024;
+
+impl SeekTable {
+    /// Makes a curve ready for distances up to `tracks`.
+    pub(crate) fn new(curve: SeekCurve, tracks: u32) -> Self {
+        let points: &[(u32, u32)] = match &curve {
+            SeekCurve::Points(points) => points,
+            SeekCurve::Fitted { .. } => &[],
+        };
+        let lines: Vec<Line> = (0..=points.len()).filter_map(|after| Line::to(points, after)).collect();
+        let ends: Vec<u32> = points.iter().map(|&(distance, _)| distance).chain([u32::MAX]).collect();
+        let hint_shift = tracks.div_ceil(BUCKETS).max(1).next_power_of_two().trailing_zeros();
+        let hints = (0..=tracks >> hint_shift)
+            .map(|bucket| ends.partition_point(|&end| end < bucket << hint_shift) as u32)
+            .collect();
+        Self { curve, ends, lines, hints, hint_shift }
+    }
+
+    /// Seek time over `distance` tracks; none for none.
+    #[inline]
+    pub(crate) fn time(&self, distance: u32) -> Nanos {
+        if distance == 0 || self.lines.is_empty() {
+            return self.curve.time(distance);
+        }
+        let mut piece = self.hints[(distance >> self.hint_shift) as usize] as usize;
+        while self.ends[piece] < distance {
+            piece += 1;
+        }
+        self.lines[piece].time(distance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_table_gives_what_its_curve_gives(
+            steps in prop::collection::vec((1u32..5000, 0u32..20_000_000), 1..60),
+            tracks in 1u32..300_000,
+            at in 0.0f64..=1.0,
+        ) {
+            let mut distance = 0;
+            let points = steps.iter().map(|&(step, ns)| {
+                distance += step;
+                (distance, ns)
+            });
+            let curve = SeekCurve::Points(points.collect());
+            let table = SeekTable::new(curve.clone(), tracks);
+            let distance = (f64::from(tracks) * at) as u32;
+            prop_assert_eq!(table.time(distance), curve.time(distance));
+        }
+    }
+}
