@@ -36,7 +36,7 @@ impl Layer for Conventional {
         match command.op {
             HostOp::Read => plan.access(Medium::Platter, Direction::Read, extent, Purpose::Host),
             HostOp::Write => plan.access(Medium::Platter, Direction::Write, extent, Purpose::Host),
-            HostOp::Flush => {}
+            HostOp::Flush | HostOp::Trim => {}
         }
         plan.push(Step::Complete(command.id));
     }

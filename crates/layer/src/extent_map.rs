@@ -58,6 +58,9 @@ pub struct ExtentMap {
     next_hint: usize,
 }
 
+/// Media addresses that an entry can hold lie below this.
+pub const MAX_ADDRESS: Pba = Pba(1 << crate::leaf::ADDRESS_BITS);
+
 /// How many hints are remembered; a power of two.
 const HINTS: usize = 16;
 
@@ -125,7 +128,8 @@ impl ExtentMap {
         }
     }
 
-    /// Maps an extent to `pba`; what was mapped in it before is forgotten.
+    /// Maps an extent to `pba`; what was mapped in it before is forgotten. Host addresses must lie below 2^38
+    /// sectors and media addresses below [`MAX_ADDRESS`].
     ///
     /// ```
     /// use skylight_disk::{Lba, LbaExtent, Pba, Sectors};

@@ -18,6 +18,8 @@ pub(crate) const ENTRY_MAX_SECTORS: u64 = u16::MAX as u64;
 pub(crate) const REACH: u64 = UNUSED as u64;
 /// The start of an unused entry: past every other.
 const UNUSED: i32 = i32::MAX;
+/// Bits of an address: media of up to 2^40 sectors, 562 TB. Builders of layers keep them below.
+pub(crate) const ADDRESS_BITS: u32 = 40;
 /// No leaf.
 pub(crate) const NO_LEAF: u32 = u32::MAX;
 
@@ -77,6 +79,7 @@ impl Leaf {
 
     /// Replaces an entry by one that keeps the order.
     pub(crate) fn put(&mut self, index: usize, entry: Mapped) {
+        debug_assert!(entry.pba.get() >> ADDRESS_BITS == 0, "an address has {ADDRESS_BITS} bits");
         self.starts[index] = (entry.lba.start.get() - self.base) as i32;
         self.lengths[index] = entry.lba.len.get() as u16;
         self.addresses_low[index] = entry.pba.get() as u32;

@@ -2,20 +2,27 @@
 //!
 //! * [`plan`]: steps, plans, and the [`Layer`] trait.
 //! * [`extent_map`]: which host extents lie elsewhere, and where.
-//! * [`conventional`], [`set_associative`]: the layers.
+//! * [`bands`]: how the host's address space lies in bands on the platters.
+//! * [`conventional`], [`set_associative`], [`journaled`]: the layers.
 //!
 //! Invariants: no clock, no file, no thread, no hash order, no randomness; the same commands give the same
 //! plans. See DESIGN idea 1 in `docs/architecture.md`.
 
+pub mod bands;
 pub mod conventional;
 pub mod extent_map;
+pub mod fully_associative;
 mod inner;
+pub mod journaled;
 mod leaf;
 pub mod plan;
 pub mod set_associative;
 
+pub use bands::{Bands, StretchSpec};
 pub use conventional::Conventional;
-pub use extent_map::{ExtentMap, Mapped};
+pub use extent_map::{ExtentMap, MAX_ADDRESS, Mapped};
+pub use fully_associative::{FullyAssociative, FullyAssociativeSpec, ZoneUse};
+pub use journaled::{Journaled, JournaledSpec};
 pub use plan::{
     CacheUse, Command, CommandId, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Step,
 };

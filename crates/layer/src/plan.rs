@@ -24,23 +24,44 @@ pub enum Purpose {
     Host,
     /// Data of a host command in the persistent cache.
     Cache,
+    /// What a journal writes beside the data of an entry.
+    OutOfBand,
+    /// Merging the map of the persistent cache to its home.
+    MapMerge,
     /// Cleaning: reading cached data and the rest of a band.
     CleanRead,
-    /// Cleaning: writing a band back in place.
+    /// Cleaning: a merged band kept in the cache until it is rewritten.
+    CleanStage,
+    /// Cleaning: writing a band back.
     CleanWrite,
+    /// Cleaning: the map's change at its home.
+    MapUpdate,
 }
 
 impl Purpose {
     /// Every purpose, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Host, Self::Cache, Self::CleanRead, Self::CleanWrite];
+    pub const ALL: [Self; 8] = [
+        Self::Host,
+        Self::Cache,
+        Self::OutOfBand,
+        Self::MapMerge,
+        Self::CleanRead,
+        Self::CleanStage,
+        Self::CleanWrite,
+        Self::MapUpdate,
+    ];
 
     /// The name in tables and columns.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
             Self::Cache => "cache",
+            Self::OutOfBand => "out_of_band",
+            Self::MapMerge => "map_merge",
             Self::CleanRead => "clean_read",
+            Self::CleanStage => "clean_stage",
             Self::CleanWrite => "clean_write",
+            Self::MapUpdate => "map_update",
         }
     }
 }
@@ -55,10 +76,17 @@ pub enum MapChange {
         /// Where it lies.
         pba: Pba,
     },
-    /// The extent is back at its native location.
+    /// The extent is at its native location.
     Native {
         /// What the host calls it.
         lba: LbaExtent,
+    },
+    /// The native location of the extent is another one from now on, and the extent is there.
+    Remapped {
+        /// What the host calls it: a whole band.
+        lba: LbaExtent,
+        /// Where it lies.
+        pba: Pba,
     },
 }
 
@@ -79,6 +107,12 @@ pub enum Step {
         extent: PbaExtent,
         /// What for.
         purpose: Purpose,
+    },
+    /// The next so many accesses may be done in any order: the clock takes the one that the heads reach
+    /// first, others take them as they stand.
+    AnyOrder {
+        /// How many.
+        accesses: u32,
     },
     /// Change the map.
     Commit(MapChange),
@@ -126,6 +160,8 @@ pub enum HostOp {
     Write,
     /// Make all that was written durable; the extent is empty.
     Flush,
+    /// Forget it: what is read there afterwards may be anything.
+    Trim,
 }
 
 /// A host command that waits.
@@ -186,6 +222,12 @@ pub trait Layer: Send {
 
     /// Takes one or more of the waiting commands and appends what they need to `plan`.
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan);
+
+    /// How long the drive must be left alone before [`Layer::idle`] is asked; `None` for a layer that never
+    /// works on its own.
+    fn idle_after(&self) -> Option<skylight_disk::Nanos> {
+        None
+    }
 
     /// One unit of what it would do with the drive left alone.
     fn idle(&mut self, plan: &mut Plan) -> Idle;

@@ -121,19 +121,32 @@ impl SetAssociative {
         let cached = PbaExtent::new(self.cache_band_start(cache_band), used);
         plan.access(self.spec.cache_medium, Direction::Read, cached, Purpose::CleanRead);
         let bands = self.spec.capacity.get().div_ceil(self.spec.band.get());
-        for band in (cache_band..bands).step_by(self.spec.cache_bands as usize) {
-            let lba = self.band_extent(band);
-            if self.exceptions.overlapping(lba).next().is_none() {
+        let mut band = cache_band;
+        while let Some(held) = self.next_held(band).filter(|&held| held < bands) {
+            // From exception to exception, so that the work grows with them and not with the drive.
+            let behind = (held - band).next_multiple_of(self.spec.cache_bands);
+            if behind > 0 {
+                band += behind;
                 continue;
             }
+            let lba = self.band_extent(band);
             let (place, beyond) = self.native(lba);
             debug_assert!(beyond.is_empty(), "the cache begins between two bands");
             plan.access(Medium::Platter, Direction::Read, place, Purpose::CleanRead);
             plan.access(Medium::Platter, Direction::Write, place, Purpose::CleanWrite);
             self.exceptions.remove(lba);
             plan.push(Step::Commit(MapChange::Native { lba }));
+            band += self.spec.cache_bands;
         }
         self.written[cache_band as usize] = 0;
+    }
+
+    /// The first data band from `band` on that has an exception.
+    fn next_held(&self, band: u64) -> Option<u64> {
+        let start = Lba((band * self.spec.band.get()).min(self.spec.capacity.get()));
+        let rest = LbaExtent::new(start, Sectors(self.spec.capacity.get() - start.get()));
+        let first = self.exceptions.overlapping(rest).next()?;
+        Some(self.band_divisor.div_rem(first.lba.start.get()).0)
     }
 
     /// The pieces of an extent in order, exceptions and the native rest between them.
@@ -163,6 +176,10 @@ impl Layer for SetAssociative {
                 plan.access(piece.medium, Direction::Read, piece.extent, purpose);
             }),
             HostOp::Write => self.write(extent, plan),
+            HostOp::Trim => {
+                self.exceptions.remove(extent);
+                plan.push(Step::Commit(MapChange::Native { lba: extent }));
+            }
             HostOp::Flush => {}
         }
         plan.push(Step::Complete(id));
@@ -178,9 +195,11 @@ impl Layer for SetAssociative {
 
     fn locate_first(&self, extent: LbaExtent, write: bool) -> (Medium, Pba) {
         if write {
-            let (band, _, _) = self.split_at_band(extent);
+            let (band, first, _) = self.split_at_band(extent);
             let (_, cache_band) = self.cache_band_divisor.div_rem(band);
-            let written = Sectors(self.written[cache_band as usize].into());
+            let written = u64::from(self.written[cache_band as usize]);
+            let room_needed = first.len.get().next_multiple_of(BLOCK_SECTORS);
+            let written = Sectors(if written + room_needed <= self.spec.band.get() { written } else { 0 });
             return (self.spec.cache_medium, self.cache_band_start(cache_band) + written);
         }
         match self.exceptions.overlapping(extent).next() {

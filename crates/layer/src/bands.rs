@@ -1,0 +1,167 @@
+//! Bands: how the host's address space lies in bands on the platters, each at its native location.
+//!
+//! Stretches of bands of one size follow each other in LBA; on the platters a guard may lie behind each band,
+//! and other regions (a persistent cache, a map) between stretches. A look-up is a search among the stretches
+//! and a division.
+//!
+//! Invariants: stretches leave no gap in LBA; bands do not overlap on the platters; the last band of a stretch
+//! may be short.
+//! Source: Skylight (FAST'15), section 2 (bands, guards), section 4.7 (iso-capacity bands within a zone, sizes
+//! that fall towards the ID).
+
+use skylight_disk::{Divisor, Lba, LbaExtent, Pba, PbaExtent, Sectors};
+
+/// Bands of one size, one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StretchSpec {
+    /// Host sectors in the stretch.
+    pub sectors: Sectors,
+    /// Host sectors in a band.
+    pub band: Sectors,
+    /// Sectors left unused behind each band.
+    pub guard: Sectors,
+    /// Where the first band begins on the platters.
+    pub start: Pba,
+}
+
+#[derive(Clone, Debug)]
+struct Stretch {
+    first_lba: u64,
+    end_lba: u64,
+    first_pba: u64,
+    band: u64,
+    pitch: u64,
+    divisor: Divisor,
+    first_band: u64,
+}
+
+/// See the module page.
+#[derive(Clone, Debug)]
+pub struct Bands {
+    stretches: Vec<Stretch>,
+}
+
+/// A band: its number, what it holds, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// Its number, rising with LBA.
+    pub number: u64,
+    /// Its host sectors.
+    pub lba: LbaExtent,
+    /// Its native location.
+    pub native: PbaExtent,
+}
+
+impl Bands {
+    /// The table of the stretches, which must not be empty.
+    pub fn new(specs: &[StretchSpec]) -> Self {
+        let mut stretches: Vec<Stretch> = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let (first_lba, first_band) = stretches.last().map_or((0, 0), |before| {
+                (
+                    before.end_lba,
+                    before.first_band + (before.end_lba - before.first_lba).div_ceil(before.band),
+                )
+            });
+            stretches.push(Stretch {
+                first_lba,
+                end_lba: first_lba + spec.sectors.get(),
+                first_pba: spec.start.get(),
+                band: spec.band.get(),
+                pitch: spec.band.get() + spec.guard.get(),
+                divisor: Divisor::new(spec.band.get()),
+                first_band,
+            });
+        }
+        Self { stretches }
+    }
+
+    /// Host sectors of all bands.
+    pub fn capacity(&self) -> Sectors {
+        Sectors(self.stretches.last().map_or(0, |stretch| stretch.end_lba))
+    }
+
+    /// The band that holds a sector.
+    ///
+    /// # Panics
+    /// When the sector is past the end of the last band.
+    #[inline]
+    pub fn of(&self, lba: Lba) -> Band {
+        let index = self.stretches.partition_point(|stretch| stretch.end_lba <= lba.get());
+        let stretch = &self.stretches[index];
+        let (in_stretch, _) = stretch.divisor.div_rem(lba.get() - stretch.first_lba);
+        let start = stretch.first_lba + in_stretch * stretch.band;
+        let len = Sectors(stretch.band.min(stretch.end_lba - start));
+        Band {
+            number: stretch.first_band + in_stretch,
+            lba: LbaExtent::new(Lba(start), len),
+            native: PbaExtent::new(Pba(stretch.first_pba + in_stretch * stretch.pitch), len),
+        }
+    }
+
+    /// The native pieces of an extent, in order: one a band it touches, joined where no guard is between.
+    #[inline]
+    pub fn visit_native(&self, extent: LbaExtent, visit: &mut impl FnMut(PbaExtent)) {
+        let mut rest = extent;
+        let mut pending = PbaExtent::default();
+        while !rest.is_empty() {
+            let band = self.of(rest.start);
+            let into = rest.start - band.lba.start;
+            let here = Sectors(rest.len.get().min(band.lba.len.get() - into.get()));
+            let piece = PbaExtent::new(band.native.start + into, here);
+            if pending.end() == piece.start && !pending.is_empty() {
+                pending.len += here;
+            } else {
+                if !pending.is_empty() {
+                    visit(pending);
+                }
+                pending = piece;
+            }
+            rest = LbaExtent::new(rest.start + here, rest.len - here);
+        }
+        if !pending.is_empty() {
+            visit(pending);
+        }
+    }
+
+    /// Where a sector lies natively.
+    #[inline]
+    pub fn native(&self, lba: Lba) -> Pba {
+        let band = self.of(lba);
+        band.native.start + (lba - band.lba.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_stretches() -> Bands {
+        let stretch = |sectors, band, guard, start| StretchSpec {
+            sectors: Sectors(sectors),
+            band: Sectors(band),
+            guard: Sectors(guard),
+            start: Pba(start),
+        };
+        Bands::new(&[stretch(100, 40, 8, 1000), stretch(90, 30, 0, 5000)])
+    }
+
+    #[test]
+    fn bands_are_numbered_through_and_the_last_of_a_stretch_may_be_short() {
+        let bands = two_stretches();
+        let short = bands.of(Lba(99));
+        assert_eq!((short.number, short.lba.len, short.native.start), (2, Sectors(20), Pba(1096)));
+        assert_eq!(bands.of(Lba(100)).number, 3);
+        assert_eq!(bands.of(Lba(189)).number, 5);
+        assert_eq!(bands.capacity(), Sectors(190));
+    }
+
+    #[test]
+    fn pieces_break_at_guards_and_stretches_only() {
+        let mut pieces = Vec::new();
+        two_stretches().visit_native(LbaExtent::new(Lba(30), Sectors(150)), &mut |piece| pieces.push(piece));
+        let expected = [(1030, 10), (1048, 40), (1096, 20), (5000, 80)];
+        let expected = expected.map(|(start, len)| PbaExtent::new(Pba(start), Sectors(len)));
+        assert_eq!(pieces, expected);
+    }
+}

@@ -1,0 +1,223 @@
+//! Where host writes go: whole bands, streams, and the log.
+//!
+//! * Writes that wait and cover a whole band, in order, and the part of a write that does: to a free band, and
+//!   the band is remapped. It takes and gives back one band, so it needs no cleaning.
+//! * A write from a band's first sector on, and what continues it exactly: to a free band of its own.
+//! * Any other: to the log of the zone, which goes on into the next one where it has no room.
+//!
+//! The host's data is accounted for as [`Purpose::Host`] in the first two cases: it is where it stays, if
+//! the stream does not break.
+//!
+//! Invariant: a stream's log holds the band from its first sector on, in order, and reads find it there.
+
+use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, Sectors};
+
+use crate::plan::{Command, HostOp, MapChange, Medium, Plan, Purpose, Queue, Step};
+
+use super::FullyAssociative;
+use super::layout::BandAt;
+use super::zone::{Stream, Zone};
+
+impl FullyAssociative {
+    /// Takes the chosen write, or the writes that should go before it.
+    #[inline]
+    pub(super) fn take_write(&mut self, queue: Queue<'_>, plan: &mut Plan) {
+        let chosen = queue.next_command();
+        let taken = if queue.waiting.len() > 1 { self.run(queue) } else { &queue.waiting[..1] };
+        let (first, last) = match taken {
+            [first, .., last] => (first, last),
+            [only] => (only, only),
+            [] => (&chosen, &chosen),
+        };
+        self.write(LbaExtent::new(first.extent.start, last.extent.end() - first.extent.start), plan);
+        for command in taken {
+            plan.push(Step::Complete(command.id));
+        }
+    }
+
+    /// The waiting writes to take: all that cover the band of the chosen one in order, or what its stream lacks;
+    /// otherwise the one that continues its stream, or begins it, if it came before the chosen one; otherwise
+    /// the chosen one.
+    fn run<'a>(&self, queue: Queue<'a>) -> &'a [Command] {
+        let waiting = queue.waiting;
+        let at = self.layout.of(queue.next_command().extent.start);
+        let streamed = self.zones[at.zone].as_ref().and_then(|zone| {
+            let slot = zone.stream(at.band)?;
+            Some(at.lba.start + Sectors(zone.written(slot).into()))
+        });
+        let head = streamed.unwrap_or(at.lba.start);
+        let begins = |command: &Command| command.op == HostOp::Write && command.extent.start == head;
+        // Never one that came later: the chosen one would wait for ever behind a host that writes the same
+        // band again and again.
+        let Some(first) = waiting[..=queue.next].iter().position(begins) else {
+            return &waiting[queue.next..=queue.next];
+        };
+        let mut end = head;
+        let covering = waiting[first..].iter().take_while(|command| {
+            let continues = end < at.lba.end() && command.op == HostOp::Write && command.extent.start == end;
+            if continues {
+                end = command.extent.end();
+            }
+            continues
+        });
+        let count = covering.count();
+        let taken = if end >= at.lba.end() { count } else { 1 };
+        &waiting[first..first + taken]
+    }
+
+    fn write(&mut self, extent: LbaExtent, plan: &mut Plan) {
+        let mut rest = extent;
+        while !rest.is_empty() {
+            let at = self.layout.of(rest.start);
+            let end = rest.end().min(at.lba.end());
+            self.write_in_band(at, LbaExtent::new(rest.start, end - rest.start), plan);
+            rest = LbaExtent::new(end, rest.end() - end);
+        }
+    }
+
+    fn write_in_band(&mut self, at: BandAt, lba: LbaExtent, plan: &mut Plan) {
+        self.cancel_cleaning_of(lba);
+        self.zone_mut(at.zone);
+        if lba == at.lba && self.write_whole(at, plan) {
+            return;
+        }
+        match self.continued_stream(at, lba).or_else(|| self.new_stream(at, lba)) {
+            Some(slot) => self.write_stream(at, slot, lba, plan),
+            None => self.write_log(at, lba, plan),
+        }
+    }
+
+    /// A zone, which has memory from now on.
+    fn zone_mut(&mut self, zone: usize) -> &mut Zone {
+        let (layout, band) = (&self.layout, self.spec.band.get() as u32);
+        self.zones[zone].get_or_insert_with(|| Box::new(Zone::new(layout, zone, band)))
+    }
+
+    /// Writes a whole band to a free one, which may be the last; `false` if idle cleaning holds that.
+    fn write_whole(&mut self, at: BandAt, plan: &mut Plan) -> bool {
+        let near = self.slot(at);
+        let Some(slot) = self.zone_mut(at.zone).take_free(near) else {
+            return false;
+        };
+        let place = PbaExtent::new(self.layout.place(at.zone, slot), at.lba.len);
+        plan.access(Medium::Platter, Direction::Write, place, Purpose::Host);
+        self.remap(at, slot, plan);
+        true
+    }
+
+    /// The log that streams the band, if the write continues it; a stream that it does not continue breaks.
+    fn continued_stream(&mut self, at: BandAt, lba: LbaExtent) -> Option<u32> {
+        let zone = self.zone_mut(at.zone);
+        let slot = zone.stream(at.band)?;
+        if u64::from(zone.written(slot)) == (lba.start - at.lba.start).get() {
+            zone.touch_stream(at.band);
+            Some(slot)
+        } else {
+            zone.break_stream(at.band);
+            None
+        }
+    }
+
+    /// A new log for a stream, if the write may begin one.
+    fn new_stream(&mut self, at: BandAt, lba: LbaExtent) -> Option<u32> {
+        let (near, threshold, opened) = (self.slot(at), self.spec.clean_threshold as usize, self.opened);
+        let zone = self.zone_mut(at.zone);
+        if lba.start != at.lba.start || !zone.may_stream(threshold) {
+            return None;
+        }
+        let slot = zone.take_free(near)?;
+        zone.begin_stream(Stream { band: at.band, slot }, opened);
+        self.opened += 1;
+        Some(slot)
+    }
+
+    fn write_stream(&mut self, at: BandAt, slot: u32, lba: LbaExtent, plan: &mut Plan) {
+        let written = self.append(at, slot, lba, Purpose::Host, plan);
+        debug_assert_eq!(written, lba.len, "a stream ends with its band");
+        if u64::from(self.zone_mut(at.zone).written(slot)) == at.lba.len.get() {
+            self.remap(at, slot, plan);
+        }
+    }
+
+    fn write_log(&mut self, at: BandAt, lba: LbaExtent, plan: &mut Plan) {
+        let mut rest = lba;
+        while !rest.is_empty() {
+            let slot = self.room(at, plan);
+            let written = self.append(at, slot, rest, Purpose::Cache, plan);
+            rest = LbaExtent::new(rest.start + written, rest.len - written);
+            self.zone_mut(at.zone).pad(slot);
+        }
+    }
+
+    /// The zone's log, with room: after blocking cleaning, if it takes that.
+    fn room(&mut self, at: BandAt, plan: &mut Plan) -> u32 {
+        let threshold = self.spec.clean_threshold as usize;
+        loop {
+            let (near, opened) = (self.slot(at), self.opened);
+            let zone = self.zone_mut(at.zone);
+            if let Some((slot, free)) = zone.next_room(near, threshold) {
+                self.opened += zone.append_next_to(slot, free, opened);
+                return slot;
+            }
+            let cleaned = self.clean_band(at.zone, plan);
+            assert!(cleaned, "zone {} is full and there is nothing to clean in it", at.zone);
+        }
+    }
+
+    /// Appends as much of an extent as a log has room for; how much that is.
+    fn append(
+        &mut self,
+        at: BandAt,
+        slot: u32,
+        lba: LbaExtent,
+        purpose: Purpose,
+        plan: &mut Plan,
+    ) -> Sectors {
+        let into = (lba.start - self.layout.zone_extent(at.zone).start).get() as u32;
+        let Some((offset, len)) = self.zone_mut(at.zone).append(slot, into, lba.len.get()) else {
+            return Sectors(0);
+        };
+        let pba = self.layout.place(at.zone, slot) + Sectors(offset.into());
+        let lba = LbaExtent::new(lba.start, Sectors(len.into()));
+        plan.access(Medium::Platter, Direction::Write, PbaExtent::new(pba, lba.len), purpose);
+        let emptied = self.release(at.zone, lba);
+        self.exceptions.insert(lba, pba);
+        plan.push(Step::Commit(MapChange::Cached { lba, pba }));
+        if emptied {
+            self.reap(at.zone);
+        }
+        lba.len
+    }
+
+    /// Where the data of a write would go first. When it had to wait for cleaning, that is the log that
+    /// cleaning is to empty; when it ended an idle cleaning, its destination is not counted as free: near
+    /// enough for a scheduler.
+    pub(super) fn write_place(&self, at: BandAt, extent: LbaExtent) -> Pba {
+        let place = |slot| self.layout.place(at.zone, slot);
+        let near = self.slot(at);
+        let Some(zone) = &self.zones[at.zone] else {
+            return place(self.layout.nearest_free_slot(at.zone, at.band));
+        };
+        let into = extent.start - at.lba.start;
+        let whole = into.get() == 0 && extent.end() >= at.lba.end();
+        let threshold = self.spec.clean_threshold as usize;
+        let mut stream = zone.stream(at.band).filter(|_| !whole);
+        if let Some(slot) = stream.filter(|&slot| u64::from(zone.written(slot)) == into.get()) {
+            return place(slot) + into;
+        }
+        // The write breaks the stream of its band, which may leave a spare log.
+        stream = stream.filter(|&slot| u64::from(zone.next_block(slot)) < self.spec.band.get());
+        let begins = whole || into.get() == 0 && stream.is_none() && zone.may_stream(threshold);
+        if let Some(slot) = zone.nearest_free(near).filter(|_| begins) {
+            return place(slot);
+        }
+        let spare = stream.filter(|_| zone.spares.is_empty());
+        match zone.current.filter(|&slot| zone.has_room(slot)).or(spare) {
+            Some(slot) => place(slot) + Sectors(zone.next_block(slot).into()),
+            None => match zone.next_room(near, threshold) {
+                Some((slot, _)) => place(slot) + Sectors(zone.next_block(slot).into()),
+                None => zone.logs.front().map_or(place(near), |log| place(log.slot)),
+            },
+        }
+    }
+}

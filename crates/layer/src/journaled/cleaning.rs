@@ -1,0 +1,130 @@
+//! Cleaning of the journaled layer: one band at a time, in steps that commands may come between.
+//!
+//! The steps of a band are read, gather, stage, write, commit (Skylight, figure 11): the band is read; what
+//! the journal has of it is gathered, in whatever order the heads reach it; the merged band is staged in the
+//! cache, so that a power cut while it is rewritten loses nothing; the band is rewritten in place; the map is
+//! updated at its home. Only the last step changes what reads see, so a command between two steps meets the
+//! drive as if cleaning had not begun (Skylight, section 4.5), and a write to the band starts it over.
+//!
+//! Invariant: a band is committed only if nothing in it changed since it was gathered.
+
+use skylight_disk::{Direction, LbaExtent, Nanos, PbaExtent};
+
+use crate::bands::Band;
+use crate::plan::{MapChange, Medium, Plan, Purpose, Step};
+
+use super::Journaled;
+
+/// Which band is cleaned next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleaningOrder {
+    /// That of the oldest write in the journal (Skylight, Algorithm 1).
+    Fifo,
+    /// That of the newest.
+    Lifo,
+}
+
+/// How bands are cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleaningSpec {
+    /// Which is next.
+    pub order: CleaningOrder,
+    /// How long the drive is left alone before it cleans (aggressive); `None` if only a full cache does
+    /// (lazy).
+    pub idle_after: Option<Nanos>,
+    /// Where a merged band is staged; as large as the largest band.
+    pub staging: PbaExtent,
+    /// What a commit writes at the home of the map.
+    pub map_update: PbaExtent,
+}
+
+/// What is left to do for a band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Read,
+    Gather,
+    Stage,
+    Write,
+    Commit,
+}
+
+/// A band that is being cleaned.
+#[derive(Clone, Copy, Debug)]
+pub struct Cleaning {
+    band: Band,
+    phase: Phase,
+}
+
+impl Journaled {
+    /// One step of cleaning; `false` when there is nothing to clean.
+    pub(super) fn clean_step(&mut self, order: CleaningOrder, plan: &mut Plan) -> bool {
+        let Some(Cleaning { band, phase }) = self.cleaning.or_else(|| self.next_band(order)) else {
+            return false;
+        };
+        let platter = Medium::Platter;
+        let next = match phase {
+            Phase::Read => {
+                plan.access(platter, Direction::Read, band.native, Purpose::CleanRead);
+                Some(Phase::Gather)
+            }
+            Phase::Gather => {
+                self.gather(band.lba, plan);
+                Some(Phase::Stage)
+            }
+            Phase::Stage => {
+                let staged = PbaExtent::new(self.spec.cleaning.staging.start, band.native.len);
+                plan.access(self.spec.cache_medium, Direction::Write, staged, Purpose::CleanStage);
+                Some(Phase::Write)
+            }
+            Phase::Write => {
+                plan.access(platter, Direction::Write, band.native, Purpose::CleanWrite);
+                Some(Phase::Commit)
+            }
+            Phase::Commit => {
+                plan.access(platter, Direction::Write, self.spec.cleaning.map_update, Purpose::MapUpdate);
+                self.map.remove(band.lba);
+                plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
+                None
+            }
+        };
+        self.cleaning = next.map(|phase| Cleaning { band, phase });
+        true
+    }
+
+    /// All steps of one band; `false` when there is nothing to clean.
+    pub(super) fn clean_band(&mut self, order: CleaningOrder, plan: &mut Plan) -> bool {
+        while self.clean_step(order, plan) {
+            if self.cleaning.is_none() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A change in a band that is being cleaned: what was gathered is old.
+    pub(super) fn cancel_cleaning_of(&mut self, extent: LbaExtent) {
+        let touched = |band: Band| extent.start < band.lba.end() && band.lba.start < extent.end();
+        if self.cleaning.is_some_and(|cleaning| touched(cleaning.band)) {
+            self.cleaning = None;
+        }
+    }
+
+    fn next_band(&mut self, order: CleaningOrder) -> Option<Cleaning> {
+        let record = match order {
+            CleaningOrder::Fifo => self.journal.oldest(&self.map),
+            CleaningOrder::Lifo => self.journal.newest(&self.map),
+        }?;
+        let live = self.map.overlapping(record.lba).next()?;
+        Some(Cleaning { band: self.spec.bands.of(live.lba.start), phase: Phase::Read })
+    }
+
+    /// Reads what the journal has of a band.
+    fn gather(&self, band: LbaExtent, plan: &mut Plan) {
+        let accesses = self.map.overlapping(band).count() as u32;
+        plan.push(Step::AnyOrder { accesses });
+        for mapped in self.map.overlapping(band) {
+            let extent = PbaExtent::new(mapped.pba, mapped.lba.len);
+            plan.access(self.spec.cache_medium, Direction::Read, extent, Purpose::CleanRead);
+        }
+    }
+}

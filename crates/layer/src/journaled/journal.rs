@@ -1,0 +1,156 @@
+//! The journal: the persistent cache of a journaled drive as a circular log of entries.
+//!
+//! An entry is a stretch of out-of-band data and then the data of one or more host writes, in quanta: a lone
+//! block takes a whole quantum (Skylight, section 4.3.1). Entries follow each other with a short gap, so that
+//! the next one can begin without missing its place. The cache counts in *places*, one a quantum; how far
+//! the log runs on the medium is not what limits it (FACTS, "Worth knowing").
+//!
+//! Invariants: places from `tail` to `head` hold records that the map may point to; a record is live while
+//! the map finds one of its sectors where the record put it; the media region has room for every place in
+//! use with the out-of-band data before it.
+
+use std::collections::VecDeque;
+
+use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
+
+use crate::extent_map::ExtentMap;
+
+/// The sizes of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalSpec {
+    /// The region on the medium.
+    pub region: PbaExtent,
+    /// Data in a quantum.
+    pub quantum: Sectors,
+    /// Out-of-band data before the quanta of an entry.
+    pub out_of_band: Sectors,
+    /// Unused medium behind an entry.
+    pub gap: Sectors,
+    /// Most data in an entry.
+    pub entry_max: Sectors,
+    /// Places that may be in use before cleaning has to make room.
+    pub places: u64,
+}
+
+impl JournalSpec {
+    /// Medium that an entry takes.
+    pub fn entry_sectors(&self, quanta: u64) -> u64 {
+        self.out_of_band.get() + quanta * self.quantum.get() + self.gap.get()
+    }
+
+    /// Quanta for so much data.
+    pub fn quanta(&self, data: Sectors) -> u64 {
+        data.get().div_ceil(self.quantum.get()).max(1)
+    }
+
+    /// Medium that the worst use of all places takes: each place an entry of its own, and one more entry of
+    /// the largest size that does not fit at the end of the region.
+    pub fn region_sectors(&self) -> u64 {
+        self.places * self.entry_sectors(1) + 2 * self.entry_sectors(self.quanta(self.entry_max))
+    }
+}
+
+/// A host write in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// What was written.
+    pub lba: LbaExtent,
+    /// Where its first sector lies.
+    pub pba: Pba,
+    /// The first place of its entry.
+    pub place: u64,
+}
+
+/// Where an entry goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryPlace {
+    /// Its out-of-band data.
+    pub out_of_band: PbaExtent,
+    /// Its quanta, all of them.
+    pub data: PbaExtent,
+    /// Its first place.
+    pub place: u64,
+}
+
+/// See the module page.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    spec: JournalSpec,
+    /// Places ever used.
+    head: u64,
+    /// Offset of the next entry in the region.
+    at: u64,
+    records: VecDeque<Record>,
+}
+
+impl Journal {
+    /// An empty journal.
+    pub fn new(spec: JournalSpec) -> Self {
+        Self { spec, head: 0, at: 0, records: VecDeque::new() }
+    }
+
+    /// The sizes.
+    pub fn spec(&self) -> &JournalSpec {
+        &self.spec
+    }
+
+    /// Places in use.
+    pub fn places_used(&self) -> u64 {
+        self.head - self.records.front().map_or(self.head, |oldest| oldest.place)
+    }
+
+    /// Where an entry that begins now would lie.
+    pub fn next_start(&self) -> Pba {
+        self.spec.region.start + Sectors(self.at)
+    }
+
+    /// Takes room for an entry of so much data.
+    pub fn begin(&mut self, data: Sectors) -> EntryPlace {
+        let quanta = self.spec.quanta(data);
+        let needed = self.spec.entry_sectors(quanta);
+        if self.at + needed > self.spec.region.len.get() {
+            self.at = 0;
+        }
+        let out_of_band = PbaExtent::new(self.next_start(), self.spec.out_of_band);
+        let data = PbaExtent::new(out_of_band.end(), Sectors(quanta * self.spec.quantum.get()));
+        let place = self.head;
+        self.at += needed;
+        self.head += quanta;
+        EntryPlace { out_of_band, data, place }
+    }
+
+    /// Notes a host write that the last entry holds.
+    pub fn record(&mut self, record: Record) {
+        self.records.push_back(record);
+    }
+
+    /// The oldest record that is live; dead ones before it give their places back.
+    pub fn oldest(&mut self, map: &ExtentMap) -> Option<Record> {
+        while let Some(&record) = self.records.front() {
+            if is_live(map, &record) {
+                return Some(record);
+            }
+            self.records.pop_front();
+        }
+        None
+    }
+
+    /// The newest record that is live; dead ones behind it are forgotten.
+    pub fn newest(&mut self, map: &ExtentMap) -> Option<Record> {
+        while let Some(&record) = self.records.back() {
+            if is_live(map, &record) {
+                return Some(record);
+            }
+            self.records.pop_back();
+        }
+        None
+    }
+}
+
+/// Whether the map finds a sector of the record where the record put it.
+fn is_live(map: &ExtentMap, record: &Record) -> bool {
+    map.overlapping(record.lba).any(|found| {
+        let into = found.lba.start - record.lba.start;
+        found.pba == record.pba + into
+    })
+}
