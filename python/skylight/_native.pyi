@@ -48,6 +48,16 @@ class SimDrive:
         """Runs a batch; answers when each command was submitted and completed, ns. Raises ValueError."""
     def pause(self, duration_ns: int) -> None:
         """Lets virtual time pass, in which the drive may clean."""
+    @property
+    def write_cache(self) -> bool:
+        """Whether the volatile write cache is on."""
+    def set_write_cache(self, on: bool) -> bool:
+        """Switches the volatile write cache; answers its state then (a drive without one stays off)."""
+    @property
+    def look_ahead(self) -> bool:
+        """Whether reads go on into the drive's buffer."""
+    def set_look_ahead(self, on: bool) -> bool:
+        """Switches look-ahead; answers its state then (a drive without a read buffer stays off)."""
     def erase(self) -> None:
         """Secure erase: the drive is as new."""
     def counters(self) -> dict[str, int]:
@@ -89,8 +99,8 @@ class HostDevice:
     def block_bytes(self) -> int:
         """Logical block in bytes."""
     @property
-    def key(self) -> str:
-        """A name for the drive that can be part of a file name."""
+    def key(self) -> str | None:
+        """A name for the drive that can be part of a file name; None for a plain file."""
     @property
     def now_ns(self) -> int:
         """The clock of the log, ns."""

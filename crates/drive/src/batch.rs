@@ -2,18 +2,27 @@
 //!
 //! Invariant: a batch that was accepted has only commands that the drive can do.
 
-use skylight_disk::{LbaExtent, SECTOR_BYTES, Sectors};
+use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{Command, CommandId, HostOp};
 
-use crate::drive::extent_of;
-
 /// Numbers of the operations in the column `op`.
-pub const OPS: [(u8, HostOp); 3] = [(0, HostOp::Read), (1, HostOp::Write), (2, HostOp::Flush)];
+pub mod op {
+    /// Read.
+    pub const READ: u8 = 0;
+    /// Write.
+    pub const WRITE: u8 = 1;
+    /// Make durable all that was written; offset and size are not looked at.
+    pub const FLUSH: u8 = 2;
+    /// Forget an extent.
+    pub const TRIM: u8 = 3;
+    /// Write, answered when durable (FUA).
+    pub const WRITE_THROUGH: u8 = 4;
+}
 
 /// Columns of one length: operation, offset in bytes, size in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// 0 read, 1 write, 2 flush.
+    /// The operations: see [`op`].
     pub op: &'a [u8],
     /// Bytes from the start of the drive.
     pub offset: &'a [u64],
@@ -31,7 +40,7 @@ pub enum BatchError {
     #[error("depth {0} is out of range 1 to 65,536")]
     Depth(usize),
     /// An operation without meaning.
-    #[error("command {0}: operation {1} is not known; use 0 read, 1 write, 2 flush")]
+    #[error("command {0}: operation {1} is not known; use 0 read, 1 write, 2 flush, 3 trim, 4 write through")]
     Operation(usize, u8),
     /// Not whole sectors.
     #[error("command {0}: offset {1} and size {2} are not whole sectors of 512 bytes")]
@@ -63,11 +72,18 @@ impl Batch<'_> {
         Some(extent_of(*self.offset.get(index)?, *self.size.get(index)?))
     }
 
+    /// Whether a write is answered only when durable.
+    #[inline]
+    pub(crate) fn is_through(&self, index: usize) -> bool {
+        self.op[index] == op::WRITE_THROUGH
+    }
+
     #[inline]
     pub(crate) fn command(&self, index: usize) -> Command {
         let op = match self.op[index] {
-            0 => HostOp::Read,
-            1 => HostOp::Write,
+            op::READ => HostOp::Read,
+            op::WRITE | op::WRITE_THROUGH => HostOp::Write,
+            op::TRIM => HostOp::Trim,
             _ => HostOp::Flush,
         };
         Command { id: CommandId(index as u32), op, extent: extent_of(self.offset[index], self.size[index]) }
@@ -104,14 +120,21 @@ impl Batch<'_> {
 fn check_command(index: usize, op: u8, offset: u64, size: u32, end: u64) -> Result<(), BatchError> {
     let aligned = (offset | u64::from(size)).is_multiple_of(SECTOR_BYTES);
     let inside = offset < end && u64::from(size) <= end - offset;
-    if op < 2 && aligned && inside && size > 0 {
+    let moves = matches!(op, op::READ | op::WRITE | op::TRIM | op::WRITE_THROUGH);
+    if moves && aligned && inside && size > 0 {
         return Ok(());
     }
     match op {
-        2 => Ok(()),
-        0 | 1 if size == 0 => Err(BatchError::Empty(index)),
-        0 | 1 if !aligned => Err(BatchError::Alignment(index, offset, size)),
-        0 | 1 => Err(BatchError::Range(index, offset, size, end)),
-        _ => Err(BatchError::Operation(index, op)),
+        op::FLUSH => Ok(()),
+        _ if !moves => Err(BatchError::Operation(index, op)),
+        _ if size == 0 => Err(BatchError::Empty(index)),
+        _ if !aligned => Err(BatchError::Alignment(index, offset, size)),
+        _ => Err(BatchError::Range(index, offset, size, end)),
     }
+}
+
+/// The extent of a command in bytes of the host.
+fn extent_of(offset: u64, size: u32) -> LbaExtent {
+    let start = Lba(offset / SECTOR_BYTES);
+    LbaExtent::new(start, Sectors(u64::from(size) / SECTOR_BYTES))
 }

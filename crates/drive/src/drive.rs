@@ -1,21 +1,26 @@
-//! A drive in virtual time: the clock's interpretation of a layer's plans.
+//! A drive in virtual time: the host's queue in front of a layer and its media.
 //!
 //! The host keeps a number of commands outstanding; the drive sees those that have arrived, up to its queue
 //! depth, lets the layer take some, and gives every step of the plan its duration. Command overhead runs
 //! beside the media where commands queue, and delays them where they come one by one: that is why a
-//! synchronous write to the next block of a log waits a whole turn (Skylight, section 4.3).
+//! synchronous write to the next block of a log waits a whole turn (Skylight, section 4.3). With the volatile
+//! write cache on, writes are answered on arrival and reach the media behind the host's back; with look-ahead
+//! on, a sequential read finds the head already where it needs it. Left alone long enough, the layer works.
 //!
 //! Invariants: time never goes back; a command completes after it was submitted; the same commands from the
-//! same start give the same times to the nanosecond, in one batch or in several.
+//! same start give the same times to the nanosecond; one at a time, also when they are cut into batches (with
+//! more outstanding, the queue drains where a batch ends).
 
-use skylight_disk::{Direction, Disk, Head, LbaExtent, Nanos, Pba, Sectors, Time};
-use skylight_layer::{CacheUse, Command, CommandId, HostOp, Idle, Layer, Medium, Plan, Purpose, Queue, Step};
+use skylight_disk::{Direction, Disk, Lba, Nanos, Place, Sectors, Time};
+use skylight_layer::{CacheUse, Command, CommandId, HostOp, Idle, Layer, Plan, Queue, Step};
 
 use crate::batch::{Batch, BatchError};
 use crate::jitter::Jitter;
 use crate::ledger::Ledger;
+use crate::media::{FlashSpeed, Media};
 use crate::profile::Schedule;
 use crate::trace::HeadTrace;
+use crate::write_cache::WriteCache;
 
 /// How many commands ahead the layer is told of: enough for memory to answer meanwhile.
 const HINT_COMMANDS: usize = 6;
@@ -27,50 +32,73 @@ pub struct HostInterface {
     pub queue_depth: usize,
     /// In which order it serves them.
     pub schedule: Schedule,
+    /// Accesses among which the nearest is taken where the order is the drive's own.
+    pub positioning_window: usize,
     /// From the arrival of a command until the heads may move for it.
     pub command_overhead: Nanos,
     /// From a completion until the host submits the next command.
     pub host_gap: Nanos,
+    /// Size of the volatile write cache; none for a drive without one.
+    pub write_cache: Sectors,
+    /// Whether it is on when the drive is switched on.
+    pub write_cache_on: bool,
+    /// How much a read goes on reading into the drive's buffer.
+    pub read_buffer: Sectors,
+    /// Whether it does when the drive is switched on.
+    pub look_ahead: bool,
+    /// Whether the heads are parked when the drive has been left alone and has nothing to do.
+    pub park_when_idle: bool,
 }
 
-/// How fast flash is.
+/// A read that goes on into the buffer in the order of the host's addresses: where, and since when.
 #[derive(Clone, Copy, Debug)]
-pub struct FlashSpeed {
-    /// Before the first byte of a read and of a write.
-    latency: [Nanos; 2],
-    /// Nanoseconds a sector in 32.32 fixed point.
-    sector_fixed: u64,
+struct ReadAhead {
+    next: Lba,
+    since: Time,
 }
 
-impl FlashSpeed {
-    /// Latencies, and bytes a second.
-    pub fn new(read: Nanos, write: Nanos, bandwidth: u64) -> Self {
-        let sector_fixed = ((512u128 * 1_000_000_000) << 32) / u128::from(bandwidth.max(1));
-        Self { latency: [read, write], sector_fixed: sector_fixed as u64 }
-    }
+/// How a command came, and what the drive's scheduling knows of it.
+#[derive(Clone, Copy, Debug)]
+struct Submitted {
+    at: Time,
+    /// Where the heads have to be for it, found once until the map changes.
+    place: Found,
+    /// Answered only when durable, whatever the write cache (FUA).
+    through: bool,
+}
 
-    fn time(self, way: Direction, sectors: Sectors) -> Nanos {
-        let transfer = (u128::from(self.sector_fixed) * u128::from(sectors.get())) >> 32;
-        self.latency[way as usize] + Nanos(transfer as u64)
-    }
+/// Where a command's first sector lies, when that has been looked up.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    NotYet,
+    /// On flash, or nowhere: the heads need not move.
+    NoMove,
+    Platter(Place),
 }
 
 /// See the module page.
 pub struct Drive {
-    disk: Disk,
-    flash: Option<FlashSpeed>,
+    media: Media,
     layer: Box<dyn Layer>,
     interface: HostInterface,
     jitter: Option<Jitter>,
-    /// Until when the drive is busy.
-    now: Time,
-    head: Head,
-    /// Outstanding commands, oldest first, and beside them when each was submitted.
+    /// Until when the media are busy.
+    busy_until: Time,
+    /// The host's clock: when it would submit the next command, or when its pause ended.
+    host_time: Time,
+    /// Since when there is nothing to do.
+    quiet_since: Time,
+    /// Until when the interface is busy with writes that go to the cache.
+    accepting: Time,
+    /// Outstanding commands, oldest first, and beside them how each came.
     waiting: Vec<Command>,
-    submitted: Vec<Time>,
+    submitted: Vec<Submitted>,
+    cache: WriteCache,
+    ahead: Option<ReadAhead>,
+    /// How long a read may go on before the buffer is full.
+    buffer_time: Nanos,
     plan: Plan,
-    ledger: Ledger,
-    trace: Option<HeadTrace>,
+    answered: Vec<(CommandId, Time)>,
 }
 
 /// Where the completions of a batch go.
@@ -88,21 +116,23 @@ impl Drive {
         interface: HostInterface,
         jitter: Option<Jitter>,
     ) -> Self {
-        // Heads are parked at the inner diameter (Skylight, figure 3).
-        let head = Head { surface: 0, track: disk.geometry().tracks() - 1 };
+        let media = Media::new(disk, flash, interface.positioning_window);
         Self {
-            disk,
-            flash,
+            buffer_time: media.outer_transfer_time(interface.read_buffer),
+            media,
             layer,
             interface,
             jitter,
-            now: Time(0),
-            head,
+            busy_until: Time(0),
+            host_time: Time(0),
+            quiet_since: Time(0),
+            accepting: Time(0),
             waiting: Vec::new(),
             submitted: Vec::new(),
+            cache: WriteCache::new(interface.write_cache, interface.write_cache_on),
+            ahead: None,
             plan: Plan::default(),
-            ledger: Ledger::default(),
-            trace: None,
+            answered: Vec::new(),
         }
     }
 
@@ -111,14 +141,14 @@ impl Drive {
         self.layer.capacity()
     }
 
-    /// Virtual time.
+    /// Virtual time: when the host would submit the next command.
     pub fn now(&self) -> Time {
-        self.now
+        self.host_time
     }
 
     /// Counters since the start.
     pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.media.ledger
     }
 
     /// How full the persistent cache is.
@@ -128,7 +158,7 @@ impl Drive {
 
     /// The platters and the arm.
     pub fn disk(&self) -> &Disk {
-        &self.disk
+        &self.media.disk
     }
 
     /// The translation layer, for the oracle and for pictures.
@@ -138,30 +168,107 @@ impl Drive {
 
     /// Keeps the next accesses of the platters, up to `rows`.
     pub fn start_trace(&mut self, rows: usize) {
-        self.trace = Some(HeadTrace::new(rows));
+        self.media.trace = Some(HeadTrace::new(rows));
     }
 
     /// Ends the trace and hands it out.
     pub fn take_trace(&mut self) -> Option<HeadTrace> {
-        self.trace.take()
+        self.media.trace.take()
+    }
+
+    /// Whether the volatile write cache is on.
+    pub fn write_cache(&self) -> bool {
+        self.cache.is_on()
+    }
+
+    /// Switches the volatile write cache; what it holds is destaged first. Returns what it is then: a drive
+    /// without one stays off.
+    pub fn set_write_cache(&mut self, on: bool) -> bool {
+        self.destage_all();
+        self.host_time = self.host_time.max(self.busy_until);
+        self.cache.switch(on);
+        self.cache.is_on()
+    }
+
+    /// Whether reads go on into the buffer.
+    pub fn look_ahead(&self) -> bool {
+        self.interface.look_ahead
+    }
+
+    /// Switches look-ahead; returns what it is then: a drive without a buffer stays off.
+    pub fn set_look_ahead(&mut self, on: bool) -> bool {
+        self.interface.look_ahead = on && self.interface.read_buffer.get() > 0;
+        self.ahead = None;
+        self.interface.look_ahead
     }
 
     /// Secure erase: what was written is forgotten. It takes no time and moves no head.
     pub fn erase(&mut self) {
+        self.cache.clear();
+        self.ahead = None;
         self.layer.erase();
     }
 
-    /// Leaves the drive alone for a time, in which the layer may work.
+    /// Leaves the drive alone for a time, in which it destages, and the layer may work.
     pub fn pause(&mut self, duration: Nanos) {
-        let until = self.now + duration;
-        while self.now < until {
+        self.host_time += duration;
+        self.work_until(self.host_time);
+        self.busy_until = self.busy_until.max(self.host_time);
+    }
+
+    /// What the drive does on its own until a command comes; a unit that has begun then ends.
+    fn work_until(&mut self, until: Time) {
+        while self.busy_until < until && self.destage_unit() {}
+        let Some(after) = self.layer.idle_after() else {
+            return;
+        };
+        let begin = self.busy_until.max(self.quiet_since + after);
+        if begin >= until {
+            return;
+        }
+        self.busy_until = begin;
+        while self.busy_until < until {
+            self.ahead = None;
             self.plan.clear();
             if self.layer.idle(&mut self.plan) == Idle::Nothing {
-                break;
+                if self.interface.park_when_idle {
+                    self.media.park();
+                }
+                return;
             }
-            self.now = self.execute(self.now, None);
+            self.answered.clear();
+            self.busy_until = self.media.execute(&self.plan, self.busy_until, &mut self.answered);
         }
-        self.now = self.now.max(until);
+    }
+
+    /// Writes some of what the volatile cache holds to the media; `false` when it holds nothing.
+    fn destage_unit(&mut self) -> bool {
+        let dirty = self.cache.dirty();
+        if dirty.is_empty() {
+            return false;
+        }
+        let start = self.busy_until.max(self.cache.held_since());
+        let window = match self.interface.schedule {
+            Schedule::Fifo => 1,
+            Schedule::ShortestPositioningFirst => dirty.len().min(self.interface.queue_depth),
+        };
+        let cost = |index: usize| {
+            let place = self.first_place(&dirty[index]);
+            self.media.positioning(place.as_ref(), Direction::Write, start)
+        };
+        let next = (0..window).min_by_key(|&index| cost(index)).unwrap_or(0);
+        self.ahead = None;
+        self.plan.clear();
+        self.layer.take(Queue { waiting: dirty, next }, &mut self.plan);
+        self.answered.clear();
+        self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
+        self.quiet_since = self.quiet_since.max(self.busy_until);
+        self.cache.destaged(self.answered.iter().map(|&(id, _)| id));
+        true
+    }
+
+    fn destage_all(&mut self) {
+        while self.destage_unit() {}
     }
 
     /// Runs a batch with `depth` commands outstanding. `submit_ns` and `complete_ns` are as long as the batch
@@ -177,8 +284,9 @@ impl Drive {
         complete_ns: &mut [u64],
     ) -> Result<(), BatchError> {
         batch.check(self.capacity(), depth, submit_ns.len(), complete_ns.len())?;
-        let mut freed: Vec<Time> = Vec::with_capacity(depth.min(batch.len()));
-        freed.resize(depth.min(batch.len()), self.now);
+        let depth = depth.min(batch.len());
+        let mut freed: Vec<Time> = Vec::with_capacity(depth);
+        freed.resize(depth, self.host_time);
         self.waiting.reserve(depth);
         self.submitted.reserve(depth);
         let mut next = 0;
@@ -190,10 +298,9 @@ impl Drive {
                 next += 1;
             }
             freed.clear();
-            let Some(&oldest) = self.submitted.first() else {
+            if self.waiting.is_empty() {
                 return Ok(());
-            };
-            self.now = self.now.max(oldest);
+            }
             self.serve(&mut Completions { complete_ns, freed: &mut freed });
         }
     }
@@ -204,122 +311,158 @@ impl Drive {
             self.layer.hint(ahead.start);
         }
         self.waiting.push(batch.command(index));
-        self.submitted.push(at);
+        self.submitted.push(Submitted { at, place: Found::NotYet, through: batch.is_through(index) });
+    }
+
+    /// Answers at least one of the waiting commands.
+    #[inline]
+    fn serve(&mut self, completions: &mut Completions<'_>) {
+        let oldest = self.submitted[0].at;
+        if self.busy_until < oldest {
+            self.work_until(oldest);
+            self.busy_until = self.busy_until.max(oldest);
+        }
+        if !self.cache.is_on() || !self.serve_from_cache(completions) {
+            self.serve_from_media(completions);
+        }
+    }
+
+    /// Answers the oldest command from the volatile cache, if that can.
+    fn serve_from_cache(&mut self, completions: &mut Completions<'_>) -> bool {
+        let Command { id, op, extent } = self.waiting[0];
+        let Submitted { at, through, .. } = self.submitted[0];
+        let ready = self.accepting.max(at) + self.interface.command_overhead;
+        let done = match op {
+            HostOp::Write if !through => {
+                let mut room = at;
+                while !self.cache.has_room(extent) && self.destage_unit() {
+                    room = self.busy_until;
+                }
+                self.accepting = ready;
+                let done = ready.max(room);
+                self.cache.accept(extent, done);
+                done
+            }
+            HostOp::Read => match self.cache.overlap(extent) {
+                Some(true) => ready,
+                Some(false) => {
+                    self.destage_all();
+                    return false;
+                }
+                None => return false,
+            },
+            HostOp::Flush => {
+                self.destage_all();
+                ready.max(self.busy_until)
+            }
+            HostOp::Write | HostOp::Trim => {
+                self.destage_all();
+                return false;
+            }
+        };
+        let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(done - at));
+        self.answer(id, done + extra, completions);
+        true
     }
 
     /// Lets the layer take from the commands that have arrived, and executes its plan.
     #[inline]
-    fn serve(&mut self, completions: &mut Completions<'_>) {
+    fn serve_from_media(&mut self, completions: &mut Completions<'_>) {
         let window = self.waiting.len().min(self.interface.queue_depth);
         let arrived = match window {
             1 => 1,
-            _ => self.submitted[..window].partition_point(|&at| at <= self.now).max(1),
+            _ => self.submitted[..window].partition_point(|submitted| submitted.at <= self.busy_until).max(1),
         };
         let next = self.choose(arrived);
-        let ready = self.submitted[next] + self.interface.command_overhead;
+        let command = self.waiting[next];
+        let ready = self.submitted[next].at + self.interface.command_overhead;
+        let start = self.reads_ahead_since(&command, ready).unwrap_or(self.busy_until.max(ready));
         self.plan.clear();
         self.layer.take(Queue { waiting: &self.waiting[..arrived], next }, &mut self.plan);
-        let start = self.now.max(ready);
-        self.now = self.execute(start, Some(completions));
+        self.answered.clear();
+        let end = self.media.execute(&self.plan, start, &mut self.answered);
+        let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(end.max(ready) - start));
+        self.busy_until = self.busy_until.max(end + extra);
+        for index in 0..self.answered.len() {
+            let (id, at) = self.answered[index];
+            self.answer(id, at.max(ready) + extra, completions);
+        }
+        self.forget_places();
+        let goes_on = self.interface.look_ahead && command.op == HostOp::Read;
+        self.ahead = goes_on.then(|| ReadAhead { next: command.extent.end(), since: end });
+    }
+
+    /// Since when the heads have been reading what a command asks for, if it continues the last read and the
+    /// buffer is not full yet.
+    #[inline]
+    fn reads_ahead_since(&self, command: &Command, ready: Time) -> Option<Time> {
+        let ahead = self.ahead?;
+        let follows = command.op == HostOp::Read && command.extent.start == ahead.next;
+        (follows && ready <= ahead.since + self.buffer_time).then_some(ahead.since)
     }
 
     /// The command to serve next, by the drive's schedule.
     #[inline]
-    fn choose(&self, arrived: usize) -> usize {
+    fn choose(&mut self, arrived: usize) -> usize {
         if arrived == 1 || self.interface.schedule == Schedule::Fifo {
             return 0;
         }
+        for index in 0..arrived {
+            if matches!(self.submitted[index].place, Found::NotYet) {
+                let place = self.first_place(&self.waiting[index]);
+                self.submitted[index].place = place.map_or(Found::NoMove, Found::Platter);
+            }
+        }
         let cost = |index: usize| {
-            let ready = self.now.max(self.submitted[index] + self.interface.command_overhead);
-            (ready - self.now) + self.positioning(&self.waiting[index], ready)
+            let ready = self.busy_until.max(self.submitted[index].at + self.interface.command_overhead);
+            let place = match &self.submitted[index].place {
+                Found::Platter(place) => Some(place),
+                Found::NotYet | Found::NoMove => None,
+            };
+            (ready - self.busy_until) + self.media.positioning(place, way_of(&self.waiting[index]), ready)
         };
         (0..arrived).min_by_key(|&index| cost(index)).unwrap_or(0)
     }
 
-    /// Time until the medium could begin a command.
-    fn positioning(&self, command: &Command, at: Time) -> Nanos {
+    /// Where the heads have to be for a command.
+    fn first_place(&self, command: &Command) -> Option<Place> {
         let write = match command.op {
             HostOp::Read => false,
             HostOp::Write => true,
-            HostOp::Flush => return Nanos(0),
+            HostOp::Flush | HostOp::Trim => return None,
         };
-        let way = if write { Direction::Write } else { Direction::Read };
-        match self.layer.locate_first(command.extent, write) {
-            (Medium::Platter, pba) => self.disk.positioning(self.head, at, pba, way),
-            (Medium::Flash, _) => Nanos(0),
-        }
+        let (medium, first) = self.layer.locate_first(command.extent, write);
+        self.media.place(medium, first)
     }
 
-    /// Gives the plan's steps their durations from `start` on; returns the end.
-    fn execute(&mut self, start: Time, mut completions: Option<&mut Completions<'_>>) -> Time {
-        let plan = std::mem::take(&mut self.plan);
-        let mut at = start;
-        for &step in plan.steps() {
-            match step {
-                Step::Access { medium: Medium::Platter, direction, extent, purpose } => {
-                    let timing = self.disk.access(self.head, at, extent, direction);
-                    if let Some(trace) = &mut self.trace {
-                        let place = self.disk.geometry().place(extent.start);
-                        let arrival = Head { surface: place.surface, track: place.track };
-                        trace.record(at, arrival, &timing, purpose);
-                    }
-                    self.ledger.access(purpose, direction, Medium::Platter, extent.len, timing.end - at);
-                    self.head = timing.head;
-                    at = timing.end;
-                }
-                Step::Access { medium: Medium::Flash, direction, extent, purpose } => {
-                    let spent = self.flash_time(direction, extent.len);
-                    self.ledger.access(purpose, direction, Medium::Flash, extent.len, spent);
-                    at += spent;
-                }
-                Step::Commit(_) => {}
-                Step::Complete(id) => {
-                    if let Some(completions) = completions.as_deref_mut() {
-                        at = self.complete(id, start, at, completions);
-                    }
-                }
+    /// After a plan that changed the map, places have to be looked up again.
+    #[inline]
+    fn forget_places(&mut self) {
+        let changed = |step: &Step| matches!(step, Step::Commit(_));
+        if self.submitted.len() > 1 && self.plan.steps().iter().any(changed) {
+            for submitted in &mut self.submitted {
+                submitted.place = Found::NotYet;
             }
         }
-        self.plan = plan;
-        at
     }
 
-    fn flash_time(&self, way: Direction, sectors: Sectors) -> Nanos {
-        self.flash.map_or(Nanos(0), |flash| flash.time(way, sectors))
-    }
-
-    /// Answers the host; returns when the drive is free again.
+    /// Answers the host.
     #[inline]
-    fn complete(&mut self, id: CommandId, start: Time, at: Time, completions: &mut Completions<'_>) -> Time {
-        let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(at - start));
-        let done = at + extra;
-        completions.complete_ns[id.0 as usize] = done.get();
-        completions.freed.push(done + self.interface.host_gap);
+    fn answer(&mut self, id: CommandId, at: Time, completions: &mut Completions<'_>) {
+        completions.complete_ns[id.0 as usize] = at.get();
+        completions.freed.push(at + self.interface.host_gap);
         let index = match self.waiting.as_slice() {
             [_] => 0,
             several => several.iter().position(|command| command.id == id).unwrap_or(0),
         };
         let command = self.waiting.remove(index);
         self.submitted.remove(index);
-        self.ledger.complete(command.op, command.extent.len);
-        done
+        self.media.ledger.complete(command.op, command.extent.len);
+        self.host_time = self.host_time.max(at + self.interface.host_gap);
+        self.quiet_since = self.quiet_since.max(at);
     }
 }
 
-/// What a plan's access is counted as, for readers of the trace.
-pub fn purpose_names() -> [&'static str; Purpose::ALL.len()] {
-    Purpose::ALL.map(Purpose::name)
-}
-
-/// The extent of a command in bytes of the host, checked by the batch.
-pub(crate) fn extent_of(offset: u64, size: u32) -> LbaExtent {
-    let start = skylight_disk::Lba(offset / skylight_disk::SECTOR_BYTES);
-    LbaExtent::new(start, Sectors(u64::from(size) / skylight_disk::SECTOR_BYTES))
-}
-
-/// Where a host sector lies natively on an empty drive: for pictures.
-pub fn native_place(drive: &Drive, lba: skylight_disk::Lba) -> Option<Pba> {
-    let mut pieces = Vec::new();
-    drive.layer.locate(LbaExtent::new(lba, Sectors(1)), &mut pieces);
-    pieces.first().filter(|piece| !piece.cached).map(|piece| piece.extent.start)
+fn way_of(command: &Command) -> Direction {
+    if command.op == HostOp::Write { Direction::Write } else { Direction::Read }
 }

@@ -27,7 +27,8 @@ pub fn substream(seed: u64, name: &str) -> Pcg64Mcg {
 /// How much latencies vary.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JitterSpec {
-    /// Standard deviation of a command's media time, as a part of it.
+    /// Scale of what a command's media time is longer, as a part of it: the size of a normal draw of this
+    /// deviation, since nothing is faster than the mechanics.
     pub relative: f64,
     /// Upper bound of what every command takes longer, uniformly.
     pub absolute_ns: u64,
@@ -59,7 +60,7 @@ impl Jitter {
 
     /// What the next command takes longer than the model's `media_time`.
     pub fn extra(&mut self, media_time: Nanos) -> Nanos {
-        let deviation = self.normal().max(0.0) * self.spec.relative * media_time.get() as f64;
+        let deviation = self.normal().abs() * self.spec.relative * media_time.get() as f64;
         let mut extra = deviation as u64 + self.below(self.spec.absolute_ns);
         let outlier = self.unit() < self.spec.outlier_rate;
         if outlier {

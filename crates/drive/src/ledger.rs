@@ -24,8 +24,8 @@ pub struct Ledger {
     accounts: [[[Account; 2]; 2]; Purpose::ALL.len()],
     /// Host sectors read and written.
     host_sectors: [u64; 2],
-    /// Host commands that read and wrote, and flushes.
-    host_commands: [u64; 3],
+    /// Host commands by operation.
+    host_commands: [u64; 4],
 }
 
 impl Ledger {
@@ -47,8 +47,10 @@ impl Ledger {
     #[inline]
     pub(crate) fn complete(&mut self, op: HostOp, sectors: Sectors) {
         self.host_commands[op as usize] += 1;
-        if op != HostOp::Flush {
-            self.host_sectors[op as usize] += sectors.get();
+        match op {
+            HostOp::Read => self.host_sectors[0] += sectors.get(),
+            HostOp::Write => self.host_sectors[1] += sectors.get(),
+            HostOp::Flush | HostOp::Trim => {}
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! * [`profile`]: a drive as TOML; the one schema.
 //! * [`build`]: from profile to drive.
-//! * [`drive`]: the clock that interprets plans, and the host's queue. [`batch`]: what the host asks.
+//! * [`drive`]: the host's queue, volatile write cache, look-ahead, idle time. [`batch`]: what the host asks.
+//! * [`media`]: the clock that gives a plan's steps their durations.
 //! * [`ledger`], [`trace`]: what every media access was for, and where the head was.
 //! * [`jitter`]: seeded variation of latency.
 //!
@@ -14,8 +15,10 @@ pub mod build;
 pub mod drive;
 pub mod jitter;
 pub mod ledger;
+pub mod media;
 pub mod profile;
 pub mod trace;
+mod write_cache;
 
 pub use batch::{Batch, BatchError};
 pub use drive::Drive;

@@ -95,7 +95,8 @@ fn unknown_keys() {
         (
             "kind = \"set-associative\"",
             "kind = \"conventional\"",
-            "f.toml:37: [layer] band is not a key here; it belongs in [layer] of kind \"set-associative\"",
+            "f.toml:36: [layer] band is not a key here; it belongs in [layer] of kind \"set-associative\" \
+             or [layer] of kind \"fully-associative\" or [[layer.bands]] of kind \"journaled\"",
         ),
         (
             "root = ",
@@ -110,7 +111,7 @@ fn unknown_keys() {
         (
             "cache_location = \"id\"",
             "[jitter]\nrelativ = 0",
-            "f.toml:41: [jitter] relativ is not a key here; did you mean \"relative\"?",
+            "f.toml:40: [jitter] relativ is not a key here; did you mean \"relative\"?",
         ),
     ]);
 }
@@ -127,7 +128,8 @@ fn missing_keys_and_sections() {
         (
             "kind = \"set-associative\"",
             "",
-            "f.toml:35: [layer] kind is missing; it is one of \"conventional\" or \"set-associative\"",
+            "f.toml:34: [layer] kind is missing; it is one of \"conventional\", \"set-associative\", \
+             \"fully-associative\" or \"journaled\"",
         ),
         (
             "[mechanics.seek]\nfitted = { constant = \"0.8 ms\", root = \"0.012 ms\", linear = \"0.00002 \
@@ -148,14 +150,14 @@ fn missing_keys_and_sections() {
         (
             "cache_location = \"id\"",
             "",
-            "f.toml:35: [layer] cache_location is missing; a cache on the disk is at \"od\", \"md\" or \
+            "f.toml:34: [layer] cache_location is missing; a cache on the disk is at \"od\", \"md\" or \
              \"id\"",
         ),
         (
             "cache_medium = \"disk\"\ncache_location = \"id\"",
             "cache_medium = \"flash\"",
-            "f.toml:39: the section [flash] is missing; cache_medium = \"flash\" needs its read, write \
-             and bandwidth",
+            "f.toml:38: the section [flash] is missing; cache_medium = \"flash\" needs its read, write and \
+             bandwidth",
         ),
         (
             "layout = \"cylinder-serpentine\"",
@@ -207,20 +209,20 @@ fn keys_that_exclude_each_other() {
         (
             "[layer]",
             "[flash]\nread = \"1 ms\"\nwrite = \"1 ms\"\nbandwidth = \"1 GB\"\n[layer]",
-            "f.toml:35: flash is here but the drive has no flash cache; leave the section out",
+            "f.toml:34: flash is here but the drive has no flash cache; leave the section out",
         ),
         (
             "cache_medium = \"disk\"",
             "cache_medium = \"flash\"\n[flash]\nread = \"1 ms\"\nwrite = \"1 ms\"\nbandwidth = \"1 \
              GB\"\n[jitter]",
-            "f.toml:45: [jitter] cache_location is not a key here; it belongs in [layer] of kind \
-             \"set-associative\"",
+            "f.toml:44: [jitter] cache_location is not a key here; it belongs in [layer] of kind \
+             \"set-associative\" or [layer] of kind \"journaled\"",
         ),
         (
             "cache_medium = \"disk\"\ncache_location = \"id\"",
             "cache_medium = \"flash\"\ncache_location = \"id\"\n[flash]\nread = \"1 ms\"\nwrite = \"1 \
              ms\"\nbandwidth = \"1 GB\"",
-            "f.toml:40: layer.cache_location = \"id\" is only for a cache on the disk; leave it out for \
+            "f.toml:39: layer.cache_location = \"id\" is only for a cache on the disk; leave it out for \
              flash",
         ),
     ]);
@@ -248,7 +250,7 @@ fn wrong_types() {
         (
             "zero_latency = false",
             "zero_latency = \"off\"",
-            "f.toml:12: mechanics.zero_latency = \"off\" is text; it takes true or false such as false",
+            "f.toml:11: mechanics.zero_latency = \"off\" is text; it takes true or false such as false",
         ),
         (
             "name = \"emulated-smr-1\"",
@@ -296,26 +298,24 @@ fn quantities() {
         (
             "band = \"40 MiB\"",
             "band = \"40 Mib/s\"",
-            "f.toml:37: layer.band = \"40 Mib/s\" has the unknown unit \"Mib/s\"; use B, KiB, MiB, GiB, \
-             TiB (binary), k, M, G, T \
-             (binary too) or KB, MB, GB, TB (SI)",
+            "f.toml:36: layer.band = \"40 Mib/s\" has the unknown unit \"Mib/s\"; use B, KiB, MiB, GiB, \
+             TiB (binary), k, M, G, T (binary too) or KB, MB, GB, TB (SI)",
         ),
         (
             "band = \"40 MiB\"",
             "band = \"some\"",
-            "f.toml:37: layer.band = \"some\" is not a size; write a number and a unit such as \"40 \
-             MiB\", \"3.9 TB\" or \"4k\", or \
-             whole bytes",
+            "f.toml:36: layer.band = \"some\" is not a size; write a number and a unit such as \"40 MiB\", \
+             \"3.9 TB\" or \"4k\", or whole bytes",
         ),
         (
             "band = \"40 MiB\"",
             "band = -4096",
-            "f.toml:37: layer.band = -4096 is negative; a size is zero or more bytes",
+            "f.toml:36: layer.band = -4096 is negative; a size is zero or more bytes",
         ),
         (
             "band = \"40 MiB\"",
             "band = \"-4k\"",
-            "f.toml:37: layer.band = \"-4k\" is negative; a size is zero or more bytes",
+            "f.toml:36: layer.band = \"-4k\" is negative; a size is zero or more bytes",
         ),
         (
             "head_switch = \"0.6 ms\"",
@@ -360,22 +360,22 @@ fn rotation_out_of_range() {
         (
             "rotation = \"10.17 ms\"",
             "rpm = 99",
-            "f.toml:8: mechanics.rpm = 99 is out of range 1,000 to 30,000",
+            "f.toml:8: mechanics.rpm = 99 is out of range 3,600 to 16,000",
         ),
         (
             "rotation = \"10.17 ms\"",
             "rpm = nan",
-            "f.toml:8: mechanics.rpm = nan is out of range 1,000 to 30,000",
+            "f.toml:8: mechanics.rpm = nan is out of range 3,600 to 16,000",
         ),
         (
             "rotation = \"10.17 ms\"",
             "rpm = inf",
-            "f.toml:8: mechanics.rpm = inf is out of range 1,000 to 30,000",
+            "f.toml:8: mechanics.rpm = inf is out of range 3,600 to 16,000",
         ),
         (
             "rotation = \"10.17 ms\"",
             "rotation = \"1 s\"",
-            "f.toml:8: mechanics.rotation = \"1 s\" is out of range 2 ms to 60 ms",
+            "f.toml:8: mechanics.rotation = \"1 s\" is out of range 3.75 ms to 17 ms",
         ),
     ]);
 }
@@ -424,12 +424,12 @@ fn numbers_out_of_range() {
         (
             "cache_location = \"id\"",
             "cache_location = \"id\"\n[jitter]\nrelative = 0.5",
-            "f.toml:42: jitter.relative = 0.5 is out of range 0 to 0.03",
+            "f.toml:41: jitter.relative = 0.5 is out of range 0 to 0.03",
         ),
         (
             "cache_location = \"id\"",
             "cache_location = \"id\"\n[jitter]\nrelative = -0.01",
-            "f.toml:42: jitter.relative = -0.01 is out of range 0 to 0.03",
+            "f.toml:41: jitter.relative = -0.01 is out of range 0 to 0.03",
         ),
         (FITTED, "points = []", "f.toml:14: mechanics.seek.points has 0 entries; it takes 1 to 100,000"),
         (
@@ -463,14 +463,14 @@ fn words() {
         (
             "kind = \"set-associative\"",
             "kind = \"set-asociative\"",
-            "f.toml:36: layer.kind = \"set-asociative\" is not a kind of layer; did you mean \
+            "f.toml:35: layer.kind = \"set-asociative\" is not a kind of layer; did you mean \
              \"set-associative\"?",
         ),
         (
             "kind = \"set-associative\"",
             "kind = 3",
-            "f.toml:36: layer.kind = 3 is not a kind of layer; the kinds are \"conventional\" and \
-             \"set-associative\"",
+            "f.toml:35: layer.kind = 3 is not a kind of layer; the kinds are \"conventional\", \
+             \"set-associative\", \"fully-associative\" and \"journaled\"",
         ),
         ("name = \"emulated-smr-1\"", "name = \"\"", "f.toml:2: name = \"\" is empty"),
         (
@@ -538,7 +538,7 @@ fn keys_that_do_not_agree() {
         (
             "cache_location = \"id\"",
             "cache_location = \"id\"\n[jitter]\noutlier_rate = 0.01",
-            "f.toml:42: jitter.outlier_rate = 0.01 makes outliers of no length; add, say, outlier = \"50 \
+            "f.toml:41: jitter.outlier_rate = 0.01 makes outliers of no length; add, say, outlier = \"50 \
              ms\"",
         ),
     ]);
@@ -550,18 +550,18 @@ fn sizes_that_do_not_divide() {
         (
             "band = \"40 MiB\"",
             "band = 99999999999999999999999",
-            "f.toml:37: layer.band = 99999999999999999999999 has too many digits",
+            "f.toml:36: layer.band = 99999999999999999999999 has too many digits",
         ),
         (
             "band = \"40 MiB\"",
             "band = \"40 MB\"",
-            "f.toml:37: layer.band = \"40 MB\" is not a whole number of 4 KiB blocks; \"39060 KiB\" or \
+            "f.toml:36: layer.band = \"40 MB\" is not a whole number of 4 KiB blocks; \"39060 KiB\" or \
              \"39064 KiB\" would do",
         ),
         (
             "band = \"40 MiB\"",
             "band = 100_000",
-            "f.toml:37: layer.band = 100_000 is not a whole number of 4 KiB blocks; \"96 KiB\" or \"100 \
+            "f.toml:36: layer.band = 100_000 is not a whole number of 4 KiB blocks; \"96 KiB\" or \"100 \
              KiB\" would do",
         ),
         (
@@ -573,22 +573,22 @@ fn sizes_that_do_not_divide() {
         (
             "cache = \"37.2 GiB\"",
             "cache = \"39 MiB\"",
-            "f.toml:38: layer.cache = \"39 MiB\" is less than one band of 40 MiB",
+            "f.toml:37: layer.cache = \"39 MiB\" is less than one band of 40 MiB",
         ),
         (
             "cache = \"37.2 GiB\"",
             "cache = \"4 TB\"",
-            "f.toml:38: layer.cache = \"4 TB\" is not smaller than the drive; capacity = \"3.9 TB\"",
+            "f.toml:37: layer.cache = \"4 TB\" is not smaller than the drive; capacity = \"3.9 TB\"",
         ),
         (
             "capacity = \"3.9 TB\"",
             "capacity = \"64 MiB\"",
-            "f.toml:38: layer.cache = \"37.2 GiB\" is not smaller than the drive; capacity = \"64 MiB\"",
+            "f.toml:37: layer.cache = \"37.2 GiB\" is not smaller than the drive; capacity = \"64 MiB\"",
         ),
         (
             "band = \"40 MiB\"",
             "band = \"17 GiB\"",
-            "f.toml:37: layer.band = \"17 GiB\" is out of range 64 KiB to 16 GiB",
+            "f.toml:36: layer.band = \"17 GiB\" is out of range 64 KiB to 16 GiB",
         ),
     ]);
 }

@@ -52,7 +52,7 @@ fn host_error(py: Python<'_>, error: &Error) -> PyErr {
     let kind = match error {
         Error::Refused(Refusal::Note { .. }) => "unkept",
         Error::Refused(_) => "refused",
-        Error::Failed(_) => "failed",
+        Error::Failed(_) | Error::NotPutBack(_) => "failed",
     };
     error_of(py, kind, error.to_string(), None)
 }
@@ -126,10 +126,10 @@ impl HostDevice {
         self.identity.block_bytes
     }
 
-    /// A name for the drive that can be part of a file name.
+    /// A name for the drive that can be part of a file name; None for a plain file.
     #[getter]
-    fn key(&self) -> String {
-        self.identity.key()
+    fn key(&self) -> Option<&str> {
+        self.identity.key.as_deref()
     }
 
     /// The clock of the log, ns.
@@ -148,6 +148,7 @@ impl HostDevice {
         };
         dict.set_item("kind", kind)?;
         dict.set_item("path", &it.path)?;
+        dict.set_item("inode", it.inode)?;
         dict.set_item("kernel_name", &it.kernel_name)?;
         dict.set_item("model", &it.model)?;
         dict.set_item("serial", &it.serial)?;

@@ -6,6 +6,7 @@
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use skylight_drive::Drive;
 use skylight_drive::profile::{self, Profile};
 
 create_exception!(
@@ -20,12 +21,17 @@ pub fn profile_error(error: &profile::ProfileError) -> PyErr {
     ProfileError::new_err(error.to_string())
 }
 
-/// Checks the profile `toml` and gives the whole of it as JSON, defaults filled in: sizes in bytes, durations
-/// as text with a unit. `origin` is what errors call the file. Raises ProfileError.
+/// Checks the profile `toml`, also that its drive can be built, and gives the whole of it as JSON, defaults
+/// filled in: sizes in bytes, durations as text with a unit. `origin` is what errors call the file. Raises
+/// ProfileError.
 #[pyfunction]
 fn profile_check(py: Python<'_>, toml: &str, origin: &str) -> PyResult<String> {
-    py.detach(|| Profile::from_toml(toml, origin).map(|profile| profile.to_json()))
-        .map_err(|error| profile_error(&error))
+    let checked = || {
+        let profile = Profile::from_toml(toml, origin)?;
+        Drive::new(&profile, 0)?;
+        Ok(profile.to_json())
+    };
+    py.detach(checked).map_err(|error: profile::ProfileError| profile_error(&error))
 }
 
 /// The JSON schema (draft 7) of a profile, as text.

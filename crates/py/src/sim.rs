@@ -1,15 +1,15 @@
 //! The binding of `skylight-drive`: `SimDrive`.
 //!
-//! Invariants: no logic; columns are borrowed for the length of a run, in which the interpreter is released.
+//! Invariants: no logic; columns are copied before the interpreter is released, so that Python cannot change
+//! a checked batch.
 
 use std::sync::Mutex;
 
 use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skylight_disk::{Direction, Nanos};
-use skylight_drive::drive::purpose_names;
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive, TraceRow};
 use skylight_layer::{HostOp, Medium, Purpose};
@@ -31,12 +31,13 @@ pub struct SimDrive {
 
 impl SimDrive {
     /// Does something with the drive; a thread that comes while another runs a batch waits for it with the
-    /// interpreter released.
-    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Drive) -> T + Send) -> T {
+    /// interpreter released. A drive in which a fault of ours stopped a batch is not used again.
+    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Drive) -> T + Send) -> PyResult<T> {
         py.detach(|| {
-            // A panic in a run leaves a drive that is still sound: it holds no resource but memory.
-            let mut drive = self.drive.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            work(&mut drive)
+            let mut drive = self.drive.lock().map_err(|_| {
+                PyRuntimeError::new_err("this drive failed before; make a new one from its profile")
+            })?;
+            Ok(work(&mut drive))
         })
     }
 }
@@ -57,7 +58,7 @@ impl SimDrive {
 
     /// Size in bytes.
     #[getter]
-    fn size_bytes(&self, py: Python<'_>) -> u64 {
+    fn size_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |drive| drive.capacity().bytes())
     }
 
@@ -69,7 +70,7 @@ impl SimDrive {
 
     /// Virtual time, ns.
     #[getter]
-    fn now_ns(&self, py: Python<'_>) -> u64 {
+    fn now_ns(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |drive| drive.now().get())
     }
 
@@ -83,27 +84,52 @@ impl SimDrive {
         size: PyReadonlyArray1<'py, u32>,
         depth: usize,
     ) -> PyResult<Times<'py>> {
-        let batch = Batch { op: op.as_slice()?, offset: offset.as_slice()?, size: size.as_slice()? };
-        let mut submit_ns = vec![0; batch.len()];
-        let mut complete_ns = vec![0; batch.len()];
-        self.with(py, |drive| drive.run(&batch, depth, &mut submit_ns, &mut complete_ns))
+        let (op, offset, size) =
+            (op.as_slice()?.to_vec(), offset.as_slice()?.to_vec(), size.as_slice()?.to_vec());
+        let mut submit_ns = vec![0; op.len()];
+        let mut complete_ns = vec![0; op.len()];
+        let batch = Batch { op: &op, offset: &offset, size: &size };
+        self.with(py, |drive| drive.run(&batch, depth, &mut submit_ns, &mut complete_ns))?
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok((PyArray1::from_vec(py, submit_ns), PyArray1::from_vec(py, complete_ns)))
     }
 
     /// Lets virtual time pass, in which the drive may clean.
-    fn pause(&self, py: Python<'_>, duration_ns: u64) {
-        self.with(py, |drive| drive.pause(Nanos(duration_ns)));
+    fn pause(&self, py: Python<'_>, duration_ns: u64) -> PyResult<()> {
+        self.with(py, |drive| drive.pause(Nanos(duration_ns)))
+    }
+
+    /// Whether the volatile write cache is on.
+    #[getter]
+    fn write_cache(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |drive| drive.write_cache())
+    }
+
+    /// Switches the volatile write cache, after destaging what it holds; gives its state then (a drive without
+    /// one stays off).
+    fn set_write_cache(&self, py: Python<'_>, on: bool) -> PyResult<bool> {
+        self.with(py, |drive| drive.set_write_cache(on))
+    }
+
+    /// Whether reads go on into the drive's buffer.
+    #[getter]
+    fn look_ahead(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |drive| drive.look_ahead())
+    }
+
+    /// Switches look-ahead; gives its state then (a drive without a read buffer stays off).
+    fn set_look_ahead(&self, py: Python<'_>, on: bool) -> PyResult<bool> {
+        self.with(py, |drive| drive.set_look_ahead(on))
     }
 
     /// Secure erase: the drive is as new. Takes no virtual time.
-    fn erase(&self, py: Python<'_>) {
-        self.with(py, Drive::erase);
+    fn erase(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, Drive::erase)
     }
 
     /// Counters since the drive was made: host and media bytes, accesses and time by purpose, the cache's use.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (ledger, cache) = self.with(py, |drive| (drive.ledger().clone(), drive.cache_use()));
+        let (ledger, cache) = self.with(py, |drive| (drive.ledger().clone(), drive.cache_use()))?;
         let dict = PyDict::new(py);
         for (name, op) in [("reads", HostOp::Read), ("writes", HostOp::Write), ("flushes", HostOp::Flush)] {
             dict.set_item(name, ledger.host_commands(op))?;
@@ -129,15 +155,15 @@ impl SimDrive {
     }
 
     /// Keeps the next platter accesses, up to `rows`.
-    fn start_trace(&self, py: Python<'_>, rows: usize) {
-        self.with(py, |drive| drive.start_trace(rows));
+    fn start_trace(&self, py: Python<'_>, rows: usize) -> PyResult<()> {
+        self.with(py, |drive| drive.start_trace(rows))
     }
 
     /// Ends the trace: columns start_ns, arrived_ns, transfer_ns, end_ns, track, end_track, surface, purpose
     /// (an index into `purposes`), and lost, the accesses that found no room. Empty when none was started.
     fn take_trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
-        let Some(trace) = self.with(py, Drive::take_trace) else {
+        let Some(trace) = self.with(py, Drive::take_trace)? else {
             return Ok(dict);
         };
         let rows = trace.rows();
@@ -150,7 +176,7 @@ impl SimDrive {
         dict.set_item("end_track", PyArray1::from_iter(py, rows.iter().map(|row| row.end_track)))?;
         dict.set_item("surface", PyArray1::from_iter(py, rows.iter().map(|row| row.surface)))?;
         dict.set_item("purpose", PyArray1::from_iter(py, rows.iter().map(|row| row.purpose as u8)))?;
-        dict.set_item("purposes", purpose_names().to_vec())?;
+        dict.set_item("purposes", Purpose::ALL.map(Purpose::name).to_vec())?;
         dict.set_item("lost", trace.lost())?;
         Ok(dict)
     }

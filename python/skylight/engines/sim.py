@@ -1,7 +1,7 @@
 """The engine over an emulated drive: a profile, a seed, virtual time.
 
-Same profile, same seed, same commands: the same log to the nanosecond. Volatile write cache and look-ahead
-are not modelled: both are reported as off.
+Same profile, same seed, same commands: the same log to the nanosecond. `settings` puts back on exit whatever
+it changed, so a drive object can be probed again.
 
 Source: DESIGN, ideas 2 and 4.
 """
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ from skylight.errors import TargetError, UsageError
 from skylight.evidence import U8, U32, U64, IoBatch, IoLog, JsonScalar, SettingsReport, TargetFacts
 
 PROFILE_SUFFIX = ".toml"
+LARGEST_PROFILE_BYTES = 1 << 20
 
 
 class Drive(Protocol):
@@ -43,6 +45,24 @@ class Drive(Protocol):
 
     def pause(self, duration_ns: int) -> None:
         """Lets virtual time pass."""
+        ...
+
+    @property
+    def write_cache(self) -> bool:
+        """Whether the volatile write cache is on."""
+        ...
+
+    def set_write_cache(self, on: bool) -> bool:
+        """Switches the volatile write cache; its state then."""
+        ...
+
+    @property
+    def look_ahead(self) -> bool:
+        """Whether reads go on into the drive's buffer."""
+        ...
+
+    def set_look_ahead(self, on: bool) -> bool:
+        """Switches look-ahead; its state then."""
         ...
 
     def erase(self) -> None:
@@ -73,17 +93,33 @@ def read_profile(name: str) -> tuple[str, str]:
     """The TOML text of a profile and its origin for messages. `name` is a profile's name or a path to a .toml
     file."""
     if name.endswith(PROFILE_SUFFIX) or "/" in name:
-        try:
-            return Path(name).read_text(encoding="utf-8"), name
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            raise UsageError(f"{name}: cannot read the profile: {reason}") from error
+        return _read_file(name), name
     if name not in profile_names():
         raise UsageError(
             f"no drive is called {name!r}{suggestion(name)} (drives: {', '.join(profile_names())})"
         )
     file = resources.files("skylight").joinpath("profiles", name + PROFILE_SUFFIX)
     return file.read_text(encoding="utf-8"), f"{name}{PROFILE_SUFFIX}"
+
+
+def _read_file(name: str) -> str:
+    """The text of a profile file; only a regular file of a sensible size is read."""
+    refusal = f"{name}: cannot read the profile: "
+    try:
+        # A pipe would hang the open.
+        with open(name, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{refusal}not a regular file; name a {PROFILE_SUFFIX} file")
+            text = file.read(LARGEST_PROFILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no file has such a name"
+        raise UsageError(f"{refusal}{reason}") from error
+    if len(text) > LARGEST_PROFILE_BYTES:
+        raise UsageError(f"{refusal}longer than {LARGEST_PROFILE_BYTES >> 20} MiB; a profile has a few lines")
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{refusal}not UTF-8 text") from error
 
 
 class SimEngine:
@@ -138,9 +174,16 @@ class SimEngine:
 
     @contextmanager
     def settings(self, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
-        """Says what is in force; an emulated drive has nothing to switch."""
-        del write_cache, look_ahead
-        yield SettingsReport(write_cache=False, look_ahead=False)
+        """Switches the volatile write cache and look-ahead, says what is in force, and puts back on exit."""
+        before = (self._drive.write_cache, self._drive.look_ahead)
+        try:
+            yield SettingsReport(
+                write_cache=self._drive.set_write_cache(write_cache),
+                look_ahead=self._drive.set_look_ahead(look_ahead),
+            )
+        finally:
+            self._drive.set_write_cache(before[0])
+            self._drive.set_look_ahead(before[1])
 
     def counters(self) -> dict[str, int]:
         """The drive's ledger: host and media bytes, accesses and time by purpose, the cache's use."""

@@ -21,6 +21,7 @@
 mod check;
 mod diagnose;
 mod layer;
+mod layer_rules;
 mod quantity;
 mod reference;
 mod rules;
@@ -30,7 +31,10 @@ mod shape;
 use toml::de::{DeTable, DeValue};
 
 pub use diagnose::{ProfileError, Source};
-pub use layer::{CacheLocation, CacheMedium, Conventional, Layer, SetAssociative};
+pub use layer::{
+    BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, Conventional, FullyAssociative,
+    Journaled, Layer, SetAssociative,
+};
 pub use quantity::{Bytes, Duration, QuantityError};
 pub use reference::{json_schema, reference};
 pub use schema::{

@@ -64,11 +64,17 @@ pub fn reference() -> String {
 }
 
 fn title(section: &Section<'_>) -> String {
-    match (section.path.as_str(), section.variant, section.repeats) {
-        ("", _, _) => "Top of the file".to_owned(),
-        (path, Some(kind), _) => format!("`[{path}]` kind = \"{kind}\""),
-        (path, None, true) => format!("`[[{path}]]`"),
-        (path, None, false) => format!("`[{path}]`"),
+    if section.path.is_empty() {
+        return "Top of the file".to_owned();
+    }
+    title_of(&section.path, section.repeats, section.variant)
+}
+
+fn title_of(path: &str, repeats: bool, variant: Option<&str>) -> String {
+    let heading = if repeats { format!("`[[{path}]]`") } else { format!("`[{path}]`") };
+    match variant {
+        Some(kind) => format!("{heading} kind = \"{kind}\""),
+        None => heading,
     }
 }
 
@@ -124,8 +130,10 @@ fn value_cell(section: &Section<'_>, key: &str, shape: Shape<'_>) -> String {
     let path = if section.path.is_empty() { key.to_owned() } else { format!("{}.{key}", section.path) };
     let link = |title: String| format!("[{title}](#{})", anchor(&title));
     match (shape.kind(), shape.items().first()) {
-        (Kind::Table, _) => link(format!("`[{path}]`")),
-        (Kind::List, Some(entry)) if entry.kind() == Kind::Table => link(format!("`[[{path}]]`")),
+        (Kind::Table, _) => link(title_of(&path, false, section.variant)),
+        (Kind::List, Some(entry)) if entry.kind() == Kind::Table => {
+            link(title_of(&path, true, section.variant))
+        }
         (Kind::List, Some(entry)) if entry.is_tuple() => {
             let places: Vec<&str> = entry.items().iter().map(|place| noun(*place)).collect();
             format!("list of [{}]", places.join(", "))
@@ -243,10 +251,16 @@ mod tests {
 
     #[test]
     fn examples_of_the_page_make_profiles() {
-        for kind in ["conventional", "set-associative"] {
+        for kind in ["conventional", "set-associative", "fully-associative", "journaled"] {
             let text = assembled(kind);
             let profile = Profile::from_toml(&text, "examples").unwrap_or_else(|e| panic!("{e}\n{text}"));
-            assert_eq!(matches!(profile.layer, Layer::SetAssociative(_)), kind == "set-associative");
+            let read = match profile.layer {
+                Layer::Conventional(_) => "conventional",
+                Layer::SetAssociative(_) => "set-associative",
+                Layer::FullyAssociative(_) => "fully-associative",
+                Layer::Journaled(_) => "journaled",
+            };
+            assert_eq!(read, kind);
         }
     }
 

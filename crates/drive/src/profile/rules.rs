@@ -5,12 +5,16 @@
 
 use super::check::not_whole;
 use super::diagnose::{Faults, Rank};
-use super::layer::{CacheMedium, Layer, SetAssociative};
 use super::quantity::{Bytes, Duration};
 use super::schema::{Fitted, Geometry, Layout, Profile};
 
 /// A block, the unit of a drive's capacity.
-const BLOCK: Bytes = Bytes(4096);
+pub(super) const BLOCK: Bytes = Bytes(4096);
+/// The slowest seek of any drive, with room to spare.
+const SLOWEST_SEEK: Duration = Duration::from_ns(1e9);
+
+/// Most tracks of a surface, all recording zones together.
+const MOST_TRACKS: u64 = 10_000_000;
 
 /// Checks `profile` as a whole; rounds its capacity to blocks and its cache to bands.
 pub(super) fn apply(profile: &mut Profile) -> Faults {
@@ -19,24 +23,27 @@ pub(super) fn apply(profile: &mut Profile) -> Faults {
     rules.capacity();
     rules.seek();
     rules.geometry();
+    rules.horizontal_zones();
     rules.skews();
+    rules.interface();
     rules.layer();
     rules.jitter();
     rules.faults
 }
 
-struct Rules<'a> {
-    profile: &'a mut Profile,
+/// A profile under check, and what was found.
+pub(super) struct Rules<'a> {
+    pub(super) profile: &'a mut Profile,
     faults: Faults,
 }
 
 impl Rules<'_> {
-    fn wrong(&mut self, path: &str, message: &str) {
+    pub(super) fn wrong(&mut self, path: &str, message: &str) {
         let source = &self.profile.source;
         self.faults.add(Rank::Value, source.line(path), format!("{} {message}", source.named(path)));
     }
 
-    fn missing(&mut self, section: &str, message: &str) {
+    pub(super) fn missing(&mut self, section: &str, message: &str) {
         let line = self.profile.source.line(section);
         self.faults.add(Rank::Missing, line, message.to_owned());
     }
@@ -71,17 +78,29 @@ impl Rules<'_> {
         let tracks = self.profile.geometry.tracks();
         let fitted = self.profile.mechanics.seek.fitted.as_ref();
         let below = fitted.and_then(|fitted| negative_at(fitted, tracks as f64));
+        // A curve that is nowhere below zero and has these terms is highest at an end or where it bends.
+        let slow =
+            fitted.map(|fitted| highest(fitted, tracks as f64)).filter(|time| time.ns() > SLOWEST_SEEK.ns());
         if let Some((distance, time)) = below {
             self.wrong(
                 "mechanics.seek.fitted",
                 &format!("gives {time} at d = {distance:.0}; no seek takes less than no time"),
             );
         }
+        if let Some(time) = slow {
+            let message =
+                format!("gives {time} within {tracks} tracks; no seek takes longer than {SLOWEST_SEEK}");
+            self.wrong("mechanics.seek.fitted", &message);
+        }
     }
 
     fn geometry(&mut self) {
         let Geometry { layout, group_tracks, taper, .. } = self.profile.geometry.clone();
         let tracks = self.profile.geometry.tracks();
+        if tracks > MOST_TRACKS {
+            let message = format!("has {tracks} tracks in all; a surface has {MOST_TRACKS} at most");
+            self.wrong("geometry.zone", &message);
+        }
         match (layout == Layout::HybridSerpentine, group_tracks) {
             (true, None) => self.missing(
                 "geometry",
@@ -114,6 +133,50 @@ impl Rules<'_> {
         }
     }
 
+    /// What only a layout of horizontal zones can have.
+    fn horizontal_zones(&mut self) {
+        let Geometry { layout, surfaces, surface_density, zone, .. } = self.profile.geometry.clone();
+        let horizontal = layout == Layout::HorizontalZones;
+        let elsewhere = "is only for layout = \"horizontal-zones\"; leave it out";
+        if !horizontal && !surface_density.is_empty() {
+            self.wrong("geometry.surface_density", elsewhere);
+        } else if !surface_density.is_empty() && surface_density.len() != surfaces as usize {
+            let message =
+                format!("has {} numbers; surfaces = {surfaces} needs {surfaces}", surface_density.len());
+            self.wrong("geometry.surface_density", &message);
+        }
+        for (number, zone) in zone.iter().enumerate() {
+            let at = |key: &str| format!("geometry.zone[{number}].{key}");
+            match (zone.group_tracks, zone.outward) {
+                (Some(_), _) if !horizontal => self.wrong(&at("group_tracks"), elsewhere),
+                (_, true) if !horizontal => self.wrong(&at("outward"), elsewhere),
+                (Some(group), _) if group > zone.tracks => {
+                    let message = format!("is more than the {} tracks of its zone", zone.tracks);
+                    self.wrong(&at("group_tracks"), &message);
+                }
+                (Some(_), true) => {
+                    self.wrong(&at("outward"), "stands beside group_tracks; a serpentine goes both ways");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn interface(&mut self) {
+        let interface = &self.profile.interface;
+        let (no_cache, no_buffer) = (interface.write_cache.get() == 0, interface.read_buffer.get() == 0);
+        let (cache_on, look_ahead) = (interface.write_cache_on, interface.look_ahead);
+        if cache_on && no_cache {
+            self.wrong(
+                "interface.write_cache_on",
+                "has nothing to be on; add, say, write_cache = \"64 MiB\"",
+            );
+        }
+        if look_ahead && no_buffer {
+            self.wrong("interface.look_ahead", "has nowhere to read to; give read_buffer, say, \"16 MiB\"");
+        }
+    }
+
     fn skews(&mut self) {
         let rotation = self.profile.mechanics.rotation();
         let Geometry { track_skew, head_skew, .. } = self.profile.geometry;
@@ -123,51 +186,6 @@ impl Rules<'_> {
                 self.wrong(key, &format!("is not less than one rotation, which takes {ms:.3} ms"));
             }
         }
-    }
-
-    fn layer(&mut self) {
-        let mut layer = self.profile.layer.clone();
-        let flash_used = match &mut layer {
-            Layer::Conventional(_) => false,
-            Layer::SetAssociative(keys) => self.set_associative(keys),
-        };
-        self.profile.layer = layer;
-        match (flash_used, self.profile.flash.is_some()) {
-            (true, false) => self.missing(
-                "layer.cache_medium",
-                "the section [flash] is missing; \
-                 cache_medium = \"flash\" needs its read, write and bandwidth",
-            ),
-            (false, true) => {
-                self.wrong("flash", "is here but the drive has no flash cache; leave the section out");
-            }
-            _ => {}
-        }
-    }
-
-    /// Checks the keys of a set-associative layer; true when its cache is flash.
-    fn set_associative(&mut self, keys: &mut SetAssociative) -> bool {
-        let capacity = self.profile.capacity;
-        let drive = format!("the drive; {}", self.profile.source.named("capacity"));
-        if keys.band > capacity {
-            self.wrong("layer.band", &format!("is larger than {drive}"));
-        } else if keys.cache < keys.band {
-            self.wrong("layer.cache", &format!("is less than one band of {}", keys.band));
-        } else if keys.cache >= capacity {
-            self.wrong("layer.cache", &format!("is not smaller than {drive}"));
-        }
-        keys.cache = keys.cache.floor_to(keys.band);
-        match (keys.cache_medium, keys.cache_location) {
-            (CacheMedium::Disk, None) => self.missing(
-                "layer",
-                "[layer] cache_location is missing; a cache on the disk is at \"od\", \"md\" or \"id\"",
-            ),
-            (CacheMedium::Flash, Some(_)) => {
-                self.wrong("layer.cache_location", "is only for a cache on the disk; leave it out for flash");
-            }
-            _ => {}
-        }
-        keys.cache_medium == CacheMedium::Flash
     }
 
     fn jitter(&mut self) {
@@ -186,4 +204,13 @@ fn negative_at(fitted: &Fitted, tracks: f64) -> Option<(f64, Duration)> {
     let turn = if turn.is_finite() { turn.clamp(1.0, far) } else { 1.0 };
     let distance = [1.0, turn.round(), far].into_iter().find(|distance| fitted.time_ns(*distance) < 0.0)?;
     Some((distance, Duration::from_ns(fitted.time_ns(distance).round())))
+}
+
+/// The longest seek of a fitted curve over distances of 1 to `tracks`.
+fn highest(fitted: &Fitted, tracks: f64) -> Duration {
+    // d/dd (root * sqrt(d) + linear * d) = 0
+    let bend = fitted.root.ns() / (-2.0 * fitted.linear.ns());
+    let bend = (bend * bend).clamp(1.0, tracks.max(1.0));
+    let times = [1.0, bend, tracks].map(|d| fitted.time_ns(if d.is_finite() { d } else { 1.0 }));
+    Duration::from_ns(times.into_iter().fold(0.0, f64::max))
 }

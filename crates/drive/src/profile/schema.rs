@@ -22,7 +22,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 /// Defaults of the keys that may be left out, in one place.
 mod default {
-    use super::{Duration, Schedule};
+    use super::{Bytes, Duration, Schedule};
 
     pub(super) const fn no_time() -> Duration {
         Duration::ZERO
@@ -32,8 +32,20 @@ mod default {
         Schedule::Fifo
     }
 
+    pub(super) const fn positioning_window() -> u32 {
+        32
+    }
+
     pub(super) const fn off() -> bool {
         false
+    }
+
+    pub(super) const fn no_memory() -> Bytes {
+        Bytes(0)
+    }
+
+    pub(super) const fn read_buffer() -> Bytes {
+        Bytes(16 << 20)
     }
 
     pub(super) const fn nothing() -> f64 {
@@ -89,11 +101,11 @@ pub struct Profile {
 pub struct Mechanics {
     /// Time of one turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-range" = ["2 ms", "60 ms"], "examples" = ["10.17 ms"]))]
+    #[schemars(extend("x-range" = ["3.75 ms", "17 ms"], "examples" = ["10.17 ms"]))]
     pub rotation: Option<Duration>,
     /// Turns a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1_000, max = 30_000), extend("examples" = [5900]))]
+    #[schemars(range(min = 3_600, max = 16_000), extend("examples" = [5900]))]
     pub rpm: Option<f64>,
     /// Time to switch to another head without moving the arm.
     #[schemars(extend("x-range" = ["0 ms", "50 ms"], "examples" = ["0.6 ms"]))]
@@ -102,7 +114,7 @@ pub struct Mechanics {
     #[serde(default = "default::no_time")]
     #[schemars(extend("x-range" = ["0 ms", "50 ms"], "examples" = ["0.1 ms"]))]
     pub write_settle: Duration,
-    /// Whether an access may begin at any sector of a track that it covers whole, instead of the first.
+    /// Whether an access within one track may begin at any of its sectors, instead of the first.
     #[serde(default = "default::off")]
     #[schemars(extend("examples" = [false]))]
     pub zero_latency: bool,
@@ -224,6 +236,12 @@ pub struct Geometry {
     /// How much later the next track starts when it is on another surface. Less than one rotation.
     #[schemars(extend("x-range" = ["0 ms", "60 ms"], "examples" = ["0.6 ms"]))]
     pub head_skew: Duration,
+    /// Sectors a track of each surface, as parts of what a recording zone says, the first surface first: heads
+    /// differ, and with strokes of thousands of tracks it shows. Each 0.5 to 1.5. Only for `horizontal-zones`,
+    /// where it counts for zones without `group_tracks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 32), inner(range(min = 0.5, max = 1.5)))]
+    pub surface_density: Vec<f64>,
     /// The recording zones one by one, from the outer to the inner diameter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 1_000))]
@@ -267,6 +285,14 @@ pub struct RecordingZone {
     /// Sectors of 512 bytes on a track.
     #[schemars(range(min = 16, max = 100_000), extend("examples" = [3576]))]
     pub sectors_per_track: u32,
+    /// In a layout of `horizontal-zones`, walk this zone as a serpentine: so many tracks on a surface, back on
+    /// the next, and after the last surface the next so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub group_tracks: Option<u64>,
+    /// In a layout of `horizontal-zones`, whether the strokes of this zone go from its inner to its outer edge.
+    #[serde(default = "default::off")]
+    pub outward: bool,
 }
 
 /// Recording zones of equal width whose sectors a track fall evenly from the outer to the inner diameter.
@@ -298,6 +324,11 @@ pub struct Interface {
     #[serde(default = "default::schedule")]
     #[schemars(extend("examples" = ["shortest-positioning-first"]))]
     pub schedule: Schedule,
+    /// Accesses among which the firmware takes the one that the heads reach first, where their order is its
+    /// own, as in cleaning.
+    #[serde(default = "default::positioning_window")]
+    #[schemars(range(min = 1, max = 4096), extend("examples" = [32]))]
+    pub positioning_window: u32,
     /// Time the drive itself takes for a command, before the arm moves.
     #[schemars(extend("x-range" = ["0 ms", "100 ms"], "examples" = ["0.1 ms"]))]
     pub command_overhead: Duration,
@@ -305,6 +336,27 @@ pub struct Interface {
     #[serde(default = "default::no_time")]
     #[schemars(extend("x-range" = ["0 ms", "1 s"], "examples" = ["0.007 ms"]))]
     pub host_gap: Duration,
+    /// Size of the volatile write cache; zero for a drive without one.
+    #[serde(default = "default::no_memory")]
+    #[schemars(extend("x-range" = ["0 B", "16 GiB"], "x-multiple" = "4 KiB", "examples" = ["64 MiB"]))]
+    pub write_cache: Bytes,
+    /// Whether the volatile write cache is on when the drive is switched on.
+    #[serde(default = "default::off")]
+    #[schemars(extend("examples" = [false]))]
+    pub write_cache_on: bool,
+    /// Memory for what the drive reads ahead of the host's sequential reads.
+    #[serde(default = "default::read_buffer")]
+    #[schemars(extend("x-range" = ["0 B", "16 GiB"], "x-multiple" = "4 KiB", "examples" = ["16 MiB"]))]
+    pub read_buffer: Bytes,
+    /// Whether look-ahead is on when the drive is switched on.
+    #[serde(default = "default::off")]
+    #[schemars(extend("examples" = [false]))]
+    pub look_ahead: bool,
+    /// Whether the drive parks its heads at the inner diameter when it has been left alone and has no more to
+    /// do.
+    #[serde(default = "default::off")]
+    #[schemars(extend("examples" = [false]))]
+    pub park_when_idle: bool,
 }
 
 /// The order in which a drive serves the commands that wait.
@@ -336,7 +388,8 @@ pub struct Flash {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jitter {
-    /// Standard deviation of a command's media time, as a part of it.
+    /// Scale of what a command's media time is longer, as a part of it: the size of a normal draw of this
+    /// deviation, for nothing is faster than the mechanics.
     #[serde(default = "default::nothing")]
     #[schemars(range(min = 0, max = 0.03), extend("examples" = [0.01]))]
     pub relative: f64,

@@ -211,7 +211,7 @@ pub(super) struct Section<'a> {
     pub(super) path: String,
     /// Whether it may come several times, as `[[geometry.zone]]`.
     pub(super) repeats: bool,
-    /// The kind, where the table comes in kinds.
+    /// The kind, where the table comes in kinds or lies in one that does.
     pub(super) variant: Option<&'a str>,
     /// Whether a profile may go without it.
     pub(super) optional: bool,
@@ -246,10 +246,10 @@ pub(super) fn sections(root: &Value) -> Vec<Section<'_>> {
 fn collect<'a>(section: Section<'a>, sections: &mut Vec<Section<'a>>) {
     let (shape, path) = (section.shape, section.path.clone());
     let variants = shape.variants();
-    let (repeats, optional) = (section.repeats, section.optional);
+    let (repeats, optional, variant) = (section.repeats, section.optional, section.variant);
     sections.push(section);
     for (kind, shape) in variants {
-        sections.push(Section { path: path.clone(), repeats, variant: Some(kind), optional, shape });
+        collect(Section { path: path.clone(), repeats, variant: Some(kind), optional, shape }, sections);
     }
     for (key, inner) in shape.keys() {
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
@@ -259,6 +259,6 @@ fn collect<'a>(section: Section<'a>, sections: &mut Vec<Section<'a>>) {
             (Kind::List, Some(entry)) if entry.kind() == Kind::Table => (true, *entry),
             _ => continue,
         };
-        collect(Section { path, repeats, variant: None, optional, shape: table }, sections);
+        collect(Section { path, repeats, variant, optional, shape: table }, sections);
     }
 }

@@ -1,0 +1,204 @@
+//! The translation layers of profiles, with their regions on the platters.
+
+use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
+use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
+use skylight_layer::{
+    Bands, Conventional, FullyAssociative, FullyAssociativeSpec, Journaled, JournaledSpec, Layer, Medium,
+    SetAssociative, SetAssociativeSpec,
+};
+
+use super::geometry::Tracks;
+use super::regions::{about, bands, fits, free_runs, joined, reserve, tracks_for};
+use super::sectors;
+use crate::profile::{self, BandRun, CacheLocation, CacheMedium, CleaningType, Profile, ProfileError};
+
+/// The layer of a profile.
+pub(super) fn build(profile: &Profile, tracks: &Tracks) -> Result<Box<dyn Layer>, ProfileError> {
+    let capacity = sectors(profile.capacity);
+    match &profile.layer {
+        profile::Layer::Conventional(_) => {
+            fits(profile, "capacity", capacity, tracks)?;
+            Ok(Box::new(Conventional::new(capacity)))
+        }
+        profile::Layer::SetAssociative(keys) => {
+            let spec = set_associative(profile, keys, tracks)?;
+            Ok(Box::new(SetAssociative::new(spec)))
+        }
+        profile::Layer::FullyAssociative(keys) => {
+            let spec = fully_associative(profile, keys, tracks)?;
+            Ok(Box::new(FullyAssociative::new(spec)))
+        }
+        profile::Layer::Journaled(keys) => Ok(Box::new(Journaled::new(journaled(profile, keys, tracks)?))),
+    }
+}
+
+fn medium(medium: CacheMedium) -> Medium {
+    match medium {
+        CacheMedium::Disk => Medium::Platter,
+        CacheMedium::Flash => Medium::Flash,
+    }
+}
+
+fn set_associative(
+    profile: &Profile,
+    keys: &profile::SetAssociative,
+    tracks: &Tracks,
+) -> Result<SetAssociativeSpec, ProfileError> {
+    let (capacity, band) = (sectors(profile.capacity), sectors(keys.band));
+    let cache_bands = keys.cache.0 / keys.band.0;
+    let cache = Sectors(cache_bands * band.get());
+    let on_disk = keys.cache_medium == CacheMedium::Disk;
+    fits(profile, "capacity", capacity, tracks)?;
+    if on_disk {
+        fits(profile, "layer.cache", capacity + cache, tracks)?;
+    }
+    // Native data lies around the cache, so a cache in the middle begins between two bands.
+    let band_at = |sectors: u64| sectors / band.get() * band.get();
+    let cache_start = match keys.cache_location {
+        None | Some(CacheLocation::Od) => 0,
+        Some(CacheLocation::Md) => band_at(capacity.get() / 2),
+        Some(CacheLocation::Id) => tracks.sectors - cache.get(),
+    };
+    let (cache_medium, cache_start) = (medium(keys.cache_medium), Pba(cache_start));
+    Ok(SetAssociativeSpec { capacity, band, cache_bands, cache_medium, cache_start })
+}
+
+fn fully_associative(
+    profile: &Profile,
+    keys: &profile::FullyAssociative,
+    tracks: &Tracks,
+) -> Result<FullyAssociativeSpec, ProfileError> {
+    let spec = FullyAssociativeSpec {
+        capacity: sectors(profile.capacity),
+        band: sectors(keys.band),
+        zone: sectors(keys.zone),
+        free_bands: keys.free_bands,
+        clean_threshold: keys.clean_threshold,
+        idle_after: idle_after(keys.cleaning, keys.idle),
+        start: Pba(0),
+    };
+    fits(profile, "capacity", spec.capacity, tracks)?;
+    fits(profile, "layer.free_bands", spec.platter_sectors(), tracks)?;
+    Ok(spec)
+}
+
+fn idle_after(cleaning: CleaningType, idle: Option<profile::Duration>) -> Option<Nanos> {
+    idle.filter(|_| cleaning == CleaningType::Aggressive).map(profile::Duration::nanos)
+}
+
+fn journaled(
+    profile: &Profile,
+    keys: &profile::Journaled,
+    tracks: &Tracks,
+) -> Result<JournaledSpec, ProfileError> {
+    let largest_band = keys.bands.iter().map(|run| run.band).max().unwrap_or_default();
+    let staged = sectors(largest_band.min(profile.capacity));
+    let map_merge = keys.map_merge.map_or(Sectors(0), sectors);
+    let map_update = sectors(keys.map_update);
+    let mut journal = journal(keys);
+    journal.region.len = journal_room(profile, keys, &journal, staged)?;
+
+    let home = map_merge.max(map_update);
+    let mut wanted = vec![(keys.map_location, home)];
+    let cache = journal.region.len + staged;
+    if let Some(location) = keys.cache_location {
+        wanted.insert(0, (location, cache));
+    }
+    let reserved_len: u64 = wanted.iter().map(|(_, len)| len.get()).sum();
+    let key = match (home > cache || keys.cache_location.is_none(), keys.cache_region) {
+        (true, _) => "layer.map_merge",
+        (false, Some(_)) => "layer.cache_region",
+        (false, None) => "layer.places",
+    };
+    fits(profile, "capacity", sectors(profile.capacity), tracks)?;
+    fits(profile, key, sectors(profile.capacity) + Sectors(reserved_len), tracks)?;
+    let reserved = reserve(&wanted, tracks);
+    if let [cache, _] = reserved[..] {
+        journal.region.start = cache.start;
+    }
+    let map_home = reserved.last().copied().unwrap_or_default();
+    let staging = PbaExtent::new(journal.region.end(), staged);
+
+    Ok(JournaledSpec {
+        bands: native_bands(profile, keys, tracks, &reserved)?,
+        journal,
+        cache_medium: medium(keys.cache_medium),
+        map_limit: keys.map_entries.map(|entries| (entries as f64 * keys.map_watermark) as u64),
+        map_merge_every: keys.map_merge_every,
+        map_merge: PbaExtent::new(map_home.start, map_merge),
+        cleaning: CleaningSpec {
+            order: match keys.cleaning_order {
+                profile::CleaningOrder::Fifo => CleaningOrder::Fifo,
+                profile::CleaningOrder::Lifo => CleaningOrder::Lifo,
+            },
+            idle_after: idle_after(keys.cleaning, keys.idle),
+            staging,
+            map_update: PbaExtent::new(map_home.start, map_update),
+        },
+        whole_bands_bypass: keys.whole_bands_bypass,
+    })
+}
+
+/// The journal, without a place yet.
+fn journal(keys: &profile::Journaled) -> JournalSpec {
+    JournalSpec {
+        region: PbaExtent::default(),
+        quantum: sectors(keys.quantum),
+        out_of_band: sectors(keys.out_of_band),
+        gap: sectors(keys.entry_gap),
+        entry_max: sectors(keys.entry_max),
+        places: (keys.places as f64 * keys.place_watermark) as u64,
+    }
+}
+
+/// Medium for the journal: what is set aside less the staging place behind it, or what its places can take.
+fn journal_room(
+    profile: &Profile,
+    keys: &profile::Journaled,
+    journal: &JournalSpec,
+    staged: Sectors,
+) -> Result<Sectors, ProfileError> {
+    let least = Sectors(journal.region_sectors());
+    let Some(given) = keys.cache_region.map(sectors) else { return Ok(least) };
+    if given >= least + staged {
+        return Ok(given - staged);
+    }
+    let message = format!(
+        "is less than the {} that places = {} may take and the {} where a band is staged; {} would do",
+        profile::Bytes(least.bytes()),
+        keys.places,
+        profile::Bytes(staged.bytes()),
+        profile::Bytes((least + staged).bytes().next_multiple_of(4096)),
+    );
+    Err(profile.error_at("layer.cache_region", &message))
+}
+
+/// Bands on all that is not reserved.
+fn native_bands(
+    profile: &Profile,
+    keys: &profile::Journaled,
+    tracks: &Tracks,
+    reserved: &[PbaExtent],
+) -> Result<Bands, ProfileError> {
+    let mut start = 0;
+    let size = |run: &BandRun| {
+        let end = run.until.unwrap_or(profile.capacity).get();
+        let size = (sectors(profile::Bytes(end - start)), sectors(run.band));
+        start = end;
+        size
+    };
+    let sizes: Vec<_> = keys.bands.iter().map(size).collect();
+    let free = free_runs(tracks, reserved);
+    let free = if keys.guard_tracks == 0.0 { joined(&free) } else { free };
+    let placed = bands(&sizes, &free, keys.guard_tracks);
+    let stretches = placed.map_err(|short| {
+        let message = format!(
+            "finds no place for its last {} in bands with their guards; \
+             give each surface {} more, or the drive less",
+            about(short),
+            tracks_for(short.get() + short.get() / 8, tracks),
+        );
+        profile.error_at("capacity", &message)
+    })?;
+    Ok(Bands::new(&stretches))
+}

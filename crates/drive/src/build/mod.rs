@@ -1,0 +1,89 @@
+//! From a profile to a drive: what needs the arithmetic of the geometry.
+//!
+//! * [`geometry`]: the tracks.
+//! * [`regions`]: where caches, maps and bands lie on them.
+//! * [`layers`]: the translation layers.
+//!
+//! Invariants: every sector that the host sees and every part of a cache has a place on the platters (or on
+//! flash), and no two share one; what does not fit is refused with the key to change.
+
+mod geometry;
+mod layers;
+mod regions;
+
+use skylight_disk::{Disk, Mechanics, Rotation, SECTOR_BYTES, Sectors, SeekCurve};
+
+use crate::drive::{Drive, HostInterface};
+use crate::jitter::{Jitter, JitterSpec};
+use crate::media::FlashSpeed;
+use crate::profile::{self, Profile, ProfileError};
+
+impl Drive {
+    /// Builds the drive of a profile; `seed` is that of its jitter.
+    ///
+    /// # Errors
+    /// When the platters do not hold the capacity and the cache, or the geometry is no disk.
+    pub fn new(profile: &Profile, seed: u64) -> Result<Self, ProfileError> {
+        let mechanics = mechanics(profile);
+        let (geometry, tracks) = geometry::build(profile, &mechanics)?;
+        let layer = layers::build(profile, &tracks)?;
+        let jitter = jitter(profile);
+        let flash = profile
+            .flash
+            .as_ref()
+            .map(|flash| FlashSpeed::new(flash.read.nanos(), flash.write.nanos(), flash.bandwidth.0));
+        let jitter = (!jitter.is_none()).then(|| Jitter::new(jitter, seed));
+        Ok(Self::assemble(Disk::new(geometry, mechanics), flash, layer, interface(profile), jitter))
+    }
+}
+
+/// Whole sectors of a size that the profile has checked to be whole blocks.
+fn sectors(size: profile::Bytes) -> Sectors {
+    Sectors(size.get() / SECTOR_BYTES)
+}
+
+fn interface(profile: &Profile) -> HostInterface {
+    let given = &profile.interface;
+    HostInterface {
+        positioning_window: profile.interface.positioning_window as usize,
+        queue_depth: given.queue_depth as usize,
+        schedule: given.schedule,
+        command_overhead: given.command_overhead.nanos(),
+        host_gap: given.host_gap.nanos(),
+        write_cache: sectors(given.write_cache),
+        write_cache_on: given.write_cache_on,
+        read_buffer: sectors(given.read_buffer),
+        look_ahead: given.look_ahead,
+        park_when_idle: given.park_when_idle,
+    }
+}
+
+fn jitter(profile: &Profile) -> JitterSpec {
+    JitterSpec {
+        relative: profile.jitter.relative,
+        absolute_ns: profile.jitter.absolute.nanos().get(),
+        outlier_rate: profile.jitter.outlier_rate,
+        outlier_ns: profile.jitter.outlier.nanos().get(),
+    }
+}
+
+fn mechanics(profile: &Profile) -> Mechanics {
+    let given = &profile.mechanics;
+    let seek = match &given.seek.fitted {
+        Some(fitted) => SeekCurve::Fitted {
+            constant_ns: fitted.constant.ns(),
+            root_ns: fitted.root.ns(),
+            linear_ns: fitted.linear.ns(),
+        },
+        None => SeekCurve::Points(
+            given.seek.points.iter().map(|p| (p.tracks as u32, p.time.nanos().get() as u32)).collect(),
+        ),
+    };
+    Mechanics {
+        rotation: Rotation::new(given.rotation().ns()),
+        seek,
+        head_switch: given.head_switch.nanos(),
+        write_settle: given.write_settle.nanos(),
+        zero_latency: given.zero_latency,
+    }
+}

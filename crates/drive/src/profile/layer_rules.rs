@@ -1,0 +1,197 @@
+//! What the keys of a `[layer]` section mean together; sizes are rounded to what they are made of.
+//!
+//! Invariants: as in `rules.rs`: values are in their ranges, and nothing here needs the geometry. After it a
+//! cache is whole bands, and the runs of bands of a journaled drive rise and end where the drive does.
+
+use super::layer::{
+    BandRun, CacheLocation, CacheMedium, CleaningType, FullyAssociative, Journaled, Layer, SetAssociative,
+};
+use super::quantity::{Bytes, Duration};
+use super::rules::{BLOCK, Rules};
+
+impl Rules<'_> {
+    pub(super) fn layer(&mut self) {
+        let mut layer = self.profile.layer.clone();
+        let flash_used = match &mut layer {
+            Layer::Conventional(_) => false,
+            Layer::SetAssociative(keys) => self.set_associative(keys),
+            Layer::FullyAssociative(keys) => {
+                self.fully_associative(keys);
+                false
+            }
+            Layer::Journaled(keys) => self.journaled(keys),
+        };
+        self.profile.layer = layer;
+        match (flash_used, self.profile.flash.is_some()) {
+            (true, false) => self.missing(
+                "layer.cache_medium",
+                "the section [flash] is missing; \
+                 cache_medium = \"flash\" needs its read, write and bandwidth",
+            ),
+            (false, true) => {
+                self.wrong("flash", "is here but the drive has no flash cache; leave the section out");
+            }
+            _ => {}
+        }
+    }
+
+    /// The drive as messages name it beside what is too large for it.
+    fn drive(&self) -> String {
+        format!("the drive; {}", self.profile.source.named("capacity"))
+    }
+
+    /// Checks the keys of a set-associative layer; true when its cache is flash.
+    fn set_associative(&mut self, keys: &mut SetAssociative) -> bool {
+        let capacity = self.profile.capacity;
+        if keys.band > capacity {
+            self.wrong("layer.band", &format!("is larger than {}", self.drive()));
+        } else if keys.cache < keys.band {
+            self.wrong("layer.cache", &format!("is less than one band of {}", keys.band));
+        } else if keys.cache >= capacity {
+            self.wrong("layer.cache", &format!("is not smaller than {}", self.drive()));
+        }
+        keys.cache = keys.cache.floor_to(keys.band);
+        self.cache_place(keys.cache_medium, keys.cache_location)
+    }
+
+    /// Checks that a cache on the disk has a place there and one on flash has none; true for flash.
+    fn cache_place(&mut self, medium: CacheMedium, location: Option<CacheLocation>) -> bool {
+        match (medium, location) {
+            (CacheMedium::Disk, None) => self.missing(
+                "layer",
+                "[layer] cache_location is missing; a cache on the disk is at \"od\", \"md\" or \"id\"",
+            ),
+            (CacheMedium::Flash, Some(_)) => {
+                self.wrong("layer.cache_location", "is only for a cache on the disk; leave it out for flash");
+            }
+            _ => {}
+        }
+        medium == CacheMedium::Flash
+    }
+
+    fn cleaning(&mut self, cleaning: CleaningType, idle: Option<Duration>) {
+        match (cleaning, idle) {
+            (CleaningType::Aggressive, None) => self.missing(
+                "layer",
+                "[layer] idle is missing; cleaning = \"aggressive\" needs it, say, idle = \"1.2 s\"",
+            ),
+            (CleaningType::Lazy, Some(_)) => {
+                self.wrong("layer.idle", "is only for cleaning = \"aggressive\"; leave it out");
+            }
+            _ => {}
+        }
+    }
+
+    fn fully_associative(&mut self, keys: &mut FullyAssociative) {
+        let capacity = self.profile.capacity;
+        if keys.band > capacity {
+            self.wrong("layer.band", &format!("is larger than {}", self.drive()));
+        } else if keys.zone < keys.band {
+            self.wrong("layer.zone", &format!("is less than one band of {}", keys.band));
+        }
+        keys.zone = keys.zone.floor_to(keys.band);
+        if keys.clean_threshold >= keys.free_bands {
+            let message =
+                format!("is not less than free_bands = {}; no write would find room", keys.free_bands);
+            self.wrong("layer.clean_threshold", &message);
+        }
+        let zone_bands = keys.zone.get() / keys.band.get().max(1);
+        if u64::from(keys.free_bands) > zone_bands.max(2) {
+            let message = format!("is more than the {zone_bands} bands of {} in a zone", keys.band);
+            self.wrong("layer.free_bands", &message);
+        }
+        self.cleaning(keys.cleaning, keys.idle);
+    }
+
+    /// Checks the keys of a journaled layer; true when its cache is flash.
+    fn journaled(&mut self, keys: &mut Journaled) -> bool {
+        self.journal(keys);
+        self.map(keys);
+        self.bands(&mut keys.bands);
+        self.cleaning(keys.cleaning, keys.idle);
+        if keys.cache_medium == CacheMedium::Flash && keys.cache_region.is_some() {
+            self.wrong("layer.cache_region", "is only for a cache on the disk; leave it out for flash");
+        }
+        self.cache_place(keys.cache_medium, keys.cache_location)
+    }
+
+    fn journal(&mut self, keys: &Journaled) {
+        if keys.quantum > keys.entry_max {
+            let message =
+                format!("is more than entry_max = {}; an entry holds a quantum at least", keys.entry_max);
+            self.wrong("layer.quantum", &message);
+        }
+        let largest = keys.entry_max.get().div_ceil(keys.quantum.get().max(1));
+        let usable = (keys.places as f64 * keys.place_watermark) as u64;
+        if usable < largest {
+            let needed = (largest as f64 / keys.place_watermark).ceil();
+            let message = format!(
+                "gives {usable} at the watermark, and an entry of entry_max = {} takes {largest}; \
+                 {needed} would do",
+                keys.entry_max
+            );
+            self.wrong("layer.places", &message);
+        }
+        let cache = u128::from(keys.places) * u128::from(keys.quantum.get());
+        if cache >= u128::from(self.profile.capacity.get()) {
+            let message = format!("of {} each are not smaller than {}", keys.quantum, self.drive());
+            self.wrong("layer.places", &message);
+        }
+    }
+
+    fn map(&mut self, keys: &Journaled) {
+        match (keys.map_merge_every, keys.map_merge) {
+            (Some(_), None) => self.missing(
+                "layer.map_merge_every",
+                "[layer] map_merge is missing; map_merge_every needs the size of a merge, say, \
+                 map_merge = \"43 MiB\"",
+            ),
+            (None, Some(_)) => self.missing(
+                "layer.map_merge",
+                "[layer] map_merge_every is missing; map_merge needs a period, say, map_merge_every = 240",
+            ),
+            _ => {}
+        }
+        if keys.map_entries.is_none() && self.profile.source.written("layer.map_watermark").is_some() {
+            self.wrong("layer.map_watermark", "is of a map without a limit; add map_entries or leave it out");
+        }
+    }
+
+    /// Checks that the runs of bands rise and end where the drive does, and rounds them to whole bands.
+    fn bands(&mut self, runs: &mut [BandRun]) {
+        let capacity = self.profile.capacity;
+        let count = runs.len();
+        let mut start = Bytes(0);
+        for (number, run) in runs.iter_mut().enumerate() {
+            let at = |key: &str| format!("layer.bands[{number}].{key}");
+            let last = number + 1 == count;
+            let end = match run.until {
+                None if last => capacity,
+                None => {
+                    let message = "[[layer.bands]] until is missing; only the last entry goes on to the end";
+                    self.missing(&format!("layer.bands[{number}]"), message);
+                    return;
+                }
+                Some(until) if last => until.floor_to(BLOCK),
+                Some(until) => Bytes(
+                    start.get() + until.get().saturating_sub(start.get()) / run.band.get() * run.band.get(),
+                ),
+            };
+            if last && end != capacity {
+                let message = format!("is not the end of {}; leave it out of the last entry", self.drive());
+                self.wrong(&at("until"), &message);
+            } else if end > capacity || (!last && end == capacity) {
+                let message =
+                    format!("leaves no room for the entries behind it; the drive ends at {capacity}");
+                self.wrong(&at("until"), &message);
+            } else if end <= start || end.get() - start.get() < run.band.get().min(capacity.get()) && !last {
+                let message = format!("leaves no room for a band of {} from {start} on", run.band);
+                self.wrong(&at("until"), &message);
+            } else if run.band > capacity {
+                self.wrong(&at("band"), &format!("is larger than {}", self.drive()));
+            }
+            run.until = (!last).then_some(end);
+            start = end;
+        }
+    }
+}

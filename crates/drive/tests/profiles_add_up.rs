@@ -1,0 +1,178 @@
+//! The profiles that come with Skylight: each is a drive, and its tracks, zones, bands and regions add up.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use skylight_disk::{Lba, LbaExtent, Place, Sectors};
+use skylight_drive::Drive;
+use skylight_drive::profile::{Journaled, Layer, Profile};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+fn folder() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/skylight/profiles")
+}
+
+fn profile(name: &str) -> Profile {
+    let path = folder().join(format!("{name}.toml"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    Profile::from_toml(&text, name).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn drive(name: &str) -> Drive {
+    Drive::new(&profile(name), 1).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn journaled(profile: &Profile) -> &Journaled {
+    let Layer::Journaled(keys) = &profile.layer else { panic!("{:?}", profile.layer) };
+    keys
+}
+
+/// Where a byte of the host lies natively.
+fn native(drive: &Drive, byte: u64) -> Place {
+    let mut pieces = Vec::new();
+    drive.layer().locate(LbaExtent::new(Lba(byte / 512), Sectors(1)), &mut pieces);
+    drive.disk().geometry().place(pieces[0].extent.start)
+}
+
+/// How many bytes from `start` on lie on the platters without a gap: what is left of a band.
+fn contiguous(drive: &Drive, start: u64) -> u64 {
+    let mut pieces = Vec::new();
+    let most = Sectors(256 * MIB / 512).min(drive.capacity() - Sectors(start / 512));
+    drive.layer().locate(LbaExtent::new(Lba(start / 512), most), &mut pieces);
+    pieces[0].extent.len.bytes()
+}
+
+/// A stroke as the host meets it: sectors a track on one surface, until either changes.
+struct Stroke {
+    surface: u16,
+    sectors_per_track: u32,
+    bytes: u64,
+}
+
+/// The first strokes from a byte of the host on.
+fn strokes(drive: &Drive, from: u64, count: usize) -> Vec<Stroke> {
+    let mut strokes: Vec<Stroke> = Vec::new();
+    let mut at = from;
+    while at < drive.capacity().bytes() {
+        let Place { surface, sectors_per_track, .. } = native(drive, at);
+        let same =
+            strokes.last().is_some_and(|s| (s.surface, s.sectors_per_track) == (surface, sectors_per_track));
+        if !same && strokes.len() == count {
+            break;
+        }
+        if !same {
+            strokes.push(Stroke { surface, sectors_per_track, bytes: 0 });
+        }
+        let left = contiguous(drive, at);
+        strokes.last_mut().expect("just pushed").bytes += left;
+        at += left;
+    }
+    strokes
+}
+
+#[test]
+fn every_profile_is_a_drive_and_starts_at_once() {
+    let mut names: Vec<String> = std::fs::read_dir(folder())
+        .expect("the profiles")
+        .map(|entry| {
+            entry.expect("a file").path().file_stem().expect("a name").to_string_lossy().into_owned()
+        })
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st4000nc001", "st5000as0011", "st8000as0011"]
+    );
+    for name in names {
+        let profile = profile(&name);
+        assert_eq!(profile.name, name);
+        let begun = Instant::now();
+        let drive = Drive::new(&profile, 1).unwrap_or_else(|error| panic!("{error}"));
+        assert!(begun.elapsed() < Duration::from_millis(500), "{name} took {:?}", begun.elapsed());
+        assert_eq!(drive.capacity().bytes(), profile.capacity.get(), "{name}");
+        let last = native(&drive, profile.capacity.get() - 512);
+        assert!(last.track < drive.disk().geometry().tracks(), "{name}");
+    }
+}
+
+#[test]
+fn the_cache_has_the_first_zone_and_the_host_begins_a_stroke() {
+    for name in ["st5000as0011", "st8000as0011"] {
+        let (profile, drive) = (profile(name), drive(name));
+        let zone = &profile.geometry.zone[0];
+        let bytes =
+            zone.tracks * u64::from(zone.sectors_per_track) * u64::from(profile.geometry.surfaces) * 512;
+        assert_eq!(journaled(&profile).cache_region.map(|region| region.get()), Some(bytes), "{name}");
+        let first = native(&drive, 0);
+        assert_eq!((u64::from(first.track), first.sector, first.surface), (zone.tracks, 0, 0), "{name}");
+    }
+}
+
+/// S9a: 36, 30 and 17 MiB at the OD, 2.5 TB and the ID; a table of bands ends where a zone does.
+#[test]
+fn bands_have_their_sizes_and_change_them_between_zones() {
+    for (name, sizes) in [("st5000as0011", [36, 30, 17]), ("st8000as0011", [40, 31, 15])] {
+        let (profile, drive) = (profile(name), drive(name));
+        let capacity = profile.capacity.get();
+        let mut start = 0;
+        for run in &journaled(&profile).bands {
+            assert!(run.band.get().is_multiple_of(MIB), "{name}: {} is whole MiB", run.band);
+            let place = native(&drive, start);
+            assert_eq!(place.sector, 0, "{name}: bands of {} begin a zone", run.band);
+            assert_eq!(
+                contiguous(&drive, start),
+                run.band.get(),
+                "{name}: a band and its guard from {start} on"
+            );
+            start = run.until.map_or(capacity, |until| until.get());
+            assert!(start == capacity || start.is_multiple_of(MIB));
+        }
+        let band_at = |offset: u64| {
+            let runs = &journaled(&profile).bands;
+            let run = runs.iter().find(|run| run.until.is_none_or(|until| offset < until.get()));
+            run.map(|run| run.band.get() / MIB)
+        };
+        let found = [0, capacity / 2, capacity - 1].map(band_at);
+        assert_eq!(found, sizes.map(Some), "{name}");
+    }
+}
+
+/// S11a: eight plateaus, the same eight back, of 18 to 20 GiB at the start and of 4 GiB at the end; S11b: the
+/// direction of strokes.
+#[test]
+fn strokes_are_the_plateaus_of_the_paper() {
+    let (profile, drive) = (profile("st5000as0011"), drive("st5000as0011"));
+    let capacity = profile.capacity.get();
+    let first = strokes(&drive, 0, 16);
+    let surfaces: Vec<u16> = first.iter().map(|stroke| stroke.surface).collect();
+    assert_eq!(surfaces, [0, 1, 2, 3, 4, 5, 6, 7, 7, 6, 5, 4, 3, 2, 1, 0]);
+    for (down, up) in first[..8].iter().zip(first[8..].iter().rev()) {
+        let (down, up) = (f64::from(down.sectors_per_track), f64::from(up.sectors_per_track));
+        assert!(
+            up < down && up > 0.98 * down,
+            "mirrored and slightly lower: {down} and {up} sectors a track"
+        );
+    }
+    for (at, Stroke { sectors_per_track: sectors, bytes, .. }) in first[..8].iter().enumerate() {
+        let gib = *bytes as f64 / GIB as f64;
+        assert!((17.9..=20.1).contains(&gib), "stroke {at} has {gib:.2} GiB");
+        let near = first[..8]
+            .iter()
+            .filter(|other| other.sectors_per_track.abs_diff(*sectors) * 100 < *sectors)
+            .count();
+        assert_eq!(near, 1, "stroke {at} is 1 % from all others");
+    }
+    let last = strokes(&drive, capacity - 31 * GIB, 8);
+    for stroke in &last[1..7] {
+        let gib = stroke.bytes as f64 / GIB as f64;
+        assert!((3.8..=4.3).contains(&gib), "a stroke at the end has {gib:.2} GiB");
+    }
+    let inwards = |byte: u64| native(&drive, byte + GIB).track > native(&drive, byte).track;
+    assert!(inwards(0) && !inwards(capacity - 3 * GIB), "towards the MD from both sides");
+    // At the MD a serpentine: a pass inwards, the next one outwards.
+    let turns: Vec<bool> = (0..60).map(|step| inwards(2_340_000_000_000 + step * 2 * GIB)).collect();
+    let changes = turns.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!((6..=9).contains(&changes), "passes of 14 GiB: {turns:?}");
+}
