@@ -25,7 +25,7 @@ NATIVE := python/skylight/_native.abi3.so
 # Folders too: their time changes when a file is removed.
 NATIVE_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -path 'crates/*/tests' -prune -o -print)
 PYTHON_SOURCES := python tests $(wildcard bench)
-RUN_TARGETS := sim:emulated-smr-1 sim:emulated-smr-2 sim:st4000nc001
+RUN_TARGETS := sim:st5000as0011 sim:emulated-smr-1 sim:emulated-smr-2 sim:st4000nc001
 PYTEST_ARGS ?= -n auto --dist loadfile
 
 .PHONY: help
@@ -53,7 +53,7 @@ $(NATIVE): $(DEPS_STAMP) $(NATIVE_SOURCES)
 	@touch $@
 
 .PHONY: run
-run: setup ## probe three emulated drives into ./report
+run: setup ## probe four emulated drives into ./report
 	@scripts/clear-report.sh report
 	$(BIN)/skylight probe $(RUN_TARGETS) --out report
 

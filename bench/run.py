@@ -28,6 +28,7 @@ from skylight.evidence import IoBatch
 
 BLOCK_BYTES = 4096
 ROUNDS = 3
+FILLING_WRITES = 9_200_000
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,9 @@ def simulator_rows() -> list[Row]:
         ),
         rate("sequential 128 KiB reads, st4000nc001", "st4000nc001", sequential, 10),
         rate(
-            "random 4 KiB writes, emulated-smr-1, its cache filling (9.0 M)",
+            f"random 4 KiB writes, emulated-smr-1, its cache filling ({FILLING_WRITES / 1e6:.1f} M)",
             "emulated-smr-1",
-            lambda size: IoBatch.writes(random_blocks(size, 9_000_000), BLOCK_BYTES),
+            lambda size: IoBatch.writes(random_blocks(size, FILLING_WRITES), BLOCK_BYTES),
             4,
         ),
     ]
@@ -93,9 +94,9 @@ def simulator_rows() -> list[Row]:
 
 
 def map_row() -> Row:
-    """Bytes of memory for each cached block after 9 million random writes."""
+    """Bytes of memory for each cached block after the writes that fill the cache."""
     engine = SimEngine.open("emulated-smr-1")
-    engine.run(IoBatch.writes(random_blocks(engine.size, 9_000_000), BLOCK_BYTES))
+    engine.run(IoBatch.writes(random_blocks(engine.size, FILLING_WRITES), BLOCK_BYTES))
     counters = engine.counters()
     each = counters["cache_map_bytes"] / (counters["cache_live_bytes"] / BLOCK_BYTES)
     return Row("memory of the map for a cached block", each, "bytes", "16 allowed", each / 16, each <= 16)

@@ -6,6 +6,7 @@ jitter and now and then an outlier. `random_drive` draws from the ranges of DESI
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,9 @@ class Traits:
     merge_every: int = 240
     merge: float = 300.0
     flash_write: float = 0.2
+    flash_bytes_a_ms: float = 400_000.0
+    flash_band_bytes: int = 0  # after so many bytes a band is cleaned; 0: never
+    flash_clean: float = 3000.0
     read: float = 0.1  # of a target without platters
     spread: float = 0.1  # of the same, standard deviation of log latency
     write_factor: float = 2.0
@@ -71,7 +75,9 @@ class FakeDrive:
         self.rng = np.random.default_rng(self.seed)
         self.size = self.traits.size_bytes
         self.heads: dict[int, int] = {}
-        self.dirty: list[int] = []
+        self.dirty: deque[tuple[int, int]] = deque()
+        self.dirty_blocks = 0
+        self.in_flash = 0
         self.cache_on = True
         self.ahead: dict[int, int] = {}
         self.written: set[int] = set()
@@ -116,7 +122,7 @@ class FakeDrive:
             submit[row] = round(self.now * 1e6)
             start = self.now
             self.now += self.traits.overhead
-            self.command(int(op[row]), int(offset[row]))
+            self.command(int(op[row]), int(offset[row]), int(size[row]))
             self.now += self.noise(self.now - start)
             complete[row] = max(round(self.now * 1e6), int(submit[row]))
         return submit, complete
@@ -133,7 +139,7 @@ class FakeDrive:
             extra += self.rng.uniform(5, max(t.outlier, 5.1))
         return extra
 
-    def command(self, op: int, offset: int) -> None:
+    def command(self, op: int, offset: int, size: int) -> None:
         t = self.traits
         if op == Op.FLUSH:
             self.flush()
@@ -143,13 +149,14 @@ class FakeDrive:
         elif op == Op.READ:
             self.read(offset)
         else:
-            self.write(offset)
+            self.write(offset, size)
 
     def flush(self) -> None:
         if self.traits.obeys_flush:
-            for offset in sorted(self.dirty):
-                self.store(offset)
+            for offset, size in sorted(self.dirty):
+                self.store(offset, size)
             self.dirty.clear()
+            self.dirty_blocks = 0
 
     def read(self, offset: int) -> None:
         t = self.traits
@@ -164,18 +171,21 @@ class FakeDrive:
         if t.read_ahead_bytes:
             self.ahead[offset] = 1
 
-    def write(self, offset: int) -> None:
+    def write(self, offset: int, size: int) -> None:
         t = self.traits
         self.writes_done += 1
-        self.written.add(offset)
+        self.written.update(range(offset, offset + size, 4096))
         if self.cache_on and t.cache_writes:
-            if len(self.dirty) >= t.cache_writes:
-                self.store(self.dirty.pop(0))
-            self.dirty.append(offset)
+            while self.dirty and self.dirty_blocks + size // 4096 > t.cache_writes:
+                oldest = self.dirty.popleft()
+                self.dirty_blocks -= oldest[1] // 4096
+                self.store(*oldest)
+            self.dirty.append((offset, size))
+            self.dirty_blocks += size // 4096
         else:
-            self.store(offset)
+            self.store(offset, size)
 
-    def store(self, offset: int) -> None:
+    def store(self, offset: int, size: int) -> None:
         """Puts a block where it survives, in the way of this kind of drive."""
         layers = {
             "cmr": self.in_place,
@@ -183,16 +193,21 @@ class FakeDrive:
             "journal": self.append_journal,
             "flash": self.to_flash,
         }
-        layers[self.traits.kind](offset)
+        layers[self.traits.kind](offset, size)
 
-    def to_flash(self, offset: int) -> None:
-        self.now += self.traits.flash_write
+    def to_flash(self, offset: int, size: int) -> None:
+        t = self.traits
+        self.now += t.flash_write + (size - 4096) / t.flash_bytes_a_ms
+        self.in_flash += size
+        if t.flash_band_bytes and self.in_flash >= t.flash_band_bytes:
+            self.in_flash = 0
+            self.now += t.flash_clean
 
-    def in_place(self, offset: int) -> None:
+    def in_place(self, offset: int, size: int = 4096) -> None:
         track, within = divmod(offset, self.traits.track_bytes)
-        self.go(offset / self.size, within / self.traits.track_bytes + track * self.traits.skew, track)
+        self.go(offset / self.size, within / self.traits.track_bytes + track * self.traits.skew, size)
 
-    def go(self, position: float, angle: float, track: int = 0) -> None:
+    def go(self, position: float, angle: float, size: int = 4096) -> None:
         """Seek, wait for the angle (turns), transfer."""
         t = self.traits
         far = abs(position - self.position)
@@ -201,21 +216,21 @@ class FakeDrive:
             self.now += t.seek_track + (t.seek_full - t.seek_track) * min(1.0, far) ** 0.5
         self.position = position
         self.now += (angle - self.now / t.turn) % 1.0 * t.turn
-        self.now += t.turn * 4096 / t.track_bytes
+        self.now += t.turn * size / t.track_bytes
 
-    def append_by_band(self, offset: int) -> None:
+    def append_by_band(self, offset: int, size: int) -> None:
         """Each band has a log in the cache band `a mod n`, at the inner diameter."""
         t = self.traits
         cache = offset // t.band_bytes % t.cache_bands
         used = self.heads.get(cache, 0)
-        self.heads[cache] = used + 1
+        self.heads[cache] = used + size // 4096
         place = cache * t.band_bytes + used * 4096
         track, within = divmod(place, t.track_bytes)
         where = (0.95 + 0.04 * cache / t.cache_bands, within / t.track_bytes + track * t.skew)
         self.locations[offset] = where
-        self.go(*where, track)
+        self.go(*where, size)
 
-    def append_journal(self, offset: int) -> None:
+    def append_journal(self, offset: int, size: int) -> None:
         """One log for all; an entry takes a fixed part of a turn, at a place that waits or is where the head
         is."""
         t = self.traits
@@ -226,8 +241,9 @@ class FakeDrive:
             self.position = 0.0
         if t.journal_waits:
             self.now += (self.log_phase - self.now / t.turn) % 1.0 * t.turn
-        self.now += t.journal_turns * t.turn
-        self.log_phase = (self.log_phase + t.journal_turns) % 1.0
+        turns = t.journal_turns + (size - 4096) / t.track_bytes
+        self.now += turns * t.turn
+        self.log_phase = (self.log_phase + turns) % 1.0
         self.locations[offset] = (0.0, self.log_phase)
 
 
@@ -291,7 +307,7 @@ def random_traits(rng: np.random.Generator) -> tuple[Traits, str, str]:
 
 def spoilt(traits: Traits, rng: np.random.Generator) -> Traits:
     """The same drive with something in the way of a verdict."""
-    what = rng.integers(0, 6)
+    what = rng.integers(0, 7)
     cache = int(rng.choice([256, 2048, 16384, 65536]))
     if what == 0:
         return replace(traits, cache_writes=cache, cache_switch=False, cache_report=True)
@@ -303,4 +319,7 @@ def spoilt(traits: Traits, rng: np.random.Generator) -> Traits:
         return replace(traits, read_ahead_bytes=int(rng.integers(16, 1024)) * 1024)
     if what == 4:
         return replace(traits, lazy_unwritten=True)
-    return replace(traits, cache_report=None)
+    if what == 5:
+        return replace(traits, cache_report=None)
+    # a bridge that swallows FLUSH and says "write through" whatever the drive does
+    return replace(traits, cache_writes=cache, cache_switch=False, cache_report=False, obeys_flush=False)

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from conftest import lacking
 from skylight.cli import EXIT_CODES, _run, cli
 from skylight.engines.sim import SimEngine, profile_names, read_profile
-from skylight.errors import TargetError
+from skylight.errors import TargetError, UsageError
 from skylight.evidence import IoBatch, IoLog
 
 CMR, SMR = "st4000nc001", "emulated-smr-1"
@@ -304,6 +304,16 @@ def test_a_fault_of_skylight_is_one_line_and_a_traceback_on_request(
     call("probe", f"sim:{CMR}", "--out", "a").one_line(
         70, "internal error at test_cli.py", "SKYLIGHT_DEBUG=1"
     )
+
+    class PanicException(BaseException):
+        """What a panic of the native module looks like."""
+
+    def panicking(engine: SimEngine, io: IoBatch, *, depth: int = 1) -> IoLog:
+        raise PanicException("index out of bounds")
+
+    monkeypatch.setattr(SimEngine, "run", panicking)
+    call("probe", f"sim:{CMR}", "--out", "c").one_line(70, "PanicException: index out of bounds")
+    monkeypatch.setattr(SimEngine, "run", broken)
     monkeypatch.setenv("SKYLIGHT_DEBUG", "1")
     assert "Traceback (most recent call last)" in call("probe", f"sim:{CMR}", "--out", "b").err
 
@@ -374,12 +384,70 @@ def test_a_recording_gives_the_same_findings_and_page(call: Call, here: Path) ->
     assert (here / "out/report.html").read_bytes() == page
 
 
+def test_a_recording_without_its_header_is_refused_and_stays(call: Call, here: Path) -> None:
+    assert call("probe", f"sim:{CMR}", "--out", "out").code == 0
+    (here / "out/recording/recording.json").unlink()
+    before = files(here)
+    for more in ([], ["--resume"]):
+        call("probe", f"sim:{CMR}", "--out", "out", *more).one_line(2, "out")
+        assert files(here) == before
+    call("probe", f"sim:{CMR}", "--out", "out", "--resume").one_line(2, "no recording.json", "another --out")
+
+
+def test_a_second_run_beside_a_recording_leaves_the_first(call: Call, here: Path) -> None:
+    call("probe", f"sim:{SMR}", "--out", "both")
+    command = ["probe", "recording:both/recording", f"sim:{CMR}", "--out", "both"]
+    assert call(*command).code == 0
+    before = files(here)
+    assert f"both/{CMR}/recording/drive_type.0.arrows" in before
+    call(*command).one_line(2, f"both/{CMR}/recording", "holds a recording already", "--resume")
+    assert files(here) == before
+    assert call(*command, "--resume").code == 0
+
+
+def test_what_was_there_before_a_refused_run_stays(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(engine: SimEngine, io: IoBatch, *, depth: int = 1) -> IoLog:
+        raise UsageError("sdx: is not to be had")
+
+    run = SimEngine.run
+    monkeypatch.setattr(SimEngine, "run", refused)
+    (here / "empty").mkdir()
+    call("probe", f"sim:{CMR}", "--out", "empty").one_line(2, "sdx")
+    monkeypatch.setattr(SimEngine, "run", run)
+    assert call("probe", f"sim:{CMR}", "--out", "empty", "--resume").code == 0, "the settings step was whole"
+
+
 def test_a_finished_run_resumes_to_itself(call: Call, here: Path) -> None:
     first = call("probe", f"sim:{CMR}", "--json", "--out", "out")
     before = files(here)
     again = call("probe", f"sim:{CMR}", "--json", "--out", "out", "--resume")
     assert (again.code, again.out) == (0, first.out)
     assert files(here) == before
+
+
+def test_a_file_whose_name_is_no_text(call: Call, here: Path) -> None:
+    name = os.fsdecode(b"bad\xff.img")
+    with (here / name).open("wb") as file:
+        file.truncate(64 << 20)
+    ended = call("probe", name, "--json", "--out", os.fsdecode(b"out\xff"))
+    assert (ended.code, ended.err) == (0, "")
+    assert json.loads(ended.out)["target"]["name"] == "bad\\udcff.img"
+    again = call("probe", os.fsdecode(b"recording:out\xff/recording"), "--json", "--out", "again")
+    assert (again.code, again.out) == (0, ended.out)
+
+
+def test_a_run_resumes_on_its_own_file_and_leave_only(call: Call, here: Path) -> None:
+    for name in ("one.img", "two.img"):
+        with (here / name).open("wb") as file:
+            file.truncate(64 << 20)
+    assert call("probe", "one.img", "--out", "out").code == 0
+    assert call("probe", "./one.img", "--out", "out", "--resume").code == 0
+    call("probe", "two.img", "--out", "out", "--resume").one_line(2, "records one.img, not two.img")
+    call("probe", "one.img", "--destroy-data", "--out", "out", "--resume").one_line(
+        2, "begun without --destroy-data"
+    )
 
 
 def test_a_file_is_read_only_without_leave(call: Call, here: Path, seed: int) -> None:

@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import re
 import struct
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from device_targets import MIB, Loop, loop, mounted, sparse, tool, unmount
+from device_targets import MIB, Loop, child, loop, mounted, said, sparse, tell, tool, unmount
 from skylight.engines.device import DeviceEngine
 from skylight.errors import UsageError
 from skylight.evidence import IoBatch
@@ -129,6 +130,100 @@ def test_what_a_loop_device_lies_on(device: Loop) -> None:
     with loop(Path(device.path)) as upper:
         assert f"backing file of {upper.path}" in refusal(device.path)
         assert refusal(upper.path) == ""
+
+
+def test_a_file_system_mounted_through_another_loop_device_over_the_same_file(
+    device: Loop, tmp_path: Path
+) -> None:
+    same = tmp_path / "same.img"
+    os.link(device.backing, same)
+    with loop(same) as twin:
+        assert f"in use through {twin.path}, a loop device over the same file" in refusal(device.path)
+        with mounted(twin.path, tmp_path / "mnt") as point:
+            (point / "precious").write_text("keep me")
+            before = device.changes
+            assert f"{twin.name} is mounted at {point}; run umount" in refusal(device.path)
+            assert "is mounted" in can_be_read(device.path)
+            assert device.changes == before
+            assert (point / "precious").read_text() == "keep me"
+    assert refusal(device.path) == ""
+
+
+def test_a_file_system_mounted_from_what_a_loop_device_lies_on(device: Loop, tmp_path: Path) -> None:
+    with loop(Path(device.path)) as upper, mounted(device.path, tmp_path / "mnt") as point:
+        assert f"{device.name} is mounted at {point}" in refusal(upper.path)
+
+
+def test_a_partition_of_a_disk_that_is_used_whole(device: Loop, tmp_path: Path) -> None:
+    tool("addpart", device.path, "1", "2048", str(80 * MIB // 512))
+    try:
+        part = f"{device.path}p1"
+        assert refusal(part) == ""
+        with loop(Path(device.path)) as upper:
+            assert f"backing file of {upper.path}" in refusal(part)
+            with mounted(upper.path, tmp_path / "mnt"):
+                assert refusal(part) != ""
+        assert refusal(part) == ""
+        tool("addpart", device.path, "2", str(88 * MIB // 512), str(8 * MIB // 512))
+        with mounted(f"{device.path}p2", tmp_path / "mnt2"):
+            assert refusal(part) == "", "a sibling has other bytes"
+        tool("delpart", device.path, "2")
+    finally:
+        tool("delpart", device.path, "1")
+
+
+@pytest.mark.parametrize("missing", ["proc/self/mountinfo", "proc/swaps", "sys/block", "sys/dev/block"])
+def test_who_uses_it_cannot_be_told(device: Loop, tmp_path: Path, missing: str) -> None:
+    root = tmp_path / "root"
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/mountinfo").touch()
+    (root / "proc/swaps").touch()
+    (root / "sys").symlink_to("/sys")
+
+    def opened(*, destroy_data: bool) -> None:
+        DeviceEngine.open(device.path, destroy_data=destroy_data, root=str(root)).close()
+
+    opened(destroy_data=True)
+    if missing.startswith("proc"):
+        (root / missing).unlink()
+    else:
+        (root / "sys").unlink()
+        (root / "sys").mkdir()
+        for name in {"sys/block", "sys/dev"} - {
+            missing.removesuffix("/block") if "dev" in missing else missing
+        }:
+            (root / name).symlink_to(f"/{name}")
+    opened(destroy_data=False)
+    with pytest.raises(UsageError, match=f"{device.path}: cannot be written to.*{missing}.*; mount "):
+        opened(destroy_data=True)
+
+
+OPENER = "import os, sys; fd = os.open(sys.argv[1], os.O_RDONLY); print(fd, flush=True); sys.stdin.readline()"
+
+
+@pytest.mark.parametrize("which", ["device", "backing"])
+def test_another_program_has_it_open(device: Loop, which: str) -> None:
+    held = device.path if which == "device" else str(device.backing)
+    with child(OPENER, held) as process:
+        assert said(process)
+        before = device.changes
+        line = refusal(device.path)
+        assert re.search(rf"in use by \S+ \(process {process.pid}\), which has it open; stop that use", line)
+        assert f"(process {process.pid})" in can_be_read(device.path)
+        assert device.changes == before
+        tell(process)
+        process.wait(timeout=30)
+    assert refusal(device.path) == ""
+
+
+def test_another_program_has_a_plain_file_open(tmp_path: Path) -> None:
+    path = sparse(tmp_path / "plain.img")
+    with child(OPENER, str(path)) as process:
+        assert said(process)
+        assert f"(process {process.pid}), which has it open" in refusal(path)
+        tell(process)
+        process.wait(timeout=30)
+    assert refusal(path) == ""
 
 
 def test_too_small(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from device_targets import child, loop, said, sparse
-from skylight.engines.device import LOOK_AHEAD_NOTE, DeviceEngine
-from skylight.errors import KeepError, UsageError
-from skylight.evidence import IoBatch
+from skylight.cli import _run
+from skylight.engines.device import LOOK_AHEAD_NOTE, DeviceEngine, DeviceFailed
+from skylight.errors import KeepError, TargetError, UsageError
+from skylight.evidence import IoBatch, IoLog, Op
+from skylight.recording import Recording
 
 pytestmark = pytest.mark.usefixtures("need_root")
 
@@ -74,6 +76,9 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
         link = root / f"sys/dev/block/{os.major(number)}:{os.minor(number)}"
         link.parent.mkdir(parents=True)
         link.symlink_to(node)
+        put(root / "proc/self/mountinfo", "")
+        put(root / "proc/swaps", "Filename Type Size Used Priority")
+        (root / "sys/block").mkdir()
         made = Disk(device.path, root, tmp_path / "state")
         put(made.file, "write back")
         monkeypatch.setenv("SKYLIGHT_STATE", str(made.state))
@@ -104,6 +109,66 @@ def test_a_cache_that_is_as_wanted_is_left_alone(disk: Disk) -> None:
         assert (report.write_cache, disk.cache_type) == (True, "write back")
     assert disk.cache_type == "none"
     engine.close()
+
+
+def vanish(disk: Disk) -> None:
+    """The drive is pulled out: its settings are gone."""
+    disk.file.unlink()
+
+
+def test_a_drive_that_vanished_keeps_its_own_error(disk: Disk) -> None:
+    engine = disk.open()
+    with (
+        pytest.raises(TargetError, match="read of 4096 bytes") as caught,
+        engine.settings(write_cache=False, look_ahead=False),
+    ):
+        vanish(disk)
+        raise TargetError("read of 4096 bytes at offset 0 failed")
+    assert any("its write cache could not be set to 'write back'" in note for note in caught.value.__notes__)
+    assert len(disk.notes) == 1, "the next run tries again"
+    engine.close()
+
+
+def test_a_drive_that_vanished_after_the_last_io_is_a_failure_of_the_target(disk: Disk) -> None:
+    engine = disk.open()
+    with (
+        pytest.raises(TargetError, match="its write cache could not be set to 'write back' again") as caught,
+        engine.settings(write_cache=False, look_ahead=False),
+    ):
+        vanish(disk)
+    assert caught.value.exit_code == 3
+    assert not disk.file.exists()
+    engine.close()
+
+
+def test_a_probe_of_a_drive_that_vanishes_ends_with_3_and_can_go_on(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole command, on a target whose reads fail once its settings are gone."""
+
+    def opened(spec: str, *, seed: int, destroy_data: bool) -> DeviceEngine:
+        del spec, seed
+        return disk.open(destroy_data=destroy_data)
+
+    def pulled(engine: DeviceEngine, io: IoBatch, *, depth: int = 1) -> IoLog:
+        if disk.file.exists() and io.op[0] == Op.WRITE:
+            vanish(disk)
+            raise DeviceFailed(f"{disk.path}: write of 4096 bytes at offset 0 failed: No such device")
+        return run(engine, io, depth=depth)
+
+    run = DeviceEngine.run
+    monkeypatch.setattr("skylight.cli.probe.open_target", opened)
+    monkeypatch.setattr(DeviceEngine, "run", pulled)
+    out = str(tmp_path / "out")
+    assert _run(["probe", disk.path, "--destroy-data", "--json", "--out", out]) == 3
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and "No such device; also: " in line
+    put(disk.file, "write through")
+    evidence = Recording.open(Path(out) / "recording").evidence("drive_type")
+    assert evidence is not None and evidence.step("reads") is not None
+    monkeypatch.setattr(DeviceEngine, "run", run)
+    assert _run(["probe", disk.path, "--destroy-data", "--json", "--out", out, "--resume"]) == 0
+    assert (disk.cache_type, disk.notes) == ("write back", [])
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
@@ -144,6 +209,32 @@ def test_after_a_kill_the_next_run_puts_it_back(disk: Disk) -> None:
     assert disk.cache_type == "write through", "a run that may not change anything leaves it"
     disk.open().close()
     assert (disk.cache_type, disk.notes) == ("write back", [])
+
+
+def test_a_drive_without_a_serial_number_is_noted_for_this_start_only(disk: Disk) -> None:
+    (disk.root / "sys/devices/sdq/serial").unlink()
+    put(disk.root / "sys/devices/sdq/size", "196608")
+    boot_id = disk.root / "proc/sys/kernel/random/boot_id"
+    put(boot_id, "b007")
+    engine = disk.open()
+    context = engine.settings(write_cache=False, look_ahead=False)
+    context.__enter__()
+    assert disk.notes == ["sdq-ST8000AS0002-1NA-196608-b007.restore"]
+    put(boot_id, "b008")
+    other = DeviceEngine.open(disk.path, root=str(disk.root))
+    assert other.note_path is not None and other.note_path.name.endswith("-b008.restore")
+    other.close()
+    context.__exit__(None, None, None)
+    assert (disk.cache_type, disk.notes) == ("write back", [])
+    engine.close()
+
+
+def test_a_file_has_no_note(disk: Disk, tmp_path: Path) -> None:
+    engine = DeviceEngine.open(str(sparse(tmp_path / "plain.img")), destroy_data=True)
+    assert engine.note_path is None
+    with engine.settings(write_cache=False, look_ahead=False) as report:
+        assert "no switch" in report.note and disk.notes == []
+    engine.close()
 
 
 def test_a_damaged_note_is_named(disk: Disk) -> None:

@@ -19,7 +19,7 @@ from skylight.evidence import (
     Step,
     TargetFacts,
 )
-from skylight.findings import UNKNOWN, Finding, findings_text
+from skylight.findings import UNKNOWN, Finding, findings_json
 
 
 def a_log(count: int, start_ns: int = 0) -> IoLog:
@@ -80,6 +80,7 @@ def test_evidence_finds_its_steps() -> None:
 def test_errors_are_one_line_with_an_exit_code(kind: type[SkylightError], code: int) -> None:
     error = kind("two\nlines  and\ttabs")
     assert str(error) == "two lines and tabs"
+    assert str(kind("\x1b[31m \udcff")) == "\\x1b[31m \\udcff"
     assert error.exit_code == code
 
 
@@ -90,12 +91,10 @@ def test_json_of_findings_has_the_shape_of_the_design() -> None:
         Finding("rotation_ns", 10_170_000, "ns", (10_160_000, 10_180_000), 0.9, "measured"),
         Finding("cache_medium", UNKNOWN, None, None, 0.0, "not seen"),
     ]
-    text = findings_text(facts, found)
-    value = json.loads(text)
+    value = json.loads(json.dumps(findings_json(facts, found), allow_nan=False))
     assert value["schema"] == 1
     assert value["findings"]["drive_type"] == {
         "value": "smr", "unit": None, "interval": None, "confidence": 0.9951, "why": "because",
     }  # fmt: skip
     assert value["findings"]["rotation_ns"]["interval"] == [10_160_000, 10_180_000]
     assert not found[2].known
-    assert text == findings_text(facts, found)

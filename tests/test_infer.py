@@ -120,6 +120,36 @@ class TestPhase:
         complete = np.cumsum(rng.exponential(0.05, 256) * MS).astype(np.uint64)
         assert coherence(complete, places_of(rng), ROUND) == phase.NONE
 
+    def test_a_stall_costs_a_round_and_nothing_else(
+        self, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place = places_of(rng)
+        complete = platter(rng, place, 10.17, 0.1)
+        whole = coherence(complete[ROUND:], place[ROUND:], ROUND)
+        tried: list[int] = []
+        best = phase._best
+
+        def counted(time_s: phase.F64, groups: phase._Groups, hz: phase.F64) -> float:
+            tried.append(len(hz))
+            return best(time_s, groups, hz)
+
+        monkeypatch.setattr(phase, "_best", counted)
+        for stall_s in (3, 600, 10**9):
+            late = complete + (np.arange(256) >= 20) * np.uint64(stall_s * 10**9)
+            found = coherence(late, place, ROUND)
+            assert (found.period_ns, found.share) == pytest.approx((whole.period_ns, whole.share), rel=1e-9)
+        assert whole.rotates
+        assert max(tried) < 25_000
+
+    def test_a_stall_in_every_round_tells_nothing(self, rng: np.random.Generator) -> None:
+        place = places_of(rng)
+        late = platter(rng, place, 10.17) + np.arange(256, dtype=np.uint64) // 50 * np.uint64(60 * 10**9)
+        assert coherence(late, place, ROUND) == phase.NONE
+
+    def test_evidence_beyond_all_measure_tells_nothing(self) -> None:
+        rows = np.arange(1 << 17)
+        assert coherence((rows * 10 * MS).astype(np.uint64), rows // 2, 4) == phase.NONE
+
     @pytest.mark.parametrize("rows", [0, 1, 63])
     def test_too_few_rows(self, rows: int) -> None:
         zeros = np.zeros(rows, np.uint64)

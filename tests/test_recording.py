@@ -154,8 +154,8 @@ def test_a_device_is_not_asked_again_for_what_is_recorded(tmp_path: Path) -> Non
 class Interrupting(FakeDrive):
     """A drive whose user presses Ctrl-C in the n-th batch."""
 
-    def __init__(self, traits: Traits, *, stop_at: int) -> None:
-        super().__init__(traits)
+    def __init__(self, traits: Traits, *, stop_at: int, can_write: bool = True) -> None:
+        super().__init__(traits, can_write=can_write)
         self.stop_at = stop_at
         self.batches = 0
         self.reads_seen = 0
@@ -177,6 +177,60 @@ def test_resuming_with_something_else_is_refused(copy: Path) -> None:
         probe(copy, RESUME, FakeDrive(Traits(kind="cmr")))
 
 
+def test_resuming_with_another_leave_is_refused(tmp_path: Path) -> None:
+    for begun, words in ((True, "begun with --destroy-data"), (False, "begun without --destroy-data")):
+        out = tmp_path / str(begun)
+        with pytest.raises(KeyboardInterrupt):
+            probe(out, drive=Interrupting(KIND, stop_at=2, can_write=begun))
+        with pytest.raises(UsageError, match=words):
+            probe(out, RESUME, FakeDrive(KIND, can_write=not begun))
+
+
+def test_the_option_that_differs_is_named_before_the_target(copy: Path) -> None:
+    with pytest.raises(UsageError, match="seed 3, not 4"):
+        probe(copy, SuiteOptions(seed=4, quick=True, resume=True), FakeDrive(Traits(kind="cmr")))
+
+
+def facts(kind: str, **declared: str | int) -> TargetFacts:
+    return TargetFacts(kind, "a target", 1 << 30, 512, declared)
+
+
+@pytest.mark.parametrize(
+    ("begun", "other"),
+    [
+        (facts("file", file="/a/one.img", inode=7), facts("file", file="/a/two.img", inode=7)),
+        (facts("file", file="/a/one.img", inode=7), facts("file", file="/a/one.img", inode=8)),
+        (facts("device", model="M", serial="S"), facts("device", model="M", serial="T")),
+        (facts("device", model="M", kernel_name="sdb"), facts("device", model="M", kernel_name="sdc")),
+        (facts("device", model="M", serial="S"), facts("file", model="M", serial="S")),
+    ],
+)
+def test_another_target_of_the_same_size_is_another_target(
+    tmp_path: Path, begun: TargetFacts, other: TargetFacts
+) -> None:
+    recording = Recording.create(tmp_path / "r", begun, {}, 1)
+    recording.check_same_run(begun, {}, 1)
+    with pytest.raises(UsageError, match="records a target, not a target as it is now"):
+        recording.check_same_run(other, {}, 1)
+
+
+def test_a_name_that_is_no_text_is_kept_escaped(tmp_path: Path) -> None:
+    name = b"/disks/bad\xff\n.img".decode("utf-8", "surrogateescape")
+    Recording.create(tmp_path / "r", TargetFacts("file", name, 1 << 30, 512), {}, 1)
+    assert Recording.open(tmp_path / "r").target.name == "/disks/bad\\udcff\\n.img"
+
+
+def test_only_an_unused_recording_is_forgotten(kept: Path, copy: Path, tmp_path: Path) -> None:
+    Recording.forget_unused(copy)
+    assert sorted(path.name for path in copy.iterdir()) == sorted(path.name for path in kept.iterdir())
+    unused = tmp_path / "unused"
+    Recording.create(unused, TargetFacts("sim", "sim:x", 1 << 30, 512), {}, 1).part("drive_type").close()
+    (unused / "mine.txt").write_text("keep me")
+    Recording.forget_unused(unused)
+    assert [path.name for path in unused.iterdir()] == ["mine.txt"]
+    Recording.forget_unused(tmp_path / "absent")
+
+
 def test_a_drive_that_behaves_otherwise_is_noticed_on_resume(copy: Path) -> None:
     data = (copy / PART).read_bytes()
     (copy / PART).write_bytes(data[: 2 * len(data) // 3])
@@ -189,8 +243,6 @@ def test_a_recording_is_not_overwritten_unasked(copy: Path) -> None:
     with pytest.raises(UsageError, match="--resume"):
         probe(copy)
     assert (copy / PART).read_bytes() == before
-    probe(copy, SuiteOptions(seed=5, quick=True, replace=True))
-    assert (copy / PART).read_bytes() != before
 
 
 def header(path: Path, change: Callable[[dict[str, object]], object]) -> None:
@@ -340,6 +392,7 @@ class TestRefusals:
         [
             ("op", 9, "unknown operation"),
             ("complete_ns", 0, "before it was submitted"),
+            ("complete_ns", (1 << 64) - 1, "a time that no clock shows"),
             ("offset", 1 << 62, "past the end"),
             ("offset", (1 << 64) - 1, "past the end"),
             ("submit_ns", 0, "in the order"),
@@ -355,6 +408,44 @@ class TestRefusals:
 
         rewritten(copy / PART, spoil)
         assert words in refused(copy)
+
+    @pytest.mark.parametrize(
+        ("name", "value", "words"),
+        [
+            ("region_bytes", "abc", "region_bytes 'abc', not a whole number"),
+            ("region_bytes", 1 << 70, "region_bytes"),
+            ("place_bytes", 0, "place_bytes 0"),
+            ("place_bytes", True, "place_bytes True"),
+            ("round_ios", 64.5, "round_ios 64.5"),
+            ("round_ios", None, "round_ios None"),
+            ("flushed", "no", "flushed 'no', not true or false"),
+            ("writes_allowed", 1, "writes_allowed 1"),
+            ("depth", [1], "no usable 'depth'"),
+            ("depth", float("inf"), "no usable 'depth'"),
+        ],
+    )
+    def test_a_parameter_that_no_test_can_use(self, copy: Path, name: str, value: object, words: str) -> None:
+        def spoil(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+            for i, marker in enumerate(markers):
+                event = json.loads(dict(marker)[b"skylight"])
+                if name in event.get("params", {}):
+                    event["params"][name] = value
+                    markers[i] = {b"skylight": json.dumps(event).encode()}
+
+        rewritten(copy / PART, spoil)
+        assert words in refused(copy)
+
+    @pytest.mark.parametrize("seconds", [float("nan"), 1e300, -1, "long", None])
+    def test_a_pause_that_nobody_made(self, tmp_path: Path, seconds: float) -> None:
+        recording = Recording.create(tmp_path, TargetFacts("sim", "sim:x", 1 << 30, 512), {}, 1)
+        with recording.part("drive_type") as writer:
+            writer.begin("rest", "pause", {"seconds": seconds})
+            writer.end()
+        assert "'seconds'" in refused(tmp_path)
+
+    def test_a_header_that_is_nested_without_end(self, copy: Path) -> None:
+        (copy / HEADER).write_text("[" * 100_000)
+        assert "not the header of a recording" in refused(copy)
 
     def test_a_batch_without_a_marker(self, copy: Path) -> None:
         def strip(batches: list[pa.RecordBatch], markers: list[Any]) -> None:

@@ -21,6 +21,14 @@ from skylight.report.json import document_text, probe_document
 from skylight.report.model import finding_rows, target_view
 from skylight.report.words import confidence_words, verdict
 
+RUN = {
+    "depth": 1,
+    "region_bytes": 1 << 30,
+    "place_bytes": 16384,
+    "round_ios": 64,
+    "flushed": False,
+    "writes_allowed": True,
+}
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>&amp;'$\\frac{{%"
 CSS = Path(__file__).parent.parent / "python/skylight/report/templates/report.css"
@@ -53,8 +61,8 @@ def result(
     writes = log(Op.WRITE, [10.0 + 0.01 * (i % 7) for i in range(512)])
     steps = [
         Step("settings", "settings", {"write_cache": False, "look_ahead": None, "note": note}),
-        Step("reads", "run", {"depth": 1}, reads),
-        Step("writes-wide", "run", {"depth": 1, "write_cache": False}, writes),
+        Step("reads", "run", RUN, reads),
+        Step("writes-wide", "run", {**RUN, "write_cache": False}, writes),
         Step("rest", "pause", {"seconds": 2.5}),
     ]
     evidence = Evidence("drive_type", facts, steps, complete=True)

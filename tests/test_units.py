@@ -1,47 +1,16 @@
-"""Sizes and durations read and print as people write them."""
+"""Sizes and durations print as people write them."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skylight.errors import UsageError
 from skylight.units import (
     format_capacity,
     format_duration,
     format_percent,
     format_seconds,
     format_size,
-    parse_size,
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "size_bytes"),
-    [
-        ("4096", 4096),
-        ("4k", 4096),
-        ("4K", 4096),
-        ("4 KiB", 4096),
-        ("40 MiB", 40 << 20),
-        ("37.2GiB", 39_943_195_852),
-        ("3.9 TB", 3_900_000_000_000),
-        ("1_000 kB", 1_000_000),
-        (" 2 gib ", 2 << 30),
-        ("0", 0),
-        ("512 B", 512),
-    ],
-)
-def test_sizes_are_read_as_people_write_them(text: str, size_bytes: int) -> None:
-    assert parse_size(text) == size_bytes
-
-
-@pytest.mark.parametrize(
-    "text", ["", "KiB", "-4k", "4 KiBs", "4 parsecs", "1e3", "4,5 GiB", "nan", "4k4", "٣k"]
-)
-def test_what_is_no_size_is_refused_with_the_mend(text: str) -> None:
-    with pytest.raises(UsageError, match="40 MiB") as caught:
-        parse_size(text)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -68,17 +37,9 @@ def test_capacities_are_written_as_on_the_label() -> None:
     assert format_capacity(999_999_999_999) == "1 TB"
 
 
-@given(st.integers(0, 1 << 60))
-def test_a_size_reads_back_within_what_it_shows(size_bytes: int) -> None:
-    back = parse_size(format_size(size_bytes))
-    assert abs(back - size_bytes) <= 0.005 * size_bytes + 1
-    assert abs(parse_size(format_capacity(size_bytes)) - size_bytes) <= 0.005 * size_bytes + 1
-
-
-@given(st.integers(1, 999), st.sampled_from(["B", "KiB", "MiB", "GiB", "TiB", "PiB"]))
-def test_a_whole_number_of_units_reads_back_exactly(number: int, unit: str) -> None:
-    size_bytes = parse_size(f"{number} {unit}")
-    assert format_size(size_bytes) == f"{number} {unit}"
+@given(st.integers(1, 999), st.sampled_from(range(6)))
+def test_a_whole_number_of_units_is_written_so(number: int, power: int) -> None:
+    assert format_size(number << 10 * power) == f"{number} {('B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB')[power]}"
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,20 @@ and returns the other. Anything else that escapes is a bug of Skylight, not a me
 | 2 | wrong use: arguments, profile, refused device, a recording that cannot be used |
 | 3 | the target failed: I/O error, vanished |
 | 4 | results could not be kept: disk full, no permission for evidence or report |
+| 70 | a fault of Skylight itself |
 | 130 | interrupted by Ctrl-C |
+| 141 | nobody reads standard output any more; nothing is said |
 """
 
 from __future__ import annotations
 
-EXIT_INTERRUPTED = 130
+INTERNAL, INTERRUPTED, PIPE = 70, 130, 141
+
+
+def one_line(text: str) -> str:
+    """`text` on one line that any terminal and any file takes: what is not printable, or no text at all
+    (bytes of a name that are not UTF-8), is written as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class SkylightError(Exception):
@@ -26,7 +34,7 @@ class SkylightError(Exception):
 
     def __init__(self, line: str) -> None:
         """Keeps `line` as the text, folded to a single line whatever it was made from."""
-        super().__init__(" ".join(line.split()))
+        super().__init__(one_line(" ".join(line.split())))
 
 
 class UsageError(SkylightError):

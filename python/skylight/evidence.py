@@ -21,6 +21,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skylight.errors import UsageError, one_line
+
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
@@ -182,6 +184,10 @@ class TargetFacts:
     block_bytes: int
     declared: Params = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Makes the name text that can be kept and shown: a path may hold bytes that are not UTF-8."""
+        object.__setattr__(self, "name", one_line(self.name))
+
     def to_json(self) -> dict[str, object]:
         """As JSON keeps it."""
         return {
@@ -220,16 +226,36 @@ class Step:
         """The log; empty for a step without I/O."""
         return EMPTY_LOG if self.log is None else self.log
 
+    def whole(self, name: str, most: int) -> int:
+        """A parameter that is a whole number from 1 to `most`; anything else is a recording that cannot be
+        used."""
+        value = self.params.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise self._unusable(name, value, f"a whole number from 1 to {most}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """A parameter that is true or false; anything else is a recording that cannot be used."""
+        value = self.params.get(name)
+        if not isinstance(value, bool):
+            raise self._unusable(name, value, "true or false")
+        return value
+
+    def _unusable(self, name: str, value: JsonScalar, wanted: str) -> UsageError:
+        return UsageError(f"step {self.name!r} has {name} {value!r}, not {wanted}; probe the target again")
+
 
 @dataclass(slots=True)
 class Evidence:
-    """All that one test did to one target. `complete` is False for a test that was cut short."""
+    """All that one test did to one target. `complete` is False for a test that was cut short; `cut` holds what
+    is known of steps that were: done to the target, never used as evidence."""
 
     test: str
     target: TargetFacts
     steps: list[Step] = field(default_factory=list)
     complete: bool = False
     notes: list[str] = field(default_factory=list)
+    cut: list[Step] = field(default_factory=list)
 
     def step(self, name: str) -> Step | None:
         """The step of that name, or None."""

@@ -9,7 +9,6 @@ Source: DESIGN, "Command line" (JSON of a probe) and its table of findings.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -59,8 +58,3 @@ def findings_json(target: TargetFacts, findings: Iterable[Finding]) -> dict[str,
         "target": target.to_json(),
         "findings": {finding.name: finding.to_json() for finding in findings},
     }
-
-
-def findings_text(target: TargetFacts, findings: Iterable[Finding]) -> str:
-    """`findings_json` as text with a final newline; the same findings give the same bytes."""
-    return json.dumps(findings_json(target, findings), indent=2, ensure_ascii=False) + "\n"

@@ -19,10 +19,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +44,8 @@ RECORDING_FORMAT = "skylight-recording"
 EVIDENCE_FORMAT = "skylight-evidence"
 KEY = b"skylight"
 STEP_KINDS: tuple[StepKind, ...] = ("run", "pause", "settings")
+LATEST_NS = 1 << 62  # 146 years: no monotonic clock shows more
+LONGEST_PAUSE_S = 1e9
 
 _PART = re.compile(r"([a-z][a-z0-9_]*)\.([0-9]+)\.arrows")
 _PACKED = np.dtype([(name, np.dtype(kind).newbyteorder("<")) for name, kind in LOG_COLUMNS.items()])
@@ -178,6 +182,7 @@ class _PartReader:
     steps: list[Step] = field(default_factory=list)
     complete: bool = False
     note: str | None = None
+    cut: Step | None = None
     _open: dict[str, Any] | None = None
     _logs: list[IoLog] = field(default_factory=list)
 
@@ -187,7 +192,7 @@ class _PartReader:
     def read(self) -> None:
         """Reads all whole steps; a truncated tail leaves a note."""
         try:
-            source = pa.OSFile(str(self.path), "rb")
+            source = pa.OSFile(os.fsencode(self.path), "rb")
         except OSError as error:
             raise self.refuse(
                 f"cannot be read: {os.strerror(error.errno or 0)}", "check its permissions"
@@ -210,8 +215,13 @@ class _PartReader:
                 self.note = (
                     f"{self.path.name} is cut off after {len(self.steps)} whole steps; the rest is not used"
                 )
-        if self._open is not None and self.note is None:
+        if self._open is None:
+            return
+        if self.note is None:
             self.note = f"{self.path.name} stops inside step {self._open['name']!r}, which is not used"
+        log = IoLog.joined(self._logs)
+        self._check_log(self._open["name"], log)
+        self.cut = Step(self._open["name"], self._open["kind"], self._open["params"], log)
 
     def _check_schema(self, schema: pa.Schema) -> None:
         meta = _json_object((schema.metadata or {}).get(KEY))
@@ -265,6 +275,13 @@ class _PartReader:
         name, kind, params = marker.get("name"), marker.get("kind"), marker.get("params")
         if not isinstance(name, str) or kind not in STEP_KINDS or not isinstance(params, dict):
             raise self.refuse(f"step {marker.get('step')} has no name, kind or params")
+        for key, value in params.items():
+            scalar = value is None or isinstance(value, str | int | float)
+            if not scalar or (isinstance(value, float) and not math.isfinite(value)):
+                raise self.refuse(f"step {name!r} has no usable {key!r}: {value!r}")
+        seconds = params.get("seconds")
+        if kind == "pause" and not (isinstance(seconds, int | float) and 0 <= seconds <= LONGEST_PAUSE_S):
+            raise self.refuse(f"step {name!r} has no usable 'seconds': {seconds!r}")
 
     def _rows(self, batch: pa.RecordBatch) -> IoLog:
         if any(batch.column(name).null_count for name in _COLUMNS):
@@ -291,6 +308,8 @@ class _PartReader:
             return
         if int(log.op.max()) > max(Op):
             raise self.refuse(f"step {name!r} holds an unknown operation {int(log.op.max())}")
+        if int(log.complete_ns.max()) > LATEST_NS:
+            raise self.refuse(f"step {name!r} holds a time that no clock shows")
         if np.any(log.complete_ns < log.submit_ns):
             raise self.refuse(f"step {name!r} holds an I/O that completes before it was submitted")
         if np.any(log.submit_ns[1:] < log.submit_ns[:-1]):
@@ -304,7 +323,7 @@ def _json_object(raw: bytes | None) -> dict[str, Any] | None:
     """A JSON object from bytes, or None for anything else."""
     try:
         value = json.loads(raw) if raw is not None else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -320,17 +339,9 @@ class Recording:
     run: str
 
     @staticmethod
-    def create(
-        path: Path,
-        target: TargetFacts,
-        options: Mapping[str, JsonScalar],
-        seed: int,
-        *,
-        replace: bool = False,
-    ) -> Recording:
-        """Starts a recording in the directory `path`. `replace` discards one that is there already."""
-        old = [file for file in path.glob("*") if file.name == HEADER or _PART.fullmatch(file.name)]
-        if old and not replace:
+    def create(path: Path, target: TargetFacts, options: Mapping[str, JsonScalar], seed: int) -> Recording:
+        """Starts a recording in the directory `path`."""
+        if _own_files(path):
             raise UsageError(
                 f"{path}: holds a recording already; go on with --resume or choose another --out"
             )
@@ -347,9 +358,7 @@ class Recording:
         header["run"] = hashlib.sha256(_canonical(header).encode()).hexdigest()[:16]
         try:
             path.mkdir(parents=True, exist_ok=True)
-            for file in sorted(old, key=lambda file: file.name != HEADER):
-                file.unlink()
-            _write_whole(path / HEADER, json.dumps(header, indent=2, ensure_ascii=False) + "\n")
+            write_whole(path / HEADER, json.dumps(header, indent=2, ensure_ascii=False) + "\n")
         except OSError as error:
             raise _kept(error, path) from error
         return Recording(path, target, dict(options), seed, header["run"])
@@ -365,18 +374,52 @@ class Recording:
         return Recording(path, facts, header["options"], header["seed"], header["run"])
 
     def check_same_run(self, target: TargetFacts, options: Mapping[str, JsonScalar], seed: int) -> None:
-        """Refuses to resume with another target, other options or another seed."""
+        """Refuses to resume with other options, another seed or another target."""
+        for name, value in {**options, "seed": seed}.items():
+            kept = self.seed if name == "seed" else self.options.get(name)
+            if kept == value:
+                continue
+            if name == "writes":
+                how = "with" if kept else "without"
+                raise UsageError(
+                    f"{self.path}: was begun {how} --destroy-data; resume {how} it or choose another --out"
+                )
+            raise UsageError(
+                f"{self.path}: was begun with {name} {kept!r}, not {value!r}; resume with the same"
+            )
         if _identity(target) != _identity(self.target):
             raise UsageError(
                 f"{self.path}: records {self.target.name}, not {target.name} as it is now; choose another"
                 " --out"
             )
-        for name, value in {**options, "seed": seed}.items():
-            kept = self.seed if name == "seed" else self.options.get(name)
-            if kept != value:
-                raise UsageError(
-                    f"{self.path}: was begun with {name} {kept!r}, not {value!r}; resume with the same"
-                )
+
+    @staticmethod
+    def is_begun(path: Path) -> bool:
+        """Whether the directory `path` holds a recording that can be gone on with; False for one without any
+        of its files. Parts without a header are refused."""
+        own = _own_files(path)
+        if own and not (path / HEADER).exists():
+            raise UsageError(
+                f"{path}: holds evidence but no {HEADER}, so it cannot be gone on with; put that back or"
+                " choose another --out"
+            )
+        return bool(own)
+
+    @staticmethod
+    def forget_unused(path: Path) -> None:
+        """Removes the recording in the directory `path` if none of its steps is whole, and nothing else."""
+        try:
+            recording = Recording.open(path)
+            tests = {test for _, test, _ in recording._files()}
+            kept = [recording.evidence(test) for test in tests]
+        except UsageError:
+            return
+        if any(evidence is not None and evidence.steps for evidence in kept):
+            return
+        with suppress(OSError):
+            for file in _own_files(path):
+                file.unlink()
+            path.rmdir()
 
     def parts(self, test: str) -> list[Path]:
         """The part files of a test, in order."""
@@ -421,6 +464,8 @@ class Recording:
             reader.read()
             evidence.steps.extend(reader.steps)
             evidence.complete = reader.complete
+            if reader.cut is not None:
+                evidence.cut.append(reader.cut)
             if reader.note:
                 evidence.notes.append(reader.note)
         names = [step.name for step in evidence.steps]
@@ -429,16 +474,29 @@ class Recording:
         return evidence
 
 
+def _own_files(path: Path) -> list[Path]:
+    """Header and parts in the directory `path`; none when it is not there."""
+    return [file for file in path.glob("*") if file.name == HEADER or _PART.fullmatch(file.name)]
+
+
 def _identity(target: TargetFacts) -> dict[str, object]:
     """What must stay the same for a recording to go on: an emulated drive wholly, a device by model and
-    serial."""
+    serial (without a serial by its name too), a file by its path and number."""
     if target.kind == "sim":
         return target.to_json()
-    declared = {name: target.declared.get(name) for name in ("model", "serial")}
-    return {"size_bytes": target.size_bytes, "block_bytes": target.block_bytes, **declared}
+    if target.kind == "file":
+        names: tuple[str, ...] = ("file", "inode")
+    elif target.declared.get("serial") is not None:
+        names = ("model", "serial")
+    else:
+        names = ("model", "kernel_name")
+    declared = {name: target.declared.get(name) for name in names}
+    return {
+        "kind": target.kind, "size_bytes": target.size_bytes, "block_bytes": target.block_bytes, **declared
+    }  # fmt: skip
 
 
-def _write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Writes a file so that it is there whole or not at all."""
     aside = path.with_name(path.name + ".part")
     try:

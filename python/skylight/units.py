@@ -1,13 +1,12 @@
-"""Quantities as people read and write them: sizes, capacities, durations, counts.
+"""Quantities as people read them: sizes, capacities, durations, counts.
 
 What for: one place where the command line, the findings table and the report turn bytes and nanoseconds
-into text, and where text from a person becomes bytes. No other module formats a quantity by hand.
+into text. No other module formats a quantity by hand.
 
 Invariants:
 - Sizes are bytes, durations are nanoseconds; both are integers inside the program.
-- ``parse_size(format_size(n)) == n`` whenever the text shows ``n`` exactly.
 - Binary prefixes (KiB, MiB) are powers of 1024, decimal ones (kB, MB, TB) powers of 1000, as IEC 80000-13
-  has them; a bare letter (``4k``, ``16M``) is binary, as fio and dd read it.
+  has them.
 
 Source: IEC 80000-13, clause 4; DESIGN "Sizes read and print as people write them".
 """
@@ -15,10 +14,7 @@ Source: IEC 80000-13, clause 4; DESIGN "Sizes read and print as people write the
 from __future__ import annotations
 
 import math
-import re
-from decimal import Decimal, InvalidOperation
-
-from skylight.errors import UsageError
+from decimal import Decimal
 
 __all__ = [
     "format_capacity",
@@ -27,37 +23,10 @@ __all__ = [
     "format_percent",
     "format_seconds",
     "format_size",
-    "parse_size",
 ]
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
-_SIZE = re.compile(r"\s*(?P<number>[0-9][0-9_]*(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*")
-_LETTERS = "kmgtp"
-
-
-def _unit_factor(unit: str) -> int | None:
-    """Bytes of one ``unit``; None when it is not a unit of size."""
-    low = unit.lower()
-    if low in ("", "b"):
-        return 1
-    power = _LETTERS.find(low[0]) + 1
-    if power == 0 or low[1:] not in ("", "b", "i", "ib"):
-        return None
-    return int(pow(1000 if low[1:] == "b" else 1024, power))
-
-
-def parse_size(text: str) -> int:
-    """Bytes of a size such as ``40 MiB``, ``37.2GiB``, ``4k``, ``3.9 TB`` or ``4096``; fractions of a byte
-    are dropped."""
-    match = _SIZE.fullmatch(text)
-    factor = _unit_factor(match["unit"]) if match else None
-    if match is None or factor is None:
-        raise UsageError(f"size {text!r} is not understood; write it as 4k, 40 MiB, 37.2GiB or 3.9 TB")
-    try:
-        return int(Decimal(match["number"].replace("_", "")) * factor)
-    except InvalidOperation as error:  # more digits than any disk has bytes
-        raise UsageError(f"size {text!r} has too many digits; write it as 4k, 40 MiB or 3.9 TB") from error
 
 
 def _scaled(value: int, base: int, names: tuple[str, ...]) -> str:

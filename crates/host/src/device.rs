@@ -2,7 +2,7 @@
 //!
 //! Invariants: see the crate's page. The order of the questions is the order in which a wrong answer
 //! would cost most: what it is, whether anyone uses it, whether it may be opened, whether it is large
-//! enough, whether there is a partition table on it. Nothing is written while they are asked.
+//! enough, whether there is a partition table, a file system or the like on it. Nothing is written while they are asked.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
@@ -16,12 +16,15 @@ use crate::columns::{Columns, Limits, Needs, Op};
 use crate::engine::{Batch, End, Engine, Log};
 use crate::error::{HostError, Reason, Refusal};
 use crate::identity::{Identity, Kind};
-use crate::partition_table;
+use crate::signatures;
 use crate::sysfs::{Node, Sysfs, dev_number};
 use crate::usage;
 
 /// The smallest target that is taken, bytes.
 pub const MIN_SIZE_BYTES: u64 = 64 << 20;
+
+/// A buffer that is had at the open, so that a kernel without io_uring is found out then.
+const FIRST_BUFFER_BYTES: u32 = 8192;
 
 /// What the caller may do to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,17 +80,13 @@ impl Device {
             Kind::BlockDevice => sysfs.node(dev_number(metadata.rdev())),
             Kind::File => None,
         };
-        let used = match (&node, kind) {
-            (Some(node), _) => usage::of_block_device(&name, node, sysfs),
-            (None, Kind::File) => usage::of_file(&name, &metadata, sysfs),
-            (None, Kind::BlockDevice) => None,
-        };
+        let used = used_by(&name, kind, &metadata, node.as_ref(), sysfs);
         let protected = node.as_ref().is_some_and(is_protected);
         let refusal = match (access, protected, used) {
             (Access::DestroyData, true, _) => return Err(Refusal::ReadOnly { path: name }.into()),
-            (Access::DestroyData, false, Some(refusal)) => return Err(refusal.into()),
-            (Access::DestroyData, false, None) => None,
-            (Access::ReadOnly, _, used) => used,
+            (Access::DestroyData, false, Err(refusal) | Ok(Some(refusal))) => return Err(refusal.into()),
+            (Access::DestroyData, false, Ok(None)) | (Access::ReadOnly, _, Err(_)) => None,
+            (Access::ReadOnly, _, Ok(used)) => used,
         };
         let file = open_file(path, &name, kind, access)?;
         check_same(&file, &metadata, &name)?;
@@ -95,24 +94,24 @@ impl Device {
             return Err(Refusal::ReadOnly { path: name }.into());
         }
         let block = block_bytes(&file, kind, &name)?;
-        let size = current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
-        let size = size - size % u64::from(block);
+        let size_bytes =
+            current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
+        let size = size_bytes - size_bytes % u64::from(block);
         if size < MIN_SIZE_BYTES {
-            let size_bytes = size;
             return Err(Refusal::TooSmall { path: name, size_bytes }.into());
         }
         let mut identity = match kind {
-            Kind::BlockDevice => Identity::of_block_device(&name, node.as_ref(), size, block),
+            Kind::BlockDevice => Identity::of_block_device(&name, node.as_ref(), sysfs, size, block),
             Kind::File => Identity::of_file(&name, &metadata, sysfs, size, block),
         };
         if let Some(refusal) = refusal {
             identity.note_use(&refusal);
         }
         let mut device = Self { file, access, identity, node, engine: None, counters: Counters::default() };
-        device.prepare(&Needs { slots: 1, read_bytes: partition_table::HEAD_BYTES, write_bytes: 0 })?;
         if access == Access::DestroyData {
-            device.check_partition_table()?;
+            device.check_signatures()?;
         }
+        device.prepare(&Needs { slots: 1, read_bytes: block.max(FIRST_BUFFER_BYTES), write_bytes: 0 })?;
         Ok(device)
     }
 
@@ -205,18 +204,31 @@ impl Device {
         Ok(())
     }
 
-    fn check_partition_table(&mut self) -> Result<(), HostError> {
-        let head = Columns { op: &[Op::Read as u8], offset: &[0], size: &[partition_table::HEAD_BYTES] };
-        if let (_, End::Failed(failure)) = self.run(head, 1, &mut || false)? {
+    /// Refuses a target that holds the signature of somebody's data.
+    fn check_signatures(&mut self) -> Result<(), HostError> {
+        let size_bytes = self.identity.size_bytes;
+        let head = self.look_at(0, signatures::HEAD_BYTES)?;
+        let tail = self.look_at(size_bytes - u64::from(signatures::TAIL_BYTES), signatures::TAIL_BYTES)?;
+        // The large buffer goes, so that it does not count for every slot of the batches to come.
+        self.engine = None;
+        let Some(what) = signatures::find(&head, &tail, size_bytes) else { return Ok(()) };
+        let mend = match self.identity.kind {
+            Kind::BlockDevice => "if nothing on it is needed, remove it with wipefs -a and try again",
+            Kind::File => {
+                "use an empty file, or, if nothing in it is needed, remove it with wipefs -a and try again"
+            }
+        };
+        Err(Refusal::Signature { path: self.identity.path.clone(), what, mend }.into())
+    }
+
+    /// What the target holds in one place.
+    fn look_at(&mut self, offset: u64, size: u32) -> Result<Vec<u8>, HostError> {
+        let columns = Columns { op: &[Op::Read as u8], offset: &[offset], size: &[size] };
+        if let (_, End::Failed(failure)) = self.run(columns, 1, &mut || false)? {
             return Err(failure.into());
         }
-        let found = self.engine.as_mut().and_then(|engine| partition_table::find(engine.first_read()));
-        match found {
-            None => Ok(()),
-            Some(what) => {
-                Err(Refusal::Partitioned { path: self.identity.path.clone(), what: what.to_owned() }.into())
-            }
-        }
+        let read = self.engine.as_mut().map(|engine| engine.first_read().to_vec()).unwrap_or_default();
+        Ok(read.into_iter().take(size as usize).collect())
     }
 }
 
@@ -252,6 +264,27 @@ fn kind_of(metadata: &fs::Metadata, name: &str) -> Result<Kind, Refusal> {
     } else {
         Err(Refusal::WrongKind { path })
     }
+}
+
+/// Who else uses the target; an error when that cannot be told.
+fn used_by(
+    name: &str,
+    kind: Kind,
+    metadata: &fs::Metadata,
+    node: Option<&Node>,
+    sysfs: &Sysfs,
+) -> Result<Option<Refusal>, Refusal> {
+    let answer = match (node, kind) {
+        (Some(node), _) => usage::of_block_device(name, node, sysfs),
+        (None, Kind::File) => usage::of_file(name, metadata, sysfs),
+        (None, Kind::BlockDevice) => Err(sysfs.without_node(dev_number(metadata.rdev()))),
+    };
+    answer.map_err(|unreadable| Refusal::CannotTell {
+        path: name.to_owned(),
+        mount: if sysfs.is_proc(&unreadable.what) { "proc at /proc" } else { "sysfs at /sys" },
+        what: one_line(&unreadable.what),
+        reason: unreadable.source.to_string(),
+    })
 }
 
 /// Whether sysfs says that a disk, or the disk below a partition, is write-protected.

@@ -27,7 +27,7 @@ const DRAIN_NS: u64 = 1_000_000_000;
 /// batch. A row that did not complete has 0 in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// Just before the I/O went to the kernel.
+    /// Just before the system call that gave the I/O to the kernel; the same for all it gave.
     pub submit_ns: Vec<u64>,
     /// Just after its completion was seen.
     pub complete_ns: Vec<u64>,
@@ -181,7 +181,10 @@ impl Engine {
         let wait = SubmitArgs::new().timespec(&timeout);
         loop {
             if progress.end.is_none() {
+                let first = progress.next;
                 self.fill_queue(batch, progress);
+                // Stamped when all are ready: filling the buffer of one is no latency of another.
+                progress.log.submit_ns[first..progress.next].fill(now_ns());
             }
             if progress.in_flight == 0 {
                 return true;
@@ -214,7 +217,6 @@ impl Engine {
             let Some(slot) = self.free.pop() else { return };
             let row = progress.next;
             let entry = self.prepare(batch, row, slot).user_data(slot as u64);
-            progress.log.submit_ns[row] = now_ns();
             // SAFETY: the buffer is this slot's, which is not reused before its completion; the ring
             // and the arenas are leaked together when an I/O never completes.
             let pushed = unsafe { self.ring.submission().push(&entry) };

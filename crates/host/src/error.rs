@@ -61,6 +61,16 @@ pub enum Refusal {
         /// What was found.
         what: String,
     },
+    /// The medium holds the signature of somebody's data.
+    #[error("{path}: holds {what}; {mend}")]
+    Signature {
+        /// The path as given.
+        path: String,
+        /// What was found.
+        what: &'static str,
+        /// What to do.
+        mend: &'static str,
+    },
     /// Something else uses the device.
     #[error("{path}: is in use{by}; stop that use, or take another drive")]
     InUse {
@@ -68,6 +78,20 @@ pub enum Refusal {
         path: String,
         /// By whom, as far as it is known, with a leading space.
         by: String,
+    },
+    /// Who uses the device cannot be found out.
+    #[error(
+        "{path}: cannot be written to, because who uses it is not known: {what} cannot be read ({reason}); mount {mount}"
+    )]
+    CannotTell {
+        /// The path as given.
+        path: String,
+        /// What would tell.
+        what: String,
+        /// Why it does not.
+        reason: String,
+        /// The mend: what to mount where.
+        mount: &'static str,
     },
     /// The device is smaller than any test can use.
     #[error("{path}: has {size_bytes} bytes, too small to measure; take one of at least 64 MiB")]
@@ -265,6 +289,20 @@ pub struct Failure {
     pub reason: Reason,
 }
 
+/// A setting that could not be put back: the target's fault, as far as we know. The restore note stays.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{path}: its write cache could not be set to '{setting}' again: {source}; the next run with --destroy-data tries again"
+)]
+pub struct NotPutBack {
+    /// The device.
+    pub path: String,
+    /// What it had before.
+    pub setting: String,
+    /// The kernel's answer.
+    pub source: io::Error,
+}
+
 /// Anything that this crate reports instead of a result.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
@@ -274,4 +312,7 @@ pub enum HostError {
     /// The device failed.
     #[error(transparent)]
     Failed(#[from] Failure),
+    /// The device failed to take back what it had.
+    #[error(transparent)]
+    NotPutBack(#[from] NotPutBack),
 }

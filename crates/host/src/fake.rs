@@ -11,12 +11,15 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty tree; `name` tells tests of one process apart.
+    /// A machine without disks, mounts and swaps; `name` tells tests of one process apart.
     pub fn new(name: &str) -> Self {
         let root = std::env::temp_dir().join(format!("skylight-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
-        must(fs::create_dir_all(&root), &root);
-        Self { root }
+        must(fs::create_dir_all(root.join("sys/block")), &root);
+        let tree = Self { root };
+        tree.file("proc/self/mountinfo", "");
+        tree.file("proc/swaps", "Filename Type Size Used Priority\n");
+        tree
     }
 
     pub fn path(&self, relative: &str) -> PathBuf {
@@ -46,6 +49,13 @@ impl Tree {
         self.numbered(number, &format!("../../devices/{name}"))
     }
 
+    /// An attached loop device.
+    pub fn loop_device(&self, index: u32, backing: &str) -> Node {
+        let node = self.disk(&format!("loop{index}"), (7, index));
+        self.file(&format!("sys/devices/loop{index}/loop/backing_file"), &format!("{backing}\n"));
+        node
+    }
+
     /// A partition of a disk.
     pub fn partition(&self, disk: &str, index: u32, number: DevNumber) -> Node {
         let (major, minor) = number;
@@ -60,7 +70,7 @@ impl Tree {
         self.sysfs().node(number).expect("the link was just made")
     }
 
-    fn link(&self, relative: &str, target: &str) {
+    pub fn link(&self, relative: &str, target: &str) {
         let path = self.path(relative);
         if let Some(dir) = path.parent() {
             must(fs::create_dir_all(dir), dir);

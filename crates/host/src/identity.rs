@@ -26,6 +26,12 @@ pub struct Identity {
     pub path: String,
     /// Block device or file.
     pub kind: Kind,
+    /// A name for the drive whose settings may be changed, made of letters, digits, `.`, `_` and `-`
+    /// only, so that it can be part of a file name: model and serial number, or, without one, what
+    /// holds until the next start of the kernel. `None` for a file: it has no settings.
+    pub key: Option<String>,
+    /// The number of a file in its file system.
+    pub inode: Option<u64>,
     /// The kernel's name of the device; of the one below, for a file.
     pub kernel_name: Option<String>,
     /// Manufacturer's model string.
@@ -56,18 +62,34 @@ pub struct Identity {
 
 impl Identity {
     /// What sysfs tells of a block device.
-    pub fn of_block_device(path: &str, node: Option<&Node>, size_bytes: u64, block: u32) -> Self {
+    pub fn of_block_device(
+        path: &str,
+        node: Option<&Node>,
+        sysfs: &Sysfs,
+        size_bytes: u64,
+        block: u32,
+    ) -> Self {
         let disk = node.map(Node::disk);
         let text = |names: &[&str]| {
             let disk = disk.as_ref()?;
             names.iter().find_map(|name| disk.text(name))
         };
+        let model = text(&["device/model"]);
+        let serial = text(&["serial", "device/serial"]).or_else(|| disk.as_ref().and_then(unit_serial));
+        let key = match &serial {
+            Some(serial) => [model.as_deref(), Some(serial)].into_iter().flatten().collect(),
+            None => vec![],
+        };
+        let key =
+            if key.is_empty() { volatile_key(path, disk.as_ref(), sysfs) } else { plain(&key.join("-")) };
         Self {
             path: path.to_owned(),
             kind: Kind::BlockDevice,
+            key: Some(key),
+            inode: None,
             kernel_name: node.map(Node::name),
-            model: text(&["device/model"]),
-            serial: text(&["serial", "device/serial"]).or_else(|| disk.as_ref().and_then(unit_serial)),
+            model,
+            serial,
             firmware: text(&["device/firmware_rev", "device/rev"]),
             rotational: disk.as_ref().and_then(|d| d.flag("queue/rotational")),
             size_bytes,
@@ -88,12 +110,15 @@ impl Identity {
     /// What is known of a regular file: its file system, and the device below it.
     pub fn of_file(path: &str, metadata: &fs::Metadata, sysfs: &Sysfs, size_bytes: u64, block: u32) -> Self {
         let number = dev_number(metadata.dev());
-        let mount = sysfs.mounts().into_iter().find(|mount| mount.number == number);
+        let mounts = sysfs.mounts().unwrap_or_default();
+        let mount = mounts.into_iter().find(|mount| mount.number == number);
         let node = sysfs.node(number);
         let disk = node.as_ref().map(Node::disk);
         Self {
             path: path.to_owned(),
             kind: Kind::File,
+            key: None,
+            inode: Some(metadata.ino()),
             kernel_name: node.as_ref().map(Node::name),
             model: None,
             serial: None,
@@ -119,19 +144,21 @@ impl Identity {
             _ => None,
         };
     }
+}
 
-    /// A name for the drive that outlives a reboot where it has a serial number; made of letters,
-    /// digits, `.`, `_` and `-` only, so that it can be part of a file name.
-    pub fn key(&self) -> String {
-        let parts = match (&self.model, &self.serial, &self.kernel_name) {
-            (Some(model), Some(serial), _) => format!("{model}-{serial}"),
-            (None, Some(serial), _) => serial.clone(),
-            (_, None, Some(name)) => name.clone(),
-            (_, None, None) => self.path.clone(),
-        };
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        parts.chars().map(|c| if plain(c) { c } else { '_' }).collect()
-    }
+/// The key of a drive that has no serial number. The kernel's name alone may be another drive's after the
+/// next start, or after another was plugged in, so what else is known of the drive goes with it.
+fn volatile_key(path: &str, disk: Option<&Node>, sysfs: &Sysfs) -> String {
+    let of_disk = |attribute: &str| disk.and_then(|disk| disk.text(attribute));
+    let name = disk.map_or_else(|| path.to_owned(), Node::name);
+    let parts = [Some(name), of_disk("device/model"), of_disk("size"), sysfs.boot_id()];
+    plain(&parts.into_iter().flatten().collect::<Vec<_>>().join("-"))
+}
+
+/// A text with everything that is awkward in a file name replaced.
+fn plain(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    text.chars().map(|c| if plain(c) { c } else { '_' }).collect()
 }
 
 /// The serial number in a SCSI disk's unit serial number page (SPC-4, 7.8.15): four bytes of header,
@@ -164,7 +191,7 @@ mod tests {
         set("queue/write_cache", "write back\n");
         let part = tree.partition("sdq", 1, (8, 257));
         for node in [node, part] {
-            let it = Identity::of_block_device("/dev/sdq", Some(&node), 5 << 40, 512);
+            let it = Identity::of_block_device("/dev/sdq", Some(&node), &tree.sysfs(), 5 << 40, 512);
             assert_eq!(it.kernel_name, Some(node.name()));
             assert_eq!(it.model.as_deref(), Some("ST5000AS0011-1BG"));
             assert_eq!(it.serial.as_deref(), Some("Z8  1234"));
@@ -174,14 +201,42 @@ mod tests {
             assert_eq!(it.zoned.as_deref(), Some("none"));
             assert_eq!(it.write_cache.as_deref(), Some("write back"));
             assert_eq!(it.cache_type.as_deref(), Some("write back"));
-            assert_eq!(it.key(), "ST5000AS0011-1BG-Z8__1234");
+            assert_eq!(it.key.as_deref(), Some("ST5000AS0011-1BG-Z8__1234"));
         }
     }
 
     #[test]
     fn what_the_kernel_does_not_tell_is_none() {
-        let it = Identity::of_block_device("/dev/x y", None, 1 << 30, 512);
+        let tree = Tree::new("untold");
+        let it = Identity::of_block_device("/dev/x y", None, &tree.sysfs(), 1 << 30, 512);
         assert_eq!((it.model.as_ref(), it.rotational), (None, None));
-        assert_eq!(it.key(), "_dev_x_y");
+        assert_eq!(it.key.as_deref(), Some("_dev_x_y"));
+    }
+
+    #[test]
+    fn without_a_serial_number_the_key_is_good_for_one_start_of_the_kernel() {
+        let tree = Tree::new("keys");
+        let key = |node: &Node| {
+            let identity = Identity::of_block_device("/dev/sdq", Some(node), &tree.sysfs(), 1 << 30, 512);
+            identity.key.unwrap_or_default()
+        };
+        let node = tree.disk("sdq", (8, 256));
+        let part = tree.partition("sdq", 1, (8, 257));
+        tree.file("sys/devices/sdq/device/model", "USB Disk");
+        tree.file("sys/devices/sdq/size", "2048\n");
+        tree.file("proc/sys/kernel/random/boot_id", "b007\n");
+        assert_eq!(key(&node), "sdq-USB_Disk-2048-b007");
+        assert_eq!(key(&part), key(&node), "the cache is the disk's");
+        tree.file("proc/sys/kernel/random/boot_id", "b008\n");
+        assert_eq!(key(&node), "sdq-USB_Disk-2048-b008");
+    }
+
+    #[test]
+    fn a_file_has_an_inode_and_no_key() -> std::io::Result<()> {
+        let tree = Tree::new("file-key");
+        let metadata = fs::metadata(tree.file("image", "x"))?;
+        let it = Identity::of_file("image", &metadata, &tree.sysfs(), 1 << 30, 512);
+        assert_eq!((it.key, it.inode), (None, Some(metadata.ino())));
+        Ok(())
     }
 }

@@ -5,17 +5,14 @@
 //!
 //! Source: UEFI specification 2.10, sections 5.2 (legacy MBR) and 5.3 (GPT).
 
-/// Bytes from the start of a target that [`find`] wants to see: an MBR, and a GPT header at block 1
-/// of a drive with 512-byte or 4096-byte blocks.
-pub const HEAD_BYTES: u32 = 8192;
-
 const MBR_ENTRIES_AT: usize = 446;
 const MBR_ENTRY_BYTES: usize = 16;
 const MBR_ENTRIES: usize = 4;
 const MBR_SIGNATURE_AT: usize = 510;
 const GPT_SIGNATURE: &[u8] = b"EFI PART";
 
-/// The name of the partition table that `head`, the first bytes of a target, holds.
+/// The name of the partition table that `head`, the first bytes of a target, holds: an MBR, or a GPT header
+/// at block 1 of a drive with 512-byte or 4096-byte blocks.
 pub fn find(head: &[u8]) -> Option<&'static str> {
     let gpt_at = |at: usize| head.get(at..at + GPT_SIGNATURE.len()) == Some(GPT_SIGNATURE);
     if gpt_at(512) || gpt_at(4096) {
@@ -45,8 +42,10 @@ fn is_mbr(head: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    const HEAD_BYTES: usize = 8192;
+
     fn mbr(flag: u8, kind: u8) -> Vec<u8> {
-        let mut head = vec![0; HEAD_BYTES as usize];
+        let mut head = vec![0; HEAD_BYTES];
         head[446] = flag;
         head[450] = kind;
         head[454..458].copy_from_slice(&2048_u32.to_le_bytes());

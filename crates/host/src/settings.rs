@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::device::{Access, Device};
-use crate::error::{HostError, Refusal};
+use crate::error::{HostError, NotPutBack, Refusal};
 use crate::sysfs::Node;
 
 const NOTE_TITLE: &str = "skylight restore note 1";
@@ -63,7 +63,7 @@ impl WriteCache {
 /// What a later run needs to put a drive's setting back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreNote {
-    /// Which drive, see [`crate::Identity::key`].
+    /// Which drive, the [`crate::Identity`]'s `key`.
     pub drive: String,
     /// What its `cache_type` was.
     pub cache_type: String,
@@ -167,7 +167,7 @@ impl Device {
     fn subject(&self) -> Subject<'_> {
         Subject {
             path: &self.identity().path,
-            drive: self.identity().key(),
+            drive: self.identity().key.clone(),
             access: self.access(),
             node: self.node(),
         }
@@ -177,7 +177,8 @@ impl Device {
 /// The drive whose cache is switched.
 struct Subject<'a> {
     path: &'a str,
-    drive: String,
+    /// What its restore note is kept under; `None` for a target without settings of its own.
+    drive: Option<String>,
     access: Access,
     node: Option<&'a Node>,
 }
@@ -210,7 +211,7 @@ impl Subject<'_> {
             Some(earlier) => earlier,
             None => self.keep_note(&file, note)?,
         };
-        let asked = fs::write(&file, if on { CACHE_ON } else { CACHE_OFF });
+        let asked = write_setting(&file, if on { CACHE_ON } else { CACHE_OFF });
         switch.achieved = self.state();
         if switch.achieved != wanted {
             let reason = asked.err().map_or("it kept its setting".into(), |error| error.to_string());
@@ -241,7 +242,7 @@ impl Subject<'_> {
         let Some(found) = RestoreNote::read(path)? else {
             return Ok(None);
         };
-        if found.drive != self.drive {
+        if Some(&found.drive) != self.drive.as_ref() {
             return Err(bad_note(path, "belongs to another drive"));
         }
         Ok(Some(found.cache_type))
@@ -254,8 +255,8 @@ impl Subject<'_> {
             doing: "reading its cache setting",
             source,
         })?;
-        if let Some(note) = note {
-            let noted = RestoreNote { drive: self.drive.clone(), cache_type: cache_type.clone() };
+        if let (Some(note), Some(drive)) = (note, &self.drive) {
+            let noted = RestoreNote { drive: drive.clone(), cache_type: cache_type.clone() };
             noted.keep(note).map_err(|source| note_error(note, source))?;
         }
         Ok(cache_type)
@@ -265,9 +266,9 @@ impl Subject<'_> {
 fn put_back(path: &str, undo: &Undo) -> Result<(), HostError> {
     let unchanged = read_setting(&undo.file).is_ok_and(|now| now == undo.setting);
     if !unchanged {
-        fs::write(&undo.file, &undo.setting).map_err(|source| Refusal::Io {
+        write_setting(&undo.file, &undo.setting).map_err(|source| NotPutBack {
             path: path.to_owned(),
-            doing: "putting its write cache back",
+            setting: undo.setting.clone(),
             source,
         })?;
     }
@@ -282,6 +283,11 @@ fn put_back(path: &str, undo: &Undo) -> Result<(), HostError> {
 
 fn read_setting(file: &Path) -> io::Result<String> {
     fs::read_to_string(file).map(|text| text.trim().to_owned())
+}
+
+/// Writes an attribute that is there; one that is gone is an error, never a new file.
+fn write_setting(file: &Path, setting: &str) -> io::Result<()> {
+    File::options().write(true).truncate(true).open(file)?.write_all(setting.as_bytes())
 }
 
 fn note_error(note: &Path, source: io::Error) -> HostError {
@@ -308,7 +314,12 @@ mod tests {
     }
 
     fn subject(node: &Node) -> Subject<'_> {
-        Subject { path: "/dev/sdq", drive: "Model-1".into(), access: Access::DestroyData, node: Some(node) }
+        Subject {
+            path: "/dev/sdq",
+            drive: Some("Model-1".into()),
+            access: Access::DestroyData,
+            node: Some(node),
+        }
     }
 
     #[test]
@@ -342,6 +353,22 @@ mod tests {
     }
 
     #[test]
+    fn a_drive_that_vanished_is_a_failure_and_its_note_stays() -> Result<(), HostError> {
+        let tree = Tree::new("vanished");
+        let (node, file) = disk(&tree);
+        let note = tree.path("note");
+        let mut switch = subject(&node).switch(false, Some(&note))?;
+        let _ = fs::remove_file(&file);
+        let error = switch.restore().err();
+        assert!(matches!(error, Some(HostError::NotPutBack(_))), "{error:?}");
+        let line = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(line.starts_with("/dev/sdq: its write cache could not be set to 'write back'"), "{line}");
+        assert!(!file.exists(), "nothing is made in its place");
+        assert!(note.exists());
+        Ok(())
+    }
+
+    #[test]
     fn an_earlier_note_wins_over_what_the_drive_has_now() -> Result<(), HostError> {
         let tree = Tree::new("earlier");
         let (node, file) = disk(&tree);
@@ -361,7 +388,7 @@ mod tests {
         let note = tree.path("note");
         std::mem::forget(subject(&node).switch(false, Some(&note))?);
         let mut other = subject(&node);
-        other.drive = "Model-2".into();
+        other.drive = Some("Model-2".into());
         let error = other.put_back_from(&note).err().map(|e| e.to_string());
         assert!(error.is_some_and(|line| line.contains("belongs to another drive")));
         tree.file("note", "skylight restore");

@@ -1,11 +1,13 @@
 //! The kernel's own description of block devices, read from sysfs and procfs.
 //!
 //! Invariants: both roots can be injected, so that everything that rests on them is tested with a
-//! tree of plain files; an attribute that is missing or unreadable is `None`, never a guess.
+//! tree of plain files; an attribute that is missing or unreadable is `None`, never a guess; a table
+//! that cannot be read is an error that names it, never an empty table.
 //!
 //! Source: Linux `Documentation/ABI/stable/sysfs-block`, `proc_pid_mountinfo(5)`.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -38,35 +40,85 @@ impl Sysfs {
 
     /// The node of a block device, if sysfs has one.
     pub fn node(&self, number: DevNumber) -> Option<Node> {
-        let link = self.sys.join(format!("dev/block/{}:{}", number.0, number.1));
-        let dir = fs::canonicalize(link).ok()?;
+        let dir = fs::canonicalize(self.link(number)).ok()?;
         Some(Node { dir })
     }
 
+    /// The error for a block device without a node.
+    pub fn without_node(&self, number: DevNumber) -> Unreadable {
+        Unreadable { what: self.link(number), source: io::ErrorKind::NotFound.into() }
+    }
+
+    /// Whether a path is one of procfs.
+    pub fn is_proc(&self, path: &Path) -> bool {
+        path.starts_with(&self.proc)
+    }
+
+    fn link(&self, number: DevNumber) -> PathBuf {
+        self.sys.join(format!("dev/block/{}:{}", number.0, number.1))
+    }
+
     /// Every whole disk that sysfs lists, in name order.
-    pub fn disks(&self) -> Vec<Node> {
-        children(&self.sys.join("block"))
-            .into_iter()
-            .filter_map(|path| fs::canonicalize(path).ok())
-            .map(|dir| Node { dir })
-            .collect()
+    pub fn disks(&self) -> Result<Vec<Node>, Unreadable> {
+        let dir = self.sys.join("block");
+        let paths = entries(&dir).map_err(|source| Unreadable { what: dir, source })?;
+        Ok(paths.into_iter().filter_map(|path| fs::canonicalize(path).ok()).map(|dir| Node { dir }).collect())
+    }
+
+    /// Every loop device that is attached, with the path of what it lies on.
+    pub fn loops(&self) -> Result<Vec<(Node, PathBuf)>, Unreadable> {
+        let disks = self.disks()?;
+        Ok(disks.into_iter().filter_map(|disk| disk.backing().map(|path| (disk, path))).collect())
     }
 
     /// What is mounted in this process's view.
-    pub fn mounts(&self) -> Vec<Mount> {
-        let text = fs::read_to_string(self.proc.join("self/mountinfo")).unwrap_or_default();
-        text.lines().filter_map(Mount::parse).collect()
+    pub fn mounts(&self) -> Result<Vec<Mount>, Unreadable> {
+        let text = self.table("self/mountinfo")?;
+        Ok(text.lines().filter_map(Mount::parse).collect())
     }
 
     /// Paths of the active swap devices and files.
-    pub fn swaps(&self) -> Vec<PathBuf> {
-        let text = fs::read_to_string(self.proc.join("swaps")).unwrap_or_default();
-        text.lines()
+    pub fn swaps(&self) -> Result<Vec<PathBuf>, Unreadable> {
+        let text = self.table("swaps")?;
+        Ok(text
+            .lines()
             .skip(1)
             .filter_map(|line| line.split_whitespace().next())
             .map(|field| PathBuf::from(unescape(field)))
+            .collect())
+    }
+
+    /// Processes that this one can see, except itself: number and directory.
+    pub fn processes(&self) -> Vec<(u32, PathBuf)> {
+        let own = fs::read_link(self.proc.join("self")).unwrap_or_default();
+        children(&self.proc)
+            .into_iter()
+            .filter(|dir| dir.file_name() != Some(own.as_os_str()))
+            .filter_map(|dir| Some((dir.file_name()?.to_str()?.parse().ok()?, dir)))
             .collect()
     }
+
+    /// What tells one start of the kernel from another.
+    pub fn boot_id(&self) -> Option<String> {
+        let text = fs::read_to_string(self.proc.join("sys/kernel/random/boot_id")).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    fn table(&self, name: &str) -> Result<String, Unreadable> {
+        let what = self.proc.join(name);
+        fs::read(&what)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .map_err(|source| Unreadable { what, source })
+    }
+}
+
+/// A table of the kernel's that cannot be read, so that what it would say is not known.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Its path.
+    pub what: PathBuf,
+    /// Why.
+    pub source: io::Error,
 }
 
 /// One mount.
@@ -150,13 +202,24 @@ impl Node {
             .collect()
     }
 
-    /// Devices built on top of this one (device mapper, MD), by name.
-    pub fn holders(&self) -> Vec<String> {
-        children(&self.dir.join("holders"))
-            .iter()
-            .filter_map(|path| path.file_name())
-            .map(|name| name.to_string_lossy().into_owned())
-            .collect()
+    /// Devices built on top of this one (device mapper, MD).
+    pub fn holders(&self) -> Vec<Self> {
+        self.linked("holders")
+    }
+
+    /// Devices that this one is built on (device mapper, MD).
+    pub fn slaves(&self) -> Vec<Self> {
+        self.linked("slaves")
+    }
+
+    fn linked(&self, folder: &str) -> Vec<Self> {
+        let links = children(&self.dir.join(folder)).into_iter();
+        links.map(|link| Self { dir: fs::canonicalize(&link).unwrap_or(link) }).collect()
+    }
+
+    /// What an attached loop device lies on: the path of a file or a device.
+    pub fn backing(&self) -> Option<PathBuf> {
+        self.text("loop/backing_file").map(PathBuf::from)
     }
 
     /// The file that sets the drive's own write cache, where there is one: a SCSI or ATA disk's mode
@@ -167,15 +230,17 @@ impl Node {
     }
 }
 
-/// Entries of a directory in name order; none when it cannot be read.
-fn children(dir: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .collect();
+/// Entries of a directory in name order.
+fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(dir)?.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
     paths.sort();
-    paths
+    Ok(paths)
+}
+
+/// The same; none when it cannot be read.
+pub fn children(dir: &Path) -> Vec<PathBuf> {
+    entries(dir).unwrap_or_default()
 }
 
 fn parse_number(text: &str) -> Option<DevNumber> {

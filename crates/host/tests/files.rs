@@ -217,3 +217,41 @@ fn a_file_without_permission_is_refused_unless_root_may() -> Outcome {
     }
     Ok(())
 }
+
+#[test]
+fn a_file_system_in_an_image_is_refused_for_writing_only() -> Outcome {
+    let image = Image::new("formatted", MIN_SIZE_BYTES)?;
+    let file = File::options().write(true).open(&image.0)?;
+    for (at, bytes, what) in [
+        (1080, &[0x53_u8, 0xef][..], "holds an ext2, ext3 or ext4 file system; use an empty file"),
+        (65_600, b"_BHRfS_M", "holds a btrfs file system"),
+        (MIN_SIZE_BYTES - 8192, &0xa92b_4efc_u32.to_le_bytes(), "holds a member of a Linux RAID"),
+    ] {
+        file.write_all_at(bytes, at)?;
+        let line = refusal(&image.0, Access::DestroyData);
+        assert!(line.contains(what) && line.contains("wipefs -a"), "{line:?} does not say {what:?}");
+        assert_eq!(refusal(&image.0, Access::ReadOnly), "");
+        file.write_all_at(&vec![0; bytes.len()], at)?;
+    }
+    assert_eq!(refusal(&image.0, Access::DestroyData), "");
+    Ok(())
+}
+
+#[test]
+fn what_was_probed_can_be_probed_again() -> Outcome {
+    let image = Image::new("again", MIN_SIZE_BYTES)?;
+    let mut device = Device::open(&image.0, Access::DestroyData)?;
+    let offset: Vec<u64> = (0..64).map(|i| i * 4096).collect();
+    let (_, end) = run(&mut device, &[WRITE; 64], &offset, &[4096; 64], 1);
+    assert_eq!(end, End::Complete);
+    drop(device);
+    assert_eq!(refusal(&image.0, Access::DestroyData), "");
+    Ok(())
+}
+
+#[test]
+fn a_tiny_file_is_named_with_its_real_size() -> Outcome {
+    let image = Image::new("tiny", 511)?;
+    assert!(refusal(&image.0, Access::ReadOnly).contains("has 511 bytes, too small to measure"));
+    Ok(())
+}

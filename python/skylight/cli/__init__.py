@@ -27,12 +27,11 @@ import click
 
 from skylight import __version__
 from skylight.cli import drives, probe
-from skylight.cli.console import INTERRUPTED, one_line
-from skylight.errors import SkylightError
+from skylight.errors import INTERNAL, INTERRUPTED, PIPE, SkylightError, one_line
 
 __all__ = ["EXIT_CODES", "cli", "main"]
 
-USAGE, KEEP, INTERNAL, PIPE = 2, 4, 70, 141
+USAGE, KEEP = 2, 4
 
 EXIT_CODES = {
     0: "done",
@@ -42,6 +41,7 @@ EXIT_CODES = {
     KEEP: "results could not be kept: disk full, no permission",
     INTERNAL: "a fault of skylight itself",
     INTERRUPTED: "interrupted by Ctrl-C",
+    PIPE: "nobody reads standard output any more",
 }
 
 _EPILOG = (
@@ -90,6 +90,11 @@ def _internal(error: BaseException) -> str:
     )
 
 
+def _with_notes(error: BaseException, line: str | None = None) -> str:
+    """The line of an error, and what went wrong beside it while it was on its way here."""
+    return "; also: ".join([str(error) if line is None else line, *getattr(error, "__notes__", ())])
+
+
 def _os_error(error: OSError) -> tuple[int, str]:
     """Exit code and line for an error of the operating system that no verb took as its own."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) and error.filename is None:
@@ -126,11 +131,11 @@ def _run(arguments: Sequence[str]) -> int:
         return error.exit_code if not isinstance(error, click.UsageError) else USAGE
     except SkylightError as error:
         _debug()
-        _say(str(error))
+        _say(_with_notes(error))
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as error:
         _debug()
-        _say("interrupted")
+        _say(_with_notes(error, "interrupted"))
         return INTERRUPTED
     except BrokenPipeError:
         _drop_stdout()
@@ -142,7 +147,10 @@ def _run(arguments: Sequence[str]) -> int:
         if code == KEEP:
             _drop_stdout()
         return code
-    except Exception as error:  # noqa: BLE001 - the last fence before a person: every fault becomes one line
+    except BaseException as error:  # the last fence before a person: every fault becomes one line
+        # A panic of the native module is no Exception, and its class cannot be imported.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         _debug()
         _say(_internal(error))
         return INTERNAL

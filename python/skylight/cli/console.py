@@ -23,20 +23,15 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from skylight.errors import one_line
 from skylight.probe.session import ProgressReport
 from skylight.units import format_seconds
 
-__all__ = ["INTERRUPTED", "DeviceProgress", "headline", "line", "one_line", "table"]
+__all__ = ["DeviceProgress", "headline", "line", "table"]
 
-INTERRUPTED = 130
 _PATIENCE_S = 2.0
 _PLAIN_WIDTH = 100
 _WIDEST = 120
-
-
-def one_line(text: str) -> str:
-    """``text`` on one line, each character that is not printable written as an escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _print(renderable: RenderableType) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from pathlib import Path
 
 import click
 
-from skylight.cli.console import INTERRUPTED, DeviceProgress, headline, line, table
+from skylight.cli.console import DeviceProgress, headline, line, table
 from skylight.engines import Engine, Target, open_target, parse_target
-from skylight.errors import SkylightError, UsageError
+from skylight.errors import INTERRUPTED, SkylightError, UsageError
 from skylight.evidence import TargetFacts
 from skylight.probe import Test
 from skylight.probe.suite import SuiteOptions, SuiteResult, chosen, infer_suite, run_suite
-from skylight.recording import HEADER
+from skylight.recording import Recording
 from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
 
 DEFAULT_OUT = Path("skylight-report")
@@ -112,11 +111,21 @@ def _check_out(page: Path, jobs: Sequence[Job], resume: bool) -> None:
     if any(
         job.target.kind == "recording" and job.recording.resolve().parent == page.resolve() for job in jobs
     ):
+        _check_live(jobs)
         return  # the report of this very recording is made anew
     mend = "choose another with --out DIR"
     if page.is_dir() and all(job.target.kind != "recording" for job in jobs):
         mend += ", or go on with the run in it with --resume"
     raise UsageError(f"{page}: already there and not empty; {mend}")
+
+
+def _check_live(jobs: Sequence[Job]) -> None:
+    """Refuses live targets whose folder holds a recording already."""
+    for job in jobs:
+        if job.target.kind != "recording" and Recording.is_begun(job.recording):
+            raise UsageError(
+                f"{job.recording}: holds a recording already; go on with --resume or choose another --out"
+            )
 
 
 def _opened(jobs: Sequence[Job], seed: int, destroy_data: bool, stack: ExitStack) -> list[Engine | None]:
@@ -157,11 +166,12 @@ def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], seed
     line(f"  risk: {_risk(facts, can_write, written)}")
 
 
-def _forget(job: Job) -> None:
-    """Removes what a run that was refused before it measured anything has begun to keep."""
-    shutil.rmtree(job.recording, ignore_errors=True)
-    for folder in (job.folder, job.folder.parent):
-        with suppress(OSError):  # not empty, or not ours: it stays
+def _forget(job: Job, made: Sequence[Path]) -> None:
+    """Removes what a run that was refused before a step was whole has begun to keep: its recording, and the
+    folders it made."""
+    Recording.forget_unused(job.recording)
+    for folder in made:
+        with suppress(OSError):  # not empty: it stays
             folder.rmdir()
 
 
@@ -169,12 +179,14 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
     """One live target: plan, run with progress, findings."""
     if not quiet:
         _print_plan(engine.describe(), engine.can_write, chosen(options.only), options.seed)
+    new = not Recording.is_begun(job.recording)
+    made = [path for path in (job.folder, job.folder.parent) if not path.exists()]
     try:
         with DeviceProgress(quiet=quiet) as progress:
             return run_suite(engine, job.recording, options, progress.advance)
     except UsageError:
-        if not options.resume:
-            _forget(job)
+        if new:
+            _forget(job, made)
         raise
 
 
@@ -260,15 +272,18 @@ def probe(
                 if engine is None:
                     result = infer_suite(job.recording)
                 else:
-                    started = resume and (job.recording / HEADER).exists()
-                    options = SuiteOptions(seed=seed, only=names, resume=started)
+                    begun = resume and Recording.is_begun(job.recording)
+                    options = SuiteOptions(seed=seed, only=names, resume=begun)
                     result = _measure(job, engine, options, quiet=as_json)
                 results.append((result, job.recording))
                 if not as_json:
                     _print_findings(result)
         text, written = _keep(results, page)
     except KeyboardInterrupt as stop:
-        raise Interrupted(_resume_line(page)) from stop
+        interrupted = Interrupted(_resume_line(page))
+        for note in getattr(stop, "__notes__", ()):
+            interrupted.add_note(note)
+        raise interrupted from stop
     if as_json:
         click.echo(text, nl=False)
     else:

@@ -3,8 +3,9 @@
 Invariants: without `destroy_data` the kernel itself opens the target read-only, so nothing can be written,
 and its settings are left alone; with it, a target that anybody uses is refused (see the Rust crate `host`).
 The volatile write cache is put back on exit of `settings`, at interpreter exit, and, through a restore note
-on disk, by the next run after this one was killed. Notes live in `$SKYLIGHT_STATE`, else
-`$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file a drive.
+on disk, by the next run after this one was killed; a drive that cannot take it back (it vanished) is a
+`TargetError`, which never takes the place of an error that is on its way. Notes live in `$SKYLIGHT_STATE`,
+else `$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file a drive.
 
 Source: DESIGN, "The house" (crates/host) and the Engine shape.
 """
@@ -22,7 +23,7 @@ from typing import NoReturn, Protocol
 import numpy as np
 
 from skylight import _native
-from skylight.errors import KeepError, SkylightError, TargetError, UsageError
+from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line
 from skylight.evidence import EMPTY_LOG, U8, U32, U64, IoBatch, IoLog, JsonScalar, SettingsReport, TargetFacts
 
 LOOK_AHEAD_NOTE = "read look-ahead cannot be set here"
@@ -62,8 +63,8 @@ class Host(Protocol):
         ...
 
     @property
-    def key(self) -> str:
-        """A name for the drive that can be part of a file name."""
+    def key(self) -> str | None:
+        """A name for the drive that can be part of a file name; None for a plain file."""
         ...
 
     def identity(self) -> Mapping[str, JsonScalar]:
@@ -163,6 +164,8 @@ class DeviceEngine:
             _raise(error)
         identity = host.identity()
         declared = {k: v for k, v in identity.items() if v is not None and k not in _FACTS}
+        if identity["kind"] == "file":
+            declared["file"] = one_line(os.path.realpath(path))
         facts = TargetFacts(str(identity["kind"]), path, host.size_bytes, host.block_bytes, declared)
         engine = cls(host, facts, can_write=destroy_data)
         try:
@@ -195,19 +198,20 @@ class DeviceEngine:
         time.sleep(seconds)
 
     @property
-    def note_path(self) -> Path:
-        """Where this drive's restore note is while a setting is changed."""
-        return state_dir() / f"{self._host.key}.restore"
+    def note_path(self) -> Path | None:
+        """Where this drive's restore note is while a setting is changed; None for a file, which has none."""
+        return None if self._host.key is None else state_dir() / f"{self._host.key}.restore"
 
     def put_back(self) -> str | None:
         """Puts back what a killed run left switched; the setting, or None when nothing was.
 
         Only the run that alone may write does so: another may have the drive in its hands.
         """
-        if not self.can_write or not self.note_path.exists():
+        note = self.note_path
+        if not self.can_write or note is None or not note.exists():
             return None
         try:
-            return self._host.put_back(str(self.note_path))
+            return self._host.put_back(str(note))
         except _native.HostError as error:
             _raise(error)
 
@@ -222,8 +226,13 @@ class DeviceEngine:
         report = SettingsReport(_STATES.get(switch.achieved), None, "; ".join([*notes, LOOK_AHEAD_NOTE]))
         try:
             yield report
-        finally:
-            self._restore(switch)
+        except BaseException as error:
+            try:
+                self._restore(switch)
+            except SkylightError as beside:  # what happened first is what is told
+                error.add_note(str(beside))
+            raise
+        self._restore(switch)
 
     def erase(self) -> bool:
         """Secure erase is not offered on real devices by this version."""
@@ -239,7 +248,8 @@ class DeviceEngine:
 
     def _switch(self, write_cache: bool) -> Switch:
         try:
-            return self._host.switch_write_cache(write_cache, str(self.note_path))
+            note = self.note_path
+            return self._host.switch_write_cache(write_cache, None if note is None else str(note))
         except _native.HostError as error:
             _raise(error)
 

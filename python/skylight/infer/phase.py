@@ -12,7 +12,8 @@ relabelling of the places is as likely as the true one, whatever else the target
 caches, fixed latencies). Phases are centred in each round and compared as in an analysis of variance: `share`
 is the part of the phases' scatter that the place explains, minus what chance explains; its F test, times the
 number of periods tried, gives `p_value`. Only `scatter` near 1 counts, phases that fill the turn: then they
-are bounded, unlike latencies, and no outlier can feign it.
+are bounded, unlike latencies, and no outlier can feign it. A round with a stall in it, or a very long one, is
+left out: its phases are lost, and the number of periods to be tried grows with the longest round.
 
 Sources: the rotational signature is Skylight section 4.3 (a missed turn) turned into a test; circular
 analysis of variance after Mardia and Jupp, "Directional Statistics", chapter 7; Bonferroni for the periods.
@@ -34,6 +35,9 @@ Complex = NDArray[np.complex128]
 SLOWEST_RPM = 3_600
 FASTEST_RPM = 16_000
 FEWEST_TURNS = 8  # a round shorter than this cannot tell a period
+LONGEST_ROUND_S = 20.0  # bounds the number of periods; slow commands make a round of 64 last a few seconds
+LONGEST_STALL_S = 2.0  # 120 turns and more: no drive keeps its speed so well that a phase outlasts it
+LARGEST_ROWS = 4096
 LEAST_SHARE = 0.25
 LEAST_SCATTER = 0.5
 LARGEST_P = 1e-6
@@ -95,10 +99,13 @@ def coherence(complete_ns: NDArray[np.generic], place: NDArray[np.generic], roun
     rows = len(complete_ns)
     if rows < round_rows or round_rows < 2:
         return NONE
-    time_s = (complete_ns.astype(np.int64) - int(complete_ns[0])).astype(np.float64) / 1e9
-    round_of_row = np.arange(rows) // round_rows
-    longest_s = max(float(np.ptp(time_s[round_of_row == r])) for r in range(int(round_of_row[-1]) + 1))
+    time_s = _in_round(complete_ns, round_rows)
+    kept, longest_s = _steady(time_s, round_rows)
     if longest_s * FASTEST_RPM / 60 < FEWEST_TURNS:
+        return NONE
+    time_s, place, rows = time_s[kept], place[kept], int(np.count_nonzero(kept))
+    _, round_of_row = np.unique((np.arange(len(kept)) // round_rows)[kept], return_inverse=True)
+    if rows > LARGEST_ROWS:
         return NONE
     order = np.lexsort((place, round_of_row))
     label = np.stack([round_of_row[order], place[order].astype(np.int64)])
@@ -111,6 +118,29 @@ def coherence(complete_ns: NDArray[np.generic], place: NDArray[np.generic], roun
     best_hz = _best(sorted_s, groups, coarse_hz)
     best_hz = _best(sorted_s, groups, np.linspace(best_hz - step_hz, best_hz + step_hz, 41))
     return _judge(sorted_s, groups, best_hz, len(coarse_hz))
+
+
+def _in_round(complete_ns: NDArray[np.generic], round_rows: int) -> F64:
+    """Completions since the first of their round, s. Only phases within a round are compared, so each may
+    have its own zero; with one for all, a long rest between rounds would cost the digits of the phase."""
+    whole_ns = complete_ns.astype(np.uint64)
+    starts_ns = np.minimum.reduceat(whole_ns, np.arange(0, len(whole_ns), round_rows))
+    since_ns = whole_ns - np.repeat(starts_ns, round_rows)[: len(whole_ns)]
+    return np.asarray(since_ns / 1e9, np.float64)
+
+
+def _steady(time_s: F64, round_rows: int) -> tuple[NDArray[np.bool_], float]:
+    """The rows of rounds that went on without a long stall, and the length of the longest of these, s."""
+    kept = np.zeros(len(time_s), bool)
+    longest_s = 0.0
+    for first in range(0, len(time_s), round_rows):
+        rows = slice(first, first + round_rows)
+        length_s = float(np.ptp(time_s[rows]))
+        gap_s = float(np.diff(np.sort(time_s[rows])).max(initial=0.0))
+        if length_s <= LONGEST_ROUND_S and gap_s <= LONGEST_STALL_S:
+            kept[rows] = True
+            longest_s = max(longest_s, length_s)
+    return kept, longest_s
 
 
 def _sums(time_s: F64, groups: _Groups, hz: F64) -> Complex:

@@ -10,8 +10,8 @@ below a millisecond when that cache is flash.
 The test adapts. A drive with many cache bands (`a mod n` of a set-associative layer) varies over 1 GiB
 although each band is a log, so varying writes are repeated within 16 MiB and 4 MiB before "conventional" is
 said. Where the write cache is not known to be off, a FLUSH follows each write and the pair is timed. Writes
-that complete at once on a rotating disk are doubted: a FLUSH must then find nothing to do, and thousands
-more writes must stay as fast.
+that complete at once on a rotating disk are doubted, whatever the drive says of its write cache: a FLUSH must
+then find nothing to do, and more data than a volatile cache holds must be written as fast.
 
 Invariant: `measure` decides what to do next with the same functions that `infer` judges with, so evidence
 holds what the verdict needs. Confidence is the product of bootstrap shares (how often resampled evidence
@@ -35,7 +35,16 @@ from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.probe import Cost, Figure
 from skylight.probe.drive_type_figures import draw
-from skylight.probe.drive_type_verdict import FAST_NS, Observed, Writes, judge, reads_fast
+from skylight.probe.drive_type_verdict import (
+    FAST_LARGE_NS,
+    LARGE_BYTES,
+    Observed,
+    Sustained,
+    Writes,
+    judge,
+    reads_fast,
+    slow_flush,
+)
 from skylight.probe.session import Session
 
 IO_BYTES = 4096
@@ -45,12 +54,14 @@ PLACES_PER_ROUND = 16
 WIDE_BYTES = 1 << 30
 WIDE_WRITES = 512
 NARROW_BYTES = (16 << 20, 4 << 20)
-SUSTAINED_WRITES = 4096
+SUSTAINED_PIECES, PIECE_WRITES = 9, 512  # of 64 KiB: 288 MiB in all
 FLUSHES, FLUSHED_BURST = 3, 16
 LEAST_TARGET_BYTES = 4 << 20
+LARGEST_BYTES = 1 << 62
 SLOWEST_IO_S = 0.03
 
-SETTINGS, READS, READ_BACK, FLUSH, SUSTAINED = "settings", "reads", "reads-back", "flush", "writes-sustained"
+SETTINGS, READS, READ_BACK, FLUSH = "settings", "reads", "reads-back", "flush"
+SUSTAINED = tuple(Sustained.name(number) for number in range(1, SUSTAINED_PIECES + 1))
 WIDE, NARROW = "writes-wide", ("writes-narrow", "writes-narrowest")
 FLUSHED_NARROW = ("writes-narrow-flushed", "writes-narrowest-flushed")
 
@@ -62,12 +73,11 @@ class _Plan:
     session: Session
     places: int
     wide_writes: int
-    sustained_writes: int
 
     @staticmethod
     def of(session: Session) -> _Plan:
         part = 2 if session.quick else 1
-        return _Plan(session, PLACES // part, WIDE_WRITES // part, SUSTAINED_WRITES // part**2)
+        return _Plan(session, PLACES // part, WIDE_WRITES // part)
 
     @property
     def io_bytes(self) -> int:
@@ -77,21 +87,15 @@ class _Plan:
     def place_bytes(self) -> int:
         return VISITS * self.io_bytes
 
-    @property
-    def first_byte(self) -> int:
-        """Start of the used part, at a whole place."""
-        return -(-self.session.first_byte // self.place_bytes) * self.place_bytes
-
     def region(self, limit_bytes: int) -> int:
         """Bytes of a region of at most `limit_bytes` at the start, in whole places."""
-        room = self.session.last_byte - self.first_byte
-        return min(limit_bytes, room) // self.place_bytes * self.place_bytes
+        return min(limit_bytes, self.session.size) // self.place_bytes * self.place_bytes
 
-    def scattered(self, name: str, region: int, count: int) -> NDArray[np.uint64]:
-        """`count` different blocks of a region in random order."""
-        blocks = region // self.io_bytes
-        chosen = self.session.rng(name).choice(blocks, size=min(count, blocks), replace=False)
-        return self.first_byte + chosen.astype(np.uint64) * np.uint64(self.io_bytes)
+    def scattered(self, name: str, region: int, count: int, size: int = 0) -> NDArray[np.uint64]:
+        """At most `count` different blocks of `size` bytes (0: the usual) of a region in random order."""
+        size = size or self.io_bytes
+        chosen = self.session.rng(name).choice(region // size, size=min(count, region // size), replace=False)
+        return chosen.astype(np.uint64) * np.uint64(size)
 
     def rounds(self, name: str, region: int) -> NDArray[np.uint64]:
         """Every block of some places of a region, round by round, each round's places interleaved at random.
@@ -106,7 +110,7 @@ class _Plan:
             order = rng.permutation(np.repeat(group, VISITS))
             visit = np.array([np.count_nonzero(order[:row] == place) for row, place in enumerate(order)])
             offsets.append(order * VISITS + (VISITS - 1 - visit))
-        return self.first_byte + np.concatenate(offsets).astype(np.uint64) * np.uint64(self.io_bytes)
+        return np.concatenate(offsets).astype(np.uint64) * np.uint64(self.io_bytes)
 
     def bursts(self, region: int) -> IoBatch:
         """A few bursts of scattered writes, each ended by a FLUSH; several, because one may be an outlier."""
@@ -140,7 +144,7 @@ class _Plan:
 
 def writes_of(step: Step) -> Writes:
     """Latency and phase of a step of writes; with `flushed`, of each write together with its FLUSH."""
-    log, flushed = step.rows, bool(step.params.get("flushed"))
+    log, flushed = step.rows, step.flag("flushed")
     writes = log.only(Op.WRITE)
     complete_ns = writes.complete_ns
     if flushed:
@@ -150,7 +154,7 @@ def writes_of(step: Step) -> Writes:
     latency_ns = complete_ns.astype(np.int64) - writes.submit_ns.astype(np.int64)
     narrow = step.name in NARROW + FLUSHED_NARROW
     tied = _coherence(step, writes.offset, complete_ns) if narrow else phase.NONE
-    return Writes(step.name, int(step.params.get("region_bytes") or 0), flushed, latency_ns, tied)
+    return Writes(step.name, step.whole("region_bytes", LARGEST_BYTES), flushed, latency_ns, tied)
 
 
 def _first(log: IoLog, count: int) -> IoLog:
@@ -160,19 +164,14 @@ def _first(log: IoLog, count: int) -> IoLog:
 
 
 def _coherence(step: Step, offset: NDArray[np.uint64], complete_ns: NDArray[np.uint64]) -> Coherence:
-    place_bytes, round_ios = step.params.get("place_bytes"), step.params.get("round_ios")
-    if not isinstance(place_bytes, int) or not isinstance(round_ios, int) or place_bytes <= 0:
-        return phase.NONE
+    place_bytes, round_ios = step.whole("place_bytes", LARGEST_BYTES), step.whole("round_ios", 1 << 20)
     return phase.coherence(complete_ns, offset // np.uint64(place_bytes), round_ios)
 
 
 def _first_visits(step: Step) -> NDArray[np.int64]:
     """Latency of the first read at each place: no cache of the drive can hold it, whatever look-ahead
     does."""
-    place_bytes = step.params.get("place_bytes")
-    log = step.rows
-    if not isinstance(place_bytes, int) or place_bytes <= 0:
-        return log.latency_ns
+    place_bytes, log = step.whole("place_bytes", LARGEST_BYTES), step.rows
     _, first = np.unique(log.offset // np.uint64(place_bytes), return_index=True)
     latency_ns: NDArray[np.int64] = log.latency_ns[np.sort(first)]
     return latency_ns
@@ -194,6 +193,7 @@ def observe(evidence: Evidence) -> Observed:
     reads_ns, reads = read_step(READS)
     back_ns, back = read_step(READ_BACK)
     settings, read = evidence.step(SETTINGS), evidence.step(READS)
+    sustained = Sustained.of([evidence.log(name) for name in SUSTAINED if evidence.step(name) is not None])
     return Observed(
         kind=evidence.target.kind,
         reads_ns=reads_ns,
@@ -204,9 +204,9 @@ def observe(evidence: Evidence) -> Observed:
         narrow=write_steps(NARROW),
         flushed_narrow=write_steps(FLUSHED_NARROW),
         flush_ns=evidence.log(FLUSH).only(Op.FLUSH).latency_ns,
-        sustained_ns=evidence.log(SUSTAINED).latency_ns,
+        sustained=sustained,
         cache_off=settings is not None and settings.params.get("write_cache") is False,
-        writes_allowed=read is None or bool(read.params.get("writes_allowed", True)),
+        writes_allowed=read is None or read.flag("writes_allowed"),
     )
 
 
@@ -229,10 +229,11 @@ class DriveType:
         """
         reads = 2 * PLACES * VISITS
         narrow = len(NARROW_BYTES) * PLACES * VISITS
-        doubt = FLUSHES * FLUSHED_BURST + SUSTAINED_WRITES
-        writes = WIDE_WRITES + doubt + narrow
-        seconds = (reads + WIDE_WRITES + 2 * narrow) * SLOWEST_IO_S + SUSTAINED_WRITES * FAST_NS / 1e9
-        return Cost(reads + writes + FLUSHES + narrow, seconds, writes * max(IO_BYTES, facts.block_bytes))
+        sustained = SUSTAINED_PIECES * PIECE_WRITES
+        writes = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow
+        seconds = (reads + WIDE_WRITES + 2 * narrow) * SLOWEST_IO_S + sustained * FAST_LARGE_NS / 1e9
+        written = writes * max(IO_BYTES, facts.block_bytes) + min(sustained * LARGE_BYTES, facts.size_bytes)
+        return Cost(reads + writes + sustained + FLUSHES + narrow, seconds, written)
 
     def measure(self, session: Session) -> None:
         """Reads, then writes if they are allowed, then narrower writes as long as those vary."""
@@ -266,7 +267,9 @@ class DriveType:
             if turning is None:
                 return
         if wide.quick(turning):
-            if flushed or self._stays_fast(plan, wide, region):
+            if flushed or not self._has_dirt(plan, region):
+                if not flushed:
+                    self._sustain(plan, wide, region)
                 return
             flushed, names = True, FLUSHED_NARROW
         elif wide.fixed(turning):
@@ -298,18 +301,24 @@ class DriveType:
         turning = _coherence(Step(READ_BACK, "run", plan.params(region), log), log.offset, log.complete_ns)
         return turning if turning.rotates else None
 
-    def _stays_fast(self, plan: _Plan, wide: Writes, region: int) -> bool:
-        """Doubts fast writes on a rotating disk: True if a FLUSH finds nothing to do and many more stay as
-        fast."""
+    def _has_dirt(self, plan: _Plan, region: int) -> bool:
+        """Doubts fast writes on a rotating disk: True if a FLUSH after them had something to do."""
+        log = plan.session.run(FLUSH, plan.bursts(region), params=plan.params(region))
+        return slow_flush(log.only(Op.FLUSH).latency_ns)
+
+    def _sustain(self, plan: _Plan, wide: Writes, region: int) -> None:
+        """More random writes than a volatile cache holds, piece by piece, until they are plainly slow."""
         session = plan.session
-        flush = session.run(FLUSH, plan.bursts(region), params=plan.params(region))
-        flush_ns = flush.only(Op.FLUSH).latency_ns
-        if Observed.looks_volatile(wide, flush_ns, flush_ns[:0]):
-            return False
-        where = plan.scattered(SUSTAINED, region, plan.sustained_writes)
-        session.expect(plan.places * VISITS + plan.wide_writes + len(flush) + len(where))
-        more = session.run(SUSTAINED, IoBatch.writes(where, plan.io_bytes), params=plan.params(region))
-        return not Observed.looks_volatile(wide, flush_ns, more.latency_ns)
+        where = plan.scattered("writes-sustained", region, SUSTAINED_PIECES * PIECE_WRITES, LARGE_BYTES)
+        session.expect(plan.places * VISITS + plan.wide_writes + FLUSHES * (FLUSHED_BURST + 1) + len(where))
+        logs: list[IoLog] = []
+        for number, name in enumerate(SUSTAINED):
+            piece = where[number * PIECE_WRITES : (number + 1) * PIECE_WRITES]
+            if len(piece) == 0:
+                return
+            logs.append(session.run(name, IoBatch.writes(piece, LARGE_BYTES), params=plan.params(region)))
+            if Sustained.of(logs).slow(wide):
+                return
 
     def infer(self, evidence: Evidence) -> list[Finding]:
         """`drive_type` and `cache_medium`."""

@@ -10,13 +10,14 @@ Source: Skylight (FAST '15) section 4.3; `skylight.infer` for the statistics.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from skylight.evidence import IoLog
 from skylight.findings import UNKNOWN
 from skylight.infer.phase import FASTEST_RPM, Coherence
 from skylight.infer.robust import FIXED_SPREAD, Spread, confidence_that, folded_spread, uneven_spread
@@ -25,6 +26,11 @@ from skylight.units import format_duration, format_size
 I64 = NDArray[np.int64]
 
 FAST_NS = 1_000_000  # "sub-millisecond" writes, section 4.3
+LARGE_BYTES = 64 << 10  # size of a sustained write
+FAST_LARGE_NS = 1_500_000  # the same for these, which spend up to half a millisecond on the way to the drive
+MORE_THAN_CACHED_BYTES = 256 << 20  # what a volatile write cache may hold
+STALL_NS = 100_000_000  # slower than any single seek and wait: a band being cleaned, a retry
+SLOW_SHARE = 0.2
 FAST_READ_NS = 3_000_000  # no rotating disk serves half of its random reads within this: seek and half a turn
 SLOW_FIXED_NS = 3_500_000  # a turn at more than 17,000 rpm: fixed writes above it may be missed turns
 TURN_SHARE = 0.9  # a fixed latency of at least this many turns waits for a platter
@@ -69,6 +75,54 @@ class Writes:
 
 
 @dataclass(frozen=True, slots=True)
+class Sustained:
+    """Random large writes that followed fast ones: latency of all and of the last piece (ns), bytes."""
+
+    latency_ns: I64
+    tail_ns: I64
+    total_bytes: int
+    pieces: int
+
+    @staticmethod
+    def of(pieces: Sequence[IoLog]) -> Sustained:
+        """The summary of the pieces that were written, in order."""
+        if not pieces:
+            return Sustained(np.empty(0, np.int64), np.empty(0, np.int64), 0, 0)
+        latency_ns = np.concatenate([piece.latency_ns for piece in pieces])
+        total = sum(int(piece.size.sum(dtype=np.uint64)) for piece in pieces)
+        return Sustained(latency_ns, pieces[-1].latency_ns, total, len(pieces))
+
+    @staticmethod
+    def name(number: int) -> str:
+        """The step of a piece, counted from 1."""
+        return f"writes-sustained-{number}"
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The steps of all pieces."""
+        return tuple(self.name(number) for number in range(1, self.pieces + 1))
+
+    @staticmethod
+    def limit_ns(writes: Writes) -> float:
+        """What still counts as fast, given the small writes before."""
+        return max(FAST_LARGE_NS, 2.0 * writes.spread.median_ns)
+
+    def slow(self, writes: Writes) -> bool:
+        """True if the last of these waited; now and then one may, for a band that is cleaned."""
+        return _many_above(self.limit_ns(writes))(self.tail_ns)
+
+    @property
+    def enough(self) -> bool:
+        """True if a volatile cache would have been full before the last of these."""
+        return self.total_bytes - LARGE_BYTES * len(self.tail_ns) >= MORE_THAN_CACHED_BYTES
+
+    @property
+    def stalls(self) -> int:
+        """How many waited for longer than one block of a disk takes."""
+        return int(np.count_nonzero(self.latency_ns >= STALL_NS))
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """Everything the verdict rests on. Empty arrays and None stand for steps that were not run."""
 
@@ -81,7 +135,7 @@ class Observed:
     narrow: list[Writes]
     flushed_narrow: list[Writes]
     flush_ns: I64
-    sustained_ns: I64
+    sustained: Sustained
     cache_off: bool
     writes_allowed: bool
 
@@ -89,15 +143,6 @@ class Observed:
     def ladder(self) -> list[Writes]:
         """Narrow writes that count: those with a FLUSH each if there are any."""
         return self.flushed_narrow or self.narrow
-
-    @staticmethod
-    def looks_volatile(writes: Writes, flush_ns: I64, sustained_ns: I64) -> bool:
-        """True if a FLUSH after fast writes had work to do, or the writes did not stay fast: a volatile
-        cache."""
-        slow_flush = len(flush_ns) > 0 and float(np.median(flush_ns)) > LONG_FLUSH_TURNS * SLOW_FIXED_NS
-        limit_ns = max(FAST_NS, 2.0 * writes.spread.median_ns)
-        tail = sustained_ns[-(len(sustained_ns) // 4 or 1) :]
-        return slow_flush or (len(tail) > 0 and float(np.median(tail)) >= limit_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +160,15 @@ class Verdict:
 def reads_fast(first_visits_ns: I64) -> bool:
     """True for reads faster than any rotating disk's."""
     return len(first_visits_ns) > 0 and float(np.median(first_visits_ns)) < FAST_READ_NS
+
+
+def slow_flush(flush_ns: I64) -> bool:
+    """True if a FLUSH after fast writes had work to do: they were in a volatile cache."""
+    return len(flush_ns) > 0 and float(np.median(flush_ns)) > LONG_FLUSH_TURNS * SLOW_FIXED_NS
+
+
+def _many_above(limit_ns: float) -> Callable[[I64], bool]:
+    return lambda latency_ns: bool(np.count_nonzero(latency_ns >= limit_ns) > SLOW_SHARE * len(latency_ns))
 
 
 def is_fixed(latency_ns: I64, turning: Coherence | None) -> bool:
@@ -241,12 +295,8 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
                 " be off; switch the write cache off (hdparm -W 0) and probe again.",
                 *("reads", wide.name),
             )
-        if not Observed.looks_volatile(wide, seen.flush_ns, seen.sustained_ns):
-            if len(seen.flush_ns) == 0 or len(seen.sustained_ns) == 0:
-                return _unknown(
-                    "The test was cut short before fast writes were doubted; go on with --resume.", wide.name
-                )
-            return _not_waiting(seen, wide, turning)
+        if not slow_flush(seen.flush_ns):
+            return _doubted(seen, wide, turning)
     elif wide.fixed(turning):
         return _shingled(wide, turning)
     for writes in seen.ladder:
@@ -262,17 +312,58 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     return _conventional(seen.ladder[-1], turning)
 
 
+def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
+    """Fast writes after which a FLUSH had nothing to do: did more than a volatile cache holds stay fast?"""
+    more = seen.sustained
+    written = format_size(more.total_bytes)
+    start = (
+        f"On a disk that follows {_turn(turning)} random {wide.what} take {_ms(wide.spread.median_ns)} and a"
+        " FLUSH finds nothing to do"
+    )
+    rows = ("reads", wide.name, "flush", *more.rows)
+    if len(seen.flush_ns) == 0 or len(more.tail_ns) == 0:
+        return _unknown(
+            "The test was cut short before fast writes were doubted; go on with --resume.", wide.name
+        )
+    if more.slow(wide):
+        return _unknown(
+            f"{start}, but after {written} of random writes of {format_size(LARGE_BYTES)} the last take"
+            f" {_ms(float(np.median(more.tail_ns)))} (median): a volatile write cache that is on, whatever"
+            " the drive says, and ignores FLUSH, or a flash cache that is full; connect the drive without a"
+            " bridge in between, switch its write cache off (hdparm -W 0), leave it idle for an hour and"
+            " probe again.",
+            *rows,
+        )
+    if not more.enough:
+        return _unknown(
+            f"{start}, but only {written} more were written, which a volatile cache may hold; go on with"
+            " --resume if the test was cut short, or probe the whole disk.",
+            *rows,
+        )
+    return _not_waiting(seen, wide, turning)
+
+
+def _stalls(more: Sustained) -> str:
+    """Words for the writes that waited while the drive cleaned."""
+    if not more.stalls:
+        return ""
+    return f" ({more.stalls:,} of {len(more.latency_ns):,} waited {_ms(STALL_NS)} or longer, as for cleaning)"
+
+
 def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     """Writes that stay quick without a volatile cache: flash under 1 ms, else flash or an eager log."""
-    rows = ("reads", wide.name, "flush", "writes-sustained")
-    limit_ns = max(FAST_NS, 2.0 * wide.spread.median_ns)
+    more = seen.sustained
+    rows = ("reads", wide.name, "flush", *more.rows)
+    slow = _many_above(more.limit_ns(wide))
     confidence = turning.confidence * (1 - turning.p_value)
-    confidence *= confidence_that(seen.sustained_ns, _median_below(limit_ns))
+    confidence *= confidence_that(more.tail_ns, lambda drawn: not slow(drawn))
     flash = confidence * confidence_that(wide.latency_ns, _median_below(FAST_NS))
     why = (
         f"Reads follow {_turn(turning)}, so a platter turns, but random {wide.what} take"
         f" {_ms(wide.spread.median_ns)} with the volatile write cache off, a FLUSH after them"
-        f" {_ms(float(np.median(seen.flush_ns)))}, and {len(seen.sustained_ns):,} more stay as fast: "
+        f" {_ms(float(np.median(seen.flush_ns)))}, and {format_size(more.total_bytes)} more, beyond what a"
+        f" volatile cache holds, {_ms(float(np.median(more.tail_ns)))} for each {format_size(LARGE_BYTES)}"
+        f"{_stalls(more)}: "
     )
     if wide.spread.median_ns < FAST_NS:
         return Verdict("smr", "flash", flash, why + "they go to a flash cache.", rows, flash)

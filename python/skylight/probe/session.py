@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from skylight.engines import Engine
-from skylight.errors import UsageError
+from skylight.errors import KeepError, SkylightError, UsageError
 from skylight.evidence import (
+    EMPTY_LOG,
     Evidence,
     IoBatch,
     IoLog,
@@ -67,14 +68,11 @@ class Session:
         test: str,
         seed: int,
         before: Evidence | None = None,
-        first_byte: int = 0,
-        last_byte: int | None = None,
         quick: bool = False,
         total_ios: int = 0,
         progress: Progress | None = None,
     ) -> None:
-        """`before` is what an interrupted recording holds; `first_byte` to `last_byte` the part that may be
-        used."""
+        """`before` is what an interrupted recording holds."""
         self._engine = engine
         self._writer = writer
         self._before = [] if before is None else list(before.steps)
@@ -87,14 +85,8 @@ class Session:
         self.seed = seed
         self.quick = quick
         self.facts: TargetFacts = engine.describe()
-        self.first_byte = first_byte
-        self.last_byte = self.facts.size_bytes if last_byte is None else last_byte
+        self.size = self.facts.size_bytes
         self.can_write = engine.can_write
-
-    @property
-    def size(self) -> int:
-        """Bytes of the target that may be used."""
-        return self.last_byte - self.first_byte
 
     def rng(self, name: str) -> np.random.Generator:
         """A generator of its own for each name, from the seed alone: what a step draws never depends on
@@ -174,7 +166,7 @@ class Session:
         logs: list[IoLog] = []
         first, piece = 0, FIRST_PIECE_IOS if depth == 1 else LARGEST_PIECE_IOS
         while first < len(io):
-            log = self._engine.run(io.part(first, first + piece), depth=depth)
+            log = self._done(io.part(first, first + piece), depth, writer)
             first += len(log)
             if writer is not None:
                 writer.rows(log)
@@ -183,6 +175,17 @@ class Session:
             if depth == 1:
                 piece = min(2 * piece, LARGEST_PIECE_IOS) if spent_ns < PIECE_NS else max(piece // 2, 1)
         return IoLog.joined(logs)
+
+    def _done(self, io: IoBatch, depth: int, writer: PartWriter | None) -> IoLog:
+        """Runs a piece; of one that fails or is interrupted, what was done is kept before the error goes on."""
+        try:
+            return self._engine.run(io, depth=depth)
+        except (SkylightError, KeyboardInterrupt) as error:
+            log = getattr(error, "log", EMPTY_LOG)
+            if writer is not None and len(log):
+                with suppress(KeepError):  # what happened first is what is told
+                    writer.rows(log)
+            raise
 
     def _advance(self, name: str, log: IoLog | None) -> int:
         """Counts a piece and reports progress; returns its device time, ns."""

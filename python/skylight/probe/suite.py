@@ -28,26 +28,18 @@ TESTS: tuple[Test, ...] = (DriveType(),)
 class SuiteOptions:
     """What a person may choose about a run.
 
-    `seed` picks the offsets, `only` the tests by name (empty: all), `quick` fewer I/Os, `first_byte` and
-    `last_byte` (exclusive, None: the end) the part of the target that is used, `resume` goes on with an
-    interrupted recording, `replace` discards an older recording in the same directory."""
+    `seed` picks the offsets, `only` the tests by name (empty: all), `quick` fewer I/Os, `resume` goes on with
+    an interrupted recording."""
 
     seed: int = 1
     only: tuple[str, ...] = ()
     quick: bool = False
-    first_byte: int = 0
-    last_byte: int | None = None
     resume: bool = False
-    replace: bool = False
 
-    def to_json(self) -> dict[str, JsonScalar]:
-        """The options that change what is measured, as the recording keeps them."""
-        return {
-            "only": ",".join(self.only),
-            "quick": self.quick,
-            "first_byte": self.first_byte,
-            "last_byte": self.last_byte,
-        }
+    def to_json(self, writes: bool) -> dict[str, JsonScalar]:
+        """The options that change what is measured, and whether the target may be written to, as the
+        recording keeps them."""
+        return {"only": ",".join(self.only), "quick": self.quick, "writes": writes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +70,12 @@ def run_suite(
     recording."""
     tests = chosen(options.only)
     facts = engine.describe()
-    last_byte = facts.size_bytes if options.last_byte is None else options.last_byte
-    if not 0 <= options.first_byte < last_byte <= facts.size_bytes:
-        raise UsageError(
-            f"{facts.name}: --range {options.first_byte}-{last_byte} is not inside its {facts.size_bytes}"
-            " bytes"
-        )
+    kept_options = options.to_json(engine.can_write)
     if options.resume:
         recording = Recording.open(out)
-        recording.check_same_run(facts, options.to_json(), options.seed)
+        recording.check_same_run(facts, kept_options, options.seed)
     else:
-        recording = Recording.create(out, facts, options.to_json(), options.seed, replace=options.replace)
+        recording = Recording.create(out, facts, kept_options, options.seed)
     for test in tests:
         before = recording.evidence(test.name)
         if before is not None and before.complete:
@@ -100,8 +87,6 @@ def run_suite(
                 test=test.name,
                 seed=options.seed,
                 before=before,
-                first_byte=options.first_byte,
-                last_byte=last_byte,
                 quick=options.quick,
                 total_ios=test.estimate(facts).ios,
                 progress=progress,
@@ -120,12 +105,20 @@ def infer_suite(path: Path) -> SuiteResult:
         kept = recording.evidence(test.name)
         if kept is not None:
             evidence.append(kept)
-            findings.extend(test.infer(kept))
+            findings.extend(_inferred(test, kept, path))
     recording.check_known([test.name for test in TESTS])
     if not evidence:
         raise UsageError(f"{path}: the recording holds no evidence of any test; probe the target again")
     notes = [note for kept in evidence for note in kept.notes]
     return SuiteResult(recording.target, evidence, findings, recording.seed, recording.options, notes)
+
+
+def _inferred(test: Test, evidence: Evidence, path: Path) -> list[Finding]:
+    """A test's findings; evidence that it cannot use is refused with the recording's name."""
+    try:
+        return test.infer(evidence)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def draw_suite(result: SuiteResult) -> list[Figure]:

@@ -13,9 +13,6 @@ Invariants:
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -26,7 +23,9 @@ from markupsafe import Markup
 from skylight import __version__
 from skylight.errors import KeepError
 from skylight.probe.suite import SuiteResult
+from skylight.recording import write_whole
 from skylight.report.model import DASH, TargetView, compare, target_view
+from skylight.report.words import sentence
 from skylight.units import format_percent
 
 __all__ = ["REPORT_NAME", "render_report", "write_file", "write_report"]
@@ -49,12 +48,6 @@ _NUMBERS = (
 )
 
 
-def _sentence(text: str) -> str:
-    """``text`` with a capital first and a full stop last."""
-    text = text.strip()
-    return f"{text[0].upper()}{text[1:]}{'' if text[-1] in '.!?' else '.'}" if text else ""
-
-
 def _environment() -> Environment:
     """The templates, strict: a name that is missing is a fault, not an empty place."""
     environment = Environment(
@@ -65,7 +58,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = format_percent
-    environment.filters["sentence"] = _sentence
+    environment.filters["sentence"] = sentence
     return environment
 
 
@@ -109,20 +102,10 @@ def render_report(results: Sequence[tuple[SuiteResult, Path]], page_dir: Path) -
 
 def write_file(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` whole or not at all; raises ``KeepError`` with the reason."""
-    part: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(part, 0o644)
-        os.replace(part, path)
+        write_whole(path, text)
     except OSError as error:
-        if part is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(part)
         raise KeepError(
             f"{path}: cannot be written: {error.strerror}; free some space or choose another --out"
         ) from error

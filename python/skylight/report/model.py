@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from skylight.errors import one_line
 from skylight.evidence import Evidence, IoLog, JsonScalar, Op, Step
 from skylight.findings import Finding
 from skylight.probe import Test
@@ -281,14 +282,17 @@ def _test_view(test: Test, evidence: Evidence, findings: Sequence[Finding], salt
         test.title,
         test.summary,
         tuple(render_figures(test, evidence, findings, salt)),
-        tuple(_step_row(step) for step in evidence.steps),
+        (
+            *(_step_row(step) for step in evidence.steps),
+            *(replace(row, what=f"cut short, not used: {row.what}") for row in map(_step_row, evidence.cut)),
+        ),
         _latency_rows(evidence.steps),
     )
 
 
 def _totals(evidence: Sequence[Evidence]) -> tuple[int, int, int, int]:
-    """Requests, bytes read, bytes written, device time (ns) of all steps."""
-    steps = [step for kept in evidence for step in kept.steps]
+    """Requests, bytes read, bytes written, device time (ns) of all steps, also of those that were cut short."""
+    steps = [step for kept in evidence for step in (*kept.steps, *kept.cut)]
     return (
         sum(len(step.rows) for step in steps),
         sum(_bytes(step.rows, Op.READ) for step in steps),
@@ -299,12 +303,23 @@ def _totals(evidence: Sequence[Evidence]) -> tuple[int, int, int, int]:
 
 def _deeds(result: SuiteResult, requests: int, written: int) -> str:
     """The sentence that opens "what was done"."""
-    if not requests:
+    cut = _may_have_written_more(result)
+    if not cut and not requests:
         return "Nothing: no request reached the drive."
-    if not written:
+    if not cut and not written:
         return "Only reads. Nothing was written to it."
     tail = "" if result.target.kind == "sim" else " The data in those places was overwritten."
+    if cut:
+        return (
+            f"Reads, and writes of at least {format_size(written)}: a step was cut short, and what was under"
+            f" way then is not known.{tail}"
+        )
     return f"Reads, and writes of {format_size(written)} in all.{tail}"
+
+
+def _may_have_written_more(result: SuiteResult) -> bool:
+    """Whether a step was cut short in a run that was allowed to write."""
+    return bool(result.options.get("writes")) and any(kept.cut for kept in result.evidence)
 
 
 def _facts(result: SuiteResult, totals: tuple[int, int, int, int]) -> tuple[tuple[str, str], ...]:
@@ -314,7 +329,7 @@ def _facts(result: SuiteResult, totals: tuple[int, int, int, int]) -> tuple[tupl
     return (
         ("Requests", format_count(requests)),
         ("Read", format_size(read)),
-        ("Written", format_size(written)),
+        ("Written", f"{'at least ' if _may_have_written_more(result) else ''}{format_size(written)}"),
         (clock, format_duration(time_ns)),
     )
 
@@ -352,7 +367,7 @@ def _files(recording: Path, page_dir: Path) -> tuple[FileLink, ...]:
     """The recording's files, as links from the page."""
     base = os.path.relpath(recording, page_dir)
     return tuple(
-        FileLink(quote(f"{base}/{file.name}"), file.name, format_size(file.stat().st_size))
+        FileLink(quote(os.fsencode(f"{base}/{file.name}")), file.name, format_size(file.stat().st_size))
         for file in sorted(recording.iterdir())
         if file.is_file() and not file.name.startswith(".")
     )
@@ -383,7 +398,7 @@ def target_view(result: SuiteResult, recording: Path, page_dir: Path, number: in
         declared=_declared(result, recording),
         notes=tuple(dict.fromkeys(result.notes)),
         files=_files(recording, page_dir),
-        again=shlex.quote(f"recording:{base}"),
+        again=shlex.quote(one_line(f"recording:{base}")),
     )
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from skylight.findings import UNKNOWN, Finding
 
-__all__ = ["Verdict", "confidence_words", "finding_title", "value_words", "verdict"]
+__all__ = ["Verdict", "confidence_words", "finding_title", "sentence", "value_words", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ def _points(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((title, words) for title, words in pairs)
 
 
-def _first_sentence(text: str) -> str:
-    """``text`` as a sentence: capital first, full stop last."""
+def sentence(text: str) -> str:
+    """``text`` as a sentence: a capital first, a full stop last."""
     text = text.strip()
-    return (text[:1].upper() + text[1:]).rstrip(".") + "." if text else ""
+    return f"{text[0].upper()}{text[1:]}{'' if text[-1] in '.!?' else '.'}" if text else ""
 
 
 def _shingled(drive: Finding, medium: str) -> Verdict:
@@ -148,7 +148,7 @@ def verdict(findings: Mapping[str, Finding]) -> Verdict:
         headline, lead, points = "This is not a rotating disk.", _words(_STILL_LEAD), _points(_STILL_POINTS)
         return Verdict("not-rotating", headline, lead, points, "not a rotating disk", sure, why)
     headline = "What kind of drive this is could not be told."
-    lead = _first_sentence(why) or "The measurements do not carry a verdict."
+    lead = sentence(why) or "The measurements do not carry a verdict."
     return Verdict("unknown", headline, lead, _points(_UNKNOWN_POINTS), "not known", None, why)
 
 
