@@ -58,7 +58,46 @@ def test_a_mounted_device(device: Loop, tmp_path: Path) -> None:
         assert f"{device.name} is mounted at {point}; run umount" in refusal(device.path)
         assert can_be_read(device.path) == f"{device.name} is mounted at {point}"
         assert device.changes == before
-    assert refusal(device.path) == "", "after umount it is free"
+    assert "holds an ext2, ext3 or ext4 file system" in refusal(device.path), (
+        "umount alone frees nobody's data"
+    )
+    tool("wipefs", "--all", "--quiet", device.path)
+    assert refusal(device.path) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("mkfs.ext4", "-q", "-F"), "an ext2, ext3 or ext4 file system"),
+        (("mkswap",), "swap space"),
+    ],
+    ids=["ext4", "swap"],
+)
+@pytest.mark.parametrize("kind", ["device", "file"])
+def test_data_that_nobody_uses_at_the_moment(
+    tmp_path: Path, words: tuple[str, ...], what: str, kind: str
+) -> None:
+    path = sparse(tmp_path / "disk.img")
+    with loop(path) as device:
+        tool(*words, device.path)
+        if kind == "device":
+            before = device.changes
+            line = refusal(device.path)
+            assert f"holds {what}; if nothing on it is needed, remove it with wipefs -a" in line
+            assert can_be_read(device.path) == ""
+            assert device.changes == before
+            tool("wipefs", "--all", "--quiet", device.path)
+            assert refusal(device.path) == "", "the mend mends it"
+            return
+    assert f"holds {what}; use an empty file" in refusal(path)
+    assert can_be_read(str(path)) == ""
+
+
+def test_what_a_probe_wrote_does_not_stop_the_next(device: Loop) -> None:
+    engine = DeviceEngine.open(device.path, destroy_data=True)
+    engine.run(IoBatch.writes([4096 * block for block in range(64)], 4096))
+    engine.close()
+    assert refusal(device.path) == ""
 
 
 def test_a_mounted_partition(device: Loop, tmp_path: Path) -> None:
@@ -70,6 +109,8 @@ def test_a_mounted_partition(device: Loop, tmp_path: Path) -> None:
             assert "is mounted" in refusal(f"{device.path}p1")
         assert f"holds a partition ({device.name}p1); " in refusal(device.path)
         assert "wipefs" in refusal(device.path)
+        assert "holds an ext2, ext3 or ext4 file system" in refusal(f"{device.path}p1")
+        tool("wipefs", "--all", "--quiet", f"{device.path}p1")
         assert refusal(f"{device.path}p1") == "", "a free partition can be a target"
     finally:
         tool("delpart", device.path, "1")
@@ -146,6 +187,7 @@ def test_a_file_system_mounted_through_another_loop_device_over_the_same_file(
             assert "is mounted" in can_be_read(device.path)
             assert device.changes == before
             assert (point / "precious").read_text() == "keep me"
+    tool("wipefs", "--all", "--quiet", device.path)
     assert refusal(device.path) == ""
 
 

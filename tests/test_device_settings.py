@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from device_targets import child, loop, said, sparse
-from skylight.cli import _run
+from skylight.cli.app import run as _run
 from skylight.engines.device import LOOK_AHEAD_NOTE, DeviceEngine, DeviceFailed
 from skylight.errors import KeepError, TargetError, UsageError
 from skylight.evidence import IoBatch, IoLog, Op

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pytest
 
 from fake_drives import FakeDrive, Traits
+from skylight.engines.device import DeviceFailed
 from skylight.errors import KeepError, UsageError
-from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.probe.suite import SuiteOptions, SuiteResult, infer_suite, run_suite
 from skylight.recording import HEADER, Recording
 
@@ -149,6 +150,21 @@ def test_a_device_is_not_asked_again_for_what_is_recorded(tmp_path: Path) -> Non
     result = probe(tmp_path / "r", RESUME, drive=drive)
     assert drive.reads_seen == 0
     assert result.findings[0].value == "smr"
+
+
+def test_what_a_cut_step_has_done_is_kept_apart(tmp_path: Path) -> None:
+    class Failing(FakeDrive):
+        def run(self, io: IoBatch, *, depth: int = 1) -> IoLog:
+            if io.op[0] == Op.READ:
+                return super().run(io, depth=depth)
+            raise DeviceFailed("the drive: gone", super().run(io.part(0, 7), depth=depth))
+
+    with pytest.raises(DeviceFailed):
+        probe(tmp_path / "r", drive=Failing(KIND))
+    evidence = infer_suite(tmp_path / "r").evidence[0]
+    assert "writes-wide" not in [step.name for step in evidence.steps]
+    (cut,) = evidence.cut
+    assert (cut.name, len(cut.rows), set(cut.rows.op)) == ("writes-wide", 7, {Op.WRITE})
 
 
 class Interrupting(FakeDrive):

@@ -330,6 +330,21 @@ def test_the_numbers_are_those_of_the_evidence(recording: Path) -> None:
     assert [file.name for file in view.files] == ["drive_type.0.arrows", "recording.json"]
 
 
+def test_what_a_cut_step_wrote_is_counted(recording: Path) -> None:
+    one = result(kind="device")
+    writes = one.evidence[0].steps.pop(2)
+    reads_only = target_view(one, recording, recording.parent, 1)
+    assert reads_only.deeds == "Only reads. Nothing was written to it."
+    one.options["writes"] = True
+    one.evidence[0].cut.append(writes)
+    view = target_view(one, recording, recording.parent, 1)
+    assert view.deeds.startswith("Reads, and writes of at least 2 MiB: a step was cut short")
+    assert dict(view.facts)["Written"] == "at least 2 MiB"
+    assert view.tests[0].steps[-1].what.startswith("cut short, not used: 512 writes")
+    one.evidence[0].cut[:] = [Step("writes-wide", "run", RUN)]
+    assert "at least 0 B" in target_view(one, recording, recording.parent, 1).deeds, "one may have arrived"
+
+
 def test_what_was_overwritten_on_a_real_drive_is_said(recording: Path) -> None:
     text = Reader(page(recording, result(name="/dev/sdx", kind="device"))).text
     assert "The data in those places was overwritten." in text

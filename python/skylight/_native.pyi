@@ -14,6 +14,8 @@ __all__ = [
     "profile_check",
     "profile_reference",
     "profile_schema",
+    "profile_truth",
+    "random_profile",
 ]
 
 class ProfileError(ValueError):
@@ -27,6 +29,12 @@ def profile_schema() -> str:
 
 def profile_reference() -> str:
     """The reference page of profiles, as Markdown."""
+
+def profile_truth(toml: str, origin: str) -> str:
+    """The expected findings of a profile as JSON. Raises ProfileError."""
+
+def random_profile(seed: int, kind: str | None = None) -> str:
+    """The profile of a random drive as TOML; without a kind, one is drawn. Raises ValueError."""
 
 @final
 class SimDrive:

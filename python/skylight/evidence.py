@@ -234,6 +234,13 @@ class Step:
             raise self._unusable(name, value, f"a whole number from 1 to {most}")
         return value
 
+    def share(self, name: str) -> float:
+        """A parameter from 0 to 1, 0 where there is none; anything else cannot be used."""
+        value = self.params.get(name, 0.0)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise self._unusable(name, value, "a share from 0 to 1")
+        return float(value)
+
     def flag(self, name: str) -> bool:
         """A parameter that is true or false; anything else is a recording that cannot be used."""
         value = self.params.get(name)
@@ -247,8 +254,8 @@ class Step:
 
 @dataclass(slots=True)
 class Evidence:
-    """All that one test did to one target. `complete` is False for a test that was cut short; `cut` holds what
-    is known of steps that were: done to the target, never used as evidence."""
+    """All that one test did to one target. `complete` is False for a test that was cut short; `cut` holds
+    what is known of steps that were: done to the target, never used as evidence."""
 
     test: str
     target: TargetFacts

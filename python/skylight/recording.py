@@ -22,6 +22,7 @@ import json
 import math
 import os
 import re
+import stat
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -40,6 +41,7 @@ from skylight.evidence import LOG_COLUMNS, Evidence, IoLog, JsonScalar, Op, Step
 
 SCHEMA = 1
 HEADER = "recording.json"
+RECORDING_DIR = "recording"
 RECORDING_FORMAT = "skylight-recording"
 EVIDENCE_FORMAT = "skylight-evidence"
 KEY = b"skylight"
@@ -382,7 +384,8 @@ class Recording:
             if name == "writes":
                 how = "with" if kept else "without"
                 raise UsageError(
-                    f"{self.path}: was begun {how} --destroy-data; resume {how} it or choose another --out"
+                    f"{self.path}: was begun {how} --destroy-data; resume {how} it, or leave out --resume and"
+                    " choose another --out"
                 )
             raise UsageError(
                 f"{self.path}: was begun with {name} {kept!r}, not {value!r}; resume with the same"
@@ -420,6 +423,11 @@ class Recording:
             for file in _own_files(path):
                 file.unlink()
             path.rmdir()
+
+    def is_complete(self, test: str) -> bool:
+        """Whether a test was run to its end."""
+        evidence = self.evidence(test)
+        return evidence is not None and evidence.complete
 
     def parts(self, test: str) -> list[Path]:
         """The part files of a test, in order."""
@@ -474,9 +482,25 @@ class Recording:
         return evidence
 
 
+def recording_dir(path: Path) -> Path:
+    """The directory of a recording: `path`, or its folder of that name if `path` is what --out named."""
+    inside = path / RECORDING_DIR
+    return inside if not os.path.exists(path / HEADER) and os.path.exists(inside / HEADER) else path
+
+
 def _own_files(path: Path) -> list[Path]:
     """Header and parts in the directory `path`; none when it is not there."""
-    return [file for file in path.glob("*") if file.name == HEADER or _PART.fullmatch(file.name)]
+    try:
+        names = os.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return [path / name for name in names if name == HEADER or _PART.fullmatch(name)]
+
+
+def _unreadable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"{path}: cannot be read: {os.strerror(error.errno or 0)}; check its permissions")
 
 
 def _identity(target: TargetFacts) -> dict[str, object]:
@@ -513,16 +537,19 @@ def write_whole(path: Path, text: str) -> None:
 def _read_header(path: Path) -> dict[str, Any]:
     """`recording.json`, checked key by key."""
     file = path / HEADER
-    if not path.is_dir():
-        raise UsageError(f"{path}: no such recording; give the directory that --out named")
+    try:
+        if not stat.S_ISDIR(path.stat().st_mode):
+            raise UsageError(f"{path}: is not a folder; give the directory that --out named")
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: no such recording; give the directory that --out named") from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
     try:
         header = _json_object(file.read_bytes())
     except FileNotFoundError as error:
         raise UsageError(f"{path}: is not a recording: it holds no {HEADER}") from error
     except OSError as error:
-        raise UsageError(
-            f"{file}: cannot be read: {os.strerror(error.errno or 0)}; check its permissions"
-        ) from error
+        raise _unreadable(file, error) from error
     if header is None or header.get("format") != RECORDING_FORMAT:
         raise UsageError(f"{file}: is not the header of a recording; give a directory that Skylight wrote")
     if header.get("schema") != SCHEMA:

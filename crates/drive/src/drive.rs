@@ -61,6 +61,8 @@ struct ReadAhead {
 #[derive(Clone, Copy, Debug)]
 struct Submitted {
     at: Time,
+    /// When it found room in the drive's queue.
+    came: Time,
     /// Where the heads have to be for it, found once until the map changes.
     place: Found,
     /// Answered only when durable, whatever the write cache (FUA).
@@ -256,7 +258,8 @@ impl Drive {
             let place = self.first_place(&dirty[index]);
             self.media.positioning(place.as_ref(), Direction::Write, start)
         };
-        let next = (0..window).min_by_key(|&index| cost(index)).unwrap_or(0);
+        let nearest = (0..window).min_by_key(|&index| cost(index)).unwrap_or(0);
+        let next = self.cache.oldest_below(nearest);
         self.ahead = None;
         self.plan.clear();
         self.layer.take(Queue { waiting: dirty, next }, &mut self.plan);
@@ -291,18 +294,34 @@ impl Drive {
         self.submitted.reserve(depth);
         let mut next = 0;
         loop {
-            let submitting = freed.len().min(batch.len() - next);
-            for &at in &freed[..submitting] {
-                self.submit(batch, next, at);
-                submit_ns[next] = at.get();
-                next += 1;
+            let mut due = self.due(&mut freed);
+            while due > 0 && next < batch.len() {
+                for at in freed.drain(..due).take(batch.len() - next) {
+                    self.submit(batch, next, at);
+                    submit_ns[next] = at.get();
+                    next += 1;
+                }
+                due = self.due(&mut freed);
             }
-            freed.clear();
             if self.waiting.is_empty() {
                 return Ok(());
             }
             self.serve(&mut Completions { complete_ns, freed: &mut freed });
         }
+    }
+
+    /// How many of the free slots the host fills before the drive does anything more: all of them, or with
+    /// the volatile cache on the first, unless the cache answers a command before. Puts them in order of time.
+    #[inline]
+    fn due(&self, freed: &mut [Time]) -> usize {
+        if !self.cache.is_on() || freed.len() + self.waiting.len() <= 1 {
+            return freed.len();
+        }
+        freed.sort_unstable();
+        let ready = self
+            .answered_by_cache()
+            .map(|index| self.accepting.max(self.submitted[index].came) + self.interface.command_overhead);
+        usize::from(freed.first().is_some_and(|&at| ready.is_none_or(|ready| at < ready)))
     }
 
     #[inline]
@@ -311,7 +330,12 @@ impl Drive {
             self.layer.hint(ahead.start);
         }
         self.waiting.push(batch.command(index));
-        self.submitted.push(Submitted { at, place: Found::NotYet, through: batch.is_through(index) });
+        self.submitted.push(Submitted {
+            at,
+            came: at,
+            place: Found::NotYet,
+            through: batch.is_through(index),
+        });
     }
 
     /// Answers at least one of the waiting commands.
@@ -322,18 +346,49 @@ impl Drive {
             self.work_until(oldest);
             self.busy_until = self.busy_until.max(oldest);
         }
-        if !self.cache.is_on() || !self.serve_from_cache(completions) {
-            self.serve_from_media(completions);
+        if !self.cache.is_on() {
+            return self.serve_from_media(self.waiting.len(), completions);
         }
+        if let Some(index) = self.answered_by_cache() {
+            return self.serve_from_cache(index, completions);
+        }
+        let misses =
+            |command: &Command| command.op == HostOp::Read && self.cache.overlap(command.extent).is_none();
+        // Only reads of what the cache does not hold may pass each other.
+        let reads = self.waiting.iter().take_while(|command| misses(command)).count();
+        if reads > 0 {
+            return self.serve_from_media(reads, completions);
+        }
+        self.destage_all();
+        if self.waiting[0].op == HostOp::Flush {
+            return self.serve_from_cache(0, completions);
+        }
+        self.serve_from_media(1, completions);
     }
 
-    /// Answers the oldest command from the volatile cache, if that can.
-    fn serve_from_cache(&mut self, completions: &mut Completions<'_>) -> bool {
-        let Command { id, op, extent } = self.waiting[0];
-        let Submitted { at, through, .. } = self.submitted[0];
+    /// The first command that has come and that the volatile cache answers: a write, or a read of what it
+    /// holds.
+    #[inline]
+    fn answered_by_cache(&self) -> Option<usize> {
+        let now = self.submitted.first()?.came.max(self.busy_until);
+        let answers = |(command, submitted): &(&Command, &Submitted)| {
+            submitted.came <= now
+                && match command.op {
+                    HostOp::Write => !submitted.through,
+                    HostOp::Read => self.cache.overlap(command.extent) == Some(true),
+                    HostOp::Flush | HostOp::Trim => false,
+                }
+        };
+        self.waiting.iter().zip(&self.submitted).take(self.interface.queue_depth).position(|c| answers(&c))
+    }
+
+    /// Answers a command from the volatile cache.
+    fn serve_from_cache(&mut self, index: usize, completions: &mut Completions<'_>) {
+        let Command { id, op, extent } = self.waiting[index];
+        let at = self.submitted[index].came;
         let ready = self.accepting.max(at) + self.interface.command_overhead;
         let done = match op {
-            HostOp::Write if !through => {
+            HostOp::Write => {
                 let mut room = at;
                 while !self.cache.has_room(extent) && self.destage_unit() {
                     room = self.busy_until;
@@ -343,35 +398,24 @@ impl Drive {
                 self.cache.accept(extent, done);
                 done
             }
-            HostOp::Read => match self.cache.overlap(extent) {
-                Some(true) => ready,
-                Some(false) => {
-                    self.destage_all();
-                    return false;
-                }
-                None => return false,
-            },
-            HostOp::Flush => {
-                self.destage_all();
-                ready.max(self.busy_until)
-            }
-            HostOp::Write | HostOp::Trim => {
-                self.destage_all();
-                return false;
-            }
+            HostOp::Flush => ready.max(self.busy_until),
+            HostOp::Read | HostOp::Trim => ready,
         };
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(done - at));
         self.answer(id, done + extra, completions);
-        true
     }
 
-    /// Lets the layer take from the commands that have arrived, and executes its plan.
+    /// Lets the layer take from the first commands that have arrived, and executes its plan.
     #[inline]
-    fn serve_from_media(&mut self, completions: &mut Completions<'_>) {
-        let window = self.waiting.len().min(self.interface.queue_depth);
+    fn serve_from_media(&mut self, first: usize, completions: &mut Completions<'_>) {
+        let window = first.min(self.interface.queue_depth);
         let arrived = match window {
             1 => 1,
-            _ => self.submitted[..window].partition_point(|submitted| submitted.at <= self.busy_until).max(1),
+            _ => self.submitted[..window]
+                .iter()
+                .take_while(|submitted| submitted.at <= self.busy_until)
+                .count()
+                .max(1),
         };
         let next = self.choose(arrived);
         let command = self.waiting[next];
@@ -457,6 +501,9 @@ impl Drive {
         };
         let command = self.waiting.remove(index);
         self.submitted.remove(index);
+        if let Some(comes) = self.submitted.get_mut(self.interface.queue_depth - 1) {
+            comes.came = comes.came.max(at);
+        }
         self.media.ledger.complete(command.op, command.extent.len);
         self.host_time = self.host_time.max(at + self.interface.host_gap);
         self.quiet_since = self.quiet_since.max(at);

@@ -6,6 +6,7 @@
 //! * [`media`]: the clock that gives a plan's steps their durations.
 //! * [`ledger`], [`trace`]: what every media access was for, and where the head was.
 //! * [`jitter`]: seeded variation of latency.
+//! * [`random`], [`truth`]: drives that nobody tuned to, and what is true of a drive.
 //!
 //! Invariants: time is virtual; no clock, file, thread, hash order or unseeded randomness; the same profile,
 //! seed and commands give the same nanoseconds (DESIGN idea 2).
@@ -17,7 +18,9 @@ pub mod jitter;
 pub mod ledger;
 pub mod media;
 pub mod profile;
+pub mod random;
 pub mod trace;
+pub mod truth;
 mod write_cache;
 
 pub use batch::{Batch, BatchError};

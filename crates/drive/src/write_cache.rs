@@ -72,6 +72,17 @@ impl WriteCache {
         Some(newest.extent.start <= extent.start && extent.end() <= newest.extent.end())
     }
 
+    /// The write that has to leave before this one, or itself if it overlaps none that came before it.
+    pub(crate) fn oldest_below(&self, index: usize) -> usize {
+        let dirty = self.dirty();
+        let touches = |a: LbaExtent, b: LbaExtent| a.start < b.end() && b.start < a.end();
+        let mut next = index;
+        while let Some(older) = (0..next).find(|&k| touches(dirty[k].extent, dirty[next].extent)) {
+            next = older;
+        }
+        next
+    }
+
     /// Writes that reached a medium. They lie near the front, so little moves.
     pub(crate) fn destaged(&mut self, answered: impl Iterator<Item = CommandId>) {
         for id in answered {

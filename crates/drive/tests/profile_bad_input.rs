@@ -128,7 +128,7 @@ fn missing_keys_and_sections() {
         (
             "kind = \"set-associative\"",
             "",
-            "f.toml:34: [layer] kind is missing; it is one of \"conventional\", \"set-associative\", \
+            "f.toml:34: [layer] kind is missing; it is one of \"conventional\", \"ssd\", \"set-associative\", \
              \"fully-associative\" or \"journaled\"",
         ),
         (
@@ -469,7 +469,7 @@ fn words() {
         (
             "kind = \"set-associative\"",
             "kind = 3",
-            "f.toml:35: layer.kind = 3 is not a kind of layer; the kinds are \"conventional\", \
+            "f.toml:35: layer.kind = 3 is not a kind of layer; the kinds are \"conventional\", \"ssd\", \
              \"set-associative\", \"fully-associative\" and \"journaled\"",
         ),
         ("name = \"emulated-smr-1\"", "name = \"\"", "f.toml:2: name = \"\" is empty"),

@@ -261,6 +261,18 @@ pub enum Reason {
     Shrunk(u64),
 }
 
+impl Reason {
+    /// What to do about it.
+    fn mend(&self) -> &'static str {
+        match self {
+            Self::Errno(libc::ENOSPC | libc::EDQUOT) => {
+                "free space on the file system that holds it, or use a file that is not sparse"
+            }
+            _ => "check cables and health (smartctl -a)",
+        }
+    }
+}
+
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -274,7 +286,8 @@ impl std::fmt::Display for Reason {
 /// An I/O that failed: the target's fault, not the caller's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{path}: {op} of {size} bytes at offset {offset} failed: {reason}; check cables and health (smartctl -a), then resume"
+    "{path}: {op} of {size} bytes at offset {offset} failed: {reason}; {mend}, then resume",
+    mend = reason.mend()
 )]
 pub struct Failure {
     /// The device.

@@ -250,6 +250,17 @@ fn what_was_probed_can_be_probed_again() -> Outcome {
 }
 
 #[test]
+fn a_full_file_system_has_its_own_mend() {
+    let said = |number| {
+        let reason = Reason::Errno(number);
+        skylight_host::Failure { path: "image".into(), op: Op::Write, offset: 0, size: 4096, reason }
+            .to_string()
+    };
+    assert!(said(28).contains("free space on the file system that holds it"));
+    assert!(said(5).contains("check cables"));
+}
+
+#[test]
 fn a_tiny_file_is_named_with_its_real_size() -> Outcome {
     let image = Image::new("tiny", 511)?;
     assert!(refusal(&image.0, Access::ReadOnly).contains("has 511 bytes, too small to measure"));

@@ -237,7 +237,12 @@ impl ExtentMap {
         if let Some((place, found)) = before
             && found.lba == entry.lba
         {
-            self.leaves.get_mut(place.leaf).put(place.index, entry);
+            if self.stands_alone(place, entry) {
+                self.leaves.get_mut(place.leaf).put(place.index, entry);
+            } else {
+                self.delete(place, found);
+                self.insert_entry(entry);
+            }
             return;
         }
         let after = self.settled(at);
@@ -262,6 +267,13 @@ impl ExtentMap {
             }
             _ => self.add_at(at, entry),
         }
+    }
+
+    /// Whether neither neighbour of a place would become one with this entry.
+    fn stands_alone(&self, place: Cursor, entry: Mapped) -> bool {
+        let joins = |pair: [Option<Mapped>; 2]| matches!(pair, [Some(a), Some(b)] if a.continued_by(b));
+        let before = self.before(place).and_then(|at| self.entry(at));
+        !joins([before, Some(entry)]) && !joins([Some(entry), self.entry(self.after(place))])
     }
 
     fn add(&mut self, entry: Mapped) {

@@ -61,6 +61,15 @@ impl Inner {
         self.children.copy_within(index + 1..self.len, index);
         self.len -= 1;
         self.borders[self.len] = UNUSED;
+        self.first_takes_all_below();
+    }
+
+    /// What lies below the first border is the first child's: else a border put behind it later could be
+    /// lower than it, and a search that counts borders would miss that child.
+    fn first_takes_all_below(&mut self) {
+        if self.len > 0 {
+            self.borders[0] = i32::MIN;
+        }
     }
 }
 
@@ -174,6 +183,7 @@ impl Inners {
             right.insert(index - half, border, child);
         }
         let right_border = right.borders[0];
+        right.first_takes_all_below();
         self.nodes[added as usize] = right;
         (right_border, added)
     }
@@ -214,5 +224,22 @@ impl Inners {
             self.root = only;
             self.height -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_below_the_first_border_can_be_divided() {
+        let [start, first, low, high] = [0u64, 2, 4, 6].map(|granule| granule << GRANULE_SHIFT);
+        let mut inners = Inners::new(0);
+        inners.insert(granule(low), 1);
+        inners.insert(granule(high), 2);
+        // What was leaf 0's is leaf 1's now, whose border was higher.
+        inners.remove(granule(start), 0);
+        inners.insert(granule(first), 3);
+        assert_eq!([start, first, low, high].map(|at| inners.find(at)), [1, 3, 3, 2]);
     }
 }

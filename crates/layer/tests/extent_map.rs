@@ -96,3 +96,22 @@ fn a_random_block_takes_less_than_16_bytes() {
         }
     }
 }
+/// A node whose first leaf went takes over what lay before it, and divides that when it is filled again.
+#[test]
+fn a_range_that_was_emptied_can_be_filled_again() {
+    let mut map = ExtentMap::new();
+    let block = |number: u64| LbaExtent::new(Lba(number * 64), Sectors(8));
+    for number in 0..20_000 {
+        map.insert(block(number), Pba(number * 1_000));
+    }
+    for first in [2_000, 4_000, 8_000] {
+        map.remove(LbaExtent::new(Lba(first * 64), Sectors(3_900 * 64)));
+        for number in (first..first + 3_900).rev() {
+            map.insert(block(number), Pba(number * 1_000));
+        }
+    }
+    for number in 0..20_000 {
+        let found: Vec<Mapped> = map.overlapping(block(number)).collect();
+        assert_eq!(found, [Mapped { lba: block(number), pba: Pba(number * 1_000) }]);
+    }
+}

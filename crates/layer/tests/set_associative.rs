@@ -5,6 +5,9 @@
 //! drive that did just this would still have all its data: nothing live is overwritten, a band is written
 //! back from sectors that were read before, and what a commit says is where the image has it.
 
+mod common;
+
+use common::{Spot, Stream, Truth, cases, written};
 use proptest::prelude::*;
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, Sectors};
 use skylight_layer::{
@@ -12,49 +15,11 @@ use skylight_layer::{
     SetAssociativeSpec, Step,
 };
 
-/// No host address.
-const NOBODY: u32 = u32::MAX;
-
-/// SplitMix64: a stream of operations from one number.
-struct Stream(u64);
-
-impl Stream {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
-
-/// One sector of one medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Spot {
-    medium: Medium,
-    pba: u64,
-}
-
-/// What lies on a medium, by sector.
-struct Image {
-    /// Number of the write in the high half, host address in the low one.
-    content: Vec<u64>,
-    /// The host address that is to be found here.
-    owner: Vec<u32>,
-    /// The cleaning that last read it.
-    read_by: Vec<u32>,
-}
-
 struct Shadow {
     spec: SetAssociativeSpec,
-    media: [Image; 2],
-    /// By host sector: content of its last write, and where commits put it.
-    last: Vec<u64>,
-    at: Vec<Spot>,
-    cached: u64,
+    truth: Truth,
+    /// By medium and sector: the cleaning that last read it.
+    read_by: [Vec<u32>; 2],
     writes: u64,
     cleanings: u32,
 }
@@ -62,47 +27,19 @@ struct Shadow {
 impl Shadow {
     fn new(spec: SetAssociativeSpec) -> Self {
         let cache = spec.cache_bands * spec.band.get();
-        let sectors = (spec.capacity.get() + 2 * cache + spec.cache_start.get()) as usize;
-        let image = || Image {
-            content: vec![u64::MAX; sectors],
-            owner: vec![NOBODY; sectors],
-            read_by: vec![0; sectors],
+        let sectors = spec.capacity.get() + 2 * cache + spec.cache_start.get();
+        // The cache on the platters pushes what lies behind it back.
+        let native = |lba: u64| {
+            let behind = spec.cache_medium == Medium::Platter && lba >= spec.cache_start.get();
+            lba + if behind { cache } else { 0 }
         };
-        let mut shadow = Self {
+        Self {
             spec,
-            media: [image(), image()],
-            last: Vec::new(),
-            at: Vec::new(),
-            cached: 0,
+            truth: Truth::new((0..spec.capacity.get()).map(native).collect(), sectors),
+            read_by: [vec![0; sectors as usize], vec![0; sectors as usize]],
             writes: 0,
             cleanings: 0,
-        };
-        shadow.erase();
-        shadow
-    }
-
-    /// A new drive: every sector at its native place.
-    fn erase(&mut self) {
-        for image in &mut self.media {
-            image.owner.fill(NOBODY);
         }
-        let capacity = self.spec.capacity.get();
-        self.last = (0..capacity).collect();
-        self.at = (0..capacity).map(|lba| self.native(lba)).collect();
-        self.cached = 0;
-        for lba in 0..capacity {
-            let image = &mut self.media[Medium::Platter as usize];
-            let native = self.at[lba as usize].pba as usize;
-            (image.content[native], image.owner[native]) = (lba, lba as u32);
-        }
-    }
-
-    /// The native place of a sector: the cache on the platters pushes what lies behind it back.
-    fn native(&self, lba: u64) -> Spot {
-        let spec = &self.spec;
-        let behind = spec.cache_medium == Medium::Platter && lba >= spec.cache_start.get();
-        let pushed = if behind { spec.cache_bands * spec.band.get() } else { 0 };
-        Spot { medium: Medium::Platter, pba: lba + pushed }
     }
 
     /// The host sector that is native to a place on the platters.
@@ -111,15 +48,7 @@ impl Shadow {
         [Some(pba), pba.checked_sub(cache)]
             .into_iter()
             .flatten()
-            .find(|&lba| lba < self.spec.capacity.get() && self.native(lba).pba == pba)
-    }
-
-    fn image(&mut self, medium: Medium) -> &mut Image {
-        &mut self.media[medium as usize]
-    }
-
-    fn content(&self, spot: Spot) -> u64 {
-        self.media[spot.medium as usize].content[spot.pba as usize]
+            .find(|&lba| lba < self.spec.capacity.get() && self.truth.native(lba).pba == pba)
     }
 
     /// Follows the plan of one command, which must be complete at its end.
@@ -136,7 +65,7 @@ impl Shadow {
                 Step::Access { medium, direction, extent, purpose } => match (purpose, direction) {
                     (Purpose::Host | Purpose::Cache, Direction::Read) => {
                         assert_eq!(command.op, HostOp::Read);
-                        next = self.read(medium, extent, next);
+                        next = self.truth.read(medium, extent, next);
                     }
                     (Purpose::Host | Purpose::Cache, Direction::Write) => {
                         assert_eq!(command.op, HostOp::Write);
@@ -147,7 +76,7 @@ impl Shadow {
                     other => panic!("{other:?} makes no sense"),
                 },
                 Step::Commit(MapChange::Native { lba }) if command.op == HostOp::Trim => {
-                    self.trim(lba);
+                    self.truth.trim(lba);
                     next += lba.len.get();
                 }
                 Step::Commit(change) => self.commit(change, next),
@@ -160,50 +89,30 @@ impl Shadow {
         assert_eq!(next, (command.extent.start + all).get(), "what the host named was moved");
     }
 
-    /// The host gets the sectors of its extent in order, each as it was last written.
-    fn read(&self, medium: Medium, extent: PbaExtent, first: u64) -> u64 {
-        for k in 0..extent.len.get() {
-            let spot = Spot { medium, pba: extent.start.get() + k };
-            let lba = (first + k) as usize;
-            assert_eq!(self.at[lba], spot, "sector {lba} is read where it lies");
-            assert_eq!(self.content(spot), self.last[lba], "sector {lba} is as it was written");
-        }
-        first + extent.len.get()
-    }
-
     /// The host's next sectors are written where nothing is that is still wanted.
     fn write(&mut self, medium: Medium, extent: PbaExtent, first: u64) -> u64 {
         self.cleanings += 1;
-        let number = self.writes;
         for k in 0..extent.len.get() {
-            let (pba, lba) = ((extent.start.get() + k) as usize, first + k);
-            let image = self.image(medium);
-            assert_eq!(image.owner[pba], NOBODY, "the write of {lba} destroys a sector at {medium:?} {pba}");
-            image.content[pba] = number << 32 | lba;
+            let spot = Spot { medium, pba: extent.start.get() + k };
+            self.truth.write(spot, written(self.writes, first + k));
         }
         first + extent.len.get()
     }
 
     fn clean_read(&mut self, medium: Medium, extent: PbaExtent) {
-        let cleaning = self.cleanings;
         let (start, end) = (extent.start.get() as usize, extent.end().get() as usize);
-        self.image(medium).read_by[start..end].fill(cleaning);
+        self.read_by[medium as usize][start..end].fill(self.cleanings);
     }
 
     /// A band is written back from what this cleaning has read, sector by sector from where it lies.
     fn clean_write(&mut self, medium: Medium, extent: PbaExtent) {
         assert_eq!(medium, Medium::Platter, "bands are on the platters");
         for pba in extent.start.get()..extent.end().get() {
-            let lba = self.native_of(pba).unwrap_or_else(|| panic!("{pba} is no native place")) as usize;
-            let source = self.at[lba];
-            let image = &self.media[source.medium as usize];
-            let read_by = image.read_by[source.pba as usize];
+            let lba = self.native_of(pba).unwrap_or_else(|| panic!("{pba} is no native place"));
+            let source = self.truth.at(lba);
+            let read_by = self.read_by[source.medium as usize][source.pba as usize];
             assert_eq!(read_by, self.cleanings, "cleaning has not read sector {lba} at {source:?}");
-            let content = self.content(source);
-            let image = self.image(Medium::Platter);
-            let owner = image.owner[pba as usize];
-            assert!(owner == NOBODY || owner as usize == lba, "cleaning of {lba} destroys {owner}");
-            image.content[pba as usize] = content;
+            self.truth.rewrite(lba, self.truth.content(source));
         }
     }
 
@@ -214,38 +123,17 @@ impl Shadow {
                 self.check_cache_band(lba, pba);
                 for k in 0..lba.len.get() {
                     let sector = lba.start.get() + k;
-                    self.last[sector as usize] = self.writes << 32 | sector;
-                    self.move_to(sector, Spot { medium: self.spec.cache_medium, pba: pba.get() + k });
+                    let spot = Spot { medium: self.spec.cache_medium, pba: pba.get() + k };
+                    self.truth.commit_write(sector, written(self.writes, sector), spot);
                 }
             }
             MapChange::Native { lba } => {
                 for sector in lba.start.get()..lba.end().get() {
-                    self.move_to(sector, self.native(sector));
+                    self.truth.move_to(sector, self.truth.native(sector));
                 }
             }
             MapChange::Remapped { lba, .. } => panic!("{lba:?} has one native location"),
         }
-    }
-
-    /// What was trimmed may be anything: it is what its native place holds.
-    fn trim(&mut self, extent: LbaExtent) {
-        for sector in extent.start.get()..extent.end().get() {
-            let native = self.native(sector);
-            self.last[sector as usize] = self.content(native);
-            self.move_to(sector, native);
-        }
-    }
-
-    fn move_to(&mut self, sector: u64, spot: Spot) {
-        let native = self.native(sector);
-        let from = std::mem::replace(&mut self.at[sector as usize], spot);
-        self.cached += u64::from(spot != native);
-        self.cached -= u64::from(from != native);
-        self.image(from.medium).owner[from.pba as usize] = NOBODY;
-        let image = self.image(spot.medium);
-        assert_eq!(image.owner[spot.pba as usize], NOBODY, "two sectors live at {spot:?}");
-        image.owner[spot.pba as usize] = sector as u32;
-        assert_eq!(self.content(spot), self.last[sector as usize], "sector {sector} is at {spot:?}");
     }
 
     /// Data band `a` is cached in cache band `a mod n` and nowhere else.
@@ -255,23 +143,6 @@ impl Shadow {
             let cache_band = (pba - self.spec.cache_start.get()) / band;
             assert_eq!(cache_band, lba / band % self.spec.cache_bands, "cache band of sector {lba}");
         }
-    }
-
-    /// What the layer says of an extent is where commits have put it, in order and without a gap.
-    fn check_pieces(&self, layer: &SetAssociative, extent: LbaExtent, pieces: &mut Vec<Piece>) {
-        pieces.clear();
-        layer.locate(extent, pieces);
-        let mut next = extent.start.get();
-        for piece in &*pieces {
-            assert!(!piece.extent.is_empty(), "an empty piece of {extent:?}: {pieces:?}");
-            for k in 0..piece.extent.len.get() {
-                let spot = Spot { medium: piece.medium, pba: piece.extent.start.get() + k };
-                assert_eq!(self.at[next as usize], spot, "sector {next} is located");
-                assert_eq!(piece.cached, spot != self.native(next), "sector {next} is cached or not");
-                next += 1;
-            }
-        }
-        assert_eq!(next, extent.end().get(), "pieces of {extent:?} cover it: {pieces:?}");
     }
 }
 
@@ -337,7 +208,7 @@ impl Pair {
         };
         if kind == 999 && self.stream.below(20) == 0 {
             self.layer.erase();
-            self.shadow.erase();
+            self.shadow.truth.erase();
         }
         if kind.is_multiple_of(2) {
             self.layer.hint(extent.start);
@@ -351,10 +222,10 @@ impl Pair {
             assert_eq!(announced, (*medium, extent.start), "what a scheduler is told of {command:?}");
         }
         self.shadow.follow(command, &self.plan);
-        self.shadow.check_pieces(&self.layer, extent, &mut self.pieces);
+        self.shadow.truth.check_pieces(&self.layer, extent, &mut self.pieces);
         let other = self.extent();
-        self.shadow.check_pieces(&self.layer, other, &mut self.pieces);
-        assert_eq!(self.layer.cache_use().live_sectors, self.shadow.cached);
+        self.shadow.truth.check_pieces(&self.layer, other, &mut self.pieces);
+        self.shadow.truth.check_cache_use(&self.layer);
     }
 
     fn run(&mut self, operations: u32) {
@@ -362,7 +233,7 @@ impl Pair {
             self.step(number);
         }
         let all = LbaExtent::new(Lba(0), self.shadow.spec.capacity);
-        self.shadow.check_pieces(&self.layer, all, &mut self.pieces);
+        self.shadow.truth.check_pieces(&self.layer, all, &mut self.pieces);
     }
 }
 
@@ -391,7 +262,7 @@ fn any_spec() -> impl Strategy<Value = SetAssociativeSpec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(400))]
 
     /// The number of operations shrinks to the first that goes wrong.
     #[test]
@@ -401,7 +272,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(64))]
 
     #[test]
     fn long_runs_keep_every_write(spec in any_spec(), seed in any::<u64>()) {

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 mod host;
 mod profile;
+mod random;
 mod sim;
 
 /// Simulated drives, real devices, profiles.
@@ -18,5 +19,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     sim::register(module)?;
     host::register(module)?;
-    profile::register(module)
+    profile::register(module)?;
+    random::register(module)
 }

@@ -1,171 +1,70 @@
 """The command line: ``skylight VERB``.
 
-What for: the verbs live one to a file (``probe.py``, ``drives.py``) and hold no logic; this module holds
-the group, and turns whatever goes wrong into one line on standard error with a documented exit code.
+What for: the entry point, and what signals do. Everything else is in ``app.py`` and the verbs; it is imported
+only once a signal can no longer end in a traceback.
 
 Invariants:
-- A person never sees a traceback, unless SKYLIGHT_DEBUG=1 asks for it.
-- An error is one line, whatever a file name or a drive's model string contains.
-- Standard output carries results only; errors, and progress on a terminal, go to standard error.
-
-Exit codes are listed in ``EXIT_CODES`` and printed by ``skylight --help``.
+- Ctrl-C, SIGTERM and SIGHUP end a run with exit code 130 and one line, at any moment.
+- Once a run is ending, further signals do not keep it from putting settings back; after ``PATIENCE_S`` they
+  count again, for when that hangs.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import signal
 import sys
-import traceback
-import warnings
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from types import FrameType
 
-import click
+__all__ = ["main"]
 
-from skylight import __version__
-from skylight.cli import drives, probe
-from skylight.errors import INTERNAL, INTERRUPTED, PIPE, SkylightError, one_line
-
-__all__ = ["EXIT_CODES", "cli", "main"]
-
-USAGE, KEEP = 2, 4
-
-EXIT_CODES = {
-    0: "done",
-    1: "a finding or a check failed",
-    USAGE: "wrong use: arguments, a profile, a refused device, a foreign recording",
-    3: "the target failed: I/O error, or it vanished",
-    KEEP: "results could not be kept: disk full, no permission",
-    INTERNAL: "a fault of skylight itself",
-    INTERRUPTED: "interrupted by Ctrl-C",
-    PIPE: "nobody reads standard output any more",
-}
-
-_EPILOG = (
-    "\b\nExamples:\n"
-    "  skylight drives list\n"
-    "  skylight probe sim:emulated-smr-1\n"
-    "  skylight probe /dev/sdX                   reads only\n"
-    "  skylight probe /dev/sdX --destroy-data    the full answer; its data is lost\n"
-    "\n\n\b\nExit codes:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
-)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PATIENCE_S = 10.0
+_INTERRUPTED = 130
+Handler = Callable[[int, FrameType | None], None]
 
 
-@click.group(
-    epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
-@click.version_option(__version__, "-V", "--version", prog_name="skylight", message="%(prog)s %(version)s")
-def cli() -> None:
-    """A window on shingled disks: is this drive shingled, and how does it behave?"""
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    """Ends the process at once: nothing is begun while modules are imported, and an exception there may come
+    out as any other."""
+    os.write(2, b"skylight: interrupted\n")
+    os._exit(_INTERRUPTED)
 
 
-cli.add_command(probe.probe)
-cli.add_command(drives.drives)
+class _Ending:
+    """Ends a run as Ctrl-C does: settings go back, the recording stays whole."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._since is not None and now - self._since < PATIENCE_S:
+            return
+        self._since = now
+        raise KeyboardInterrupt
 
 
-def _say(text: str) -> None:
-    """One line on standard error; silence when even that is gone."""
-    with contextlib.suppress(OSError):
-        print(f"skylight: {one_line(text.strip())}", file=sys.stderr, flush=True)
-
-
-def _usage(error: click.ClickException) -> str:
-    """A click error as one line that names the help page."""
-    text = error.format_message().rstrip(".")
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "skylight"
-    return f"{text} (see {path} --help)" if isinstance(error, click.UsageError) else text
-
-
-def _internal(error: BaseException) -> str:
-    """An exception nobody foresaw, as one line that says where it came from and what to do."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
-    return (
-        f"internal error{place}: {type(error).__name__}: {error}; this is a fault of skylight, "
-        "please report it with the output of the same command under SKYLIGHT_DEBUG=1"
-    )
-
-
-def _with_notes(error: BaseException, line: str | None = None) -> str:
-    """The line of an error, and what went wrong beside it while it was on its way here."""
-    return "; also: ".join([str(error) if line is None else line, *getattr(error, "__notes__", ())])
-
-
-def _os_error(error: OSError) -> tuple[int, str]:
-    """Exit code and line for an error of the operating system that no verb took as its own."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) and error.filename is None:
-        return KEEP, f"output could not be written: {error.strerror}; free some space or write elsewhere"
-    return INTERNAL, _internal(error)
-
-
-def _drop_stdout() -> None:
-    """Point standard output at nothing, so that the flush at exit has nobody to complain to."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.close(null)
-
-
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    """SIGTERM and SIGHUP end a run as Ctrl-C does: settings go back, the recording stays whole."""
-    raise KeyboardInterrupt
-
-
-def _run(arguments: Sequence[str]) -> int:
-    """Run the command line; the exit code, with everything said that has to be said."""
-    try:
-        with cli.make_context("skylight", list(arguments), obj=tuple(arguments)) as context:
-            cli.invoke(context)
-        sys.stdout.flush()
-        return 0
-    except click.exceptions.Exit as stop:
-        return int(stop.exit_code)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help(), err=True)
-        return USAGE
-    except click.ClickException as error:
-        _say(_usage(error))
-        return error.exit_code if not isinstance(error, click.UsageError) else USAGE
-    except SkylightError as error:
-        _debug()
-        _say(_with_notes(error))
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort) as error:
-        _debug()
-        _say(_with_notes(error, "interrupted"))
-        return INTERRUPTED
-    except BrokenPipeError:
-        _drop_stdout()
-        return PIPE
-    except OSError as error:
-        _debug()
-        code, text = _os_error(error)
-        _say(text)
-        if code == KEEP:
-            _drop_stdout()
-        return code
-    except BaseException as error:  # the last fence before a person: every fault becomes one line
-        # A panic of the native module is no Exception, and its class cannot be imported.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        _debug()
-        _say(_internal(error))
-        return INTERNAL
-
-
-def _debug() -> None:
-    """The traceback of the error at hand, for those who asked for it."""
-    if os.environ.get("SKYLIGHT_DEBUG") == "1":
-        traceback.print_exc()
+def _on(names: Sequence[signal.Signals], handler: Handler | signal.Handlers) -> None:
+    """Sets what these signals do."""
+    for name in names:
+        signal.signal(name, handler)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``skylight`` command."""
+    # One that was ignored from the start (nohup, a job in the background) stays so.
+    names = [name for name in SIGNALS if signal.getsignal(name) is not signal.SIG_IGN]
+    _on(names, _leave)
+    import warnings
+
+    from skylight.cli.app import run
+
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # for developers, not for people
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, _terminate)
-    sys.exit(_run(sys.argv[1:] if arguments is None else arguments))
+    _on(names, _Ending())
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    _on(names, signal.SIG_IGN)  # the end is decided
+    sys.exit(code)

@@ -1,4 +1,4 @@
-"""``skylight drives list|show|check``: the emulated drives and their profiles.
+"""``skylight drives list|show|check|truth|random``: the emulated drives and their profiles.
 
 A profile is read and checked by the native module alone; this verb prints what it says.
 """
@@ -12,7 +12,9 @@ import click
 from skylight.cli.console import line, table
 from skylight.engines.sim import profile_names, read_profile
 from skylight.errors import UsageError
-from skylight.units import format_capacity
+from skylight.units import format_capacity, format_duration, format_size
+
+KINDS = ("conventional", "ssd", "set-associative", "fully-associative", "journaled")
 
 
 def _checked(name: str) -> dict[str, object]:
@@ -46,9 +48,11 @@ def _capacity(profile: dict[str, object]) -> str:
 @click.group(
     epilog="\b\nExamples:\n  skylight drives list\n  skylight drives show emulated-smr-1\n"
     "  skylight drives check my-drive.toml\n"
+    "  skylight drives truth st5000as0011\n  skylight drives random --seed 7 > seven.toml\n"
 )
 def drives() -> None:
-    """The emulated drives: list them, show one, check a profile of your own."""
+    """The emulated drives: list them, show one, check a profile of your own, know the truth of it, or make
+    one that nobody tuned anything to."""
 
 
 @drives.command("list", epilog="\b\nExamples:\n  skylight drives list\n  skylight drives list --json\n")
@@ -109,3 +113,68 @@ def check(file: str, as_json: bool) -> None:
         line_json(whole)
         return
     line(f"{file}: good: {_text(whole, 'name')}, {_capacity(whole)}, {_text(whole, 'layer', 'kind')}")
+
+
+def _shown(value: object, unit: str | None) -> str:
+    """A value of the truth as people read it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(part, _unit_of(name, unit))}" for name, part in value.items())
+    if isinstance(value, bool) or not isinstance(value, int):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    if unit == "bytes":
+        return format_size(value)
+    if unit == "ns":
+        return format_duration(value)
+    return f"{value:,}"
+
+
+def _unit_of(name: str, unit: str | None) -> str | None:
+    """The unit of a part of a value: a count beside sizes has none."""
+    return None if name == "count" else unit
+
+
+@drives.command(
+    epilog="\b\nExamples:\n  skylight drives truth st5000as0011\n"
+    "  skylight drives truth my-drive.toml --json\n"
+)
+@click.argument("name", metavar="NAME|FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON, as `probe --json` prints its findings.")
+def truth(name: str, as_json: bool) -> None:
+    """Print what is true of a drive: the findings that a probe of it should come to."""
+    from skylight import _native
+
+    text, origin = read_profile(name)
+    try:
+        document = json.loads(_native.profile_truth(text, origin))
+    except _native.ProfileError as error:
+        raise UsageError(str(error)) from error
+    if as_json:
+        line_json(document)
+        return
+    table(
+        ("Finding", "Value", "Why"),
+        [
+            (
+                found,
+                _shown(facts["value"], facts["unit"])
+                + ("" if facts["measurable"] else " (cannot be measured)"),
+                facts["why"],
+            )
+            for found, facts in document["findings"].items()
+        ],
+    )
+
+
+@drives.command(
+    epilog="\b\nExamples:\n  skylight drives random --seed 7 > seven.toml\n"
+    "  skylight drives random --seed 7 --kind journaled\n"
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**64 - 1), required=True, help="The same seed, the same drive."
+)
+@click.option("--kind", type=click.Choice(KINDS), help="The kind of drive; drawn when left out.")
+def random(seed: int, kind: str | None) -> None:
+    """Print the profile of a drive that nobody tuned anything to."""
+    from skylight import _native
+
+    click.echo(_native.random_profile(seed, kind), nl=False)

@@ -7,6 +7,7 @@ only joins them.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Sequence
@@ -22,18 +23,17 @@ from skylight.errors import INTERRUPTED, SkylightError, UsageError
 from skylight.evidence import TargetFacts
 from skylight.probe import Test
 from skylight.probe.suite import SuiteOptions, SuiteResult, chosen, infer_suite, run_suite
-from skylight.recording import Recording
+from skylight.recording import RECORDING_DIR, Recording, recording_dir
 from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
 
 DEFAULT_OUT = Path("skylight-report")
-RECORDING_DIR = "recording"
 
 _EPILOG = """\b
 Targets:
   sim:NAME             an emulated drive (skylight drives list)
   sim:FILE.toml        an emulated drive from a profile of your own
   /dev/sdX or a path   a real drive through the kernel, or a plain file
-  recording:DIR        evidence kept by an earlier run; no drive is touched
+  recording:DIR        evidence kept by an earlier run (its --out); no drive is touched
 
 \b
 Examples:
@@ -41,7 +41,7 @@ Examples:
   skylight probe sim:emulated-smr-1 sim:st4000nc001 --out compared
   skylight probe /dev/sdX                     reads only
   skylight probe /dev/sdX --destroy-data      the full answer; its data is lost
-  skylight probe recording:skylight-report/sdX/recording --out again
+  skylight probe recording:skylight-report/sdX --out again
   skylight probe sim:st4000nc001 --json | jq .findings.drive_type.value
 """
 
@@ -64,7 +64,7 @@ class Job:
     def recording(self) -> Path:
         """Directory of the evidence: kept by this run, or the one that is read again."""
         if self.target.kind == "recording":
-            return Path(self.target.name)
+            return recording_dir(Path(self.target.name))
         return self.folder / RECORDING_DIR
 
 
@@ -80,8 +80,8 @@ def _short_name(target: Target) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip(".-") or "target"
 
 
-def _jobs(specs: Sequence[str], out: Path | None) -> tuple[list[Job], Path]:
-    """The jobs and the directory of the report."""
+def _jobs(specs: Sequence[str], out: Path | None, resume: bool) -> tuple[list[Job], Path]:
+    """The jobs and the directory of the report; without `out` a new one, or to `resume` the newest."""
     targets = [parse_target(spec) for spec in specs]
     names: list[str] = []
     for target in targets:
@@ -91,30 +91,52 @@ def _jobs(specs: Sequence[str], out: Path | None) -> tuple[list[Job], Path]:
         )
         names.append(f"{name}-{same + 1}" if same else name)
     if len(targets) == 1:
-        page = DEFAULT_OUT / names[0] if out is None else out
+        page = _default_out(names[0], targets, resume) if out is None else out
         return [Job(targets[0], names[0], page)], page
     joined = "-and-".join(names) if len(names) < 4 else f"{names[0]}-and-{len(names) - 1}-more"
-    page = DEFAULT_OUT / joined if out is None else out
+    page = _default_out(joined, targets, resume) if out is None else out
     return [Job(target, name, page / name) for target, name in zip(targets, names, strict=True)], page
 
 
-def _check_out(page: Path, jobs: Sequence[Job], resume: bool) -> None:
-    """Refuses a directory that already holds something, unless this run goes on with it."""
+def _default_out(name: str, targets: Sequence[Target], resume: bool) -> Path:
+    """The first of NAME, NAME-2, NAME-3 .. that holds nothing yet; to resume, the last one before it."""
+    pages = (DEFAULT_OUT / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
+    last = page = next(pages)
+    while _taken(page):
+        if any(_lies_in(target, page) for target in targets):
+            return page  # the report of this very recording is made anew
+        last, page = page, next(pages)
+    return last if resume else page
+
+
+def _taken(page: Path) -> bool:
+    """Whether something is in the way of a report there."""
     try:
-        taken = page.exists() and (not page.is_dir() or any(page.iterdir()))
+        return page.exists() and (not page.is_dir() or any(page.iterdir()))
     except OSError as error:
         raise UsageError(
             f"{page}: cannot be looked into: {error.strerror}; choose another --out DIR"
         ) from error
-    if not taken or (resume and page.is_dir()):
+
+
+def _lies_in(target: Target, page: Path) -> bool:
+    """Whether a target is the recording of the report there."""
+    if target.kind != "recording":
+        return False
+    return recording_dir(Path(target.name)).resolve().parent == page.resolve()
+
+
+def _check_out(page: Path, jobs: Sequence[Job], resume: bool) -> None:
+    """Refuses a directory that already holds something, unless this run goes on with it."""
+    if not _taken(page) or (resume and page.is_dir()):
         return
-    if any(
-        job.target.kind == "recording" and job.recording.resolve().parent == page.resolve() for job in jobs
-    ):
+    if not page.is_dir():
+        raise UsageError(f"{page}: is not a folder; choose another with --out DIR")
+    if any(_lies_in(job.target, page) for job in jobs):
         _check_live(jobs)
         return  # the report of this very recording is made anew
     mend = "choose another with --out DIR"
-    if page.is_dir() and all(job.target.kind != "recording" for job in jobs):
+    if any(job.target.kind != "recording" and Recording.is_begun(job.recording) for job in jobs):
         mend += ", or go on with the run in it with --resume"
     raise UsageError(f"{page}: already there and not empty; {mend}")
 
@@ -156,7 +178,7 @@ def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], seed
     line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {seed}")
     written = 0
     for test in tests:
-        cost = test.estimate(facts)
+        cost = test.estimate(facts, writes=can_write)
         written += cost.bytes_written
         writes = f"{format_size(cost.bytes_written)} written" if can_write else "reads only"
         line(
@@ -177,8 +199,16 @@ def _forget(job: Job, made: Sequence[Path]) -> None:
 
 def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> SuiteResult:
     """One live target: plan, run with progress, findings."""
-    if not quiet:
-        _print_plan(engine.describe(), engine.can_write, chosen(options.only), options.seed)
+    facts, tests = engine.describe(), chosen(options.only)
+    done = False
+    if options.resume:
+        kept = Recording.open(job.recording)
+        kept.check_same_run(facts, options.to_json(engine.can_write), options.seed)
+        done = all(kept.is_complete(test.name) for test in tests)
+    if done and not quiet:
+        line(f"{facts.name}: the run in {job.folder} was complete already; nothing is measured again")
+    elif not quiet:
+        _print_plan(facts, engine.can_write, tests, options.seed)
     new = not Recording.is_begun(job.recording)
     made = [path for path in (job.folder, job.folder.parent) if not path.exists()]
     try:
@@ -207,12 +237,15 @@ def _print_findings(result: SuiteResult) -> None:
     )
 
 
-def _resume_line(page: Path) -> str:
+def _resume_line(page: Path, out: Path | None) -> str:
     """How to go on with this run: the same command with --resume."""
     arguments = [str(part) for part in click.get_current_context().find_root().obj or ()]
     if not arguments:
         return f"interrupted; what was measured is kept in {page}: run the same command with --resume"
-    again = shlex.join(["skylight", *arguments, *([] if "--resume" in arguments else ["--resume"])])
+    more = [] if "--resume" in arguments else ["--resume"]
+    if out is None:
+        more += ["--out", str(page)]  # a later run may have a newer default
+    again = shlex.join(["skylight", *arguments, *more])
     return f"interrupted; what was measured is kept, go on with: {again}"
 
 
@@ -226,14 +259,26 @@ def _keep(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tuple[str,
     return text, write_report(results, page)
 
 
+def _only(only: str | None) -> tuple[str, ...]:
+    """The tests that `--only` names; none when it was not given."""
+    if only is None:
+        return ()
+    names = tuple(name.strip() for name in only.split(",") if name.strip())
+    if not names:
+        raise UsageError("--only names no test; give one, or leave it out to run them all")
+    chosen(names)
+    return names
+
+
 @click.command(epilog=_EPILOG)
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET..")
-@click.option("--only", metavar="TEST,..", default="", help="Run only these tests.")
+@click.option("--only", metavar="TEST,..", help="Run only these tests.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where recording and report go. Default: skylight-report/ and the target's name.",
+    help="Where recording and report go. Default: skylight-report/ and the target's name, with -2, -3 .."
+    " where that is taken.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
 @click.option(
@@ -248,7 +293,7 @@ def _keep(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tuple[str,
 @click.option("--destroy-data", is_flag=True, help="Allow writes to a device or file. Its data is lost.")
 def probe(
     targets: tuple[str, ...],
-    only: str,
+    only: str | None,
     out: Path | None,
     as_json: bool,
     seed: int,
@@ -260,9 +305,8 @@ def probe(
     Nothing is ever written to a device or a file without --destroy-data. Two or more targets give one
     report that compares them.
     """
-    names = tuple(name.strip() for name in only.split(",") if name.strip())
-    chosen(names)
-    jobs, page = _jobs(targets, out)
+    names = _only(only)
+    jobs, page = _jobs(targets, out, resume)
     _check_out(page, jobs, resume)
     results: list[tuple[SuiteResult, Path]] = []
     try:
@@ -280,7 +324,7 @@ def probe(
                     _print_findings(result)
         text, written = _keep(results, page)
     except KeyboardInterrupt as stop:
-        interrupted = Interrupted(_resume_line(page))
+        interrupted = Interrupted(_resume_line(page, out))
         for note in getattr(stop, "__notes__", ()):
             interrupted.add_note(note)
         raise interrupted from stop

@@ -16,13 +16,13 @@ Source: DESIGN, idea 3 and "Shapes to start from".
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from skylight.errors import UsageError
-from skylight.evidence import IoBatch, IoLog, SettingsReport, TargetFacts
+from skylight.evidence import U64, IoBatch, IoLog, SettingsReport, TargetFacts
 
 RECORDING = "recording:"
 SIM = "sim:"
@@ -66,6 +66,15 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsHoles(Protocol):
+    """An engine that may know which places of its target hold nothing."""
+
+    def holes(self, offsets: U64) -> float | None:
+        """The share of these offsets (bytes) at which nothing is stored; None where that cannot be told."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A parsed target: its kind, what the person wrote, and the name or path in it."""
@@ -92,6 +101,17 @@ def parse_target(spec: str) -> Target:
     return Target("device", spec, spec)
 
 
+def _is_there(path: str) -> bool:
+    """False if nothing is there; what may not be looked at is left to the engine to refuse."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
 def open_target(spec: str, *, seed: int = 1, destroy_data: bool = False) -> Engine:
     """The engine for a live target. `destroy_data` gives leave to write; an emulated drive needs no leave."""
     target = parse_target(spec)
@@ -101,7 +121,7 @@ def open_target(spec: str, *, seed: int = 1, destroy_data: bool = False) -> Engi
         from skylight.engines.sim import SimEngine
 
         return SimEngine.open(target.name, seed=seed)
-    if not Path(target.name).exists():
+    if not _is_there(target.name):
         from skylight.engines.sim import suggestion
 
         raise UsageError(f"{spec}: no such device or file{suggestion(spec, hint_prefix=True)}")

@@ -13,6 +13,7 @@ Source: DESIGN, "The house" (crates/host) and the Engine shape.
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -140,6 +141,16 @@ def _raise(error: _native.HostError, io: IoBatch | None = None) -> NoReturn:
     raise DeviceInterrupted(line, log) from error
 
 
+def _is_hole(descriptor: int, offset: int) -> bool:
+    """Whether a file holds nothing at that offset, byte."""
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA) != offset
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # no data up to the end
+            return True
+        raise
+
+
 class DeviceEngine:
     """A block device or plain file as an engine."""
 
@@ -148,6 +159,7 @@ class DeviceEngine:
         self._host = host
         self._facts = facts
         self._switches: list[Switch] = []
+        self._path = facts.name
         self.size = facts.size_bytes
         self.can_write = can_write
         self.repeatable = False
@@ -168,6 +180,7 @@ class DeviceEngine:
             declared["file"] = one_line(os.path.realpath(path))
         facts = TargetFacts(str(identity["kind"]), path, host.size_bytes, host.block_bytes, declared)
         engine = cls(host, facts, can_write=destroy_data)
+        engine._path = path
         try:
             engine.put_back()
         except SkylightError:
@@ -192,6 +205,17 @@ class DeviceEngine:
         return IoLog.of(
             io, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False)
         )
+
+    def holes(self, offsets: U64) -> float | None:
+        """The share of these places of a plain file that are holes, by its file system's word."""
+        if self._facts.kind != "file" or len(offsets) == 0:
+            return None
+        try:
+            with open(self._path, "rb", buffering=0) as file:
+                found = [_is_hole(file.fileno(), int(offset)) for offset in offsets]
+        except OSError:
+            return None
+        return sum(found) / len(found)
 
     def pause(self, seconds: float) -> None:
         """Leaves the target alone for that long, s."""

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from skylight.errors import TargetError, UsageError
+from skylight.errors import TargetError, UsageError, one_line
 from skylight.evidence import U8, U32, U64, IoBatch, IoLog, JsonScalar, SettingsReport, TargetFacts
 
 PROFILE_SUFFIX = ".toml"
@@ -93,7 +93,7 @@ def read_profile(name: str) -> tuple[str, str]:
     """The TOML text of a profile and its origin for messages. `name` is a profile's name or a path to a .toml
     file."""
     if name.endswith(PROFILE_SUFFIX) or "/" in name:
-        return _read_file(name), name
+        return _read_file(name), one_line(name)
     if name not in profile_names():
         raise UsageError(
             f"no drive is called {name!r}{suggestion(name)} (drives: {', '.join(profile_names())})"

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 
@@ -177,6 +176,8 @@ def _judge(time_s: F64, groups: _Groups, hz: float, tried: int) -> Coherence:
     within = max(float(total - between), 1e-12)
     freedom = (2.0 * (places - groups.rounds), 2.0 * (rows - places))
     ratio = (float(between) / freedom[0]) / (within / freedom[1])
+    from scipy import stats  # takes half a second: only once there is something to test
+
     p_value = min(1.0, tried * float(stats.f.sf(ratio, *freedom)))
     explained = float(_adjusted(between, total, chance))
     scatter = float(total) / rows

@@ -50,8 +50,8 @@ class Test(Protocol):
     title: str
     summary: str
 
-    def estimate(self, facts: TargetFacts) -> Cost:
-        """An upper estimate of what `measure` costs on such a target."""
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """An upper estimate of what `measure` costs on such a target, with or without leave to write."""
         ...
 
     def measure(self, session: Session) -> None:

@@ -133,7 +133,9 @@ class _Plan:
 
     def read(self, name: str, region: int) -> IoLog:
         io = IoBatch.reads(self.rounds(name, region), self.io_bytes)
-        return self.session.run(name, io, params=self.params(region))
+        holes = self.session.holes(io.offset)
+        params = self.params(region) | ({} if holes is None else {"holes": holes})
+        return self.session.run(name, io, params=params)
 
     def write(self, name: str, offsets: NDArray[np.uint64], region: int, *, flushed: bool = False) -> Writes:
         make = IoBatch.flushed_writes if flushed else IoBatch.writes
@@ -207,6 +209,7 @@ def observe(evidence: Evidence) -> Observed:
         sustained=sustained,
         cache_off=settings is not None and settings.params.get("write_cache") is False,
         writes_allowed=read is None or read.flag("writes_allowed"),
+        holes=0.0 if read is None else read.share("holes"),
     )
 
 
@@ -221,19 +224,21 @@ class DriveType:
         " place or to a persistent cache."
     )
 
-    def estimate(self, facts: TargetFacts) -> Cost:
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this: the longest branch, fast writes that are doubted, then flushed.
 
         The time allows for slow commands, but takes sustained writes as the fast ones they follow: a drive
         that does not keep its promise takes longer.
         """
+        if not writes:
+            return Cost(PLACES * VISITS, PLACES * VISITS * SLOWEST_IO_S, 0)
         reads = 2 * PLACES * VISITS
         narrow = len(NARROW_BYTES) * PLACES * VISITS
         sustained = SUSTAINED_PIECES * PIECE_WRITES
-        writes = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow
+        single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow
         seconds = (reads + WIDE_WRITES + 2 * narrow) * SLOWEST_IO_S + sustained * FAST_LARGE_NS / 1e9
-        written = writes * max(IO_BYTES, facts.block_bytes) + min(sustained * LARGE_BYTES, facts.size_bytes)
-        return Cost(reads + writes + sustained + FLUSHES + narrow, seconds, written)
+        written = single * max(IO_BYTES, facts.block_bytes) + min(sustained * LARGE_BYTES, facts.size_bytes)
+        return Cost(reads + single + sustained + FLUSHES + narrow, seconds, written)
 
     def measure(self, session: Session) -> None:
         """Reads, then writes if they are allowed, then narrower writes as long as those vary."""

@@ -58,11 +58,10 @@ def _turn_line(axes: Axes, period_ns: float) -> None:
 
 def _left_out(latency_ns: NDArray[np.int64], axes: Axes) -> str:
     above = int(np.count_nonzero(latency_ns / 1e6 > axes.get_ylim()[1]))
-    return (
-        f" Above the axis lie {above} slower ones, up to {format_duration(int(latency_ns.max()))}."
-        if above
-        else ""
-    )
+    slowest = format_duration(int(latency_ns.max()))
+    if above == 1:
+        return f" Above the axis lies a slower one, {slowest}."
+    return f" Above the axis lie {above} slower ones, up to {slowest}." if above else ""
 
 
 def _write_label(writes: Writes) -> str:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from skylight.evidence import IoLog
 from skylight.findings import UNKNOWN
@@ -39,6 +38,7 @@ LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is n
 UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the turn
 PERIOD_TOLERANCE = 0.01
 LONG_FLUSH_TURNS = 3
+MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,7 @@ class Observed:
     sustained: Sustained
     cache_off: bool
     writes_allowed: bool
+    holes: float = 0.0  # share of read places that hold nothing, as far as the file system tells
 
     @property
     def ladder(self) -> list[Writes]:
@@ -243,6 +244,8 @@ def _chance_of_speed(latency_ns: I64) -> float:
     binomial tail at four limits, times four."""
     turn_ns = 60e9 / FASTEST_RPM
     limits_ns = (500_000, 1_000_000, 2_000_000, FAST_READ_NS)
+    from scipy import stats  # takes half a second: only once there is something to judge
+
     tails = (
         stats.binom.sf(np.count_nonzero(latency_ns < limit) - 1, len(latency_ns), limit / turn_ns)
         for limit in limits_ns
@@ -271,6 +274,13 @@ def _without_rotation(seen: Observed) -> Verdict:
                 " again.",
                 "reads", "writes-wide", "reads-back",
             )  # fmt: skip
+    if seen.wide is None and seen.holes > MANY_HOLES:
+        return _unknown(
+            f"Reads take {_ms(median_ns)}, but {100 * seen.holes:.0f} % of their places are holes of a sparse"
+            " file, which the file system answers without the disk; use a file that is written in full, or"
+            " let the test write to it (--destroy-data).",
+            "reads",
+        )
     chance = _chance_of_speed(seen.reads_ns)
     quick = confidence_that(seen.reads_ns, _median_below(FAST_READ_NS))
     untied = seen.reads.confidence if seen.reads.period_ns else 1.0  # a round too short to tell says nothing

@@ -21,10 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.engines import Engine
+from skylight.engines import Engine, TellsHoles
 from skylight.errors import KeepError, SkylightError, UsageError
 from skylight.evidence import (
     EMPTY_LOG,
+    U64,
     Evidence,
     IoBatch,
     IoLog,
@@ -97,6 +98,10 @@ class Session:
     def expect(self, total_ios: int) -> None:
         """Says anew how many I/Os the whole test takes, once that is known better."""
         self._total_ios = max(total_ios, self._done_ios)
+
+    def holes(self, offsets: U64) -> float | None:
+        """The share of places that hold nothing, so that reads need not reach the medium; None: not known."""
+        return self._engine.holes(offsets) if isinstance(self._engine, TellsHoles) else None
 
     def run(
         self, name: str, io: IoBatch, *, depth: int = 1, params: Mapping[str, JsonScalar] | None = None
@@ -177,7 +182,7 @@ class Session:
         return IoLog.joined(logs)
 
     def _done(self, io: IoBatch, depth: int, writer: PartWriter | None) -> IoLog:
-        """Runs a piece; of one that fails or is interrupted, what was done is kept before the error goes on."""
+        """Runs a piece; of one that fails or is interrupted, what was done is kept before that goes on."""
         try:
             return self._engine.run(io, depth=depth)
         except (SkylightError, KeyboardInterrupt) as error:

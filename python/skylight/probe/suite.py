@@ -8,6 +8,7 @@ Source: DESIGN, ideas 1 to 3.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +60,9 @@ def chosen(only: Sequence[str]) -> tuple[Test, ...]:
     names = [test.name for test in TESTS]
     for name in only:
         if name not in names:
-            raise UsageError(f"no test is called {name!r}; the tests are: {', '.join(names)}")
+            close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            raise UsageError(f"no test is called {name!r}{meant} (tests: {', '.join(names)})")
     return tuple(test for test in TESTS if not only or test.name in only)
 
 
@@ -88,7 +91,7 @@ def run_suite(
                 seed=options.seed,
                 before=before,
                 quick=options.quick,
-                total_ios=test.estimate(facts).ios,
+                total_ios=test.estimate(facts, writes=engine.can_write).ios,
                 progress=progress,
             )
             test.measure(session)

@@ -291,7 +291,7 @@ def _test_view(test: Test, evidence: Evidence, findings: Sequence[Finding], salt
 
 
 def _totals(evidence: Sequence[Evidence]) -> tuple[int, int, int, int]:
-    """Requests, bytes read, bytes written, device time (ns) of all steps, also of those that were cut short."""
+    """Requests, bytes read, bytes written, device time (ns) of all steps, also of those cut short."""
     steps = [step for kept in evidence for step in (*kept.steps, *kept.cut)]
     return (
         sum(len(step.rows) for step in steps),
@@ -354,7 +354,7 @@ def _declared(result: SuiteResult, recording: Path) -> tuple[tuple[str, str], ..
     words = {True: "yes", False: "no", None: "not told"}
     for name, value in sorted(target.declared.items()):
         text = words[value] if value is None or isinstance(value, bool) else str(value)
-        if name == "write_cache":
+        if name == "write_cache" and not isinstance(value, str):
             text = _on_off(value)
         if name.endswith("sha256"):
             text = text[:16] + "\N{HORIZONTAL ELLIPSIS}"

@@ -4,7 +4,7 @@ use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
     Bands, Conventional, FullyAssociative, FullyAssociativeSpec, Journaled, JournaledSpec, Layer, Medium,
-    SetAssociative, SetAssociativeSpec,
+    SetAssociative, SetAssociativeSpec, SolidState,
 };
 
 use super::geometry::Tracks;
@@ -20,6 +20,7 @@ pub(super) fn build(profile: &Profile, tracks: &Tracks) -> Result<Box<dyn Layer>
             fits(profile, "capacity", capacity, tracks)?;
             Ok(Box::new(Conventional::new(capacity)))
         }
+        profile::Layer::Ssd(_) => Ok(Box::new(SolidState::new(capacity))),
         profile::Layer::SetAssociative(keys) => {
             let spec = set_associative(profile, keys, tracks)?;
             Ok(Box::new(SetAssociative::new(spec)))

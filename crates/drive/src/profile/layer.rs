@@ -51,6 +51,8 @@ mod default {
 pub enum Layer {
     /// No translation: a block stays where its address puts it, as on every conventional drive.
     Conventional(Conventional),
+    /// No platters in use: everything lies on flash, whose speed is in `[flash]`, at its own address.
+    Ssd(Ssd),
     /// The set-associative layer of the Skylight paper (section 3.1): data band `a` may be cached only in
     /// cache band `a mod n`; a cache band that is full is merged back into its data bands.
     SetAssociative(SetAssociative),
@@ -66,6 +68,11 @@ pub enum Layer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Conventional {}
+
+/// The keys of a drive that is all flash: none but the kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ssd {}
 
 /// The keys of a set-associative drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -14,6 +14,7 @@ impl Rules<'_> {
         let mut layer = self.profile.layer.clone();
         let flash_used = match &mut layer {
             Layer::Conventional(_) => false,
+            Layer::Ssd(_) => true,
             Layer::SetAssociative(keys) => self.set_associative(keys),
             Layer::FullyAssociative(keys) => {
                 self.fully_associative(keys);

@@ -33,7 +33,7 @@ use toml::de::{DeTable, DeValue};
 pub use diagnose::{ProfileError, Source};
 pub use layer::{
     BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, Conventional, FullyAssociative,
-    Journaled, Layer, SetAssociative,
+    Journaled, Layer, SetAssociative, Ssd,
 };
 pub use quantity::{Bytes, Duration, QuantityError};
 pub use reference::{json_schema, reference};

@@ -259,6 +259,7 @@ mod tests {
                 Layer::SetAssociative(_) => "set-associative",
                 Layer::FullyAssociative(_) => "fully-associative",
                 Layer::Journaled(_) => "journaled",
+                Layer::Ssd(_) => "ssd",
             };
             assert_eq!(read, kind);
         }

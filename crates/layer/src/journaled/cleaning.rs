@@ -110,12 +110,11 @@ impl Journaled {
     }
 
     fn next_band(&mut self, order: CleaningOrder) -> Option<Cleaning> {
-        let record = match order {
+        let live = match order {
             CleaningOrder::Fifo => self.journal.oldest(&self.map),
             CleaningOrder::Lifo => self.journal.newest(&self.map),
         }?;
-        let live = self.map.overlapping(record.lba).next()?;
-        Some(Cleaning { band: self.spec.bands.of(live.lba.start), phase: Phase::Read })
+        Some(Cleaning { band: self.spec.bands.of(live.start), phase: Phase::Read })
     }
 
     /// Reads what the journal has of a band.

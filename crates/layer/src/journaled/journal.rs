@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
-use crate::extent_map::ExtentMap;
+use crate::extent_map::{ExtentMap, Mapped};
 
 /// The sizes of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,19 +99,24 @@ impl Journal {
         self.head - self.records.front().map_or(self.head, |oldest| oldest.place)
     }
 
-    /// Where an entry that begins now would lie.
-    pub fn next_start(&self) -> Pba {
-        self.spec.region.start + Sectors(self.at)
+    /// Where an entry of so much data would begin now.
+    pub fn next_start(&self, data: Sectors) -> Pba {
+        let needed = self.spec.entry_sectors(self.spec.quanta(data));
+        self.spec.region.start + Sectors(self.offset_for(needed))
+    }
+
+    /// Offset of an entry that takes so much medium: behind the last one, or the start of the region.
+    fn offset_for(&self, needed: u64) -> u64 {
+        if self.at + needed > self.spec.region.len.get() { 0 } else { self.at }
     }
 
     /// Takes room for an entry of so much data.
     pub fn begin(&mut self, data: Sectors) -> EntryPlace {
         let quanta = self.spec.quanta(data);
         let needed = self.spec.entry_sectors(quanta);
-        if self.at + needed > self.spec.region.len.get() {
-            self.at = 0;
-        }
-        let out_of_band = PbaExtent::new(self.next_start(), self.spec.out_of_band);
+        self.at = self.offset_for(needed);
+        let start = self.spec.region.start + Sectors(self.at);
+        let out_of_band = PbaExtent::new(start, self.spec.out_of_band);
         let data = PbaExtent::new(out_of_band.end(), Sectors(quanta * self.spec.quantum.get()));
         let place = self.head;
         self.at += needed;
@@ -124,22 +129,24 @@ impl Journal {
         self.records.push_back(record);
     }
 
-    /// The oldest record that is live; dead ones before it give their places back.
-    pub fn oldest(&mut self, map: &ExtentMap) -> Option<Record> {
-        while let Some(&record) = self.records.front() {
-            if is_live(map, &record) {
-                return Some(record);
+    /// What is live of the oldest record that is; dead ones before it give their places back.
+    pub fn oldest(&mut self, map: &ExtentMap) -> Option<LbaExtent> {
+        while let Some(record) = self.records.front() {
+            let live = live_part(map, record);
+            if live.is_some() {
+                return live;
             }
             self.records.pop_front();
         }
         None
     }
 
-    /// The newest record that is live; dead ones behind it are forgotten.
-    pub fn newest(&mut self, map: &ExtentMap) -> Option<Record> {
-        while let Some(&record) = self.records.back() {
-            if is_live(map, &record) {
-                return Some(record);
+    /// What is live of the newest record that is; dead ones behind it are forgotten.
+    pub fn newest(&mut self, map: &ExtentMap) -> Option<LbaExtent> {
+        while let Some(record) = self.records.back() {
+            let live = live_part(map, record);
+            if live.is_some() {
+                return live;
             }
             self.records.pop_back();
         }
@@ -147,10 +154,8 @@ impl Journal {
     }
 }
 
-/// Whether the map finds a sector of the record where the record put it.
-fn is_live(map: &ExtentMap, record: &Record) -> bool {
-    map.overlapping(record.lba).any(|found| {
-        let into = found.lba.start - record.lba.start;
-        found.pba == record.pba + into
-    })
+/// The first part of a record that the map finds where the record put it.
+fn live_part(map: &ExtentMap, record: &Record) -> Option<LbaExtent> {
+    let stayed = |found: &Mapped| found.pba == record.pba + (found.lba.start - record.lba.start);
+    map.overlapping(record.lba).find(stayed).map(|found| found.lba)
 }

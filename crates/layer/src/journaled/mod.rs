@@ -221,7 +221,8 @@ impl Layer for Journaled {
 
     fn locate_first(&self, extent: LbaExtent, write: bool) -> (Medium, Pba) {
         if write {
-            return (self.spec.cache_medium, self.journal.next_start());
+            let data = extent.len.min(self.spec.journal.entry_max);
+            return (self.spec.cache_medium, self.journal.next_start(data));
         }
         match self.map.overlapping(extent).next() {
             Some(mapped) if mapped.lba.start == extent.start => (self.spec.cache_medium, mapped.pba),

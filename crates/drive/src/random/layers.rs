@@ -1,0 +1,265 @@
+//! The translation layer of a random drive.
+//!
+//! What physics and the kinds forbid, and what gives way then:
+//! * *A cache* has room for two bands or three of its largest entries at least: a small cache of a small drive
+//!   grows.
+//! * *A place*: a journal with its out-of-band data takes at most [`MOST_REGION`] of the platters, or it would
+//!   lie at no one diameter: its cache shrinks, within its range.
+//! * *Guards* stand between bands that are some tracks long, in strokes that hold several: otherwise none.
+//! * *A map merge* lasts at least as long as the way to the map and back and a turn.
+//! * Cache at many places, dynamic mapping: what a fully associative layer is, and the others are not. A map
+//!   limit, quanta, out-of-band data, entry bound, merges, bands by zone, cleaning order: of journaled ones.
+//!   A set-associative layer cleans lazily, at a watermark of 1.
+
+use super::body::{Body, Size};
+use super::draw::rounded;
+use super::ranges as range;
+use super::text::{Text, blocks, mebibytes};
+use crate::profile::Bytes;
+
+/// Most of the platters that a journal takes.
+const MOST_REGION: f64 = 0.25;
+/// Sectors of a MiB.
+const MIB: f64 = 1_048_576.0;
+const LOCATIONS: [&str; 3] = ["od", "md", "id"];
+
+/// A layer as text, and what it needs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LayerText {
+    pub text: Text,
+    /// Bytes on the platters, host data included.
+    pub platters: f64,
+    /// Whether it has flash.
+    pub flash: bool,
+}
+
+fn begin(kind: &str) -> Text {
+    let mut text = Text::default();
+    text.section("[layer]");
+    text.word("kind", kind);
+    text
+}
+
+/// `conventional`: no keys.
+pub(super) fn conventional(body: &Body) -> LayerText {
+    let platters = body.capacity.get() as f64;
+    LayerText { text: begin("conventional"), platters, ..LayerText::default() }
+}
+
+/// `ssd`: no keys.
+pub(super) fn ssd() -> LayerText {
+    LayerText { text: begin("ssd"), platters: 0.0, flash: true }
+}
+
+/// The size of a cache that is not a number of places.
+fn cache(body: &Body, flash: bool, least: f64) -> f64 {
+    let capacity = body.capacity.get() as f64;
+    let drawn = if flash {
+        body.draws.number(&range::FLASH_CACHE_MIB) * MIB
+    } else {
+        body.draws.number(&range::DISK_CACHE_PART) * capacity
+    };
+    drawn.max(least)
+}
+
+/// Where a cache is; the medium as text, and the location of one on the disk.
+fn place(body: &Body, text: &mut Text) -> (bool, &'static str) {
+    let flash = body.draws.chance(&range::FLASH_CACHE);
+    let location = body.draws.choice("cache_location", &LOCATIONS);
+    text.word("cache_medium", if flash { "flash" } else { "disk" });
+    if !flash {
+        text.word("cache_location", location);
+    }
+    (flash, location)
+}
+
+/// The size of a band at the OD.
+fn band(body: &Body) -> f64 {
+    body.draws.number(&range::BAND_MIB) * MIB
+}
+
+/// `set-associative`.
+pub(super) fn set_associative(body: &Body) -> LayerText {
+    let mut text = begin("set-associative");
+    let band = band(body);
+    text.word("band", mebibytes(band));
+    let (flash, _) = place(body, &mut text);
+    let cache = rounded(cache(body, flash, 2.0 * band) / MIB, 3).max(2.0 * band / MIB) * MIB;
+    text.word("cache", mebibytes(cache));
+    let on_disk = if flash { 0.0 } else { cache };
+    let platters = body.capacity.get() as f64 + on_disk + 2.0 * band;
+    LayerText { text, platters, flash }
+}
+
+/// When the layer cleans.
+fn cleaning(body: &Body, text: &mut Text) {
+    let lazy = body.draws.chance(&range::LAZY);
+    text.word("cleaning", if lazy { "lazy" } else { "aggressive" });
+    if !lazy {
+        text.time("idle", body.draws.number(&range::IDLE_S) * 1e9);
+    }
+}
+
+/// `fully-associative`: zones as large as free bands and the size of the cache make them.
+pub(super) fn fully_associative(body: &Body) -> LayerText {
+    const SMALLEST_ZONE: f64 = 1024.0 * MIB;
+    const LARGEST_ZONE: f64 = 512.0 * SMALLEST_ZONE;
+    let draws = body.draws;
+    let mut text = begin("fully-associative");
+    let (band, capacity) = (band(body), body.capacity.get() as f64);
+    let part = draws.number(&range::DISK_CACHE_PART);
+    let wanted = draws.number(&range::FREE_BANDS).round() * band / part;
+    let zone = wanted.clamp(SMALLEST_ZONE.max(8.0 * band), LARGEST_ZONE.min(capacity / 2.0));
+    let zone = ((rounded(zone, 3) / band).round() * band).max(8.0 * band);
+    let free = (part * zone / band).round().max(range::FREE_BANDS.low);
+    let threshold = (free * (1.0 - draws.number(&range::ZONE_WATERMARK))).floor().clamp(1.0, free - 1.0);
+    text.word("band", mebibytes(band));
+    text.word("zone", mebibytes(zone));
+    text.key("free_bands", free);
+    text.key("clean_threshold", threshold);
+    cleaning(body, &mut text);
+    let zones = (capacity / zone).ceil();
+    let platters = capacity + zones * (free + 1.0) * band;
+    LayerText { text, platters, ..LayerText::default() }
+}
+
+/// The journal of a `journaled` layer, in bytes.
+struct Journal {
+    flash: bool,
+    quantum: Bytes,
+    out_of_band: Bytes,
+    gap: Bytes,
+    entry_max: Bytes,
+    places: f64,
+    /// On the platters.
+    region: f64,
+}
+
+impl Journal {
+    fn draw(body: &Body, flash: bool, location: &str) -> Self {
+        let draws = body.draws;
+        let track = 512.0
+            * match location {
+                "od" => body.outer,
+                "md" => body.mean_track(),
+                _ => body.inner,
+            };
+        let quantum = blocks(draws.number(&range::QUANTUM_TRACKS) * track);
+        let out_of_band = match draws.chance(&range::NO_OUT_OF_BAND) {
+            true => Bytes(0),
+            false => floor_blocks(draws.number(&range::OUT_OF_BAND_TRACKS) * track),
+        };
+        let gap = floor_blocks(draws.number(&range::ENTRY_GAP_KIB) * 1024.0);
+        let quanta = draws.number(&range::ENTRY_QUANTA);
+        let entry_max = blocks(quanta * quantum.get() as f64).max(quantum);
+        let (quantum_bytes, one) =
+            (quantum.get() as f64, (quantum.get() + out_of_band.get() + gap.get()) as f64);
+        let largest = quanta.ceil() + 1.0;
+        let entry = largest * quantum_bytes + (one - quantum_bytes);
+        let mut places = cache(body, flash, 0.0) / quantum_bytes;
+        if !flash {
+            places = places.min(MOST_REGION * body.capacity.get() as f64 / one);
+        }
+        let places = rounded(places, 4).max((3.0 * largest / draws.number(&range::PLACE_WATERMARK)).ceil());
+        let places = places.round();
+        let region = if flash { 0.0 } else { places * one + 2.0 * entry };
+        Self { flash, quantum, out_of_band, gap, entry_max, places, region }
+    }
+
+    fn write(&self, body: &Body, text: &mut Text) {
+        text.word("quantum", self.quantum);
+        if self.out_of_band.get() > 0 {
+            text.word("out_of_band", self.out_of_band);
+        }
+        if self.gap.get() > 0 {
+            text.word("entry_gap", self.gap);
+        }
+        text.word("entry_max", self.entry_max);
+        text.key("places", self.places);
+        text.key("place_watermark", body.draws.number(&range::PLACE_WATERMARK));
+    }
+}
+
+/// Whole blocks below so many bytes: none is a number too.
+fn floor_blocks(bytes: f64) -> Bytes {
+    Bytes((bytes / 4096.0) as u64 * 4096)
+}
+
+/// The map of a `journaled` layer; bytes at its home.
+fn map(body: &Body, text: &mut Text) -> f64 {
+    let draws = body.draws;
+    if !draws.chance(&range::MAP_UNLIMITED) {
+        text.key("map_entries", draws.number(&range::MAP_ENTRIES));
+        text.key("map_watermark", draws.number(&range::MAP_WATERMARK));
+    }
+    let mut home = 0.0;
+    if !draws.chance(&range::MAP_NEVER_MERGED) {
+        // Half a stroke there and half back, and about a turn of waiting, are in what a merge lasts.
+        let moves = 2.0 * f64::midpoint(body.track_seek_ns, body.full_seek_ns) + body.rotation_ns;
+        let writing = (draws.number(&range::MAP_MERGE_MS) * 1e6 - moves).max(0.0);
+        home = rounded(writing / body.rotation_ns * body.mean_track() * 512.0, 3);
+        text.key("map_merge_every", draws.number(&range::MAP_MERGE_EVERY).round());
+        text.word("map_merge", blocks(home));
+    }
+    text.word("map_location", draws.choice("map_location", &LOCATIONS));
+    text.word("map_update", blocks(draws.number(&range::MAP_UPDATE_KIB) * 1024.0));
+    home.max(f64::from(1 << 20))
+}
+
+/// The bands of a `journaled` layer, in bytes, the outermost first.
+fn band_sizes(body: &Body) -> Vec<f64> {
+    let draws = body.draws;
+    let outer = band(body);
+    if !draws.chance(&range::BANDS_BY_ZONE) {
+        return vec![outer];
+    }
+    let runs = draws.number(&range::BAND_RUNS) as u32;
+    let inner = (draws.number(&range::BAND_INNER_PART) * outer).max(range::BAND_MIB.low * MIB);
+    let size = |run| outer + (inner - outer) * f64::from(run) / f64::from(runs - 1);
+    let mut sizes: Vec<f64> = (0..runs).map(|run| mebibytes(size(run)).get() as f64).collect();
+    sizes.dedup();
+    sizes
+}
+
+fn write_bands(body: &Body, sizes: &[f64], text: &mut Text) {
+    let capacity = body.capacity.get() as f64;
+    for (number, &size) in sizes.iter().enumerate() {
+        text.section("[[layer.bands]]");
+        text.word("band", mebibytes(size));
+        if number + 1 < sizes.len() {
+            let until = capacity * (number + 1) as f64 / sizes.len() as f64;
+            text.word("until", Bytes(rounded(until, 3) as u64));
+        }
+    }
+}
+
+/// `journaled`; `size` is that of a drive without guards, which must be known to say whether guards can be.
+pub(super) fn journaled(body: &Body, size: impl Fn(f64) -> Size) -> LayerText {
+    let draws = body.draws;
+    let mut text = begin("journaled");
+    let (flash, location) = place(body, &mut text);
+    let journal = Journal::draw(body, flash, location);
+    journal.write(body, &mut text);
+    let home = map(body, &mut text);
+    cleaning(body, &mut text);
+    text.word("cleaning_order", draws.choice("cleaning_order", &["fifo", "lifo"]));
+    text.key("whole_bands_bypass", draws.chance(&range::WHOLE_BANDS_BYPASS));
+
+    let sizes = band_sizes(body);
+    let (largest, smallest) = (sizes[0], sizes[sizes.len() - 1]);
+    let capacity = body.capacity.get() as f64;
+    let staged = if journal.flash { 0.0 } else { largest };
+    let track = body.outer * 512.0;
+    let reserved = journal.region + staged + home + 8.0 * track;
+    let guard = draws.number(&range::GUARD_TRACKS);
+    let pitch = |band: f64| band + (1.0 + guard) * track;
+    let run = body.smallest_run(size(capacity + reserved)) * 512.0;
+    let guarded = guard > 0.0 && smallest >= 4.0 * (1.0 + guard) * track && run >= 8.0 * pitch(largest);
+    let mut platters = capacity + reserved;
+    if guarded {
+        text.key("guard_tracks", guard);
+        platters = capacity * pitch(smallest) / smallest + reserved;
+    }
+    write_bands(body, &sizes, &mut text);
+    LayerText { text, platters, flash }
+}

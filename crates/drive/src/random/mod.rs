@@ -1,0 +1,183 @@
+//! Random drives: plausible profiles that nobody tuned anything to, one a seed.
+//!
+//! The suite is scored on them ("Random drives" of DESIGN), and `truth` says what it should find. A profile is
+//! TOML like any other: it can be kept, read and changed.
+//!
+//! * [`ranges`]: the one table of what is drawn from where.
+//! * `draw`: a named stream of randomness for each property.
+//! * `body`, `layers`: the drive, with what physics forbids; `text` writes it.
+//!
+//! Invariants: the same seed and kind give the same bytes; a text that is given out builds a drive; a seed
+//! whose kind was drawn gives the text that it gives when the kind is asked for.
+//!
+//! ```
+//! use skylight_drive::random::{Kind, random_profile};
+//! let text = random_profile(7, Some(Kind::Journaled))?;
+//! assert!(text.starts_with("# skylight drives random --seed 7 --kind journaled\n"));
+//! assert_eq!(text, random_profile(7, Some(Kind::Journaled))?);
+//! # Ok::<(), skylight_drive::profile::ProfileError>(())
+//! ```
+
+mod body;
+mod draw;
+mod layers;
+pub mod ranges;
+mod text;
+
+use std::str::FromStr;
+
+use crate::drive::Drive;
+use crate::profile::{Profile, ProfileError};
+use body::Body;
+use draw::Draws;
+use text::Text;
+
+/// How often the platters are made a little larger when the layer does not fit, before giving up.
+const TRIES: u32 = 12;
+/// How much larger.
+const GROWTH: f64 = 1.04;
+
+/// The kinds of random drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A disk without a translation layer.
+    Conventional,
+    /// Flash only.
+    Ssd,
+    /// Emulated-SMR-1 and -2 of the paper.
+    SetAssociative,
+    /// Emulated-SMR-3 of the paper.
+    FullyAssociative,
+    /// The Seagate drives of the paper.
+    Journaled,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 5] =
+        [Self::Conventional, Self::Ssd, Self::SetAssociative, Self::FullyAssociative, Self::Journaled];
+
+    /// The name, as in `layer.kind`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Conventional => "conventional",
+            Self::Ssd => "ssd",
+            Self::SetAssociative => "set-associative",
+            Self::FullyAssociative => "fully-associative",
+            Self::Journaled => "journaled",
+        }
+    }
+
+    /// The kind of a seed.
+    fn drawn(draws: Draws) -> Self {
+        let at = draws.unit("kind");
+        let (conventional, ssd) = (ranges::KIND_CONVENTIONAL.part, ranges::KIND_SSD.part);
+        if at < conventional {
+            return Self::Conventional;
+        }
+        if at < conventional + ssd {
+            return Self::Ssd;
+        }
+        draws.choice("kind.shingled", &[Self::SetAssociative, Self::FullyAssociative, Self::Journaled])
+    }
+}
+
+/// A word that is no kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is no kind of drive; use conventional, ssd, set-associative, fully-associative or journaled"
+)]
+pub struct UnknownKind(String);
+
+impl FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(name: &str) -> Result<Self, UnknownKind> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| UnknownKind(name.to_owned()))
+    }
+}
+
+/// The profile of a seed as text, of the kind asked for or of one drawn.
+///
+/// # Errors
+/// When no such drive can be built, which no seed is known to do.
+pub fn random_profile(seed: u64, kind: Option<Kind>) -> Result<String, ProfileError> {
+    random_drive(seed, kind).map(|random| random.text)
+}
+
+/// A random profile, as text and as read from it.
+#[derive(Clone, Debug)]
+pub struct RandomDrive {
+    /// The TOML.
+    pub text: String,
+    /// What it says.
+    pub profile: Profile,
+}
+
+/// The profile of a seed, of the kind asked for or of one drawn.
+///
+/// # Errors
+/// As [`random_profile`].
+pub fn random_drive(seed: u64, kind: Option<Kind>) -> Result<RandomDrive, ProfileError> {
+    let draws = Draws { seed };
+    let kind = kind.unwrap_or_else(|| Kind::drawn(draws));
+    let body = Body::draw(draws);
+    let mut room = 1.0;
+    let mut tries = 0;
+    loop {
+        let text = written(&body, kind, room);
+        // Where bands, guards and regions lie is the builder's knowledge: what it refuses gets more tracks.
+        let read = Profile::from_toml(&text, &format!("seed {seed}"));
+        match read.and_then(|profile| Drive::new(&profile, 0).map(|_| profile)) {
+            Ok(profile) => return Ok(RandomDrive { text, profile }),
+            Err(error) if tries == TRIES => return Err(error),
+            Err(_) => {}
+        }
+        tries += 1;
+        room *= GROWTH;
+    }
+}
+
+fn written(body: &Body, kind: Kind, room: f64) -> String {
+    let layer = match kind {
+        Kind::Conventional => layers::conventional(body),
+        Kind::Ssd => layers::ssd(),
+        Kind::SetAssociative => layers::set_associative(body),
+        Kind::FullyAssociative => layers::fully_associative(body),
+        Kind::Journaled => layers::journaled(body, |bytes| body.size_for(bytes)),
+    };
+    let seed = body.draws.seed;
+    let mut text = Text::default();
+    text.comment(&format!("skylight drives random --seed {seed} --kind {}", kind.name()));
+    text.key("schema", 1);
+    text.word("name", format!("random-{seed}-{}", kind.name()));
+    text.word("summary", format!("random drive, seed {seed}: {}", kind.name()));
+    text.word("capacity", body.capacity);
+    if kind == Kind::Ssd {
+        write_no_platters(&mut text);
+    } else {
+        body.write(body.size_for(layer.platters * room), kind != Kind::Conventional, &mut text);
+    }
+    body.write_interface(&mut text);
+    if layer.flash {
+        body.write_flash(&mut text);
+    }
+    body.write_jitter(&mut text);
+    text.append(&layer.text);
+    text.into_string()
+}
+
+/// The schema wants platters of every drive; an SSD gets the smallest there are.
+fn write_no_platters(text: &mut Text) {
+    text.section("[mechanics]");
+    text.comment("A profile has platters; no command of this drive reaches them.");
+    text.key("rpm", 5400);
+    text.word("head_switch", "0 ms");
+    text.key("seek", "{ points = [[1, \"1 ms\"]] }");
+    text.section("[geometry]");
+    text.key("surfaces", 1);
+    text.word("layout", "cylinder");
+    text.word("track_skew", "0 ms");
+    text.word("head_skew", "0 ms");
+    text.key("zone", "[{ tracks = 1, sectors_per_track = 1024 }]");
+}

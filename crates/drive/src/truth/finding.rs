@@ -1,0 +1,173 @@
+//! The form of a true finding, and how far from it an answer may be.
+//!
+//! Invariant: an interval is as wide as the table of findings says, whatever the drive.
+//! Source: DESIGN, "Command line": the table of findings, its third column.
+
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// One of a few words.
+    Word(&'static str),
+    /// A number in the finding's unit.
+    Number(u64),
+    /// Numbers by name.
+    Table(Vec<(&'static str, u64)>),
+    /// Steps in the speed of a sequential read.
+    Plateaus {
+        /// How many before they come back in the opposite order.
+        count: u64,
+        /// Host bytes in the first.
+        first_bytes: u64,
+        /// Host bytes in the last.
+        last_bytes: u64,
+    },
+}
+
+/// When an answer counts as right.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Right {
+    /// When it is equal.
+    Equal,
+    /// Within a part of the value.
+    Within(f64),
+    /// Within so many units of the finding.
+    Off(u64),
+}
+
+impl Right {
+    fn interval(self, value: u64) -> [u64; 2] {
+        let off = match self {
+            Self::Equal => 0,
+            Self::Within(part) => (value as f64 * part) as u64,
+            Self::Off(units) => units,
+        };
+        [value.saturating_sub(off), value + off]
+    }
+}
+
+/// A finding that is true.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrueFinding {
+    /// Its name in the table of findings.
+    pub name: &'static str,
+    /// Its value.
+    pub value: Value,
+    /// The unit of its numbers.
+    pub unit: Option<&'static str>,
+    /// When an answer is right.
+    pub right: Right,
+    /// Where the value comes from, or why no test can find it.
+    pub why: String,
+    /// Whether a test can find it; otherwise *unknown* is the right answer.
+    pub measurable: bool,
+}
+
+impl TrueFinding {
+    /// A finding whose value is a word.
+    pub(super) fn word(name: &'static str, value: &'static str, why: impl Into<String>) -> Self {
+        Self {
+            name,
+            value: Value::Word(value),
+            unit: None,
+            right: Right::Equal,
+            why: why.into(),
+            measurable: true,
+        }
+    }
+
+    /// A finding with one number.
+    pub(super) fn number(
+        name: &'static str,
+        (value, unit): (u64, &'static str),
+        right: Right,
+        why: impl Into<String>,
+    ) -> Self {
+        Self { value: Value::Number(value), unit: Some(unit), right, ..Self::word(name, "", why) }
+    }
+
+    /// A finding with several numbers.
+    pub(super) fn table(
+        name: &'static str,
+        (values, unit): (Vec<(&'static str, u64)>, &'static str),
+        right: Right,
+        why: impl Into<String>,
+    ) -> Self {
+        Self { value: Value::Table(values), unit: Some(unit), right, ..Self::word(name, "", why) }
+    }
+
+    /// The same, out of reach of a test where there is a reason.
+    pub(super) fn unless(mut self, reason: Option<String>) -> Self {
+        if let Some(reason) = reason {
+            self.measurable = false;
+            self.why = reason;
+        }
+        self
+    }
+}
+
+/// Numbers by name, as JSON.
+struct Named<'a, T>(&'a [(&'static str, T)]);
+
+impl<T: Serialize> Serialize for Named<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+/// The interval of a finding, as JSON.
+struct Interval<'a>(&'a TrueFinding);
+
+impl Serialize for Interval<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let TrueFinding { value, right, .. } = self.0;
+        match value {
+            Value::Word(_) => serializer.serialize_none(),
+            Value::Number(value) => right.interval(*value).serialize(serializer),
+            Value::Table(values) => {
+                let intervals: Vec<_> =
+                    values.iter().map(|&(name, value)| (name, right.interval(value))).collect();
+                Named(&intervals).serialize(serializer)
+            }
+            Value::Plateaus { count, first_bytes, last_bytes } => Named(&[
+                ("count", Right::Equal.interval(*count)),
+                ("first_bytes", right.interval(*first_bytes)),
+                ("last_bytes", right.interval(*last_bytes)),
+            ])
+            .serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Word(word) => serializer.serialize_str(word),
+            Self::Number(number) => serializer.serialize_u64(*number),
+            Self::Table(values) => Named(values).serialize(serializer),
+            Self::Plateaus { count, first_bytes, last_bytes } => {
+                let mut map = serializer.serialize_map(Some(4))?;
+                map.serialize_entry("count", count)?;
+                map.serialize_entry("mirrored", &true)?;
+                map.serialize_entry("first_bytes", first_bytes)?;
+                map.serialize_entry("last_bytes", last_bytes)?;
+                map.end()
+            }
+        }
+    }
+}
+
+impl Serialize for TrueFinding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(6))?;
+        map.serialize_entry("value", &self.value)?;
+        map.serialize_entry("unit", &self.unit)?;
+        map.serialize_entry("interval", &Interval(self))?;
+        map.serialize_entry("confidence", &1.0)?;
+        map.serialize_entry("why", &self.why)?;
+        map.serialize_entry("measurable", &self.measurable)?;
+        map.end()
+    }
+}

@@ -1,0 +1,62 @@
+//! What a drive is: findings that are words.
+
+use super::finding::TrueFinding;
+use crate::profile::{CacheLocation, CacheMedium, CleaningOrder, CleaningType, Layer, Profile};
+
+/// Type, cache, cleaning and mapping.
+pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
+    let word = TrueFinding::word;
+    let kind = match profile.layer {
+        Layer::Conventional(_) => ("cmr", "the layer is conventional"),
+        Layer::Ssd(_) => ("not-rotating", "all data lies on flash"),
+        _ => ("smr", "writes go through a translation layer for shingled bands"),
+    };
+    let mut findings = vec![word("drive_type", kind.0, kind.1)];
+    let (medium, location) = match &profile.layer {
+        Layer::Conventional(_) | Layer::Ssd(_) => (None, None),
+        Layer::SetAssociative(keys) => (Some(keys.cache_medium), keys.cache_location),
+        Layer::Journaled(keys) => (Some(keys.cache_medium), keys.cache_location),
+        Layer::FullyAssociative(_) => (Some(CacheMedium::Disk), None),
+    };
+    let many = matches!(profile.layer, Layer::FullyAssociative(_));
+    let (medium, location, why) = match (medium, location) {
+        (None, _) => ("none", "none", "the drive has no persistent cache"),
+        (Some(CacheMedium::Flash), _) => ("flash", "none", "the persistent cache is flash, at no diameter"),
+        (Some(CacheMedium::Disk), _) if many => ("disk", "many", "every zone has free bands of its own"),
+        (Some(CacheMedium::Disk), Some(CacheLocation::Od)) => ("disk", "od", "the cache lies at the OD"),
+        (Some(CacheMedium::Disk), Some(CacheLocation::Md)) => ("disk", "md", "the cache lies at the MD"),
+        (Some(CacheMedium::Disk), _) => ("disk", "id", "the cache lies at the ID"),
+    };
+    findings.push(word("cache_medium", medium, why));
+    findings.push(word("cache_location", location, why));
+    findings.extend(cleaning(&profile.layer));
+    let mapping = match profile.layer {
+        Layer::Conventional(_) | Layer::Ssd(_) => None,
+        Layer::FullyAssociative(_) => Some(("dynamic", "a cleaned band is found in another place")),
+        _ => Some(("static", "a cleaned band is written where it was")),
+    };
+    findings.extend(mapping.map(|(value, why)| word("mapping", value, why)));
+    findings
+}
+
+fn cleaning(layer: &Layer) -> Vec<TrueFinding> {
+    let (cleaning, order) = match layer {
+        Layer::Conventional(_) | Layer::Ssd(_) => return Vec::new(),
+        Layer::SetAssociative(_) => (CleaningType::Lazy, None),
+        Layer::FullyAssociative(keys) => (keys.cleaning, Some("fifo")),
+        Layer::Journaled(keys) if keys.cleaning_order == CleaningOrder::Fifo => (keys.cleaning, Some("fifo")),
+        Layer::Journaled(keys) => (keys.cleaning, Some("other")),
+    };
+    let lazy = cleaning == CleaningType::Lazy;
+    let (value, why) = match lazy {
+        true => ("lazy", "the drive cleans only when a write finds no room"),
+        false => ("aggressive", "the drive cleans when it is left alone"),
+    };
+    let mut findings = vec![TrueFinding::word("cleaning_type", value, why)];
+    findings.extend(order.map(|order| {
+        let hidden =
+            lazy.then(|| "a lazy drive shows no order, for it cleans until a write has room".to_owned());
+        TrueFinding::word("cleaning_order", order, "the order of the layer").unless(hidden)
+    }));
+    findings
+}

@@ -1,0 +1,99 @@
+//! The truth about a drive: the findings that a test of it should come to.
+//!
+//! Definitions, which tests follow too (`docs/random-drives.md`):
+//! * `kinds`: what the drive is, from the profile.
+//! * `platters`: rotation, tracks, seeks, plateaus, from the geometry and mechanics of the built drive.
+//! * `cache`: sizes of the persistent cache and of its journal.
+//! * `work`: what cleaning and map merges take, by having a quiet twin of the drive do them.
+//!
+//! Invariants: a value comes from the profile or from the drive that is built of it, never from a constant
+//! here; a property that the drive cannot have is absent; one that it has and no test can find says so.
+
+mod cache;
+mod finding;
+mod kinds;
+mod platters;
+mod work;
+
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use serde_json::json;
+
+use crate::drive::Drive;
+use crate::profile::{Layer, Profile, ProfileError};
+pub use finding::{Right, TrueFinding, Value};
+
+/// What is true of a drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Truth {
+    /// The drive's name.
+    pub name: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// The findings, in the order of the table of findings.
+    pub findings: Vec<TrueFinding>,
+}
+
+impl Truth {
+    /// The truth about the drive of a profile.
+    ///
+    /// # Errors
+    /// When the profile builds no drive.
+    pub fn of(profile: &Profile) -> Result<Self, ProfileError> {
+        let drive = Drive::new(&quiet(profile), 0)?;
+        let mut findings = kinds::findings(profile);
+        findings.extend(cache::findings(profile));
+        findings.extend(cache::bands(profile));
+        if !matches!(profile.layer, Layer::Ssd(_)) {
+            findings.extend(platters::findings(&drive));
+        }
+        if let Layer::Journaled(keys) = &profile.layer {
+            findings.extend(cache::journal(&drive, profile, keys));
+            findings.extend(work::map_merges(profile, keys)?);
+        }
+        findings.extend(work::cleaning(profile)?);
+        findings.extend(platters::plateaus(profile, &drive));
+        Ok(Self { name: profile.name.clone(), size_bytes: profile.capacity.get(), findings })
+    }
+
+    /// One finding.
+    pub fn finding(&self, name: &str) -> Option<&TrueFinding> {
+        self.findings.iter().find(|finding| finding.name == name)
+    }
+
+    /// As the JSON of a probe, with `measurable` beside the other keys of a finding.
+    pub fn to_json(&self) -> String {
+        // Text, numbers and tables of them: nothing in a truth can fail to become JSON.
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+struct ByName<'a>(&'a [TrueFinding]);
+
+impl Serialize for ByName<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|finding| (finding.name, finding)))
+    }
+}
+
+impl Serialize for Truth {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("schema", &1)?;
+        let target = json!({
+            "kind": "profile", "name": self.name, "size_bytes": self.size_bytes, "block_bytes": 512
+        });
+        map.serialize_entry("target", &target)?;
+        map.serialize_entry("findings", &ByName(&self.findings))?;
+        map.end()
+    }
+}
+
+/// The same drive without what hides it: no jitter, volatile cache and look-ahead off.
+fn quiet(profile: &Profile) -> Profile {
+    let mut quiet = profile.clone();
+    quiet.jitter = crate::profile::Jitter::default();
+    quiet.interface.write_cache_on = false;
+    quiet.interface.look_ahead = false;
+    quiet
+}

@@ -1,0 +1,269 @@
+//! The truth of the shipped drives against what the papers say of them, and of random drives in its form.
+
+use std::sync::OnceLock;
+
+use serde_json::Value as Json;
+use skylight_disk::{Direction, Nanos};
+use skylight_drive::profile::{Layer, Profile};
+use skylight_drive::random::{Kind, random_drive};
+use skylight_drive::truth::{Truth, Value};
+use skylight_drive::{Batch, Drive};
+use skylight_layer::{Medium, Purpose};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// Seeds of each kind whose truth is looked at.
+const SEEDS: u64 = 40;
+
+macro_rules! shipped {
+    ($name:literal) => {
+        truth($name, include_str!(concat!("../../../python/skylight/profiles/", $name, ".toml")))
+    };
+}
+
+fn truth(name: &str, toml: &str) -> Truth {
+    let profile = Profile::from_toml(toml, name).unwrap_or_else(|error| panic!("{error}"));
+    Truth::of(&profile).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn word(truth: &Truth, name: &str) -> &'static str {
+    match truth.finding(name).map(|finding| &finding.value) {
+        Some(Value::Word(word)) => word,
+        other => panic!("{name} of {} is {other:?}", truth.name),
+    }
+}
+
+fn number(truth: &Truth, name: &str) -> u64 {
+    match truth.finding(name).map(|finding| &finding.value) {
+        Some(Value::Number(number)) => *number,
+        other => panic!("{name} of {} is {other:?}", truth.name),
+    }
+}
+
+fn table(truth: &Truth, name: &str) -> Vec<u64> {
+    match truth.finding(name).map(|finding| &finding.value) {
+        Some(Value::Table(values)) => values.iter().map(|&(_, value)| value).collect(),
+        other => panic!("{name} of {} is {other:?}", truth.name),
+    }
+}
+
+fn words(truth: &Truth) -> [&'static str; 5] {
+    ["drive_type", "cache_medium", "cache_location", "cleaning_type", "mapping"].map(|name| word(truth, name))
+}
+
+/// Within a part of what the paper says.
+fn near(ours: u64, paper: u64, part: f64) {
+    let off = ours.abs_diff(paper) as f64 / paper as f64;
+    assert!(off <= part, "{ours} against {paper}: {:.1} % off", off * 100.0);
+}
+
+#[test]
+fn st5000as0011_is_the_drive_of_table_3() {
+    let truth = shipped!("st5000as0011");
+    assert_eq!(words(&truth), ["smr", "disk", "od", "aggressive", "static"]);
+    assert_eq!(word(&truth, "cleaning_order"), "fifo");
+    near(number(&truth, "cache_bytes"), 20 * GIB, 0.01);
+    near(number(&truth, "cache_raw_bytes"), 100 * GIB, 0.1);
+    assert_eq!(number(&truth, "cache_map_entries"), 200_000);
+    assert_eq!(table(&truth, "band_bytes"), [36 * MIB, 30 * MIB, 17 * MIB]);
+    assert_eq!(number(&truth, "map_merge_every"), 240);
+    // S1e: a bump to 325 ms from 25. S3b: cleaning starts after 1,242 ms. S4a: 0.6 s a band with one block.
+    near(number(&truth, "map_merge_ns"), 300_000_000, 0.05);
+    near(number(&truth, "cleaning_start_ns"), 1_242_000_000, 0.05);
+    near(table(&truth, "cleaning_band_ns")[0], 600_000_000, 0.08);
+    // S1h: a quantum of 847 to 868 KiB. FACTS, "The quantum": two turns of out-of-band data.
+    assert!((847 * 1024..=868 * 1024).contains(&number(&truth, "journal_quantum_bytes")));
+    near(number(&truth, "out_of_band_ns"), 2 * number(&truth, "rotation_ns"), 0.05);
+    // S11a: eight plateaus, of 18 to 20 GiB at the start and 4 GiB at the end.
+    let plateaus = truth.finding("plateaus").map(|finding| &finding.value);
+    let Some(Value::Plateaus { count: 8, first_bytes, last_bytes }) = plateaus else {
+        panic!("{plateaus:?}")
+    };
+    assert!((18 * GIB..=20 * GIB).contains(first_bytes), "{first_bytes}");
+    near(*last_bytes, 4 * GIB, 0.1);
+}
+
+#[test]
+fn st8000as0011_is_the_drive_of_table_3() {
+    let truth = shipped!("st8000as0011");
+    assert_eq!(words(&truth), ["smr", "disk", "od", "aggressive", "static"]);
+    near(number(&truth, "cache_bytes"), 25 * GIB, 0.01);
+    assert_eq!(number(&truth, "cache_map_entries"), 250_000);
+    let bands = table(&truth, "band_bytes");
+    assert_eq!([bands[0], bands[2]], [40 * MIB, 15 * MIB]);
+}
+
+#[test]
+fn emulated_drives_are_those_of_table_1() {
+    let first = shipped!("emulated-smr-1");
+    assert_eq!(words(&first), ["smr", "disk", "id", "lazy", "static"]);
+    near(number(&first, "cache_bytes"), 372 * GIB / 10, 0.002);
+    assert_eq!(table(&first, "band_bytes"), [40 * MIB; 3]);
+    assert!(first.finding("cleaning_start_ns").is_none() && first.finding("cache_map_entries").is_none());
+    let second = shipped!("emulated-smr-2");
+    assert_eq!(words(&second), ["smr", "flash", "none", "lazy", "static"]);
+    near(number(&second, "cache_bytes"), 998 * GIB / 100, 0.003);
+    assert_eq!(table(&second, "band_bytes"), [25 * MIB; 3]);
+}
+
+#[test]
+fn a_conventional_drive_has_no_cache_and_no_cleaning() {
+    let truth = shipped!("st4000nc001");
+    let names: Vec<&str> = truth.findings.iter().map(|finding| finding.name).collect();
+    let expected = ["drive_type", "cache_medium", "cache_location", "rotation_ns", "track_bytes", "seek_ns"];
+    assert_eq!(names, expected);
+    assert_eq!((word(&truth, "drive_type"), word(&truth, "cache_medium")), ("cmr", "none"));
+    near(number(&truth, "rotation_ns"), 10_170_000, 0.001);
+}
+
+/// Profiles and truths of random drives.
+fn random() -> &'static [(Profile, Truth)] {
+    static DRAWN: OnceLock<Vec<(Profile, Truth)>> = OnceLock::new();
+    DRAWN.get_or_init(|| {
+        let seeds = Kind::ALL.into_iter().flat_map(|kind| (0..SEEDS).map(move |seed| (kind, seed)));
+        let drawn = |(kind, seed)| {
+            let profile = random_drive(seed, Some(kind)).unwrap_or_else(|error| panic!("{error}")).profile;
+            let truth = Truth::of(&profile).unwrap_or_else(|error| panic!("{error}"));
+            (profile, truth)
+        };
+        seeds.map(drawn).collect()
+    })
+}
+
+/// Whether a value of the JSON lies in its interval; words have none.
+fn inside(value: &Json, interval: &Json) -> bool {
+    match (value, interval) {
+        (Json::String(_), Json::Null) | (Json::Bool(true), Json::Null) => true,
+        (Json::Number(value), Json::Array(ends)) => {
+            ends.len() == 2 && ends[0].as_f64() <= value.as_f64() && value.as_f64() <= ends[1].as_f64()
+        }
+        (Json::Object(values), Json::Object(intervals)) => {
+            values.iter().all(|(name, value)| inside(value, intervals.get(name).unwrap_or(&Json::Null)))
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn truths_of_random_drives_have_the_form_of_findings() {
+    for (profile, truth) in random() {
+        let json: Json = serde_json::from_str(&truth.to_json()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            (&json["schema"], &json["target"]["name"]),
+            (&Json::from(1), &Json::from(profile.name.as_str()))
+        );
+        let findings = json["findings"].as_object().unwrap_or_else(|| panic!("{json}"));
+        assert_eq!(findings.len(), truth.findings.len(), "{}: a name twice", truth.name);
+        for (name, finding) in findings {
+            assert!(inside(&finding["value"], &finding["interval"]), "{} {name}: {finding}", truth.name);
+            assert!(finding["measurable"].is_boolean() && finding["confidence"] == 1.0);
+            assert!(finding["why"].as_str().is_some_and(|why| why.len() > 8), "{name}: {finding}");
+        }
+    }
+}
+
+#[test]
+fn a_drive_has_the_findings_of_its_kind() {
+    let has = |truth: &Truth, name| truth.finding(name).is_some();
+    for (profile, truth) in random() {
+        let of = |kinds: &[bool]| kinds.iter().any(|&is| is);
+        let ssd = matches!(profile.layer, Layer::Ssd(_));
+        let journaled = matches!(profile.layer, Layer::Journaled(_));
+        let smr = of(&[
+            journaled,
+            matches!(profile.layer, Layer::SetAssociative(_)),
+            matches!(profile.layer, Layer::FullyAssociative(_)),
+        ]);
+        assert_eq!(has(truth, "rotation_ns"), !ssd, "{}", truth.name);
+        assert_eq!(has(truth, "seek_ns"), !ssd, "{}", truth.name);
+        for name in
+            ["cache_bytes", "cache_fill_bytes", "cache_raw_bytes", "band_bytes", "mapping", "cleaning_type"]
+        {
+            assert_eq!(has(truth, name), smr, "{} {name}", truth.name);
+        }
+        assert_eq!(has(truth, "cleaning_band_ns"), smr, "{}", truth.name);
+        assert_eq!(has(truth, "journal_quantum_bytes"), journaled, "{}", truth.name);
+        let lazy = smr && word(truth, "cleaning_type") == "lazy";
+        assert_eq!(has(truth, "cleaning_start_ns"), smr && !lazy, "{}", truth.name);
+    }
+}
+
+/// Lone writes of a block at far places until the drive has cleaned; how many before that.
+fn lone_writes_until_cleaning(profile: &Profile, most: u64) -> (u64, u64) {
+    let mut quiet = profile.clone();
+    quiet.jitter = skylight_drive::profile::Jitter::default();
+    quiet.interface.write_cache_on = false;
+    let mut drive = Drive::new(&quiet, 0).unwrap_or_else(|error| panic!("{error}"));
+    let step = quiet.capacity.get() / (most + 2) / 4096 * 4096;
+    let written = |drive: &Drive, purpose| {
+        [Medium::Platter, Medium::Flash]
+            .map(|m| drive.ledger().account(purpose, Direction::Write, m))
+            .into_iter()
+            .map(|account| account.sectors * 512)
+            .sum::<u64>()
+    };
+    let mut raw = 0;
+    for count in 0..=most {
+        let (mut submit, mut complete) = ([0], [0]);
+        let batch = Batch { op: &[1], offset: &[count * step], size: &[4096] };
+        drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+        if written(&drive, Purpose::CleanWrite) > 0 {
+            return (count, raw);
+        }
+        raw = written(&drive, Purpose::Cache) + written(&drive, Purpose::OutOfBand);
+    }
+    panic!("{}: no cleaning after {most} lone writes", profile.name);
+}
+
+#[test]
+fn the_raw_size_of_a_journal_is_what_lone_writes_put_into_it() {
+    let mut looked_at = 0;
+    for (profile, truth) in random() {
+        let Layer::Journaled(keys) = &profile.layer else { continue };
+        if keys.places > 40_000 {
+            continue;
+        }
+        let most = keys.places + 2;
+        let (_, raw) = lone_writes_until_cleaning(profile, most);
+        assert_eq!(number(truth, "cache_raw_bytes"), raw, "{}", truth.name);
+        looked_at += 1;
+    }
+    assert!(looked_at >= 10, "{looked_at} journals are small enough to fill");
+}
+
+#[test]
+fn cleaning_starts_when_the_truth_says() {
+    let mut looked_at = 0;
+    for (profile, truth) in random() {
+        if truth.finding("cleaning_start_ns").is_none() {
+            continue;
+        }
+        let start = number(truth, "cleaning_start_ns");
+        for (wait, cleans) in [(start - start / 10, false), (start + start / 10, true)] {
+            let mut drive = Drive::new(profile, 1).unwrap_or_else(|error| panic!("{error}"));
+            let (mut submit, mut complete) = ([0], [0]);
+            let batch =
+                Batch { op: &[4], offset: &[profile.capacity.get() / 2 / 4096 * 4096], size: &[4096] };
+            drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+            drive.pause(Nanos(wait));
+            let read = [Medium::Platter, Medium::Flash]
+                .map(|medium| drive.ledger().account(Purpose::CleanRead, Direction::Read, medium).accesses);
+            assert_eq!(read != [0, 0], cleans, "{} after {wait} ns", truth.name);
+        }
+        looked_at += 1;
+    }
+    assert!(looked_at >= 20, "{looked_at}");
+}
+
+#[test]
+fn what_no_test_can_find_says_why() {
+    let hidden: Vec<&str> = random()
+        .iter()
+        .flat_map(|(_, truth)| truth.findings.iter().filter(|f| !f.measurable).map(|f| f.name))
+        .collect();
+    for name in ["cleaning_order", "cache_map_entries", "out_of_band_ns"] {
+        assert!(hidden.contains(&name), "{name} is never out of reach: {hidden:?}");
+    }
+    let all: usize = random().iter().map(|(_, truth)| truth.findings.len()).sum();
+    assert!(hidden.len() * 10 < all, "{} of {all} are out of reach", hidden.len());
+}

@@ -1,0 +1,560 @@
+//! A shadow of a journaled drive: it learns from plans only, and says at each step whether a drive that did
+//! just this would still have all its data, and did it by the rules of its journal and its bands.
+//!
+//! Host commands are known by the number of their id, so content in the image says which write it is of.
+
+use std::collections::VecDeque;
+
+use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_layer::journaled::CleaningOrder;
+use skylight_layer::{Command, HostOp, MapChange, Medium, Piece, Plan, Purpose, Step, StretchSpec};
+
+use crate::common::{JUNK, NOBODY, Spot, Truth, written};
+use crate::shape::Shape;
+
+/// A host write in the log, while something of it may be live.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    lba: LbaExtent,
+    pba: Pba,
+    place: u64,
+}
+
+/// A band of the drive, from the sizes of the stretches alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NativeBand {
+    pub lba: LbaExtent,
+    pub native: PbaExtent,
+}
+
+/// The bands of stretches, in order.
+pub fn bands_of(stretches: &[StretchSpec]) -> Vec<NativeBand> {
+    let (mut bands, mut first) = (Vec::new(), 0);
+    for stretch in stretches {
+        let (mut left, mut pba) = (stretch.sectors.get(), stretch.start);
+        while left > 0 {
+            let len = Sectors(stretch.band.get().min(left));
+            bands.push(NativeBand { lba: LbaExtent::new(Lba(first), len), native: PbaExtent::new(pba, len) });
+            first += len.get();
+            left -= len.get();
+            pba = pba + stretch.band + stretch.guard;
+        }
+    }
+    bands
+}
+
+/// A band between its read and its commit.
+struct Cleaning {
+    band: usize,
+    /// What was read of its native place.
+    native: Vec<u64>,
+    /// What was staged, sector by sector.
+    merged: Option<Vec<u64>>,
+    written: bool,
+    updated: bool,
+}
+
+/// What a plan was made for, and how far its steps have come.
+#[derive(Default)]
+struct Taken {
+    /// The command to serve, or none for idle work.
+    next: Option<Command>,
+    /// The writes that the plan completes, in order; how many of them have all their sectors in place, and
+    /// the sectors placed of the one after.
+    writes: Vec<Command>,
+    placed: usize,
+    placed_sectors: u64,
+    /// Pieces that a read named.
+    pieces: usize,
+    read_to: u64,
+    /// Accesses left of a group in any order.
+    unordered: u32,
+    out_of_band: Option<PbaExtent>,
+    merged_map: bool,
+    entries: usize,
+    bypassed: Option<usize>,
+    trimmed: bool,
+}
+
+pub struct Shadow {
+    shape: Shape,
+    pub truth: Truth,
+    bands: Vec<NativeBand>,
+    band_of: Vec<u32>,
+    records: VecDeque<Record>,
+    /// Places ever used, entries ever written, and where the next one begins if it fits.
+    head: u64,
+    entries: u64,
+    log_at: u64,
+    cleaning: Option<Cleaning>,
+    /// By medium and sector: the cleaning that read it last, and what it read.
+    read_by: [Vec<u64>; 2],
+    read: [Vec<u64>; 2],
+    cleanings: u64,
+}
+
+impl Shadow {
+    pub fn new(shape: Shape) -> Self {
+        let bands = bands_of(&shape.stretches);
+        let sectors = |band: &NativeBand| band.native.start.get()..band.native.end().get();
+        let native = bands.iter().flat_map(sectors).collect();
+        let lengths = bands.iter().enumerate();
+        let band_of = lengths.flat_map(|(k, band)| (0..band.lba.len.get()).map(move |_| k as u32)).collect();
+        let numbers = || vec![0; shape.media_sectors as usize];
+        Self {
+            truth: Truth::new(native, shape.media_sectors),
+            read_by: [numbers(), numbers()],
+            read: [numbers(), numbers()],
+            bands,
+            band_of,
+            records: VecDeque::new(),
+            head: 0,
+            entries: 0,
+            log_at: 0,
+            cleaning: None,
+            cleanings: 0,
+            shape,
+        }
+    }
+
+    pub fn erase(&mut self) {
+        self.truth.erase();
+        self.records.clear();
+        (self.head, self.entries, self.log_at, self.cleaning) = (0, 0, 0, None);
+    }
+
+    pub fn bands(&self) -> &[NativeBand] {
+        &self.bands
+    }
+
+    /// Follows the plan for a queue; takes what it completes out of `waiting`. `pieces` is what the layer said
+    /// of a read before.
+    pub fn follow_take(
+        &mut self,
+        waiting: &mut Vec<Command>,
+        arrived: usize,
+        next: usize,
+        plan: &Plan,
+        pieces: &[Piece],
+    ) {
+        let completed = |step: &Step| match *step {
+            Step::Complete(id) => Some(id),
+            _ => None,
+        };
+        let command = waiting[next];
+        let mut taken = Taken { next: Some(command), ..Taken::default() };
+        taken.read_to = command.extent.start.get();
+        let mut writes_before: Vec<Command> = Vec::new();
+        writes_before.extend(waiting[..arrived].iter().filter(|command| command.op == HostOp::Write));
+        let mut several = false;
+        for id in plan.steps().iter().filter_map(completed) {
+            let index = waiting[..].iter().position(|command| command.id == id);
+            let index = index.unwrap_or_else(|| panic!("{id:?} completes and does not wait"));
+            let done = waiting.remove(index);
+            match done.op {
+                HostOp::Write => taken.writes.push(done),
+                _ => assert!(!several && done == command, "{done:?} completes beside {command:?}"),
+            }
+            several = true;
+        }
+        assert!(several, "a plan completes a command at least");
+        self.follow(&mut taken, plan, pieces);
+        assert_eq!((taken.placed, taken.placed_sectors), (taken.writes.len(), 0), "all of a write is placed");
+        match command.op {
+            HostOp::Write => self.check_packing(&taken, &writes_before),
+            HostOp::Read => {
+                assert_eq!(taken.pieces, pieces.len(), "a read moves all its pieces");
+                assert_eq!(taken.read_to, command.extent.end().get(), "a read moves its extent");
+            }
+            HostOp::Trim => assert!(taken.trimmed, "a trim changes the map"),
+            HostOp::Flush => assert_eq!(plan.steps(), [Step::Complete(command.id)]),
+        }
+    }
+
+    /// Follows one step of cleaning.
+    pub fn follow_idle(&mut self, plan: &Plan) {
+        self.follow(&mut Taken::default(), plan, &[]);
+    }
+
+    /// The oldest writes that wait share an entry as far as they fit; one that does not fit alone has several.
+    fn check_packing(&self, taken: &Taken, waiting: &[Command]) {
+        let max = self.shape.spec.journal.entry_max.get();
+        let sectors = |commands: &[Command]| commands.iter().map(|c| c.extent.len.get()).sum::<u64>();
+        if taken.bypassed.is_some() {
+            assert_eq!(taken.entries, 0, "writes that bypass the cache leave it alone");
+            assert_eq!(waiting[..taken.writes.len()], taken.writes, "writes leave the queue oldest first");
+            return;
+        }
+        assert_eq!(waiting[..taken.writes.len()], taken.writes, "writes leave the queue oldest first");
+        let data = sectors(&taken.writes);
+        if data > max {
+            assert_eq!((taken.writes.len(), taken.entries as u64), (1, data.div_ceil(max)), "a long write");
+            return;
+        }
+        assert_eq!(taken.entries, 1, "writes that fit share an entry");
+        if let Some(more) = waiting.get(taken.writes.len()) {
+            assert!(data + more.extent.len.get() > max, "{more:?} would have fitted");
+        }
+    }
+
+    fn follow(&mut self, taken: &mut Taken, plan: &Plan, pieces: &[Piece]) {
+        let mut completed = 0;
+        for (index, step) in plan.steps().iter().enumerate() {
+            let later = &plan.steps()[index + 1..];
+            match *step {
+                Step::Access { medium, direction, extent, purpose } => {
+                    let gathers = (purpose, direction) == (Purpose::CleanRead, Direction::Read);
+                    assert!(taken.unordered == 0 || gathers, "{step:?} amid a group in any order");
+                    match (purpose, direction) {
+                        (Purpose::Host | Purpose::Cache, Direction::Read) => {
+                            let cached = purpose == Purpose::Cache;
+                            let piece = Piece { medium, extent, cached };
+                            assert_eq!(pieces.get(taken.pieces), Some(&piece), "a read is as located");
+                            taken.pieces += 1;
+                            taken.read_to = self.truth.read(medium, extent, taken.read_to);
+                        }
+                        (_, Direction::Read) => self.clean_read(taken, medium, extent, later),
+                        (_, Direction::Write) => self.write(taken, medium, extent, purpose, later),
+                    }
+                }
+                Step::AnyOrder { accesses } => {
+                    assert_eq!(taken.unordered, 0, "a group within a group");
+                    taken.unordered = accesses;
+                }
+                Step::Commit(change) => self.commit(taken, change),
+                Step::Complete(_) => {
+                    completed += 1;
+                    assert!(completed <= taken.placed.max(1), "a write completes before it is placed");
+                }
+            }
+        }
+        assert_eq!(taken.unordered, 0, "a group is as long as it says");
+        assert!(taken.out_of_band.is_none(), "out-of-band data without an entry");
+    }
+
+    fn write(
+        &mut self,
+        taken: &mut Taken,
+        medium: Medium,
+        extent: PbaExtent,
+        purpose: Purpose,
+        later: &[Step],
+    ) {
+        let spec = &self.shape.spec;
+        let cache = spec.cache_medium;
+        match purpose {
+            Purpose::Host => self.bypass(taken, medium, extent),
+            Purpose::Cache => self.entry(taken, medium, extent, later),
+            Purpose::OutOfBand => {
+                assert_eq!((medium, extent.len), (cache, spec.journal.out_of_band), "out-of-band data");
+                self.junk(medium, extent);
+                taken.out_of_band = Some(extent);
+            }
+            Purpose::MapMerge => {
+                assert_eq!((medium, extent), (Medium::Platter, spec.map_merge), "a merge of the map");
+                self.junk(medium, extent);
+                taken.merged_map = true;
+            }
+            Purpose::CleanStage => self.clean_stage(medium, extent),
+            Purpose::CleanWrite => self.clean_write(taken, medium, extent, later),
+            Purpose::MapUpdate => {
+                assert_eq!((medium, extent), (Medium::Platter, spec.cleaning.map_update), "an update");
+                self.junk(medium, extent);
+                let cleaning = self.cleaning.as_mut().expect("an update of the map for a band");
+                assert!(cleaning.written, "the map is updated before the band is rewritten");
+                cleaning.updated = true;
+            }
+            Purpose::CleanRead => panic!("cleaning writes {extent:?} as if it read"),
+        }
+    }
+
+    /// Data that is no host's, where nothing lives.
+    fn junk(&mut self, medium: Medium, extent: PbaExtent) {
+        for pba in extent.start.get()..extent.end().get() {
+            self.truth.write(Spot { medium, pba }, JUNK);
+        }
+    }
+
+    /// The write that the next placed sectors are of.
+    fn place(&mut self, taken: &mut Taken, lba: LbaExtent) -> u64 {
+        let command = taken.writes.get(taken.placed).expect("a write for what is placed");
+        let start = command.extent.start + Sectors(taken.placed_sectors);
+        assert_eq!(lba.start, start, "sectors are placed in the order of the writes");
+        assert!(lba.end() <= command.extent.end(), "{lba:?} is not of {command:?} alone");
+        taken.placed_sectors += lba.len.get();
+        if lba.end() == command.extent.end() {
+            taken.placed += 1;
+            taken.placed_sectors = 0;
+        }
+        u64::from(command.id.0)
+    }
+
+    /// An entry of the journal: where the log goes on, in whole quanta, after its out-of-band data.
+    fn entry(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent, later: &[Step]) {
+        let journal = self.shape.spec.journal;
+        let parts = parts_of_entry(later);
+        let data = parts.iter().map(|(lba, _)| lba.len.get()).sum::<u64>();
+        let quanta = data.div_ceil(journal.quantum.get());
+        assert!(data > 0 && data <= journal.entry_max.get(), "{data} sectors in an entry");
+        assert_eq!(extent.len.get(), quanta * journal.quantum.get(), "an entry is whole quanta");
+        let needed = journal.out_of_band.get() + extent.len.get() + journal.gap.get();
+        if self.log_at + needed > journal.region.len.get() {
+            self.log_at = 0;
+        }
+        let begin = journal.region.start + Sectors(self.log_at);
+        let out_of_band = PbaExtent::new(begin, journal.out_of_band);
+        let expected = (!out_of_band.is_empty()).then_some(out_of_band);
+        assert_eq!(taken.out_of_band.take(), expected, "out-of-band data of an entry");
+        assert_eq!((medium, extent.start), (self.shape.spec.cache_medium, out_of_band.end()), "entry");
+        assert!((begin + Sectors(needed)) <= journal.region.end(), "an entry ends behind the region");
+        self.log_at += needed;
+        self.entries += 1;
+        taken.entries += 1;
+        let every = self.shape.spec.map_merge_every;
+        let merges = every.is_some_and(|every| self.entries.is_multiple_of(every));
+        assert_eq!(std::mem::take(&mut taken.merged_map), merges, "a merge before entry {}", self.entries);
+        // Asked for always: it forgets dead records before their medium is written again.
+        let places = self.places_used();
+        let extents = self.truth.extents();
+        assert!(
+            extents == 0 || !self.lacks_room(quanta, parts.len() as u64),
+            "{quanta} quanta and {} writes find {places} places and {extents} extents in use",
+            parts.len()
+        );
+        self.junk(medium, extent);
+        let mut pba = extent.start;
+        for (lba, at) in parts {
+            assert_eq!(at, pba, "the data of an entry is packed");
+            let number = self.place(taken, lba);
+            for k in 0..lba.len.get() {
+                let spot = Spot { medium, pba: pba.get() + k };
+                self.truth.write(spot, written(number, lba.start.get() + k));
+            }
+            self.records.push_back(Record { lba, pba, place: self.head });
+            pba += lba.len;
+        }
+        self.head += quanta;
+    }
+
+    /// Places in use: from the oldest entry that holds live data to the newest.
+    fn places_used(&mut self) -> u64 {
+        self.oldest().map_or(0, |oldest| self.head - oldest.place)
+    }
+
+    fn lacks_places(&mut self, quanta: u64) -> bool {
+        self.places_used() + quanta > self.shape.spec.journal.places
+    }
+
+    fn lacks_room(&mut self, quanta: u64, writes: u64) -> bool {
+        let limit = self.shape.spec.map_limit;
+        self.lacks_places(quanta) || limit.is_some_and(|limit| self.truth.extents() + writes > limit)
+    }
+
+    fn is_live(&self, record: &Record) -> bool {
+        self.live_part(record, |_| true)
+    }
+
+    /// Whether a live sector of a record lies where asked.
+    fn live_part(&self, record: &Record, asked: impl Fn(u64) -> bool) -> bool {
+        let medium = self.shape.spec.cache_medium;
+        (0..record.lba.len.get()).any(|k| {
+            let lba = record.lba.start.get() + k;
+            self.truth.at(lba) == Spot { medium, pba: record.pba.get() + k } && asked(lba)
+        })
+    }
+
+    fn oldest(&mut self) -> Option<Record> {
+        while let Some(&record) = self.records.front() {
+            if self.is_live(&record) {
+                return Some(record);
+            }
+            self.records.pop_front();
+        }
+        None
+    }
+
+    fn newest(&mut self) -> Option<Record> {
+        while let Some(&record) = self.records.back() {
+            if self.is_live(&record) {
+                return Some(record);
+            }
+            self.records.pop_back();
+        }
+        None
+    }
+
+    /// Blocking cleaning is for the entry that comes next in the plan, and only for want of room: whether
+    /// places are short.
+    fn check_blocking(&mut self, taken: &Taken, later: &[Step]) -> Option<bool> {
+        let command = taken.next?;
+        assert_eq!(command.op, HostOp::Write, "cleaning in the way of {command:?}");
+        let (index, extent) = later
+            .iter()
+            .enumerate()
+            .find_map(|(index, step)| match *step {
+                Step::Access { extent, purpose: Purpose::Cache, .. } => Some((index, extent)),
+                _ => None,
+            })
+            .expect("blocking cleaning is followed by an entry");
+        let quanta = extent.len.get() / self.shape.spec.journal.quantum.get();
+        let writes = parts_of_entry(&later[index + 1..]).len() as u64;
+        assert!(self.lacks_room(quanta, writes), "cleaning though there is room");
+        Some(self.lacks_places(quanta))
+    }
+
+    fn clean_read(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent, later: &[Step]) {
+        if taken.unordered > 0 {
+            taken.unordered -= 1;
+            return self.gather(medium, extent);
+        }
+        let places_short = self.check_blocking(taken, later);
+        assert!(self.cleaning.is_none(), "a band is begun while another one is half done");
+        assert_eq!(medium, Medium::Platter, "bands are on the platters");
+        let band = self.band_at(extent);
+        let order = match places_short {
+            Some(true) => CleaningOrder::Fifo,
+            _ => self.shape.spec.cleaning.order,
+        };
+        let first = match order {
+            CleaningOrder::Fifo => self.oldest(),
+            CleaningOrder::Lifo => self.newest(),
+        };
+        let first = first.expect("cleaning with nothing to clean");
+        let of_band = |lba: u64| self.band_of[lba as usize] as usize == band;
+        assert!(self.live_part(&first, of_band), "band {band} is cleaned out of order: {order:?} {first:?}");
+        let native = extent.start.get()..extent.end().get();
+        let native = native.map(|pba| self.truth.content(Spot { medium, pba })).collect();
+        self.cleanings += 1;
+        self.cleaning = Some(Cleaning { band, native, merged: None, written: false, updated: false });
+    }
+
+    /// The band whose native place this is.
+    fn band_at(&self, extent: PbaExtent) -> usize {
+        let found = self.bands.iter().position(|band| band.native == extent);
+        found.unwrap_or_else(|| panic!("{extent:?} is no band"))
+    }
+
+    fn gather(&mut self, medium: Medium, extent: PbaExtent) {
+        let cleaning = self.cleaning.as_ref().expect("data is gathered for a band");
+        assert!(cleaning.merged.is_none(), "data is gathered for a band that is staged");
+        for pba in extent.start.get()..extent.end().get() {
+            let spot = Spot { medium, pba };
+            let owner = self.truth.owner(spot);
+            assert_ne!(owner, NOBODY, "dead data at {spot:?} is gathered");
+            assert_eq!(self.band_of[owner as usize] as usize, cleaning.band, "data of another band");
+            self.read_by[medium as usize][pba as usize] = self.cleanings;
+            self.read[medium as usize][pba as usize] = self.truth.content(spot);
+        }
+    }
+
+    /// A merged band, sector by sector from where it was read.
+    fn clean_stage(&mut self, medium: Medium, extent: PbaExtent) {
+        let cleaning = self.cleaning.as_mut().expect("a band to stage");
+        let NativeBand { lba, .. } = self.bands[cleaning.band];
+        let staging = PbaExtent::new(self.shape.spec.cleaning.staging.start, lba.len);
+        assert_eq!((medium, extent), (self.shape.spec.cache_medium, staging), "the place of staging");
+        let mut merged = std::mem::take(&mut cleaning.native);
+        for (k, content) in merged.iter_mut().enumerate() {
+            let sector = lba.start.get() + k as u64;
+            let spot = self.truth.at(sector);
+            if spot != self.truth.native(sector) {
+                let (medium, pba) = (spot.medium as usize, spot.pba as usize);
+                assert_eq!(self.read_by[medium][pba], self.cleanings, "sector {sector} was not gathered");
+                *content = self.read[medium][pba];
+            }
+            self.truth.write(Spot { medium, pba: extent.start.get() + k as u64 }, *content);
+        }
+        assert!(cleaning.merged.replace(merged).is_none(), "a band is staged twice");
+    }
+
+    /// A band is rewritten in place with what was staged, which is still there and still the last write.
+    fn clean_write(&mut self, taken: &Taken, medium: Medium, extent: PbaExtent, later: &[Step]) {
+        self.check_blocking(taken, later);
+        let cleaning = self.cleaning.as_mut().expect("a band to rewrite");
+        let NativeBand { lba, native } = self.bands[cleaning.band];
+        assert_eq!((medium, extent), (Medium::Platter, native), "a band is rewritten whole, in place");
+        let merged = cleaning.merged.as_ref().expect("a band is staged before it is rewritten");
+        let staging = self.shape.spec.cleaning.staging.start.get();
+        for (k, &content) in merged.iter().enumerate() {
+            let sector = lba.start.get() + k as u64;
+            let staged = Spot { medium: self.shape.spec.cache_medium, pba: staging + k as u64 };
+            assert_eq!(self.truth.content(staged), content, "the staged copy of {sector} is gone");
+            assert_eq!(content, self.truth.last(sector), "sector {sector} is rewritten with old data");
+            self.truth.rewrite(sector, content);
+        }
+        assert!(!std::mem::replace(&mut cleaning.written, true), "a band is rewritten twice");
+    }
+
+    /// Writes that cover a band go to its native place at once.
+    fn bypass(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent) {
+        assert!(self.shape.spec.whole_bands_bypass, "a host write in place");
+        assert_eq!(medium, Medium::Platter, "bands are on the platters");
+        let band = self.band_at(extent);
+        let lba = self.bands[band].lba;
+        let mut at = lba.start;
+        while at < lba.end() {
+            let command = *taken.writes.get(taken.placed).expect("a write for each sector of the band");
+            assert_eq!(command.extent.start, at, "writes that cover a band");
+            let number = self.place(taken, command.extent);
+            at = command.extent.end();
+            for sector in command.extent.start.get()..at.get() {
+                self.truth.rewrite(sector, written(number, sector));
+            }
+        }
+        assert_eq!(at, lba.end(), "no write goes beyond the band");
+        taken.bypassed = Some(band);
+    }
+
+    fn commit(&mut self, taken: &mut Taken, change: MapChange) {
+        match change {
+            MapChange::Cached { lba, pba } => {
+                self.touch(lba);
+                for k in 0..lba.len.get() {
+                    let sector = lba.start.get() + k;
+                    let spot = Spot { medium: self.shape.spec.cache_medium, pba: pba.get() + k };
+                    self.truth.commit_write(sector, self.truth.content(spot), spot);
+                }
+            }
+            MapChange::Native { lba } => self.commit_native(taken, lba),
+            MapChange::Remapped { lba, .. } => panic!("{lba:?} has one native location"),
+        }
+    }
+
+    fn commit_native(&mut self, taken: &mut Taken, lba: LbaExtent) {
+        if let Some(cleaning) = self.cleaning.take_if(|cleaning| cleaning.updated) {
+            assert_eq!(lba, self.bands[cleaning.band].lba, "the band that was rewritten");
+            for sector in lba.start.get()..lba.end().get() {
+                self.truth.move_to(sector, self.truth.native(sector));
+            }
+            return;
+        }
+        self.touch(lba);
+        if let Some(band) = taken.bypassed {
+            assert_eq!(lba, self.bands[band].lba, "the band that was written");
+            for sector in lba.start.get()..lba.end().get() {
+                let native = self.truth.native(sector);
+                self.truth.commit_write(sector, self.truth.content(native), native);
+            }
+            return;
+        }
+        let trims = |command: Command| command.op == HostOp::Trim && command.extent == lba;
+        assert!(taken.next.is_some_and(trims), "{lba:?} was not rewritten and not trimmed");
+        self.truth.trim(lba);
+        taken.trimmed = true;
+    }
+
+    /// The host changes something: a cleaning of it has to begin anew.
+    fn touch(&mut self, lba: LbaExtent) {
+        let bands = [lba.start.get(), lba.end().get() - 1].map(|lba| self.band_of[lba as usize] as usize);
+        self.cleaning.take_if(|cleaning| (bands[0]..=bands[1]).contains(&cleaning.band));
+    }
+}
+
+/// What the commits behind an entry say of its parts.
+fn parts_of_entry(later: &[Step]) -> Vec<(LbaExtent, Pba)> {
+    let cached = |step: &Step| match *step {
+        Step::Commit(MapChange::Cached { lba, pba }) => Some((lba, pba)),
+        _ => None,
+    };
+    later.iter().map_while(cached).collect()
+}
