@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skylight.evidence import U8, U32, U64, IoBatch, IoLog, Op, SettingsReport, TargetFacts
+from skylight.evidence import U8, U32, U64, IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -110,7 +110,7 @@ class FakeDrive:
     def close(self) -> None:
         self.calls.append("closed")
 
-    def run(self, io: IoBatch, *, depth: int = 1) -> IoLog:
+    def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         submit, complete = self.columns(io.op, io.offset, io.size)
         return IoLog.of(io, submit, complete)
 

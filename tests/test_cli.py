@@ -23,7 +23,7 @@ from skylight.cli.app import EXIT_CODES, cli
 from skylight.cli.app import run as _run
 from skylight.engines.sim import SimEngine, profile_names, read_profile
 from skylight.errors import TargetError, UsageError
-from skylight.evidence import IoBatch, IoLog
+from skylight.evidence import IoBatch, IoLog, Stop
 
 CMR, SMR = "st4000nc001", "emulated-smr-1"
 START = "from skylight.cli import main; main()"
@@ -97,7 +97,7 @@ def test_every_verb_has_help_with_an_example(verb: tuple[str, ...]) -> None:
     assert shown.exit_code == 0
     assert "Examples:" in shown.output
     assert f"  skylight {' '.join(verb)}".rstrip() in shown.output.split("Examples:")[1]
-    assert not re.search(r"--(quick|range|engine|repeat)\b|\b(serve|replay|twin)\b", shown.output)
+    assert not re.search(r"--(range|engine|repeat)\b|\b(serve|replay|twin)\b", shown.output)
 
 
 def test_the_help_documents_every_exit_code(call: Call) -> None:
@@ -230,7 +230,7 @@ def test_an_out_directory_below_a_file_cannot_keep_results(call: Call, here: Pat
 def test_a_target_that_fails_ends_with_3_and_can_go_on(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     run, left = SimEngine.run, iter(range(4))
 
-    def failing(engine: SimEngine, io: IoBatch, *, depth: int = 1) -> IoLog:
+    def failing(engine: SimEngine, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         if next(left, None) is None:
             raise TargetError("sdx: input/output error at byte 4096; check the cable, then --resume")
         return run(engine, io, depth=depth)
@@ -247,7 +247,7 @@ SIGNAL_IN_FIFTH_BATCH = """
 import itertools, os, signal
 from skylight.engines.sim import SimEngine
 run, number = SimEngine.run, itertools.count(1)
-def signalled(engine, io, *, depth=1):
+def signalled(engine, io, *, depth=1, until=None):
     if next(number) == 5:
         os.kill(os.getpid(), signal.{name})
     return run(engine, io, depth=depth)
@@ -389,7 +389,7 @@ def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
 def test_a_fault_of_skylight_is_one_line_and_a_traceback_on_request(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(engine: SimEngine, io: IoBatch, *, depth: int = 1) -> IoLog:
+    def broken(engine: SimEngine, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         raise KeyError("of all things\nthis")
 
     monkeypatch.setattr(SimEngine, "run", broken)
@@ -400,7 +400,7 @@ def test_a_fault_of_skylight_is_one_line_and_a_traceback_on_request(
     class PanicException(BaseException):
         """What a panic of the native module looks like."""
 
-    def panicking(engine: SimEngine, io: IoBatch, *, depth: int = 1) -> IoLog:
+    def panicking(engine: SimEngine, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         raise PanicException("index out of bounds")
 
     monkeypatch.setattr(SimEngine, "run", panicking)
@@ -500,7 +500,7 @@ def test_a_second_run_beside_a_recording_leaves_the_first(call: Call, here: Path
 def test_what_was_there_before_a_refused_run_stays(
     call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(engine: SimEngine, io: IoBatch, *, depth: int = 1) -> IoLog:
+    def refused(engine: SimEngine, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         raise UsageError("sdx: is not to be had")
 
     run = SimEngine.run

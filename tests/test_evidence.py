@@ -17,6 +17,7 @@ from skylight.evidence import (
     Op,
     SettingsReport,
     Step,
+    Stop,
     TargetFacts,
 )
 from skylight.findings import UNKNOWN, Finding, findings_json
@@ -98,3 +99,21 @@ def test_json_of_findings_has_the_shape_of_the_design() -> None:
     }  # fmt: skip
     assert value["findings"]["rotation_ns"]["interval"] == [10_160_000, 10_180_000]
     assert not found[2].known
+
+
+class TestStop:
+    def test_counts_among_the_last_in_the_order_of_completion(self) -> None:
+        complete = np.array([10, 40, 20, 30], np.uint64)
+        log = IoLog(
+            np.zeros(4, np.uint8), np.zeros(4, np.uint64), np.full(4, 512, np.uint32),
+            np.zeros(4, np.uint64), complete,
+        )  # fmt: skip
+        assert Stop(30, 2, 2).reached(log)
+        assert not Stop(30, 3, 3).reached(log)
+        assert Stop(40).reached(log) and not Stop(41).reached(log)
+        assert not Stop(0).reached(IoLog.joined([]))
+
+    @pytest.mark.parametrize("numbers", [(1, 0, 1), (1, 2, 1), (1, 1, 65), (-1, 1, 1)])
+    def test_a_condition_that_makes_no_sense_is_refused(self, numbers: tuple[int, int, int]) -> None:
+        with pytest.raises(ValueError, match="not a stop"):
+            Stop(*numbers)

@@ -51,9 +51,16 @@ class SimDrive:
     def now_ns(self) -> int:
         """Virtual time, ns."""
     def run(
-        self, op: NDArray[np.uint8], offset: NDArray[np.uint64], size: NDArray[np.uint32], depth: int
+        self,
+        op: NDArray[np.uint8],
+        offset: NDArray[np.uint64],
+        size: NDArray[np.uint32],
+        depth: int,
+        stop: tuple[int, int, int] | None = None,
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Runs a batch; answers when each command was submitted and completed, ns. Raises ValueError."""
+        """Runs a batch; answers when each command was submitted and completed, ns. Raises ValueError.
+
+        With a stop (latency_ns, count, within) it ends early: the columns are as long as what was done."""
     def pause(self, duration_ns: int) -> None:
         """Lets virtual time pass, in which the drive may clean."""
     @property

@@ -32,7 +32,7 @@ JsonScalar = str | int | float | bool | None
 """A value that evidence may carry beside its columns."""
 
 Params = Mapping[str, JsonScalar]
-StepKind = Literal["run", "pause", "settings"]
+StepKind = Literal["run", "pause", "settings", "erase"]
 
 
 class Op(IntEnum):
@@ -171,6 +171,28 @@ EMPTY_LOG = IoLog(
 
 
 @dataclass(frozen=True, slots=True)
+class Stop:
+    """Ends a run of I/O early: nothing more is submitted once `count` of the last `within` completions (at
+    most 64) took `latency_ns` or longer."""
+
+    latency_ns: int
+    count: int = 1
+    within: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks that the numbers make sense."""
+        if self.latency_ns < 0 or not 1 <= self.count <= self.within <= 64:
+            raise ValueError(f"not a stop: {self}")
+
+    def reached(self, log: IoLog) -> bool:
+        """Whether the I/Os of a log reach it, in the order they completed."""
+        latency_ns = log.latency_ns[np.argsort(log.complete_ns, kind="stable")]
+        slow = np.concatenate([[0], np.cumsum(latency_ns >= self.latency_ns)])
+        among = slow[1:] - slow[np.maximum(np.arange(1, len(slow)) - self.within, 0)]
+        return bool(np.any(among >= self.count))
+
+
+@dataclass(frozen=True, slots=True)
 class TargetFacts:
     """What a target is and declares of itself; never what was measured.
 
@@ -214,7 +236,7 @@ class SettingsReport:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing done to the target: a run of I/O (with its log), a pause, a settings report."""
+    """One thing done to the target: a run of I/O (with its log), a pause, a settings report, an erase."""
 
     name: str
     kind: StepKind

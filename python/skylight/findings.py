@@ -9,7 +9,7 @@ Source: DESIGN, "Command line" (JSON of a probe) and its table of findings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from skylight.evidence import TargetFacts
@@ -49,6 +49,56 @@ class Finding:
             "confidence": round(self.confidence, 4),
             "why": self.why,
         }
+
+
+class Known:
+    """What is known of a target so far: the findings of the tests that ran before, by name; whether writes
+    were allowed; whether a quick answer is asked for.
+
+    >>> rotation = Finding("rotation_ns", 10_170_000, "ns", None, 1.0, "as measured")
+    >>> Known([rotation]).number("rotation_ns")
+    10170000.0
+    >>> Known([rotation]).word("drive_type") is None
+    True
+    """
+
+    def __init__(self, findings: Iterable[Finding] = (), *, writes: bool = True, quick: bool = False) -> None:
+        """Takes findings in any order; a later one of the same name replaces an earlier one."""
+        self._by_name = {finding.name: finding for finding in findings}
+        self.writes = writes
+        self.quick = quick
+
+    def __iter__(self) -> Iterator[Finding]:
+        """The findings, in the order they came."""
+        return iter(self._by_name.values())
+
+    def get(self, name: str) -> Finding | None:
+        """The finding of that name, unknown or not; None where no test has said anything."""
+        return self._by_name.get(name)
+
+    def word(self, name: str) -> str | None:
+        """A value that is a word; None where it is unknown or absent."""
+        value = self._value(name)
+        return value if isinstance(value, str) else None
+
+    def number(self, name: str) -> float | None:
+        """A value that is a number, in the finding's unit; None where it is unknown or absent."""
+        value = self._value(name)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def part(self, name: str, key: str) -> float | None:
+        """One number of a value that is a table (`band_bytes`, `od`); None where it is unknown or absent."""
+        value = self._value(name)
+        number = value.get(key) if isinstance(value, dict) else None
+        return float(number) if isinstance(number, int | float) and not isinstance(number, bool) else None
+
+    def with_more(self, findings: Iterable[Finding]) -> Known:
+        """This and more."""
+        return Known([*self, *findings], writes=self.writes, quick=self.quick)
+
+    def _value(self, name: str) -> Value | None:
+        finding = self._by_name.get(name)
+        return finding.value if finding is not None and finding.known else None
 
 
 def findings_json(target: TargetFacts, findings: Iterable[Finding]) -> dict[str, object]:

@@ -45,7 +45,7 @@ RECORDING_DIR = "recording"
 RECORDING_FORMAT = "skylight-recording"
 EVIDENCE_FORMAT = "skylight-evidence"
 KEY = b"skylight"
-STEP_KINDS: tuple[StepKind, ...] = ("run", "pause", "settings")
+STEP_KINDS: tuple[StepKind, ...] = ("run", "pause", "settings", "erase")
 LATEST_NS = 1 << 62  # 146 years: no monotonic clock shows more
 LONGEST_PAUSE_S = 1e9
 
@@ -169,6 +169,39 @@ class PartWriter:
             self._file.close()
         except (OSError, pa.ArrowException) as error:
             raise _kept(error, self.path) from error
+
+
+class SpentPart:
+    """In place of a writer for a test that is complete: nothing can be added to it."""
+
+    def __init__(self, path: Path) -> None:
+        """`path` is the recording's directory."""
+        self.path = path / HEADER
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Nothing to end."""
+
+    def begin(self, name: str, kind: StepKind, params: Mapping[str, JsonScalar]) -> None:
+        """Refuses: a step more means that another drive, seed or version wrote what is there."""
+        del kind, params
+        raise UsageError(
+            f"{self.path.parent}: holds no step {name!r}: another drive, seed or version wrote it; choose"
+            " another --out"
+        )
+
+    def rows(self, log: IoLog) -> None:
+        """Never called: no step is open."""
+        del log
+
+    def end(self) -> None:
+        """Never called: no step is open."""
+
+    def complete(self) -> None:
+        """The test is complete already."""
 
 
 @dataclass(slots=True)

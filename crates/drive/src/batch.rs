@@ -51,6 +51,9 @@ pub enum BatchError {
     /// Past the end.
     #[error("command {0}: offset {1} and size {2} pass the end of the drive at {3}")]
     Range(usize, u64, u32, u64),
+    /// A condition that can never, or not be, followed.
+    #[error("a stop after {0} slow commands among {1} is out of range: 1 to that many, among 64 at most")]
+    Stop(u32, u32),
     /// More commands than can be numbered.
     #[error("{0} commands are too many for one batch; split it below 2^32")]
     TooMany(usize),

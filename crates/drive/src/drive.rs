@@ -19,6 +19,7 @@ use crate::jitter::Jitter;
 use crate::ledger::Ledger;
 use crate::media::{FlashSpeed, Media};
 use crate::profile::Schedule;
+use crate::stop::{Stop, StopWatch};
 use crate::trace::HeadTrace;
 use crate::write_cache::WriteCache;
 
@@ -108,6 +109,7 @@ struct Completions<'a> {
     complete_ns: &'a mut [u64],
     /// When the slots that completed become free, in order.
     freed: &'a mut Vec<Time>,
+    watch: StopWatch,
 }
 
 impl Drive {
@@ -286,17 +288,38 @@ impl Drive {
         submit_ns: &mut [u64],
         complete_ns: &mut [u64],
     ) -> Result<(), BatchError> {
+        self.run_until(batch, depth, None, submit_ns, complete_ns).map(|_| ())
+    }
+
+    /// [`Drive::run`], but the host submits nothing more once `stop` holds; gives the number of commands that
+    /// were done, the first of the batch.
+    ///
+    /// # Errors
+    /// When a command or the stop is not one for this drive; then nothing was done.
+    pub fn run_until(
+        &mut self,
+        batch: &Batch<'_>,
+        depth: usize,
+        stop: Option<Stop>,
+        submit_ns: &mut [u64],
+        complete_ns: &mut [u64],
+    ) -> Result<usize, BatchError> {
         batch.check(self.capacity(), depth, submit_ns.len(), complete_ns.len())?;
+        if let Some(unsound) = stop.filter(|stop| !stop.is_sound()) {
+            return Err(BatchError::Stop(unsound.count, unsound.within));
+        }
         let depth = depth.min(batch.len());
         let mut freed: Vec<Time> = Vec::with_capacity(depth);
         freed.resize(depth, self.host_time);
+        let mut watch = StopWatch::new(stop);
         self.waiting.reserve(depth);
         self.submitted.reserve(depth);
         let mut next = 0;
         loop {
+            let end = if watch.reached() { next } else { batch.len() };
             let mut due = self.due(&mut freed);
-            while due > 0 && next < batch.len() {
-                for at in freed.drain(..due).take(batch.len() - next) {
+            while due > 0 && next < end {
+                for at in freed.drain(..due).take(end - next) {
                     self.submit(batch, next, at);
                     submit_ns[next] = at.get();
                     next += 1;
@@ -304,9 +327,11 @@ impl Drive {
                 due = self.due(&mut freed);
             }
             if self.waiting.is_empty() {
-                return Ok(());
+                return Ok(next);
             }
-            self.serve(&mut Completions { complete_ns, freed: &mut freed });
+            let mut completions = Completions { complete_ns, freed: &mut freed, watch };
+            self.serve(&mut completions);
+            watch = completions.watch;
         }
     }
 
@@ -500,7 +525,8 @@ impl Drive {
             several => several.iter().position(|command| command.id == id).unwrap_or(0),
         };
         let command = self.waiting.remove(index);
-        self.submitted.remove(index);
+        let Submitted { at: since, .. } = self.submitted.remove(index);
+        completions.watch.completed(at - since);
         if let Some(comes) = self.submitted.get_mut(self.interface.queue_depth - 1) {
             comes.came = comes.came.max(at);
         }

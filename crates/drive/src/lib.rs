@@ -2,7 +2,8 @@
 //!
 //! * [`profile`]: a drive as TOML; the one schema.
 //! * [`build`]: from profile to drive.
-//! * [`drive`]: the host's queue, volatile write cache, look-ahead, idle time. [`batch`]: what the host asks.
+//! * [`drive`]: the host's queue, volatile write cache, look-ahead, idle time. [`batch`]: what the host asks,
+//!   [`stop`]: when it stops asking.
 //! * [`media`]: the clock that gives a plan's steps their durations.
 //! * [`ledger`], [`trace`]: what every media access was for, and where the head was.
 //! * [`jitter`]: seeded variation of latency.
@@ -19,6 +20,7 @@ pub mod ledger;
 pub mod media;
 pub mod profile;
 pub mod random;
+pub mod stop;
 pub mod trace;
 pub mod truth;
 mod write_cache;
@@ -26,4 +28,5 @@ mod write_cache;
 pub use batch::{Batch, BatchError};
 pub use drive::Drive;
 pub use ledger::{Account, Ledger};
+pub use stop::Stop;
 pub use trace::{HeadTrace, TraceRow};

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skylight_disk::{Direction, Nanos};
 use skylight_drive::profile::Profile;
-use skylight_drive::{Batch, Drive, TraceRow};
+use skylight_drive::{Batch, Drive, Stop, TraceRow};
 use skylight_layer::{HostOp, Medium, Purpose};
 
 use crate::profile::profile_error;
@@ -74,8 +74,11 @@ impl SimDrive {
         self.with(py, |drive| drive.now().get())
     }
 
-    /// Runs a batch with `depth` commands outstanding; gives (submit_ns, complete_ns). Raises ValueError with
-    /// one line when a column or command is not of this drive.
+    /// Runs a batch with `depth` commands outstanding; gives (submit_ns, complete_ns). With a stop (latency_ns,
+    /// count, within) nothing more is submitted once `count` of the last `within` completions took that long:
+    /// the columns are then those of the commands that were done. Raises ValueError with one line when a
+    /// column, command or stop is not of this drive.
+    #[pyo3(signature = (op, offset, size, depth, stop=None))]
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -83,14 +86,19 @@ impl SimDrive {
         offset: PyReadonlyArray1<'py, u64>,
         size: PyReadonlyArray1<'py, u32>,
         depth: usize,
+        stop: Option<(u64, u32, u32)>,
     ) -> PyResult<Times<'py>> {
         let (op, offset, size) =
             (op.as_slice()?.to_vec(), offset.as_slice()?.to_vec(), size.as_slice()?.to_vec());
         let mut submit_ns = vec![0; op.len()];
         let mut complete_ns = vec![0; op.len()];
         let batch = Batch { op: &op, offset: &offset, size: &size };
-        self.with(py, |drive| drive.run(&batch, depth, &mut submit_ns, &mut complete_ns))?
+        let stop = stop.map(|(latency_ns, count, within)| Stop { latency: Nanos(latency_ns), count, within });
+        let done = self
+            .with(py, |drive| drive.run_until(&batch, depth, stop, &mut submit_ns, &mut complete_ns))?
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        submit_ns.truncate(done);
+        complete_ns.truncate(done);
         Ok((PyArray1::from_vec(py, submit_ns), PyArray1::from_vec(py, complete_ns)))
     }
 

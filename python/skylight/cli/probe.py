@@ -199,7 +199,7 @@ def _forget(job: Job, made: Sequence[Path]) -> None:
 
 def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> SuiteResult:
     """One live target: plan, run with progress, findings."""
-    facts, tests = engine.describe(), chosen(options.only)
+    facts, tests = engine.describe(), chosen(options.only, quick=options.quick)
     done = False
     if options.resume:
         kept = Recording.open(job.recording)
@@ -272,7 +272,8 @@ def _only(only: str | None) -> tuple[str, ...]:
 
 @click.command(epilog=_EPILOG)
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET..")
-@click.option("--only", metavar="TEST,..", help="Run only these tests.")
+@click.option("--only", metavar="TEST,..", help="Run only these tests, and those they build on.")
+@click.option("--quick", is_flag=True, help="Only say whether the drive is shingled, and what kind.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -294,6 +295,7 @@ def _only(only: str | None) -> tuple[str, ...]:
 def probe(
     targets: tuple[str, ...],
     only: str | None,
+    quick: bool,
     out: Path | None,
     as_json: bool,
     seed: int,
@@ -317,7 +319,7 @@ def probe(
                     result = infer_suite(job.recording)
                 else:
                     begun = resume and Recording.is_begun(job.recording)
-                    options = SuiteOptions(seed=seed, only=names, resume=begun)
+                    options = SuiteOptions(seed=seed, only=names, quick=quick, resume=begun)
                     result = _measure(job, engine, options, quiet=as_json)
                 results.append((result, job.recording))
                 if not as_json:

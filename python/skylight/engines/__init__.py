@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from skylight.errors import UsageError
-from skylight.evidence import U64, IoBatch, IoLog, SettingsReport, TargetFacts
+from skylight.evidence import U64, IoBatch, IoLog, SettingsReport, Stop, TargetFacts
 
 RECORDING = "recording:"
 SIM = "sim:"
@@ -45,8 +45,10 @@ class Engine(Protocol):
         """What the target is and declares of itself."""
         ...
 
-    def run(self, io: IoBatch, *, depth: int = 1) -> IoLog:
-        """Does the batch in order with up to `depth` commands outstanding; returns when all are complete."""
+    def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+        """Does the batch in order with up to `depth` commands outstanding; returns when all are complete.
+
+        With `until` it may end early; the log then holds the rows that were done, the first of the batch."""
         ...
 
     def pause(self, seconds: float) -> None:

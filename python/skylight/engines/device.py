@@ -25,8 +25,20 @@ import numpy as np
 
 from skylight import _native
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line
-from skylight.evidence import EMPTY_LOG, U8, U32, U64, IoBatch, IoLog, JsonScalar, SettingsReport, TargetFacts
+from skylight.evidence import (
+    EMPTY_LOG,
+    U8,
+    U32,
+    U64,
+    IoBatch,
+    IoLog,
+    JsonScalar,
+    SettingsReport,
+    Stop,
+    TargetFacts,
+)
 
+STOP_PIECE_IOS = 16  # at each depth: so much may be done past a stop
 LOOK_AHEAD_NOTE = "read look-ahead cannot be set here"
 _FACTS = ("kind", "path", "size_bytes", "block_bytes")
 _STATES = {"on": True, "off": False}
@@ -196,8 +208,24 @@ class DeviceEngine:
         """Reads, writes, bytes written and flushes submitted so far."""
         return self._host.counters()
 
-    def run(self, io: IoBatch, *, depth: int = 1) -> IoLog:
-        """Does the batch; raises `DeviceFailed` or `DeviceInterrupted` with the log so far."""
+    def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+        """Does the batch; raises `DeviceFailed` or `DeviceInterrupted` with the log so far.
+
+        With `until`, in pieces: what comes after the slow I/O in its piece is done all the same."""
+        if until is None:
+            return self._run(io, depth)
+        logs: list[IoLog] = []
+        for first in range(0, len(io), STOP_PIECE_IOS * depth):
+            try:
+                logs.append(self._run(io.part(first, first + STOP_PIECE_IOS * depth), depth))
+            except (DeviceFailed, DeviceInterrupted) as error:
+                error.log = IoLog.joined([*logs, error.log])
+                raise
+            if until.reached(logs[-1]):
+                break
+        return IoLog.joined(logs)
+
+    def _run(self, io: IoBatch, depth: int) -> IoLog:
         try:
             submit_ns, complete_ns = self._host.run(io.op, io.offset, io.size, depth)
         except _native.HostError as error:

@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from skylight.errors import TargetError, UsageError, one_line
-from skylight.evidence import U8, U32, U64, IoBatch, IoLog, JsonScalar, SettingsReport, TargetFacts
+from skylight.evidence import U8, U32, U64, IoBatch, IoLog, JsonScalar, SettingsReport, Stop, TargetFacts
 
 PROFILE_SUFFIX = ".toml"
 LARGEST_PROFILE_BYTES = 1 << 20
@@ -39,8 +39,11 @@ class Drive(Protocol):
         """Bytes of a logical block."""
         ...
 
-    def run(self, op: U8, offset: U64, size: U32, depth: int) -> tuple[U64, U64]:
-        """Does the I/O; submit and complete time of each, ns."""
+    def run(
+        self, op: U8, offset: U64, size: U32, depth: int, stop: tuple[int, int, int] | None = None
+    ) -> tuple[U64, U64]:
+        """Does the I/O; submit and complete time of each that was done before a stop (latency_ns, count,
+        within), ns."""
         ...
 
     def pause(self, duration_ns: int) -> None:
@@ -158,14 +161,16 @@ class SimEngine:
         """What the emulated drive declares."""
         return self._facts
 
-    def run(self, io: IoBatch, *, depth: int = 1) -> IoLog:
-        """Does the batch in virtual time."""
+    def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+        """Does the batch in virtual time, to the I/O at which it is to stop."""
+        stop = None if until is None else (until.latency_ns, until.count, until.within)
         try:
-            submit_ns, complete_ns = self._drive.run(io.op, io.offset, io.size, depth)
+            submit_ns, complete_ns = self._drive.run(io.op, io.offset, io.size, depth, stop)
         except ValueError as error:
             raise TargetError(f"{self._facts.name}: {error}") from error
+        done = io.part(0, len(submit_ns))
         return IoLog.of(
-            io, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False)
+            done, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False)
         )
 
     def pause(self, seconds: float) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from skylight.evidence import Evidence, TargetFacts
-from skylight.findings import Finding
+from skylight.findings import Finding, Known
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -44,24 +44,29 @@ class Figure:
 
 
 class Test(Protocol):
-    """One test of the suite. `name` is the recording's file stem and the word for `--only`."""
+    """One test of the suite. `name` is the recording's file stem and the word for `--only`; `needs` names the
+    tests whose findings it builds on."""
 
     name: str
     title: str
     summary: str
+    needs: tuple[str, ...]
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """An upper estimate of what `measure` costs on such a target, with or without leave to write."""
         ...
 
     def measure(self, session: Session) -> None:
-        """Runs the test; the session keeps the evidence."""
+        """Runs the test; the session keeps the evidence and knows what earlier tests found.
+
+        Where the test does not apply (`session.known`), it does nothing."""
         ...
 
-    def infer(self, evidence: Evidence) -> list[Finding]:
-        """Findings from evidence alone; deterministic."""
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """Findings from evidence and what is known alone; deterministic. Also called with no steps at all,
+        where the test did not apply: a property that the target cannot have is left out."""
         ...
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
-        """Figures from evidence and findings alone; deterministic."""
+        """Figures from evidence and all findings alone; deterministic. None where there is no evidence."""
         ...

@@ -6,8 +6,8 @@ whole is answered from it. An emulated drive re-executes those steps silently, t
 left, and must give the same log; a device does not, its state is its own.
 
 Invariants: a step's rows reach the file in pieces of about half a second of device time at depth 1, so that
-Ctrl-C leaves a readable recording; at a greater depth a batch is one piece, because cutting it would drain
-the queue.
+Ctrl-C leaves a readable recording; at a greater depth a batch is one long piece, because cutting it would
+drain the queue; pieces on an emulated drive only grow.
 
 Source: DESIGN, idea 3.
 """
@@ -33,9 +33,11 @@ from skylight.evidence import (
     SettingsReport,
     Step,
     StepKind,
+    Stop,
     TargetFacts,
 )
-from skylight.recording import PartWriter
+from skylight.findings import Known
+from skylight.recording import PartWriter, SpentPart
 
 FIRST_PIECE_IOS = 64
 LARGEST_PIECE_IOS = 1 << 16
@@ -58,18 +60,18 @@ Progress = Callable[[ProgressReport], None]
 
 
 class Session:
-    """What a test measures through. `facts`, `size`, `can_write` describe the target; `quick` asks for fewer
-    I/Os."""
+    """What a test measures through. `facts`, `size`, `can_write` describe the target; `known` is what the
+    tests before found; `quick` asks for fewer I/Os."""
 
     def __init__(
         self,
         engine: Engine,
-        writer: PartWriter,
+        writer: PartWriter | SpentPart,
         *,
         test: str,
         seed: int,
         before: Evidence | None = None,
-        quick: bool = False,
+        known: Known | None = None,
         total_ios: int = 0,
         progress: Progress | None = None,
     ) -> None:
@@ -84,7 +86,8 @@ class Session:
         self._device_ns = 0
         self.test = test
         self.seed = seed
-        self.quick = quick
+        self.known = Known() if known is None else known
+        self.quick = self.known.quick
         self.facts: TargetFacts = engine.describe()
         self.size = self.facts.size_bytes
         self.can_write = engine.can_write
@@ -104,20 +107,37 @@ class Session:
         return self._engine.holes(offsets) if isinstance(self._engine, TellsHoles) else None
 
     def run(
-        self, name: str, io: IoBatch, *, depth: int = 1, params: Mapping[str, JsonScalar] | None = None
+        self,
+        name: str,
+        io: IoBatch,
+        *,
+        depth: int = 1,
+        until: Stop | None = None,
+        params: Mapping[str, JsonScalar] | None = None,
     ) -> IoLog:
-        """Does the batch as one step and returns its log."""
+        """Does the batch as one step and returns its log, which is shorter when `until` ended it."""
         kept = self._recorded(name, "run")
         if kept is not None:
             self._check_plan(kept, io)
-            if self._engine.repeatable and not self._execute(name, io, depth, None).equals(kept.rows):
+            if self._engine.repeatable and not self._execute(name, io, depth, until, None).equals(kept.rows):
                 raise self._other_drive(name)
             self._advance(name, kept.rows if not self._engine.repeatable else None)
             return kept.rows
         self._writer.begin(name, "run", {"depth": depth, **(params or {})})
-        log = self._execute(name, io, depth, self._writer)
+        log = self._execute(name, io, depth, until, self._writer)
         self._writer.end()
         return log
+
+    def erase(self, name: str) -> bool:
+        """Secure erase, as one step: the target is as new. False where it has none: it is as it was."""
+        kept = self._recorded(name, "erase")
+        if kept is not None and not self._engine.repeatable:
+            return kept.params.get("erased") is True
+        erased = self._engine.erase()
+        if kept is None:
+            self._writer.begin(name, "erase", {"erased": erased})
+            self._writer.end()
+        return erased
 
     def pause(self, name: str, seconds: float) -> None:
         """Leaves the target alone for that long, as one step."""
@@ -155,7 +175,7 @@ class Session:
         return step
 
     def _check_plan(self, kept: Step, io: IoBatch) -> None:
-        was = kept.rows.batch
+        was, io = kept.rows.batch, io.part(0, len(kept.rows))  # the step may have been stopped early
         same = all(np.array_equal(getattr(was, part), getattr(io, part)) for part in ("op", "offset", "size"))
         if not same:
             raise self._other_drive(kept.name)
@@ -166,25 +186,34 @@ class Session:
             " or version wrote it; choose another --out"
         )
 
-    def _execute(self, name: str, io: IoBatch, depth: int, writer: PartWriter | None) -> IoLog:
+    def _execute(
+        self, name: str, io: IoBatch, depth: int, until: Stop | None, writer: PartWriter | SpentPart | None
+    ) -> IoLog:
         """Runs the batch in pieces, each kept (with a writer) and reported as it is done."""
         logs: list[IoLog] = []
+        patient = self._engine.repeatable  # virtual time waits for nobody
         first, piece = 0, FIRST_PIECE_IOS if depth == 1 else LARGEST_PIECE_IOS
         while first < len(io):
-            log = self._done(io.part(first, first + piece), depth, writer)
+            asked = io.part(first, first + piece)
+            log = self._done(asked, depth, until, writer)
             first += len(log)
             if writer is not None:
                 writer.rows(log)
             logs.append(log)
             spent_ns = self._advance(name, log)
+            if until is not None and (len(log) < len(asked) or until.reached(log)):
+                break
             if depth == 1:
-                piece = min(2 * piece, LARGEST_PIECE_IOS) if spent_ns < PIECE_NS else max(piece // 2, 1)
+                longer = patient or spent_ns < PIECE_NS
+                piece = min(2 * piece, LARGEST_PIECE_IOS) if longer else max(piece // 2, 1)
         return IoLog.joined(logs)
 
-    def _done(self, io: IoBatch, depth: int, writer: PartWriter | None) -> IoLog:
+    def _done(
+        self, io: IoBatch, depth: int, until: Stop | None, writer: PartWriter | SpentPart | None
+    ) -> IoLog:
         """Runs a piece; of one that fails or is interrupted, what was done is kept before that goes on."""
         try:
-            return self._engine.run(io, depth=depth)
+            return self._engine.run(io, depth=depth, until=until)
         except (SkylightError, KeyboardInterrupt) as error:
             log = getattr(error, "log", EMPTY_LOG)
             if writer is not None and len(log):

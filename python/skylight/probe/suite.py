@@ -14,15 +14,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skylight.engines import Engine
-from skylight.errors import UsageError
+from skylight.errors import KeepError, UsageError
 from skylight.evidence import Evidence, JsonScalar, TargetFacts
-from skylight.findings import Finding
+from skylight.findings import Finding, Known
 from skylight.probe import Figure, Test
 from skylight.probe.drive_type import DriveType
 from skylight.probe.session import Progress, Session
-from skylight.recording import Recording
+from skylight.recording import PartWriter, Recording, SpentPart
 
 TESTS: tuple[Test, ...] = (DriveType(),)
+"""In the order they run: each may use what earlier ones found."""
+
+QUICK = ("drive_type",)
+"""What is run for a quick answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +59,32 @@ class SuiteResult:
     notes: list[str] = field(default_factory=list)
 
 
-def chosen(only: Sequence[str]) -> tuple[Test, ...]:
-    """The tests of those names in the suite's order; all of them when `only` is empty."""
-    names = [test.name for test in TESTS]
+def chosen(only: Sequence[str], *, quick: bool = False) -> tuple[Test, ...]:
+    """The tests of those names and all that they build on, in the suite's order.
+
+    With no names all of them, or those of a quick answer."""
+    by_name = {test.name: test for test in TESTS}
     for name in only:
-        if name not in names:
-            close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        if name not in by_name:
+            close = difflib.get_close_matches(name, by_name, n=1, cutoff=0.5)
             meant = f"; did you mean {close[0]}?" if close else ""
-            raise UsageError(f"no test is called {name!r}{meant} (tests: {', '.join(names)})")
-    return tuple(test for test in TESTS if not only or test.name in only)
+            raise UsageError(f"no test is called {name!r}{meant} (tests: {', '.join(by_name)})")
+    if not only and not quick:
+        return TESTS
+    wanted, ahead = set[str](), list(only or QUICK)
+    while ahead:
+        name = ahead.pop()
+        if name not in wanted:
+            wanted.add(name)
+            ahead.extend(by_name[name].needs)
+    return tuple(test for test in TESTS if test.name in wanted)
 
 
 def run_suite(
     engine: Engine, out: Path, options: SuiteOptions, progress: Progress | None = None
 ) -> SuiteResult:
-    """Measures the chosen tests on a live target into the recording `out`, then infers from that
-    recording."""
-    tests = chosen(options.only)
+    """Measures the chosen tests on a live target into the recording `out`, inferring from that recording as
+    it goes."""
     facts = engine.describe()
     kept_options = options.to_json(engine.can_write)
     if options.resume:
@@ -79,47 +92,87 @@ def run_suite(
         recording.check_same_run(facts, kept_options, options.seed)
     else:
         recording = Recording.create(out, facts, kept_options, options.seed)
+    known = _nothing_known(recording)
+    gathered: list[Evidence] = []
+    tests = chosen(options.only, quick=options.quick)
+    begun = {test.name: recording.evidence(test.name) for test in tests}
+    done = all(kept is not None and kept.complete for kept in begun.values())
     for test in tests:
-        before = recording.evidence(test.name)
-        if before is not None and before.complete:
-            continue
-        with recording.part(test.name) as writer:
-            session = Session(
-                engine,
-                writer,
-                test=test.name,
-                seed=options.seed,
-                before=before,
-                quick=options.quick,
-                total_ios=test.estimate(facts, writes=engine.can_write).ios,
-                progress=progress,
-            )
-            test.measure(session)
-            writer.complete()
-    return infer_suite(out)
+        before = begun[test.name]
+        if before is None or not before.complete or (engine.repeatable and not done):
+            before = _measured(test, engine, recording, before, known, progress)
+        gathered.append(before)
+        known = known.with_more(_inferred(test, before, known, out))
+    return _result(recording, gathered, known)
+
+
+def _measured(
+    test: Test,
+    engine: Engine,
+    recording: Recording,
+    before: Evidence | None,
+    known: Known,
+    progress: Progress | None,
+) -> Evidence:
+    """Runs one test, or goes on with it, and reads back what was kept.
+
+    A test that was complete is run again on a repeatable engine, silently: it leaves the target as it was
+    left."""
+    facts = engine.describe()
+    complete = before is not None and before.complete
+    writer: PartWriter | SpentPart = SpentPart(recording.path) if complete else recording.part(test.name)
+    with writer:
+        session = Session(
+            engine,
+            writer,
+            test=test.name,
+            seed=recording.seed,
+            before=before,
+            known=known,
+            total_ios=test.estimate(facts, writes=engine.can_write).ios,
+            progress=progress,
+        )
+        test.measure(session)
+        writer.complete()
+    kept = before if complete else recording.evidence(test.name)
+    if kept is None:
+        raise KeepError(f"{recording.path}: the evidence of {test.name} vanished; choose another --out")
+    return kept
+
+
+def _nothing_known(recording: Recording) -> Known:
+    """Where inference begins: what the recording says of how it was made."""
+    options = recording.options
+    return Known(writes=options.get("writes") is True, quick=options.get("quick") is True)
 
 
 def infer_suite(path: Path) -> SuiteResult:
     """Findings from the recording in directory `path`; touches no target."""
     recording = Recording.open(path)
-    evidence: list[Evidence] = []
-    findings: list[Finding] = []
+    known = _nothing_known(recording)
+    gathered: list[Evidence] = []
     for test in TESTS:
         kept = recording.evidence(test.name)
         if kept is not None:
-            evidence.append(kept)
-            findings.extend(_inferred(test, kept, path))
+            gathered.append(kept)
+            known = known.with_more(_inferred(test, kept, known, path))
     recording.check_known([test.name for test in TESTS])
-    if not evidence:
+    if not gathered:
         raise UsageError(f"{path}: the recording holds no evidence of any test; probe the target again")
-    notes = [note for kept in evidence for note in kept.notes]
-    return SuiteResult(recording.target, evidence, findings, recording.seed, recording.options, notes)
+    return _result(recording, gathered, known)
 
 
-def _inferred(test: Test, evidence: Evidence, path: Path) -> list[Finding]:
-    """A test's findings; evidence that it cannot use is refused with the recording's name."""
+def _result(recording: Recording, gathered: list[Evidence], known: Known) -> SuiteResult:
+    notes = [note for kept in gathered for note in kept.notes]
+    return SuiteResult(recording.target, gathered, list(known), recording.seed, recording.options, notes)
+
+
+def _inferred(test: Test, evidence: Evidence, known: Known, path: Path) -> list[Finding]:
+    """A test's findings; evidence that it cannot use is refused with the recording's name.
+
+    A test that was cut short concludes nothing, unless it is the first: what builds on it would be wrong."""
     try:
-        return test.infer(evidence)
+        return test.infer(evidence, known)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
 

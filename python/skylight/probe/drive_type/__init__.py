@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 
 from skylight.errors import UsageError
 from skylight.evidence import Evidence, IoBatch, IoLog, Op, Step, TargetFacts
-from skylight.findings import Finding
+from skylight.findings import Finding, Known
 from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.probe import Cost, Figure
-from skylight.probe.drive_type_figures import draw
-from skylight.probe.drive_type_verdict import (
+from skylight.probe.drive_type.figures import draw
+from skylight.probe.drive_type.verdict import (
     FAST_LARGE_NS,
     LARGE_BYTES,
     Observed,
@@ -218,6 +218,7 @@ class DriveType:
 
     name = "drive_type"
     title = "Drive type"
+    needs: tuple[str, ...] = ()
     summary = (
         "Random 4 KiB reads over the whole target tell whether a platter turns; random 4 KiB writes in its"
         " first 1 GiB, one at a time with the volatile write cache off, tell whether they are written in"
@@ -325,8 +326,9 @@ class DriveType:
             if Sustained.of(logs).slow(wide):
                 return
 
-    def infer(self, evidence: Evidence) -> list[Finding]:
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """`drive_type` and `cache_medium`."""
+        del known  # it is the first
         verdict = judge(observe(evidence))
         return [
             Finding(name, value, None, None, confidence, verdict.why, verdict.rows)
