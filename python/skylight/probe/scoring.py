@@ -1,0 +1,92 @@
+"""Scores the findings of a probe against what is true of the drive.
+
+The truth is a JSON object of the shape that `skylight drives truth --json` prints: for each property its
+value, the `interval` that counts as right (a table of intervals for a value that is a table, null for words,
+which must be equal) and whether it is `measurable`. This module never makes a truth: it is handed one, after
+the findings are there.
+
+| found | truth | outcome |
+|---|---|---|
+| in the interval, or equal | has the property | right |
+| outside | has the property | wrong |
+| unknown, or not there | measurable | unknown |
+| unknown, or not there | not measurable | right |
+| a value | a drive without the property | wrong |
+
+Source: DESIGN, "Command line", the table of findings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from skylight.findings import Finding, Value
+
+Outcome = Literal["right", "wrong", "unknown"]
+
+PROPERTIES = (
+    "drive_type", "cache_medium", "cache_location", "cleaning_type", "cleaning_order", "mapping",
+    "cache_bytes", "cache_fill_bytes", "cache_raw_bytes", "cache_map_entries", "band_bytes", "rotation_ns",
+    "track_bytes", "seek_ns", "journal_quantum_bytes", "journal_entry_max_bytes", "out_of_band_ns",
+    "map_merge_every", "map_merge_ns", "cleaning_start_ns", "cleaning_band_ns", "plateaus",
+)  # fmt: skip
+"""The properties that a truth may hold; findings of other names are not scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How one property of one drive was found."""
+
+    name: str
+    outcome: Outcome
+    found: Value | None
+    true: Value | None
+    confidence: float
+
+
+def score(findings: Iterable[Finding], truth: Mapping[str, Any]) -> list[Mark]:
+    """Marks every property that the drive has or that was claimed of it, in the order of `PROPERTIES`.
+
+    >>> found = Finding("map_merge_every", 240, "writes", None, 0.9, "measured")
+    >>> true = {"map_merge_every": {"value": 240, "interval": [240, 240], "measurable": True}}
+    >>> [(mark.name, mark.outcome) for mark in score([found], true)]
+    [('map_merge_every', 'right')]
+    """
+    by_name = {finding.name: finding for finding in findings}
+    marks = []
+    for name in PROPERTIES:
+        finding, row = by_name.get(name), truth.get(name)
+        claimed = finding is not None and finding.known
+        if row is None and not claimed:
+            continue
+        value = finding.value if finding is not None and claimed else None
+        outcome = _outcome(value, row)
+        confidence = finding.confidence if finding is not None else 0.0
+        marks.append(Mark(name, outcome, value, None if row is None else row["value"], confidence))
+    return marks
+
+
+def _outcome(value: Value | None, row: Mapping[str, Any] | None) -> Outcome:
+    if row is None:
+        return "wrong"
+    if value is None:
+        return "unknown" if row["measurable"] else "right"
+    return "right" if _is_right(value, row["value"], row["interval"]) else "wrong"
+
+
+def _is_right(value: Any, true: Any, interval: Any) -> bool:
+    """A table is right when each part of it is; a number when it lies in its interval; a word when equal."""
+    if isinstance(true, dict):
+        if not isinstance(value, dict):
+            return False
+        ranges = interval if isinstance(interval, dict) else {}
+        return all(_is_right(value.get(key), part, ranges.get(key)) for key, part in true.items())
+    if interval is None:
+        return bool(value == true)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return False
+    low, high = interval
+    return bool(low <= value <= high)
