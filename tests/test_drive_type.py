@@ -67,8 +67,8 @@ class TestVerdicts:
         result = probe(FakeDrive(SET), tmp_path)
         evidence = result.evidence[0]
         steps = [step.name for step in evidence.steps]
-        assert steps == ["settings", "reads", "writes-wide", "writes-narrow"]
-        wide, narrow = (evidence.log(name).latency_ns for name in steps[2:])
+        assert steps == ["settings", "reads", "writes-wide", "writes-after-reads", "writes-narrow"]
+        wide, narrow = (evidence.log(name).latency_ns for name in ("writes-wide", "writes-narrow"))
         quartiles = np.percentile(wide, [25, 50, 75])
         assert quartiles[2] - quartiles[0] > 0.25 * quartiles[1]
         quartiles = np.percentile(narrow, [25, 50, 75])
@@ -81,6 +81,24 @@ class TestVerdicts:
         result = probe(FakeDrive(CMR), tmp_path)
         assert [step.name for step in result.evidence[0].steps][-1] == "writes-narrowest"
         assert "follow their address" in found(result)["drive_type"].why
+
+
+class TestAfterReads:
+    """Writes with a random read before each."""
+
+    def test_a_journal_of_uneven_entries_is_a_log_on_the_platter(self, tmp_path: Path) -> None:
+        result = probe(FakeDrive(replace(JOURNAL, journal_turns=0.4, journal_waits=True)), tmp_path)
+        assert [found(result)[name].value for name in ("drive_type", "cache_medium")] == ["smr", "disk"]
+        assert "log on the platter" in found(result)["drive_type"].why
+
+    def test_slow_flash_is_not_a_disk_though_its_writes_take_a_turn(self, tmp_path: Path) -> None:
+        result = probe(FakeDrive(replace(FLASH, flash_write=11.0)), tmp_path)
+        assert [found(result)[name].value for name in ("drive_type", "cache_medium")] == ["smr", "flash"]
+        assert "neither for the arm after a read nor for an angle" in found(result)["drive_type"].why
+
+    def test_reads_that_need_no_platter_say_nothing(self, tmp_path: Path) -> None:
+        slow = replace(FLASH, flash_write=11.0, lazy_unwritten=True)
+        assert verdict(slow, tmp_path)[1] in ("flash", UNKNOWN)
 
 
 class TestDoubt:

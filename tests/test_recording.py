@@ -178,7 +178,7 @@ class Interrupting(FakeDrive):
 
     def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         self.batches += 1
-        self.reads_seen += int(np.count_nonzero(io.op == 0))
+        self.reads_seen += len(io) if np.all(io.op == Op.READ) else 0
         if self.batches == self.stop_at:
             raise KeyboardInterrupt
         return super().run(io, depth=depth)

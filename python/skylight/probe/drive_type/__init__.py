@@ -7,6 +7,8 @@ conventional disk seeks and waits for an angle, so latency varies over a turn an
 address; a shingled disk appends them to its persistent cache, so latency is fixed and follows no address, and
 below a millisecond when that cache is flash.
 
+Writes with a random read before each tell a log on the platter from flash, whatever either takes (`mixed`).
+
 The test adapts. A drive with many cache bands (`a mod n` of a set-associative layer) varies over 1 GiB
 although each band is a log, so varying writes are repeated within 16 MiB and 4 MiB before "conventional" is
 said. Where the write cache is not known to be off, a FLUSH follows each write and the pair is timed. Writes
@@ -35,6 +37,7 @@ from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.probe import Cost, Figure
 from skylight.probe.drive_type.figures import draw
+from skylight.probe.drive_type.mixed import PAIRS, Mixed
 from skylight.probe.drive_type.verdict import (
     FAST_LARGE_NS,
     LARGE_BYTES,
@@ -64,6 +67,7 @@ SETTINGS, READS, READ_BACK, FLUSH = "settings", "reads", "reads-back", "flush"
 SUSTAINED = tuple(Sustained.name(number) for number in range(1, SUSTAINED_PIECES + 1))
 WIDE, NARROW = "writes-wide", ("writes-narrow", "writes-narrowest")
 FLUSHED_NARROW = ("writes-narrow-flushed", "writes-narrowest-flushed")
+MIXED, MIXED_FLUSHED = "writes-after-reads", "writes-after-reads-flushed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,21 @@ class _Plan:
         op = np.where(last, np.uint8(Op.FLUSH), writes.op)
         return IoBatch(op, writes.offset, np.where(last, np.uint32(0), writes.size))
 
+    def pairs(self, flushed: bool) -> IoBatch:
+        """A read anywhere, then a write in the narrowest region (and its FLUSH), and so on."""
+        region = self.region(NARROW_BYTES[-1])
+        rng = self.session.rng(MIXED)
+        reads = rng.integers(0, self.session.size // self.io_bytes, PAIRS)
+        writes = rng.integers(0, region // self.io_bytes, PAIRS)
+        ops = (Op.READ, Op.WRITE, Op.FLUSH) if flushed else (Op.READ, Op.WRITE)
+        where = np.stack([reads, writes, np.zeros_like(reads)][: len(ops)], axis=1) * self.io_bytes
+        size = [0 if op == Op.FLUSH else self.io_bytes for op in ops]
+        return IoBatch(
+            np.tile(np.array(ops, np.uint8), PAIRS),
+            where.ravel().astype(np.uint64),
+            np.tile(np.array(size, np.uint32), PAIRS),
+        )
+
     def params(self, region: int, *, flushed: bool = False) -> dict[str, str | int | float | bool | None]:
         """What inference has to know of a step beside its rows."""
         return {
@@ -159,6 +178,16 @@ def writes_of(step: Step) -> Writes:
     return Writes(step.name, step.whole("region_bytes", LARGEST_BYTES), flushed, latency_ns, tied)
 
 
+def mixed_of(step: Step, turning: Coherence) -> Mixed:
+    """The writes of a step that had a random read before each; with `flushed`, each with its FLUSH."""
+    log = step.rows
+    writes = log.only(Op.WRITE)
+    done_ns = log.only(Op.FLUSH).complete_ns if step.flag("flushed") else writes.complete_ns
+    count = min(len(writes), len(done_ns))
+    latency_ns = done_ns[:count].astype(np.int64) - writes.submit_ns[:count].astype(np.int64)
+    return Mixed(step.name, log.only(Op.READ).latency_ns, latency_ns, done_ns[:count], turning)
+
+
 def _first(log: IoLog, count: int) -> IoLog:
     return IoLog(
         log.op[:count], log.offset[:count], log.size[:count], log.submit_ns[:count], log.complete_ns[:count]
@@ -195,6 +224,8 @@ def observe(evidence: Evidence) -> Observed:
     reads_ns, reads = read_step(READS)
     back_ns, back = read_step(READ_BACK)
     settings, read = evidence.step(SETTINGS), evidence.step(READS)
+    mixed = evidence.step(MIXED_FLUSHED) or evidence.step(MIXED)
+    known = reads if reads.rotates else back
     sustained = Sustained.of([evidence.log(name) for name in SUSTAINED if evidence.step(name) is not None])
     return Observed(
         kind=evidence.target.kind,
@@ -208,6 +239,7 @@ def observe(evidence: Evidence) -> Observed:
         flush_ns=evidence.log(FLUSH).only(Op.FLUSH).latency_ns,
         sustained=sustained,
         cache_off=settings is not None and settings.params.get("write_cache") is False,
+        mixed=mixed_of(mixed, known) if mixed is not None and known.rotates else None,
         writes_allowed=read is None or read.flag("writes_allowed"),
         holes=0.0 if read is None else read.share("holes"),
     )
@@ -236,10 +268,12 @@ class DriveType:
         reads = 2 * PLACES * VISITS
         narrow = len(NARROW_BYTES) * PLACES * VISITS
         sustained = SUSTAINED_PIECES * PIECE_WRITES
-        single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow
-        seconds = (reads + WIDE_WRITES + 2 * narrow) * SLOWEST_IO_S + sustained * FAST_LARGE_NS / 1e9
+        single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS
+        seconds = (
+            reads + WIDE_WRITES + 2 * narrow + 5 * PAIRS
+        ) * SLOWEST_IO_S + sustained * FAST_LARGE_NS / 1e9
         written = single * max(IO_BYTES, facts.block_bytes) + min(sustained * LARGE_BYTES, facts.size_bytes)
-        return Cost(reads + single + sustained + FLUSHES + narrow, seconds, written)
+        return Cost(reads + single + sustained + FLUSHES + narrow + 3 * PAIRS, seconds, written)
 
     def measure(self, session: Session) -> None:
         """Reads, then writes if they are allowed, then narrower writes as long as those vary."""
@@ -251,7 +285,7 @@ class DriveType:
                 f" {LEAST_TARGET_BYTES >> 20} MiB are needed"
             )
         reads_ios = plan.places * VISITS
-        session.expect(reads_ios + (plan.wide_writes + reads_ios if session.can_write else 0))
+        session.expect(reads_ios + (plan.wide_writes + 2 * PAIRS + reads_ios if session.can_write else 0))
         with session.settings(SETTINGS, write_cache=False, look_ahead=False) as report:
             reads = plan.read(READS, whole)
             if session.can_write:
@@ -272,12 +306,17 @@ class DriveType:
             turning = self._read_back(plan, where, region)
             if turning is None:
                 return
-        if wide.quick(turning):
+        mixed = None if turning is None else self._mix(plan, turning, flushed=flushed)
+        if mixed is not None and mixed.logged and wide.fixed(turning):
+            return
+        if wide.quick(turning) or (mixed is not None and mixed.level):
             if flushed or not self._has_dirt(plan, region):
                 if not flushed:
                     self._sustain(plan, wide, region)
                 return
             flushed, names = True, FLUSHED_NARROW
+            if turning is not None:
+                self._mix(plan, turning, flushed=True)
         elif wide.fixed(turning):
             return
         else:
@@ -286,6 +325,13 @@ class DriveType:
             narrow = plan.region(limit)
             if plan.write(name, plan.rounds(name, narrow), narrow, flushed=flushed).fixed(turning):
                 return
+
+    def _mix(self, plan: _Plan, turning: Coherence, *, flushed: bool) -> Mixed:
+        """Writes with a random read before each."""
+        params = plan.params(plan.region(NARROW_BYTES[-1]), flushed=flushed)
+        name = MIXED_FLUSHED if flushed else MIXED
+        log = plan.session.run(name, plan.pairs(flushed), params=params)
+        return mixed_of(Step(name, "run", params, log), turning)
 
     def _read_back(self, plan: _Plan, where: NDArray[np.uint64], region: int) -> Coherence | None:
         """Reads what was just written; the rotation that these reads follow where fresh blocks did not, or

@@ -20,6 +20,7 @@ from skylight.evidence import IoLog
 from skylight.findings import UNKNOWN
 from skylight.infer.phase import FASTEST_RPM, Coherence
 from skylight.infer.robust import FIXED_SPREAD, Spread, confidence_that, folded_spread, uneven_spread
+from skylight.probe.drive_type.mixed import Mixed
 from skylight.units import format_duration, format_size
 
 I64 = NDArray[np.int64]
@@ -108,8 +109,9 @@ class Sustained:
         return max(FAST_LARGE_NS, 2.0 * writes.spread.median_ns)
 
     def slow(self, writes: Writes) -> bool:
-        """True if the last of these waited; now and then one may, for a band that is cleaned."""
-        return _many_above(self.limit_ns(writes))(self.tail_ns)
+        """True if the last of these waited as for a platter. Waits as long as cleaning a band do not count:
+        a full volatile cache waits for one block at a time."""
+        return _waiting(self.limit_ns(writes))(self.tail_ns)
 
     @property
     def enough(self) -> bool:
@@ -138,7 +140,8 @@ class Observed:
     sustained: Sustained
     cache_off: bool
     writes_allowed: bool
-    holes: float = 0.0  # share of read places that hold nothing, as far as the file system tells
+    mixed: Mixed | None = None
+    holes: float = 0.0  # share of places that hold nothing but zeros, as far as the engine can tell
 
     @property
     def ladder(self) -> list[Writes]:
@@ -168,8 +171,13 @@ def slow_flush(flush_ns: I64) -> bool:
     return len(flush_ns) > 0 and float(np.median(flush_ns)) > LONG_FLUSH_TURNS * SLOW_FIXED_NS
 
 
-def _many_above(limit_ns: float) -> Callable[[I64], bool]:
-    return lambda latency_ns: bool(np.count_nonzero(latency_ns >= limit_ns) > SLOW_SHARE * len(latency_ns))
+def _waiting(limit_ns: float) -> Callable[[I64], bool]:
+    def holds(latency_ns: I64) -> bool:
+        waited = np.count_nonzero((latency_ns >= limit_ns) & (latency_ns < STALL_NS))
+        stalled = float(np.median(latency_ns)) >= limit_ns
+        return bool(stalled or waited > SLOW_SHARE * len(latency_ns))
+
+    return holds
 
 
 def is_fixed(latency_ns: I64, turning: Coherence | None) -> bool:
@@ -276,9 +284,10 @@ def _without_rotation(seen: Observed) -> Verdict:
             )  # fmt: skip
     if seen.wide is None and seen.holes > MANY_HOLES:
         return _unknown(
-            f"Reads take {_ms(median_ns)}, but {100 * seen.holes:.0f} % of their places are holes of a sparse"
-            " file, which the file system answers without the disk; use a file that is written in full, or"
-            " let the test write to it (--destroy-data).",
+            f"Reads take {_ms(median_ns)}, but {100 * seen.holes:.0f} % of the places looked at hold nothing"
+            " but zeros: holes of a sparse file or blocks never written, which a file system or a drive may"
+            " answer without the medium; probe one that is written in full, or let the test write to it"
+            " (--destroy-data).",
             "reads",
         )
     chance = _chance_of_speed(seen.reads_ns)
@@ -297,7 +306,10 @@ def _without_rotation(seen: Observed) -> Verdict:
 
 def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     """The disk rotates: what it does with writes decides."""
-    if wide.quick(turning):
+    mixed = seen.mixed
+    if mixed is not None and mixed.logged:
+        return _logged(mixed)
+    if wide.quick(turning) or (mixed is not None and mixed.level):
         if wide.flushed:
             return _unknown(
                 f"{_ms(wide.spread.median_ns)} for a 4 KiB write and its FLUSH on a disk that follows"
@@ -320,6 +332,18 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
             wide.name,
         )
     return _conventional(seen.ladder[-1], turning)
+
+
+def _logged(mixed: Mixed) -> Verdict:
+    """Writes that go on from one another around the turn, whatever came between: a log on the platter."""
+    confidence = mixed.logged_confidence
+    why = (
+        f"Random 4 KiB writes with a random read before each complete a like part of a turn after one another"
+        f" (mean phase vector {mixed.steps.length:.2f} of 1 over {mixed.steps.count} steps) on a disk whose"
+        f" reads follow {_turn(mixed.turning)}: they are appended to a log on the platter, not written in"
+        " place."
+    )
+    return Verdict("smr", "disk", confidence, why, ("reads", mixed.name), confidence)
 
 
 def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
@@ -364,10 +388,9 @@ def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     """Writes that stay quick without a volatile cache: flash under 1 ms, else flash or an eager log."""
     more = seen.sustained
     rows = ("reads", wide.name, "flush", *more.rows)
-    slow = _many_above(more.limit_ns(wide))
+    slow = _waiting(more.limit_ns(wide))
     confidence = turning.confidence * (1 - turning.p_value)
     confidence *= confidence_that(more.tail_ns, lambda drawn: not slow(drawn))
-    flash = confidence * confidence_that(wide.latency_ns, _median_below(FAST_NS))
     why = (
         f"Reads follow {_turn(turning)}, so a platter turns, but random {wide.what} take"
         f" {_ms(wide.spread.median_ns)} with the volatile write cache off, a FLUSH after them"
@@ -375,15 +398,21 @@ def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
         f" volatile cache holds, {_ms(float(np.median(more.tail_ns)))} for each {format_size(LARGE_BYTES)}"
         f"{_stalls(more)}: "
     )
+    mixed = seen.mixed
+    if mixed is not None and mixed.level:
+        confidence *= mixed.level_confidence
+        why += "they go to a flash cache, since they wait neither for the arm after a read nor for an angle."
+        return Verdict("smr", "flash", confidence, why, (*rows, mixed.name), confidence)
     if wide.spread.median_ns < FAST_NS:
-        return Verdict("smr", "flash", flash, why + "they go to a flash cache.", rows, flash)
+        confidence *= confidence_that(wide.latency_ns, _median_below(FAST_NS))
+        return Verdict("smr", "flash", confidence, why + "they go to a flash cache.", rows, confidence)
     confidence *= confidence_that(wide.latency_ns, lambda drawn: Spread.of(drawn).fixed)
     why += "they are not written in place, but less than a turn fits flash as well as a log on disk."
     return Verdict("smr", UNKNOWN, confidence, why, rows)
 
 
 def _shingled(writes: Writes, turning: Coherence) -> Verdict:
-    """Fixed latency on a rotating disk: appended to a log on the platter."""
+    """Fixed latency on a rotating disk: appended to a log. Where that lies, only writes after reads tell."""
     spread = writes.spread
     turns = spread.median_ns / turning.period_ns
     confidence = turning.confidence * (1 - turning.p_value)
@@ -398,9 +427,7 @@ def _shingled(writes: Writes, turning: Coherence) -> Verdict:
         f"Random {writes.what} take a fixed {_ms(spread.median_ns)}, {turns:.2f} turns ({how}), on a disk"
         f" whose reads follow {_turn(turning)}: they are appended to a log, not written in place."
     )
-    below = _median_below(TURN_SHARE * turning.period_ns)
-    on_platter = confidence * confidence_that(writes.latency_ns, lambda drawn: not below(drawn))
-    return Verdict("smr", "disk", confidence, why, ("reads", writes.name), on_platter)
+    return Verdict("smr", UNKNOWN, confidence, why, ("reads", writes.name))
 
 
 def _neither(writes: Writes, turning: Coherence, what: str) -> Verdict:
