@@ -122,7 +122,7 @@ class TestDoubt:
         assert "hdparm -W 0" in finding.why
 
     @pytest.mark.parametrize("kind", ["cmr", "set-associative"])
-    @pytest.mark.parametrize("blocks", [256, 2048, 16_384, 65_536])
+    @pytest.mark.parametrize("blocks", [256, 2048, 16_384, 65_536, 131_072, 262_144])
     def test_a_bridge_that_swallows_flush_and_says_write_through_is_not_flash(
         self, kind: str, blocks: int, tmp_path: Path
     ) -> None:
@@ -139,7 +139,7 @@ class TestDoubt:
 
     def test_fast_writes_are_doubted_until_they_are_plainly_slow(self, tmp_path: Path) -> None:
         lying = replace(CMR, cache_switch=False, cache_report=False, obeys_flush=False)
-        for blocks, pieces in ((2048, 1), (16_384, 3), (65_536, 9)):
+        for blocks, pieces in ((2048, 1), (16_384, 2), (65_536, 4), (131_072, 6), (262_144, 10)):
             steps = probe(FakeDrive(replace(lying, cache_writes=blocks)), tmp_path).evidence[0].steps
             assert sum(step.name.startswith("writes-sustained") for step in steps) == pieces
 
@@ -148,7 +148,7 @@ class TestDoubt:
             cleaning = replace(FLASH, flash_band_bytes=band)
             assert verdict(cleaning, tmp_path) == ("smr", "flash")
         finding = found(probe(FakeDrive(replace(cleaning, outlier_rate=0.0)), tmp_path))["drive_type"]
-        assert "7 of 4,608 waited 100 ms or longer, as for cleaning" in finding.why
+        assert "28 of 18,432 waited 100 ms or longer, as for cleaning" in finding.why
 
     def test_a_flash_drive_too_small_to_fill_a_volatile_cache_is_unknown(self, tmp_path: Path) -> None:
         finding = found(probe(FakeDrive(replace(FLASH, size_bytes=64 * MIB)), tmp_path))["drive_type"]

@@ -55,16 +55,25 @@ PLACES = 64
 VISITS = 4
 PLACES_PER_ROUND = 16
 WIDE_BYTES = 1 << 30
+QUICK_BYTES = 4 << 30  # a quick answer stays within these, at the start
 WIDE_WRITES = 512
 NARROW_BYTES = (16 << 20, 4 << 20)
-SUSTAINED_PIECES, PIECE_WRITES = 9, 512  # of 64 KiB: 288 MiB in all
+# Writes of 64 KiB, piece by piece, and what a volatile cache may hold and write out meanwhile: less for a
+# quick answer.
+SUSTAINED_PIECES = (512, 1536, *(2048,) * 8)
+SUSTAINED_VOLATILE_BYTES = 1 << 30
+QUICK_SUSTAINED_PIECES = (256,) * 9
+QUICK_VOLATILE_BYTES = 128 << 20
+SUSTAINED_REGION_BYTES = 2 << 30  # wide enough that a volatile cache cannot write them out in one sweep
 FLUSHES, FLUSHED_BURST = 3, 16
 LEAST_TARGET_BYTES = 4 << 20
-LARGEST_BYTES = 1 << 62
+LARGEST_PARAM = 1 << 62
 SLOWEST_IO_S = 0.03
 
 SETTINGS, READS, READ_BACK, FLUSH = "settings", "reads", "reads-back", "flush"
-SUSTAINED = tuple(Sustained.name(number) for number in range(1, SUSTAINED_PIECES + 1))
+SUSTAINED = tuple(
+    Sustained.name(number) for number in range(1, max(len(SUSTAINED_PIECES), len(QUICK_SUSTAINED_PIECES)) + 1)
+)
 WIDE, NARROW = "writes-wide", ("writes-narrow", "writes-narrowest")
 FLUSHED_NARROW = ("writes-narrow-flushed", "writes-narrowest-flushed")
 MIXED, MIXED_FLUSHED = "writes-after-reads", "writes-after-reads-flushed"
@@ -82,6 +91,11 @@ class _Plan:
     def of(session: Session) -> _Plan:
         part = 2 if session.quick else 1
         return _Plan(session, PLACES // part, WIDE_WRITES // part)
+
+    @property
+    def reach(self) -> int:
+        """Bytes of the target that are looked at, in whole places."""
+        return self.region(QUICK_BYTES if self.session.quick else self.session.size)
 
     @property
     def io_bytes(self) -> int:
@@ -129,7 +143,7 @@ class _Plan:
         """A read anywhere, then a write in the narrowest region (and its FLUSH), and so on."""
         region = self.region(NARROW_BYTES[-1])
         rng = self.session.rng(MIXED)
-        reads = rng.integers(0, self.session.size // self.io_bytes, PAIRS)
+        reads = rng.integers(0, self.reach // self.io_bytes, PAIRS)
         writes = rng.integers(0, region // self.io_bytes, PAIRS)
         ops = (Op.READ, Op.WRITE, Op.FLUSH) if flushed else (Op.READ, Op.WRITE)
         where = np.stack([reads, writes, np.zeros_like(reads)][: len(ops)], axis=1) * self.io_bytes
@@ -175,7 +189,7 @@ def writes_of(step: Step) -> Writes:
     latency_ns = complete_ns.astype(np.int64) - writes.submit_ns.astype(np.int64)
     narrow = step.name in NARROW + FLUSHED_NARROW
     tied = _coherence(step, writes.offset, complete_ns) if narrow else phase.NONE
-    return Writes(step.name, step.whole("region_bytes", LARGEST_BYTES), flushed, latency_ns, tied)
+    return Writes(step.name, step.whole("region_bytes", LARGEST_PARAM), flushed, latency_ns, tied)
 
 
 def mixed_of(step: Step, turning: Coherence) -> Mixed:
@@ -195,14 +209,14 @@ def _first(log: IoLog, count: int) -> IoLog:
 
 
 def _coherence(step: Step, offset: NDArray[np.uint64], complete_ns: NDArray[np.uint64]) -> Coherence:
-    place_bytes, round_ios = step.whole("place_bytes", LARGEST_BYTES), step.whole("round_ios", 1 << 20)
+    place_bytes, round_ios = step.whole("place_bytes", LARGEST_PARAM), step.whole("round_ios", 1 << 20)
     return phase.coherence(complete_ns, offset // np.uint64(place_bytes), round_ios)
 
 
 def _first_visits(step: Step) -> NDArray[np.int64]:
     """Latency of the first read at each place: no cache of the drive can hold it, whatever look-ahead
     does."""
-    place_bytes, log = step.whole("place_bytes", LARGEST_BYTES), step.rows
+    place_bytes, log = step.whole("place_bytes", LARGEST_PARAM), step.rows
     _, first = np.unique(log.offset // np.uint64(place_bytes), return_index=True)
     latency_ns: NDArray[np.int64] = log.latency_ns[np.sort(first)]
     return latency_ns
@@ -226,7 +240,9 @@ def observe(evidence: Evidence) -> Observed:
     settings, read = evidence.step(SETTINGS), evidence.step(READS)
     mixed = evidence.step(MIXED_FLUSHED) or evidence.step(MIXED)
     known = reads if reads.rotates else back
-    sustained = Sustained.of([evidence.log(name) for name in SUSTAINED if evidence.step(name) is not None])
+    pieces = [step for step in (evidence.step(name) for name in SUSTAINED) if step is not None]
+    held = pieces[0].whole("volatile_bytes", LARGEST_PARAM) if pieces else SUSTAINED_VOLATILE_BYTES
+    sustained = Sustained.of([step.rows for step in pieces], held)
     return Observed(
         kind=evidence.target.kind,
         reads_ns=reads_ns,
@@ -267,7 +283,7 @@ class DriveType:
             return Cost(PLACES * VISITS, PLACES * VISITS * SLOWEST_IO_S, 0)
         reads = 2 * PLACES * VISITS
         narrow = len(NARROW_BYTES) * PLACES * VISITS
-        sustained = SUSTAINED_PIECES * PIECE_WRITES
+        sustained = sum(SUSTAINED_PIECES)
         single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS
         seconds = (
             reads + WIDE_WRITES + 2 * narrow + 5 * PAIRS
@@ -278,7 +294,7 @@ class DriveType:
     def measure(self, session: Session) -> None:
         """Reads, then writes if they are allowed, then narrower writes as long as those vary."""
         plan = _Plan.of(session)
-        whole = plan.region(session.size)
+        whole = plan.reach
         if whole < LEAST_TARGET_BYTES:
             raise UsageError(
                 f"{session.facts.name}: {session.size} bytes are too small to probe; at least"
@@ -307,12 +323,12 @@ class DriveType:
             if turning is None:
                 return
         mixed = None if turning is None else self._mix(plan, turning, flushed=flushed)
-        if mixed is not None and mixed.logged and wide.fixed(turning):
+        if mixed is not None and mixed.logged and (wide.fixed(turning) or session.quick):
             return
         if wide.quick(turning) or (mixed is not None and mixed.level):
             if flushed or not self._has_dirt(plan, region):
                 if not flushed:
-                    self._sustain(plan, wide, region)
+                    self._sustain(plan, wide)
                 return
             flushed, names = True, FLUSHED_NARROW
             if turning is not None:
@@ -358,18 +374,21 @@ class DriveType:
         log = plan.session.run(FLUSH, plan.bursts(region), params=plan.params(region))
         return slow_flush(log.only(Op.FLUSH).latency_ns)
 
-    def _sustain(self, plan: _Plan, wide: Writes, region: int) -> None:
+    def _sustain(self, plan: _Plan, wide: Writes) -> None:
         """More random writes than a volatile cache holds, piece by piece, until they are plainly slow."""
         session = plan.session
-        where = plan.scattered("writes-sustained", region, SUSTAINED_PIECES * PIECE_WRITES, LARGE_BYTES)
+        region = plan.region(SUSTAINED_REGION_BYTES)
+        sizes = QUICK_SUSTAINED_PIECES if session.quick else SUSTAINED_PIECES
+        held = QUICK_VOLATILE_BYTES if session.quick else SUSTAINED_VOLATILE_BYTES
+        where = plan.scattered("writes-sustained", region, sum(sizes), LARGE_BYTES)
         session.expect(plan.places * VISITS + plan.wide_writes + FLUSHES * (FLUSHED_BURST + 1) + len(where))
+        params = plan.params(region) | {"volatile_bytes": held}
         logs: list[IoLog] = []
-        for number, name in enumerate(SUSTAINED):
-            piece = where[number * PIECE_WRITES : (number + 1) * PIECE_WRITES]
+        for name, piece in zip(SUSTAINED, np.split(where, np.cumsum(sizes)[:-1]), strict=False):
             if len(piece) == 0:
                 return
-            logs.append(session.run(name, IoBatch.writes(piece, LARGE_BYTES), params=plan.params(region)))
-            if Sustained.of(logs).slow(wide):
+            logs.append(session.run(name, IoBatch.writes(piece, LARGE_BYTES), params=params))
+            if Sustained.of(logs, held).slow(wide):
                 return
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:

@@ -28,7 +28,6 @@ I64 = NDArray[np.int64]
 FAST_NS = 1_000_000  # "sub-millisecond" writes, section 4.3
 LARGE_BYTES = 64 << 10  # size of a sustained write
 FAST_LARGE_NS = 1_500_000  # the same for these, which spend up to half a millisecond on the way to the drive
-MORE_THAN_CACHED_BYTES = 256 << 20  # what a volatile write cache may hold
 STALL_NS = 100_000_000  # slower than any single seek and wait: a band being cleaned, a retry
 SLOW_SHARE = 0.2
 FAST_READ_NS = 3_000_000  # no rotating disk serves half of its random reads within this: seek and half a turn
@@ -83,15 +82,17 @@ class Sustained:
     tail_ns: I64
     total_bytes: int
     pieces: int
+    volatile_bytes: int
 
     @staticmethod
-    def of(pieces: Sequence[IoLog]) -> Sustained:
-        """The summary of the pieces that were written, in order."""
+    def of(pieces: Sequence[IoLog], volatile_bytes: int) -> Sustained:
+        """The summary of the pieces, in order, that were to fill a volatile cache of so many bytes."""
         if not pieces:
-            return Sustained(np.empty(0, np.int64), np.empty(0, np.int64), 0, 0)
+            nothing = np.empty(0, np.int64)
+            return Sustained(nothing, nothing, 0, 0, volatile_bytes)
         latency_ns = np.concatenate([piece.latency_ns for piece in pieces])
         total = sum(int(piece.size.sum(dtype=np.uint64)) for piece in pieces)
-        return Sustained(latency_ns, pieces[-1].latency_ns, total, len(pieces))
+        return Sustained(latency_ns, pieces[-1].latency_ns, total, len(pieces), volatile_bytes)
 
     @staticmethod
     def name(number: int) -> str:
@@ -116,7 +117,7 @@ class Sustained:
     @property
     def enough(self) -> bool:
         """True if a volatile cache would have been full before the last of these."""
-        return self.total_bytes - LARGE_BYTES * len(self.tail_ns) >= MORE_THAN_CACHED_BYTES
+        return self.total_bytes - LARGE_BYTES * len(self.tail_ns) >= self.volatile_bytes
 
     @property
     def stalls(self) -> int:
@@ -394,8 +395,9 @@ def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     why = (
         f"Reads follow {_turn(turning)}, so a platter turns, but random {wide.what} take"
         f" {_ms(wide.spread.median_ns)} with the volatile write cache off, a FLUSH after them"
-        f" {_ms(float(np.median(seen.flush_ns)))}, and {format_size(more.total_bytes)} more, beyond what a"
-        f" volatile cache holds, {_ms(float(np.median(more.tail_ns)))} for each {format_size(LARGE_BYTES)}"
+        f" {_ms(float(np.median(seen.flush_ns)))}, and {format_size(more.total_bytes)} more, beyond the"
+        f" {format_size(more.volatile_bytes)} that a volatile cache may hold,"
+        f" {_ms(float(np.median(more.tail_ns)))} for each {format_size(LARGE_BYTES)}"
         f"{_stalls(more)}: "
     )
     mixed = seen.mixed
