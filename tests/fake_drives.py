@@ -308,7 +308,7 @@ def random_traits(rng: np.random.Generator) -> tuple[Traits, str, str]:
 def spoilt(traits: Traits, rng: np.random.Generator) -> Traits:
     """The same drive with something in the way of a verdict."""
     what = rng.integers(0, 7)
-    cache = int(rng.choice([256, 2048, 16384, 65536]))
+    cache = int(rng.choice([256, 2048, 16384, 65536, 262144]))
     if what == 0:
         return replace(traits, cache_writes=cache, cache_switch=False, cache_report=True)
     if what == 1:

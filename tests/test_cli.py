@@ -5,6 +5,7 @@ standard output carries results only; an interrupted run goes on with `--resume`
 """
 
 import errno
+import io
 import json
 import os
 import re
@@ -17,13 +18,16 @@ from typing import IO
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from conftest import lacking
 from skylight.cli.app import EXIT_CODES, cli
 from skylight.cli.app import run as _run
+from skylight.cli.console import ProgressLines, progress_bar
 from skylight.engines.sim import SimEngine, profile_names, read_profile
 from skylight.errors import TargetError, UsageError
 from skylight.evidence import IoBatch, IoLog, Stop
+from skylight.probe.session import ProgressReport
 
 CMR, SMR = "st4000nc001", "emulated-smr-1"
 START = "from skylight.cli import main; main()"
@@ -39,10 +43,10 @@ class Ended:
     err: str
 
     def one_line(self, code: int, *words: str) -> None:
-        """Asserts the exit code, and one line on standard error that holds all the words."""
+        """Asserts the exit code, and one line on standard error, after progress, that holds all the words."""
         assert self.code == code, self.err
         assert code in EXIT_CODES
-        assert re.fullmatch(r"skylight: [^\n]+\n", self.err), self.err
+        assert re.fullmatch(r"(progress: [^\n]+\n)*skylight: [^\n]+\n", self.err), self.err
         for word in words:
             assert word in self.err
 
@@ -224,6 +228,105 @@ def test_an_out_directory_below_a_file_cannot_keep_results(call: Call, here: Pat
     call("probe", f"sim:{CMR}", "--out", "file/out").one_line(4, "file/out", "--out")
 
 
+@pytest.mark.parametrize("place", ["file/out", "/proc/out"])
+def test_a_folder_that_cannot_be_made_is_told_before_the_plan(call: Call, here: Path, place: str) -> None:
+    (here / "file").write_text("")
+    ended = call("probe", f"sim:{CMR}", "--out", place)
+    ended.one_line(4, place, "cannot be made", "--out DIR")
+    assert ended.out == ""
+    assert files(here) == {"file": b""}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ("disk.img", "disk.img", "disk.img: is named twice"),
+        ("disk.img", "./disk.img", "./disk.img: is the same file as disk.img"),
+        ("disk.img", "symbolic.img", "symbolic.img: is the same file as disk.img"),
+        ("hard.img", "disk.img", "disk.img: is the same file as hard.img"),
+        ("disk.img", "sub/../hard.img", "sub/../hard.img: is the same file as disk.img"),
+    ],
+)
+def test_one_file_named_twice_is_refused(call: Call, here: Path, first: str, second: str, words: str) -> None:
+    content = bytes(range(256)) * (1 << 18)
+    (here / "sub").mkdir()
+    (here / "disk.img").write_bytes(content)
+    (here / "symbolic.img").symlink_to("disk.img")
+    (here / "hard.img").hardlink_to(here / "disk.img")
+    ended = call("probe", first, f"sim:{CMR}", second, "--destroy-data")
+    ended.one_line(2, words, "name each file once")
+    assert ended.out == ""
+    assert (here / "disk.img").read_bytes() == content
+    assert not (here / "skylight-report").exists()
+
+
+def test_one_emulated_drive_may_be_named_twice(call: Call, here: Path) -> None:
+    assert call("probe", f"sim:{CMR}", f"sim:{CMR}", "--out", "twice").code == 0
+    first, second = (files(here / "twice" / name / "recording") for name in (CMR, f"{CMR}-2"))
+    assert first == second
+
+
+# --- progress
+
+
+@dataclass
+class Clock:
+    """A time that a test sets, s."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def told(err: str) -> list[str]:
+    """The steps and shares that were told."""
+    return [", ".join(line.split(", ")[:2]).removeprefix("progress: ") for line in err.splitlines()]
+
+
+def test_away_from_a_terminal_a_long_run_tells_each_tenth_once(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    lines = ProgressLines(clock)
+    for done in range(0, 1001, 10):
+        lines.advance(ProgressReport("one", "reads", done, 1000, done, 1000 - done))
+        clock.now += 1
+    assert told(capsys.readouterr().err) == [f"one: reads, {10 * tenth} %" for tenth in range(11)]
+    lines.advance(ProgressReport("two", "writes", 5, 1000, 5, 995))
+    lines.advance(ProgressReport("two", "writes", 995, 1000, 995, 5))
+    assert told(capsys.readouterr().err) == ["two: writes, under 1 %"], "a quick test is told once"
+
+
+def test_away_from_a_terminal_silence_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    lines = ProgressLines(clock)
+    lines.alive()
+    clock.now = 100
+    lines.alive()
+    assert capsys.readouterr().err == "", "nothing is known yet"
+    lines.advance(ProgressReport("one", "pause", 50, 1000, 50, 950))
+    for second in range(101, 200):
+        clock.now = second
+        lines.alive()
+    assert told(capsys.readouterr().err) == ["one: pause, 5 %"] * 4
+
+
+@pytest.mark.parametrize("width", [120, 80, 60, 40, 20, 8])
+@pytest.mark.parametrize("left_ns", [5e8, 2e10, 8e13])
+def test_the_progress_line_fits_the_terminal(width: int, left_ns: float) -> None:
+    shown = io.StringIO()
+    console = Console(file=shown, width=width, force_terminal=True, color_system=None)
+    bar = progress_bar(console)
+    task = bar.add_task("", total=None)
+    name = "a_test_with_a_name: a-step-with-a-long-name"
+    bar.update(task, description=name, completed=3e10, total=3e10 + left_ns)
+    console.print(bar.get_renderable())
+    (line,) = shown.getvalue().splitlines()
+    assert len(line.rstrip()) < width
+    if width >= 60:
+        assert line.startswith(name[:10])
+        assert line.rstrip().endswith("device time left")
+
+
 # --- what goes wrong on the way
 
 
@@ -255,14 +358,17 @@ SimEngine.run = signalled
 """
 
 
-def test_reads_of_a_sparse_file_say_nothing_of_the_disk(call: Call, here: Path) -> None:
+@pytest.mark.parametrize("written", [False, True], ids=["sparse", "zeros"])
+def test_reads_of_nothing_say_nothing_of_the_disk(call: Call, here: Path, written: bool) -> None:
     with (here / "disk.img").open("wb") as file:
         file.truncate(1 << 26)
+        if written:
+            file.write(bytes(1 << 26))
     shown = call("probe", "disk.img", "--json")
     finding = json.loads(shown.out)["findings"]["drive_type"]
     assert finding["value"] == "unknown"
     slow = "follow no rotation" in finding["why"]  # a host as slow as a disk has its own reason
-    assert slow or "100 % of their places are holes" in finding["why"]
+    assert slow or "100 % of the places looked at hold nothing but zeros" in finding["why"]
     assert "up to 256 requests" in call("probe", "disk.img").out
 
 
@@ -415,7 +521,8 @@ def test_a_fault_of_skylight_is_one_line_and_a_traceback_on_request(
 
 def test_a_probe_says_the_plan_first_then_the_verdict(call: Call, here: Path) -> None:
     ended = call("probe", f"sim:{SMR}")
-    assert (ended.code, ended.err) == (0, "")
+    assert ended.code == 0
+    assert re.fullmatch(r"progress: drive_type: reads, \d+ %, .+ of device time left\n", ended.err)
     order = ["plan: ", "written", "risk: none", "This is a shingled (SMR) disk", "drive_type", "Report: "]
     places = [ended.out.index(word) for word in order]
     assert places == sorted(places)

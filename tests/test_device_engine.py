@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from device_targets import MIB, SIZE, Loop, loop, sparse
-from skylight.engines.device import DeviceEngine
+from skylight.engines.device import LOOKED_AT, DeviceEngine
 from skylight.errors import UsageError
 from skylight.evidence import IoBatch, Op
 
@@ -203,3 +203,39 @@ def test_a_closed_device_says_so(device: Loop) -> None:
     assert open_flags(device.path) == []
     with pytest.raises(UsageError, match="was closed"):
         engine.run(one(Op.READ, 0, 512))
+
+
+# --- what is stored there
+
+
+PLACES = np.arange(0, SIZE - MIB // 4, MIB // 4, dtype=np.uint64)
+
+
+def test_data_is_told_from_nothing_in_few_reads(device: Loop, reader: DeviceEngine) -> None:
+    before = device.reads
+    assert reader.holes(PLACES) == 0.0
+    assert LOOKED_AT <= device.reads - before <= 2 * LOOKED_AT
+
+
+@pytest.mark.parametrize("kind", ["device", "file", "written file"])
+def test_zeros_are_nothing(tmp_path: Path, kind: str) -> None:
+    path = sparse(tmp_path / "empty.img")
+    if kind == "written file":
+        path.write_bytes(bytes(SIZE))
+    with loop(path) as made:
+        engine = DeviceEngine.open(made.path if kind == "device" else str(path))
+        assert engine.holes(PLACES) == 1.0
+        assert engine.holes(PLACES[:1]) == 1.0
+        assert engine.holes(PLACES[:0]) is None
+        engine.close()
+
+
+def test_one_byte_is_something(tmp_path: Path) -> None:
+    content = bytearray(SIZE)
+    content[4095::4096] = b"x" * (SIZE // 4096)
+    path = tmp_path / "thin.img"
+    path.write_bytes(content)
+    engine = DeviceEngine.open(str(path))
+    assert engine.holes(PLACES) == 0.0
+    assert engine.holes(np.array([SIZE - 4096], np.uint64)) == 0.0, "the last block has none behind it"
+    engine.close()

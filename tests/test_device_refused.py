@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import re
+import stat
 import struct
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from device_targets import MIB, Loop, child, loop, mounted, said, sparse, tell, tool, unmount
+from skylight.cli.app import run
 from skylight.engines.device import DeviceEngine
 from skylight.errors import UsageError
 from skylight.evidence import IoBatch
@@ -50,6 +52,22 @@ def can_be_read(path: str) -> str:
 def test_a_free_device_is_taken(device: Loop) -> None:
     assert refusal(device.path) == ""
     assert can_be_read(device.path) == ""
+
+
+def test_one_drive_by_two_names(
+    device: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As /dev/disk/by-id has them: links, and another node of the same number."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "by-id").symlink_to(device.path)
+    os.mknod(tmp_path / "node", 0o600 | stat.S_IFBLK, os.stat(device.path).st_rdev)
+    before = device.changes
+    for other in ("by-id", "node"):
+        assert run(["probe", device.path, other, "--destroy-data"]) == 2
+        line = f"skylight: {other}: is the same drive as {device.path}; name each drive once\n"
+        assert capsys.readouterr() == ("", line)
+    assert device.changes == before
+    assert not (tmp_path / "skylight-report").exists()
 
 
 def test_a_mounted_device(device: Loop, tmp_path: Path) -> None:

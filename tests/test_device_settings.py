@@ -15,7 +15,7 @@ from device_targets import child, loop, said, sparse
 from skylight.cli.app import run as _run
 from skylight.engines.device import LOOK_AHEAD_NOTE, DeviceEngine, DeviceFailed
 from skylight.errors import KeepError, TargetError, UsageError
-from skylight.evidence import IoBatch, IoLog, Op
+from skylight.evidence import IoBatch, IoLog, Op, Stop
 from skylight.recording import Recording
 
 pytestmark = pytest.mark.usefixtures("need_root")
@@ -150,11 +150,11 @@ def test_a_probe_of_a_drive_that_vanishes_ends_with_3_and_can_go_on(
         del spec, seed
         return disk.open(destroy_data=destroy_data)
 
-    def pulled(engine: DeviceEngine, io: IoBatch, *, depth: int = 1) -> IoLog:
+    def pulled(engine: DeviceEngine, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         if disk.file.exists() and io.op[0] == Op.WRITE:
             vanish(disk)
             raise DeviceFailed(f"{disk.path}: write of 4096 bytes at offset 0 failed: No such device")
-        return run(engine, io, depth=depth)
+        return run(engine, io, depth=depth, until=until)
 
     run = DeviceEngine.run
     monkeypatch.setattr("skylight.cli.probe.open_target", opened)

@@ -1,8 +1,9 @@
 """Where the arm's constants in the drive profiles come from: prints every number of docs/calibration.md.
 
-Reads the latency logs of a real ST8000AS0022 and the seek curves of four conventional drives, derives the
-seek curve, and checks the profiles in the simulator. Run it with the project's Python; the recordings are
-those that SKYLIGHT_DATA names, ../shared/data by default. `--figure FILE.svg` draws the curve as well.
+Reads the latency logs of a real ST8000AS0022 and the seek curves of four conventional drives, fits the seek
+curve, and checks the profiles in the simulator. Run it with the project's Python; the recordings are those
+that SKYLIGHT_DATA names, ../shared/data by default. `--figure FILE.svg` draws the curve as well, and
+`--profiles` writes the points of the curve into the profiles.
 
 Invariants: the same recordings give the same numbers (resampling is seeded); times are in ms, distances in
 shares of the full stroke, unless a name says otherwise.
@@ -13,6 +14,7 @@ import argparse
 import csv
 import gzip
 import os
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,9 @@ import numpy as np
 from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
+from scipy.optimize import least_squares
 
 from skylight._native import SimDrive
 
@@ -41,12 +45,17 @@ R1_QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95]
 LAW_FROM = 0.005
 """Share of the stroke from which a measured curve must follow constant + root + linear."""
 
+WINDOW = 512
+"""Reads of which one floor is made."""
+FITTED, HELD_BACK = slice(0, None, 2), slice(1, None, 2)
+"""Which of the windows the fit sees, and which it is checked on."""
+
+# Fitted to the logs by `fitted_arm`, to 0.01 ms: the test fails when the fit gives others.
+CONSTANT_MS = 1.64
+FULL_STROKE_MS = 15.38
 # Chosen values; docs/calibration.md says why.
 COMMAND_OVERHEAD_MS = 0.15
-WRITE_SETTLE_MS = 0.1
 ONE_TRACK_MS = 0.34
-CONSTANT_MS = 1.7
-FULL_STROKE_MS = 15.5
 ROOT_SHARE = 0.52
 JOIN = 0.001
 """Share of the stroke from which the points follow the law."""
@@ -143,9 +152,9 @@ def floors(latency_us: Floats, turn_us: float, window: int) -> Floats:
 def floor_of(latency_us: Floats, name: str, turn_us: float) -> Floor:
     """The floor of a log: its mean, and how far it moves as the cache is read through."""
     settled = latency_us[SETTLED[name] :]
-    windows = floors(settled, turn_us, 512)
+    windows = floors(settled, turn_us, WINDOW)
     drawn = np.random.default_rng(1).choice(windows, (2000, len(windows)))
-    smooth = np.sort(floors(settled, turn_us, 1024))
+    smooth = np.sort(floors(settled, turn_us, 2 * WINDOW))
     return Floor(float(windows.mean()), float(drawn.mean(axis=1).std()), float(smooth[0]), float(smooth[-1]))
 
 
@@ -209,23 +218,32 @@ def old_drive(data: Path, drive: str) -> OldDrive:
     return OldDrive(law, rms, rms_all, float(time[0]), float(time[-1]), short)
 
 
+def law_between(constant: float, full: float) -> Law:
+    """The law from its constant and the time of a full stroke, ms, with the root share of the old drives."""
+    moving = full - constant
+    return Law(constant, ROOT_SHARE * moving, (1 - ROOT_SHARE) * moving)
+
+
 def chosen_law() -> Law:
     """The law of the profiles' arm."""
-    moving = FULL_STROKE_MS - CONSTANT_MS
-    return Law(CONSTANT_MS, ROOT_SHARE * moving, (1 - ROOT_SHARE) * moving)
+    return law_between(CONSTANT_MS, FULL_STROKE_MS)
 
 
-def seek_points(longest: int) -> list[tuple[int, float]]:
+def seek_points(longest: int, law_from: int | None = None) -> list[tuple[int, float]]:
     """The law as a table (tracks, ms) for a stroke of `longest` tracks, after two points for short seeks.
 
     Even in the fourth root of the distance, which spreads the error of straight lines over the table. Below
-    it the next track, and half the rise to the law at the geometric mean of the two distances.
+    it the next track, and either the law at `law_from` tracks, or half the rise to the law at the geometric
+    mean of the two distances.
     """
     shares = np.linspace(JOIN**0.25, 1.0, POINTS) ** 4
     law = chosen_law()
     far = [(max(3, round(float(x) * longest)), float(law.at(x))) for x in shares]
-    between = (round(far[0][0] ** 0.5), (ONE_TRACK_MS + far[0][1]) / 2)
-    return [(1, ONE_TRACK_MS), between, *far]
+    if law_from is None:
+        second = (round(far[0][0] ** 0.5), (ONE_TRACK_MS + far[0][1]) / 2)
+    else:
+        second = (law_from, float(law.at(law_from / longest)))
+    return [(1, ONE_TRACK_MS), second, *far]
 
 
 def line_error(longest: int) -> float:
@@ -280,6 +298,49 @@ def profile_platters(name: str) -> Platters:
     geometry = profile(name)[1]["geometry"]
     names = ("zones", "tracks", "outer_sectors_per_track", "inner_sectors_per_track")
     return platters(geometry["surfaces"], *(geometry["taper"][key] for key in names))
+
+
+LAW_FROM_TRACKS = {
+    "st4000nc001": None,
+    "emulated-smr-1": None,
+    "emulated-smr-2": None,
+    "emulated-smr-3": None,
+    "st5000as0011": 5,
+    "st8000as0011": 5,
+}
+"""The profiles that have this arm, and the tracks from which they follow the law, where that was measured."""
+
+
+def profile_longest(name: str) -> int:
+    """The longest seek of a profile, tracks."""
+    geometry = profile(name)[1]["geometry"]
+    if "taper" in geometry:
+        return int(geometry["taper"]["tracks"]) - 1
+    return sum(int(zone["tracks"]) for zone in geometry["zone"]) - 1
+
+
+def profile_points(name: str) -> list[tuple[int, float]]:
+    """The seek points that a profile must hold."""
+    return seek_points(profile_longest(name), LAW_FROM_TRACKS[name])
+
+
+def points_text(points: list[tuple[int, float]]) -> str:
+    """Seek points as the profiles write them, four to a line."""
+    pairs = [f'[{tracks}, "{time:.3f} ms"]' for tracks, time in points]
+    lines = [", ".join(pairs[first : first + 4]) for first in range(0, len(pairs), 4)]
+    return "points = [\n" + "".join(f"    {line},\n" for line in lines) + "]\n"
+
+
+def write_profiles() -> None:
+    """Puts the derived points into the profiles, and touches nothing else there."""
+    for name in LAW_FROM_TRACKS:
+        text, _ = profile(name)
+        written, found = re.subn(
+            r"(?<=\n)points = \[\n(?:    .*\n)+\]\n", points_text(profile_points(name)), text
+        )
+        if found != 1:
+            raise SystemExit(f"{name}.toml: one table of seek points expected, {found} found")
+        (PROFILES / f"{name}.toml").write_text(written, encoding="utf-8")
 
 
 # The real drive of the logs: tracks of 2,008 and 928 KiB as measured, six platters, 8.0 TB.
@@ -402,9 +463,70 @@ def seek_of(floor_ms: float, name: str) -> float:
     return floor_ms - COMMAND_OVERHEAD_MS - TRANSFER_MS[name]
 
 
-def span_of(low: Floor) -> float:
-    """Share of the stroke that the cache covers beside zone 64: the distance that the highest floor takes."""
-    return chosen_law().share_for(seek_of(low.highest, "low"))
+@dataclass(frozen=True)
+class Arm:
+    """The seek law, and the share of the stroke that the cache of the recorded drive covers at the OD."""
+
+    law: Law
+    span: float
+
+    def seeks(self, name: str, windows: int) -> Floats:
+        """Seeks, ms and rising, of that many windows of the log `low` or `high`.
+
+        The cache is read through at an even pace. `low` lies at its inner end, `high` at the end of the
+        stroke, so the distances are evenly spread from 0 to the span and from the rest of the stroke to 1.
+        """
+        near = (np.arange(windows) + 0.5) / windows * self.span
+        return self.law.at(near if name == "low" else 1 - self.span + near)
+
+
+def window_seeks(data: Path, name: str, part: slice) -> Floats:
+    """The seeks in the floors of these windows of the log `low` or `high`, ms, sorted."""
+    latency = latencies_us(data, name)
+    found = floors(latency[SETTLED[name] :], track_of(latency, name).turn_us, WINDOW)
+    return np.sort(found[part]) - COMMAND_OVERHEAD_MS - TRANSFER_MS[name]
+
+
+def fitted_arm(data: Path, part: slice = FITTED) -> Arm:
+    """Constant, full stroke and span by least squares over these windows.
+
+    From `low` the whole spread of the floors; from `high` only their mean, so that its spread is a check.
+    """
+    low, high = (window_seeks(data, name, part) for name in ("low", "high"))
+
+    def left(values: Floats) -> Floats:
+        arm = Arm(law_between(values[0], values[1]), values[2])
+        apart = arm.seeks("high", len(high)).mean() - high.mean()
+        return np.append(arm.seeks("low", len(low)) - low, apart * np.sqrt(len(high)))
+
+    bounds = ([0.0, 5.0, 1e-6], [5.0, 50.0, 0.5])
+    found = least_squares(left, [2.0, 16.0, 0.01], x_scale=[1.0, 1.0, 0.01], bounds=bounds).x
+    return Arm(law_between(float(found[0]), float(found[1])), float(found[2]))
+
+
+def middle_spread(values: Floats) -> float:
+    """From the 10th to the 90th percentile."""
+    low, high = np.quantile(values, [0.1, 0.9])
+    return float(high - low)
+
+
+def print_fit(data: Path) -> None:
+    """The fit, and how it does on the windows that it did not see."""
+    arm, whole = fitted_arm(data), fitted_arm(data, slice(None))
+    for title, found in (("every second window", arm), ("all windows", whole)):
+        print(
+            f"fit to {title}: constant {found.law.constant:.2f} ms, "
+            f"full stroke {float(found.law.at(1.0)):.2f} ms, "
+            f"cache over {found.span * 100:.2f} % of the stroke"
+        )
+    for name in ("low", "high"):
+        held = window_seeks(data, name, HELD_BACK)
+        ours = arm.seeks(name, len(held))
+        print(
+            f"{name}, windows held back: mean seek {held.mean():.2f} ms, the fit says {ours.mean():.2f}; "
+            f"p10 to p90 spread {middle_spread(held):.2f} ms, the fit says {middle_spread(ours):.2f}; "
+            f"rms {np.sqrt(np.mean((held - ours) ** 2)):.2f} ms"
+        )
 
 
 def measured_floor(data: Path, name: str) -> tuple[Track, Floor]:
@@ -453,6 +575,7 @@ def print_recordings(data: Path) -> None:
 
 def print_arm(data: Path) -> None:
     """The seek curve, and the distances that the recorded floors then mean."""
+    print_fit(data)
     law = chosen_law()
     longest = profile_platters("st4000nc001").longest
     print(f"law: {law.constant:.2f} + {law.root:.2f} sqrt(x) + {law.linear:.2f} x ms")
@@ -479,7 +602,7 @@ def print_simulator(data: Path) -> None:
         print(
             f"{name}: random writes in {region >> 20} MiB: median {median:.2f} ms, IQR {spread * 100:.1f} %"
         )
-    span = span_of(measured_floor(data, "low")[1])
+    span = fitted_arm(data).span
     for name in ("low", "high"):
         real, ours = latencies_us(data, name)[SETTLED[name] :], replay(name, span)
         off = np.quantile(ours, R1_QUANTILES) / np.quantile(real, R1_QUANTILES) - 1
@@ -487,64 +610,79 @@ def print_simulator(data: Path) -> None:
         mean = (ours.mean() / real.mean() - 1) * 100
         floor = floor_of(ours, name, 10_038.4)
         print(f"replay {name}: p5, p25, p50, p75, p95 {listed}; mean {mean:+.1f} %")
-        print(f"replay {name}: floor {floor.mean:.2f} ms")
+        spread = middle_spread(floors(ours[SETTLED[name] :], 10_038.4, WINDOW))
+        print(f"replay {name}: floor {floor.mean:.2f} ms, p10 to p90 of its windows {spread:.2f} ms")
+
+
+# Colours that people with any colour vision tell apart (Okabe and Ito), and a mark of its own for each.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a0457e")
+MARKS = ("o", "s", "^", "D")
 
 
 def draw(data: Path) -> Figure:
     """The seek curve with what it rests on, and the form of the law on the four measured drives."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    ours, old = figure.subplots(1, 2)
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    ours, old = figure.subplots(1, 2, sharey=True)
     draw_arm(ours, data)
-    for drive, color in zip(OLD_DRIVES, ("#4c72b0", "#dd8452", "#55a868", "#c44e52"), strict=True):
+    for drive, colour, mark in zip(OLD_DRIVES, COLOURS, MARKS, strict=True):
         share, time, _ = old_curve(data, drive)
         fine = np.geomspace(LAW_FROM, 1, 100)
-        old.plot(share * 100, time, ".", ms=3, color=color)
-        old.plot(fine * 100, old_drive(data, drive).law.at(fine), "-", lw=1, color=color, label=drive)
-    old.legend(
-        loc="upper left", fontsize=7, frameon=False, title="measured (dots), law (lines)", title_fontsize=7
-    )
+        old.plot(share * 100, time, mark, ms=3, color=colour, mfc="none", mew=0.7, label=drive)
+        old.plot(fine * 100, old_drive(data, drive).law.at(fine), "-", lw=1.2, color=colour)
+    old.legend(loc="upper left", fontsize=8, frameon=False)
+    old.set_title("Four measured drives (marks) and the law fitted to each (lines)", fontsize=9)
+    ours.set_title("The arm of the profiles and what it rests on", fontsize=9)
+    ours.set_ylabel("seek time (ms)")
     for axes in (ours, old):
-        axes.set(xscale="log", ylim=(0, 18))
-        axes.set(xlabel="seek distance (% of the full stroke)", ylabel="seek time (ms)")
+        axes.set(xscale="log", ylim=(0, 18), xlabel="seek distance (% of the full stroke)")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.grid(color="#e4e4e4", lw=0.6)
+        axes.set_axisbelow(True)
     return figure
 
 
 def draw_arm(axes: Axes, data: Path) -> None:
-    """The profiles' curve, the two floors, the skew and the paper's full stroke."""
-    points = np.array(seek_points(profile_platters("st4000nc001").longest))
-    longest = points[-1, 0]
-    tracks = np.geomspace(1, longest, 300)
-    curve = np.interp(tracks, points[:, 0], points[:, 1])
-    axes.plot(tracks / longest * 100, curve, color="#4c72b0", label="seek curve of the profiles")
-    near = span_of(measured_floor(data, "low")[1]) / 2
+    """The profiles' two curves, the two floors, the skew and the paper's full stroke."""
+    for name, style in (("st5000as0011", "--"), ("st4000nc001", "-")):
+        points = np.array(profile_points(name))
+        longest = points[-1, 0]
+        tracks = np.geomspace(1, longest, 300)
+        curve = np.interp(tracks, points[:, 0], points[:, 1])
+        kind = "the Seagate profiles" if name == "st5000as0011" else "st4000nc001, emulated-smr-1 to -3"
+        axes.plot(tracks / longest * 100, curve, style, lw=1.6, color=COLOURS[0], label=kind)
+    span = fitted_arm(data).span
     for name, share, label in (
-        ("low", near, "floors of the 8 TB drive less overhead*"),
-        ("high", 0.98, None),
+        ("low", span / 2, "8 TB drive: mean, lowest and highest floor,\nless overhead; distances by the fit"),
+        ("high", 1 - span / 2, None),
     ):
         _, floor = measured_floor(data, name)
         seek = seek_of(floor.mean, name)
         reach = [[seek - seek_of(floor.lowest, name)], [seek_of(floor.highest, name) - seek]]
-        axes.errorbar(share * 100, seek, yerr=reach, fmt="o", ms=5, capsize=4, color="#c44e52", label=label)
+        axes.errorbar(share * 100, seek, yerr=reach, fmt="o", ms=5, capsize=4, color=COLOURS[1], label=label)
     paper = "paper: ID to OD, about 16 ms, overhead included"
-    axes.errorbar(100, 16, yerr=0.5, fmt="s", ms=5, capsize=4, color="#55a868", label=paper)
+    axes.errorbar(100, 16, yerr=0.5, fmt="s", ms=5, mfc="none", capsize=7, color=COLOURS[2], label=paper)
     skew = "track skew of the 8 TB drive: an upper bound"
-    axes.plot(100 / longest, 0.445, "v", color="#8172b3", label=skew)
-    axes.legend(loc="upper left", fontsize=7, frameon=False, title="* distances inferred", title_fontsize=7)
+    axes.plot(100 / longest, 0.445, "v", color=COLOURS[3], label=skew)
+    axes.legend(loc="upper left", fontsize=8, frameon=False)
 
 
 def main() -> None:
     """Prints the numbers; with --figure draws the curve."""
     parser = argparse.ArgumentParser(description="Prints every number of docs/calibration.md.")
     parser.add_argument("--figure", type=Path, help="draw the seek curve into this file")
-    figure_path: Path | None = parser.parse_args().figure
+    parser.add_argument(
+        "--profiles", action="store_true", help="write the seek points into the profiles first"
+    )
+    given = parser.parse_args()
+    figure_path: Path | None = given.figure
+    if given.profiles:
+        write_profiles()
     data = data_path()
     if not data.is_dir():
         parser.error(f"no recordings at {data}: set SKYLIGHT_DATA to the folder that holds them")
     print_recordings(data)
     print_arm(data)
     print_simulator(data)
-    longest = profile_platters("st4000nc001").longest
-    print("points of the profiles: " + ", ".join(f'[{d}, "{t:.3f} ms"]' for d, t in seek_points(longest)))
     if figure_path:
         rcParams.update({"svg.hashsalt": "skylight", "svg.fonttype": "none"})
         draw(data).savefig(figure_path, metadata={"Date": None} if figure_path.suffix == ".svg" else None)

@@ -245,9 +245,7 @@ fn io_refusal(path: &str, doing: &'static str, source: io::Error) -> Refusal {
 fn look(path: &Path, name: &str) -> Result<fs::Metadata, Refusal> {
     fs::metadata(path).map_err(|error| match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR) => Refusal::NoSuchPath { path: name.to_owned() },
-        Some(libc::EACCES | libc::EPERM) => {
-            Refusal::NoPermission { path: name.to_owned(), purpose: "reading" }
-        }
+        Some(libc::EACCES | libc::EPERM) => Refusal::no_permission(name.to_owned(), "reading", is_root()),
         _ => io_refusal(name, "looking it up", error),
     })
 }
@@ -303,7 +301,7 @@ fn open_file(path: &Path, name: &str, kind: Kind, access: Access) -> Result<File
     }
     let path_text = name.to_owned();
     rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|errno| match errno.raw_os_error() {
-        libc::EACCES | libc::EPERM => Refusal::NoPermission { path: path_text, purpose },
+        libc::EACCES | libc::EPERM => Refusal::no_permission(path_text, purpose, is_root()),
         libc::EBUSY => {
             Refusal::InUse { path: path_text, by: " by another program that holds it exclusively".into() }
         }
@@ -313,6 +311,12 @@ fn open_file(path: &Path, name: &str, kind: Kind, access: Access) -> Result<File
         libc::ENOENT => Refusal::NoSuchPath { path: path_text },
         _ => io_refusal(name, "opening it", errno.into()),
     })
+}
+
+/// Whether this process runs as root.
+fn is_root() -> bool {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    unsafe { libc::geteuid() == 0 }
 }
 
 /// What was opened must be what was looked at.

@@ -30,12 +30,14 @@ pub enum Refusal {
         path: String,
     },
     /// The kernel denied the open.
-    #[error("{path}: no permission to open it for {purpose}; run as root, or get access to it")]
+    #[error("{path}: no permission to open it for {purpose}; {mend}")]
     NoPermission {
         /// The path as given.
         path: String,
         /// "reading" or "writing".
         purpose: &'static str,
+        /// The mend, which is another one for root.
+        mend: &'static str,
     },
     /// The device or its file system is write-protected.
     #[error("{path}: is read-only; clear it with blockdev --setrw, or probe without --destroy-data")]
@@ -163,6 +165,18 @@ pub enum Refusal {
         /// The first thing wrong with them.
         error: ColumnError,
     },
+}
+
+impl Refusal {
+    /// The kernel denied `purpose` to this process, which may be root's.
+    pub(crate) fn no_permission(path: String, purpose: &'static str, root: bool) -> Self {
+        let mend = if root {
+            "root is kept out as well: by a container (allow the device in it), an immutable file (chattr -i) or a network file system"
+        } else {
+            "run as root, or get access to it"
+        };
+        Self::NoPermission { path, purpose, mend }
+    }
 }
 
 /// The first thing wrong with the columns of a batch.
@@ -328,4 +342,23 @@ pub enum HostError {
     /// The device failed to take back what it had.
     #[error(transparent)]
     NotPutBack(#[from] NotPutBack),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        let line = |root| Refusal::no_permission("/dev/sdx".into(), "reading", root).to_string();
+        assert_eq!(
+            line(false),
+            "/dev/sdx: no permission to open it for reading; run as root, or get access to it"
+        );
+        assert!(
+            line(true)
+                .starts_with("/dev/sdx: no permission to open it for reading; root is kept out as well")
+        );
+        assert!(!line(true).contains("run as root") && !line(true).contains('\n'));
+    }
 }

@@ -6,7 +6,7 @@ the group, and turns whatever goes wrong into one line on standard error with a 
 Invariants:
 - A person never sees a traceback, unless SKYLIGHT_DEBUG=1 asks for it.
 - An error is one line, whatever a file name or a drive's model string contains.
-- Standard output carries results only; errors, and progress on a terminal, go to standard error.
+- Standard output carries results only; errors and progress go to standard error.
 
 Exit codes are listed in ``EXIT_CODES`` and printed by ``skylight --help``.
 """

@@ -1,9 +1,11 @@
-"""What the verbs print: lines, tables and the progress bar.
+"""What the verbs print: lines, tables and progress.
 
 Invariants:
 - Text from outside (paths, model strings, profile names) is shown with its control characters escaped: it
   can neither break a line nor drive the terminal, and it is never read as markup.
-- The progress bar appears on standard error, only on a terminal, and only once a run has taken two seconds.
+- Progress goes to standard error. On a terminal it is one line that fits its width, once a run has taken two
+  seconds. Elsewhere it is a line as a test begins, then at most one for every tenth, two seconds apart, and
+  one after thirty seconds of silence.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from __future__ import annotations
 import shutil
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -19,17 +23,20 @@ import click
 from rich import box
 from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import Progress, ProgressColumn, Task
 from rich.table import Table
 from rich.text import Text
 
 from skylight.errors import one_line
 from skylight.probe.session import ProgressReport
-from skylight.units import format_seconds
+from skylight.units import format_percent, format_seconds
 
-__all__ = ["DeviceProgress", "headline", "line", "table"]
+__all__ = ["DeviceProgress", "ProgressLines", "headline", "line", "progress_bar", "table"]
 
 _PATIENCE_S = 2.0
+_SILENCE_S = 30.0
+_BAR_WIDTH = 20
+_LEAST_NAME = 20
 _PLAIN_WIDTH = 100
 _WIDEST = 120
 
@@ -69,41 +76,103 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
     _print(Padding(grid, (0, 0, 0, 1)))
 
 
-class _DeviceTimeLeft(ProgressColumn):
-    """Device time left, as far as it is known."""
+class _OneLine(ProgressColumn):
+    """All of the progress line: what is done, how far it is, and the device time left, as far as it is known.
+
+    Its width is the terminal's, so nothing wraps: the name of the step is cut, then the bar goes.
+    """
+
+    def __init__(self, console: Console) -> None:
+        """The console tells the width."""
+        super().__init__()
+        self._console = console
 
     def render(self, task: Task) -> Text:
         """The column's text."""
-        if task.total is None:
-            return Text("")
-        return Text(f"{format_seconds((task.total - task.completed) / 1e9)} of device time left")
+        room = self._console.width - 1  # terminals may wrap after their last column
+        end, bar = "", ""
+        if task.total is not None:
+            end = f"  {format_seconds((task.total - task.completed) / 1e9)} device time left"
+            full, empty = ("#", ".") if self._console.options.ascii_only else ("━", "╌")
+            done = int(_BAR_WIDTH * task.percentage / 100)
+            bar = f"  {full * done}{empty * (_BAR_WIDTH - done)}"
+        if room - len(bar) - len(end) < _LEAST_NAME:
+            bar = ""
+        name = Text(task.description)
+        name.truncate(max(room - len(bar) - len(end), 1), overflow="ellipsis")
+        line = Text.assemble(name, (bar, "cyan"), end)
+        line.truncate(max(room, 1), overflow="crop")
+        return line
+
+
+def progress_bar(console: Console) -> Progress:
+    """The progress line."""
+    return Progress(_OneLine(console), console=console, transient=True)
+
+
+class ProgressLines:
+    """Progress where there is no terminal: whole lines, few of them."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """`now` gives the time, s."""
+        self._now = now
+        self._told_at = now()
+        self._test = ""
+        self._tenths = 0
+        self._last: ProgressReport | None = None
+
+    def advance(self, report: ProgressReport) -> None:
+        """Says how far the test is if that is news."""
+        tenths = 10 * report.done_ios // max(report.total_ios, 1)
+        begins = report.test != self._test
+        self._last = report
+        if begins or (tenths > self._tenths and self._now() - self._told_at >= _PATIENCE_S):
+            self._test, self._tenths = report.test, tenths
+            self._tell(report)
+
+    def alive(self) -> None:
+        """Says where the test still is, when nothing was said for long."""
+        if self._last is not None and self._now() - self._told_at >= _SILENCE_S:
+            self._tell(self._last)
+
+    def _tell(self, report: ProgressReport) -> None:
+        self._told_at = self._now()
+        share = report.done_ios / max(report.total_ios, 1)
+        left = format_seconds(report.device_left_ns / 1e9)
+        text = f"progress: {report.test}: {report.step}, {format_percent(share)}, {left} of device time left"
+        with suppress(OSError):  # nobody reads it: that ends no run
+            print(one_line(text), file=sys.stderr, flush=True)
 
 
 class DeviceProgress:
-    """A progress bar in device time; used as a context manager around a run."""
+    """Progress in device time; used as a context manager around a run."""
 
     def __init__(self, quiet: bool = False) -> None:
         """``quiet`` keeps it from ever appearing."""
         self._bar: Progress | None = None
+        self._lines: ProgressLines | None = None
         self._lock = threading.Lock()
-        self._over = False
-        if not quiet and sys.stderr.isatty():
-            console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-            self._bar = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=None),
-                _DeviceTimeLeft(),
-                console=console,
-                transient=True,
-            )
+        self._over = threading.Event()
+        if quiet:
+            return
+        if not sys.stderr.isatty():
+            self._lines = ProgressLines()
+        else:
+            self._bar = progress_bar(Console(stderr=True, highlight=False, markup=False, emoji=False))
             self._task = self._bar.add_task("", total=None)
-            self._timer = threading.Timer(_PATIENCE_S, self._appear)
-            self._timer.daemon = True
 
-    def _appear(self) -> None:
-        with self._lock:
-            if self._bar is not None and not self._over:
-                self._bar.start()
+    def _watch(self) -> None:
+        """In a thread of its own: lets the bar appear, or shows that a silent run is alive."""
+        pause_s = _PATIENCE_S if self._bar is not None else _SILENCE_S / 10
+        while not self._over.wait(pause_s):
+            with self._lock:
+                if self._over.is_set():
+                    return
+                if self._bar is not None:
+                    self._bar.start()
+                    return
+                if self._lines is not None:
+                    self._lines.alive()
 
     def advance(self, report: ProgressReport) -> None:
         """Takes a session's report."""
@@ -114,17 +183,19 @@ class DeviceProgress:
                 completed=report.device_ns,
                 total=report.device_ns + report.device_left_ns,
             )
+        elif self._lines is not None:
+            with self._lock:
+                self._lines.advance(report)
 
     def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._timer.start()
+        if self._bar is not None or self._lines is not None:
+            threading.Thread(target=self._watch, name="progress", daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._timer.cancel()
-            with self._lock:
-                self._over = True
+        with self._lock:
+            self._over.set()
+            if self._bar is not None:
                 self._bar.stop()

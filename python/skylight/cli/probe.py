@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from skylight.cli.console import DeviceProgress, headline, line, table
+from skylight.cli.targets import check_distinct, check_holds
 from skylight.engines import Engine, Target, open_target, parse_target
 from skylight.errors import INTERRUPTED, SkylightError, UsageError
 from skylight.evidence import TargetFacts
@@ -287,7 +288,7 @@ def _only(only: str | None) -> tuple[str, ...]:
     type=click.IntRange(0, 2**63 - 1),
     default=1,
     metavar="N",
-    show_default="1",
+    show_default=True,
     help="Picks the places that are read and written, and an emulated drive's jitter.",
 )
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run in the same DIR.")
@@ -309,7 +310,9 @@ def probe(
     """
     names = _only(only)
     jobs, page = _jobs(targets, out, resume)
+    check_distinct([job.target for job in jobs])
     _check_out(page, jobs, resume)
+    check_holds(page)
     results: list[tuple[SuiteResult, Path]] = []
     try:
         with ExitStack() as stack:

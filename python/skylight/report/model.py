@@ -22,11 +22,12 @@ import numpy as np
 
 from skylight.errors import one_line
 from skylight.evidence import Evidence, IoLog, JsonScalar, Op, Step
-from skylight.findings import Finding
+from skylight.findings import Finding, Known
 from skylight.probe import Test
 from skylight.probe.suite import TESTS, SuiteResult
 from skylight.recording import HEADER
 from skylight.report.figures import RenderedFigure, render_figures
+from skylight.report.limits import limits
 from skylight.report.words import Verdict, confidence_words, finding_title, value_words, verdict
 from skylight.units import format_capacity, format_count, format_duration, format_size
 
@@ -105,6 +106,7 @@ class TargetView:
     label: str
     capacity: str
     verdict: Verdict
+    limits: tuple[tuple[str, str], ...]
     sure: str
     findings: tuple[FindingRow, ...]
     tests: tuple[TestView, ...]
@@ -251,6 +253,8 @@ def _step_row(step: Step) -> StepRow:
         what = "left alone"
     elif step.kind == "settings":
         what = _settings_words(step.params)
+    elif step.kind == "erase":
+        what = "secure erase" if step.params.get("erased") else "no secure erase: left as it was"
     else:
         what = _run_words(step)
     time_ns = _device_time_ns(step)
@@ -387,6 +391,7 @@ def target_view(result: SuiteResult, recording: Path, page_dir: Path, number: in
         label=f"{target.name}, {format_capacity(target.size_bytes)}, {_KINDS.get(target.kind, target.kind)}",
         capacity=format_capacity(target.size_bytes),
         verdict=seen,
+        limits=limits(Known(result.findings)),
         sure=confidence_words(seen.confidence),
         findings=finding_rows(result.findings),
         tests=tuple(

@@ -41,6 +41,23 @@ class Verdict:
 _TITLES = {
     "drive_type": "Drive type",
     "cache_medium": "Persistent cache",
+    "cache_location": "Cache location",
+    "cache_bytes": "Cache size",
+    "cache_fill_bytes": "Cache size as used",
+    "cache_raw_bytes": "Media written to fill it",
+    "cache_map_entries": "Cache map entries",
+    "band_bytes": "Band size",
+    "track_bytes": "Track size",
+    "seek_ns": "Seek time",
+    "rotation_ns": "Rotation time",
+    "journal_quantum_bytes": "Journal quantum",
+    "journal_entry_max_bytes": "Largest journal entry",
+    "out_of_band_ns": "Out-of-band data of an entry",
+    "map_merge_every": "Writes from map merge to map merge",
+    "map_merge_ns": "Time of a map merge",
+    "cleaning_start_ns": "Cleaning begins after",
+    "cleaning_band_ns": "Time to clean a band",
+    "plateaus": "Throughput plateaus",
 }
 
 _VALUES = {
@@ -50,6 +67,13 @@ _VALUES = {
     ("cache_medium", "disk"): "on the disk",
     ("cache_medium", "flash"): "in flash",
     ("cache_medium", "none"): "none",
+    ("cleaning_order", "other"): "not first in, first out",
+    ("cleaning_order", "fifo"): "first in, first out",
+    ("cache_location", "none"): "none on the platters",
+    ("cache_location", "many"): "in many places",
+    ("cache_location", "id"): "at the inner diameter",
+    ("cache_location", "md"): "at the middle diameter",
+    ("cache_location", "od"): "at the outer diameter",
 }
 
 _CMR_LEAD = """

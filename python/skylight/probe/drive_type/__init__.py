@@ -58,12 +58,7 @@ WIDE_BYTES = 1 << 30
 QUICK_BYTES = 4 << 30  # a quick answer stays within these, at the start
 WIDE_WRITES = 512
 NARROW_BYTES = (16 << 20, 4 << 20)
-# Writes of 64 KiB, piece by piece, and what a volatile cache may hold and write out meanwhile: less for a
-# quick answer.
-SUSTAINED_PIECES = (512, 1536, *(2048,) * 8)
-SUSTAINED_VOLATILE_BYTES = 1 << 30
-QUICK_SUSTAINED_PIECES = (256,) * 9
-QUICK_VOLATILE_BYTES = 128 << 20
+SUSTAINED_PIECES = (256,) * 8 + (2048,) * 8  # writes of 64 KiB: 1,152 MiB in all
 SUSTAINED_REGION_BYTES = 2 << 30  # wide enough that a volatile cache cannot write them out in one sweep
 FLUSHES, FLUSHED_BURST = 3, 16
 LEAST_TARGET_BYTES = 4 << 20
@@ -71,9 +66,7 @@ LARGEST_PARAM = 1 << 62
 SLOWEST_IO_S = 0.03
 
 SETTINGS, READS, READ_BACK, FLUSH = "settings", "reads", "reads-back", "flush"
-SUSTAINED = tuple(
-    Sustained.name(number) for number in range(1, max(len(SUSTAINED_PIECES), len(QUICK_SUSTAINED_PIECES)) + 1)
-)
+SUSTAINED = tuple(Sustained.name(number) for number in range(1, len(SUSTAINED_PIECES) + 1))
 WIDE, NARROW = "writes-wide", ("writes-narrow", "writes-narrowest")
 FLUSHED_NARROW = ("writes-narrow-flushed", "writes-narrowest-flushed")
 MIXED, MIXED_FLUSHED = "writes-after-reads", "writes-after-reads-flushed"
@@ -241,8 +234,7 @@ def observe(evidence: Evidence) -> Observed:
     mixed = evidence.step(MIXED_FLUSHED) or evidence.step(MIXED)
     known = reads if reads.rotates else back
     pieces = [step for step in (evidence.step(name) for name in SUSTAINED) if step is not None]
-    held = pieces[0].whole("volatile_bytes", LARGEST_PARAM) if pieces else SUSTAINED_VOLATILE_BYTES
-    sustained = Sustained.of([step.rows for step in pieces], held)
+    sustained = Sustained.of([step.rows for step in pieces])
     return Observed(
         kind=evidence.target.kind,
         reads_ns=reads_ns,
@@ -378,17 +370,16 @@ class DriveType:
         """More random writes than a volatile cache holds, piece by piece, until they are plainly slow."""
         session = plan.session
         region = plan.region(SUSTAINED_REGION_BYTES)
-        sizes = QUICK_SUSTAINED_PIECES if session.quick else SUSTAINED_PIECES
-        held = QUICK_VOLATILE_BYTES if session.quick else SUSTAINED_VOLATILE_BYTES
+        sizes = SUSTAINED_PIECES
         where = plan.scattered("writes-sustained", region, sum(sizes), LARGE_BYTES)
         session.expect(plan.places * VISITS + plan.wide_writes + FLUSHES * (FLUSHED_BURST + 1) + len(where))
-        params = plan.params(region) | {"volatile_bytes": held}
         logs: list[IoLog] = []
-        for name, piece in zip(SUSTAINED, np.split(where, np.cumsum(sizes)[:-1]), strict=False):
+        for name, piece in zip(SUSTAINED, np.split(where, np.cumsum(sizes)[:-1]), strict=True):
             if len(piece) == 0:
                 return
-            logs.append(session.run(name, IoBatch.writes(piece, LARGE_BYTES), params=params))
-            if Sustained.of(logs, held).slow(wide):
+            logs.append(session.run(name, IoBatch.writes(piece, LARGE_BYTES), params=plan.params(region)))
+            so_far = Sustained.of(logs)
+            if so_far.slow(wide) or so_far.enough:
                 return
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:

@@ -28,6 +28,12 @@ I64 = NDArray[np.int64]
 FAST_NS = 1_000_000  # "sub-millisecond" writes, section 4.3
 LARGE_BYTES = 64 << 10  # size of a sustained write
 FAST_LARGE_NS = 1_500_000  # the same for these, which spend up to half a millisecond on the way to the drive
+MOST_VOLATILE_BYTES = 1 << 30  # what a volatile write cache may hold, and write out while it is filled
+LEAST_VOLATILE_BYTES, LONG_NS = 128 << 20, 30_000_000_000  # more than most hold, for longer than they take
+SLOWEST_WRITE_NS, FEWEST_SINCE_STALL = (
+    25_000_000,
+    64,
+)  # a disk's random write within 2 GiB, with room to spare
 STALL_NS = 100_000_000  # slower than any single seek and wait: a band being cleaned, a retry
 SLOW_SHARE = 0.2
 FAST_READ_NS = 3_000_000  # no rotating disk serves half of its random reads within this: seek and half a turn
@@ -82,17 +88,16 @@ class Sustained:
     tail_ns: I64
     total_bytes: int
     pieces: int
-    volatile_bytes: int
 
     @staticmethod
-    def of(pieces: Sequence[IoLog], volatile_bytes: int) -> Sustained:
-        """The summary of the pieces, in order, that were to fill a volatile cache of so many bytes."""
+    def of(pieces: Sequence[IoLog]) -> Sustained:
+        """The summary of the pieces that were written, in order."""
         if not pieces:
             nothing = np.empty(0, np.int64)
-            return Sustained(nothing, nothing, 0, 0, volatile_bytes)
+            return Sustained(nothing, nothing, 0, 0)
         latency_ns = np.concatenate([piece.latency_ns for piece in pieces])
         total = sum(int(piece.size.sum(dtype=np.uint64)) for piece in pieces)
-        return Sustained(latency_ns, pieces[-1].latency_ns, total, len(pieces), volatile_bytes)
+        return Sustained(latency_ns, pieces[-1].latency_ns, total, len(pieces))
 
     @staticmethod
     def name(number: int) -> str:
@@ -116,8 +121,21 @@ class Sustained:
 
     @property
     def enough(self) -> bool:
-        """True if a volatile cache would have been full before the last of these."""
-        return self.total_bytes - LARGE_BYTES * len(self.tail_ns) >= self.volatile_bytes
+        """True if a volatile cache would have been full before the last of these, or written out meanwhile,
+        or if bands were cleaned."""
+        before_bytes = self.total_bytes - LARGE_BYTES * len(self.tail_ns)
+        long = self.total_bytes >= LEAST_VOLATILE_BYTES and int(self.latency_ns.sum()) >= LONG_NS
+        return before_bytes >= MOST_VOLATILE_BYTES or long or self.cleaned
+
+    @property
+    def cleaned(self) -> bool:
+        """True if bands were cleaned meanwhile, which no conventional disk has to: since the first stall half
+        of the writes were fast still, but all together took longer than any disk takes for as many."""
+        stalls = np.flatnonzero(self.latency_ns >= STALL_NS)
+        since_ns = self.latency_ns[stalls[0] :] if len(stalls) else self.latency_ns[:0]
+        if len(since_ns) < FEWEST_SINCE_STALL:
+            return False
+        return float(np.median(since_ns)) < FAST_READ_NS and float(since_ns.mean()) > SLOWEST_WRITE_NS
 
     @property
     def stalls(self) -> int:
@@ -395,10 +413,9 @@ def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     why = (
         f"Reads follow {_turn(turning)}, so a platter turns, but random {wide.what} take"
         f" {_ms(wide.spread.median_ns)} with the volatile write cache off, a FLUSH after them"
-        f" {_ms(float(np.median(seen.flush_ns)))}, and {format_size(more.total_bytes)} more, beyond the"
-        f" {format_size(more.volatile_bytes)} that a volatile cache may hold,"
-        f" {_ms(float(np.median(more.tail_ns)))} for each {format_size(LARGE_BYTES)}"
-        f"{_stalls(more)}: "
+        f" {_ms(float(np.median(seen.flush_ns)))}, and each of {len(more.latency_ns):,} more of"
+        f" {format_size(LARGE_BYTES)}, {format_size(more.total_bytes)} in all,"
+        f" {_ms(float(np.median(more.tail_ns)))}{_stalls(more)}: "
     )
     mixed = seen.mixed
     if mixed is not None and mixed.level:

@@ -1,0 +1,143 @@
+"""How fast the drive takes writes, in the ways that matter to who chooses its settings.
+
+Random 4 KiB writes one at a time, with 31 waiting, and with the volatile write cache on; sequential writes
+with the cache off and on. A shingled drive that packs waiting writes into one journal entry gains an order of
+magnitude from either, and needs the cache for sequential writes at full speed; a conventional disk gains
+little.
+
+Invariants: with the cache on, rates are those of the last part of a run, when a volatile cache that was empty
+at its start has filled; a drive whose persistent cache fills meanwhile shows what it then does.
+
+Source: Skylight (FAST '15) section 6 (recommendations) and 6.2; FACTS rows S13 and S14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skylight.evidence import Evidence, IoBatch, IoLog, Step, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
+from skylight.probe import Cost, Figure
+from skylight.probe.session import Session
+from skylight.probe.write_rates.figures import draw
+
+BLOCK_BYTES = 4096
+LONE_WRITES, DEEP_WRITES, CACHED_WRITES = 256, 2_048, 131_072
+DEEP = 31
+STREAM_BYTES, LONE_STREAM_WRITES, CACHED_STREAM_WRITES = 256 << 10, 512, 8_192
+LAST_SHARE = 0.25  # of a run with the cache on: what it does once that is full
+SLOWEST_S = 0.03
+
+OFF, ON = "settings-off", "settings-on"
+LONE, DEEPER, CACHED = "random-lone", "random-deep", "random-cached"
+STREAM, CACHED_STREAM = "sequential-lone", "sequential-cached"
+RANDOM = {LONE: "one_at_a_time", DEEPER: "31_waiting", CACHED: "write_cache_on"}
+SEQUENTIAL = {STREAM: "write_cache_off", CACHED_STREAM: "write_cache_on"}
+
+
+def last_part(step: Step) -> IoLog:
+    """What of a run counts: all of it, or with the volatile cache on the end."""
+    log = step.rows
+    if step.name not in (CACHED, CACHED_STREAM):
+        return log
+    first = int(len(log) * (1 - LAST_SHARE))
+    return IoLog(
+        log.op[first:], log.offset[first:], log.size[first:], log.submit_ns[first:], log.complete_ns[first:]
+    )
+
+
+def rate(log: IoLog) -> float:
+    """Writes a second over the time they took together."""
+    if len(log) == 0:
+        return 0.0
+    spent_ns = int(log.complete_ns.max()) - int(log.submit_ns.min())
+    return len(log) * 1e9 / max(spent_ns, 1)
+
+
+def steadiness(log: IoLog) -> float:
+    """How often the mean of resampled latencies stays within a tenth of the mean: Laplace's share."""
+    latency_ns = log.latency_ns
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    picked = latency_ns[:4096]
+    means = picked[rng.integers(0, len(picked), (RESAMPLES, len(picked)))].mean(axis=1)
+    return share(int(np.count_nonzero(np.abs(means / picked.mean() - 1) <= 0.1)))
+
+
+class WriteRates:
+    """The test; see the module's page."""
+
+    name = "write_rates"
+    title = "Write rates"
+    summary = (
+        "Random 4 KiB writes one at a time, with 31 waiting and with the volatile write cache on, and"
+        " sequential writes with the cache off and on: what a queue and the cache are worth on this drive."
+    )
+    needs: tuple[str, ...] = ("drive_type",)
+
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """Every run at the pace of a slow disk."""
+        if not writes:
+            return Cost(0, 0.0, 0)
+        random = LONE_WRITES + DEEP_WRITES + CACHED_WRITES
+        stream = LONE_STREAM_WRITES + CACHED_STREAM_WRITES
+        seconds = (LONE_WRITES + DEEP_WRITES + LONE_STREAM_WRITES) * SLOWEST_S + CACHED_WRITES * SLOWEST_S / 4
+        written = random * BLOCK_BYTES + stream * STREAM_BYTES
+        return Cost(random + stream, seconds + stream * SLOWEST_S / 10, min(written, 4 * facts.size_bytes))
+
+    def measure(self, session: Session) -> None:
+        """Writes with the volatile cache off, then, where it can be switched on, with it on."""
+        if not session.can_write or session.known.word("drive_type") not in ("cmr", "smr"):
+            return
+        session.erase("erase")
+        with session.settings(OFF, write_cache=False, look_ahead=False):
+            session.run(LONE, self._random(session, LONE, LONE_WRITES))
+            session.run(DEEPER, self._random(session, DEEPER, DEEP_WRITES), depth=DEEP)
+            session.run(STREAM, self._stream(session, LONE_STREAM_WRITES))
+        session.erase("erase-again")
+        with session.settings(ON, write_cache=True, look_ahead=False) as report:
+            if report.write_cache:
+                session.run(CACHED, self._random(session, CACHED, CACHED_WRITES))
+                session.run(CACHED_STREAM, self._stream(session, CACHED_STREAM_WRITES))
+
+    @staticmethod
+    def _random(session: Session, name: str, count: int) -> IoBatch:
+        size = max(BLOCK_BYTES, session.facts.block_bytes)
+        where = session.rng(name).integers(0, session.size // size, count).astype(np.uint64) * np.uint64(size)
+        return IoBatch.writes(where, size)
+
+    @staticmethod
+    def _stream(session: Session, count: int) -> IoBatch:
+        places = min(count, session.size // STREAM_BYTES)
+        return IoBatch.writes(np.arange(places, dtype=np.uint64) * np.uint64(STREAM_BYTES), STREAM_BYTES)
+
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """`random_write_rate` (writes/s) and `sequential_write_rate` (bytes/s), as far as measured."""
+        del known
+        return [
+            *self._finding(evidence, "random_write_rate", RANDOM, "writes/s", 1),
+            *self._finding(evidence, "sequential_write_rate", SEQUENTIAL, "bytes/s", STREAM_BYTES),
+        ]
+
+    @staticmethod
+    def _finding(evidence: Evidence, name: str, runs: dict[str, str], unit: str, scale: int) -> list[Finding]:
+        logs = {}
+        for step_name in runs:
+            step = evidence.step(step_name)
+            if step is not None and len(step.rows):
+                logs[step_name] = last_part(step)
+        if not logs:
+            return []
+        value: dict[str, int | float | bool | str] = {
+            runs[step]: round(rate(log) * scale, 1) for step, log in logs.items()
+        }
+        counts = ", ".join(f"{len(log):,} for {runs[step].replace('_', ' ')}" for step, log in logs.items())
+        confidence = min(steadiness(log) for log in logs.values())
+        why = f"Writes done over the time they took together, of the last {counts}."
+        return [Finding(name, value, unit, None, confidence, why, tuple(logs))]
+
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """A bar for each rate."""
+        return draw(findings)

@@ -1,0 +1,118 @@
+"""What to expect of the drive at hand, in sentences with its own measured numbers.
+
+What for: the paper ends with recommendations for shingled drives in general (how large a burst may be, how
+long a drive must rest, that the volatile write cache should be on). Here each is said of the drive that was
+measured, with what was measured, and left out where nothing was.
+
+Invariant: every number is a finding's, or follows from findings by arithmetic that the sentence shows.
+
+Source: Skylight (FAST '15) section 6.
+"""
+
+from __future__ import annotations
+
+from skylight.findings import Known
+from skylight.units import format_count, format_duration, format_size
+
+__all__ = ["limits"]
+
+_LITTLE = 1.5  # a gain below this is not worth a setting
+
+
+def limits(known: Known) -> tuple[tuple[str, str], ...]:
+    """Pairs of a title and words, for a shingled drive; none for others."""
+    if known.word("drive_type") != "smr":
+        return ()
+    said = (
+        ("Before the cliff", _burst(known)),
+        ("To recover", _recovery(known)),
+        ("Stalls", _stalls(known)),
+        ("Queue and write cache", _settings(known)),
+    )
+    return tuple((title, words) for title, words in said if words)
+
+
+def _burst(known: Known) -> str:
+    """How much random writing it takes."""
+    fill, entries, raw = (
+        known.number(name) for name in ("cache_fill_bytes", "cache_map_entries", "cache_raw_bytes")
+    )
+    parts = []
+    if fill is not None:
+        parts.append(f"{format_size(round(fill))} of random writes")
+    if entries is not None:
+        parts.append(
+            f"about {format_count(round(entries / 1000) * 1000)} separate places, whatever their size"
+        )
+    if not parts:
+        return ""
+    more = ""
+    if raw is not None and fill is not None and raw > 2 * fill:
+        more = (
+            f" Written one block at a time they fill {format_size(round(raw))} of its surface: small writes"
+            " that wait for each other use the cache up soonest."
+        )
+    first = " or ".join(parts)
+    return f"Its cache takes {first}, whichever comes first. Then writes wait for bands to be cleaned.{more}"
+
+
+def _recovery(known: Known) -> str:
+    """How long it must be left alone."""
+    kind, start = known.word("cleaning_type"), known.number("cleaning_start_ns")
+    one, half = known.part("cleaning_band_ns", "one_block"), known.part("cleaning_band_ns", "half")
+    if kind == "lazy":
+        words = "It does not clean when left alone: cleaning comes in the middle of the next burst."
+    elif kind == "aggressive" and start is not None:
+        words = f"It begins to clean after {format_duration(start)} without a request."
+    elif kind == "aggressive":
+        words = "It cleans when it is left alone."
+    else:
+        return ""
+    if one is not None:
+        words += f" A band with one block to move takes {format_duration(one)}"
+        words += f", a half rewritten one {format_duration(half)}." if half is not None else "."
+        if kind == "aggressive":
+            hour = 3600e9 / one
+            words += f" In an hour of rest it cleans at most {format_count(int(float(f'{hour:.2g}')))} bands."
+    return words
+
+
+def _stalls(known: Known) -> str:
+    """The longest waits before the cache is full, and after."""
+    every, cost = known.number("map_merge_every"), known.number("map_merge_ns")
+    band = known.part("cleaning_band_ns", "half") or known.part("cleaning_band_ns", "one_block")
+    words = []
+    if every is not None and cost is not None:
+        words.append(
+            f"Every {format_count(int(every))}th write waits {format_duration(cost)} longer, for the map of"
+            " the cache to be merged."
+        )
+    if band is not None:
+        words.append(f"With the cache full, a write can wait {format_duration(band)} and more for one band.")
+    return " ".join(words)
+
+
+def _settings(known: Known) -> str:
+    """What a queue and the volatile cache are worth."""
+    lone, deep, cached = (
+        known.part("random_write_rate", way) for way in ("one_at_a_time", "31_waiting", "write_cache_on")
+    )
+    words = []
+    if lone and deep:
+        words.append(
+            _gain("With 31 requests waiting", deep / lone, f"{deep:,.0f} instead of {lone:,.0f} a second")
+        )
+    if lone and cached:
+        words.append(_gain("With its write cache on", cached / lone, f"{cached:,.0f} a second"))
+    off, on = (known.part("sequential_write_rate", way) for way in ("write_cache_off", "write_cache_on"))
+    if off and on:
+        pace = f"{on / 1e6:,.0f} instead of {off / 1e6:,.0f} MB/s"
+        verb = "needs the cache: " if on / off > _LITTLE else "gains little from it: "
+        words.append(f"Sequential writing {verb}{pace}.")
+    return " ".join(words)
+
+
+def _gain(when: str, ratio: float, rates: str) -> str:
+    if ratio > _LITTLE:
+        return f"{when}, random writes are {ratio:.2g} times as fast ({rates})."
+    return f"{when}, random writes gain little ({rates})."

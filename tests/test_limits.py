@@ -1,0 +1,48 @@
+"""What a report says to expect of a drive: its own numbers, and nothing where nothing was measured."""
+
+from __future__ import annotations
+
+from skylight.findings import UNKNOWN, Finding, Known, Value
+from skylight.report.limits import limits
+
+
+def known(**values: Value) -> Known:
+    """Findings of these names and values, all sure."""
+    return Known(Finding(name, value, None, None, 1.0, "as given") for name, value in values.items())
+
+
+SMR: dict[str, Value] = {
+    "drive_type": "smr",
+    "cache_fill_bytes": 20_185_251_840,
+    "cache_raw_bytes": 109_149_880_320,
+    "cache_map_entries": 200_123,
+    "cleaning_type": "aggressive",
+    "cleaning_start_ns": 1_242_000_000,
+    "cleaning_band_ns": {"one_block": 600_000_000, "half": 1_500_000_000},
+    "map_merge_every": 240,
+    "map_merge_ns": 300_000_000,
+    "random_write_rate": {"one_at_a_time": 38.8, "31_waiting": 1242.6, "write_cache_on": 40.0},
+    "sequential_write_rate": {"write_cache_off": 10_000_000.0, "write_cache_on": 91_000_000.0},
+}
+
+
+def test_every_limit_is_said_with_the_numbers_of_this_drive() -> None:
+    said = dict(limits(known(**SMR)))
+    assert "18.8 GiB" in said["Before the cliff"] and "200,000 separate places" in said["Before the cliff"]
+    assert "102 GiB of its surface" in said["Before the cliff"]
+    assert "1.24 s without a request" in said["To recover"] and "at most 6,000 bands" in said["To recover"]
+    assert "Every 240th write waits 300 ms" in said["Stalls"] and "1.5" in said["Stalls"]
+    settings = said["Queue and write cache"]
+    assert "32 times as fast" in settings and "gain little (40 a second)" in settings
+    assert "needs the cache: 91 instead of 10 MB/s" in settings
+
+
+def test_nothing_is_said_of_what_was_not_found() -> None:
+    assert limits(known(drive_type="cmr", cache_fill_bytes=1)) == ()
+    assert limits(known(drive_type="smr")) == ()
+    assert limits(known(drive_type="smr", cleaning_type=UNKNOWN, cache_fill_bytes=UNKNOWN)) == ()
+
+
+def test_a_lazy_drive_is_said_not_to_recover() -> None:
+    said = dict(limits(known(drive_type="smr", cleaning_type="lazy")))
+    assert "does not clean when left alone" in said["To recover"] and len(said) == 1
