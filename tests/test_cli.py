@@ -31,6 +31,7 @@ from skylight.probe.session import ProgressReport
 
 CMR, SMR = "st4000nc001", "emulated-smr-1"
 START = "from skylight.cli import main; main()"
+PROBE = ("probe", "--only", "drive_type")  # the whole suite is tested elsewhere
 VERBS = ((), ("probe",), ("drives",), ("drives", "list"), ("drives", "show"), ("drives", "check"))
 
 
@@ -216,22 +217,22 @@ def test_too_small_a_file_is_refused_and_leaves_nothing(call: Call, here: Path) 
 def test_an_out_directory_that_is_taken_is_refused(call: Call, here: Path) -> None:
     (here / "taken").mkdir()
     (here / "taken/mine.txt").write_text("keep me")
-    ended = call("probe", f"sim:{CMR}", "--out", "taken")
+    ended = call(*PROBE, f"sim:{CMR}", "--out", "taken")
     ended.one_line(2, "taken: already there and not empty", "--out DIR")
     assert "--resume" not in ended.err, "there is nothing to go on with"
     assert files(here) == {"taken/mine.txt": b"keep me"}
-    call("probe", f"sim:{CMR}", "--out", "taken/mine.txt").one_line(2, "taken/mine.txt", "--out DIR")
+    call(*PROBE, f"sim:{CMR}", "--out", "taken/mine.txt").one_line(2, "taken/mine.txt", "--out DIR")
 
 
 def test_an_out_directory_below_a_file_cannot_keep_results(call: Call, here: Path) -> None:
     (here / "file").write_text("")
-    call("probe", f"sim:{CMR}", "--out", "file/out").one_line(4, "file/out", "--out")
+    call(*PROBE, f"sim:{CMR}", "--out", "file/out").one_line(4, "file/out", "--out")
 
 
 @pytest.mark.parametrize("place", ["file/out", "/proc/out"])
 def test_a_folder_that_cannot_be_made_is_told_before_the_plan(call: Call, here: Path, place: str) -> None:
     (here / "file").write_text("")
-    ended = call("probe", f"sim:{CMR}", "--out", place)
+    ended = call(*PROBE, f"sim:{CMR}", "--out", place)
     ended.one_line(4, place, "cannot be made", "--out DIR")
     assert ended.out == ""
     assert files(here) == {"file": b""}
@@ -253,7 +254,7 @@ def test_one_file_named_twice_is_refused(call: Call, here: Path, first: str, sec
     (here / "disk.img").write_bytes(content)
     (here / "symbolic.img").symlink_to("disk.img")
     (here / "hard.img").hardlink_to(here / "disk.img")
-    ended = call("probe", first, f"sim:{CMR}", second, "--destroy-data")
+    ended = call(*PROBE, first, f"sim:{CMR}", second, "--destroy-data")
     ended.one_line(2, words, "name each file once")
     assert ended.out == ""
     assert (here / "disk.img").read_bytes() == content
@@ -261,7 +262,7 @@ def test_one_file_named_twice_is_refused(call: Call, here: Path, first: str, sec
 
 
 def test_one_emulated_drive_may_be_named_twice(call: Call, here: Path) -> None:
-    assert call("probe", f"sim:{CMR}", f"sim:{CMR}", "--out", "twice").code == 0
+    assert call(*PROBE, f"sim:{CMR}", f"sim:{CMR}", "--out", "twice").code == 0
     first, second = (files(here / "twice" / name / "recording") for name in (CMR, f"{CMR}-2"))
     assert first == second
 
@@ -338,11 +339,11 @@ def test_a_target_that_fails_ends_with_3_and_can_go_on(call: Call, monkeypatch: 
             raise TargetError("sdx: input/output error at byte 4096; check the cable, then --resume")
         return run(engine, io, depth=depth)
 
-    whole = call("probe", f"sim:{SMR}", "--json", "--out", "whole")
+    whole = call(*PROBE, f"sim:{SMR}", "--json", "--out", "whole")
     monkeypatch.setattr(SimEngine, "run", failing)
-    call("probe", f"sim:{SMR}", "--json", "--out", "cut").one_line(3, "sdx", "byte 4096")
+    call(*PROBE, f"sim:{SMR}", "--json", "--out", "cut").one_line(3, "sdx", "byte 4096")
     monkeypatch.setattr(SimEngine, "run", run)
-    resumed = call("probe", f"sim:{SMR}", "--json", "--out", "cut", "--resume")
+    resumed = call(*PROBE, f"sim:{SMR}", "--json", "--out", "cut", "--resume")
     assert (resumed.code, resumed.out) == (0, whole.out)
 
 
@@ -364,25 +365,25 @@ def test_reads_of_nothing_say_nothing_of_the_disk(call: Call, here: Path, writte
         file.truncate(1 << 26)
         if written:
             file.write(bytes(1 << 26))
-    shown = call("probe", "disk.img", "--json")
+    shown = call(*PROBE, "disk.img", "--json")
     finding = json.loads(shown.out)["findings"]["drive_type"]
     assert finding["value"] == "unknown"
     slow = "follow no rotation" in finding["why"]  # a host as slow as a disk has its own reason
     assert slow or "100 % of the places looked at hold nothing but zeros" in finding["why"]
-    assert "up to 256 requests" in call("probe", "disk.img").out
+    assert "up to 256 requests" in call(*PROBE, "disk.img").out
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_an_interrupted_run_says_how_to_go_on_and_does(call: Call, here: Path, name: str) -> None:
-    whole = call("probe", f"sim:{SMR}", "--json", "--out", "whole", "--seed", "7")
+    whole = call(*PROBE, f"sim:{SMR}", "--json", "--out", "whole", "--seed", "7")
     assert whole.code == 0
-    arguments = ["probe", f"sim:{SMR}", "--json", "--out", "cut here", "--seed", "7"]
+    arguments = [*PROBE, f"sim:{SMR}", "--json", "--out", "cut here", "--seed", "7"]
     cut = finished(process(*arguments, before=SIGNAL_IN_FIFTH_BATCH.format(name=name), cwd=here))
-    cut.one_line(130, "interrupted", f"skylight probe sim:{SMR} --json --out 'cut here' --seed 7 --resume")
+    cut.one_line(130, "interrupted", f"skylight probe --only drive_type sim:{SMR} --json --out 'cut here' --seed 7 --resume")
     assert cut.out == ""
     assert set(files(here / "cut here")) == {"recording/drive_type.0.arrows", "recording/recording.json"}
-    call("probe", f"sim:{SMR}", "--json", "--out", "cut here").one_line(2, "--resume")
-    call("probe", f"sim:{SMR}", "--out", "cut here", "--resume").one_line(2, "cut here")
+    call(*PROBE, f"sim:{SMR}", "--json", "--out", "cut here").one_line(2, "--resume")
+    call(*PROBE, f"sim:{SMR}", "--out", "cut here", "--resume").one_line(2, "cut here")
     resumed = call(*arguments, "--resume")
     assert (resumed.code, resumed.out) == (0, whole.out)
     again = call("probe", "recording:cut here/recording", "--json", "--out", "again")
@@ -437,7 +438,7 @@ SimEngine.settings = settings
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_second_interrupt_does_not_stop_the_putting_back(here: Path, name: str) -> None:
     before = (SIGNAL_IN_FIFTH_BATCH + AGAIN_WHILE_ENDING).format(name=name)
-    ended = finished(process("probe", f"sim:{SMR}", "--json", before=before, cwd=here))
+    ended = finished(process(*PROBE, f"sim:{SMR}", "--json", before=before, cwd=here))
     ended.one_line(130, "interrupted", "--resume")
     assert (here / "put-back").exists()
 
@@ -463,14 +464,14 @@ def small_disk(here: Path, need_root: None) -> Iterator[Callable[[int], Path]]:
 
 
 def test_a_disk_too_full_for_the_evidence(call: Call, small_disk: Callable[[int], Path]) -> None:
-    call("probe", f"sim:{SMR}", "--out", small_disk(8) / "out").one_line(4, "disk-8", "space")
+    call(*PROBE, f"sim:{SMR}", "--out", small_disk(8) / "out").one_line(4, "disk-8", "space")
 
 
 def test_a_disk_too_full_for_the_report_keeps_the_evidence(
     call: Call, small_disk: Callable[[int], Path]
 ) -> None:
     out = small_disk(128) / "out"
-    call("probe", f"sim:{SMR}", "--out", out).one_line(4, "report.html", "space")
+    call(*PROBE, f"sim:{SMR}", "--out", out).one_line(4, "report.html", "space")
     assert sorted(files(out)) == [
         "findings.json",
         "recording/drive_type.0.arrows",
@@ -499,9 +500,7 @@ def test_a_fault_of_skylight_is_one_line_and_a_traceback_on_request(
         raise KeyError("of all things\nthis")
 
     monkeypatch.setattr(SimEngine, "run", broken)
-    call("probe", f"sim:{CMR}", "--out", "a").one_line(
-        70, "internal error at test_cli.py", "SKYLIGHT_DEBUG=1"
-    )
+    call(*PROBE, f"sim:{CMR}", "--out", "a").one_line(70, "internal error at test_cli.py", "SKYLIGHT_DEBUG=1")
 
     class PanicException(BaseException):
         """What a panic of the native module looks like."""
@@ -510,17 +509,17 @@ def test_a_fault_of_skylight_is_one_line_and_a_traceback_on_request(
         raise PanicException("index out of bounds")
 
     monkeypatch.setattr(SimEngine, "run", panicking)
-    call("probe", f"sim:{CMR}", "--out", "c").one_line(70, "PanicException: index out of bounds")
+    call(*PROBE, f"sim:{CMR}", "--out", "c").one_line(70, "PanicException: index out of bounds")
     monkeypatch.setattr(SimEngine, "run", broken)
     monkeypatch.setenv("SKYLIGHT_DEBUG", "1")
-    assert "Traceback (most recent call last)" in call("probe", f"sim:{CMR}", "--out", "b").err
+    assert "Traceback (most recent call last)" in call(*PROBE, f"sim:{CMR}", "--out", "b").err
 
 
 # --- what a probe gives
 
 
 def test_a_probe_says_the_plan_first_then_the_verdict(call: Call, here: Path) -> None:
-    ended = call("probe", f"sim:{SMR}")
+    ended = call(*PROBE, f"sim:{SMR}")
     assert ended.code == 0
     assert re.fullmatch(r"progress: drive_type: reads, \d+ %, .+ of device time left\n", ended.err)
     order = ["plan: ", "written", "risk: none", "This is a shingled (SMR) disk", "drive_type", "Report: "]
@@ -539,7 +538,7 @@ def test_a_probe_says_the_plan_first_then_the_verdict(call: Call, here: Path) ->
 
 @pytest.mark.parametrize("name", [CMR, SMR])
 def test_json_is_all_there_is_on_standard_output(call: Call, here: Path, name: str) -> None:
-    ended = call("probe", f"sim:{name}", "--json", "--out", "out")
+    ended = call(*PROBE, f"sim:{name}", "--json", "--out", "out")
     assert (ended.code, ended.err) == (0, "")
     document = json.loads(ended.out)
     assert document["schema"] == 1
@@ -554,12 +553,12 @@ def test_json_is_all_there_is_on_standard_output(call: Call, here: Path, name: s
 
 def test_the_same_seed_gives_the_same_bytes(call: Call, here: Path) -> None:
     for out in ("a/out", "b/out"):
-        assert call("probe", f"sim:{SMR}", "--out", out, "--seed", "3").code == 0
+        assert call(*PROBE, f"sim:{SMR}", "--out", out, "--seed", "3").code == 0
     assert files(here / "a") == files(here / "b")
 
 
 def test_several_targets_give_one_comparing_report(call: Call, here: Path) -> None:
-    ended = call("probe", f"sim:{SMR}", f"sim:{CMR}", f"sim:{CMR}", "--json", "--out", "both")
+    ended = call(*PROBE, f"sim:{SMR}", f"sim:{CMR}", f"sim:{CMR}", "--json", "--out", "both")
     assert ended.code == 0
     document = json.loads(ended.out)
     assert [one["target"]["name"] for one in document["targets"]] == [
@@ -574,7 +573,7 @@ def test_several_targets_give_one_comparing_report(call: Call, here: Path) -> No
 
 
 def test_a_recording_gives_the_same_findings_and_page(call: Call, here: Path) -> None:
-    live = call("probe", f"sim:{SMR}", "--json", "--out", "out")
+    live = call(*PROBE, f"sim:{SMR}", "--json", "--out", "out")
     page = (here / "out/report.html").read_bytes()
     elsewhere = call("probe", "recording:out/recording", "--json", "--out", "elsewhere")
     assert elsewhere.out == live.out
@@ -584,18 +583,18 @@ def test_a_recording_gives_the_same_findings_and_page(call: Call, here: Path) ->
 
 
 def test_a_recording_without_its_header_is_refused_and_stays(call: Call, here: Path) -> None:
-    assert call("probe", f"sim:{CMR}", "--out", "out").code == 0
+    assert call(*PROBE, f"sim:{CMR}", "--out", "out").code == 0
     (here / "out/recording/recording.json").unlink()
     before = files(here)
     for more in ([], ["--resume"]):
-        call("probe", f"sim:{CMR}", "--out", "out", *more).one_line(2, "out")
+        call(*PROBE, f"sim:{CMR}", "--out", "out", *more).one_line(2, "out")
         assert files(here) == before
-    call("probe", f"sim:{CMR}", "--out", "out", "--resume").one_line(2, "no recording.json", "another --out")
+    call(*PROBE, f"sim:{CMR}", "--out", "out", "--resume").one_line(2, "no recording.json", "another --out")
 
 
 def test_a_second_run_beside_a_recording_leaves_the_first(call: Call, here: Path) -> None:
-    call("probe", f"sim:{SMR}", "--out", "both")
-    command = ["probe", "recording:both/recording", f"sim:{CMR}", "--out", "both"]
+    call(*PROBE, f"sim:{SMR}", "--out", "both")
+    command = [*PROBE, "recording:both/recording", f"sim:{CMR}", "--out", "both"]
     assert call(*command).code == 0
     before = files(here)
     assert f"both/{CMR}/recording/drive_type.0.arrows" in before
@@ -613,29 +612,29 @@ def test_what_was_there_before_a_refused_run_stays(
     run = SimEngine.run
     monkeypatch.setattr(SimEngine, "run", refused)
     (here / "empty").mkdir()
-    call("probe", f"sim:{CMR}", "--out", "empty").one_line(2, "sdx")
+    call(*PROBE, f"sim:{CMR}", "--out", "empty").one_line(2, "sdx")
     monkeypatch.setattr(SimEngine, "run", run)
-    assert call("probe", f"sim:{CMR}", "--out", "empty", "--resume").code == 0, "the settings step was whole"
+    assert call(*PROBE, f"sim:{CMR}", "--out", "empty", "--resume").code == 0, "the settings step was whole"
 
 
 def test_reads_then_writes_as_the_readme_has_it(call: Call, here: Path) -> None:
     with (here / "disk.img").open("wb") as file:
         file.truncate(1 << 26)
-    assert call("probe", "disk.img").code == 0
+    assert call(*PROBE, "disk.img").code == 0
     first = files(here / "skylight-report/disk.img")
-    ended = call("probe", "disk.img", "--destroy-data")
+    ended = call(*PROBE, "disk.img", "--destroy-data")
     assert ended.code == 0 and "skylight-report/disk.img-2" in ended.out
     assert files(here / "skylight-report/disk.img") == first
-    again = call("probe", "disk.img", "--destroy-data", "--resume")
+    again = call(*PROBE, "disk.img", "--destroy-data", "--resume")
     assert again.code == 0 and "disk.img-2 was complete already" in again.out
     assert "DATA IS LOST" not in again.out
-    other = call("probe", "disk.img", "--resume")
+    other = call(*PROBE, "disk.img", "--resume")
     other.one_line(2, "was begun with --destroy-data", "leave out --resume")
     assert other.out == ""
 
 
 def test_a_recording_is_named_by_its_folder_or_by_out(call: Call, here: Path) -> None:
-    assert call("probe", f"sim:{CMR}", "--out", "kept").code == 0
+    assert call(*PROBE, f"sim:{CMR}", "--out", "kept").code == 0
     by_out = call("probe", "recording:kept", "--json")
     assert by_out.code == 0 and (here / "kept/report.html").exists()
     assert by_out.out == call("probe", "recording:kept/recording", "--json").out
@@ -651,16 +650,16 @@ def test_what_may_not_be_looked_into(here: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(os, "stat", forbidden)
     for target in ("recording:locked", "recording:locked/in"):
-        call("probe", target, "--out", "out").one_line(
+        call(*PROBE, target, "--out", "out").one_line(
             2, target.removeprefix("recording:"), "Permission denied"
         )
     call("probe", "locked/disk.img", "--out", "out").one_line(2, "locked/disk.img: no such device or file")
 
 
 def test_a_finished_run_resumes_to_itself(call: Call, here: Path) -> None:
-    first = call("probe", f"sim:{CMR}", "--json", "--out", "out")
+    first = call(*PROBE, f"sim:{CMR}", "--json", "--out", "out")
     before = files(here)
-    again = call("probe", f"sim:{CMR}", "--json", "--out", "out", "--resume")
+    again = call(*PROBE, f"sim:{CMR}", "--json", "--out", "out", "--resume")
     assert (again.code, again.out) == (0, first.out)
     assert files(here) == before
 
@@ -669,7 +668,7 @@ def test_a_file_whose_name_is_no_text(call: Call, here: Path) -> None:
     name = os.fsdecode(b"bad\xff.img")
     with (here / name).open("wb") as file:
         file.truncate(64 << 20)
-    ended = call("probe", name, "--json", "--out", os.fsdecode(b"out\xff"))
+    ended = call(*PROBE, name, "--json", "--out", os.fsdecode(b"out\xff"))
     assert (ended.code, ended.err) == (0, "")
     assert json.loads(ended.out)["target"]["name"] == "bad\\udcff.img"
     again = call("probe", os.fsdecode(b"recording:out\xff/recording"), "--json", "--out", "again")
@@ -680,10 +679,10 @@ def test_a_run_resumes_on_its_own_file_and_leave_only(call: Call, here: Path) ->
     for name in ("one.img", "two.img"):
         with (here / name).open("wb") as file:
             file.truncate(64 << 20)
-    assert call("probe", "one.img", "--out", "out").code == 0
-    assert call("probe", "./one.img", "--out", "out", "--resume").code == 0
-    call("probe", "two.img", "--out", "out", "--resume").one_line(2, "records one.img, not two.img")
-    call("probe", "one.img", "--destroy-data", "--out", "out", "--resume").one_line(
+    assert call(*PROBE, "one.img", "--out", "out").code == 0
+    assert call(*PROBE, "./one.img", "--out", "out", "--resume").code == 0
+    call(*PROBE, "two.img", "--out", "out", "--resume").one_line(2, "records one.img, not two.img")
+    call(*PROBE, "one.img", "--destroy-data", "--out", "out", "--resume").one_line(
         2, "begun without --destroy-data"
     )
 
@@ -691,13 +690,13 @@ def test_a_run_resumes_on_its_own_file_and_leave_only(call: Call, here: Path) ->
 def test_a_file_is_read_only_without_leave(call: Call, here: Path, seed: int) -> None:
     content = bytes((seed + 7 * i) % 251 for i in range(4096)) * 16384
     (here / "disk.img").write_bytes(content)
-    ended = call("probe", "disk.img")
+    ended = call(*PROBE, "disk.img")
     assert ended.code == 0
     assert "reads only" in ended.out
     assert "nothing is written" in ended.out
     assert (here / "disk.img").read_bytes() == content
     assert "Nothing was written to it." in (here / "skylight-report/disk.img/report.html").read_text()
-    with_leave = call("probe", "disk.img", "--destroy-data", "--out", "written")
+    with_leave = call(*PROBE, "disk.img", "--destroy-data", "--out", "written")
     assert with_leave.code == 0
     assert re.search(r"risk: DATA IS LOST: up to [\d.]+ MiB of disk\.img are overwritten", with_leave.out)
 
