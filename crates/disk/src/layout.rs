@@ -113,6 +113,10 @@ pub fn segments(layout: Layout, zones: &[RecordingZone], surfaces: u16, skews: S
     for (number, &zone) in zones.iter().enumerate() {
         let whole = plain(zone, first_track, surfaces, skews);
         specs.push(match layout {
+            // From the last surface of a cylinder to the first of the next: another head, another track.
+            Layout::Cylinder if surfaces > 1 => {
+                SegmentSpec { group_skew: skews.track.max(skews.head), ..whole }
+            }
             Layout::Cylinder | Layout::HorizontalZones => whole,
             Layout::CylinderSerpentine => SegmentSpec { surfaces_alternate: true, ..whole },
             Layout::SurfaceSerpentine => SegmentSpec {

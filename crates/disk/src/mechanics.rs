@@ -179,6 +179,12 @@ impl Disk {
         self.mechanics.move_time(sought, from.surface != to.surface, way)
     }
 
+    /// What [`Disk::move_time`] is at least: enough for a scheduler to pass over what cannot be reached in time.
+    #[inline]
+    pub fn move_at_least(&self, from: Head, to: Head) -> Nanos {
+        self.seek.at_least(from.track.abs_diff(to.track))
+    }
+
     /// Time from `start` until the sector at a place is under the head: what a scheduler compares.
     #[inline]
     pub fn positioning(&self, head: Head, start: Time, place: &Place, way: Direction) -> Nanos {
@@ -206,7 +212,8 @@ impl Disk {
         }
         let transfer_start = arrived + rotation.wait_for(place.angle, arrived);
         let here = sectors.min(segment.end - extent.start.0);
-        let (mut end, mut head) = self.stream(index, extent.start, here, crossings, transfer_start, way);
+        let first = PbaExtent::new(extent.start, Sectors(here));
+        let (mut end, mut head) = self.stream(index, first, (place.angle, crossings), transfer_start, way);
         let mut done = here;
         while done < sectors {
             let rest = PbaExtent::new(Pba(extent.start.0 + done), Sectors(sectors - done));
@@ -244,18 +251,19 @@ impl Disk {
         (start, start + rotation.time_from(start, angle, width.0.into()))
     }
 
-    /// End of a transfer across tracks of one segment, and the head then: all steps counted at once.
+    /// End of a transfer across tracks of one segment, and the head then: all steps counted at once. `from` is
+    /// the angle of its first sector and the steps before that.
     fn stream(
         &self,
         index: usize,
-        first: Pba,
-        sectors: u64,
-        before: Crossings,
+        extent: PbaExtent,
+        from: (Angle, Crossings),
         start: Time,
         way: Direction,
     ) -> (Time, Head) {
         let segment = &self.geometry.segments()[index];
-        let (last, after) = self.geometry.crossings_at(index, Pba(first.0 + sectors - 1));
+        let (angle, before) = from;
+        let (last, after) = self.geometry.crossings_at(index, Pba(extent.end().0 - 1));
         let lost = self.lost[index][way as usize];
         let (_, heads_before_tail) = segment.tail_head_step();
         let in_tail =
@@ -266,11 +274,10 @@ impl Disk {
             (in_tail, segment.head_skew, lost.tail_head),
             (after.groups - before.groups, segment.group_skew, lost.group),
         ];
-        let mut turns = u128::from(segment.sector_width.0) * u128::from(sectors);
+        let mut turns = u128::from(segment.sector_width.0) * u128::from(extent.len.get());
         for (count, skew, lost_turns) in steps {
             turns += u128::from(count) * (u128::from(skew.0) + (u128::from(lost_turns) << 64));
         }
-        let angle = self.geometry.place(first).angle;
         let spent = self.mechanics.rotation.time_from(start, angle, turns);
         (start + spent, Head { surface: last.surface, track: last.track })
     }

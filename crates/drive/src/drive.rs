@@ -1,23 +1,28 @@
 //! A drive in virtual time: the host's queue in front of a layer and its media.
 //!
-//! The host keeps a number of commands outstanding; the drive sees those that have arrived, up to its queue
-//! depth, lets the layer take some, and gives every step of the plan its duration. Command overhead runs
-//! beside the media where commands queue, and delays them where they come one by one: that is why a
-//! synchronous write to the next block of a log waits a whole turn (Skylight, section 4.3). With the volatile
-//! write cache on, writes are answered on arrival and reach the media behind the host's back; with look-ahead
-//! on, a sequential read finds the head already where it needs it. Left alone long enough, the layer works.
+//! What happens next is always the earliest of four things: the host submits a command (`host.rs`), the volatile
+//! cache answers one, destaged writes reach the media, the media begin something. The media serve commands that
+//! have come, up to the drive's queue depth (`pending.rs`, `schedule.rs`), or they destage: the layer takes some,
+//! and every step of its plan gets its duration. Command overhead runs beside the media where commands queue,
+//! and delays them where they come one by one: that is why a synchronous write to the next block of a log waits
+//! a whole turn (Skylight, section 4.3). With the volatile write cache on, writes are answered on arrival and
+//! reach the media behind the host's back; with look-ahead on, a sequential read finds the head already where it
+//! needs it. Left alone long enough, the layer works.
 //!
-//! Invariants: time never goes back; a command completes after it was submitted; the same commands from the
-//! same start give the same times to the nanosecond; one at a time, also when they are cut into batches (with
-//! more outstanding, the queue drains where a batch ends).
+//! Invariants: things happen in the order of time, so that the host submits in the order of its log; a command
+//! completes after it was submitted; the same commands from the same start give the same times to the
+//! nanosecond; one at a time, also when they are cut into batches (with more outstanding, the queue drains where
+//! a batch ends).
 
-use skylight_disk::{Direction, Disk, Lba, Nanos, Place, Sectors, Time};
-use skylight_layer::{CacheUse, Command, CommandId, HostOp, Idle, Layer, Plan, Queue, Step};
+use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
+use skylight_layer::{CacheUse, Command, CommandId, HostOp, Idle, Layer, Plan, Queue};
 
 use crate::batch::{Batch, BatchError};
+use crate::host::Host;
 use crate::jitter::Jitter;
 use crate::ledger::Ledger;
 use crate::media::{FlashSpeed, Media};
+use crate::pending::{Arrival, Pending, Served};
 use crate::profile::Schedule;
 use crate::stop::{Stop, StopWatch};
 use crate::trace::HeadTrace;
@@ -41,6 +46,8 @@ pub struct HostInterface {
     pub host_gap: Nanos,
     /// Size of the volatile write cache; none for a drive without one.
     pub write_cache: Sectors,
+    /// Most runs of writes that it holds; no limit but its size if none.
+    pub write_cache_runs: Option<usize>,
     /// Whether it is on when the drive is switched on.
     pub write_cache_on: bool,
     /// How much a read goes on reading into the drive's buffer.
@@ -58,25 +65,15 @@ struct ReadAhead {
     since: Time,
 }
 
-/// How a command came, and what the drive's scheduling knows of it.
+/// What happens next inside the drive.
 #[derive(Clone, Copy, Debug)]
-struct Submitted {
-    at: Time,
-    /// When it found room in the drive's queue.
-    came: Time,
-    /// Where the heads have to be for it, found once until the map changes.
-    place: Found,
-    /// Answered only when durable, whatever the write cache (FUA).
-    through: bool,
-}
-
-/// Where a command's first sector lies, when that has been looked up.
-#[derive(Clone, Copy, Debug)]
-enum Found {
-    NotYet,
-    /// On flash, or nowhere: the heads need not move.
-    NoMove,
-    Platter(Place),
+enum Event {
+    /// Destaged writes are on the media.
+    Settled,
+    /// The volatile cache has taken or given what a command asks for; its place in the queue.
+    Arrival(usize),
+    /// The media begin something.
+    Media,
 }
 
 /// See the module page.
@@ -93,23 +90,17 @@ pub struct Drive {
     quiet_since: Time,
     /// Until when the interface is busy with writes that go to the cache.
     accepting: Time,
-    /// Outstanding commands, oldest first, and beside them how each came.
-    waiting: Vec<Command>,
-    submitted: Vec<Submitted>,
+    /// Until when everything that could happen has happened.
+    clock: Time,
+    /// Outstanding commands.
+    pending: Pending,
     cache: WriteCache,
     ahead: Option<ReadAhead>,
     /// How long a read may go on before the buffer is full.
     buffer_time: Nanos,
     plan: Plan,
     answered: Vec<(CommandId, Time)>,
-}
-
-/// Where the completions of a batch go.
-struct Completions<'a> {
-    complete_ns: &'a mut [u64],
-    /// When the slots that completed become free, in order.
-    freed: &'a mut Vec<Time>,
-    watch: StopWatch,
+    settled: Vec<LbaExtent>,
 }
 
 impl Drive {
@@ -131,12 +122,17 @@ impl Drive {
             host_time: Time(0),
             quiet_since: Time(0),
             accepting: Time(0),
-            waiting: Vec::new(),
-            submitted: Vec::new(),
-            cache: WriteCache::new(interface.write_cache, interface.write_cache_on),
+            clock: Time(0),
+            pending: Pending::new(interface.queue_depth),
+            cache: WriteCache::new(
+                interface.write_cache,
+                interface.write_cache_runs,
+                interface.write_cache_on,
+            ),
             ahead: None,
             plan: Plan::default(),
             answered: Vec::new(),
+            settled: Vec::new(),
         }
     }
 
@@ -222,7 +218,18 @@ impl Drive {
 
     /// What the drive does on its own until a command comes; a unit that has begun then ends.
     fn work_until(&mut self, until: Time) {
-        while self.busy_until < until && self.destage_unit() {}
+        while let Some((_, event)) = self.next_event().filter(|&(time, _)| time < until) {
+            match event {
+                Event::Settled => self.settle(),
+                Event::Media => self.destage(self.cache.dirty().len()),
+                Event::Arrival(_) => debug_assert!(false, "no command is outstanding"),
+            }
+        }
+        self.idle_until(until);
+    }
+
+    /// What the layer does on its own until a command comes.
+    fn idle_until(&mut self, until: Time) {
         let Some(after) = self.layer.idle_after() else {
             return;
         };
@@ -245,35 +252,50 @@ impl Drive {
         }
     }
 
-    /// Writes some of what the volatile cache holds to the media; `false` when it holds nothing.
-    fn destage_unit(&mut self) -> bool {
-        let dirty = self.cache.dirty();
-        if dirty.is_empty() {
-            return false;
-        }
-        let start = self.busy_until.max(self.cache.held_since());
+    /// Writes some of the `oldest` writes that the volatile cache holds to the media.
+    fn destage(&mut self, oldest: usize) {
         let window = match self.interface.schedule {
             Schedule::Fifo => 1,
-            Schedule::ShortestPositioningFirst => dirty.len().min(self.interface.queue_depth),
+            Schedule::ShortestPositioningFirst => oldest.min(self.interface.queue_depth),
         };
-        let cost = |index: usize| {
-            let place = self.first_place(&dirty[index]);
-            self.media.positioning(place.as_ref(), Direction::Write, start)
+        let start = self.busy_until.max(self.cache.held_since());
+        let next = self.cache.next_of(window, (self.layer.as_ref(), &self.media), start);
+        self.destage_from(next, false);
+    }
+
+    /// Destages a write that the volatile cache holds: alone, or with what the layer takes beside it.
+    fn destage_from(&mut self, next: usize, alone: bool) {
+        let start = self.busy_until.max(self.cache.held_since());
+        let dirty = self.cache.dirty();
+        let queue = match alone {
+            true => Queue { waiting: &dirty[next..=next], next: 0 },
+            false => Queue { waiting: dirty, next },
         };
-        let nearest = (0..window).min_by_key(|&index| cost(index)).unwrap_or(0);
-        let next = self.cache.oldest_below(nearest);
         self.ahead = None;
         self.plan.clear();
-        self.layer.take(Queue { waiting: dirty, next }, &mut self.plan);
+        self.layer.take(queue, &mut self.plan);
         self.answered.clear();
         self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
         self.quiet_since = self.quiet_since.max(self.busy_until);
-        self.cache.destaged(self.answered.iter().map(|&(id, _)| id));
-        true
+        self.cache.leave(self.answered.iter().map(|&(id, _)| id), self.busy_until);
+        self.forget_places(false);
+    }
+
+    /// What was on its way to the media is there.
+    fn settle(&mut self) {
+        let Self { cache, pending, settled, .. } = self;
+        cache.settle(|extent| settled.push(extent));
+        for extent in settled.drain(..) {
+            pending.reconsider(extent, cache);
+        }
     }
 
     fn destage_all(&mut self) {
-        while self.destage_unit() {}
+        self.settle();
+        while !self.cache.is_empty() {
+            self.destage(self.cache.dirty().len());
+            self.settle();
+        }
     }
 
     /// Runs a batch with `depth` commands outstanding. `submit_ns` and `complete_ns` are as long as the batch
@@ -308,155 +330,149 @@ impl Drive {
         if let Some(unsound) = stop.filter(|stop| !stop.is_sound()) {
             return Err(BatchError::Stop(unsound.count, unsound.within));
         }
-        let depth = depth.min(batch.len());
-        let mut freed: Vec<Time> = Vec::with_capacity(depth);
-        freed.resize(depth, self.host_time);
-        let mut watch = StopWatch::new(stop);
-        self.waiting.reserve(depth);
-        self.submitted.reserve(depth);
-        let mut next = 0;
+        let watch = StopWatch::new(stop);
+        let mut host = Host::new(batch, (depth, self.host_time), watch, submit_ns, complete_ns);
         loop {
-            let end = if watch.reached() { next } else { batch.len() };
-            let mut due = self.due(&mut freed);
-            while due > 0 && next < end {
-                for at in freed.drain(..due).take(end - next) {
-                    self.submit(batch, next, at);
-                    submit_ns[next] = at.get();
-                    next += 1;
-                }
-                due = self.due(&mut freed);
+            let event = self.next_event();
+            let submits_at = host.submits_at();
+            match (submits_at, event) {
+                (Some(at), event) if event.is_none_or(|(time, _)| at <= time) => self.submit(&mut host, at),
+                (None, _) if self.pending.commands().is_empty() => return Ok(host.submitted()),
+                (_, Some((time, event))) => self.happen(time, event, &mut host),
+                (_, None) => debug_assert!(false, "an outstanding command waits for something"),
             }
-            if self.waiting.is_empty() {
-                return Ok(next);
-            }
-            let mut completions = Completions { complete_ns, freed: &mut freed, watch };
-            self.serve(&mut completions);
-            watch = completions.watch;
         }
     }
 
-    /// How many of the free slots the host fills before the drive does anything more: all of them, or with
-    /// the volatile cache on the first, unless the cache answers a command before. Puts them in order of time.
+    /// The next command of the host comes.
     #[inline]
-    fn due(&self, freed: &mut [Time]) -> usize {
-        if !self.cache.is_on() || freed.len() + self.waiting.len() <= 1 {
-            return freed.len();
-        }
-        freed.sort_unstable();
-        let ready = self
-            .answered_by_cache()
-            .map(|index| self.accepting.max(self.submitted[index].came) + self.interface.command_overhead);
-        usize::from(freed.first().is_some_and(|&at| ready.is_none_or(|ready| at < ready)))
-    }
-
-    #[inline]
-    fn submit(&mut self, batch: &Batch<'_>, index: usize, at: Time) {
-        if let Some(ahead) = batch.extent(index + HINT_COMMANDS) {
+    fn submit(&mut self, host: &mut Host<'_>, at: Time) {
+        let Some(index) = host.submit() else {
+            return;
+        };
+        if let Some(ahead) = host.ahead_of(index, HINT_COMMANDS) {
             self.layer.hint(ahead.start);
         }
-        self.waiting.push(batch.command(index));
-        self.submitted.push(Submitted {
-            at,
-            came: at,
-            place: Found::NotYet,
-            through: batch.is_through(index),
+        if self.busy_until < at && self.pending.commands().is_empty() {
+            self.idle_until(at);
+        }
+        let through = host.batch.is_through(index);
+        self.pending.submit(host.batch.command(index), through, at, &mut self.cache);
+    }
+
+    /// What happens next inside the drive, and when, if nothing is submitted before.
+    #[inline]
+    fn next_event(&self) -> Option<(Time, Event)> {
+        if self.cache.is_on() {
+            return self.next_event_with_cache();
+        }
+        let oldest = self.pending.arrivals().first()?;
+        Some((self.busy_until.max(oldest.came), Event::Media))
+    }
+
+    fn next_event_with_cache(&self) -> Option<(Time, Event)> {
+        let outlook = self.pending.outlook(self.accepting, &self.cache);
+        let settled = self.cache.leaving_at().map(|at| (at, Event::Settled));
+        let arrival = outlook.arrival.map(|(begin, index)| {
+            ((begin + self.interface.command_overhead).max(self.clock), Event::Arrival(index))
         });
+        let held = (!self.cache.is_empty()).then(|| self.cache.held_since());
+        let since = [outlook.full, outlook.media, held].into_iter().flatten().min();
+        let media = since.map(|since| (self.busy_until.max(since).max(self.clock), Event::Media));
+        // Of those that come at once the first.
+        [settled, arrival, media].into_iter().flatten().min_by_key(|&(time, _)| time)
     }
 
-    /// Answers at least one of the waiting commands.
     #[inline]
-    fn serve(&mut self, completions: &mut Completions<'_>) {
-        let oldest = self.submitted[0].at;
-        if self.busy_until < oldest {
-            self.work_until(oldest);
-            self.busy_until = self.busy_until.max(oldest);
-        }
-        if !self.cache.is_on() {
-            return self.serve_from_media(self.waiting.len(), completions);
-        }
-        if let Some(index) = self.answered_by_cache() {
-            return self.serve_from_cache(index, completions);
-        }
-        let misses =
-            |command: &Command| command.op == HostOp::Read && self.cache.overlap(command.extent).is_none();
-        // Only reads of what the cache does not hold may pass each other.
-        let reads = self.waiting.iter().take_while(|command| misses(command)).count();
-        if reads > 0 {
-            return self.serve_from_media(reads, completions);
-        }
-        self.destage_all();
-        if self.waiting[0].op == HostOp::Flush {
-            return self.serve_from_cache(0, completions);
-        }
-        self.serve_from_media(1, completions);
-    }
-
-    /// The first command that has come and that the volatile cache answers: a write, or a read of what it
-    /// holds.
-    #[inline]
-    fn answered_by_cache(&self) -> Option<usize> {
-        let now = self.submitted.first()?.came.max(self.busy_until);
-        let answers = |(command, submitted): &(&Command, &Submitted)| {
-            submitted.came <= now
-                && match command.op {
-                    HostOp::Write => !submitted.through,
-                    HostOp::Read => self.cache.overlap(command.extent) == Some(true),
-                    HostOp::Flush | HostOp::Trim => false,
+    fn happen(&mut self, time: Time, event: Event, host: &mut Host<'_>) {
+        self.clock = time;
+        match event {
+            Event::Settled => self.settle(),
+            Event::Arrival(index) => self.arrive(index, time, host),
+            Event::Media => {
+                self.busy_until = self.busy_until.max(time);
+                if self.cache.is_on() {
+                    return self.begin_with_cache(time, host);
                 }
-        };
-        self.waiting.iter().zip(&self.submitted).take(self.interface.queue_depth).position(|c| answers(&c))
-    }
-
-    /// Answers a command from the volatile cache.
-    fn serve_from_cache(&mut self, index: usize, completions: &mut Completions<'_>) {
-        let Command { id, op, extent } = self.waiting[index];
-        let at = self.submitted[index].came;
-        let ready = self.accepting.max(at) + self.interface.command_overhead;
-        let done = match op {
-            HostOp::Write => {
-                let mut room = at;
-                while !self.cache.has_room(extent) && self.destage_unit() {
-                    room = self.busy_until;
-                }
-                self.accepting = ready;
-                let done = ready.max(room);
-                self.cache.accept(extent, done);
-                done
+                let come = |arrival: &&Arrival| arrival.came <= time;
+                let run = self.pending.arrivals()[..self.pending.queued()].iter().take_while(come).count();
+                self.serve(0, run, host);
             }
-            HostOp::Flush => ready.max(self.busy_until),
-            HostOp::Read | HostOp::Trim => ready,
-        };
-        let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(done - at));
-        self.answer(id, done + extra, completions);
+        }
     }
 
-    /// Lets the layer take from the first commands that have arrived, and executes its plan.
-    #[inline]
-    fn serve_from_media(&mut self, first: usize, completions: &mut Completions<'_>) {
-        let window = first.min(self.interface.queue_depth);
-        let arrived = match window {
-            1 => 1,
-            _ => self.submitted[..window]
-                .iter()
-                .take_while(|submitted| submitted.at <= self.busy_until)
-                .count()
-                .max(1),
+    /// The volatile cache answers a command.
+    fn arrive(&mut self, index: usize, time: Time, host: &mut Host<'_>) {
+        let Command { id, op, extent } = self.pending.commands()[index];
+        let came = self.pending.arrivals()[index].came;
+        if op == HostOp::Write {
+            self.accepting = time;
+            self.cache.accept(extent, time);
+            self.pending.reconsider(extent, &mut self.cache);
+        }
+        let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(time - came));
+        self.answer(id, time + extra, host);
+    }
+
+    /// What the media begin with the volatile cache on: to make room for a write that waits for it, else the
+    /// first command that needs them, else what the cache holds.
+    fn begin_with_cache(&mut self, time: Time, host: &mut Host<'_>) {
+        let dirty = self.cache.dirty().len();
+        let outlook = self.pending.outlook(self.accepting, &self.cache);
+        if outlook.full.is_some_and(|came| came <= time) {
+            return self.destage(dirty);
+        }
+        let queued = &self.pending.arrivals()[..self.pending.queued()];
+        let waits = |arrival: &Arrival| arrival.served != Served::OnArrival;
+        let Some(first) = queued.iter().position(waits).filter(|&first| queued[first].came <= time) else {
+            return self.destage(dirty);
         };
-        let next = self.choose(arrived);
-        let command = self.waiting[next];
-        let ready = self.submitted[next].at + self.interface.command_overhead;
-        let start = self.reads_ahead_since(&command, ready).unwrap_or(self.busy_until.max(ready));
+        let Command { id, extent, .. } = self.pending.commands()[first];
+        match queued[first].served {
+            Served::Flush(number) => match self.cache.older_than(number) {
+                0 => self.answer_flush(id, queued[first].came, time, host),
+                older => self.destage(older),
+            },
+            Served::Destaged => {
+                let oldest = self.cache.oldest_touching(extent).unwrap_or(0);
+                self.destage_from(oldest, true);
+            }
+            Served::OnArrival | Served::Media => {
+                let come = |arrival: &&Arrival| arrival.served == Served::Media && arrival.came <= time;
+                let run = queued[first..].iter().take_while(come).count();
+                self.serve(first, run, host);
+            }
+        }
+    }
+
+    /// All that came before a flush is on the media.
+    fn answer_flush(&mut self, id: CommandId, came: Time, time: Time, host: &mut Host<'_>) {
+        let done = (self.accepting.max(came) + self.interface.command_overhead).max(time);
+        let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(done - came));
+        self.answer(id, done + extra, host);
+    }
+
+    /// Lets the layer take from a run of commands that have come, and executes its plan.
+    #[inline]
+    fn serve(&mut self, first: usize, run: usize, host: &mut Host<'_>) {
+        let next = self.choose(first, run);
+        let command = self.pending.commands()[first + next];
+        let ready = self.pending.arrivals()[first + next].at + self.interface.command_overhead;
+        let free = self.busy_until;
+        let start = self.reads_ahead_since(&command, ready).unwrap_or(free.max(ready));
         self.plan.clear();
-        self.layer.take(Queue { waiting: &self.waiting[..arrived], next }, &mut self.plan);
+        let waiting = &self.pending.commands()[first..first + run];
+        self.layer.take(Queue { waiting, next }, &mut self.plan);
         self.answered.clear();
         let end = self.media.execute(&self.plan, start, &mut self.answered);
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(end.max(ready) - start));
-        self.busy_until = self.busy_until.max(end + extra);
+        self.busy_until = free.max(end + extra);
         for index in 0..self.answered.len() {
             let (id, at) = self.answered[index];
-            self.answer(id, at.max(ready) + extra, completions);
+            // What was read ahead is not answered before what the drive was still busy with.
+            self.answer(id, at.max(ready).max(free) + extra, host);
         }
-        self.forget_places();
+        self.forget_places(command.op == HostOp::Trim);
         let goes_on = self.interface.look_ahead && command.op == HostOp::Read;
         self.ahead = goes_on.then(|| ReadAhead { next: command.extent.end(), since: end });
     }
@@ -470,72 +486,33 @@ impl Drive {
         (follows && ready <= ahead.since + self.buffer_time).then_some(ahead.since)
     }
 
-    /// The command to serve next, by the drive's schedule.
+    /// The command of a run to serve next, by the drive's schedule.
     #[inline]
-    fn choose(&mut self, arrived: usize) -> usize {
-        if arrived == 1 || self.interface.schedule == Schedule::Fifo {
+    fn choose(&mut self, first: usize, run: usize) -> usize {
+        if run == 1 || self.interface.schedule == Schedule::Fifo {
             return 0;
         }
-        for index in 0..arrived {
-            if matches!(self.submitted[index].place, Found::NotYet) {
-                let place = self.first_place(&self.waiting[index]);
-                self.submitted[index].place = place.map_or(Found::NoMove, Found::Platter);
-            }
-        }
-        let cost = |index: usize| {
-            let ready = self.busy_until.max(self.submitted[index].at + self.interface.command_overhead);
-            let place = match &self.submitted[index].place {
-                Found::Platter(place) => Some(place),
-                Found::NotYet | Found::NoMove => None,
-            };
-            (ready - self.busy_until) + self.media.positioning(place, way_of(&self.waiting[index]), ready)
-        };
-        (0..arrived).min_by_key(|&index| cost(index)).unwrap_or(0)
+        let parts = (self.layer.as_ref(), &self.media);
+        self.pending.nearest(parts, first..first + run, self.busy_until, self.interface.command_overhead)
     }
 
-    /// Where the heads have to be for a command.
-    fn first_place(&self, command: &Command) -> Option<Place> {
-        let write = match command.op {
-            HostOp::Read => false,
-            HostOp::Write => true,
-            HostOp::Flush | HostOp::Trim => return None,
-        };
-        let (medium, first) = self.layer.locate_first(command.extent, write);
-        self.media.place(medium, first)
-    }
-
-    /// After a plan that changed the map, places have to be looked up again.
+    /// After a plan that changed the map, places may have to be looked up again.
     #[inline]
-    fn forget_places(&mut self) {
-        let changed = |step: &Step| matches!(step, Step::Commit(_));
-        if self.submitted.len() > 1 && self.plan.steps().iter().any(changed) {
-            for submitted in &mut self.submitted {
-                submitted.place = Found::NotYet;
-            }
+    fn forget_places(&mut self, trim: bool) {
+        self.pending.forget_places(self.layer.as_ref(), &self.plan, trim);
+        if self.cache.is_on() {
+            self.cache.forget_places(self.layer.as_ref(), &self.plan, trim);
         }
     }
 
     /// Answers the host.
     #[inline]
-    fn answer(&mut self, id: CommandId, at: Time, completions: &mut Completions<'_>) {
-        completions.complete_ns[id.0 as usize] = at.get();
-        completions.freed.push(at + self.interface.host_gap);
-        let index = match self.waiting.as_slice() {
-            [_] => 0,
-            several => several.iter().position(|command| command.id == id).unwrap_or(0),
-        };
-        let command = self.waiting.remove(index);
-        let Submitted { at: since, .. } = self.submitted.remove(index);
-        completions.watch.completed(at - since);
-        if let Some(comes) = self.submitted.get_mut(self.interface.queue_depth - 1) {
-            comes.came = comes.came.max(at);
-        }
+    fn answer(&mut self, id: CommandId, at: Time, host: &mut Host<'_>) {
+        let (command, arrival) = self.pending.answer(id, at);
+        let free = at + self.interface.host_gap;
+        host.answered(id, at, at - arrival.at, free);
         self.media.ledger.complete(command.op, command.extent.len);
-        self.host_time = self.host_time.max(at + self.interface.host_gap);
+        self.host_time = self.host_time.max(free);
         self.quiet_since = self.quiet_since.max(at);
     }
-}
-
-fn way_of(command: &Command) -> Direction {
-    if command.op == HostOp::Write { Direction::Write } else { Direction::Read }
 }

@@ -12,6 +12,11 @@
 //! Invariants: time is virtual; no clock, file, thread, hash order or unseeded randomness; the same profile,
 //! seed and commands give the same nanoseconds (DESIGN idea 2).
 
+mod host;
+mod pending;
+mod schedule;
+mod write_cache;
+
 pub mod batch;
 pub mod build;
 pub mod drive;
@@ -23,7 +28,6 @@ pub mod random;
 pub mod stop;
 pub mod trace;
 pub mod truth;
-mod write_cache;
 
 pub use batch::{Batch, BatchError};
 pub use drive::Drive;

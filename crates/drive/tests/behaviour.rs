@@ -166,6 +166,64 @@ fn the_cache_answers_commands_behind_a_read_that_has_to_wait() {
     }
 }
 
+/// Also when the cache is full, with more outstanding than the drive's queue holds: room is found in the order
+/// of time, and the host submits when it gets its answers.
+#[test]
+fn the_host_submits_in_order_when_the_cache_is_full() {
+    for (layer, schedule) in LAYERS.into_iter().flat_map(|layer| [(layer, ""), (layer, SPTF)]) {
+        for depth in [8, 31, 64] {
+            let mut drive = drive(&format!("{CACHED}\n{schedule}"), layer);
+            let mut commands = scattered(op::WRITE, 1_200);
+            for index in (5..commands.len()).step_by(7) {
+                // What is held, what is not, and what lies in both.
+                commands[index] = match index % 3 {
+                    0 => (op::READ, commands[index - 5].1, BLOCK),
+                    1 => (op::READ, commands[index].1, BLOCK),
+                    _ => (op::READ, commands[index - 3].1.saturating_sub(4096), 3 * BLOCK),
+                };
+            }
+            commands.retain(|&(_, offset, size)| offset + u64::from(size) <= CAPACITY);
+            let times = run(&mut drive, &commands, depth);
+            let late = times.windows(2).position(|pair| pair[1].0 < pair[0].0);
+            assert_eq!(late, None, "a command submitted before the one before it: {layer}, depth {depth}");
+        }
+    }
+}
+
+/// A write past the cache waits for itself alone: what else the cache holds stays there, unless it is older and
+/// overlaps.
+#[test]
+fn a_write_past_the_cache_leaves_the_others_in_it() {
+    for (layer, schedule) in LAYERS.into_iter().flat_map(|layer| [(layer, ""), (layer, SPTF)]) {
+        let mut drive = drive(&format!("{CACHED}\n{schedule}"), layer);
+        run(&mut drive, &scattered(op::WRITE, 200), 1);
+        let took = time(&mut drive, (op::WRITE_THROUGH, 50 << 20, BLOCK));
+        // At most what had begun before it, and itself.
+        assert!((OVERHEAD_NS + 1..6 * TURN_NS).contains(&took), "{took} ns: {layer}, {schedule}");
+        let flush = time(&mut drive, (op::FLUSH, 0, 0));
+        assert!(flush > 2 * TURN_NS, "the others were left to flush: {flush} ns, {layer}, {schedule}");
+    }
+    let sectors = |start: u64, len: u64| (start * 512, (len * 512) as u32);
+    let mut drive = drive(CACHED, SET_ASSOCIATIVE);
+    let ((old, old_size), (new, new_size)) = (sectors(4_096, 64), sectors(4_096, 8));
+    run(&mut drive, &scattered(op::WRITE, 30), 1);
+    run(&mut drive, &[(op::WRITE, old, old_size), (op::WRITE_THROUGH, new, new_size), (op::FLUSH, 0, 0)], 1);
+    let mut pieces = Vec::new();
+    drive.layer().locate(LbaExtent::new(Lba(4_096), Sectors(64)), &mut pieces);
+    assert_eq!(pieces.len(), 2, "8 sectors of the new write and 56 of the old: {pieces:?}");
+}
+
+/// The cache begins to leave when nothing else is to be done: a read that comes at the same time goes first.
+#[test]
+fn a_command_that_comes_as_the_cache_would_begin_to_leave_goes_first() {
+    let mut drive = drive(CACHED, CONVENTIONAL);
+    let times = run(&mut drive, &[(op::WRITE, 0, BLOCK), (op::READ, 40 << 20, BLOCK)], 1);
+    assert_eq!(times[0].1, times[1].0, "the host reads when its write is answered");
+    assert_eq!(on_media(&drive), 0, "the read went first");
+    drive.pause(Nanos(1));
+    assert_eq!(on_media(&drive), u64::from(BLOCK), "and the write after it");
+}
+
 /// Of two writes that overlap the later one is what lies on the media in the end.
 #[test]
 fn writes_that_overlap_leave_the_cache_in_their_order() {
@@ -406,9 +464,7 @@ proptest! {
         times.extend(run(&mut drive, &commands[half..], depth));
         prop_assert!(times[half..].iter().all(|(submit, _)| *submit >= between.get() + pause));
         prop_assert!(times.iter().all(|(submit, complete)| submit + OVERHEAD_NS <= *complete));
-        // With the volatile cache on, a write may be answered while a read before it is on the media.
-        let in_order = times.is_sorted_by_key(|(submit, _)| *submit);
-        prop_assert!(in_order || drive.write_cache(), "the host submits in order");
+        prop_assert!(times.is_sorted_by_key(|(submit, _)| *submit), "the host submits in order");
         let mut events: Vec<(u64, i32)> = times.iter().flat_map(|&(s, c)| [(s, 1), (c, -1)]).collect();
         events.sort_unstable();
         let outstanding = events.iter().scan(0, |count, (_, change)| { *count += change; Some(*count) });

@@ -84,7 +84,7 @@ fn check(base: &str, cases: &[Case]) {
 
 #[test]
 fn the_profiles_that_the_cases_change_are_good() {
-    for text in [JOURNALED.to_owned(), fully_associative()] {
+    for text in [JOURNALED.to_owned(), fully_associative(), set_associative()] {
         let drive = outcome(&text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(drive.capacity().bytes(), 1 << 30);
     }
@@ -100,6 +100,54 @@ fn runs_of_bands_are_rounded_to_whole_bands() {
     let table: toml::Table = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}\n{json}"));
     let again = Profile::from_toml(&table.to_string(), "f.toml").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(again.to_json(), json);
+}
+
+#[test]
+fn a_random_order_has_a_seed_and_others_have_none() {
+    check(
+        JOURNALED,
+        &[(
+            "guard_tracks = 1.1",
+            "guard_tracks = 1.1\ncleaning_order = \"greedy\"\ncleaning_seed = 5",
+            "f.toml:44: layer.cleaning_seed = 5 is only for cleaning_order = \"random\"; leave it out",
+        )],
+    );
+    for order in ["greedy", "random", "lifo", "fifo"] {
+        let text = JOURNALED.replace("guard_tracks", &format!("cleaning_order = \"{order}\"\nguard_tracks"));
+        assert!(outcome(&text).is_ok(), "{order}");
+    }
+}
+
+fn set_associative() -> String {
+    let layer = "[layer]\nkind = \"set-associative\"\nband = \"4 MiB\"\ncache = \"64 MiB\"\n\
+                 cache_medium = \"disk\"\ncache_location = \"id\"\ncleaning = \"aggressive\"\nidle = \"1 s\"\n\
+                 watermark = 0.9\n";
+    let (before, _) = JOURNALED.split_once("[layer]\n").expect("a layer");
+    format!("{before}{layer}")
+}
+
+#[test]
+fn bad_set_associative_cleaning() {
+    check(
+        &set_associative(),
+        &[
+            (
+                "idle = \"1 s\"\n",
+                "",
+                "f.toml:25: [layer] idle is missing; cleaning = \"aggressive\" needs it, say, idle = \"1.2 s\"",
+            ),
+            (
+                "cleaning = \"aggressive\"\n",
+                "",
+                "f.toml:31: layer.idle = \"1 s\" is only for cleaning = \"aggressive\"; leave it out",
+            ),
+            (
+                "watermark = 0.9",
+                "watermark = 1.01",
+                "f.toml:33: layer.watermark = 1.01 is out of range 0.1 to 1",
+            ),
+        ],
+    );
 }
 
 #[test]
@@ -311,7 +359,7 @@ fn bands_and_guards() {
 }
 
 #[test]
-fn surfaces_strokes_and_interface() {
+fn surfaces_and_strokes() {
     check(
         JOURNALED,
         &[
@@ -364,11 +412,25 @@ fn surfaces_strokes_and_interface() {
                 "tracks = 10_000_000",
                 "f.toml:14: geometry.zone has 10000660 tracks in all; a surface has 10000000 at most",
             ),
+        ],
+    );
+}
+
+#[test]
+fn interface_keys() {
+    check(
+        JOURNALED,
+        &[
             (
                 "write_cache = \"8 MiB\"\n",
                 "",
                 "f.toml:23: interface.write_cache_on = true has nothing to be on; add, say, write_cache = \
                  \"64 MiB\"",
+            ),
+            (
+                "write_cache = \"8 MiB\"\nwrite_cache_on = true\n",
+                "write_cache_runs = 9\n",
+                "f.toml:23: interface.write_cache_runs = 9 is of a write cache that is not there; leave it out",
             ),
             (
                 "write_cache = \"8 MiB\"",

@@ -167,6 +167,12 @@ const PROPERTIES: &[Property] = &[
         of_layer!(FullyAssociative, |k| Some(k.band.get() as f64 / MIB)),
     ),
     (&ranges::BAND_MIB, Kind::Journaled, of_layer!(Journaled, |k| Some(k.bands[0].band.get() as f64 / MIB))),
+    (&ranges::BAND_WATERMARK, Kind::SetAssociative, of_layer!(SetAssociative, |k| Some(k.watermark))),
+    (
+        &ranges::IDLE_S,
+        Kind::SetAssociative,
+        of_layer!(SetAssociative, |k| k.idle.map(|idle| idle.ns() / 1e9)),
+    ),
     (&ranges::DISK_CACHE_PART, Kind::SetAssociative, |p| match &p.layer {
         Layer::SetAssociative(k) if k.cache_location.is_some() => {
             Some(k.cache.get() as f64 / p.capacity.get() as f64)
@@ -300,6 +306,8 @@ fn every_word_of_a_choice_is_drawn() {
         "cleaning = \"aggressive\"",
         "cleaning_order = \"fifo\"",
         "cleaning_order = \"lifo\"",
+        "cleaning_order = \"greedy\"",
+        "cleaning_order = \"random\"\ncleaning_seed = ",
         "whole_bands_bypass = true",
         "guard_tracks",
         "write_cache_on = true",

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value as Json;
 use skylight_disk::{Direction, Nanos};
-use skylight_drive::profile::{Layer, Profile};
+use skylight_drive::profile::{CleaningOrder, Layer, Profile};
 use skylight_drive::random::{Kind, random_drive};
 use skylight_drive::truth::{Truth, Value};
 use skylight_drive::{Batch, Drive};
@@ -186,6 +186,18 @@ fn a_drive_has_the_findings_of_its_kind() {
         let lazy = smr && word(truth, "cleaning_type") == "lazy";
         assert_eq!(has(truth, "cleaning_start_ns"), smr && !lazy, "{}", truth.name);
     }
+}
+
+#[test]
+fn the_order_of_cleaning_is_fifo_or_other() {
+    let mut seen = [0; 4];
+    for (profile, truth) in random() {
+        let Layer::Journaled(keys) = &profile.layer else { continue };
+        let expected = if keys.cleaning_order == CleaningOrder::Fifo { "fifo" } else { "other" };
+        assert_eq!(word(truth, "cleaning_order"), expected, "{}", truth.name);
+        seen[keys.cleaning_order as usize] += 1;
+    }
+    assert!(seen.iter().all(|&count| count > 0), "drives of each order: {seen:?}");
 }
 
 /// Lone writes of a block at far places until the drive has cleaned; how many before that.

@@ -99,26 +99,33 @@ impl Bands {
         }
     }
 
+    /// The bands that an extent touches, in order, each with the part of the extent in it.
+    #[inline]
+    pub fn visit_bands(&self, extent: LbaExtent, mut visit: impl FnMut(Band, LbaExtent)) {
+        let mut rest = extent;
+        while !rest.is_empty() {
+            let band = self.of(rest.start);
+            let here = rest.len.min(band.lba.end() - rest.start);
+            visit(band, LbaExtent::new(rest.start, here));
+            rest = LbaExtent::new(rest.start + here, rest.len - here);
+        }
+    }
+
     /// The native pieces of an extent, in order: one a band it touches, joined where no guard is between.
     #[inline]
     pub fn visit_native(&self, extent: LbaExtent, visit: &mut impl FnMut(PbaExtent)) {
-        let mut rest = extent;
         let mut pending = PbaExtent::default();
-        while !rest.is_empty() {
-            let band = self.of(rest.start);
-            let into = rest.start - band.lba.start;
-            let here = Sectors(rest.len.get().min(band.lba.len.get() - into.get()));
-            let piece = PbaExtent::new(band.native.start + into, here);
+        self.visit_bands(extent, |band, part| {
+            let piece = PbaExtent::new(band.native.start + (part.start - band.lba.start), part.len);
             if pending.end() == piece.start && !pending.is_empty() {
-                pending.len += here;
+                pending.len += piece.len;
             } else {
                 if !pending.is_empty() {
                     visit(pending);
                 }
                 pending = piece;
             }
-            rest = LbaExtent::new(rest.start + here, rest.len - here);
-        }
+        });
         if !pending.is_empty() {
             visit(pending);
         }

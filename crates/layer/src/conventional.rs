@@ -1,7 +1,11 @@
-//! The conventional layer: every sector at its native location, no cache, nothing to do when idle.
+//! The conventional layer: every sector at its own address, no cache, nothing to do when idle.
 //!
-//! It is the mapping of a CMR drive, the baseline that shingled drives are compared with
-//! (Skylight, section 3.2: Seagate-CMR).
+//! On the platters it is the mapping of a CMR drive, the baseline that shingled drives are compared with
+//! (Skylight, section 3.2: Seagate-CMR). On flash it is what tells a test for shingled disks apart from a
+//! device that does not rotate; what a real SSD does behind its address (pages, blocks, its own cleaning) is
+//! not modelled: its latencies vary by jitter.
+//!
+//! Invariant: no access is on any other medium.
 
 use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, Sectors};
 
@@ -10,13 +14,14 @@ use crate::plan::{HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Step
 /// LBA and PBA are the same number.
 #[derive(Clone, Debug)]
 pub struct Conventional {
+    medium: Medium,
     capacity: Sectors,
 }
 
 impl Conventional {
-    /// A drive of `capacity`.
-    pub fn new(capacity: Sectors) -> Self {
-        Self { capacity }
+    /// A drive of `capacity` on one medium.
+    pub fn new(medium: Medium, capacity: Sectors) -> Self {
+        Self { medium, capacity }
     }
 }
 
@@ -34,8 +39,8 @@ impl Layer for Conventional {
         let command = queue.next_command();
         let extent = native(command.extent);
         match command.op {
-            HostOp::Read => plan.access(Medium::Platter, Direction::Read, extent, Purpose::Host),
-            HostOp::Write => plan.access(Medium::Platter, Direction::Write, extent, Purpose::Host),
+            HostOp::Read => plan.access(self.medium, Direction::Read, extent, Purpose::Host),
+            HostOp::Write => plan.access(self.medium, Direction::Write, extent, Purpose::Host),
             HostOp::Flush | HostOp::Trim => {}
         }
         plan.push(Step::Complete(command.id));
@@ -46,11 +51,11 @@ impl Layer for Conventional {
     }
 
     fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>) {
-        pieces.push(Piece { medium: Medium::Platter, extent: native(extent), cached: false });
+        pieces.push(Piece { medium: self.medium, extent: native(extent), cached: false });
     }
 
     fn locate_first(&self, extent: LbaExtent, _write: bool) -> (Medium, Pba) {
-        (Medium::Platter, native(extent).start)
+        (self.medium, native(extent).start)
     }
 
     fn erase(&mut self) {}

@@ -9,7 +9,9 @@
 //! extent up to 65,535 sectors; every sector last inserted and not removed is found at its address.
 //! Source: the exception map of Skylight, section 2; the structure is a textbook B+-tree.
 
-use skylight_disk::{Lba, LbaExtent, Pba, Sectors};
+use std::cell::Cell;
+
+use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, Pba, Sectors};
 
 use crate::inner::{Inners, MAX_HEIGHT, granule, granule_start, prefetch};
 use crate::leaf::{ENTRY_MAX_SECTORS, LEAF_ENTRIES, Leaf, Leaves, NO_LEAF, REACH};
@@ -54,17 +56,18 @@ pub struct ExtentMap {
     leaves: Leaves,
     entries: u64,
     sectors: u64,
-    hinted: [Hinted; HINTS],
-    next_hint: usize,
+    /// By some bits of the start.
+    hinted: [Cell<Hinted>; HINTS],
 }
 
 /// Media addresses that an entry can hold lie below this.
 pub const MAX_ADDRESS: Pba = Pba(1 << crate::leaf::ADDRESS_BITS);
 
 /// How many hints are remembered; a power of two.
-const HINTS: usize = 16;
+const HINTS: usize = 64;
 
-/// A start that will be asked for, and the leaf that holds it: found once for the hint and the look-up.
+/// A start that will be asked for or was asked for lately, and the leaf that holds it: found once for the hint
+/// and the look-ups.
 #[derive(Clone, Copy)]
 struct Hinted {
     start: u64,
@@ -72,6 +75,12 @@ struct Hinted {
 }
 
 const NO_HINT: Hinted = Hinted { start: u64::MAX, leaf: NO_LEAF };
+
+/// Where a start is remembered: most differ by whole blocks.
+#[inline]
+fn hint_slot(start: u64) -> usize {
+    (start / BLOCK_SECTORS) as usize % HINTS
+}
 
 impl Default for ExtentMap {
     fn default() -> Self {
@@ -89,8 +98,7 @@ impl ExtentMap {
             leaves,
             entries: 0,
             sectors: 0,
-            hinted: [NO_HINT; HINTS],
-            next_hint: 0,
+            hinted: [const { Cell::new(NO_HINT) }; HINTS],
         }
     }
 
@@ -115,15 +123,14 @@ impl ExtentMap {
     pub fn hint(&mut self, address: Lba) {
         let leaf = self.inners.find(address.get());
         prefetch(self.leaves.get(leaf));
-        self.hinted[self.next_hint % HINTS] = Hinted { start: address.get(), leaf };
-        self.next_hint += 1;
+        self.hinted[hint_slot(address.get())].set(Hinted { start: address.get(), leaf });
     }
 
     /// Forgets hints of a leaf whose range of starts changes.
     fn forget_hints(&mut self, leaf: u32) {
         for hinted in &mut self.hinted {
-            if hinted.leaf == leaf {
-                *hinted = NO_HINT;
+            if hinted.get().leaf == leaf {
+                hinted.set(NO_HINT);
             }
         }
     }
@@ -153,7 +160,9 @@ impl ExtentMap {
 
     /// Forgets all that is mapped in an extent.
     pub fn remove(&mut self, extent: LbaExtent) {
-        while let Some((at, entry)) = self.first_overlap(extent) {
+        let mut more = true;
+        while more && let Some((at, entry)) = self.first_overlap(extent) {
+            more = self.entry(self.after(at)).is_some_and(|next| next.lba.start < extent.end());
             self.delete(at, entry);
             if entry.lba.start < extent.start {
                 self.add(entry.clipped(entry.lba.start, extent.start));
@@ -174,11 +183,21 @@ impl ExtentMap {
         })
     }
 
+    /// The entry that finds a sector, all of it.
+    pub fn holding(&self, sector: Lba) -> Option<Mapped> {
+        let found = self.first_overlap(LbaExtent::new(sector, Sectors(1)));
+        found.map(|(_, entry)| entry)
+    }
+
     /// The place of the first entry that starts after `at`, with the way to its leaf.
     #[inline]
     fn descend(&self, at: Lba) -> Cursor {
-        let hinted = self.hinted.iter().find(|hinted| hinted.start == at.get());
-        let leaf = hinted.map_or_else(|| self.inners.find(at.get()), |hinted| hinted.leaf);
+        let hinted = &self.hinted[hint_slot(at.get())];
+        let leaf = match hinted.get() {
+            Hinted { start, leaf } if start == at.get() => leaf,
+            _ => self.inners.find(at.get()),
+        };
+        hinted.set(Hinted { start: at.get(), leaf });
         Cursor { leaf, index: self.leaves.get(leaf).rank(at.get()) }
     }
 
@@ -312,7 +331,7 @@ impl ExtentMap {
             return;
         }
         // The neighbours take over its range.
-        self.hinted = [NO_HINT; HINTS];
+        self.hinted.iter_mut().for_each(|hinted| hinted.set(NO_HINT));
         self.inners.remove(granule(start), number);
         if previous != NO_LEAF {
             self.leaves.get_mut(previous).next = next;

@@ -3,7 +3,7 @@
 //! * [`plan`]: steps, plans, and the [`Layer`] trait.
 //! * [`extent_map`]: which host extents lie elsewhere, and where.
 //! * [`bands`]: how the host's address space lies in bands on the platters.
-//! * [`conventional`], [`solid_state`], [`set_associative`], [`journaled`]: the layers.
+//! * [`conventional`], [`set_associative`], [`fully_associative`], [`journaled`]: the layers.
 //!
 //! Invariants: no clock, no file, no thread, no hash order, no randomness; the same commands give the same
 //! plans. See DESIGN idea 1 in `docs/architecture.md`.
@@ -17,7 +17,6 @@ pub mod journaled;
 mod leaf;
 pub mod plan;
 pub mod set_associative;
-pub mod solid_state;
 
 pub use bands::{Bands, StretchSpec};
 pub use conventional::Conventional;
@@ -28,4 +27,3 @@ pub use plan::{
     CacheUse, Command, CommandId, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Step,
 };
 pub use set_associative::{SetAssociative, SetAssociativeSpec};
-pub use solid_state::SolidState;

@@ -90,6 +90,16 @@ pub enum MapChange {
     },
 }
 
+impl MapChange {
+    /// What the host calls the extent that changes.
+    #[inline]
+    pub fn extent(&self) -> LbaExtent {
+        match *self {
+            Self::Cached { lba, .. } | Self::Native { lba } | Self::Remapped { lba, .. } => lba,
+        }
+    }
+}
+
 /// The number of a host command while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CommandId(pub u32);
@@ -142,6 +152,30 @@ impl Plan {
     #[inline]
     pub fn access(&mut self, medium: Medium, direction: Direction, extent: PbaExtent, purpose: Purpose) {
         self.push(Step::Access { medium, direction, extent, purpose });
+    }
+
+    /// Appends the read of a piece of what the host asks for.
+    #[inline]
+    pub fn read_piece(&mut self, piece: Piece) {
+        let purpose = if piece.cached { Purpose::Cache } else { Purpose::Host };
+        self.access(piece.medium, Direction::Read, piece.extent, purpose);
+    }
+
+    /// Appends accesses of one kind that may be done in any order; how many is known when they are there.
+    pub fn in_any_order(
+        &mut self,
+        (medium, direction, purpose): (Medium, Direction, Purpose),
+        extents: impl Iterator<Item = PbaExtent>,
+    ) {
+        let at = self.steps.len();
+        self.push(Step::AnyOrder { accesses: 0 });
+        for extent in extents {
+            self.access(medium, direction, extent, purpose);
+        }
+        match self.steps.len() - at - 1 {
+            0 => self.steps.truncate(at),
+            accesses => self.steps[at] = Step::AnyOrder { accesses: accesses as u32 },
+        }
     }
 
     /// The steps, in order.
@@ -237,6 +271,12 @@ pub trait Layer: Send {
 
     /// Where the first sector of a host extent lies: what a scheduler needs to know.
     fn locate_first(&self, extent: LbaExtent, write: bool) -> (Medium, Pba);
+
+    /// The part of the drive that a host sector is in, as far as a scheduler minds: a change of the map that is
+    /// no trim lies in one part and moves what [`Layer::locate_first`] answers in that part alone.
+    fn place_group(&self, _address: skylight_disk::Lba) -> u32 {
+        0
+    }
 
     /// A hint that this address will be asked for soon, so that what is known of it can be fetched into the
     /// processor's cache. It changes nothing.

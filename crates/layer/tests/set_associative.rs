@@ -1,4 +1,5 @@
-//! The set-associative layer against a shadow that knows, for every sector, its last write and where it lies.
+//! The set-associative layer against a shadow that knows, for every sector, its last write and where it lies,
+//! and its plans one by one.
 //!
 //! The shadow learns from plans only. It keeps an image of the media in which a sector's content is the
 //! number of the write and the address it was for, follows the steps one by one, and asks at each whether a
@@ -7,24 +8,36 @@
 
 mod common;
 
-use common::{Spot, Stream, Truth, cases, written};
+use common::bugs::{self, Bug};
+use common::host::Sizes;
+use common::pair::{Pair, Shadow};
+use common::runs::{LONG, cases, half_share};
+use common::truth::{Spot, Truth, written};
 use proptest::prelude::*;
-use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::{
-    Command, CommandId, HostOp, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, SetAssociative,
+    Command, CommandId, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, SetAssociative,
     SetAssociativeSpec, Step,
 };
 
-struct Shadow {
+struct Cached {
     spec: SetAssociativeSpec,
     truth: Truth,
-    /// By medium and sector: the cleaning that last read it.
+    /// By medium and sector: the cleaning that last read it, and what it read.
     read_by: [Vec<u32>; 2],
+    read: [Vec<u64>; 2],
     writes: u64,
     cleanings: u32,
+    /// The cache band that is cleaned, as far as it is known.
+    cleaned: u64,
+    /// By cache band: sectors that are live in it.
+    live: Vec<u64>,
+    /// By cache band: sectors in use; and those in use, the one that began to fill first before the others.
+    in_use: Vec<u64>,
+    filling: Vec<u64>,
 }
 
-impl Shadow {
+impl Cached {
     fn new(spec: SetAssociativeSpec) -> Self {
         let cache = spec.cache_bands * spec.band.get();
         let sectors = spec.capacity.get() + 2 * cache + spec.cache_start.get();
@@ -33,12 +46,18 @@ impl Shadow {
             let behind = spec.cache_medium == Medium::Platter && lba >= spec.cache_start.get();
             lba + if behind { cache } else { 0 }
         };
+        let numbers = || vec![0; sectors as usize];
         Self {
             spec,
             truth: Truth::new((0..spec.capacity.get()).map(native).collect(), sectors),
             read_by: [vec![0; sectors as usize], vec![0; sectors as usize]],
+            read: [numbers(), numbers()],
             writes: 0,
             cleanings: 0,
+            cleaned: 0,
+            live: vec![0; spec.cache_bands as usize],
+            in_use: vec![0; spec.cache_bands as usize],
+            filling: Vec::new(),
         }
     }
 
@@ -51,76 +70,94 @@ impl Shadow {
             .find(|&lba| lba < self.spec.capacity.get() && self.truth.native(lba).pba == pba)
     }
 
-    /// Follows the plan of one command, which must be complete at its end.
-    fn follow(&mut self, command: Command, plan: &Plan) {
-        let mut next = command.extent.start.get();
-        if command.op == HostOp::Write {
-            self.writes += 1;
-        }
-        self.cleanings += 1;
-        let (complete, steps) = plan.steps().split_last().expect("a plan has steps");
-        assert_eq!(*complete, Step::Complete(command.id));
-        for step in steps {
-            match *step {
-                Step::Access { medium, direction, extent, purpose } => match (purpose, direction) {
-                    (Purpose::Host | Purpose::Cache, Direction::Read) => {
-                        assert_eq!(command.op, HostOp::Read);
-                        next = self.truth.read(medium, extent, next);
-                    }
-                    (Purpose::Host | Purpose::Cache, Direction::Write) => {
-                        assert_eq!(command.op, HostOp::Write);
-                        next = self.write(medium, extent, next);
-                    }
-                    (Purpose::CleanRead, Direction::Read) => self.clean_read(medium, extent),
-                    (Purpose::CleanWrite, Direction::Write) => self.clean_write(medium, extent),
-                    other => panic!("{other:?} makes no sense"),
-                },
-                Step::Commit(MapChange::Native { lba }) if command.op == HostOp::Trim => {
-                    self.truth.trim(lba);
-                    next += lba.len.get();
-                }
-                Step::Commit(change) => self.commit(change, next),
-                // The order that they stand in is one of those allowed.
-                Step::AnyOrder { .. } => {}
-                Step::Complete(id) => panic!("{id:?} completes before the end"),
+    /// The cache band at a place, if there is one.
+    fn cache_band_at(&self, medium: Medium, pba: Pba) -> Option<u64> {
+        let into = pba.get().checked_sub(self.spec.cache_start.get())? / self.spec.band.get();
+        (medium == self.spec.cache_medium && into < self.spec.cache_bands).then_some(into)
+    }
+
+    /// Whether anything that is cached in a cache band is live.
+    fn holds(&self, cache_band: u64) -> bool {
+        self.live[cache_band as usize] > 0
+    }
+
+    /// What is live of an extent in the cache is about to be dead.
+    fn uncount(&mut self, lba: LbaExtent) {
+        for sector in lba.start.get()..lba.end().get() {
+            if self.truth.at(sector) != self.truth.native(sector) {
+                self.live[(sector / self.spec.band.get() % self.spec.cache_bands) as usize] -= 1;
             }
         }
-        let all = if command.op == HostOp::Flush { Sectors(0) } else { command.extent.len };
-        assert_eq!(next, (command.extent.start + all).get(), "what the host named was moved");
     }
 
-    /// The host's next sectors are written where nothing is that is still wanted.
-    fn write(&mut self, medium: Medium, extent: PbaExtent, first: u64) -> u64 {
-        self.cleanings += 1;
-        for k in 0..extent.len.get() {
-            let spot = Spot { medium, pba: extent.start.get() + k };
-            self.truth.write(spot, written(self.writes, first + k));
+    fn clean_read(&mut self, taken: &Taken, medium: Medium, extent: PbaExtent) {
+        if let Some(cache_band) = self.cache_band_at(medium, extent.start) {
+            assert_eq!(extent.len.get(), self.in_use[cache_band as usize], "all of a cache band is read");
+            self.check_wanted(taken, cache_band);
+            self.cleanings += 1;
+            self.cleaned = cache_band;
         }
-        first + extent.len.get()
+        for pba in extent.start.get()..extent.end().get() {
+            self.read_by[medium as usize][pba as usize] = self.cleanings;
+            self.read[medium as usize][pba as usize] = self.truth.content(Spot { medium, pba });
+        }
     }
 
-    fn clean_read(&mut self, medium: Medium, extent: PbaExtent) {
-        let (start, end) = (extent.start.get() as usize, extent.end().get() as usize);
-        self.read_by[medium as usize][start..end].fill(self.cleanings);
+    /// A cache band is cleaned for want of room, or in idle time as the one that has been in use longest.
+    fn check_wanted(&self, taken: &Taken, cache_band: u64) {
+        let Some(command) = taken.command else {
+            let mut held = self.filling.iter().copied().filter(|&cache_band| self.holds(cache_band));
+            assert_eq!(
+                Some(cache_band),
+                held.next(),
+                "the one that began to fill first of {:?}",
+                self.filling
+            );
+            return;
+        };
+        assert_eq!(command.op, HostOp::Write, "cleaning in the way of {command:?}");
+        let (band, usable) = (self.spec.band.get(), self.spec.usable.get());
+        assert_eq!(taken.next / band % self.spec.cache_bands, cache_band, "the cache band of what is next");
+        let here = (command.extent.end().get() - taken.next).min(band - taken.next % band);
+        let in_use = self.in_use[cache_band as usize];
+        assert!(in_use > 0 && in_use + here.next_multiple_of(8) > usable, "{here} sectors have room");
     }
 
     /// A band is written back from what this cleaning has read, sector by sector from where it lies.
     fn clean_write(&mut self, medium: Medium, extent: PbaExtent) {
         assert_eq!(medium, Medium::Platter, "bands are on the platters");
+        let first = self.native_of(extent.start.get()).expect("a band begins with a host sector");
+        let len = self.spec.band.get().min(self.spec.capacity.get() - first);
+        assert_eq!((first % self.spec.band.get(), extent.len.get()), (0, len), "a band is written whole");
         for pba in extent.start.get()..extent.end().get() {
             let lba = self.native_of(pba).unwrap_or_else(|| panic!("{pba} is no native place"));
             let source = self.truth.at(lba);
-            let read_by = self.read_by[source.medium as usize][source.pba as usize];
-            assert_eq!(read_by, self.cleanings, "cleaning has not read sector {lba} at {source:?}");
-            self.truth.rewrite(lba, self.truth.content(source));
+            let (medium, pba) = (source.medium as usize, source.pba as usize);
+            assert_eq!(
+                self.read_by[medium][pba], self.cleanings,
+                "cleaning has not read {lba} at {source:?}"
+            );
+            let content = self.read[medium][pba];
+            assert_eq!(content, self.truth.last(lba), "sector {lba} is rewritten with old data");
+            self.truth.rewrite(lba, content);
         }
     }
 
-    fn commit(&mut self, change: MapChange, next: u64) {
+    /// The host's next sectors are written where nothing is that is still wanted.
+    fn write(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent) {
+        for k in 0..extent.len.get() {
+            let spot = Spot { medium, pba: extent.start.get() + k };
+            self.truth.write(spot, written(self.writes, taken.next + k));
+        }
+        taken.next += extent.len.get();
+    }
+
+    fn commit(&mut self, taken: &Taken, change: MapChange) {
         match change {
             MapChange::Cached { lba, pba } => {
-                assert_eq!(lba.end().get(), next, "a commit is of what was just written");
-                self.check_cache_band(lba, pba);
+                assert_eq!(lba.end().get(), taken.next, "a commit is of what was just written");
+                self.uncount(lba);
+                self.append(lba, pba);
                 for k in 0..lba.len.get() {
                     let sector = lba.start.get() + k;
                     let spot = Spot { medium: self.spec.cache_medium, pba: pba.get() + k };
@@ -128,120 +165,153 @@ impl Shadow {
                 }
             }
             MapChange::Native { lba } => {
+                self.uncount(lba);
                 for sector in lba.start.get()..lba.end().get() {
                     self.truth.move_to(sector, self.truth.native(sector));
                 }
+                let cache_band = lba.start.get() / self.spec.band.get() % self.spec.cache_bands;
+                self.empty(cache_band);
             }
             MapChange::Remapped { lba, .. } => panic!("{lba:?} has one native location"),
         }
     }
 
-    /// Data band `a` is cached in cache band `a mod n` and nowhere else.
-    fn check_cache_band(&self, lba: LbaExtent, pba: Pba) {
+    /// Data band `a` is cached in cache band `a mod n` and nowhere else, behind what that has.
+    fn append(&mut self, lba: LbaExtent, pba: Pba) {
         let band = self.spec.band.get();
         for (lba, pba) in [(lba.start.get(), pba.get()), (lba.end().get() - 1, (pba + lba.len).get() - 1)] {
             let cache_band = (pba - self.spec.cache_start.get()) / band;
             assert_eq!(cache_band, lba / band % self.spec.cache_bands, "cache band of sector {lba}");
         }
+        let cache_band = self.cache_band_at(self.spec.cache_medium, pba).expect("in the cache");
+        let offset = (pba.get() - self.spec.cache_start.get()) % band;
+        if offset == 0 {
+            // It was empty, or nothing of it was live any more.
+            self.empty(cache_band);
+        }
+        let in_use = &mut self.in_use[cache_band as usize];
+        assert_eq!(offset, *in_use, "a write goes on where the one before ended");
+        if *in_use == 0 {
+            self.filling.push(cache_band);
+        }
+        *in_use += lba.len.get().next_multiple_of(8);
+        self.live[cache_band as usize] += lba.len.get();
+        // What was read of it is old.
+        self.cleanings += u32::from(cache_band == self.cleaned);
+    }
+
+    /// A cache band of which nothing is live can be written from its start on.
+    fn empty(&mut self, cache_band: u64) {
+        if !self.holds(cache_band) {
+            self.in_use[cache_band as usize] = 0;
+            self.filling.retain(|&other| other != cache_band);
+        }
     }
 }
 
-/// A drive of some shape, its shadow and the buffers to drive them.
-struct Pair {
-    layer: SetAssociative,
-    shadow: Shadow,
-    stream: Stream,
-    plan: Plan,
-    pieces: Vec<Piece>,
-    sequential: u64,
-    hot: u64,
+/// What a plan was made for, and the sector that is to be moved next.
+struct Taken {
+    command: Option<Command>,
+    next: u64,
 }
 
-impl Pair {
-    fn new(spec: SetAssociativeSpec, seed: u64) -> Self {
-        Self {
-            layer: SetAssociative::new(spec),
-            shadow: Shadow::new(spec),
-            stream: Stream(seed),
-            plan: Plan::default(),
-            pieces: Vec::new(),
-            sequential: 0,
-            hot: 0,
+impl Cached {
+    fn follow(&mut self, taken: &mut Taken, steps: &[Step]) {
+        let op = taken.command.map(|command| command.op);
+        for step in steps {
+            match *step {
+                Step::Access { medium, direction, extent, purpose } => match (purpose, direction) {
+                    (Purpose::Host | Purpose::Cache, Direction::Read) => {
+                        assert_eq!(op, Some(HostOp::Read));
+                        taken.next = self.truth.read(medium, extent, taken.next);
+                    }
+                    (Purpose::Cache, Direction::Write) => {
+                        assert_eq!(op, Some(HostOp::Write));
+                        self.write(taken, medium, extent);
+                    }
+                    (Purpose::CleanRead, Direction::Read) => self.clean_read(taken, medium, extent),
+                    (Purpose::CleanWrite, Direction::Write) => self.clean_write(medium, extent),
+                    other => panic!("{other:?} makes no sense"),
+                },
+                Step::Commit(MapChange::Native { lba }) if op == Some(HostOp::Trim) => {
+                    self.uncount(lba);
+                    self.truth.trim(lba);
+                    taken.next += lba.len.get();
+                    // What cleaning read is old.
+                    self.cleanings += 1;
+                }
+                Step::Commit(change) => self.commit(taken, change),
+                // The order that they stand in is one of those allowed.
+                Step::AnyOrder { .. } => {}
+                Step::Complete(id) => panic!("{id:?} completes before the end"),
+            }
         }
-    }
-
-    /// An extent anywhere, near a few hot places, or where the last one ended; short or longer than a band.
-    fn extent(&mut self) -> LbaExtent {
-        let (capacity, band) = (self.shadow.spec.capacity.get(), self.shadow.spec.band.get());
-        let kind = self.stream.below(100);
-        let start = match kind % 10 {
-            0..=4 => self.stream.below(capacity),
-            5 | 6 => self.stream.below(capacity) / 8 * 8,
-            7 | 8 => (self.hot + self.stream.below(40)) % capacity,
-            _ => self.sequential % capacity,
-        };
-        let len = match kind / 10 {
-            0..=4 => 8,
-            5 | 6 => 1 + self.stream.below(24),
-            7 => 8 * (1 + self.stream.below(8)),
-            8 => 1 + self.stream.below(5),
-            _ if self.stream.below(10) == 0 => 1 + self.stream.below(3 * band),
-            _ => 1 + self.stream.below(band / 2 + 1),
-        };
-        let extent = LbaExtent::new(Lba(start), Sectors(len.min(capacity - start)));
-        self.sequential = extent.end().get();
-        if self.stream.below(500) == 0 {
-            self.hot = self.stream.below(capacity);
-        }
-        extent
-    }
-
-    /// One random operation, followed and checked.
-    fn step(&mut self, number: u32) {
-        let kind = self.stream.below(1000);
-        let extent = self.extent();
-        let op = match kind {
-            0..=699 => HostOp::Write,
-            700..=949 => HostOp::Read,
-            950..=979 => HostOp::Trim,
-            _ => HostOp::Flush,
-        };
-        if kind == 999 && self.stream.below(20) == 0 {
-            self.layer.erase();
-            self.shadow.truth.erase();
-        }
-        if kind.is_multiple_of(2) {
-            self.layer.hint(extent.start);
-            self.layer.hint(Lba(self.stream.below(self.shadow.spec.capacity.get())));
-        }
-        let command = Command { id: CommandId(number), op, extent };
-        let announced = self.layer.locate_first(extent, op == HostOp::Write);
-        self.plan.clear();
-        self.layer.take(Queue { waiting: &[command], next: 0 }, &mut self.plan);
-        if let Some(Step::Access { medium, extent, .. }) = self.plan.steps().first() {
-            assert_eq!(announced, (*medium, extent.start), "what a scheduler is told of {command:?}");
-        }
-        self.shadow.follow(command, &self.plan);
-        self.shadow.truth.check_pieces(&self.layer, extent, &mut self.pieces);
-        let other = self.extent();
-        self.shadow.truth.check_pieces(&self.layer, other, &mut self.pieces);
-        self.shadow.truth.check_cache_use(&self.layer);
-    }
-
-    fn run(&mut self, operations: u32) {
-        for number in 0..operations {
-            self.step(number);
-        }
-        let all = LbaExtent::new(Lba(0), self.shadow.spec.capacity);
-        self.shadow.truth.check_pieces(&self.layer, all, &mut self.pieces);
     }
 }
 
-/// Small drives of every kind: cache at the OD, MD and ID and on flash, one cache band or many, a short band.
+impl Shadow for Cached {
+    type Layer = SetAssociative;
+
+    fn erase(&mut self, _layer: &SetAssociative) {
+        self.truth.erase();
+        self.live.fill(0);
+        self.in_use.fill(0);
+        self.filling.clear();
+        self.cleanings += 1;
+    }
+
+    fn take(&mut self, queue: Queue<'_>, plan: &Plan, _pieces: &[Piece]) -> Vec<CommandId> {
+        let command = queue.next_command();
+        self.writes += u64::from(command.op == HostOp::Write);
+        let (complete, steps) = plan.steps().split_last().expect("a plan has steps");
+        assert_eq!(*complete, Step::Complete(command.id));
+        let mut taken = Taken { command: Some(command), next: command.extent.start.get() };
+        self.follow(&mut taken, steps);
+        assert_eq!(taken.next, command.extent.end().get(), "what the host named was moved");
+        vec![command.id]
+    }
+
+    fn idle(&mut self, plan: &Plan) {
+        self.follow(&mut Taken { command: None, next: 0 }, plan.steps());
+    }
+
+    fn can_clean(&self, _layer: &SetAssociative) -> bool {
+        self.truth.extents() > 0
+    }
+
+    fn check_announced(&self, queue: Queue<'_>, announced: (Medium, Pba), plan: &Plan) {
+        let host = |step: &Step| match *step {
+            Step::Access { medium, extent, purpose: Purpose::Host | Purpose::Cache, .. } => {
+                Some((medium, extent.start))
+            }
+            _ => None,
+        };
+        let found = plan.steps().iter().find_map(host);
+        assert!(found.is_none_or(|found| found == announced), "what a scheduler is told of {queue:?}");
+    }
+
+    fn check(&self, layer: &SetAssociative, extent: LbaExtent, pieces: &mut Vec<Piece>) {
+        self.truth.check_pieces(layer, extent, pieces);
+        self.truth.check_cache_use(layer);
+    }
+}
+
+fn pair(spec: SetAssociativeSpec, seed: u64, deepest: u64) -> Pair<Cached> {
+    let (capacity, band) = (spec.capacity.get(), spec.band.get());
+    let starts = (0..capacity).step_by(band as usize);
+    let bands = starts.map(|start| LbaExtent::new(Lba(start), Sectors(band.min(capacity - start))));
+    let sizes = Sizes { capacity, bands: bands.collect(), unit: band };
+    Pair::new(SetAssociative::new(spec), Cached::new(spec), sizes, seed, deepest)
+}
+
+/// Small drives of every kind: cache at the OD, MD and ID and on flash, one cache band or many, a short band,
+/// lazy or not, any watermark.
 fn any_spec() -> impl Strategy<Value = SetAssociativeSpec> {
     let sizes = (1u64..24, 1u64..40, 0.0..1.0f64, 1u64..8);
     let place = prop_oneof![Just("od"), Just("md"), Just("id"), Just("id after a gap"), Just("flash")];
-    (sizes, place).prop_map(|((band_blocks, bands, last, cache_bands), place)| {
+    let watermark = prop_oneof![Just(1.0), 0.1..1.0f64];
+    (sizes, place, watermark, any::<bool>()).prop_map(|(sizes, place, watermark, lazy)| {
+        let (band_blocks, bands, last, cache_bands) = sizes;
         let band = 8 * band_blocks;
         let short = 1 + ((band - 1) as f64 * last) as u64;
         let capacity = (bands - 1) * band + short;
@@ -257,6 +327,8 @@ fn any_spec() -> impl Strategy<Value = SetAssociativeSpec> {
             cache_bands,
             cache_medium: if place == "flash" { Medium::Flash } else { Medium::Platter },
             cache_start: Pba(cache_start),
+            usable: Sectors((band as f64 * watermark) as u64),
+            idle_after: (!lazy).then_some(Nanos(1)),
         }
     })
 }
@@ -266,18 +338,28 @@ proptest! {
 
     /// The number of operations shrinks to the first that goes wrong.
     #[test]
-    fn short_runs_keep_every_write(spec in any_spec(), seed in any::<u64>(), operations in 1u32..3_000) {
-        Pair::new(spec, seed).run(operations);
+    fn short_runs_keep_every_write(
+        spec in any_spec(),
+        seed in any::<u64>(),
+        deepest in 1u64..8,
+        operations in 1u64..3_000,
+    ) {
+        pair(spec, seed, deepest).run(operations);
     }
 }
 
-proptest! {
-    #![proptest_config(cases(64))]
+#[test]
+fn lone_commands_keep_every_write() {
+    half_share("set_associative", "lone commands", &(any_spec(), any::<u64>()), |(spec, seed)| {
+        pair(spec, seed, 1).run(LONG)
+    });
+}
 
-    #[test]
-    fn long_runs_keep_every_write(spec in any_spec(), seed in any::<u64>()) {
-        Pair::new(spec, seed).run(100_000);
-    }
+#[test]
+fn deep_queues_keep_every_write() {
+    half_share("set_associative", "deep queues", &(any_spec(), any::<u64>()), |(spec, seed)| {
+        pair(spec, seed, 40).run(LONG)
+    });
 }
 
 /// A cache of many small exceptions: its map has inner nodes, and a cleaning empties it from the middle.
@@ -295,9 +377,33 @@ fn a_large_cache_keeps_every_write() {
             cache_bands: 16,
             cache_medium,
             cache_start: Pba(cache_start),
+            usable: Sectors(1024),
+            idle_after: (cache_start == 0).then_some(Nanos(1)),
         };
-        Pair::new(spec, 7 + cache_start).run(60_000);
+        pair(spec, 7 + cache_start, 4).run(60_000);
     }
+}
+
+#[test]
+fn planted_bugs_are_seen() {
+    let bugs = [
+        Bug::OffByOneBand(Direction::Write, Purpose::Cache),
+        Bug::OffByOneBand(Direction::Write, Purpose::CleanWrite),
+        Bug::OffByOneBand(Direction::Read, Purpose::CleanRead),
+        Bug::OffByOneBand(Direction::Read, Purpose::Cache),
+        Bug::LostException,
+        Bug::DroppedStage(Direction::Read, Purpose::CleanRead),
+        Bug::DroppedStage(Direction::Write, Purpose::CleanWrite),
+        Bug::DroppedStage(Direction::Write, Purpose::Cache),
+        Bug::DroppedCommit,
+        Bug::CommitOffByABlock,
+        Bug::AnsweredOnly,
+    ];
+    bugs::all_are_seen(&bugs, 64, |seed| {
+        let lazy = seed % 2 == 0;
+        let spec = SetAssociativeSpec { idle_after: (!lazy).then_some(Nanos(1)), ..small() };
+        pair(spec, seed, 1 + seed % 32)
+    });
 }
 
 fn small() -> SetAssociativeSpec {
@@ -307,6 +413,8 @@ fn small() -> SetAssociativeSpec {
         cache_bands: 2,
         cache_medium: Medium::Platter,
         cache_start: Pba(6 * 64),
+        usable: Sectors(64),
+        idle_after: None,
     }
 }
 
@@ -375,6 +483,54 @@ fn a_flush_moves_nothing_and_a_drive_left_alone_does_nothing() {
     assert_eq!(take(&mut layer, HostOp::Flush, 0, 0), [Step::Complete(CommandId(3))]);
     take(&mut layer, HostOp::Write, 64, 40);
     let mut plan = Plan::default();
-    assert_eq!(layer.idle(&mut plan), skylight_layer::Idle::Nothing);
+    assert_eq!(layer.idle(&mut plan), Idle::Nothing);
     assert!(plan.steps().is_empty(), "cleaning is lazy");
+}
+
+/// In idle time, step by step: the cache band that began to fill first; a write to it has it begin anew.
+#[test]
+fn an_aggressive_drive_empties_its_cache_bands_in_idle_time() {
+    let mut layer = SetAssociative::new(SetAssociativeSpec { idle_after: Some(Nanos(1)), ..small() });
+    take(&mut layer, HostOp::Write, 64, 8);
+    take(&mut layer, HostOp::Write, 0, 8);
+    take(&mut layer, HostOp::Write, 3 * 64, 8);
+    let idle = |layer: &mut SetAssociative| {
+        let mut plan = Plan::default();
+        layer.idle(&mut plan);
+        plan.steps().to_vec()
+    };
+    let native =
+        |band: u64| Step::Commit(MapChange::Native { lba: LbaExtent::new(Lba(band * 64), Sectors(64)) });
+    let rewrite = |band: u64| {
+        let write = access(Direction::Write, band * 64, 64, Purpose::CleanWrite);
+        [vec![access(Direction::Read, band * 64, 64, Purpose::CleanRead)], vec![write, native(band)]]
+    };
+    assert_eq!(idle(&mut layer), [access(Direction::Read, 7 * 64, 16, Purpose::CleanRead)]);
+    assert_eq!(idle(&mut layer), rewrite(1)[0]);
+    take(&mut layer, HostOp::Write, 5 * 64, 8);
+    assert_eq!(idle(&mut layer), [access(Direction::Read, 7 * 64, 24, Purpose::CleanRead)], "begun anew");
+    for steps in [rewrite(1), rewrite(3), rewrite(5)].concat() {
+        assert_eq!(idle(&mut layer), steps);
+    }
+    assert_eq!(idle(&mut layer), [access(Direction::Read, 6 * 64, 8, Purpose::CleanRead)], "the other one");
+    for steps in rewrite(0) {
+        assert_eq!(idle(&mut layer), steps);
+    }
+    assert_eq!((idle(&mut layer), layer.cache_use().live_sectors), (vec![], 0));
+}
+
+/// A watermark of three quarters: six blocks of eight, or one longer write.
+#[test]
+fn a_write_beyond_the_watermark_waits_for_cleaning() {
+    let mut layer = SetAssociative::new(SetAssociativeSpec { usable: Sectors(48), ..small() });
+    assert_eq!(take(&mut layer, HostOp::Write, 64, 60).len(), 3, "an empty cache band takes it");
+    let cleans = |steps: &[Step]| steps[0] == access(Direction::Read, 7 * 64, 64, Purpose::CleanRead);
+    assert!(cleans(&take(&mut layer, HostOp::Write, 64, 8)));
+    for _ in 1..6 {
+        assert_eq!(take(&mut layer, HostOp::Write, 64, 8).len(), 3);
+    }
+    assert_eq!(
+        take(&mut layer, HostOp::Write, 64, 8)[0],
+        access(Direction::Read, 7 * 64, 48, Purpose::CleanRead)
+    );
 }

@@ -4,7 +4,7 @@ use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
     Bands, Conventional, FullyAssociative, FullyAssociativeSpec, Journaled, JournaledSpec, Layer, Medium,
-    SetAssociative, SetAssociativeSpec, SolidState,
+    SetAssociative, SetAssociativeSpec,
 };
 
 use super::geometry::Tracks;
@@ -18,9 +18,9 @@ pub(super) fn build(profile: &Profile, tracks: &Tracks) -> Result<Box<dyn Layer>
     match &profile.layer {
         profile::Layer::Conventional(_) => {
             fits(profile, "capacity", capacity, tracks)?;
-            Ok(Box::new(Conventional::new(capacity)))
+            Ok(Box::new(Conventional::new(Medium::Platter, capacity)))
         }
-        profile::Layer::Ssd(_) => Ok(Box::new(SolidState::new(capacity))),
+        profile::Layer::Ssd(_) => Ok(Box::new(Conventional::new(Medium::Flash, capacity))),
         profile::Layer::SetAssociative(keys) => {
             let spec = set_associative(profile, keys, tracks)?;
             Ok(Box::new(SetAssociative::new(spec)))
@@ -61,7 +61,9 @@ fn set_associative(
         Some(CacheLocation::Id) => tracks.sectors - cache.get(),
     };
     let (cache_medium, cache_start) = (medium(keys.cache_medium), Pba(cache_start));
-    Ok(SetAssociativeSpec { capacity, band, cache_bands, cache_medium, cache_start })
+    let usable = Sectors((band.get() as f64 * keys.watermark) as u64);
+    let idle_after = idle_after(keys.cleaning, keys.idle);
+    Ok(SetAssociativeSpec { capacity, band, cache_bands, cache_medium, cache_start, usable, idle_after })
 }
 
 fn fully_associative(
@@ -96,7 +98,7 @@ fn journaled(
     let staged = sectors(largest_band.min(profile.capacity));
     let map_merge = keys.map_merge.map_or(Sectors(0), sectors);
     let map_update = sectors(keys.map_update);
-    let mut journal = journal(keys);
+    let mut journal = journal(profile, keys);
     journal.region.len = journal_room(profile, keys, &journal, staged)?;
 
     let home = map_merge.max(map_update);
@@ -131,6 +133,10 @@ fn journaled(
             order: match keys.cleaning_order {
                 profile::CleaningOrder::Fifo => CleaningOrder::Fifo,
                 profile::CleaningOrder::Lifo => CleaningOrder::Lifo,
+                profile::CleaningOrder::Greedy => CleaningOrder::Greedy,
+                profile::CleaningOrder::Random => {
+                    CleaningOrder::Random { seed: keys.cleaning_seed.unwrap_or_default().into() }
+                }
             },
             idle_after: idle_after(keys.cleaning, keys.idle),
             staging,
@@ -141,13 +147,14 @@ fn journaled(
 }
 
 /// The journal, without a place yet.
-fn journal(keys: &profile::Journaled) -> JournalSpec {
+fn journal(profile: &Profile, keys: &profile::Journaled) -> JournalSpec {
     JournalSpec {
         region: PbaExtent::default(),
         quantum: sectors(keys.quantum),
         out_of_band: sectors(keys.out_of_band),
         gap: sectors(keys.entry_gap),
         entry_max: sectors(keys.entry_max),
+        entry_writes: profile.interface.queue_depth as usize,
         places: (keys.places as f64 * keys.place_watermark) as u64,
     }
 }

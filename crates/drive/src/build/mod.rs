@@ -1,8 +1,8 @@
 //! From a profile to a drive: what needs the arithmetic of the geometry.
 //!
-//! * [`geometry`]: the tracks.
-//! * [`regions`]: where caches, maps and bands lie on them.
-//! * [`layers`]: the translation layers.
+//! * `geometry`: the tracks.
+//! * `regions`: where caches, maps and bands lie on them.
+//! * `layers`: the translation layers.
 //!
 //! Invariants: every sector that the host sees and every part of a cache has a place on the platters (or on
 //! flash), and no two share one; what does not fit is refused with the key to change.
@@ -51,6 +51,7 @@ fn interface(profile: &Profile) -> HostInterface {
         command_overhead: given.command_overhead.nanos(),
         host_gap: given.host_gap.nanos(),
         write_cache: sectors(given.write_cache),
+        write_cache_runs: given.write_cache_runs.map(|runs| runs as usize),
         write_cache_on: given.write_cache_on,
         read_buffer: sectors(given.read_buffer),
         look_ahead: given.look_ahead,

@@ -10,7 +10,7 @@ use super::quantity::{Bytes, Duration};
 
 /// Defaults of the keys that may be left out, in one place.
 mod default {
-    use super::{Bytes, CacheLocation, CleaningOrder};
+    use super::{Bytes, CacheLocation, CleaningOrder, CleaningType};
 
     pub(super) const fn nothing() -> Bytes {
         Bytes(0)
@@ -34,6 +34,10 @@ mod default {
 
     pub(super) const fn off() -> bool {
         false
+    }
+
+    pub(super) const fn lazy() -> CleaningType {
+        CleaningType::Lazy
     }
 
     pub(super) const fn one_band() -> u32 {
@@ -91,6 +95,18 @@ pub struct SetAssociative {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["id"]))]
     pub cache_location: Option<CacheLocation>,
+    /// The part of a cache band that may be in use before a write to it has to wait for cleaning.
+    #[serde(default = "default::whole")]
+    #[schemars(range(min = 0.1, max = 1), extend("examples" = [0.95]))]
+    pub watermark: f64,
+    /// When cache bands are cleaned: only when they are full, or in idle time too.
+    #[serde(default = "default::lazy")]
+    #[schemars(extend("examples" = ["lazy"]))]
+    pub cleaning: CleaningType,
+    /// How long the drive is left alone before it cleans. Needed for aggressive cleaning, and only then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-range" = ["0 ms", "3600 s"]))]
+    pub idle: Option<Duration>,
 }
 
 /// What a persistent cache is made of.
@@ -211,8 +227,12 @@ pub struct Journaled {
     pub cleaning: CleaningType,
     /// Which band is cleaned first.
     #[serde(default = "default::fifo")]
-    #[schemars(extend("examples" = ["fifo"]))]
+    #[schemars(extend("examples" = ["random"]))]
     pub cleaning_order: CleaningOrder,
+    /// Where the random order begins: another number, another order. Only for cleaning_order = "random".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 4_294_967_295_u32), extend("examples" = [7]))]
+    pub cleaning_seed: Option<u32>,
     /// How long the drive is left alone before it cleans. Needed for aggressive cleaning, and only then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-range" = ["0 ms", "3600 s"], "examples" = ["1.24 s"]))]
@@ -264,4 +284,8 @@ pub enum CleaningOrder {
     Fifo,
     /// That of the newest.
     Lifo,
+    /// The one with the most to gain: that of which most lies in the cache, of those the first.
+    Greedy,
+    /// Any that has something in the cache, each as likely as any other.
+    Random,
 }

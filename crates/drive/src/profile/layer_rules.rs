@@ -4,7 +4,8 @@
 //! cache is whole bands, and the runs of bands of a journaled drive rise and end where the drive does.
 
 use super::layer::{
-    BandRun, CacheLocation, CacheMedium, CleaningType, FullyAssociative, Journaled, Layer, SetAssociative,
+    BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, FullyAssociative, Journaled, Layer,
+    SetAssociative,
 };
 use super::quantity::{Bytes, Duration};
 use super::rules::{BLOCK, Rules};
@@ -52,6 +53,7 @@ impl Rules<'_> {
             self.wrong("layer.cache", &format!("is not smaller than {}", self.drive()));
         }
         keys.cache = keys.cache.floor_to(keys.band);
+        self.cleaning(keys.cleaning, keys.idle);
         self.cache_place(keys.cache_medium, keys.cache_location)
     }
 
@@ -110,6 +112,9 @@ impl Rules<'_> {
         self.map(keys);
         self.bands(&mut keys.bands);
         self.cleaning(keys.cleaning, keys.idle);
+        if keys.cleaning_seed.is_some() && keys.cleaning_order != CleaningOrder::Random {
+            self.wrong("layer.cleaning_seed", "is only for cleaning_order = \"random\"; leave it out");
+        }
         if keys.cache_medium == CacheMedium::Flash && keys.cache_region.is_some() {
             self.wrong("layer.cache_region", "is only for a cache on the disk; leave it out for flash");
         }

@@ -166,6 +166,9 @@ impl Rules<'_> {
         let interface = &self.profile.interface;
         let (no_cache, no_buffer) = (interface.write_cache.get() == 0, interface.read_buffer.get() == 0);
         let (cache_on, look_ahead) = (interface.write_cache_on, interface.look_ahead);
+        if interface.write_cache_runs.is_some() && no_cache {
+            self.wrong("interface.write_cache_runs", "is of a write cache that is not there; leave it out");
+        }
         if cache_on && no_cache {
             self.wrong(
                 "interface.write_cache_on",

@@ -340,6 +340,11 @@ pub struct Interface {
     #[serde(default = "default::no_memory")]
     #[schemars(extend("x-range" = ["0 B", "16 GiB"], "x-multiple" = "4 KiB", "examples" = ["64 MiB"]))]
     pub write_cache: Bytes,
+    /// Most runs of writes that the volatile write cache holds, a run being writes that continue each other.
+    /// Left out, only its size limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000), extend("examples" = [4096]))]
+    pub write_cache_runs: Option<u32>,
     /// Whether the volatile write cache is on when the drive is switched on.
     #[serde(default = "default::off")]
     #[schemars(extend("examples" = [false]))]

@@ -9,7 +9,6 @@
 //! * *A map merge* lasts at least as long as the way to the map and back and a turn.
 //! * Cache at many places, dynamic mapping: what a fully associative layer is, and the others are not. A map
 //!   limit, quanta, out-of-band data, entry bound, merges, bands by zone, cleaning order: of journaled ones.
-//!   A set-associative layer cleans lazily, at a watermark of 1.
 
 use super::body::{Body, Size};
 use super::draw::rounded;
@@ -86,6 +85,8 @@ pub(super) fn set_associative(body: &Body) -> LayerText {
     let (flash, _) = place(body, &mut text);
     let cache = rounded(cache(body, flash, 2.0 * band) / MIB, 3).max(2.0 * band / MIB) * MIB;
     text.word("cache", mebibytes(cache));
+    text.key("watermark", body.draws.number(&range::BAND_WATERMARK));
+    cleaning(body, &mut text);
     let on_disk = if flash { 0.0 } else { cache };
     let platters = body.capacity.get() as f64 + on_disk + 2.0 * band;
     LayerText { text, platters, flash }
@@ -242,7 +243,11 @@ pub(super) fn journaled(body: &Body, size: impl Fn(f64) -> Size) -> LayerText {
     journal.write(body, &mut text);
     let home = map(body, &mut text);
     cleaning(body, &mut text);
-    text.word("cleaning_order", draws.choice("cleaning_order", &["fifo", "lifo"]));
+    let order = draws.choice("cleaning_order", &["fifo", "lifo", "greedy", "random"]);
+    text.word("cleaning_order", order);
+    if order == "random" {
+        text.key("cleaning_seed", draws.number(&range::CLEANING_SEED));
+    }
     text.key("whole_bands_bypass", draws.chance(&range::WHOLE_BANDS_BYPASS));
 
     let sizes = band_sizes(body);

@@ -114,8 +114,10 @@ ranges! {
     MAP_UPDATE_KIB = 4.0, 256.0, Log, 2, "chosen: a block of the map, or its neighbourhood";
     PLACE_WATERMARK = 0.8, 1.0, Linear, 2, DESIGN;
     MAP_WATERMARK = 0.8, 1.0, Linear, 2, DESIGN;
+    BAND_WATERMARK = 0.8, 1.0, Linear, 2, DESIGN;
     ZONE_WATERMARK = 0.8, 1.0, Linear, 2, DESIGN;
     IDLE_S = 0.2, 120.0, Log, 2, DESIGN;
+    CLEANING_SEED = 0.0, 999_999.0, Whole, 6, "chosen: of the lots that a random cleaning order draws";
     FREE_BANDS = 5.0, 200.0, Log, 2, "chosen: emulated-smr-3 has 21; a watermark of 0.8 needs 5";
 
     JITTER_PART = 0.0, 0.03, Linear, 2, DESIGN;

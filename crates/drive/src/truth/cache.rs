@@ -54,8 +54,9 @@ fn sizes(profile: &Profile) -> Option<Sizes> {
     Some(match &profile.layer {
         Layer::Conventional(_) | Layer::Ssd(_) => return None,
         Layer::SetAssociative(keys) => {
-            let cache = keys.cache.get();
-            Sizes { cache, fill: cache, raw: cache, why: "all cache bands, each filled to its end" }
+            let (cache, band) = (keys.cache.get(), keys.band.get());
+            let fill = cache / band * usable(band, keys.watermark);
+            Sizes { cache, fill, raw: fill, why: "all cache bands, each filled to its watermark" }
         }
         Layer::FullyAssociative(keys) => {
             let zones = profile.capacity.get().div_ceil(keys.zone.get());
@@ -73,10 +74,9 @@ fn sizes(profile: &Profile) -> Option<Sizes> {
 }
 
 /// Map entries of which writes of one block can make the most before places run out: those that wait together
-/// share an entry of the journal.
+/// share an entry of the journal, as many as a queue holds.
 fn reachable_entries(profile: &Profile, keys: &Journaled) -> u64 {
-    let interface = &profile.interface;
-    let waiting = u64::from(interface.queue_depth).max(interface.write_cache.get() / BLOCK);
+    let waiting = u64::from(profile.interface.queue_depth);
     let together = |writes: u64| {
         let quanta = (writes * BLOCK).div_ceil(keys.quantum.get()).max(1);
         usable_places(keys) / quanta * writes

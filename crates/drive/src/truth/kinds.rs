@@ -42,7 +42,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
 fn cleaning(layer: &Layer) -> Vec<TrueFinding> {
     let (cleaning, order) = match layer {
         Layer::Conventional(_) | Layer::Ssd(_) => return Vec::new(),
-        Layer::SetAssociative(_) => (CleaningType::Lazy, None),
+        Layer::SetAssociative(keys) => (keys.cleaning, Some("fifo")),
         Layer::FullyAssociative(keys) => (keys.cleaning, Some("fifo")),
         Layer::Journaled(keys) if keys.cleaning_order == CleaningOrder::Fifo => (keys.cleaning, Some("fifo")),
         Layer::Journaled(keys) => (keys.cleaning, Some("other")),

@@ -10,7 +10,7 @@
 use skylight_disk::{Direction, Nanos, Sectors};
 use skylight_layer::{Medium, Purpose};
 
-use super::cache::{band_at, lone_writes};
+use super::cache::{band_at, lone_writes, usable};
 use super::finding::{Right, TrueFinding};
 use super::quiet;
 use crate::batch::{Batch, op};
@@ -121,7 +121,7 @@ fn lazy_cleaning(profile: &Profile, keys: &SetAssociative) -> Result<Option<u64>
     let cost = |bands: &[u64]| -> Result<u64, ProfileError> {
         let mut drive = Drive::new(&quiet(profile), 0)?;
         // One write more than the cache band takes.
-        let blocks = band / BLOCK + 1;
+        let blocks = usable(band, keys.watermark) / BLOCK + 1;
         let address = |index: u64| bands[(index % bands.len() as u64) as usize] * band;
         let addresses: Vec<u64> = (0..blocks).map(address).collect();
         write(&mut drive, &addresses, BLOCK, 1);
@@ -142,7 +142,7 @@ fn lazy_cleaning(profile: &Profile, keys: &SetAssociative) -> Result<Option<u64>
 pub(super) fn cleaning(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileError> {
     let idle = match &profile.layer {
         Layer::Conventional(_) | Layer::Ssd(_) => return Ok(Vec::new()),
-        Layer::SetAssociative(_) => None,
+        Layer::SetAssociative(keys) => keys.idle,
         Layer::FullyAssociative(keys) => keys.idle,
         Layer::Journaled(keys) => keys.idle,
     };

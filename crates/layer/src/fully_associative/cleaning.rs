@@ -6,7 +6,8 @@
 //! reads see is written over, so a command may come between two steps; a change in the band starts it over.
 //!
 //! Next is the band of the oldest exception in the oldest log, of the zone when a write needs room and of the
-//! drive when it is idle, so that logs become empty in the order in which they were opened.
+//! drive when it is idle, so that logs become empty in the order in which they were opened. A write that has
+//! no room waits for one band of its zone.
 //!
 //! Invariant: a band is committed only if nothing in it changed since it was gathered.
 //! Source: Skylight (FAST'15), section 3.1; the order is ours, the paper does not give one.
@@ -52,27 +53,20 @@ impl Cleaning {
 impl FullyAssociative {
     /// One step of cleaning; what is left of it.
     fn clean_step(&mut self, Cleaning { at, phase }: Cleaning, plan: &mut Plan) -> Option<Cleaning> {
-        let platter = Medium::Platter;
         let slot = self.slot(at);
         let phase = match phase {
             Phase::Read => {
-                let band = PbaExtent::new(self.layout.place(at.zone, slot), at.lba.len);
-                plan.access(platter, Direction::Read, band, Purpose::CleanRead);
+                self.read_band(at, plan);
                 Phase::Gather
             }
             Phase::Gather => {
-                let accesses = self.exceptions.overlapping(at.lba).count() as u32;
-                plan.push(Step::AnyOrder { accesses });
-                for mapped in self.exceptions.overlapping(at.lba) {
-                    let extent = PbaExtent::new(mapped.pba, mapped.lba.len);
-                    plan.access(platter, Direction::Read, extent, Purpose::CleanRead);
-                }
+                self.gather(at, plan);
                 Phase::Write
             }
             Phase::Write => {
                 let merged = self.zones[at.zone].as_mut()?.take_free(slot)?;
                 let band = PbaExtent::new(self.layout.place(at.zone, merged), at.lba.len);
-                plan.access(platter, Direction::Write, band, Purpose::CleanWrite);
+                plan.access(Medium::Platter, Direction::Write, band, Purpose::CleanWrite);
                 Phase::Commit { merged }
             }
             Phase::Commit { merged } => {
@@ -81,6 +75,24 @@ impl FullyAssociative {
             }
         };
         Some(Cleaning { at, phase })
+    }
+
+    /// Reads a band where it lies.
+    pub(super) fn read_band(&self, at: BandAt, plan: &mut Plan) {
+        let band = PbaExtent::new(self.layout.place(at.zone, self.slot(at)), at.lba.len);
+        plan.access(Medium::Platter, Direction::Read, band, Purpose::CleanRead);
+    }
+
+    /// Reads what logs have of a band.
+    pub(super) fn gather(&self, at: BandAt, plan: &mut Plan) {
+        let accesses = self.exceptions.overlapping(at.lba).count() as u32;
+        if accesses > 0 {
+            plan.push(Step::AnyOrder { accesses });
+        }
+        for mapped in self.exceptions.overlapping(at.lba) {
+            let extent = PbaExtent::new(mapped.pba, mapped.lba.len);
+            plan.access(Medium::Platter, Direction::Read, extent, Purpose::CleanRead);
+        }
     }
 
     /// One step of cleaning in idle time; `false` when there is nothing to clean.

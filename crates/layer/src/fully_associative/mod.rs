@@ -4,16 +4,16 @@
 //! its free bands, spread evenly over it. A write to any band of the zone is appended to the zone's log, a
 //! free band that the zone's dirty bands share (FACTS, "Drives": were it one free band for each dirty band,
 //! random writes would use up 21 free bands with 21 writes). The exception map finds it there. Cleaning merges
-//! a band with its exceptions into another free band and remaps it ([`cleaning`]).
+//! a band with its exceptions into another free band and remaps it (`cleaning`).
 //!
 //! A write from the first sector of a band on begins a stream: a free band of its own, which the writes that
-//! follow exactly continue ([`writing`]). When the last sector arrives the band is remapped there, and nothing
+//! follow exactly continue (`writing`). When the last sector arrives the band is remapped there, and nothing
 //! was written twice. When the stream breaks, what was written is exceptions in a log like any other.
 //!
 //! The memory of a zone is taken when it is first written, that of its band map when a band is first remapped.
 //!
 //! Invariants: every sector last written is found by the map in a log, or lies in the slot of its band; a slot
-//! that is written holds nothing that reads see behind the place where writing goes on; see also [`zone`].
+//! that is written holds nothing that reads see behind the place where writing goes on; see also `zone`.
 //! Source: Skylight (FAST'15), sections 3.1 and 4.8; Cassuto et al. (MSST'10) and Hall (US 8,687,303) as cited
 //! there.
 
@@ -23,12 +23,10 @@ mod layout;
 mod writing;
 mod zone;
 
-use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
+use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
-use crate::plan::{
-    CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Step,
-};
+use crate::plan::{CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Queue, Step};
 use cleaning::Cleaning;
 use layout::{BandAt, Layout};
 use zone::Zone;
@@ -253,10 +251,7 @@ impl Layer for FullyAssociative {
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
         let Command { id, op, extent } = queue.next_command();
         match op {
-            HostOp::Read => self.visit_pieces(extent, |piece| {
-                let purpose = if piece.cached { Purpose::Cache } else { Purpose::Host };
-                plan.access(piece.medium, Direction::Read, piece.extent, purpose);
-            }),
+            HostOp::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
             HostOp::Write => return self.take_write(queue, plan),
             HostOp::Trim => self.trim(extent, plan),
             HostOp::Flush => {}
@@ -285,6 +280,10 @@ impl Layer for FullyAssociative {
             Some(mapped) => (Medium::Platter, mapped.pba),
             None => (Medium::Platter, self.native(at, extent.start)),
         }
+    }
+
+    fn place_group(&self, address: Lba) -> u32 {
+        self.layout.zone_of(address) as u32
     }
 
     #[inline]

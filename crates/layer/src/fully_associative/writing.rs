@@ -4,9 +4,14 @@
 //!   the band is remapped. It takes and gives back one band, so it needs no cleaning.
 //! * A write from a band's first sector on, and what continues it exactly: to a free band of its own.
 //! * Any other: to the log of the zone, which goes on into the next one where it has no room.
+//! * If no log has room and the free bands that writes may take are used up, one band is merged, that of the
+//!   zone's oldest exception. A log is free again when all bands that it has something of are merged, which
+//!   may be nearly all of the zone's. No host waits for that: a write that still has no room is merged with
+//!   its own band. So a write waits for two merges at most in each band that it touches, and logs become
+//!   empty one after the other while writes go on.
 //!
-//! The host's data is accounted for as [`Purpose::Host`] in the first two cases: it is where it stays, if
-//! the stream does not break.
+//! The host's data is accounted for as [`Purpose::Host`] where it stays: in the first two cases, if the stream
+//! does not break, and in the last.
 //!
 //! Invariant: a stream's log holds the band from its first sector on, in order, and reads find it there.
 
@@ -142,26 +147,55 @@ impl FullyAssociative {
     fn write_log(&mut self, at: BandAt, lba: LbaExtent, plan: &mut Plan) {
         let mut rest = lba;
         while !rest.is_empty() {
-            let slot = self.room(at, plan);
+            let Some(slot) = self.room(at, plan) else {
+                return self.write_merged(at, rest, plan);
+            };
             let written = self.append(at, slot, rest, Purpose::Cache, plan);
             rest = LbaExtent::new(rest.start + written, rest.len - written);
             self.zone_mut(at.zone).pad(slot);
         }
     }
 
-    /// The zone's log, with room: after blocking cleaning, if it takes that.
-    fn room(&mut self, at: BandAt, plan: &mut Plan) -> u32 {
+    /// The zone's log, with room: after the merge of one band, if it takes that; none if one is not enough.
+    fn room(&mut self, at: BandAt, plan: &mut Plan) -> Option<u32> {
+        self.log_with_room(at).or_else(|| {
+            self.clean_band(at.zone, plan);
+            self.log_with_room(at)
+        })
+    }
+
+    fn log_with_room(&mut self, at: BandAt) -> Option<u32> {
         let threshold = self.spec.clean_threshold as usize;
-        loop {
-            let (near, opened) = (self.slot(at), self.opened);
-            let zone = self.zone_mut(at.zone);
-            if let Some((slot, free)) = zone.next_room(near, threshold) {
-                self.opened += zone.append_next_to(slot, free, opened);
-                return slot;
+        let (near, opened) = (self.slot(at), self.opened);
+        let zone = self.zone_mut(at.zone);
+        let (slot, free) = zone.next_room(near, threshold)?;
+        self.opened += zone.append_next_to(slot, free, opened);
+        Some(slot)
+    }
+
+    /// A write that no log has room for is merged with the rest of its band into the free one that is left,
+    /// and the band is found there: a write of the band in order, the host's part of it amid what was read.
+    fn write_merged(&mut self, at: BandAt, lba: LbaExtent, plan: &mut Plan) {
+        self.read_band(at, plan);
+        self.gather(at, plan);
+        let near = self.slot(at);
+        let Some(merged) = self.zone_mut(at.zone).take_free(near) else {
+            unreachable!("zone {} has no free band to merge into", at.zone);
+        };
+        let place = self.layout.place(at.zone, merged);
+        let into = lba.start - at.lba.start;
+        let parts = [
+            (Sectors(0), into, Purpose::CleanWrite),
+            (into, lba.len, Purpose::Host),
+            (into + lba.len, at.lba.end() - lba.end(), Purpose::CleanWrite),
+        ];
+        for (from, len, purpose) in parts {
+            if len > Sectors(0) {
+                let extent = PbaExtent::new(place + from, len);
+                plan.access(Medium::Platter, Direction::Write, extent, purpose);
             }
-            let cleaned = self.clean_band(at.zone, plan);
-            assert!(cleaned, "zone {} is full and there is nothing to clean in it", at.zone);
         }
+        self.remap(at, merged, plan);
     }
 
     /// Appends as much of an extent as a log has room for; how much that is.

@@ -22,6 +22,13 @@ pub enum CleaningOrder {
     Fifo,
     /// That of the newest.
     Lifo,
+    /// The one of which most sectors lie in the cache; of those, the first.
+    Greedy,
+    /// Any that has something in the cache.
+    Random {
+        /// Of the lots that bands draw: another seed, another order.
+        seed: u64,
+    },
 }
 
 /// How bands are cleaned.
@@ -58,7 +65,8 @@ pub struct Cleaning {
 impl Journaled {
     /// One step of cleaning; `false` when there is nothing to clean.
     pub(super) fn clean_step(&mut self, order: CleaningOrder, plan: &mut Plan) -> bool {
-        let Some(Cleaning { band, phase }) = self.cleaning.or_else(|| self.next_band(order)) else {
+        let begun = self.cleaning.filter(|cleaning| self.splitting_without_room(cleaning.band).is_none());
+        let Some(Cleaning { band, phase }) = begun.or_else(|| self.next_band(order)) else {
             return false;
         };
         let platter = Medium::Platter;
@@ -82,7 +90,7 @@ impl Journaled {
             }
             Phase::Commit => {
                 plan.access(platter, Direction::Write, self.spec.cleaning.map_update, Purpose::MapUpdate);
-                self.map.remove(band.lba);
+                self.forget(band.lba);
                 plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
                 None
             }
@@ -110,20 +118,25 @@ impl Journaled {
     }
 
     fn next_band(&mut self, order: CleaningOrder) -> Option<Cleaning> {
-        let live = match order {
-            CleaningOrder::Fifo => self.journal.oldest(&self.map),
-            CleaningOrder::Lifo => self.journal.newest(&self.map),
-        }?;
-        Some(Cleaning { band: self.spec.bands.of(live.start), phase: Phase::Read })
+        let first = match order {
+            CleaningOrder::Fifo => self.journal.oldest(&self.map)?.start,
+            CleaningOrder::Lifo => self.journal.newest(&self.map)?.start,
+            CleaningOrder::Greedy | CleaningOrder::Random { .. } => self.dirty.as_mut()?.next()?,
+        };
+        let band = self.spec.bands.of(first);
+        let before = self.splitting_without_room(band).map(|around| self.spec.bands.of(around.start));
+        Some(Cleaning { band: before.unwrap_or(band), phase: Phase::Read })
+    }
+
+    /// Without its middle an extent is two. Where the map has no room for that, the extent whose middle a band
+    /// is: its first band goes before.
+    fn splitting_without_room(&self, band: Band) -> Option<LbaExtent> {
+        if self.lacks_entries(1) { self.extent_around(band.lba) } else { None }
     }
 
     /// Reads what the journal has of a band.
     fn gather(&self, band: LbaExtent, plan: &mut Plan) {
-        let accesses = self.map.overlapping(band).count() as u32;
-        plan.push(Step::AnyOrder { accesses });
-        for mapped in self.map.overlapping(band) {
-            let extent = PbaExtent::new(mapped.pba, mapped.lba.len);
-            plan.access(self.spec.cache_medium, Direction::Read, extent, Purpose::CleanRead);
-        }
+        let pieces = self.map.overlapping(band).map(|mapped| PbaExtent::new(mapped.pba, mapped.lba.len));
+        plan.in_any_order((self.spec.cache_medium, Direction::Read, Purpose::CleanRead), pieces);
     }
 }

@@ -28,6 +28,9 @@ pub struct JournalSpec {
     pub gap: Sectors,
     /// Most data in an entry.
     pub entry_max: Sectors,
+    /// Most host writes in an entry: as many as the drive's queue holds, also where they come from the volatile
+    /// cache, with which results "are similar to those for a queue depth of 31" (Skylight, footnote 2).
+    pub entry_writes: usize,
     /// Places that may be in use before cleaning has to make room.
     pub places: u64,
 }

@@ -2,27 +2,37 @@
 //!
 //! Host writes go to a journal at one place of the disk ([`journal`]): all that wait and fit become one entry
 //! and complete together. An extent map finds them; every so many entries the map is merged to its home at
-//! the MD. Bands have a static native location. Cleaning takes the oldest write in the journal, gathers all
-//! that the journal has of its band, and reads, stages, writes the band and updates the map
-//! ([`cleaning`]): in idle time a step at a time, and before a write when places or map entries run out.
+//! the MD. Bands have a static native location. Cleaning takes a band, that of the oldest write in the journal
+//! or another one as the profile says, gathers all that the journal has of it, and reads, stages, writes the
+//! band and updates the map ([`cleaning`]): in idle time a step at a time, and before a command when places or
+//! map entries run out.
+//!
+//! Writes that wait and cover a whole band go to its native location at once, and the entry before them ends
+//! where they begin. A sequential stream of which
+//! less waits does not: bands are shingled and of static place, so a band that is written from its start on
+//! has lost what lay behind that if the rest does not come. It is why "achieving full sequential throughput
+//! requires enabling volatile cache" (section 6).
 //!
 //! Invariants: every sector last written and not cleaned is found by the map in the journal; a band's
 //! exceptions are dropped only when the band was rewritten with them; entries in the journal are never
-//! overwritten while the map points into them.
+//! overwritten while the map points into them; the map has no more extents than its limit.
 //! Source: Skylight (FAST'15), sections 4.3.1, 4.5, 4.5.1 (Algorithm 1), 4.6; FACTS, "Worth knowing".
 
 pub mod cleaning;
+mod dirty;
 pub mod journal;
 
-use skylight_disk::{Direction, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
+use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
-use crate::bands::Bands;
+use crate::bands::{Band, Bands};
 use crate::extent_map::ExtentMap;
+use crate::leaf::ENTRY_MAX_SECTORS;
 use crate::plan::{
     CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Step,
 };
 use cleaning::Cleaning;
 pub use cleaning::{CleaningOrder, CleaningSpec};
+use dirty::Dirty;
 pub use journal::JournalSpec;
 use journal::{Journal, Record};
 
@@ -54,16 +64,20 @@ pub struct Journaled {
     map: ExtentMap,
     entries: u64,
     cleaning: Option<Cleaning>,
+    /// For the orders that need it.
+    dirty: Option<Dirty>,
 }
 
 impl Journaled {
     /// An empty drive.
     pub fn new(spec: JournaledSpec) -> Self {
         let journal = Journal::new(spec.journal);
-        Self { spec, journal, map: ExtentMap::new(), entries: 0, cleaning: None }
+        let dirty = Dirty::new(spec.cleaning.order);
+        Self { spec, journal, map: ExtentMap::new(), entries: 0, cleaning: None, dirty }
     }
 
-    /// Takes the waiting writes, oldest first, that one entry can hold: at least the first of them.
+    /// Takes the waiting writes, oldest first, that one entry can hold: at least the first of them, and none of
+    /// those that bypass the journal next.
     fn write(&mut self, waiting: &[Command], plan: &mut Plan) {
         let mut data = Sectors(0);
         let mut taken = 0;
@@ -71,7 +85,9 @@ impl Journaled {
         for command in waiting {
             if command.op == HostOp::Write {
                 let more = command.extent.len;
-                if writes > 0 && (data + more).get() > self.spec.journal.entry_max.get() {
+                let full = writes == self.spec.journal.entry_writes
+                    || (data + more).get() > self.spec.journal.entry_max.get();
+                if writes > 0 && (full || self.covered_band(&waiting[taken..]).is_some()) {
                     break;
                 }
                 data += more;
@@ -102,7 +118,7 @@ impl Journaled {
 
     /// Writes one journal entry with these extents, after making room for it.
     fn entry(&mut self, extents: impl Iterator<Item = LbaExtent> + Clone, data: Sectors, plan: &mut Plan) {
-        self.make_room(self.spec.journal.quanta(data), extents.clone().count() as u64, plan);
+        self.make_room(self.spec.journal.quanta(data), extents.clone(), plan);
         self.entries += 1;
         if self.spec.map_merge_every.is_some_and(|every| self.entries.is_multiple_of(every)) {
             plan.access(Medium::Platter, Direction::Write, self.spec.map_merge, Purpose::MapMerge);
@@ -115,7 +131,7 @@ impl Journaled {
         let mut pba = place.data.start;
         for lba in extents {
             self.cancel_cleaning_of(lba);
-            self.map.insert(lba, pba);
+            self.cache(lba, pba);
             self.journal.record(Record { lba, pba, place: place.place });
             plan.push(Step::Commit(MapChange::Cached { lba, pba }));
             pba += lba.len;
@@ -124,11 +140,14 @@ impl Journaled {
 
     /// Cleans bands until the entry has places and map entries: blocking cleaning. Only the oldest writes give
     /// places back, so it follows them where places are short, whatever the order in idle time.
-    fn make_room(&mut self, quanta: u64, writes: u64, plan: &mut Plan) {
+    fn make_room(&mut self, quanta: u64, extents: impl Iterator<Item = LbaExtent> + Clone, plan: &mut Plan) {
+        let least = extents.clone().map(entries_of).sum::<u64>();
         loop {
             self.journal.oldest(&self.map);
             let places = self.journal.places_used() + quanta <= self.spec.journal.places;
-            let entries = self.spec.map_limit.is_none_or(|limit| self.map.entries() + writes <= limit);
+            // What they need at most lies between `least` and its double: it is worked out only where it decides.
+            let entries = !self.lacks_entries(2 * least)
+                || !self.lacks_entries(least) && !self.lacks_entries(self.most_entries(extents.clone()));
             let order = if places { self.spec.cleaning.order } else { CleaningOrder::Fifo };
             if (places && entries) || !self.clean_band(order, plan) {
                 return;
@@ -136,14 +155,79 @@ impl Journaled {
         }
     }
 
-    /// Writes that wait and cover a whole band, in order: straight to its native location.
-    fn bypass(&mut self, waiting: &[Command], plan: &mut Plan) -> bool {
-        let Some(first) = waiting.iter().position(|command| command.op == HostOp::Write) else {
-            return false;
-        };
-        let band = self.spec.bands.of(waiting[first].extent.start);
+    /// Whether the map has no room for so many more entries.
+    fn lacks_entries(&self, more: u64) -> bool {
+        self.spec.map_limit.is_some_and(|limit| self.map.entries() + more > limit)
+    }
+
+    /// The most entries by which these writes can make the map longer: one each, and one more for each that
+    /// cuts an extent in two, be it one of the map or one of theirs.
+    fn most_entries(&self, extents: impl Iterator<Item = LbaExtent>) -> u64 {
+        let mut sorted: Vec<LbaExtent> = extents.collect();
+        sorted.sort_unstable_by_key(|extent| extent.start);
+        let (mut most, mut farthest, mut first) = (0, Lba(0), true);
+        for &extent in &sorted {
+            let inside = !first && extent.end() < farthest;
+            most += entries_of(extent) + u64::from(inside || self.extent_around(extent).is_some());
+            farthest = farthest.max(extent.end());
+            first = false;
+        }
+        most
+    }
+
+    /// The extent of the map that goes on beyond both ends of this one.
+    fn extent_around(&self, extent: LbaExtent) -> Option<LbaExtent> {
+        let found = self.map.holding(extent.start)?.lba;
+        (found.start < extent.start && extent.end() < found.end()).then_some(found)
+    }
+
+    /// The map finds an extent in the journal from now on.
+    fn cache(&mut self, lba: LbaExtent, pba: Pba) {
+        self.uncount(lba);
+        self.map.insert(lba, pba);
+        if let Some(dirty) = &mut self.dirty {
+            self.spec.bands.visit_bands(lba, |band, part| dirty.add(&band, part.len));
+        }
+    }
+
+    /// The map finds an extent natively from now on.
+    fn forget(&mut self, lba: LbaExtent) {
+        self.uncount(lba);
+        self.map.remove(lba);
+    }
+
+    /// What the journal has of an extent is about to be dead.
+    fn uncount(&mut self, lba: LbaExtent) {
+        if let Some(dirty) = &mut self.dirty {
+            for found in self.map.overlapping(lba) {
+                let bands = &self.spec.bands;
+                bands.visit_bands(found.lba, |band, part| dirty.remove(&band, part.len));
+            }
+        }
+    }
+
+    /// Cleans bands until the map has room to forget an extent: one in the middle of another leaves two.
+    fn make_room_to_forget(&mut self, extent: LbaExtent, plan: &mut Plan) {
+        while self.lacks_entries(1)
+            && self.extent_around(extent).is_some()
+            && self.clean_band(self.spec.cleaning.order, plan)
+        {}
+    }
+
+    fn trim(&mut self, extent: LbaExtent, plan: &mut Plan) {
+        self.make_room_to_forget(extent, plan);
+        self.cancel_cleaning_of(extent);
+        self.forget(extent);
+        plan.push(Step::Commit(MapChange::Native { lba: extent }));
+    }
+
+    /// The band that the writes at the head of these cover from its start to its end, in order, and how many
+    /// they are; none where the journal takes all.
+    fn covered_band(&self, waiting: &[Command]) -> Option<(Band, usize)> {
+        let first = waiting.first().filter(|_| self.spec.whole_bands_bypass)?;
+        let band = self.spec.bands.of(first.extent.start);
         let mut end = band.lba.start;
-        let run = waiting[first..].iter().take_while(|command| {
+        let run = waiting.iter().take_while(|command| {
             let continues = command.op == HostOp::Write
                 && command.extent.start == end
                 && command.extent.end() <= band.lba.end();
@@ -153,14 +237,22 @@ impl Journaled {
             continues
         });
         let commands = run.count();
-        if commands == 0 || end != band.lba.end() {
+        (commands > 0 && end == band.lba.end()).then_some((band, commands))
+    }
+
+    /// The oldest writes go straight to the native location of the band that they cover, if they do.
+    fn bypass(&mut self, waiting: &[Command], plan: &mut Plan) -> bool {
+        let first = waiting.iter().position(|command| command.op == HostOp::Write);
+        let waiting = &waiting[first.unwrap_or(waiting.len())..];
+        let Some((band, commands)) = self.covered_band(waiting) else {
             return false;
-        }
+        };
+        self.make_room_to_forget(band.lba, plan);
         self.cancel_cleaning_of(band.lba);
         plan.access(Medium::Platter, Direction::Write, band.native, Purpose::Host);
-        self.map.remove(band.lba);
+        self.forget(band.lba);
         plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
-        for command in &waiting[first..first + commands] {
+        for command in &waiting[..commands] {
             plan.push(Step::Complete(command.id));
         }
         true
@@ -183,6 +275,11 @@ impl Journaled {
     }
 }
 
+/// Entries of the map that a write takes if it cuts none in two.
+fn entries_of(extent: LbaExtent) -> u64 {
+    extent.len.get().div_ceil(ENTRY_MAX_SECTORS)
+}
+
 impl Layer for Journaled {
     fn capacity(&self) -> Sectors {
         self.spec.bands.capacity()
@@ -191,17 +288,10 @@ impl Layer for Journaled {
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
         let Command { id, op, extent } = queue.next_command();
         match op {
-            HostOp::Write if self.spec.whole_bands_bypass && self.bypass(queue.waiting, plan) => return,
+            HostOp::Write if self.bypass(queue.waiting, plan) => return,
             HostOp::Write => return self.write(queue.waiting, plan),
-            HostOp::Read => self.visit_pieces(extent, |piece| {
-                let purpose = if piece.cached { Purpose::Cache } else { Purpose::Host };
-                plan.access(piece.medium, Direction::Read, piece.extent, purpose);
-            }),
-            HostOp::Trim => {
-                self.cancel_cleaning_of(extent);
-                self.map.remove(extent);
-                plan.push(Step::Commit(MapChange::Native { lba: extent }));
-            }
+            HostOp::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
+            HostOp::Trim => self.trim(extent, plan),
             HostOp::Flush => {}
         }
         plan.push(Step::Complete(id));
@@ -212,7 +302,8 @@ impl Layer for Journaled {
     }
 
     fn idle(&mut self, plan: &mut Plan) -> Idle {
-        if self.clean_step(self.spec.cleaning.order, plan) { Idle::Worked } else { Idle::Nothing }
+        let CleaningSpec { order, idle_after, .. } = self.spec.cleaning;
+        if idle_after.is_some() && self.clean_step(order, plan) { Idle::Worked } else { Idle::Nothing }
     }
 
     fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>) {
@@ -230,15 +321,12 @@ impl Layer for Journaled {
         }
     }
 
-    fn hint(&mut self, address: skylight_disk::Lba) {
+    fn hint(&mut self, address: Lba) {
         self.map.hint(address);
     }
 
     fn erase(&mut self) {
-        self.journal = Journal::new(self.spec.journal);
-        self.map = ExtentMap::new();
-        self.entries = 0;
-        self.cleaning = None;
+        *self = Self::new(self.spec.clone());
     }
 
     fn cache_use(&self) -> CacheUse {

@@ -11,23 +11,22 @@ use std::collections::BTreeMap;
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent};
 use skylight_layer::{
     Command, CommandId, FullyAssociative, FullyAssociativeSpec, HostOp, Layer, MapChange, Medium, Piece,
-    Plan, Purpose, Step,
+    Plan, Purpose, Queue, Step,
 };
 
-/// No host address.
-const NOBODY: u32 = u32::MAX;
-/// What a place holds of which nothing is known.
-const GARBAGE: u64 = u64::MAX;
+use crate::common::pair::Shadow;
+use crate::common::truth::{JUNK, NOBODY};
 
-/// What the cleaning of a zone has read, by place, and a merged band that it wrote of that.
+/// What the cleaning of a zone has read, by place, and where it wrote a merged band of that.
 #[derive(Default)]
 struct Merge {
     read: BTreeMap<u64, u64>,
-    written: Option<(PbaExtent, BTreeMap<u64, u64>)>,
+    /// The parts of it that were written.
+    written: Vec<PbaExtent>,
 }
 
-pub struct Shadow {
-    pub spec: FullyAssociativeSpec,
+pub struct Logs {
+    spec: FullyAssociativeSpec,
     /// Sectors from one zone to the next on the platters.
     pitch: u64,
     /// By place: number of the write in the high half, host address in the low one.
@@ -39,18 +38,20 @@ pub struct Shadow {
     at: Vec<u64>,
     native: Vec<u64>,
     merges: Vec<Merge>,
-    pub cached: u64,
+    cached: u64,
     writes: u64,
+    /// A cleaning that has begun keeps a free band.
+    held: bool,
 }
 
-impl Shadow {
+impl Logs {
     pub fn new(layer: &FullyAssociative, spec: FullyAssociativeSpec) -> Self {
         let bands = spec.zone.get().div_ceil(spec.band.get()) + u64::from(spec.free_bands);
         let sectors = (spec.start.get() + spec.platter_sectors().get()) as usize;
         let mut shadow = Self {
             spec,
             pitch: bands * spec.band.get(),
-            content: vec![GARBAGE; sectors],
+            content: vec![JUNK; sectors],
             owner: vec![NOBODY; sectors],
             last: Vec::new(),
             at: Vec::new(),
@@ -58,20 +59,21 @@ impl Shadow {
             merges: Vec::new(),
             cached: 0,
             writes: 0,
+            held: false,
         };
-        shadow.erase(layer);
+        shadow.begin(layer);
         shadow
     }
 
     /// A new drive: every sector where the layer says, which rises with its address.
-    pub fn erase(&mut self, layer: &FullyAssociative) {
+    fn begin(&mut self, layer: &FullyAssociative) {
         let mut pieces = Vec::new();
         layer.locate(LbaExtent::new(Lba(0), self.spec.capacity), &mut pieces);
         let places = |piece: &Piece| piece.extent.start.get()..piece.extent.end().get();
         self.native = pieces.iter().flat_map(places).collect();
         assert_eq!(self.native.len() as u64, self.spec.capacity.get());
         assert!(self.native.is_sorted_by(|a, b| a < b), "a new drive is in order");
-        self.content.fill(GARBAGE);
+        self.content.fill(JUNK);
         self.owner.fill(NOBODY);
         self.at.clone_from(&self.native);
         self.last = (0..self.spec.capacity.get()).collect();
@@ -87,7 +89,7 @@ impl Shadow {
     }
 
     /// Follows the plan of the commands that it completes, which it returns.
-    pub fn follow(&mut self, waiting: &[Command], plan: &Plan) -> Vec<CommandId> {
+    fn follow(&mut self, waiting: &[Command], plan: &Plan) -> Vec<CommandId> {
         let complete = |step: &Step| if let Step::Complete(id) = step { Some(*id) } else { None };
         let completed: Vec<CommandId> = plan.steps().iter().filter_map(complete).collect();
         let named = |id: &CommandId| *waiting.iter().find(|c| c.id == *id).expect("a waiting command");
@@ -167,8 +169,8 @@ impl Shadow {
     fn write(&mut self, extent: PbaExtent, first: u64) -> u64 {
         self.check_room(extent);
         let zone = self.zone_of(extent.start.get());
-        let overlaps = |other: PbaExtent| other.start < extent.end() && extent.start < other.end();
-        self.merges[zone].written.take_if(|(merged, _)| overlaps(*merged));
+        let overlaps = |other: &PbaExtent| other.start < extent.end() && extent.start < other.end();
+        self.merges[zone].written.retain(|merged| !overlaps(merged));
         for k in 0..extent.len.get() {
             self.content[(extent.start.get() + k) as usize] = self.writes << 32 | (first + k);
         }
@@ -180,19 +182,19 @@ impl Shadow {
         let zone = self.zone_of(extent.start.get());
         let merge = &mut self.merges[zone];
         if begins {
-            merge.read.clear();
+            *merge = Merge::default();
         }
         for pba in extent.start.get()..extent.end().get() {
             merge.read.insert(pba, self.content[pba as usize]);
         }
     }
 
+    /// A merged band is written in one piece, or around what the host gives of it.
     fn clean_write(&mut self, extent: PbaExtent) {
         self.check_room(extent);
-        self.content[extent.start.get() as usize..extent.end().get() as usize].fill(GARBAGE);
+        self.content[extent.start.get() as usize..extent.end().get() as usize].fill(JUNK);
         let zone = self.zone_of(extent.start.get());
-        let merge = &mut self.merges[zone];
-        merge.written = Some((extent, std::mem::take(&mut merge.read)));
+        self.merges[zone].written.push(extent);
     }
 
     fn commit(&mut self, change: MapChange, next: u64) {
@@ -220,13 +222,19 @@ impl Shadow {
     fn remap(&mut self, lba: LbaExtent, pba: Pba) {
         let zone = self.zone_of(pba.get());
         assert_eq!(lba.start.get() / self.spec.zone.get(), zone as u64, "a band stays in its zone");
-        let merged = self.merges[zone].written.take_if(|(extent, _)| extent.start == pba);
+        let place = PbaExtent::new(pba, lba.len);
+        let here = |part: &PbaExtent| place.start <= part.start && part.end() <= place.end();
+        // A band that the host wrote whole leaves a cleaning of another one alone.
+        let merge = match self.merges[zone].written.iter().any(here) {
+            true => std::mem::take(&mut self.merges[zone]),
+            false => Merge::default(),
+        };
         for k in 0..lba.len.get() {
             let (sector, place) = (lba.start.get() + k, pba.get() + k);
-            if let Some((extent, read)) = &merged {
-                assert_eq!(extent.len, lba.len);
+            if merge.written.iter().any(|part| part.start.get() <= place && place < part.end().get()) {
                 let from = self.at[sector as usize];
-                let content = read.get(&from).unwrap_or_else(|| panic!("{sector} at {from} was not read"));
+                let content =
+                    merge.read.get(&from).unwrap_or_else(|| panic!("{sector} at {from} was not read"));
                 self.content[place as usize] = *content;
             } else if self.content[place as usize] == self.writes << 32 | sector {
                 self.last[sector as usize] = self.content[place as usize];
@@ -252,7 +260,7 @@ impl Shadow {
     }
 
     /// What the layer says of an extent is where commits have put it, in order and without a gap.
-    pub fn check_pieces(&self, layer: &FullyAssociative, extent: LbaExtent, pieces: &mut Vec<Piece>) {
+    fn check_pieces(&self, layer: &FullyAssociative, extent: LbaExtent, pieces: &mut Vec<Piece>) {
         pieces.clear();
         layer.locate(extent, pieces);
         let mut next = extent.start.get();
@@ -271,7 +279,7 @@ impl Shadow {
     }
 
     /// Each physical band is the place of one logical band, or holds exceptions, or nothing.
-    pub fn check_bands(&self, layer: &FullyAssociative) {
+    fn check_bands(&self, layer: &FullyAssociative) {
         let band = self.spec.band.get();
         let mut holds: BTreeMap<u64, (Option<(u64, u64)>, u64)> = BTreeMap::new();
         for (sector, (&at, &native)) in self.at.iter().zip(&self.native).enumerate() {
@@ -290,5 +298,65 @@ impl Shadow {
             assert_eq!(place.free + place.logs + place.held, self.spec.free_bands, "zone {zone}: {place:?}");
         }
         layer.audit().expect("the layer's own view");
+    }
+}
+
+impl Shadow for Logs {
+    type Layer = FullyAssociative;
+
+    fn erase(&mut self, layer: &FullyAssociative) {
+        self.begin(layer);
+    }
+
+    fn before(&mut self, layer: &FullyAssociative) {
+        self.held = (0..layer.zones()).any(|zone| layer.zone_use(zone).held > 0);
+    }
+
+    fn take(&mut self, queue: Queue<'_>, plan: &Plan, _pieces: &[Piece]) -> Vec<CommandId> {
+        let merges = |step: &&Step| {
+            matches!(
+                step,
+                Step::Access { purpose: Purpose::CleanWrite, .. } | Step::Commit(MapChange::Remapped { .. })
+            )
+        };
+        let completed = self.follow(queue.waiting, plan);
+        let merged = plan.steps().iter().filter(merges).count() as u64;
+        let touched =
+            queue.next_command().extent.len.get() / self.spec.band.get().min(self.spec.zone.get()) + 2;
+        // Each of two merges in a band is a commit and up to two writes.
+        assert!(completed.len() > 1 || merged <= 6 * touched, "{merged} steps of merges for {touched} bands");
+        completed
+    }
+
+    fn idle(&mut self, plan: &Plan) {
+        assert!(self.follow(&[], plan).is_empty(), "no command waits");
+    }
+
+    fn can_clean(&self, _layer: &FullyAssociative) -> bool {
+        self.cached > 0
+    }
+
+    fn check_announced(&self, queue: Queue<'_>, announced: (Medium, Pba), plan: &Plan) {
+        // Others may be written before it, and a write may take the free band of a cleaning that it ends, which
+        // a scheduler is not told.
+        let cleans = |purpose| matches!(purpose, Purpose::CleanRead | Purpose::CleanWrite);
+        let first = match plan.steps().first() {
+            Some(Step::Access { medium, extent, purpose, .. }) if !cleans(*purpose) => {
+                (*medium, extent.start)
+            }
+            _ => return,
+        };
+        if queue.waiting.len() == 1 && !self.held {
+            assert_eq!(announced, first, "what a scheduler is told of {queue:?}");
+        }
+    }
+
+    fn check(&self, layer: &FullyAssociative, extent: LbaExtent, pieces: &mut Vec<Piece>) {
+        self.check_pieces(layer, extent, pieces);
+        assert_eq!(layer.cache_use().live_sectors, self.cached, "live sectors in the cache");
+    }
+
+    fn check_all(&self, layer: &FullyAssociative) {
+        self.check_bands(layer);
     }
 }

@@ -5,200 +5,28 @@ mod common;
 mod shadow;
 mod shape;
 
-use common::{Stream, cases};
+use common::bugs::{self, Bug};
+use common::host::Sizes;
+use common::pair::Pair;
+use common::runs::{LONG, cases, half_share};
 use proptest::prelude::*;
-use shadow::Shadow;
+use shadow::Journal;
 use shape::Shape;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
-    Bands, Command, CommandId, HostOp, Idle, Journaled, JournaledSpec, Layer, MapChange, Medium, Piece, Plan,
-    Purpose, Queue, Step, StretchSpec,
+    Bands, Command, CommandId, HostOp, Journaled, JournaledSpec, Layer, MapChange, Medium, Plan, Purpose,
+    Queue, Step, StretchSpec,
 };
 
-/// A drive of some shape, its shadow, its host's queue and the buffers to drive them.
-struct Pair {
-    layer: Journaled,
-    shadow: Shadow,
-    shape: Shape,
-    stream: Stream,
-    waiting: Vec<Command>,
-    depth: u64,
-    issued: u32,
-    plan: Plan,
-    pieces: Vec<Piece>,
-    sequential: u64,
-    hot: u64,
-}
-
-impl Pair {
-    fn new(shape: &Shape, seed: u64) -> Self {
-        Self {
-            layer: Journaled::new(shape.spec.clone()),
-            shadow: Shadow::new(shape.clone()),
-            shape: shape.clone(),
-            stream: Stream(seed),
-            waiting: Vec::new(),
-            depth: 1,
-            issued: 0,
-            plan: Plan::default(),
-            pieces: Vec::new(),
-            sequential: 0,
-            hot: 0,
-        }
-    }
-
-    fn capacity(&self) -> u64 {
-        self.shape.spec.bands.capacity().get()
-    }
-
-    /// An extent anywhere, near a few hot places, or where the last one ended; short or longer than an entry.
-    fn extent(&mut self) -> LbaExtent {
-        let (capacity, entry) = (self.capacity(), self.shape.spec.journal.entry_max.get());
-        let kind = self.stream.below(100);
-        let start = match kind % 10 {
-            0..=4 => self.stream.below(capacity),
-            5 | 6 => self.stream.below(capacity) / 8 * 8,
-            7 | 8 => (self.hot + self.stream.below(40)) % capacity,
-            _ => self.sequential % capacity,
-        };
-        let len = match kind / 10 {
-            0..=4 => 8,
-            5 | 6 => 1 + self.stream.below(24),
-            7 => 1 + self.stream.below(3),
-            8 => 1 + self.stream.below(entry),
-            _ if self.stream.below(4) == 0 => 1 + self.stream.below(4 * entry),
-            _ => 1 + self.stream.below(64),
-        };
-        let extent = LbaExtent::new(Lba(start), Sectors(len.min(capacity - start)));
-        self.sequential = extent.end().get();
-        if self.stream.below(300) == 0 {
-            self.hot = self.stream.below(capacity);
-        }
-        extent
-    }
-
-    fn submit(&mut self, op: HostOp, extent: LbaExtent) {
-        self.issued += 1;
-        self.waiting.push(Command { id: CommandId(self.issued), op, extent });
-    }
-
-    /// A band from its start to its end or nearly so, in one write or several.
-    fn submit_band(&mut self) {
-        let bands = self.shadow.bands();
-        let band = bands[self.stream.below(bands.len() as u64) as usize].lba;
-        let end = band.end().get() - u64::from(self.stream.below(8) == 0);
-        let mut start = band.start.get() + u64::from(self.stream.below(8) == 0);
-        let parts = 1 + self.stream.below(4);
-        while start < end {
-            let len = ((end - start) / parts).max(1 + self.stream.below(4)).min(end - start);
-            self.submit(HostOp::Write, LbaExtent::new(Lba(start), Sectors(len)));
-            start += len;
-        }
-    }
-
-    fn submit_some(&mut self) {
-        if self.waiting.is_empty() && self.stream.below(50) == 0 {
-            self.depth = [1, 1, 2, 4, 8, 31, 40][self.stream.below(7) as usize];
-        }
-        while (self.waiting.len() as u64) < self.depth {
-            let extent = self.extent();
-            match self.stream.below(100) {
-                0..=64 => self.submit(HostOp::Write, extent),
-                65..=69 => self.submit_band(),
-                70..=92 => self.submit(HostOp::Read, extent),
-                93..=97 => self.submit(HostOp::Trim, extent),
-                _ => self.submit(HostOp::Flush, LbaExtent::default()),
-            }
-            // Now and then the host stops before its queue is full.
-            if !self.waiting.is_empty() && self.stream.below(10) == 0 {
-                break;
-            }
-        }
-    }
-
-    /// Lets the layer take from its queue; follows and checks the plan.
-    fn step(&mut self) {
-        self.submit_some();
-        if self.stream.below(10_000) == 0 {
-            self.layer.erase();
-            self.shadow.erase();
-        }
-        if self.stream.below(8) == 0 {
-            self.idle();
-        }
-        let arrived = match self.stream.below(4) {
-            0 => 1 + self.stream.below(self.waiting.len() as u64) as usize,
-            _ => self.waiting.len(),
-        };
-        let next = match self.stream.below(2) {
-            0 => 0,
-            _ => self.stream.below(arrived as u64) as usize,
-        };
-        let command = self.waiting[next];
-        if command.op != HostOp::Flush && self.stream.below(2) == 0 {
-            self.layer.hint(command.extent.start);
-        }
-        self.pieces.clear();
-        if command.op == HostOp::Read {
-            self.layer.locate(command.extent, &mut self.pieces);
-        }
-        let announced = self.layer.locate_first(command.extent, command.op == HostOp::Write);
-        self.plan.clear();
-        self.layer.take(Queue { waiting: &self.waiting[..arrived], next }, &mut self.plan);
-        self.check_announced(arrived, command, announced);
-        self.shadow.follow_take(&mut self.waiting, arrived, next, &self.plan, &self.pieces);
-        self.check();
-    }
-
-    /// What a scheduler was told of a command is where its data goes, if it does not share an entry and does
-    /// not bypass the journal. Cleaning and a merge of the map may come before.
-    fn check_announced(&self, arrived: usize, command: Command, announced: (Medium, Pba)) {
-        let reads = command.op == HostOp::Read;
-        let writes = self.waiting[..arrived].iter().filter(|waiting| waiting.op == HostOp::Write);
-        let alone = command.op == HostOp::Write && writes.count() == 1;
-        let found = self.plan.steps().iter().find_map(|step| match *step {
-            Step::Access { medium, extent, purpose, .. } => match purpose {
-                Purpose::Host | Purpose::Cache if reads => Some((medium, extent.start)),
-                Purpose::OutOfBand | Purpose::Cache if alone => Some((medium, extent.start)),
-                _ => None,
-            },
-            _ => None,
-        });
-        if let Some(found) = found {
-            assert_eq!(found, announced, "what a scheduler is told of {command:?}");
-        }
-    }
-
-    /// Leaves the drive alone for a few steps of cleaning, which may end anywhere in a band.
-    fn idle(&mut self) {
-        if self.layer.idle_after().is_none() {
-            return;
-        }
-        for _ in 0..self.stream.below(12) {
-            self.plan.clear();
-            let clean = self.shadow.truth.extents() == 0;
-            let expected = if clean { Idle::Nothing } else { Idle::Worked };
-            assert_eq!(self.layer.idle(&mut self.plan), expected, "work to do or none");
-            assert_eq!(self.plan.steps().is_empty(), clean, "an idle step is work");
-            self.shadow.follow_idle(&self.plan);
-            self.check();
-        }
-    }
-
-    fn check(&mut self) {
-        self.shadow.truth.check_cache_use(&self.layer);
-        let other = self.extent();
-        self.shadow.truth.check_pieces(&self.layer, other, &mut self.pieces);
-    }
-
-    fn run(&mut self, operations: u32) {
-        while self.issued < operations {
-            self.step();
-        }
-        let all = LbaExtent::new(Lba(0), Sectors(self.capacity()));
-        self.shadow.truth.check_pieces(&self.layer, all, &mut self.pieces);
-    }
+fn pair(shape: &Shape, seed: u64, deepest: u64) -> Pair<Journal> {
+    let shadow = Journal::new(shape.clone());
+    let sizes = Sizes {
+        capacity: shape.spec.bands.capacity().get(),
+        bands: shadow.bands().iter().map(|band| band.lba).collect(),
+        unit: shape.spec.journal.entry_max.get(),
+    };
+    Pair::new(Journaled::new(shape.spec.clone()), shadow, sizes, seed, deepest)
 }
 
 fn any_shape() -> impl Strategy<Value = Shape> {
@@ -210,34 +38,76 @@ proptest! {
 
     /// The number of operations shrinks to the first that goes wrong.
     #[test]
-    fn short_runs_keep_every_write(shape in any_shape(), seed in any::<u64>(), operations in 1u32..3_000) {
-        Pair::new(&shape, seed).run(operations);
+    fn short_runs_keep_every_write(
+        shape in any_shape(),
+        seed in any::<u64>(),
+        deepest in 1u64..41,
+        operations in 1u64..3_000,
+    ) {
+        pair(&shape, seed, deepest).run(operations);
     }
 }
 
-proptest! {
-    #![proptest_config(cases(64))]
-
-    #[test]
-    fn long_runs_keep_every_write(shape in any_shape(), seed in any::<u64>()) {
-        Pair::new(&shape, seed).run(40_000);
-    }
+#[test]
+fn lone_commands_keep_every_write() {
+    half_share("journaled", "lone commands", &(any_shape(), any::<u64>()), |(shape, seed)| {
+        pair(&shape, seed, 1).run(LONG)
+    });
 }
 
-/// Bands of 40 sectors with a guard of 8 behind each; a journal of 10 places of 16 sectors, 4 of them out of
-/// band, 2 of gap.
+#[test]
+fn deep_queues_keep_every_write() {
+    half_share("journaled", "deep queues", &(any_shape(), any::<u64>()), |(shape, seed)| {
+        pair(&shape, seed, 40).run(LONG)
+    });
+}
+
+#[test]
+fn planted_bugs_are_seen() {
+    let bugs = [
+        Bug::OffByOneBand(Direction::Write, Purpose::Cache),
+        Bug::OffByOneBand(Direction::Write, Purpose::CleanStage),
+        Bug::OffByOneBand(Direction::Write, Purpose::CleanWrite),
+        Bug::OffByOneBand(Direction::Read, Purpose::CleanRead),
+        Bug::OffByOneBand(Direction::Read, Purpose::Cache),
+        Bug::LostException,
+        Bug::DroppedStage(Direction::Read, Purpose::CleanRead),
+        Bug::DroppedStage(Direction::Write, Purpose::CleanStage),
+        Bug::DroppedStage(Direction::Write, Purpose::CleanWrite),
+        Bug::DroppedStage(Direction::Write, Purpose::MapUpdate),
+        Bug::DroppedStage(Direction::Write, Purpose::MapMerge),
+        Bug::DroppedStage(Direction::Write, Purpose::OutOfBand),
+        Bug::DroppedStage(Direction::Write, Purpose::Cache),
+        Bug::DroppedCommit,
+        Bug::CommitOffByABlock,
+        Bug::AnsweredOnly,
+    ];
+    let orders =
+        [CleaningOrder::Fifo, CleaningOrder::Lifo, CleaningOrder::Greedy, CleaningOrder::Random { seed: 9 }];
+    bugs::all_are_seen(&bugs, 48, |seed| {
+        let mut shape = Shape::of(small(), vec![small_stretch()], 2_000);
+        shape.spec.cleaning.order = orders[seed as usize % 4];
+        pair(&shape, seed, 1 + seed % 32)
+    });
+}
+
+/// Bands of 40 sectors with a guard of 8 behind each.
+fn small_stretch() -> StretchSpec {
+    StretchSpec { sectors: Sectors(400), band: Sectors(40), guard: Sectors(8), start: Pba(1000) }
+}
+
+/// A journal of 10 places of 16 sectors, with 4 out of band and 2 of gap.
 fn small() -> JournaledSpec {
     let extent = |start, len| PbaExtent::new(Pba(start), Sectors(len));
-    let stretch =
-        StretchSpec { sectors: Sectors(400), band: Sectors(40), guard: Sectors(8), start: Pba(1000) };
     JournaledSpec {
-        bands: Bands::new(&[stretch]),
+        bands: Bands::new(&[small_stretch()]),
         journal: JournalSpec {
             region: extent(0, 400),
             quantum: Sectors(16),
             out_of_band: Sectors(4),
             gap: Sectors(2),
             entry_max: Sectors(48),
+            entry_writes: 31,
             places: 10,
         },
         cache_medium: Medium::Platter,
@@ -367,6 +237,18 @@ fn writes_that_cover_a_band_bypass_the_journal() {
     assert_eq!(layer.cache_use().live_sectors, 39);
 }
 
+/// An entry ends where a band begins of which all waits, so that a stream comes to bypass the journal.
+#[test]
+fn an_entry_leaves_a_band_that_is_covered_behind_it_alone() {
+    let mut layer = Journaled::new(small());
+    let waiting = [command(1, WRITE, 70, 10), command(2, WRITE, 80, 20), command(3, WRITE, 100, 20)];
+    assert_eq!(take(&mut layer, &waiting, 0).last(), Some(&done(1)));
+    let steps = take(&mut layer, &waiting[1..], 0);
+    assert_eq!(steps[0], access(Direction::Write, 1096, 40, Purpose::Host));
+    let short = [command(4, WRITE, 70, 10), command(5, WRITE, 80, 20), command(6, WRITE, 100, 18)];
+    assert!(take(&mut layer, &short, 0).ends_with(&[done(4), done(5), done(6)]));
+}
+
 /// Ten lone blocks fill ten places; the eleventh waits for the oldest block's band.
 #[test]
 fn a_full_journal_cleans_the_oldest_band_before_it_takes_more() {
@@ -391,4 +273,89 @@ fn the_band_of_the_oldest_live_block_is_cleaned_first() {
     take(&mut layer, &[command(2, WRITE, 200, 8)], 0);
     take(&mut layer, &[command(3, WRITE, 36, 4)], 0);
     assert_eq!(idle(&mut layer), [access(Direction::Read, 1048, 40, Purpose::CleanRead)], "band 1");
+}
+
+/// The first sectors of the bands that are cleaned until there is nothing to clean, in order.
+fn cleaned(layer: &mut Journaled) -> Vec<u64> {
+    let mut order = Vec::new();
+    loop {
+        let steps = idle(layer);
+        if steps.is_empty() {
+            return order;
+        }
+        order.extend(steps.iter().filter_map(|step| match step {
+            Step::Commit(MapChange::Native { lba }) => Some(lba.start.get()),
+            _ => None,
+        }));
+    }
+}
+
+fn ordered(order: CleaningOrder) -> Journaled {
+    let mut spec = small();
+    spec.cleaning.order = order;
+    spec.journal.places = 40;
+    spec.journal.region.len = Sectors(spec.journal.region_sectors());
+    // Behind all bands.
+    spec.journal.region.start = Pba(2_000);
+    Journaled::new(spec)
+}
+
+/// One order each for the same writes: bands 0 and 80 of 12 sectors, 160 of 20, 240 of 8 and last.
+#[test]
+fn bands_are_cleaned_in_the_order_of_the_profile() {
+    let order_of = |order| {
+        let mut layer = ordered(order);
+        for (start, len) in [(160, 20), (80, 12), (0, 8), (10, 4), (240, 4), (244, 4)] {
+            take(&mut layer, &[command(1, WRITE, start, len)], 0);
+        }
+        cleaned(&mut layer)
+    };
+    assert_eq!(order_of(CleaningOrder::Fifo), [160, 80, 0, 240]);
+    assert_eq!(order_of(CleaningOrder::Lifo), [240, 0, 80, 160]);
+    assert_eq!(order_of(CleaningOrder::Greedy), [160, 0, 80, 240]);
+    let orders: Vec<Vec<u64>> = (0..40).map(|seed| order_of(CleaningOrder::Random { seed })).collect();
+    for first in [0, 80, 160, 240] {
+        assert!(orders.iter().any(|order| order[0] == first), "{first} is never the first of {orders:?}");
+    }
+    assert_eq!(orders[7], order_of(CleaningOrder::Random { seed: 7 }), "a seed is an order");
+}
+
+/// What is overwritten, trimmed and written past the cache counts no more for its band.
+#[test]
+fn greedy_counts_what_is_live() {
+    let mut layer = ordered(CleaningOrder::Greedy);
+    for (start, len) in [(0, 30), (0, 30), (40, 20), (60, 12), (80, 10), (120, 35)] {
+        take(&mut layer, &[command(1, WRITE, start, len)], 0);
+    }
+    take(&mut layer, &[command(2, HostOp::Trim, 0, 25)], 0);
+    take(&mut layer, &[command(3, WRITE, 120, 40)], 0);
+    assert_eq!(cleaned(&mut layer), [40, 80, 0]);
+}
+
+/// An extent over three bands is one entry of the map; to trim amid it takes another, and to clean its middle.
+#[test]
+fn the_map_keeps_its_limit_when_an_extent_is_cut() {
+    let mut spec = small();
+    spec.journal.entry_max = Sectors(120);
+    spec.journal.places = 40;
+    spec.journal.region = PbaExtent::new(Pba(2_000), Sectors(spec.journal.region_sectors()));
+    spec.map_limit = Some(2);
+    let mut layer = Journaled::new(spec.clone());
+    take(&mut layer, &[command(1, WRITE, 5, 110)], 0);
+    take(&mut layer, &[command(2, WRITE, 200, 8)], 0);
+    let steps = take(&mut layer, &[command(3, HostOp::Trim, 50, 8)], 0);
+    assert_eq!(steps[0], access(Direction::Read, 1000, 40, Purpose::CleanRead), "room is made: band 0");
+    assert_eq!(layer.cache_use().map_entries, 2);
+
+    spec.cleaning.order = CleaningOrder::Greedy;
+    let mut layer = Journaled::new(spec);
+    take(&mut layer, &[command(1, WRITE, 5, 110)], 0);
+    take(&mut layer, &[command(2, WRITE, 200, 8)], 0);
+    // Band 40 has the most, and is the middle of an extent.
+    assert_eq!(idle(&mut layer), [access(Direction::Read, 1000, 40, Purpose::CleanRead)], "band 0 before it");
+    let mut most = 0;
+    while !idle(&mut layer).is_empty() {
+        most = most.max(layer.cache_use().map_entries);
+    }
+    assert_eq!(most, 2);
 }

@@ -7,9 +7,12 @@ use std::collections::VecDeque;
 
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::CleaningOrder;
-use skylight_layer::{Command, HostOp, MapChange, Medium, Piece, Plan, Purpose, Step, StretchSpec};
+use skylight_layer::{
+    Command, CommandId, HostOp, Journaled, MapChange, Medium, Piece, Plan, Purpose, Queue, Step, StretchSpec,
+};
 
-use crate::common::{JUNK, NOBODY, Spot, Truth, written};
+use crate::common::pair::Shadow;
+use crate::common::truth::{JUNK, NOBODY, Spot, Truth, written};
 use crate::shape::Shape;
 
 /// A host write in the log, while something of it may be live.
@@ -76,7 +79,7 @@ struct Taken {
     trimmed: bool,
 }
 
-pub struct Shadow {
+pub struct Journal {
     shape: Shape,
     pub truth: Truth,
     bands: Vec<NativeBand>,
@@ -91,9 +94,11 @@ pub struct Shadow {
     read_by: [Vec<u64>; 2],
     read: [Vec<u64>; 2],
     cleanings: u64,
+    /// The last entry began with an empty map: it may have more writes than the map has entries.
+    began_empty: bool,
 }
 
-impl Shadow {
+impl Journal {
     pub fn new(shape: Shape) -> Self {
         let bands = bands_of(&shape.stretches);
         let sectors = |band: &NativeBand| band.native.start.get()..band.native.end().get();
@@ -113,67 +118,37 @@ impl Shadow {
             log_at: 0,
             cleaning: None,
             cleanings: 0,
+            began_empty: true,
             shape,
         }
-    }
-
-    pub fn erase(&mut self) {
-        self.truth.erase();
-        self.records.clear();
-        (self.head, self.entries, self.log_at, self.cleaning) = (0, 0, 0, None);
     }
 
     pub fn bands(&self) -> &[NativeBand] {
         &self.bands
     }
 
-    /// Follows the plan for a queue; takes what it completes out of `waiting`. `pieces` is what the layer said
-    /// of a read before.
-    pub fn follow_take(
-        &mut self,
-        waiting: &mut Vec<Command>,
-        arrived: usize,
-        next: usize,
-        plan: &Plan,
-        pieces: &[Piece],
-    ) {
+    /// The commands that a plan completes, those of them that write in `taken`.
+    fn completed(taken: &mut Taken, waiting: &[Command], plan: &Plan) -> Vec<CommandId> {
         let completed = |step: &Step| match *step {
             Step::Complete(id) => Some(id),
             _ => None,
         };
-        let command = waiting[next];
-        let mut taken = Taken { next: Some(command), ..Taken::default() };
-        taken.read_to = command.extent.start.get();
-        let mut writes_before: Vec<Command> = Vec::new();
-        writes_before.extend(waiting[..arrived].iter().filter(|command| command.op == HostOp::Write));
-        let mut several = false;
-        for id in plan.steps().iter().filter_map(completed) {
-            let index = waiting[..].iter().position(|command| command.id == id);
-            let index = index.unwrap_or_else(|| panic!("{id:?} completes and does not wait"));
-            let done = waiting.remove(index);
+        let ids: Vec<CommandId> = plan.steps().iter().filter_map(completed).collect();
+        for &id in &ids {
+            let done = *waiting
+                .iter()
+                .find(|command| command.id == id)
+                .unwrap_or_else(|| panic!("{id:?} completes and does not wait"));
             match done.op {
                 HostOp::Write => taken.writes.push(done),
-                _ => assert!(!several && done == command, "{done:?} completes beside {command:?}"),
+                _ => assert!(ids.len() == 1 && Some(done) == taken.next, "{done:?} completes beside others"),
             }
-            several = true;
         }
-        assert!(several, "a plan completes a command at least");
-        self.follow(&mut taken, plan, pieces);
-        assert_eq!((taken.placed, taken.placed_sectors), (taken.writes.len(), 0), "all of a write is placed");
-        match command.op {
-            HostOp::Write => self.check_packing(&taken, &writes_before),
-            HostOp::Read => {
-                assert_eq!(taken.pieces, pieces.len(), "a read moves all its pieces");
-                assert_eq!(taken.read_to, command.extent.end().get(), "a read moves its extent");
-            }
-            HostOp::Trim => assert!(taken.trimmed, "a trim changes the map"),
-            HostOp::Flush => assert_eq!(plan.steps(), [Step::Complete(command.id)]),
-        }
-    }
-
-    /// Follows one step of cleaning.
-    pub fn follow_idle(&mut self, plan: &Plan) {
-        self.follow(&mut Taken::default(), plan, &[]);
+        let mut sorted = ids.clone();
+        sorted.sort_unstable_by_key(|id| id.0);
+        sorted.dedup();
+        assert_eq!(sorted.len(), ids.len(), "a command completes twice");
+        ids
     }
 
     /// The oldest writes that wait share an entry as far as they fit; one that does not fit alone has several.
@@ -192,9 +167,27 @@ impl Shadow {
             return;
         }
         assert_eq!(taken.entries, 1, "writes that fit share an entry");
+        let most = self.shape.spec.journal.entry_writes;
+        assert!(taken.writes.len() <= most, "{} writes in an entry", taken.writes.len());
         if let Some(more) = waiting.get(taken.writes.len()) {
-            assert!(data + more.extent.len.get() > max, "{more:?} would have fitted");
+            let bypasses =
+                self.shape.spec.whole_bands_bypass && self.covers_band(&waiting[taken.writes.len()..]);
+            let full = taken.writes.len() == most || data + more.extent.len.get() > max;
+            assert!(bypasses || full, "{more:?} would have fitted");
         }
+    }
+
+    /// Whether writes begin with all of a band, in order.
+    fn covers_band(&self, writes: &[Command]) -> bool {
+        let band = self.bands[self.band_of[writes[0].extent.start.get() as usize] as usize].lba;
+        let mut at = band.start;
+        for write in writes {
+            if write.extent.start != at || at == band.end() {
+                break;
+            }
+            at = write.extent.end();
+        }
+        at == band.end()
     }
 
     fn follow(&mut self, taken: &mut Taken, plan: &Plan, pieces: &[Piece]) {
@@ -316,11 +309,8 @@ impl Shadow {
         // Asked for always: it forgets dead records before their medium is written again.
         let places = self.places_used();
         let extents = self.truth.extents();
-        assert!(
-            extents == 0 || !self.lacks_room(quanta, parts.len() as u64),
-            "{quanta} quanta and {} writes find {places} places and {extents} extents in use",
-            parts.len()
-        );
+        assert!(extents == 0 || !self.lacks_places(quanta), "{quanta} quanta find {places} places in use");
+        self.began_empty = extents == 0;
         self.junk(medium, extent);
         let mut pba = extent.start;
         for (lba, at) in parts {
@@ -345,9 +335,16 @@ impl Shadow {
         self.places_used() + quanta > self.shape.spec.journal.places
     }
 
-    fn lacks_room(&mut self, quanta: u64, writes: u64) -> bool {
-        let limit = self.shape.spec.map_limit;
-        self.lacks_places(quanta) || limit.is_some_and(|limit| self.truth.extents() + writes > limit)
+    /// Whether the map may have no room for so many more entries.
+    fn lacks_entries(&self, more: u64) -> bool {
+        self.shape.spec.map_limit.is_some_and(|limit| self.truth.extents() + more > limit)
+    }
+
+    /// A change of the map leaves it within its limit, or no longer than it was.
+    fn check_limit(&self, before: u64, grows: bool) {
+        let after = self.truth.extents();
+        let within = self.shape.spec.map_limit.is_none_or(|limit| after <= limit);
+        assert!(within || after <= before || grows && self.began_empty, "{before} extents, then {after}");
     }
 
     fn is_live(&self, record: &Record) -> bool {
@@ -383,23 +380,24 @@ impl Shadow {
         None
     }
 
-    /// Blocking cleaning is for the entry that comes next in the plan, and only for want of room: whether
-    /// places are short.
+    /// Blocking cleaning is for the change that comes next in the plan, and only for want of room: whether
+    /// places are short. An entry may need two extents for each write, a change in place one more at most.
     fn check_blocking(&mut self, taken: &Taken, later: &[Step]) -> Option<bool> {
         let command = taken.next?;
-        assert_eq!(command.op, HostOp::Write, "cleaning in the way of {command:?}");
-        let (index, extent) = later
-            .iter()
-            .enumerate()
-            .find_map(|(index, step)| match *step {
-                Step::Access { extent, purpose: Purpose::Cache, .. } => Some((index, extent)),
-                _ => None,
-            })
-            .expect("blocking cleaning is followed by an entry");
+        assert!(matches!(command.op, HostOp::Write | HostOp::Trim), "cleaning in the way of {command:?}");
+        let entry = later.iter().enumerate().find_map(|(index, step)| match *step {
+            Step::Access { extent, purpose: Purpose::Cache, .. } => Some((index, extent)),
+            _ => None,
+        });
+        let Some((index, extent)) = entry else {
+            assert!(self.lacks_entries(1), "cleaning though there is room");
+            return Some(false);
+        };
         let quanta = extent.len.get() / self.shape.spec.journal.quantum.get();
         let writes = parts_of_entry(&later[index + 1..]).len() as u64;
-        assert!(self.lacks_room(quanta, writes), "cleaning though there is room");
-        Some(self.lacks_places(quanta))
+        let places_short = self.lacks_places(quanta);
+        assert!(places_short || self.lacks_entries(2 * writes), "cleaning though there is room");
+        Some(places_short)
     }
 
     fn clean_read(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent, later: &[Step]) {
@@ -408,24 +406,61 @@ impl Shadow {
             return self.gather(medium, extent);
         }
         let places_short = self.check_blocking(taken, later);
-        assert!(self.cleaning.is_none(), "a band is begun while another one is half done");
+        let half_done = self.cleaning.is_some() && !self.lacks_entries(1);
+        assert!(!half_done, "a band is begun while another one is half done");
         assert_eq!(medium, Medium::Platter, "bands are on the platters");
         let band = self.band_at(extent);
         let order = match places_short {
             Some(true) => CleaningOrder::Fifo,
             _ => self.shape.spec.cleaning.order,
         };
-        let first = match order {
-            CleaningOrder::Fifo => self.oldest(),
-            CleaningOrder::Lifo => self.newest(),
-        };
-        let first = first.expect("cleaning with nothing to clean");
-        let of_band = |lba: u64| self.band_of[lba as usize] as usize == band;
-        assert!(self.live_part(&first, of_band), "band {band} is cleaned out of order: {order:?} {first:?}");
+        self.check_order(order, band);
         let native = extent.start.get()..extent.end().get();
         let native = native.map(|pba| self.truth.content(Spot { medium, pba })).collect();
         self.cleanings += 1;
         self.cleaning = Some(Cleaning { band, native, merged: None, written: false, updated: false });
+    }
+
+    /// The band is that whose turn it is, or the first of an extent whose middle that is, if the map has no room
+    /// for the two that would be left.
+    fn check_order(&mut self, order: CleaningOrder, band: usize) {
+        let turn = self.turn(order);
+        let around = |turn: usize| {
+            let lba = self.bands[turn].lba;
+            let (mut start, end) = (lba.start.get(), lba.end().get());
+            let inside = (start..=end).all(|sector| self.truth.is_joint(sector as usize));
+            while inside && self.truth.is_joint(start as usize) {
+                start -= 1;
+            }
+            inside.then(|| self.band_of[start as usize] as usize).filter(|_| self.lacks_entries(1))
+        };
+        let right = turn.iter().any(|&turn| around(turn).unwrap_or(turn) == band);
+        assert!(right, "band {band} is cleaned out of order: {order:?}, it is the turn of {turn:?}");
+    }
+
+    /// The bands of which one is to be cleaned next.
+    fn turn(&mut self, order: CleaningOrder) -> Vec<usize> {
+        let first = match order {
+            CleaningOrder::Fifo => self.oldest(),
+            CleaningOrder::Lifo => self.newest(),
+            CleaningOrder::Greedy | CleaningOrder::Random { .. } => None,
+        };
+        let mut live = vec![0u32; self.bands.len()];
+        for (sector, &band) in self.band_of.iter().enumerate() {
+            live[band as usize] +=
+                u32::from(self.truth.at(sector as u64) != self.truth.native(sector as u64));
+        }
+        let is_in = |lba: u64, band: usize| self.band_of[lba as usize] as usize == band;
+        let most = live.iter().copied().max().unwrap_or(0);
+        (0..live.len())
+            .filter(|&band| match (order, first) {
+                (CleaningOrder::Greedy, _) => live[band] == most,
+                (CleaningOrder::Random { .. }, _) => live[band] > 0,
+                (_, Some(first)) => self.live_part(&first, |lba| is_in(lba, band)),
+                (_, None) => false,
+            })
+            .filter(|&band| live[band] > 0)
+            .collect()
     }
 
     /// The band whose native place this is.
@@ -506,6 +541,12 @@ impl Shadow {
     }
 
     fn commit(&mut self, taken: &mut Taken, change: MapChange) {
+        let before = self.truth.extents();
+        self.change(taken, change);
+        self.check_limit(before, matches!(change, MapChange::Cached { .. }));
+    }
+
+    fn change(&mut self, taken: &mut Taken, change: MapChange) {
         match change {
             MapChange::Cached { lba, pba } => {
                 self.touch(lba);
@@ -547,6 +588,70 @@ impl Shadow {
     fn touch(&mut self, lba: LbaExtent) {
         let bands = [lba.start.get(), lba.end().get() - 1].map(|lba| self.band_of[lba as usize] as usize);
         self.cleaning.take_if(|cleaning| (bands[0]..=bands[1]).contains(&cleaning.band));
+    }
+}
+
+impl Shadow for Journal {
+    type Layer = Journaled;
+
+    fn erase(&mut self, _layer: &Journaled) {
+        self.truth.erase();
+        self.records.clear();
+        (self.head, self.entries, self.log_at, self.cleaning) = (0, 0, 0, None);
+    }
+
+    fn take(&mut self, queue: Queue<'_>, plan: &Plan, pieces: &[Piece]) -> Vec<CommandId> {
+        let command = queue.next_command();
+        let mut taken = Taken { next: Some(command), ..Taken::default() };
+        taken.read_to = command.extent.start.get();
+        let ids = Self::completed(&mut taken, queue.waiting, plan);
+        assert!(!ids.is_empty(), "a plan completes a command at least");
+        self.follow(&mut taken, plan, pieces);
+        assert_eq!((taken.placed, taken.placed_sectors), (taken.writes.len(), 0), "all of a write is placed");
+        match command.op {
+            HostOp::Write => {
+                let writes = queue.waiting.iter().filter(|command| command.op == HostOp::Write);
+                self.check_packing(&taken, &writes.copied().collect::<Vec<_>>());
+            }
+            HostOp::Read => {
+                assert_eq!(taken.pieces, pieces.len(), "a read moves all its pieces");
+                assert_eq!(taken.read_to, command.extent.end().get(), "a read moves its extent");
+            }
+            HostOp::Trim => assert!(taken.trimmed, "a trim changes the map"),
+            HostOp::Flush => assert_eq!(plan.steps(), [Step::Complete(command.id)]),
+        }
+        ids
+    }
+
+    fn idle(&mut self, plan: &Plan) {
+        self.follow(&mut Taken::default(), plan, &[]);
+    }
+
+    fn can_clean(&self, _layer: &Journaled) -> bool {
+        self.truth.extents() > 0
+    }
+
+    /// What a scheduler was told of a command is where its data goes, if it does not share an entry and does
+    /// not bypass the journal. Cleaning and a merge of the map may come before.
+    fn check_announced(&self, queue: Queue<'_>, announced: (Medium, Pba), plan: &Plan) {
+        let command = queue.next_command();
+        let reads = command.op == HostOp::Read;
+        let writes = queue.waiting.iter().filter(|waiting| waiting.op == HostOp::Write);
+        let alone = command.op == HostOp::Write && writes.count() == 1;
+        let found = plan.steps().iter().find_map(|step| match *step {
+            Step::Access { medium, extent, purpose, .. } => match purpose {
+                Purpose::Host | Purpose::Cache if reads => Some((medium, extent.start)),
+                Purpose::OutOfBand | Purpose::Cache if alone => Some((medium, extent.start)),
+                _ => None,
+            },
+            _ => None,
+        });
+        assert!(found.is_none_or(|found| found == announced), "what a scheduler is told of {command:?}");
+    }
+
+    fn check(&self, layer: &Journaled, extent: LbaExtent, pieces: &mut Vec<Piece>) {
+        self.truth.check_pieces(layer, extent, pieces);
+        self.truth.check_cache_use(layer);
     }
 }
 

@@ -4,7 +4,7 @@ use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{Bands, JournaledSpec, Medium, StretchSpec};
 
-use crate::common::Stream;
+use crate::common::host::Stream;
 
 /// A drive and what a shadow has to know of it.
 #[derive(Clone, Debug)]
@@ -16,6 +16,11 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// A known drive: its bands, and sectors enough for either medium.
+    pub fn of(spec: JournaledSpec, stretches: Vec<StretchSpec>, media_sectors: u64) -> Self {
+        Self { spec, stretches, media_sectors }
+    }
+
     /// Stretches of bands with the cache and the map before, between or behind them, or the cache on flash.
     /// A journal has few places, or many; its region is no larger than it must be.
     pub fn random(seed: u64) -> Self {
@@ -62,7 +67,12 @@ impl Shape {
             map_merge_every: (stream.below(2) == 0).then(|| 1 + stream.below(20)),
             map_merge: merge,
             cleaning: CleaningSpec {
-                order: if stream.below(2) == 0 { CleaningOrder::Fifo } else { CleaningOrder::Lifo },
+                order: match stream.below(5) {
+                    0 | 1 => CleaningOrder::Fifo,
+                    2 => CleaningOrder::Lifo,
+                    3 => CleaningOrder::Greedy,
+                    _ => CleaningOrder::Random { seed: stream.below(1_000) },
+                },
                 idle_after: (stream.below(3) > 0).then_some(Nanos(1_000_000)),
                 staging,
                 map_update: update,
@@ -101,6 +111,7 @@ fn journal(stream: &mut Stream) -> JournalSpec {
         out_of_band: Sectors(if stream.below(2) == 0 { 0 } else { 1 + stream.below(10) }),
         gap: Sectors(if stream.below(2) == 0 { 0 } else { 1 + stream.below(4) }),
         entry_max: Sectors(largest.max(quantum)),
+        entry_writes: 1 + stream.below(40) as usize,
         places: 0,
     };
     spec.places =

@@ -1,21 +1,26 @@
 //! The set-associative layer of Cassuto et al. as Skylight emulates it (FAST'15, section 3.1).
 //!
 //! The disk is N data bands and n cache bands of one size. A write to data band `a` is appended to cache
-//! band `a mod n`, block by block, and the exception map remembers it. Cleaning is lazy: when a cache band
-//! has no room for a write, each data band that it holds is read, merged and written back in place, and the
-//! cache band is empty again.
+//! band `a mod n`, block by block, and the exception map remembers it. Cleaning (`cleaning`) empties a cache
+//! band: each data band that it holds is read, merged and written back in place. It is lazy, when a cache
+//! band has no room for a write, and aggressive where the profile says so: also when the drive is left alone.
 //!
 //! Invariants: a cache band holds data of its own data bands only; every exception points into the written
 //! part of the cache band of its data band; the written part only grows between cleanings.
 //! Source: Cassuto et al., "Indirection systems for shingled-recording disk drives" (MSST'10), as described
-//! in Skylight, section 3.1.
+//! in Skylight, section 3.1, where it is lazy; aggressive cleaning of it is DESIGN's, for random drives.
 
-use skylight_disk::{BLOCK_SECTORS, Direction, Divisor, Lba, LbaExtent, Pba, PbaExtent, Sectors};
+mod cleaning;
+
+use std::collections::BTreeMap;
+
+use skylight_disk::{BLOCK_SECTORS, Direction, Divisor, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
 use crate::plan::{
     CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Step,
 };
+use cleaning::Cleaning;
 
 /// The sizes of a set-associative drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +35,19 @@ pub struct SetAssociativeSpec {
     pub cache_medium: Medium,
     /// The first sector of the cache on its medium; on the platter, native data lies around it.
     pub cache_start: Pba,
+    /// The part of a cache band that may be in use before a write to it waits for cleaning; at most a band.
+    /// A write that is longer finds room in an empty cache band.
+    pub usable: Sectors,
+    /// How long the drive is left alone before it cleans (aggressive); `None` if only a full cache band is
+    /// cleaned (lazy).
+    pub idle_after: Option<Nanos>,
+}
+
+/// A cache band: what was written since it was last empty, and its number among all that ever began to fill.
+#[derive(Clone, Copy, Debug, Default)]
+struct CacheBand {
+    written: u32,
+    begun: u64,
 }
 
 /// See the module page.
@@ -37,9 +55,13 @@ pub struct SetAssociative {
     spec: SetAssociativeSpec,
     band_divisor: Divisor,
     cache_band_divisor: Divisor,
-    /// By cache band: sectors written since it was last empty.
-    written: Vec<u32>,
+    cache_bands: Vec<CacheBand>,
+    /// Cache bands that are not empty, in the order in which they began to fill.
+    filling: BTreeMap<u64, u64>,
+    /// Cache bands that ever began to fill.
+    begun: u64,
     exceptions: ExtentMap,
+    cleaning: Option<Cleaning>,
 }
 
 impl SetAssociative {
@@ -49,8 +71,11 @@ impl SetAssociative {
             spec,
             band_divisor: Divisor::new(spec.band.get()),
             cache_band_divisor: Divisor::new(spec.cache_bands),
-            written: vec![0; spec.cache_bands as usize],
+            cache_bands: vec![CacheBand::default(); spec.cache_bands as usize],
+            filling: BTreeMap::new(),
+            begun: 0,
             exceptions: ExtentMap::new(),
+            cleaning: None,
         }
     }
 
@@ -94,20 +119,32 @@ impl SetAssociative {
         self.spec.cache_start + Sectors(cache_band * self.spec.band.get())
     }
 
+    fn cache_band_of(&self, band: u64) -> u64 {
+        self.cache_band_divisor.div_rem(band).1
+    }
+
+    /// Room that a write takes in its cache band: the next one begins with a block.
+    fn room_needed(lba: LbaExtent) -> u64 {
+        lba.len.get().next_multiple_of(BLOCK_SECTORS)
+    }
+
+    /// Whether a cache band has room for so much.
+    fn has_room(&self, cache_band: u64, needed: u64) -> bool {
+        let written = u64::from(self.cache_bands[cache_band as usize].written);
+        written == 0 || written + needed <= self.spec.usable.get()
+    }
+
     fn write(&mut self, extent: LbaExtent, plan: &mut Plan) {
         let mut rest = extent;
         while !rest.is_empty() {
             let (band, lba, beyond) = self.split_at_band(rest);
             rest = beyond;
-            let (_, cache_band) = self.cache_band_divisor.div_rem(band);
-            let room_needed = lba.len.get().next_multiple_of(BLOCK_SECTORS);
-            if u64::from(self.written[cache_band as usize]) + room_needed > self.spec.band.get() {
+            let cache_band = self.cache_band_of(band);
+            let needed = Self::room_needed(lba);
+            if !self.has_room(cache_band, needed) {
                 self.clean(cache_band, plan);
             }
-            let written = &mut self.written[cache_band as usize];
-            let offset = Sectors((*written).into());
-            *written += room_needed as u32;
-            let pba = self.cache_band_start(cache_band) + offset;
+            let pba = self.append(cache_band, needed);
             let place = PbaExtent::new(pba, lba.len);
             plan.access(self.spec.cache_medium, Direction::Write, place, Purpose::Cache);
             self.exceptions.insert(lba, pba);
@@ -115,38 +152,19 @@ impl SetAssociative {
         }
     }
 
-    /// Empties a cache band: one sequential read of it, then a read-modify-write of each data band it holds.
-    fn clean(&mut self, cache_band: u64, plan: &mut Plan) {
-        let used = Sectors(self.written[cache_band as usize].into());
-        let cached = PbaExtent::new(self.cache_band_start(cache_band), used);
-        plan.access(self.spec.cache_medium, Direction::Read, cached, Purpose::CleanRead);
-        let bands = self.spec.capacity.get().div_ceil(self.spec.band.get());
-        let mut band = cache_band;
-        while let Some(held) = self.next_held(band).filter(|&held| held < bands) {
-            // From exception to exception, so that the work grows with them and not with the drive.
-            let behind = (held - band).next_multiple_of(self.spec.cache_bands);
-            if behind > 0 {
-                band += behind;
-                continue;
-            }
-            let lba = self.band_extent(band);
-            let (place, beyond) = self.native(lba);
-            debug_assert!(beyond.is_empty(), "the cache begins between two bands");
-            plan.access(Medium::Platter, Direction::Read, place, Purpose::CleanRead);
-            plan.access(Medium::Platter, Direction::Write, place, Purpose::CleanWrite);
-            self.exceptions.remove(lba);
-            plan.push(Step::Commit(MapChange::Native { lba }));
-            band += self.spec.cache_bands;
+    /// Takes room in a cache band: where it is.
+    fn append(&mut self, cache_band: u64, needed: u64) -> Pba {
+        self.cancel_cleaning_of(cache_band);
+        let start = self.cache_band_start(cache_band);
+        let in_use = &mut self.cache_bands[cache_band as usize];
+        if in_use.written == 0 {
+            in_use.begun = self.begun;
+            self.filling.insert(self.begun, cache_band);
+            self.begun += 1;
         }
-        self.written[cache_band as usize] = 0;
-    }
-
-    /// The first data band from `band` on that has an exception.
-    fn next_held(&self, band: u64) -> Option<u64> {
-        let start = Lba((band * self.spec.band.get()).min(self.spec.capacity.get()));
-        let rest = LbaExtent::new(start, Sectors(self.spec.capacity.get() - start.get()));
-        let first = self.exceptions.overlapping(rest).next()?;
-        Some(self.band_divisor.div_rem(first.lba.start.get()).0)
+        let offset = Sectors(in_use.written.into());
+        in_use.written += needed as u32;
+        start + offset
     }
 
     /// The pieces of an extent in order, exceptions and the native rest between them.
@@ -171,12 +189,11 @@ impl Layer for SetAssociative {
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
         let Command { id, op, extent } = queue.next_command();
         match op {
-            HostOp::Read => self.visit_pieces(extent, |piece| {
-                let purpose = if piece.cached { Purpose::Cache } else { Purpose::Host };
-                plan.access(piece.medium, Direction::Read, piece.extent, purpose);
-            }),
+            HostOp::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
             HostOp::Write => self.write(extent, plan),
             HostOp::Trim => {
+                // What cleaning has read is old; it is begun anew.
+                self.cleaning = None;
                 self.exceptions.remove(extent);
                 plan.push(Step::Commit(MapChange::Native { lba: extent }));
             }
@@ -185,8 +202,12 @@ impl Layer for SetAssociative {
         plan.push(Step::Complete(id));
     }
 
-    fn idle(&mut self, _plan: &mut Plan) -> Idle {
-        Idle::Nothing
+    fn idle_after(&self) -> Option<Nanos> {
+        self.spec.idle_after
+    }
+
+    fn idle(&mut self, plan: &mut Plan) -> Idle {
+        if self.spec.idle_after.is_some() && self.clean_idle(plan) { Idle::Worked } else { Idle::Nothing }
     }
 
     fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>) {
@@ -196,10 +217,11 @@ impl Layer for SetAssociative {
     fn locate_first(&self, extent: LbaExtent, write: bool) -> (Medium, Pba) {
         if write {
             let (band, first, _) = self.split_at_band(extent);
-            let (_, cache_band) = self.cache_band_divisor.div_rem(band);
-            let written = u64::from(self.written[cache_band as usize]);
-            let room_needed = first.len.get().next_multiple_of(BLOCK_SECTORS);
-            let written = Sectors(if written + room_needed <= self.spec.band.get() { written } else { 0 });
+            let cache_band = self.cache_band_of(band);
+            let written = match self.has_room(cache_band, Self::room_needed(first)) {
+                true => Sectors(self.cache_bands[cache_band as usize].written.into()),
+                false => Sectors(0),
+            };
             return (self.spec.cache_medium, self.cache_band_start(cache_band) + written);
         }
         match self.exceptions.overlapping(extent).next() {
@@ -208,14 +230,18 @@ impl Layer for SetAssociative {
         }
     }
 
+    fn place_group(&self, address: Lba) -> u32 {
+        let (band, _) = self.band_divisor.div_rem(address.get());
+        self.cache_band_divisor.div_rem(band).1 as u32
+    }
+
     #[inline]
     fn hint(&mut self, address: Lba) {
         self.exceptions.hint(address);
     }
 
     fn erase(&mut self) {
-        self.written.fill(0);
-        self.exceptions = ExtentMap::new();
+        *self = Self::new(self.spec);
     }
 
     fn cache_use(&self) -> CacheUse {

@@ -1,0 +1,196 @@
+//! The commands that the host has outstanding, as the drive sees them.
+//!
+//! Invariants: oldest first; columns are of one length; how a command is served follows what the volatile
+//! cache holds now; what lies beyond the drive's queue has not come yet.
+
+use std::ops::Range;
+
+use skylight_disk::{LbaExtent, Nanos, Time};
+use skylight_layer::{Command, CommandId, HostOp, Layer, Plan};
+
+use crate::media::Media;
+use crate::schedule::{Sweep, Target};
+use crate::write_cache::WriteCache;
+
+/// How a command is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// By the volatile cache, when it arrives: a write, or a read of what the cache holds.
+    OnArrival,
+    /// By the media.
+    Media,
+    /// By the media, when what the cache holds there has left it.
+    Destaged,
+    /// When the writes that were answered before it came, those numbered below, are on the media.
+    Flush(u32),
+}
+
+/// When a command came, and how it is served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// When the host submitted it.
+    pub(crate) at: Time,
+    /// When it found room in the drive's queue.
+    pub(crate) came: Time,
+    /// How it is served now.
+    pub(crate) served: Served,
+    /// Answered only when durable, whatever the cache (FUA).
+    through: bool,
+}
+
+/// What the commands in the drive's queue wait for, with the volatile cache on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outlook {
+    /// Which command the volatile cache takes next, and from when on.
+    pub(crate) arrival: Option<(Time, usize)>,
+    /// When the first write came that finds no room; those behind it do not overtake it.
+    pub(crate) full: Option<Time>,
+    /// When the first command came that needs the media.
+    pub(crate) media: Option<Time>,
+}
+
+/// See the module page.
+pub(crate) struct Pending {
+    commands: Vec<Command>,
+    arrivals: Vec<Arrival>,
+    targets: Vec<Target>,
+    sweep: Sweep,
+    queue_depth: usize,
+    /// Commands that are not plain writes: only these depend on what the cache holds.
+    dependents: usize,
+}
+
+impl Pending {
+    pub(crate) fn new(queue_depth: usize) -> Self {
+        let (commands, arrivals, targets) = (Vec::new(), Vec::new(), Vec::new());
+        Self { commands, arrivals, targets, sweep: Sweep::default(), queue_depth, dependents: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+
+    #[inline]
+    pub(crate) fn arrivals(&self) -> &[Arrival] {
+        &self.arrivals
+    }
+
+    /// Of a run of commands the one that the heads reach first.
+    pub(crate) fn nearest(
+        &mut self,
+        parts: (&dyn Layer, &Media),
+        run: Range<usize>,
+        now: Time,
+        overhead: Nanos,
+    ) -> usize {
+        let arrivals = &self.arrivals[run.clone()];
+        let choice = (&self.commands[run.clone()], &mut self.targets[run]);
+        self.sweep.nearest(parts, now, choice, |index| arrivals[index].at + overhead)
+    }
+
+    /// After a plan that changed the map, places may have to be looked up again.
+    #[inline]
+    pub(crate) fn forget_places(&mut self, layer: &dyn Layer, plan: &Plan, trim: bool) {
+        if !self.commands.is_empty() {
+            self.sweep.forget(layer, plan, trim, &mut self.targets);
+        }
+    }
+
+    /// What has come, all of it in the drive's queue.
+    #[inline]
+    pub(crate) fn queued(&self) -> usize {
+        self.commands.len().min(self.queue_depth)
+    }
+
+    /// Takes a command that the host submits at `at`.
+    #[inline]
+    pub(crate) fn submit(&mut self, command: Command, through: bool, at: Time, cache: &mut WriteCache) {
+        let served = served(&command, through, cache);
+        self.dependents += usize::from(is_dependent(&command, through));
+        self.commands.push(command);
+        self.arrivals.push(Arrival { at, came: at, served, through });
+        self.targets.push(Target::default());
+    }
+
+    /// Takes out a command that is answered at `at`: another one finds its room.
+    #[inline]
+    pub(crate) fn answer(&mut self, id: CommandId, at: Time) -> (Command, Arrival) {
+        let index = match self.commands.as_slice() {
+            [_] => 0,
+            several => several.iter().position(|command| command.id == id).unwrap_or(0),
+        };
+        let (command, arrival) = (self.commands.remove(index), self.arrivals.remove(index));
+        self.targets.remove(index);
+        self.sweep.remove(id);
+        self.dependents -= usize::from(is_dependent(&command, arrival.through));
+        if let Some(comes) = self.arrivals.get_mut(self.queue_depth - 1) {
+            comes.came = comes.came.max(at);
+        }
+        (command, arrival)
+    }
+
+    /// What the commands in the queue wait for; the cache is busy with an earlier one until `accepting`.
+    pub(crate) fn outlook(&self, accepting: Time, cache: &WriteCache) -> Outlook {
+        let mut outlook = Outlook::default();
+        for (index, arrival) in self.arrivals[..self.queued()].iter().enumerate() {
+            if arrival.served != Served::OnArrival {
+                outlook.media.get_or_insert(arrival.came);
+                continue;
+            }
+            let command = &self.commands[index];
+            if command.op == HostOp::Write {
+                if outlook.full.is_none() && !cache.has_room(command.extent) {
+                    outlook.full = Some(arrival.came);
+                }
+                if outlook.full.is_some() {
+                    if self.dependents == 0 {
+                        return outlook;
+                    }
+                    continue;
+                }
+            }
+            let begin = accepting.max(arrival.came);
+            if outlook.arrival.is_none_or(|(earlier, _)| begin < earlier) {
+                outlook.arrival = Some((begin, index));
+                if self.dependents == 0 {
+                    // Plain writes come one after the other.
+                    return outlook;
+                }
+            }
+        }
+        outlook
+    }
+
+    /// The cache holds something else in an extent from now on.
+    #[inline]
+    pub(crate) fn reconsider(&mut self, extent: LbaExtent, cache: &mut WriteCache) {
+        if self.dependents == 0 {
+            return;
+        }
+        for (command, arrival) in self.commands.iter().zip(&mut self.arrivals) {
+            let touched = command.extent.start < extent.end() && extent.start < command.extent.end();
+            if touched && is_dependent(command, arrival.through) {
+                arrival.served = served(command, arrival.through, cache);
+            }
+        }
+    }
+}
+
+fn is_dependent(command: &Command, through: bool) -> bool {
+    through || command.op != HostOp::Write
+}
+
+#[inline]
+fn served(command: &Command, through: bool, cache: &mut WriteCache) -> Served {
+    match command.op {
+        _ if !cache.is_on() => Served::Media,
+        HostOp::Flush => Served::Flush(cache.next_number()),
+        HostOp::Write if !through => Served::OnArrival,
+        op => match cache.overlap(command.extent) {
+            None => Served::Media,
+            Some(true) if op == HostOp::Read => Served::OnArrival,
+            Some(_) => Served::Destaged,
+        },
+    }
+}

@@ -1,0 +1,62 @@
+//! How many random operations the tests of the layers make.
+//!
+//! All layers together make ten million operations, or as many as `SKYLIGHT_OPERATIONS` says, each layer its
+//! share: `SKYLIGHT_OPERATIONS=1_000_000_000 cargo test -p skylight-layer`. What was made is counted as
+//! commands are submitted, checked, and printed past the capture of the test harness.
+
+use std::cell::Cell;
+use std::fmt::Debug;
+use std::io::Write as _;
+use std::time::Instant;
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, TestRunner};
+
+/// Operations over all layers when nothing else is asked for.
+const OPERATIONS: u64 = 10_000_000;
+
+/// Operations in one case of a long run.
+pub const LONG: u64 = 20_000;
+
+/// The share of each layer in percent; each halves it between lone commands and deep queues.
+pub const SHARES: [(&str, u64); 4] =
+    [("conventional", 4), ("set_associative", 36), ("fully_associative", 20), ("journaled", 40)];
+
+/// So many cases, and as many times more as `PROPTEST_CASES` asks for more than its 256.
+pub fn cases(count: u32) -> Config {
+    let config = Config::default();
+    Config { cases: count.saturating_mul((config.cases / 256).max(1)), failure_persistence: None, ..config }
+}
+
+fn total() -> u64 {
+    let Ok(asked) = std::env::var("SKYLIGHT_OPERATIONS") else { return OPERATIONS };
+    asked
+        .replace('_', "")
+        .parse()
+        .unwrap_or_else(|_| panic!("SKYLIGHT_OPERATIONS={asked} is no number; use, say, 1_000_000_000"))
+}
+
+/// Half of a layer's share of operations in cases of [`LONG`], each run from a value of the strategy; `run`
+/// says how many it made.
+pub fn half_share<S: Strategy>(layer: &str, queues: &str, strategy: &S, run: impl Fn(S::Value) -> u64)
+where
+    S::Value: Debug,
+{
+    assert_eq!(SHARES.iter().map(|(_, percent)| percent).sum::<u64>(), 100, "shares of the whole");
+    let percent = SHARES.iter().find(|(name, _)| *name == layer).map(|(_, percent)| percent);
+    let due = (total() * percent.expect("a layer with a share")).div_ceil(200);
+    let (made, begun) = (Cell::new(0), Instant::now());
+    let config = Config { cases: due.div_ceil(LONG) as u32, failure_persistence: None, ..Config::default() };
+    let result = TestRunner::new(config).run(strategy, |value| {
+        made.set(made.get() + run(value));
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    let (made, seconds) = (made.get(), begun.elapsed().as_secs_f64());
+    assert!(made >= due, "{made} operations of {due}");
+    // Not `println!`, which the harness keeps to itself.
+    let line = format!("skylight-layer: {layer}, {queues}: {made} random operations in {seconds:.1} s\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("standard error takes a line");
+}
