@@ -139,7 +139,8 @@ class ProgressLines:
         self._told_at = self._now()
         share = report.done_ios / max(report.total_ios, 1)
         left = format_seconds(report.device_left_ns / 1e9)
-        text = f"progress: {report.test}: {report.step}, {format_percent(share)}, {left} of device time left"
+        where = f"{report.place}{report.test}: {report.step}"
+        text = f"progress: {where}, {format_percent(share)}, {left} of device time left"
         with suppress(OSError):  # nobody reads it: that ends no run
             print(one_line(text), file=sys.stderr, flush=True)
 
@@ -179,7 +180,7 @@ class DeviceProgress:
         if self._bar is not None:
             self._bar.update(
                 self._task,
-                description=one_line(f"{report.test}: {report.step}"),
+                description=one_line(f"{report.place}{report.test}: {report.step}"),
                 completed=report.device_ns,
                 total=report.device_ns + report.device_left_ns,
             )

@@ -20,9 +20,11 @@ import click
 from skylight.cli.console import DeviceProgress, headline, line, table
 from skylight.cli.targets import check_distinct, check_holds
 from skylight.engines import Engine, Target, open_target, parse_target
+from skylight.engines.fio_log import DriveLogs, read_logs, short_name
 from skylight.errors import INTERRUPTED, SkylightError, UsageError
 from skylight.evidence import TargetFacts
 from skylight.probe import Test
+from skylight.probe.fragmented.keep import keep_logs
 from skylight.probe.suite import SuiteOptions, SuiteResult, chosen, infer_suite, run_suite
 from skylight.recording import RECORDING_DIR, Recording, recording_dir
 from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
@@ -35,6 +37,7 @@ Targets:
   sim:FILE.toml        an emulated drive from a profile of your own
   /dev/sdX or a path   a real drive through the kernel, or a plain file
   recording:DIR        evidence kept by an earlier run (its --out); no drive is touched
+  fio-log:FILE,..      latency logs of fio of one drive, or a folder of them (--write_lat_log)
 
 \b
 Examples:
@@ -73,7 +76,9 @@ def _short_name(target: Target) -> str:
     """A directory name for a target: the drive's name, the profile's or file's stem, the device's last
     part."""
     path = Path(target.name)
-    if target.kind == "recording":
+    if target.kind == "fio-log":
+        name = short_name(target.name)
+    elif target.kind == "recording":
         path = path.absolute()
         name = path.parent.name if path.name == RECORDING_DIR else path.name
     else:
@@ -151,12 +156,16 @@ def _check_live(jobs: Sequence[Job]) -> None:
             )
 
 
-def _opened(jobs: Sequence[Job], seed: int, destroy_data: bool, stack: ExitStack) -> list[Engine | None]:
-    """An engine for each live target, closed by ``stack``; None for a recording."""
-    engines: list[Engine | None] = []
+def _opened(
+    jobs: Sequence[Job], seed: int, destroy_data: bool, stack: ExitStack
+) -> list[Engine | DriveLogs | None]:
+    """An engine for each live target, closed by ``stack``; the logs of a log; None for a recording."""
+    engines: list[Engine | DriveLogs | None] = []
     for job in jobs:
         if job.target.kind == "recording":
             engines.append(None)
+        elif job.target.kind == "fio-log":
+            engines.append(read_logs(job.target.name))
         else:
             engine = open_target(job.target.spec, seed=seed, destroy_data=destroy_data)
             engines.append(stack.enter_context(closing(engine)))
@@ -177,15 +186,18 @@ def _risk(facts: TargetFacts, can_write: bool, bytes_written: int) -> str:
 def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], seed: int) -> None:
     """What will be done to a live target, before it is done."""
     line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {seed}")
-    written = 0
+    written, seconds = 0, 0.0
     for test in tests:
         cost = test.estimate(facts, writes=can_write)
         written += cost.bytes_written
+        seconds += cost.device_seconds
         writes = f"{format_size(cost.bytes_written)} written" if can_write else "reads only"
         line(
             f"  plan: {test.title}: up to {format_count(cost.ios)} requests, "
             f"{format_seconds(cost.device_seconds)} of device time, {writes}"
         )
+    if len(tests) > 1:
+        line(f"  in all: up to {format_seconds(seconds)} of device time")
     line(f"  risk: {_risk(facts, can_write, written)}")
 
 
@@ -318,7 +330,9 @@ def probe(
         with ExitStack() as stack:
             engines = _opened(jobs, seed, destroy_data, stack)
             for job, engine in zip(jobs, engines, strict=True):
-                if engine is None:
+                if engine is None or isinstance(engine, DriveLogs):
+                    if engine is not None:
+                        keep_logs(engine, job.recording)
                     result = infer_suite(job.recording)
                 else:
                     begun = resume and Recording.is_begun(job.recording)

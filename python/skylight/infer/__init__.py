@@ -3,7 +3,15 @@
 | module | answers |
 |---|---|
 | `robust` | is a latency fixed or varying, in the face of outliers; how sure is that (bootstrap) |
+| `periods` | do rare stalls come every so many commands, and could it be chance |
 | `phase` | do completion times follow a rotation: which period, how strongly tied to the address |
+| `residence` | does a written block lie in the persistent cache, or at its native place: two reads tell |
+| `period` | which commands of a series are slow at a fixed period |
+| `stalls` | which slow writes are a row of stalls for cleaning: the first, and how far apart |
+| `onset` | from which write on does a drive clean before it takes more |
+| `turning` | the turn to a few parts in a million; at which angle each block of a track lies, its size |
+| `reach` | how soon a block can be caught: overhead and arm time from whether blocks were caught or missed |
+| `neighbours` | which neighbouring tracks lie on one surface: a step of the arm told from a head switch |
 
 Every random draw in here comes from a fixed seed: the same evidence gives the same finding to the last digit.
 """

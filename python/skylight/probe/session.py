@@ -46,7 +46,8 @@ PIECE_NS = 500_000_000
 
 @dataclass(frozen=True, slots=True)
 class ProgressReport:
-    """How far a test is: I/Os done and expected, device time spent and expected to remain (ns)."""
+    """How far a test is: I/Os done and expected, device time spent and expected to remain (ns); `place` says
+    which test of how many it is."""
 
     test: str
     step: str
@@ -54,6 +55,7 @@ class ProgressReport:
     total_ios: int
     device_ns: int
     device_left_ns: int
+    place: str = ""
 
 
 Progress = Callable[[ProgressReport], None]
@@ -74,6 +76,7 @@ class Session:
         known: Known | None = None,
         total_ios: int = 0,
         progress: Progress | None = None,
+        place: str = "",
     ) -> None:
         """`before` is what an interrupted recording holds."""
         self._engine = engine
@@ -81,6 +84,7 @@ class Session:
         self._before = [] if before is None else list(before.steps)
         self._done_steps = 0
         self._progress = progress
+        self._place = place
         self._done_ios = 0
         self._total_ios = total_ios
         self._device_ns = 0
@@ -231,6 +235,8 @@ class Session:
         self._total_ios = max(self._total_ios, self._done_ios)
         if self._progress is not None and self._done_ios:
             left = self._device_ns * (self._total_ios - self._done_ios) // self._done_ios
-            report = ProgressReport(self.test, name, self._done_ios, self._total_ios, self._device_ns, left)
+            report = ProgressReport(
+                self.test, name, self._done_ios, self._total_ios, self._device_ns, left, self._place
+            )
             self._progress(report)
         return spent_ns

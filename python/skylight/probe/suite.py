@@ -18,12 +18,41 @@ from skylight.errors import KeepError, UsageError
 from skylight.evidence import Evidence, JsonScalar, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe import Figure, Test
+from skylight.probe.band_size import BandSize
+from skylight.probe.cache_location import CacheLocation
+from skylight.probe.cache_size import CacheSize
+from skylight.probe.cleaning import CleaningTest
+from skylight.probe.cleaning_order import CleaningOrder
 from skylight.probe.drive_type import DriveType
+from skylight.probe.fragmented import FragmentedReads
+from skylight.probe.journal import Journal
+from skylight.probe.mapping import Mapping
+from skylight.probe.rotation import Rotation
 from skylight.probe.session import Progress, Session
+from skylight.probe.write_rates import WriteRates
+from skylight.probe.zones import Zones
 from skylight.recording import PartWriter, Recording, SpentPart
 
-TESTS: tuple[Test, ...] = (DriveType(),)
+TESTS: tuple[Test, ...] = (
+    DriveType(),
+    Rotation(),
+    Journal(),
+    CacheLocation(),
+    CleaningTest(),
+    CacheSize(),
+    BandSize(),
+    Mapping(),
+    CleaningOrder(),
+    Zones(),
+    WriteRates(),
+)
 """In the order they run: each may use what earlier ones found."""
+
+LOG_TESTS: tuple[Test, ...] = (FragmentedReads(),)
+"""Tests that read logs of other tools (`skylight.engines.fio_log`) and measure nothing."""
+
+ALL_TESTS = (*TESTS, *LOG_TESTS)
+"""What a recording may hold."""
 
 QUICK = ("drive_type",)
 """What is run for a quick answer."""
@@ -97,10 +126,11 @@ def run_suite(
     tests = chosen(options.only, quick=options.quick)
     begun = {test.name: recording.evidence(test.name) for test in tests}
     done = all(kept is not None and kept.complete for kept in begun.values())
-    for test in tests:
+    for number, test in enumerate(tests, 1):
+        place = f"{number}/{len(tests)} " if len(tests) > 1 else ""
         before = begun[test.name]
         if before is None or not before.complete or (engine.repeatable and not done):
-            before = _measured(test, engine, recording, before, known, progress)
+            before = _measured(test, engine, recording, before, known, progress, place)
         gathered.append(before)
         known = known.with_more(_inferred(test, before, known, out))
     return _result(recording, gathered, known)
@@ -113,6 +143,7 @@ def _measured(
     before: Evidence | None,
     known: Known,
     progress: Progress | None,
+    place: str,
 ) -> Evidence:
     """Runs one test, or goes on with it, and reads back what was kept.
 
@@ -131,6 +162,7 @@ def _measured(
             known=known,
             total_ios=test.estimate(facts, writes=engine.can_write).ios,
             progress=progress,
+            place=place,
         )
         test.measure(session)
         writer.complete()
@@ -151,12 +183,12 @@ def infer_suite(path: Path) -> SuiteResult:
     recording = Recording.open(path)
     known = _nothing_known(recording)
     gathered: list[Evidence] = []
-    for test in TESTS:
+    for test in ALL_TESTS:
         kept = recording.evidence(test.name)
         if kept is not None:
             gathered.append(kept)
             known = known.with_more(_inferred(test, kept, known, path))
-    recording.check_known([test.name for test in TESTS])
+    recording.check_known([test.name for test in ALL_TESTS])
     if not gathered:
         raise UsageError(f"{path}: the recording holds no evidence of any test; probe the target again")
     return _result(recording, gathered, known)
@@ -182,7 +214,7 @@ def draw_suite(result: SuiteResult) -> list[Figure]:
     by_name = {kept.test: kept for kept in result.evidence}
     return [
         figure
-        for test in TESTS
+        for test in ALL_TESTS
         if test.name in by_name
         for figure in test.draw(by_name[test.name], result.findings)
     ]

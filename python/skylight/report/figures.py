@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from skylight.evidence import Evidence
 from skylight.findings import Finding
 from skylight.probe import Figure, Test
 
-__all__ = ["RenderedFigure", "render_figures"]
+__all__ = ["RenderedFigure", "render_drawn", "render_figures"]
 
 # The page's custom properties, by the colour that stands for each while matplotlib draws.
 _COLOURS = {
@@ -177,10 +177,15 @@ def render_figures(
     test: Test, evidence: Evidence, findings: Sequence[Finding], salt: str
 ) -> list[RenderedFigure]:
     """All figures of a test, in the house style. ``salt`` keeps the ids of one page's figures apart."""
+    return render_drawn(lambda: test.draw(evidence, findings), salt)
+
+
+def render_drawn(draw: Callable[[], list[Figure]], salt: str) -> list[RenderedFigure]:
+    """All figures that ``draw`` gives, in the house style; it is called once for each width."""
     drawn: dict[str, list[tuple[Figure, Markup]]] = {}
     for width, size in _SIZES.items():
         with matplotlib.rc_context({**_STYLE, "figure.figsize": size}):
-            figures = test.draw(evidence, findings)
+            figures = draw()
             drawn[width] = [
                 (figure, _for_the_page(_save(figure, f"{salt}/{number}/{width}", width), figure.alt))
                 for number, figure in enumerate(figures)

@@ -24,7 +24,7 @@ from skylight.errors import one_line
 from skylight.evidence import Evidence, IoLog, JsonScalar, Op, Step
 from skylight.findings import Finding, Known
 from skylight.probe import Test
-from skylight.probe.suite import TESTS, SuiteResult
+from skylight.probe.suite import ALL_TESTS, SuiteResult
 from skylight.recording import HEADER
 from skylight.report.figures import RenderedFigure, render_figures
 from skylight.report.limits import limits
@@ -34,7 +34,7 @@ from skylight.units import format_capacity, format_count, format_duration, forma
 __all__ = ["Comparison", "FindingRow", "TargetView", "compare", "finding_row", "finding_rows", "target_view"]
 
 DASH = "\N{EN DASH}"
-_KINDS = {"sim": "emulated drive", "device": "block device", "file": "plain file"}
+_KINDS = {"sim": "emulated drive", "device": "block device", "file": "plain file", "fio-log": "logs of fio"}
 _OPS = {
     Op.READ: ("read", "reads"),
     Op.WRITE: ("write", "writes"),
@@ -140,6 +140,10 @@ def _number(value: float, unit: str | None) -> str:
         return format_duration(value)
     if unit in ("B", "bytes"):
         return format_size(round(value))
+    if unit == "bytes/s":
+        return f"{value / 1e6:,.0f} MB/s"
+    if unit == "writes/s":
+        return f"{value:,.0f} a second"
     text = format_count(int(value)) if float(value).is_integer() else f"{value:.4g}"
     return f"{text} {unit}" if unit else text
 
@@ -151,13 +155,29 @@ def _part(value: float | bool | str, unit: str | None) -> str:
     return value if isinstance(value, str) else _number(value, unit)
 
 
+def _key(name: str) -> str:
+    """The name of a part of a finding, as people write it."""
+    if name in ("od", "md", "id"):
+        return name.upper()
+    return name.removesuffix("_bytes").removesuffix("_ns").replace("_", " ")
+
+
+def _unit(name: str, unit: str | None) -> str | None:
+    """The unit of a part of a finding: what its name ends with, none for a count, else the finding's."""
+    ends = {"_bytes": "bytes", "_ns": "ns"}
+    own = next((each for end, each in ends.items() if name.endswith(end)), unit)
+    return None if name == "count" else own
+
+
 def _value(finding: Finding) -> str:
     """A finding's value as text."""
     words = value_words(finding.name, finding.value)
     if words is not None:
         return words
     if isinstance(finding.value, dict):
-        return ", ".join(f"{name} {_part(part, finding.unit)}" for name, part in finding.value.items())
+        return ", ".join(
+            f"{_key(name)} {_part(part, _unit(name, finding.unit))}" for name, part in finding.value.items()
+        )
     return finding.value if isinstance(finding.value, str) else _number(finding.value, finding.unit)
 
 
@@ -380,7 +400,7 @@ def _files(recording: Path, page_dir: Path) -> tuple[FileLink, ...]:
 def target_view(result: SuiteResult, recording: Path, page_dir: Path, number: int) -> TargetView:
     """The view of one target; ``recording`` is its directory, ``page_dir`` the directory of the page."""
     found = {finding.name: finding for finding in result.findings}
-    tests = {test.name: test for test in TESTS}
+    tests = {test.name: test for test in ALL_TESTS}
     seen = verdict(found)
     totals = _totals(result.evidence)
     target = result.target

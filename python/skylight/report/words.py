@@ -58,6 +58,11 @@ _TITLES = {
     "cleaning_start_ns": "Cleaning begins after",
     "cleaning_band_ns": "Time to clean a band",
     "plateaus": "Throughput plateaus",
+    "throughput_bytes_per_s": "Sequential read throughput",
+    "random_write_rate": "Random 4 KiB writes",
+    "sequential_write_rate": "Sequential writes",
+    "queue_packing": "Waiting writes that share a journal entry",
+    "cache_bands": "Cache bands",
 }
 
 _VALUES = {

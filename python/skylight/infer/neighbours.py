@@ -1,0 +1,206 @@
+"""Which neighbouring tracks lie on one surface: the arm's step to the next track, told from a head switch.
+
+Arm times between tracks that are neighbours in address have up to two levels. Over one or a few tracks of one
+surface the arm takes its shortest time; to another surface the head switch runs beside it, and the longer
+counts; within a cylinder there is only the switch. Which pairs are which depends on how the disk walks its
+tracks, and the known ways are few: cylinders of 2 to 20 heads, walked in one direction or in turns, or long
+strokes on one surface. Each way, with each place where it may begin, sorts the pairs into two levels, and the
+one whose levels fit the times best is taken, if no other that says something else about the arm fits nearly
+as well.
+
+Invariant: pure; None where the times do not tell, never a guess.
+
+Sources: layouts as classified by Krevat, Tucek and Ganger, "Disks are like snowflakes" (HotOS '11); head
+switch beside a seek as in Ruemmler and Wilkes, "An introduction to disk drive modeling" (1994).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+MOST_HEADS = 20
+STROKES = "strokes on one surface"
+FEWEST_PAIRS = 12
+LEAST_NOISE = 0.03  # of the times: the arm takes a little longer over two or three cylinders than over one
+CAP = 16.0  # a pair counts no more than four standard deviations
+PLAINLY = 20.0  # twice the log of how much likelier a way must be than one that says something else
+ALIKE = 0.06  # arm times so close say the same
+FAR_APART = 0.13  # times of likely ways farther apart leave the arm's open
+OPEN = "by cylinders or strokes"
+MOST_OFF = 0.1  # the part of pairs that may be off the way that fits best by more than the cap
+
+
+@dataclass(frozen=True, slots=True)
+class NextTrack:
+    """Arm time to the next track of a surface and how far likely ways of walking lie from it (ns), the pairs
+    to measure it on, the time of a head switch where there is one, heads where the walk is by cylinders, and
+    in words how tracks are walked."""
+
+    ns: float
+    open_ns: float
+    pairs: tuple[tuple[int, int], ...]
+    switch_ns: float | None
+    heads: int | None
+    walk: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way of walking: which pairs have the arm's level, which the switch's, and which step over one
+    cylinder or track at most."""
+
+    walk: str
+    heads: int | None
+    arm: Mask
+    switch: Mask
+    best: Mask
+    constants: int
+
+
+def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
+    """From arm times between pairs of tracks, numbered in the order of their addresses."""
+    if len(time_ns) < FEWEST_PAIRS:
+        return None
+    ways = list(_ways(one, other))
+    least_ns = noise_ns = LEAST_NOISE * float(np.median(time_ns))
+    for _ in range(2):
+        fits = [_fit(way, time_ns, noise_ns) for way in ways]
+        best = int(np.argmin([fit[0] for fit in fits]))
+        off = np.abs(time_ns - _expected(ways[best], *fits[best][1:]))
+        noise_ns = max(least_ns, float(np.median(off)) / 0.6745)
+    fits = [_fit(way, time_ns, noise_ns) for way in ways]
+    best = int(np.argmin([fit[0] for fit in fits]))
+    cost, arm_ns, switch_ns = fits[best]
+    rising = _rising(one, other, time_ns)
+    costs = [(fit[0], fit[1]) for fit in fits]
+    if rising is not None:
+        costs.append((rising.cost(noise_ns), rising.first_ns))
+    least = min(each for each, _ in costs)
+    likely = [ns for each, ns in costs if each < least + PLAINLY]
+    if max(likely) / min(likely) > 1 + ALIKE:
+        return _compromise(min(likely), max(likely))
+    if rising is not None and rising.cost(noise_ns) < cost:
+        return rising.found(noise_ns)
+    way = ways[best]
+    off = np.abs(time_ns - _expected(way, arm_ns, switch_ns)) > np.sqrt(CAP) * noise_ns
+    chosen = way.best & ~off
+    if np.count_nonzero(off) > MOST_OFF * len(off) or not chosen.any():
+        return None
+    pairs = tuple((int(a), int(b)) for a, b in zip(one[chosen], other[chosen], strict=True))
+    switch = switch_ns if way.switch.any() or np.any(~way.arm) else None
+    return NextTrack(arm_ns, 0.0, pairs, switch, way.heads, way.walk)
+
+
+def _compromise(least_ns: float, most_ns: float) -> NextTrack | None:
+    """The middle of what the likely ways say, where they are not far apart; how they walk stays open."""
+    if most_ns / least_ns > 1 + FAR_APART:
+        return None
+    middle = float(np.sqrt(least_ns * most_ns))
+    return NextTrack(middle, (most_ns - least_ns) / 2, (), None, None, OPEN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rising:
+    """Strokes on one surface by an arm whose time rises within a few tracks: any rising curve."""
+
+    one: Ints
+    other: Ints
+    off: F64
+    first_ns: float
+    levels: int
+
+    def cost(self, noise_ns: float) -> float:
+        capped = np.minimum((self.off / noise_ns) ** 2, CAP)
+        return float(capped.sum()) + (self.levels + 2) * float(np.log(len(self.off)))
+
+    def found(self, noise_ns: float) -> NextTrack | None:
+        off = np.abs(self.off) > np.sqrt(CAP) * noise_ns
+        chosen = (np.abs(self.one - self.other) == 1) & ~off
+        if np.count_nonzero(off) > 2 * MOST_OFF * len(off) or not chosen.any():
+            return None
+        pairs = tuple((int(a), int(b)) for a, b in zip(self.one[chosen], self.other[chosen], strict=True))
+        return NextTrack(self.first_ns, 0.0, pairs, None, None, STROKES)
+
+
+def _rising(one: Ints, other: Ints, time_ns: F64) -> _Rising | None:
+    """The rising curve through the median of the pairs at each distance, or None where none is one apart."""
+    apart = np.abs(one - other)
+    distance, which = np.unique(apart, return_inverse=True)
+    if distance[0] != 1:
+        return None
+    middle = np.array([np.median(time_ns[which == number]) for number in range(len(distance))])
+    weight = np.bincount(which).astype(np.float64)
+    curve = _monotone(middle, weight)
+    return _Rising(one, other, time_ns - curve[which], float(curve[0]), len(np.unique(curve)))
+
+
+def _monotone(value: F64, weight: F64) -> F64:
+    """The rising values nearest to some, by pooling neighbours that fall."""
+    pools: list[list[float]] = []
+    for each, heavy in zip(value, weight, strict=True):
+        pools.append([float(each), float(heavy), 1.0])
+        while len(pools) > 1 and pools[-2][0] >= pools[-1][0]:
+            last, before = pools.pop(), pools.pop()
+            total = last[1] + before[1]
+            mean = (last[0] * last[1] + before[0] * before[1]) / total
+            pools.append([mean, total, last[2] + before[2]])
+    return np.concatenate([np.full(int(size), mean) for mean, _, size in pools])
+
+
+def _expected(way: _Way, arm_ns: float, switch_ns: float) -> F64:
+    both = max(arm_ns, switch_ns)
+    return np.where(way.arm, arm_ns, np.where(way.switch, switch_ns, both))
+
+
+def _fit(way: _Way, time_ns: F64, noise_ns: float) -> tuple[float, float, float]:
+    """Cost, arm time and switch time of the best fit: the arm the shorter of the two, or the longer."""
+    fits = []
+    for low in (way.arm, way.switch):
+        if not low.any():
+            continue
+        high = ~low
+        low_ns = float(np.median(time_ns[low]))
+        high_ns = float(np.median(time_ns[high])) if high.any() else low_ns
+        if high_ns < low_ns:
+            continue
+        off = np.where(low, time_ns - low_ns, time_ns - high_ns) / noise_ns
+        cost = float(np.minimum(off**2, CAP).sum()) + way.constants * np.log(len(time_ns))
+        arm_ns, switch_ns = (low_ns, high_ns) if low is way.arm else (high_ns, low_ns)
+        fits.append((cost, arm_ns, switch_ns))
+    return min(fits) if fits else (np.inf, np.inf, np.inf)
+
+
+def _ways(one: Ints, other: Ints) -> Iterator[_Way]:
+    apart = np.abs(one - other)
+    none = np.zeros(len(one), bool)
+    yield _Way(STROKES, None, ~none, none, apart == apart.min(), 1)
+    for heads in range(2, MOST_HEADS + 1):
+        for begin in range(2 * heads):
+            for turns in (False, True):
+                if turns or begin < heads:
+                    yield _cylinders(one + begin, other + begin, heads, turns)
+    for end in range(int(min(one.min(), other.min())), int(max(one.max(), other.max()))):
+        across = (one <= end) != (other <= end)
+        mirror = across & (one + other == 2 * end + 1)
+        yield _Way(STROKES, None, ~across, mirror, ~across & (apart == apart.min()), 3)
+
+
+def _cylinders(one: Ints, other: Ints, heads: int, turns: bool) -> _Way:
+    """Cylinders of so many heads, the first track being the first of one; in turns there and back."""
+    cylinder = [track // heads for track in (one, other)]
+    head = [track % heads for track in (one, other)]
+    if turns:
+        head = [np.where(c % 2 == 1, heads - 1 - h, h) for c, h in zip(cylinder, head, strict=True)]
+    within, surface = cylinder[0] == cylinder[1], head[0] == head[1]
+    beside = np.abs(cylinder[0] - cylinder[1]) == 1
+    arm = surface & ~within
+    walk = f"cylinders of {heads} heads" + (", there and back" if turns else "")
+    return _Way(walk, heads, arm, within, beside & arm if (beside & arm).any() else arm, 4)

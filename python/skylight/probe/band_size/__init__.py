@@ -1,0 +1,102 @@
+"""Test 9, band size: how much a shingled drive rewrites at once, at the first, middle and last address.
+
+What is cleaned together is a band. Two ways lead there, by the kind of cache (`rooms.kind_of`): where one
+band is cleaned at a time, blocks around it are written, cleaning is made to run, and reads tell which of
+them went home (`journaled`, `readout`); where the cache has parts that are cleaned as one, writes to one
+part stall once a band (`rooms`). The first is the paper's; the second is exact where the first cannot be
+had: on lazy drives, without filling the whole cache.
+
+Invariant: `measure` and `infer` run the same procedure, live and over the evidence.
+Source: Skylight (FAST '15), section 4.7, Test 9 and Figure 15; FACTS row S9a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.probe import Cost, Figure
+from skylight.probe.band_size import journaled, rooms, verdict
+from skylight.probe.band_size.figures import draw
+from skylight.probe.band_size.journaled import Band
+from skylight.probe.band_size.rooms import Kind, RoomBand
+from skylight.probe.procedure import CutShort, Live, Replay, Steps
+from skylight.probe.session import Session
+
+USUAL_IOS, USUAL_SECONDS, USUAL_BYTES = 60_000, 3_600.0, 40 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the procedure came to."""
+
+    kind: Kind | None
+    bands: list[Band] = field(default_factory=list)
+    room_bands: list[RoomBand] = field(default_factory=list)
+
+
+def procedure(steps: Steps) -> Seen:
+    """Finds out the kind of cache and then its bands; the target is erased before."""
+    if not steps.erase("erase"):
+        return Seen(None)
+    kind, room = rooms.kind_of(steps)
+    if kind == "cache-bands" and room is not None:
+        return Seen(kind, room_bands=rooms.cache_band_bands(steps, room))
+    if kind == "zones":
+        return Seen(kind, room_bands=rooms.zone_bands(steps))
+    return Seen(kind, bands=journaled.find(steps))
+
+
+class BandSize:
+    """Test 9 of the suite; see the module's page."""
+
+    name = "band_size"
+    title = "Band size"
+    needs: tuple[str, ...] = ("drive_type", "cleaning", "cache_size")
+    summary = (
+        "Writes single blocks all over a region, has the drive clean, and finds which blocks were cleaned"
+        " together; or finds after how many bytes a part of the cache stalls for cleaning. At the first, the"
+        " middle and the last address."
+    )
+
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """At most this on most drives; a lazy drive with one journal is filled twice."""
+        if not writes:
+            return Cost(0, 0.0, 0)
+        return Cost(USUAL_IOS, USUAL_SECONDS, min(USUAL_BYTES, facts.size_bytes))
+
+    def measure(self, session: Session) -> None:
+        """Runs the procedure on a shingled drive that may be written to."""
+        if session.known.word("drive_type") != "smr" or not session.can_write:
+            return
+        with session.settings("settings", write_cache=False, look_ahead=False):
+            procedure(Live(session))
+
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """`band_bytes` of a shingled drive; nothing for one that has no bands."""
+        if known.word("drive_type") in ("cmr", "not-rotating"):
+            return []
+        if not evidence.steps:
+            return [verdict.unknown("Bands show in writes only, and none were made.", ())]
+        steps = Replay(evidence, known)
+        try:
+            seen = procedure(steps)
+        except CutShort as cut:
+            return [
+                verdict.unknown(f"The test was cut short before {cut}; go on with --resume.", steps.names)
+            ]
+        if seen.kind is None:
+            return [
+                verdict.unknown(
+                    "The drive cannot be erased, and what it holds may be cleaned first.", steps.names
+                )
+            ]
+        if seen.kind == "journal":
+            return [verdict.of_bands(seen.bands, evidence.target.size_bytes, steps.names)]
+        return [verdict.of_rooms(seen.room_bands, steps.names)]
+
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """The reads around one band, as Figure 15; or the stalls of one part of the cache."""
+        return draw(evidence, findings)

@@ -1,0 +1,126 @@
+"""Figures of test 9: which blocks around one were cleaned with it; or where writes stall for cleaning.
+
+The colours, sizes and fonts are the report's defaults in force while these are drawn.
+
+Source: Skylight (FAST '15) Figure 15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import Evidence, IoLog
+from skylight.findings import Finding
+from skylight.probe import Figure
+from skylight.probe.band_size.journaled import MIB, REACH
+from skylight.probe.band_size.readout import delays
+from skylight.units import format_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure as Drawing
+
+SHOWN_PERIODS = 8
+
+
+def _new() -> tuple[Drawing, Axes]:
+    from matplotlib.figure import Figure as NewDrawing
+
+    drawing = NewDrawing()
+    return drawing, drawing.add_subplot()
+
+
+def plain(axis: Axis) -> None:
+    """Numbers on a logarithmic axis as people write them: figures hold no formulas."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _band(findings: Sequence[Finding], place: str) -> int | None:
+    for finding in findings:
+        if finding.name == "band_bytes" and isinstance(finding.value, dict):
+            return int(finding.value[place])
+    return None
+
+
+def _near(log: IoLog, middle: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Distance of the blocks from the middle address (MiB), and how much later than its partner each came
+    (ms)."""
+    offset = log.offset[1::2].astype(np.int64)
+    delay = delays(log) / 1e6
+    near = np.abs(offset - middle) <= REACH
+    return (offset[near] - middle) / MIB, delay[near]
+
+
+def _draw_readout(evidence: Evidence, findings: Sequence[Finding]) -> Figure | None:
+    middle = evidence.target.size_bytes // 2 // MIB * MIB
+    fresh_at, fresh = _near(evidence.log("coarse-fresh"), middle)
+    at, after = _near(evidence.log("coarse-after"), middle)
+    if len(at) == 0 or len(fresh) != len(at):
+        return None
+    drawing, axes = _new()
+    axes.plot(fresh_at, fresh, "o", color="gray", markersize=3, fillstyle="none", label="on the fresh drive")
+    axes.plot(at, after, "s", color="C0", markersize=2.5, label="after cleaning")
+    axes.set_ylim(0, 1.25 * max(2 * float(np.median(fresh)), float(np.percentile(after, 97))))
+    axes.set_xlabel("address, from the middle of the drive (MiB)")
+    axes.set_ylabel("read later than its partner by (ms)")
+    axes.legend(loc="upper right", markerscale=1.5, handletextpad=0.2)
+    size = _band(findings, "md")
+    found = f" The band there is {format_size(size)}." if size else ""
+    caption = (
+        "Each mark is one block, read right behind a partner 64 KiB away that never left its native"
+        " place. All"
+        " blocks were written; then the drive cleaned for a while. Where a square lies in its circle the"
+        " block"
+        " is back at its native place; the blocks around zero that are, all together, are one band. The"
+        " others"
+        f" are still in the persistent cache, at any angle.{found}"
+    )
+    alt = f"Read delay of {len(at)} blocks around the middle address, before writing and after cleaning."
+    return Figure("band-size-cleaned", "Blocks cleaned together", caption, alt, drawing)
+
+
+def _draw_stalls(log: IoLog, findings: Sequence[Finding]) -> Figure | None:
+    if len(log) == 0:
+        return None
+    band = _band(findings, "od")
+    written = np.cumsum(log.size.astype(np.int64)) / MIB
+    latency = log.latency_ns / 1e6
+    drawing, axes = _new()
+    axes.plot(written, latency, "o", color="C0", markersize=2.5)
+    axes.set_yscale("log")
+    plain(axes.yaxis)
+    axes.set_ylabel("latency (ms, logarithmic)")
+    axes.set_xlabel("written to one part of the cache (MiB)")
+    if band is not None:
+        first = written[int(np.argmax(latency))] if len(latency) else 0.0
+        axes.set_xlim(max(0.0, first - SHOWN_PERIODS * band / MIB), first + SHOWN_PERIODS * band / MIB)
+    found = f": {format_size(band)}" if band else ""
+    caption = (
+        f"Each mark is one write of {format_size(int(log.size[0]))} near the first address, in the order"
+        " issued."
+        " The slow ones wait for cleaning, which gives back one band of the cache at a time, so from one"
+        " to the"
+        f" next it is a band{found}."
+    )
+    alt = f"Latency of {len(log)} writes against bytes written; slow ones come at an even distance."
+    return Figure("band-size-stalls", "Stalls for cleaning", caption, alt, drawing)
+
+
+def draw(evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+    """The figure that the evidence allows."""
+    if evidence.step("coarse-after") is not None:
+        figure = _draw_readout(evidence, findings)
+    else:
+        logs = [step.rows for step in evidence.steps if step.name == "od" or step.name.startswith("od-")]
+        figure = _draw_stalls(
+            IoLog.joined([log for log in logs if len(log)]) if logs else evidence.log("over"), findings
+        )
+    return [] if figure is None else [figure]

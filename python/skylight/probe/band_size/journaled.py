@@ -1,0 +1,267 @@
+"""Bands of a drive that cleans one band at a time, oldest or newest write first: a journaled cache.
+
+Nine bands, three near each of the first, the middle and the last address, are made the first that cleaning
+turns to: a block in each is written before everything else, and one after everything else. Between them lie
+decoys, in bands far away, which are cleaned next, and a grid of blocks around each of the nine. Then cleaning
+is made to run: the drive is left alone, or, if it is lazy, filled until writes stall. The blocks of the grid
+that were cleaned are those of the nine bands.
+
+Twice: with a grid of 8 MiB over more than a band to both sides, and with one of 1 MiB about the edges found.
+
+Invariants: what is written between two readings stays below what the smallest caches hold (some 2,500
+blocks); regions of the grid lie far enough apart that a band lies between any two of the nine.
+Source: Skylight (FAST '15), section 4.7, Test 9, and section 4.5.1, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import IoBatch, Stop
+from skylight.infer.stalls import SLOW
+from skylight.probe.band_size import readout
+from skylight.probe.band_size.readout import BLOCK, Fresh
+from skylight.probe.band_size.rooms import DEPTH, spread
+from skylight.probe.procedure import Steps
+
+I64 = NDArray[np.int64]
+
+MIB = 1 << 20
+APART, REACH, COARSE = 600 * MIB, 296 * MIB, 8 * MIB
+MARGIN, OVERLAP = 10 * MIB, 2 * MIB
+COARSE_COPIES, FINE_COPIES = 2, 3
+FEWEST_DECOYS, MOST_DECOYS, DECOY_UNIT = 60, 400, 64 * MIB
+PLACES = ("od", "md", "id")
+LEAST_BYTES = 8 << 30
+
+FIRST_PAUSE_S, LONGEST_PAUSES_S, GROWTH = 1.0, 700.0, 1.7
+START_SLACK, SLACK_GROWTH = 1.1, 1.1  # the start of cleaning is known to 20 %
+USUAL_BAND_NS = 0.5e9
+LEAST_WEIGHT = 3.0  # of a band's own block, all copies together
+MOST_CLEANED = 0.75  # share of the nine bands that is waited for: a reading may be an outlier
+
+FILL_SHARE, LEAST_FILL, MOST_FILL = 256, 64 << 10, 8 << 20
+FILL_DECOYS, MOST_FILL_WRITES = 16, 2_000_000
+STOPPED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A band that was cleaned: where it begins and ends (bytes), and by how much the likelier at its"
+    " edges."""
+
+    place: str
+    low: int
+    high: int
+    margin: float
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A grid of points around the block `first`."""
+
+    place: str
+    first: int
+    points: I64
+
+
+def firsts(size: int) -> list[tuple[str, int]]:
+    """The nine blocks: at each place the one itself and two near it; the last address' own band may be cut
+    off, so it is three before."""
+    end, middle = size // MIB * MIB, size // 2 // MIB * MIB
+    return [
+        *(("od", place * APART) for place in range(3)),
+        *(("md", middle + side * APART) for side in (-1, 0, 1)),
+        *(("id", end - APART // 2 - place * APART) for place in (2, 1, 0)),
+    ]
+
+
+def coarse_regions(size: int) -> list[Region]:
+    """Wide grids."""
+    steps = np.arange(-REACH, REACH + 1, COARSE)
+    regions = []
+    for place, first in firsts(size):
+        points = first + steps
+        regions.append(Region(place, first, points[(points >= 0) & (points + MIB <= size)]))
+    return regions
+
+
+def fine_region(region: Region, low: int, high: int, size: int) -> Region:
+    """A narrow grid about the edges that a wide one found: the first and last point that were cleaned."""
+    below = np.arange(low - MARGIN, low + OVERLAP + 1, MIB)
+    above = np.arange(high - OVERLAP, high + MARGIN + 1, MIB)
+    points = np.unique(np.concatenate([below, [region.first], above]))
+    return Region(region.place, region.first, points[(points >= 0) & (points + MIB <= size)])
+
+
+class Round:
+    """One time through: what was cleaned, for each region."""
+
+    def __init__(self, steps: Steps, name: str, regions: list[Region], copies: int) -> None:
+        """`name` begins the names of its steps."""
+        self._steps = steps
+        self._name = name
+        self._regions = regions
+        self._copies = copies
+        self._blocks = [readout.copies(region.points, copies) for region in regions]
+        self._firsts = np.array([region.first for region in regions], np.int64)
+        turn_ns = steps.known.number("rotation_ns")
+        self._turn_ns = turn_ns
+
+    def _read(self, what: str) -> NDArray[np.float64]:
+        return readout.read(self._steps, f"{self._name}-{what}", np.concatenate(self._blocks))
+
+    def run(self) -> list[NDArray[np.float64]] | None:
+        """The weight of each point of each region; None if cleaning could not be made to run."""
+        steps, name = self._steps, self._name
+        if not steps.erase(f"{name}-erase"):
+            return None
+        fresh = Fresh.of(self._read("fresh"), self._read("fresh-again"), self._turn_ns)
+        own = np.flatnonzero(np.isin(np.concatenate(self._blocks), self._firsts))
+        before = Fresh(fresh.delay_ns[own], fresh.noise_ns, fresh.turn_ns)
+        lazy = steps.known.word("cleaning_type") == "lazy"
+        steps.run(f"{name}-first", IoBatch.writes(self._firsts, BLOCK))
+        filler = Filler(steps, name, self._regions) if lazy else None
+        count = self._decoys()
+        decoys = spread(steps.size, 2 * count, DECOY_UNIT, phase=0.3)
+        if filler is not None:
+            filler.decoys()
+        steps.run(f"{name}-decoys", IoBatch.writes(decoys[:count], BLOCK), depth=DEPTH)
+        blocks = np.concatenate(self._blocks)
+        rest = steps.rng(name).permutation(blocks[~np.isin(blocks, self._firsts)])
+        steps.run(f"{name}-grid", IoBatch.writes(rest, BLOCK), depth=DEPTH)
+        steps.run(f"{name}-decoys", IoBatch.writes(decoys[count:], BLOCK), depth=DEPTH)
+        if filler is not None:
+            if not filler.fill():
+                return None
+        else:
+            steps.run(f"{name}-last", IoBatch.writes(self._firsts + 2 * BLOCK, BLOCK))
+            if not self._left_alone(before):
+                return None
+        weights = fresh.weights(self._read("after"))
+        ends = np.cumsum([len(blocks) for blocks in self._blocks])[:-1]
+        return [part.reshape(-1, self._copies).sum(axis=1) for part in np.split(weights, ends)]
+
+    def _decoys(self) -> int:
+        """As many as may be cleaned while the start of cleaning is not known better."""
+        starts_ns, band_ns = times_ns(self._steps)
+        uncertain = 0.0 if starts_ns is None else 0.4 * starts_ns / band_ns
+        return int(np.clip(2 * len(self._firsts) + uncertain, FEWEST_DECOYS, MOST_DECOYS))
+
+    def _left_alone(self, before: Fresh) -> bool:
+        """Pauses until the bands were cleaned."""
+
+        def cleaned() -> bool:
+            # Each twice, because what a reading varies by grows with the seek before it.
+            twice = readout.read(self._steps, f"{self._name}-check", np.repeat(self._firsts, 2))
+            return bool(np.mean(before.weights(twice[1::2]) > 0) >= MOST_CLEANED)
+
+        return left_alone(self._steps, self._name, len(self._firsts), cleaned)
+
+
+def times_ns(steps: Steps) -> tuple[float | None, float]:
+    """When cleaning starts, if that is known, and what a band takes."""
+    known = steps.known
+    return known.number("cleaning_start_ns"), known.part("cleaning_band_ns", "one_block") or USUAL_BAND_NS
+
+
+def left_alone(steps: Steps, name: str, bands: int, cleaned: Callable[[], bool]) -> bool:
+    """Pauses until so many bands were cleaned: as long as the drive is known to need, then longer."""
+    starts_ns, band_ns = times_ns(steps)
+    slack = START_SLACK
+    pause = FIRST_PAUSE_S if starts_ns is None else (slack * starts_ns + 1.3 * bands * band_ns) / 1e9
+    spent = 0.0
+    while spent < LONGEST_PAUSES_S:
+        steps.pause(f"{name}-pause", pause)
+        spent += pause
+        if cleaned():
+            return True
+        slack *= SLACK_GROWTH
+        pause = pause * GROWTH if starts_ns is None else (slack * starts_ns + bands * band_ns) / 1e9
+    return False
+
+
+class Filler:
+    """Fills the cache of a lazy drive until it stalls.
+
+    What it stalls for is the oldest: the nine bands, then large decoys, which give back as much room as a few
+    writes that wait need."""
+
+    def __init__(self, steps: Steps, name: str, regions: list[Region]) -> None:
+        self._steps = steps
+        self._name = name
+        fill = steps.known.number("cache_fill_bytes")
+        wanted = (fill or steps.size / 100) / FILL_SHARE
+        self._size = int(np.clip(2.0 ** np.floor(np.log2(max(wanted, 1.0))), LEAST_FILL, MOST_FILL))
+        count = min(int(3 * (fill or steps.size / 10) / self._size), MOST_FILL_WRITES)
+        count = min(count, steps.size // self._size * 3 // 4)
+        where = spread(steps.size, count + FILL_DECOYS, self._size, phase=0.7).astype(np.int64)
+        taken = np.zeros(len(where), bool)
+        for region in regions:
+            low, high = region.points.min() - self._size, region.points.max() + MIB
+            taken |= (where >= low) & (where < high)
+        self._where = where[~taken]
+        self._usual_ns = 0.0
+
+    def decoys(self) -> None:
+        """The large decoys."""
+        log = self._steps.run(
+            f"{self._name}-large-decoys", IoBatch.writes(self._where[:FILL_DECOYS], self._size)
+        )
+        self._usual_ns = float(np.median(log.latency_ns))
+
+    def fill(self) -> bool:
+        """Whether it stalled."""
+        until = Stop(int(SLOW * self._usual_ns), STOPPED, STOPPED)
+        io = IoBatch.writes(self._where[FILL_DECOYS:], self._size)
+        return until.reached(self._steps.run(f"{self._name}-fill", io, until=until))
+
+
+def find(steps: Steps) -> list[Band]:
+    """The bands that were found, at most nine; the target need not be as new."""
+    if steps.size < LEAST_BYTES:
+        return []
+    regions = coarse_regions(steps.size)
+    weights = Round(steps, "coarse", regions, COARSE_COPIES).run()
+    if weights is None:
+        return []
+    fine = []
+    for region, weight in zip(regions, weights, strict=True):
+        low, high = readout.stretch(weight, _index(region))
+        fine.append(fine_region(region, int(region.points[low]), int(region.points[high - 1]), steps.size))
+    weights = Round(steps, "fine", fine, FINE_COPIES).run()
+    if weights is None:
+        return []
+    bands = [_band(region, weight, steps.size) for region, weight in zip(fine, weights, strict=True)]
+    return [band for band in bands if band is not None]
+
+
+def _index(region: Region) -> int:
+    return int(np.flatnonzero(region.points == region.first)[0])
+
+
+def _band(region: Region, weight: NDArray[np.float64], size: int) -> Band | None:
+    """The band in a fine region; None if its first block was not cleaned or an edge is outside the grid."""
+    sure = _index(region)
+    if weight[sure] < LEAST_WEIGHT:
+        return None
+    low, high = readout.stretch(weight, sure)
+    first, end = int(region.points[low]), int(region.points[high - 1]) + MIB
+    at_start, at_end = first == 0, end + MIB > size
+    if (low == 0 and not at_start) or (high == len(weight) and not at_end):
+        return None
+    margins = [weight[low], weight[high - 1]]
+    if low > 0:
+        margins.append(-weight[low - 1])
+    if high < len(weight):
+        margins.append(-weight[high])
+    return Band(region.place, first, end, float(min(margins)))

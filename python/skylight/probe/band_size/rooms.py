@@ -1,0 +1,292 @@
+"""Rooms: the parts of a block-mapped persistent cache, each filled and emptied on its own.
+
+A set-associative layer has cache bands, one for every so many data bands; a fully-associative one has zones,
+whose logs are given back one by one. In both, writes to one room stall whenever so many bytes more were
+written to it, to the write: the period of the stalls is the cache band, or the log. And a room that is full
+tells whether an address belongs to it: a write there stalls if it does, and does not if it does not.
+
+What kind a cache is shows in three ways. Writing the same megabyte over and over fills a cache band, for it
+is a log that nobody looks into before it is full; logs and journals that hold nothing live are given back. A
+write elsewhere does not stall when one to the full cache band would, while a merge of a map comes with the
+next write, wherever that goes. And a journal answers many waiting writes at once, with one entry.
+
+Invariant: a slow write is taken for a stall only if the next write to the room shows that it has room again.
+Sources: Skylight (FAST '15), sections 3.1 (the emulated drives), 4.3.1 (journal entries), 4.7 (Test 9 on lazy
+drives: "fill the persistent cache and force a few bands to be cleaned").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import U64, IoBatch, IoLog, Stop
+from skylight.infer import stalls
+from skylight.infer.stalls import Stalls
+from skylight.probe.procedure import Steps
+
+I64 = NDArray[np.int64]
+Kind = Literal["cache-bands", "zones", "journal"]
+
+OVER_BYTES, OVER_WRITES, OVER_SLOTS = 256 << 10, 4096, 4
+ZONE_BYTES, FIRST_PIECE, PIECE_GROWTH, MOST_ZONE_WRITES = 512 << 10, 64, 0.25, 160_000
+ROUNDS, MOST_ROUNDS, BLOCK_OF_PLACES = 3, 12, 64 << 20
+STALLS_SKIPPED, MOST_RUN = 4, 64
+DENSITY = 2  # of so many pieces one is written
+TOGETHER, DEPTH = 31 * 12, 31
+AT_ONCE_NS, MANY_AT_ONCE = 5_000, 0.6
+BLOCK = 4096
+INTO_BAND = 64 << 10  # a write to a band's first block may begin a stream, which takes a free band of its own
+
+
+def spread(size_bytes: int, count: int, unit: int, phase: float = 0.0) -> U64:
+    """So many different places of `unit` bytes, evenly all over the target, in an order that follows nothing.
+
+    Multiples of the golden section are as even as numbers can be, at every count."""
+    units = size_bytes // unit
+    step = _coprime(round(units * 0.6180339887498949), units)
+    first = int(phase * units)
+    index = (first + np.arange(count, dtype=np.uint64) * np.uint64(step)) % np.uint64(units)
+    return np.asarray(index * np.uint64(unit), np.uint64)
+
+
+def _coprime(step: int, units: int) -> int:
+    while np.gcd(step, units) != 1:
+        step += 1
+    return step
+
+
+@dataclass(slots=True)
+class Room:
+    """A room whose stalls are known: `left` writes go in before the next one stalls."""
+
+    steps: Steps
+    name: str
+    size: int
+    offset: Callable[[I64], I64]
+    found: Stalls
+    written: int
+    left: int
+    asked: int = 0
+    false_alarms: int = 0
+
+    @property
+    def period(self) -> int:
+        """Writes from stall to stall."""
+        return self.found.period
+
+    @property
+    def band_writes(self) -> int:
+        """Writes that what was cleaned takes: of stalls in a row all but the last are merged
+        elsewhere."""
+        return self.found.period - self.found.run + 1
+
+    def refill(self) -> bool:
+        """Fills it from any state, so that the next write stalls: writes until it stalls, and until it does
+        not any more, when two are in. False if it does not stall."""
+        limit = self.found.limit_ns
+        if int(self.put(STALLS_SKIPPED * self.period, Stop(limit)).latency_ns[-1]) < limit:
+            return False
+        for _ in range(MOST_RUN):
+            if int(self.put(1).latency_ns[0]) < limit:
+                self.put(self.band_writes - 2)
+                return True
+        return False
+
+    def put(self, count: int, until: Stop | None = None) -> IoLog:
+        """Writes so much to the room, or until a stop."""
+        index = np.arange(self.written, self.written + count, dtype=np.int64)
+        log = self.steps.run(f"{self.name}-fill", IoBatch.writes(self.offset(index), self.size), until=until)
+        self.written += len(log)
+        return log
+
+    def fill(self) -> None:
+        """Fills it, so that the next write stalls."""
+        if self.left:
+            self.put(self.left)
+        self.left = 0
+
+    def holds(self, address: int) -> bool:
+        """Whether an address belongs to it."""
+        self.fill()
+        log = self.steps.run(f"{self.name}-ask", IoBatch.writes([address], self.size))
+        return int(log.latency_ns[0]) >= self.found.limit_ns and self._emptied()
+
+    def first_held(self, addresses: U64) -> int | None:
+        """The index of the first of these that belongs to it, each in a room of its own or in this."""
+        done = 0
+        while done < len(addresses):
+            self.fill()
+            until = Stop(self.found.limit_ns)
+            log = self.steps.run(
+                f"{self.name}-scan", IoBatch.writes(addresses[done:], self.size), until=until
+            )
+            done += len(log)
+            if len(log) and int(log.latency_ns[-1]) >= self.found.limit_ns and self._emptied():
+                return done - 1
+        return None
+
+    def _emptied(self) -> bool:
+        """After a slow write: whether that was its stall, and not an outlier, a merge, another room's."""
+        self.asked += 1
+        stalled = int(self.put(1).latency_ns[0]) >= self.found.limit_ns
+        self.left = self.period - (1 if stalled else 2)
+        self.false_alarms += stalled
+        return not stalled
+
+
+def overwritten(steps: Steps, base: int, name: str = "over", writes: int = OVER_WRITES) -> Room | None:
+    """The room of an address, found by writing the same megabyte from it on over and over."""
+
+    def offset(
+        index: I64,
+    ) -> I64:
+        return base + index % OVER_SLOTS * OVER_BYTES
+
+    index = np.arange(writes, dtype=np.int64)
+    log = steps.run(name, IoBatch.writes(offset(index), OVER_BYTES))
+    found = stalls.periodic(log.latency_ns, fewest=3)
+    if found is None:
+        return None
+    since = (writes - found.first) % found.period or found.period
+    return Room(steps, name, OVER_BYTES, offset, found, writes, found.period - since)
+
+
+def logged(steps: Steps, base: int, end: int, name: str) -> Room | None:
+    """The room of an address, found by writing every other piece from there on until writes stall.
+
+    Nothing is written twice, since logs without live data are given back."""
+
+    def offset(
+        index: I64,
+    ) -> I64:
+        return base + index * (DENSITY * ZONE_BYTES)
+
+    logs = []
+    written = 0
+    while written < MOST_ZONE_WRITES:
+        piece = max(FIRST_PIECE, int(PIECE_GROWTH * written))
+        index = np.arange(written, written + piece, dtype=np.int64)
+        index = index[offset(index) + ZONE_BYTES <= end]
+        if len(index) == 0:
+            return None
+        logs.append(steps.run(name, IoBatch.writes(offset(index), ZONE_BYTES)).latency_ns)
+        written += len(index)
+        found = stalls.periodic(np.concatenate(logs))
+        if found is not None:
+            since = (written - found.first) % found.period or found.period
+            return Room(steps, name, ZONE_BYTES, offset, found, written, found.period - since)
+    return None
+
+
+def is_place_bound(room: Room, size: int) -> bool:
+    """Whether a full room stalls for a write to it and not for writes elsewhere; a merge of a map would.
+
+    Several times, because one slow write may be an outlier, and an address elsewhere may be of the room."""
+    bound = 0
+    for address in spread(size, MOST_ROUNDS, BLOCK_OF_PLACES, phase=0.1):
+        if room.holds(int(address)):
+            continue
+        stalled = int(room.put(1).latency_ns[0]) >= room.found.limit_ns
+        room.left = room.period - 1
+        bound += 1
+        if not stalled:
+            return False
+        if bound == ROUNDS:
+            return True
+    return False
+
+
+def answered_at_once(log: IoLog) -> float:
+    """The share of completions that came with another."""
+    complete = np.sort(log.complete_ns.astype(np.int64))
+    return float(np.mean(np.diff(complete) <= AT_ONCE_NS)) if len(complete) > 1 else 0.0
+
+
+def kind_of(steps: Steps) -> tuple[Kind, Room | None]:
+    """What kind of cache it is, and for cache bands the one of the first address; the target is as new
+    before."""
+    room = overwritten(steps, 0)
+    if room is not None and is_place_bound(room, steps.size):
+        return "cache-bands", room
+    log = steps.run("together", IoBatch.writes(spread(steps.size, TOGETHER, BLOCK), BLOCK), depth=DEPTH)
+    return ("journal" if answered_at_once(log) >= MANY_AT_ONCE else "zones"), None
+
+
+@dataclass(frozen=True, slots=True)
+class RoomBand:
+    """A band as the rooms show it: bytes from stall to stall, how many stalls, and whether both its edges in
+    the address space were seen as well (None where rooms have no such edges)."""
+
+    place: str
+    size: int
+    stalls: int
+    edges: bool | None
+
+
+def cache_band_bands(steps: Steps, room: Room) -> list[RoomBand]:
+    """Data bands of a drive with cache bands, at the first, the middle and the last address.
+
+    The edge behind the first one is looked for with addresses of that room and of none; at the others,
+    addresses on both sides of both edges are asked for."""
+    band = first_edge(steps, room)
+    if band is None:
+        return []
+    found = [RoomBand("od", band, room.found.count, True)]
+    for place, number in (("md", steps.size // 2 // band), ("id", steps.size // band - 2)):
+        if not steps.erase(f"{place}-erase"):
+            return found
+        base = number * band
+        there = Room(steps, place, room.size, _cycle(base), room.found, 0, room.period)
+        edges = not there.holds(base - room.size) and not there.holds(base + band)
+        edges = edges and there.holds(base) and there.holds(base + band - room.size)
+        found.append(RoomBand(place, band, 2, edges))
+    return found
+
+
+def _cycle(base: int) -> Callable[[I64], I64]:
+    return lambda index: base + index % OVER_SLOTS * OVER_BYTES
+
+
+def first_edge(steps: Steps, room: Room) -> int | None:
+    """Where the first data band ends: the first address that is not of its room."""
+    unit = room.size
+    guess = room.period * unit
+    low, high = unit, guess  # an address that is of the room, one that is not
+    if room.holds(guess - unit):
+        low = guess - unit
+        while room.holds(high):
+            low, high = high, 2 * high
+            if high > min(16 * guess, steps.size // 2):
+                return None
+    elif not room.holds(low):
+        return None
+    while high - low > unit:
+        middle = (low + high) // 2 // unit * unit
+        if room.holds(middle):
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def zone_bands(steps: Steps) -> list[RoomBand]:
+    """Logs of a drive with zones, at the first, the middle and the last address."""
+    if not steps.erase("od-erase"):
+        return []
+    first = logged(steps, 0, steps.size, "od")
+    if first is None:
+        return []
+    band, fill = first.band_writes * first.size, first.found.first * first.size
+    found = [RoomBand("od", band, first.found.count, None)]
+    needed = 2 * DENSITY * (fill + 8 * band)  # a zone may end amid it, and one part holds what fills a zone
+    for place, base in (("md", steps.size // 2), ("id", max(steps.size - needed, 0))):
+        room = logged(steps, base // (1 << 20) * (1 << 20), steps.size, place)
+        if room is None:
+            return found
+        found.append(RoomBand(place, room.band_writes * room.size, room.found.count, None))
+    return found

@@ -1,0 +1,125 @@
+"""From the bands that were seen to `band_bytes`.
+
+A band is not always as large as its neighbours: the last one before a stretch of smaller bands may be cut
+off. So three are measured near each address. That of the middle address counts if one of its neighbours is as
+large; if neither is, it is the cut-off end of the stretch before it, whose bands are larger.
+
+Confidence: for a drive whose cleaned blocks were read, one minus the chance that an edge lies a block off, as
+the likelihoods at the edges give it, for the bands that decide; for rooms, one minus one half to the power of
+the stalls and edges that agree.
+
+Source: Skylight (FAST '15), section 4.7: bands are iso-capacity within a zone, and shrink towards the ID.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from skylight.findings import UNKNOWN, Finding
+from skylight.probe.band_size.journaled import MIB, PLACES, Band, firsts
+from skylight.probe.band_size.rooms import RoomBand
+from skylight.units import format_size
+
+NAME = "band_bytes"
+SURE = 2.0  # weight at its edges from which a band counts without another of its size
+WEAK = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The size at a place (bytes), and the chance that it is not."""
+
+    size: int
+    doubt: float
+
+
+def _doubt(band: Band) -> float:
+    return min(1.0, 4 * math.exp(-max(band.margin, 0.0)) / (1 + math.exp(-max(band.margin, 0.0))))
+
+
+def _agreeing(bands: Sequence[Band]) -> Size | None:
+    """The size that most of the bands have."""
+    best: Size | None = None
+    for band in bands:
+        same = [other for other in bands if other.size == band.size]
+        doubt = math.prod(_doubt(other) for other in same)
+        if (len(same) > 1 or band.margin >= SURE) and (best is None or doubt < best.doubt):
+            best = Size(band.size, doubt)
+    return best
+
+
+def at_place(place: str, bands: Sequence[Band], size: int) -> Size | None:
+    """The size at a place, from what was seen there; None if that does not tell."""
+    here = [band for band in bands if band.place == place]
+    if place != "md":
+        return _agreeing(here)
+    middle = size // 2 // MIB * MIB
+    own = next((band for band in here if band.low <= middle < band.high), None)
+    before = [band for band in here if band.high <= middle]
+    others = [band for band in here if band is not own]
+    if own is None or own.margin < WEAK:
+        return _agreeing(here) if len({band.size for band in others}) == 1 and len(others) > 1 else None
+    same = [band for band in others if band.size == own.size]
+    if same:
+        return Size(own.size, math.prod(_doubt(band) for band in [own, *same]))
+    near = [band for band in others if abs(band.size - own.size) == MIB]
+    if near or not before:
+        return Size(own.size, _doubt(own)) if own.margin >= SURE else None
+    last = before[-1]
+    if last.size > own.size and last.margin >= SURE:
+        return Size(last.size, _doubt(last))
+    return None
+
+
+def unknown(why: str, rows: Sequence[str]) -> Finding:
+    """No verdict."""
+    return Finding(NAME, UNKNOWN, None, None, 0.0, why, tuple(rows))
+
+
+def of_bands(bands: Sequence[Band], size: int, rows: Sequence[str]) -> Finding:
+    """The finding from bands whose blocks were read."""
+    sizes = {place: at_place(place, bands, size) for place in PLACES}
+    missing = [place for place, found in sizes.items() if found is None]
+    if missing:
+        return unknown(
+            f"{len(bands)} of {len(firsts(size))} bands were seen to be cleaned, but at the"
+            f" {' and '.join(missing).upper()} no two agree; leave the drive idle for an hour and probe"
+            " again.",
+            rows,
+        )
+    whole = {place: found for place, found in sizes.items() if found is not None}
+    confidence = math.prod(1 - found.doubt for found in whole.values())
+    listed = ", ".join(f"{format_size(found.size)} at the {place.upper()}" for place, found in whole.items())
+    why = (
+        f"Of a grid of written blocks those within {listed} went back to their native place together with the"
+        f" block that was written first ({len(bands)} bands, edges to 1 MiB)."
+    )
+    return Finding(
+        NAME,
+        {place: found.size for place, found in whole.items()},
+        "bytes",
+        None,
+        confidence,
+        why,
+        tuple(rows),
+    )
+
+
+def of_rooms(bands: Sequence[RoomBand], rows: Sequence[str]) -> Finding:
+    """The finding from the stalls of rooms."""
+    by_place = {band.place: band for band in bands}
+    if set(by_place) != set(PLACES):
+        return unknown("Writes to one place never stalled at an even distance, so no band was cleaned.", rows)
+    if any(band.edges is False for band in bands):
+        return unknown("Writes stall at an even distance, but the addresses do not change room there.", rows)
+    confidence = math.prod(1 - 0.5 ** (band.stalls + 2 * (band.edges is True)) for band in bands)
+    listed = ", ".join(f"{format_size(band.size)} at the {band.place.upper()}" for band in bands)
+    how = "the first address that does not share that room lies so far on" if bands[0].edges else "evenly"
+    why = (
+        f"Writes to one part of the cache stall for cleaning after every {listed}"
+        f" ({sum(band.stalls for band in bands)} stalls, none missing; {how})."
+    )
+    value: dict[str, int | float | bool | str] = {place: by_place[place].size for place in PLACES}
+    return Finding(NAME, value, "bytes", None, confidence, why, tuple(rows))

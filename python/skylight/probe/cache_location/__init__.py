@@ -1,0 +1,87 @@
+"""Cache location: at which diameter a persistent cache on disk lies, or that there are many.
+
+Reading what the cache holds and what lies at its native place in turn makes the arm go to and fro, so the
+time tells how far the two are apart. Three signs are taken, each a mean of latencies whose waits for the turn
+are spread by reading blocks in random order:
+
+* *fragmented reads* (the paper's Test 2): every other block of a small region at low, middle and high
+  addresses is rewritten and the region read in order; their means are shown beside the verdict;
+* *cache to cache*: blocks cached for low addresses in turn with those cached for high ones. In one cache they
+  are near each other; in many they are as far apart as the addresses;
+* *profile*: cached blocks in turn with native ones at 16 addresses from first to last. The distance falls
+  towards the cache: rising with the address says OD, falling ID, low in the middle MD.
+
+A cache in flash lies at no diameter, and a drive without one has none: then earlier findings answer.
+
+Invariant: a verdict needs a profile that follows one hypothesis and no other; anything else is unknown.
+Source: Skylight (FAST '15) section 4.4, Test 2 and Figure 8; FACTS row S2a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.probe import Cost, Figure
+from skylight.probe.cache_location.figures import draw
+from skylight.probe.cache_location.measure import CYCLES, FRAGMENTS, PLACES, REGIONS, WRITES, measure
+from skylight.probe.cache_location.verdict import judge, observe
+from skylight.probe.session import Session
+
+SLOWEST_IO_S = 0.03
+
+
+def _without_disk_cache(known: Known) -> Finding | None:
+    """What earlier findings say of drives that have no cache on disk; None where the test is needed."""
+    kind, medium = known.get("drive_type"), known.get("cache_medium")
+    if kind is not None and kind.value in ("cmr", "not-rotating"):
+        why = f"the drive is {kind.value} and has no persistent cache on disk"
+        return Finding("cache_location", "none", None, None, kind.confidence, why)
+    if medium is not None and medium.value in ("flash", "none"):
+        why = "the persistent cache is flash, at no diameter"
+        return Finding("cache_location", "none", None, None, medium.confidence, why)
+    return None
+
+
+class CacheLocation:
+    """Test 2 of the paper; see the module's page."""
+
+    name = "cache_location"
+    title = "Cache location"
+    needs: tuple[str, ...] = ("drive_type", "rotation")
+    summary = (
+        "Blocks in the persistent cache are read in turn with blocks at their native places, at low to high"
+        " addresses: the time of the arm's way tells at which diameter the cache lies."
+    )
+
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """At most this: fragmented reads of three regions, the profile, and cache to cache."""
+        if not writes:
+            return Cost(0, 0.0, 0)
+        regions = len(REGIONS)
+        reads = 2 * FRAGMENTS * regions + 2 * CYCLES * (PLACES + regions)
+        written = regions * (FRAGMENTS + WRITES)
+        return Cost(reads + written, (reads + written) * SLOWEST_IO_S, regions * (8 << 20))
+
+    def measure(self, session: Session) -> None:
+        """Writes fragments and reads them; nothing where no cache on disk can be."""
+        known = session.known
+        if known.word("drive_type") == "smr" and _without_disk_cache(known) is None and session.can_write:
+            with session.settings("settings", write_cache=False, look_ahead=False) as report:
+                if report.write_cache is not True:
+                    measure(session)
+
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """The one finding, `cache_location`."""
+        plain = _without_disk_cache(known)
+        if plain is not None:
+            return [plain]
+        if known.word("drive_type") != "smr":
+            why = "the drive type is unknown, so it is not known whether there is a cache at all"
+            return [Finding("cache_location", UNKNOWN, None, None, 0.0, why)]
+        return [judge(observe(evidence), known)]
+
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """Latency of fragmented reads (Figure 8), and the profile over the addresses."""
+        return draw(observe(evidence), findings)

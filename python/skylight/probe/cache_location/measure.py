@@ -1,0 +1,94 @@
+"""What test `cache_location` does to the target; see the package's page.
+
+Writes of the profile are 192 KiB, one at a time, so that the starts of cached writes lie at many angles both
+in a journal of quanta and in a plain log; few of them, so that the smallest cache takes them. Every read of
+cached data is of another block, for a drive's buffer may hold what was read before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import IoBatch
+from skylight.probe.session import Session
+
+BLOCK = 4096
+REGIONS = ("low", "mid", "high")
+FRAGMENTS = 128  # rewritten blocks of a region, every other one
+WRITES = 8  # of the profile, in each region
+WRITE_BYTES = 192 << 10
+SPAN_BYTES = 4 << 20
+PLACES = 16
+CYCLES = 40
+LEAST_BYTES = 1 << 30
+
+
+def start_of(region: str, size: int) -> int:
+    """Where a region begins, bytes: near the first, the middle or the last address."""
+    share = {"low": 0.002, "mid": 0.5, "high": 0.995}[region]
+    return int(size * share) // SPAN_BYTES * SPAN_BYTES
+
+
+def measure(session: Session) -> None:
+    """Fragmented reads, then cache to cache, then the profile."""
+    if session.size < LEAST_BYTES:
+        return
+    for region in REGIONS:
+        _fragments(session, region)
+    session.erase("erase-profile")
+    cached = {region: _cache(session, region) for region in REGIONS}
+    for one, other in (("low", "low"), ("low", "high"), ("low", "mid")):
+        _in_turn(session, f"cached-{one}-{other}", cached[one], cached[other], None)
+    pool = np.concatenate(list(cached.values()))
+    for number in range(PLACES):
+        share = (number + 0.5) / PLACES
+        name = f"profile-{number + 1}"
+        _in_turn(session, name, pool, _native(session, name, share), share)
+
+
+def _fragments(session: Session, region: str) -> None:
+    """Test 2 of the paper at one region."""
+    block = max(BLOCK, session.facts.block_bytes)
+    session.erase(f"erase-{region}")
+    start = start_of(region, session.size)
+    offsets = start + np.arange(2 * FRAGMENTS, dtype=np.uint64) * np.uint64(block)
+    session.run(f"fragment-{region}", IoBatch.writes(offsets[::2], block))
+    session.run(f"fragmented-{region}", IoBatch.reads(offsets, block))
+
+
+def _cache(session: Session, region: str) -> NDArray[np.uint64]:
+    """Writes a few large pieces of a region, which go to the cache; blocks of them, in random order."""
+    block = max(BLOCK, session.facts.block_bytes)
+    span = SPAN_BYTES // WRITES
+    starts = (
+        start_of(region, session.size)
+        + np.arange(WRITES, dtype=np.uint64) * np.uint64(span)
+        + np.uint64(block)
+    )
+    session.run(f"cache-{region}", IoBatch.writes(starts, WRITE_BYTES))
+    inside = np.arange(WRITE_BYTES // block, dtype=np.uint64) * np.uint64(block)
+    blocks = (starts[:, None] + inside[None, :]).ravel()
+    return np.asarray(session.rng(f"cache-{region}").permutation(blocks), np.uint64)
+
+
+def _native(session: Session, name: str, share: float) -> NDArray[np.uint64]:
+    """Blocks at their native places near a share of the address space, in random order."""
+    block = max(BLOCK, session.facts.block_bytes)
+    start = int(session.size * share) // SPAN_BYTES * SPAN_BYTES + 2 * SPAN_BYTES
+    start = min(start, session.size - SPAN_BYTES)
+    chosen = session.rng(name).choice(SPAN_BYTES // block, size=CYCLES, replace=False)
+    return (start + chosen * block).astype(np.uint64)
+
+
+def _in_turn(
+    session: Session, name: str, one: NDArray[np.uint64], other: NDArray[np.uint64], share: float | None
+) -> None:
+    """Reads a block of one set, then one of the other, and so on."""
+    block = max(BLOCK, session.facts.block_bytes)
+    rng = session.rng(f"{name}-order")
+    offsets = np.empty(2 * CYCLES, np.uint64)
+    offsets[::2] = rng.choice(one, size=CYCLES, replace=False)
+    offsets[1::2] = rng.choice(other, size=CYCLES, replace=False)
+    params = {} if share is None else {"share": share}
+    session.run(name, IoBatch.reads(offsets, block), params=params)

@@ -1,0 +1,193 @@
+"""From latencies of reads in turn to a diameter.
+
+A read takes the way of the arm, a wait spread over a turn, and the overhead. The trimmed mean over reads in
+random order is therefore the way of the arm plus something that is the same everywhere, and only differences
+between places are used. Spearman's rank correlation compares the profile with the distances that a cache at
+the OD, MD or ID would have: it needs no seek curve, only that farther takes longer.
+
+Confidence is the share of bootstrap resamples of the reads that give the same verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import Evidence
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, confidence_that, share
+from skylight.probe.cache_location.measure import REGIONS
+from skylight.units import format_duration
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+WHERE = {"od": 0.0, "md": 0.5, "id": 1.0}
+FOLLOWS = 0.8  # rank correlation of a profile with the distances of the true place
+LEAD = 0.15  # and this much more than with those of the next
+FLAT = 0.25  # of the arm's longest way: a profile that rises less names no place
+# Parts of the arm's longest way. One cache takes at most a tenth of the tracks, and a seek over so many at
+# most a third of the longest way; caches of both halves of a drive are half of the tracks apart, over half.
+NEAR, FAR = 0.33, 0.42
+QUICK_NS = 1_000_000  # a read that no platter serves
+TRIM = (10, 90)
+
+
+@dataclass(slots=True)
+class Seen:
+    """Latencies of each step: fragmented reads by region, cache to cache by pair, the profile by share."""
+
+    fragmented: dict[str, I64] = field(default_factory=dict)
+    cached: dict[str, I64] = field(default_factory=dict)
+    profile: dict[float, I64] = field(default_factory=dict)
+    rows: tuple[str, ...] = ()
+
+
+def observe(evidence: Evidence) -> Seen:
+    """The steps of the evidence."""
+    seen = Seen()
+    for step in evidence.steps:
+        if step.kind != "run" or len(step.rows) < 2:
+            continue
+        if step.name.startswith("fragmented-"):
+            seen.fragmented[step.name.removeprefix("fragmented-")] = step.rows.latency_ns
+        elif step.name.startswith("cached-"):
+            seen.cached[step.name.removeprefix("cached-")] = step.rows.latency_ns[1:]
+        elif step.name.startswith("profile-"):
+            seen.profile[step.share("share")] = step.rows.latency_ns[1:]
+    seen.rows = tuple(step.name for step in evidence.steps if step.name.startswith(("cached-", "profile-")))
+    return seen
+
+
+def typical(latency_ns: NDArray[np.generic]) -> float:
+    """Mean without the fastest and the slowest tenth, ns."""
+    values = latency_ns.astype(np.float64)
+    low, high = np.percentile(values, TRIM)
+    return float(values[(values >= low) & (values <= high)].mean())
+
+
+def ranks(values: F64) -> F64:
+    """Ranks from 0, equal values sharing their mean rank."""
+    order = np.argsort(values, kind="stable")
+    rank = np.empty(len(values))
+    rank[order] = np.arange(len(values), dtype=np.float64)
+    for value in np.unique(values):
+        same = values == value
+        rank[same] = rank[same].mean()
+    return rank
+
+
+def correlation(one: F64, other: F64) -> float:
+    """Spearman's rank correlation; 0 where one of the two does not vary."""
+    first, second = ranks(one), ranks(other)
+    first, second = first - first.mean(), second - second.mean()
+    size = float(np.sqrt((first**2).sum() * (second**2).sum()))
+    return float((first * second).sum()) / size if size > 0 else 0.0
+
+
+def radius(share_of_bytes: F64, ratio: float) -> F64:
+    """Share of the tracks from the OD to an address, where the outer track holds `ratio` times the inner one
+    and tracks shrink evenly in between."""
+    if ratio <= 1.0:
+        return share_of_bytes
+    slope = 1.0 - 1.0 / ratio
+    half = (1.0 + 1.0 / ratio) / 2
+    return np.asarray((1.0 - np.sqrt(1.0 - 2.0 * slope * half * share_of_bytes)) / slope)
+
+
+@dataclass(frozen=True, slots=True)
+class _Signs:
+    """Ways of the arm, ns: along the profile, between cached data of far and near addresses; the longest."""
+
+    shares: F64
+    ways_ns: F64
+    apart_ns: float
+    near_ns: float
+    range_ns: float
+    ratio: float
+
+    def place(self) -> str:
+        """The verdict, or unknown."""
+        spread = float(np.ptp(self.ways_ns))
+        apart = (self.apart_ns - self.near_ns) / self.range_ns
+        if apart >= FAR:
+            return "many"
+        if apart > NEAR or spread < FLAT * self.range_ns:
+            return UNKNOWN
+        scores = {
+            name: correlation(
+                np.abs(radius(self.shares, self.ratio) - radius(np.array(at), self.ratio)), self.ways_ns
+            )
+            for name, at in WHERE.items()
+        }
+        best, next_best = sorted(scores, key=lambda name: scores[name], reverse=True)[:2]
+        if scores[best] < FOLLOWS or scores[best] - scores[next_best] < LEAD:
+            return UNKNOWN
+        return best
+
+
+def _signs(seen: Seen, known: Known, rng: np.random.Generator | None) -> _Signs:
+    """The signs of the evidence, or of a resample of its reads."""
+
+    def drawn(latency_ns: I64) -> float:
+        return typical(latency_ns if rng is None else rng.choice(latency_ns, size=len(latency_ns)))
+
+    shares = np.array(sorted(seen.profile))
+    ways = np.array([drawn(seen.profile[at]) for at in shares])
+    apart, near = drawn(seen.cached["low-high"]), drawn(seen.cached["low-low"])
+    seek_track, seek_full = known.part("seek_ns", "track"), known.part("seek_ns", "full")
+    measured = max(float(ways.max()), apart) - near
+    arm = seek_full - seek_track if seek_track is not None and seek_full is not None else measured
+    outer, inner = known.part("track_bytes", "od"), known.part("track_bytes", "id")
+    ratio = outer / inner if outer is not None and inner is not None and inner > 0 else 1.0
+    return _Signs(shares, ways, apart, near, max(arm, 1.0), max(ratio, 1.0))
+
+
+def judge(seen: Seen, known: Known) -> Finding:
+    """The finding, from the signs and how well they hold in resamples."""
+    if not seen.profile or not {"low-high", "low-low"} <= set(seen.cached):
+        return _finding(UNKNOWN, 0.0, "nothing was written to the target, so no data is in its cache", ())
+    if typical(seen.cached["low-high"]) < QUICK_NS:
+        quick = typical(seen.cached["low-high"])
+        why = f"cached blocks are read in {format_duration(int(quick))}: no platter is waited for"
+        sure = confidence_that(seen.cached["low-high"], lambda latency_ns: typical(latency_ns) < QUICK_NS)
+        return _finding("none", sure, why, seen.rows)
+    signs = _signs(seen, known, None)
+    place = signs.place()
+    if place == UNKNOWN:
+        return _finding(UNKNOWN, 0.0, f"the profile follows no one place: {_words(seen, signs)}", seen.rows)
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    rounds = RESAMPLES // 4
+    hits = sum(_signs(seen, known, rng).place() == place for _ in range(rounds))
+    return _finding(place, share(hits, rounds), _reason(place, seen, signs), seen.rows)
+
+
+def _finding(value: str, confidence: float, why: str, rows: tuple[str, ...]) -> Finding:
+    return Finding("cache_location", value, None, None, confidence, why, rows)
+
+
+def _words(seen: Seen, signs: _Signs) -> str:
+    first, middle, last = (signs.ways_ns[index] for index in (0, len(signs.ways_ns) // 2, -1))
+    means = ", ".join(
+        f"{region} {format_duration(int(seen.fragmented[region].mean()))}"
+        for region in REGIONS
+        if region in seen.fragmented
+    )
+    return (
+        f"cached and native blocks in turn take {format_duration(int(first))} at the first addresses,"
+        f" {format_duration(int(middle))} in the middle, {format_duration(int(last))} at the last;"
+        f" cached ones of far addresses {format_duration(int(signs.apart_ns))}, of near ones"
+        f" {format_duration(int(signs.near_ns))}; fragmented reads on average: {means}"
+    )
+
+
+def _reason(place: str, seen: Seen, signs: _Signs) -> str:
+    sense = {
+        "od": "the way from the cache grows with the address",
+        "id": "the way from the cache shrinks with the address",
+        "md": "the way from the cache is shortest in the middle",
+        "many": "what is cached of far addresses lies far apart",
+    }
+    return f"{sense[place]}: {_words(seen, signs)}"

@@ -1,0 +1,369 @@
+"""Sizes of a journaled cache: how many places, how large, and how many entries its map holds.
+
+Two limits end a journal's patience, places and map entries. Which one a fill meets is told by another fill:
+writes of whole quanta waste nothing and need a map entry each; writes of 4 KiB that wait together share a
+place and still need a map entry each. So
+
+* the *quantum* is the largest write that takes no longer than the smallest, to a block;
+* fills with writes of so many quanta count the places;
+* a fill with 4 KiB writes at depth counts map entries, unless it used up as many places as there are;
+* places that were counted as often as map entries are map entries: then the writes are made larger.
+
+Lone writes of 4 KiB need not fill the cache: each takes a place and a map entry, so they are as many as the
+fewer of both.
+
+Invariant: every fill begins on an erased drive, and its addresses are all different.
+Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14 and Table 2; FACTS rows S6a to S8a.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skylight.evidence import IoBatch, IoLog, Stop
+from skylight.infer.onset import MISSED_TURNS, Onset, entries, onset, usual
+from skylight.probe.band_size.rooms import DEPTH, spread
+from skylight.probe.procedure import Steps
+
+BLOCK = 4096
+LONE_WRITES = 24
+LARGEST_QUANTUM = 16 << 20
+LEAST_STEP = 0.06  # of a lone write's latency: a quantum is a good part of a turn
+EDGE = 0.10  # how far from a quantum that is known its edge is looked for
+CLEAR = 5.0  # standard errors between one quantum and two
+MOST_QUANTA, ENTRY_SLACK = 64, 0.85
+LARGEST_WRITE = 32 << 20
+
+RATE_QUANTA, WRITES_AN_ENTRY, FEWEST_ENTRIES = 64, 10, 3
+
+LONE_USUAL, FIRST_WRITES, FIRST_STOP = 8, 192, (6, 8)
+SMALL_WRITES, MOST_WRITES = 300_000, 6_000_000
+MAP_WRITES = 2_600_000
+CALIBRATION, BLOCK_CALIBRATION, DEEP_STOP = 4 * DEPTH, 40 * DEPTH, (64, 64)
+SLOW = 2.2
+SLOWEST_TURN_NS = 60e9 / 3_600
+SAME = 0.03
+"""As many, give or take: two counts of one limit differ by an entry's writes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A fill until cleaning, or until the writes ran out: writes of `size` bytes, `quanta` places each."""
+
+    name: str
+    size: int
+    quanta: int
+    writes: int
+    places: int
+    ended: bool
+    clear: float
+    entry_ns: float
+    writes_an_entry: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What entries take that follow each other at once: `quantum_ns` for each quantum, with the switches of
+    track that come with it, and `start_ns` for what comes before the first: out-of-band data and the gap, on
+    flash two commands besides."""
+
+    quantum_ns: float
+    start_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What was measured. `places` and `map_entries` are what was in use when cleaning began; None where that
+    limit was not met."""
+
+    quantum: int | None
+    quantum_ns: float
+    lone_ns: float
+    fills: tuple[Fill, ...]
+    places: int | None
+    map_entries: int | None
+    rate: Rate | None = None
+
+    @property
+    def lone_writes(self) -> int | None:
+        """Lone 4 KiB writes until cleaning."""
+        counted = [count for count in (self.places, self.map_entries) if count is not None]
+        return min(counted) if counted else None
+
+
+@dataclass(frozen=True, slots=True)
+class Lone:
+    """Latency of lone writes of one size: median and its standard error (ns)."""
+
+    median_ns: float
+    error_ns: float
+
+    @staticmethod
+    def of(log: IoLog) -> Lone:
+        """Robust: from the quartiles."""
+        low, median, high = np.percentile(log.latency_ns, [25, 50, 75])
+        return Lone(float(median), 1.25 * float(high - low) / 1.35 / max(len(log), 1) ** 0.5)
+
+
+class Quanta:
+    """Lone writes of growing size: where they begin to take a quantum more."""
+
+    def __init__(self, steps: Steps) -> None:
+        """The drive is to be as new."""
+        self._steps = steps
+        self._known: dict[int, Lone] = {}
+        self._sizes = 0
+
+    def lone(self, size: int) -> Lone:
+        """Latency of lone writes of `size` bytes."""
+        if size not in self._known:
+            self._sizes += 1
+            where = spread(self._steps.size, LONE_WRITES, max(size, 1 << 20), phase=self._sizes * 0.137 % 1)
+            self._known[size] = Lone.of(self._steps.run("lone", IoBatch.writes(where, size)))
+        return self._known[size]
+
+    def edge(self, low: int, high: int) -> int | None:
+        """The largest size that takes as long as `low`, to a block, if `high` takes plainly longer."""
+        short, long = self.lone(low), self.lone(high)
+        apart = long.median_ns - short.median_ns
+        if apart < CLEAR * (short.error_ns + long.error_ns):
+            return None
+        # What lies beyond the edge may be several quanta on, or another entry: any plain step is the edge.
+        step = min(apart / 2, max(CLEAR * (short.error_ns + long.error_ns), LEAST_STEP * short.median_ns))
+        limit = short.median_ns + step
+        while high - low > BLOCK:
+            middle = (low + high) // 2 // BLOCK * BLOCK
+            if self.lone(middle).median_ns < limit:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def quantum(self) -> int | None:
+        """Bytes; None if it does not show."""
+        known = self._steps.known.number("journal_quantum_bytes")
+        if known is not None:
+            low = max(int(known * (1 - EDGE)) // BLOCK * BLOCK, BLOCK)
+            high = -(-int(known * (1 + EDGE)) // BLOCK) * BLOCK
+            found = self.edge(low, high) if high - low > BLOCK else None
+            # A drive that begins to write amid an entry shows no edges in lone writes; then the known one has
+            # to do.
+            return found if found is not None and low < found < high - BLOCK else round(known)
+        size = 2 * BLOCK
+        while size <= LARGEST_QUANTUM:
+            first, here = self.lone(BLOCK), self.lone(size)
+            errors = CLEAR * (first.error_ns + here.error_ns)
+            if here.median_ns - first.median_ns > max(errors, LEAST_STEP * first.median_ns):
+                found = self.edge(size // 2, size)
+                return found if found is not None and self._is_edge(2 * found) else None
+            size *= 2
+        return None
+
+    def _is_edge(self, size: int) -> bool:
+        """Whether the second quantum ends where twice the first does."""
+        within = max(size // 32 // BLOCK, 1) * BLOCK
+        found = self.edge(size - within, size + within)
+        return found is not None and abs(found - size) <= BLOCK
+
+
+def _writes(steps: Steps, first: int, count: int, size: int) -> IoBatch:
+    """Different addresses all over the drive, going on from the first so many."""
+    return IoBatch.writes(spread(steps.size, first + count, size)[first:], size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """What deep writes take on a drive that does not clean: latency, and from entry to entry (ns)."""
+
+    latency_ns: float
+    entry_ns: float | None
+
+
+def _pace(steps: Steps, name: str, size: int) -> _Pace:
+    """Measured on an erased drive, and erased again: what the fill begins with may reach its end."""
+    steps.erase(f"{name}-usual-erase")
+    count = CALIBRATION if size > BLOCK else BLOCK_CALIBRATION
+    log = steps.run(f"{name}-deep-usual", _writes(steps, 0, count, size), depth=DEPTH)
+    # Entries may take one of two times, as they catch the next place or miss it: the usual is the longer one.
+    return _Pace(float(np.percentile(log.latency_ns, 85)), usual(log.complete_ns))
+
+
+def _turn_ns(steps: Steps) -> float:
+    return steps.known.number("rotation_ns") or SLOWEST_TURN_NS
+
+
+def _limit_ns(steps: Steps, usual_ns: float) -> int:
+    """From what latency on a write waits for cleaning: more than a missed turn, and than twice the usual."""
+    return int(max(SLOW * usual_ns, usual_ns + MISSED_TURNS * _turn_ns(steps)))
+
+
+def _filled(steps: Steps, name: str, sizes: tuple[tuple[int, int], ...], quantum: int) -> list[Fill]:
+    """Fills from erased until cleaning: lone at first, for the smallest caches, then deep.
+
+    `sizes` are how many quanta a write has (0: a block) and how many such writes there are at most. One
+    `Fill` for each part."""
+    parts = [(quantum * quanta or BLOCK, quanta, count) for quanta, count in sizes]
+    paces = [_pace(steps, name, size) for size, _, _ in parts]
+    if not steps.erase(f"{name}-erase"):
+        return []
+    fills: list[Fill] = []
+    for number, ((size, quanta, count), pace) in enumerate(zip(parts, paces, strict=True)):
+        count = min(count, steps.size // size * 3 // 4)
+        if number == 0 and quanta:
+            fill = _lone_fill(steps, name, size, quanta)
+            if fill.ended:
+                return [fill]
+            fills.append(fill)
+        done = sum(fill.writes for fill in fills if fill.size == size)
+        fills.append(_deep_fill(steps, f"{name}-{number}", size, quanta, (done, count), pace))
+        if fills[-1].ended:
+            break
+    return fills
+
+
+def _lone_fill(steps: Steps, name: str, size: int, quanta: int) -> Fill:
+    """The first writes, one at a time."""
+    pace = steps.run(f"{name}-usual", _writes(steps, 0, LONE_USUAL, size))
+    until = Stop(_limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
+    log = steps.run(f"{name}-lone", _writes(steps, LONE_USUAL, FIRST_WRITES, size), until=until)
+    turn_ns = _turn_ns(steps)
+    found = onset(log.submit_ns, log.complete_ns, turn_ns=turn_ns) if until.reached(log) else None
+    return _fill(name, size, quanta, LONE_USUAL + (found.writes if found else len(log)), found)
+
+
+def _deep_fill(
+    steps: Steps, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
+) -> Fill:
+    """Writes at depth, of these numbers, until cleaning begins and goes on; a merge next to an outlier only
+    looks like it."""
+    until = Stop(_limit_ns(steps, pace.latency_ns), *DEEP_STOP)
+    logs: list[IoLog] = []
+    at, count = between
+    while at < count:
+        io = _writes(steps, at, count - at, size)
+        log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
+        logs.append(log)
+        at += len(log)
+        if not until.reached(log) or at >= count:
+            break
+        on = steps.run(f"{name}-deep-on", io.part(len(log), len(log) + 2 * DEPTH), depth=DEPTH)
+        logs.append(on)
+        at += len(on)
+        if len(on) == 0 or np.median(on.latency_ns) >= until.latency_ns:
+            whole = IoLog.joined(logs)
+            found = onset(whole.submit_ns, whole.complete_ns, pace.entry_ns, _turn_ns(steps))
+            return _fill(name, size, quanta, found.writes if found else len(whole), found)
+    return _fill(name, size, quanta, sum(len(log) for log in logs), None)
+
+
+def _fill(name: str, size: int, quanta: int, writes: int, found: Onset | None) -> Fill:
+    return Fill(
+        name,
+        size,
+        quanta,
+        writes,
+        writes * max(quanta, 1),
+        found is not None,
+        found.sum if found else 0.0,
+        found.usual_ns if found else 0.0,
+        found.writes_an_entry if found else 0.0,
+    )
+
+
+def measured(steps: Steps) -> Journal:
+    """Runs all of it; the drive is erased before each part."""
+    quanta = Quanta(steps)
+    quantum = quanta.quantum()
+    if quantum is None:
+        return Journal(None, 0.0, 0.0, (), None, None)
+    lone, two = quanta.lone(BLOCK), quanta.lone(2 * quantum)
+    quantum_ns = two.median_ns - lone.median_ns
+    rate = _rate(steps, quantum)
+    largest = _largest(steps, quanta, quantum)
+    fills = _filled(steps, "fill", ((1, SMALL_WRITES), (largest, MOST_WRITES)), quantum)
+    deep = _filled(steps, "map", ((0, MAP_WRITES),), quantum)
+    places, in_map = _limits(fills, deep, quantum)
+    if places is None and in_map is not None and largest > 1:
+        larger = _filled(steps, "large", ((largest, MOST_WRITES),), quantum)
+        places, _ = _limits(larger, deep, quantum)
+        fills += larger
+    return Journal(quantum, quantum_ns, lone.median_ns, (*fills, *deep), places, in_map, rate)
+
+
+def _rate(steps: Steps, quantum: int) -> Rate | None:
+    """What a quantum takes, from entries of fewer and of more; None if all hold as many.
+
+    Writes have to be so large that those that wait fill more than one entry: else each entry begins when the
+    one before has ended, a turn late."""
+    entry = steps.known.number("journal_entry_max_bytes")
+    if entry is None or not steps.erase("rate-erase"):
+        return None
+    sizes = {
+        quantum,
+        quantum * (int(entry / 2 / quantum) + 1),
+        max(int(entry / WRITES_AN_ENTRY) // BLOCK * BLOCK, BLOCK),
+    }
+    paced = []
+    for size in sorted(sizes):
+        count = max(int(RATE_QUANTA * quantum / size), 2 * DEPTH if size < quantum else FEWEST_ENTRIES + 2)
+        took = _paced(steps, "rate", size, count)
+        if took is not None:
+            paced.append((-(-took[1] * size // quantum), took[0]))
+    if not paced:
+        return None
+    few, many = min(paced), max(paced)
+    if many[0] == few[0] or many[1] <= few[1]:
+        return None
+    quantum_ns = (many[1] - few[1]) / (many[0] - few[0])
+    return Rate(quantum_ns, max(few[1] - few[0] * quantum_ns, 0.0))
+
+
+def _paced(steps: Steps, name: str, size: int, count: int) -> tuple[float, int] | None:
+    """From entry to entry (ns) and writes in one, of entries as full as most; None if there are few."""
+    log = steps.run(name, _writes(steps, 0, count, size), depth=DEPTH)
+    done, at = entries(log.complete_ns)
+    took, writes = np.diff(done), np.diff(at)
+    if len(writes) < FEWEST_ENTRIES:
+        return None
+    full = round(float(np.median(writes)))
+    same = took[writes == full]
+    return (float(np.median(same)), full) if len(same) >= FEWEST_ENTRIES else None
+
+
+def _largest(steps: Steps, quanta: Quanta, quantum: int) -> int:
+    """How many quanta a write may have and still be one entry: what is known of entries, with some slack, if
+    it takes as much longer than one quantum as that many should."""
+    entry = steps.known.number("journal_entry_max_bytes")
+    if entry is None:
+        return 1
+    count = int(min(ENTRY_SLACK * entry / quantum, MOST_QUANTA, LARGEST_WRITE // quantum))
+    one, two = quanta.lone(quantum), quanta.lone(2 * quantum)
+    if two.median_ns - one.median_ns < CLEAR * (one.error_ns + two.error_ns):
+        return max(count, 1)
+    while count > 1:
+        many = quanta.lone(count * quantum)
+        expected = one.median_ns + (count - 1) * (two.median_ns - one.median_ns)
+        if count == 2 or many.median_ns < 1.25 * expected:
+            return count
+        count //= 2
+    return 1
+
+
+def _limits(fills: list[Fill], deep: list[Fill], quantum: int) -> tuple[int | None, int | None]:
+    """Places and map entries in use when cleaning began, from a fill with whole quanta and one with"
+    " blocks."""
+    met = bool(fills) and fills[-1].ended
+    places = sum(fill.places for fill in fills) if met else None
+    writes = sum(fill.writes for fill in fills)
+    if not deep or not deep[-1].ended:
+        return places, None
+    blocks = deep[-1]
+    an_entry = max(round(blocks.writes_an_entry), 1)
+    used = blocks.writes / an_entry * -(-an_entry * BLOCK // quantum)
+    if places is not None and abs(writes - blocks.writes) <= max(SAME * blocks.writes, 2 * DEPTH):
+        return None, blocks.writes  # the fill ended where the map was full
+    if places is not None and used >= (1 - 2 * SAME) * places:
+        return places, None  # places ran out first
+    return places, blocks.writes

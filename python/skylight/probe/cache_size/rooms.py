@@ -1,0 +1,143 @@
+"""Sizes of a cache in rooms (`skylight.probe.band_size.rooms`): what one room takes, times how many there
+are.
+
+* Cache bands serve every n-th data band. With the one of the first band full, one block is written to each
+  band behind it: the first that stalls is band n, and n cache bands are the cache.
+* A zone takes so much before its first stall. With it full, addresses further on are asked for: the first
+that
+  does not stall is in the next zone; the capacity has so many zones.
+
+Random writes over the whole drive fill rooms unevenly, so the first stalls when some 95 % of the cache are
+used (Skylight, Table 2: 9,175,056 writes, a day at depth 1). `random_fill` does that; no finding needs it.
+
+Source: Skylight (FAST '15), section 4.6 and Table 2; FACTS row S8b.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from skylight.evidence import IoBatch, Stop
+from skylight.probe.band_size.rooms import INTO_BAND, Room, first_edge, logged
+from skylight.probe.procedure import Steps
+
+BLOCK = 4096
+MOST_CACHE_BANDS = 1_000_000
+RANDOM_PIECE = 1 << 20
+TRIES = 6
+AGAIN_INTO_BAND = 2 << 20  # clear of what was written there the first time
+
+
+class Unsettled(Exception):
+    """A zone did not stall as it did before, so what is asked of it says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """`count` rooms that each take `room_bytes` until they stall and are `whole_bytes` large, if that shows;
+    `band` is what one stall gives back. `checks` is how often the count was seen."""
+
+    count: int
+    room_bytes: int
+    whole_bytes: int | None
+    band: int
+    stalls: int
+    checks: int
+
+
+def cache_bands(steps: Steps, room: Room) -> Rooms | None:
+    """All cache bands, from the one of the first address; None if it is not seen how many there are."""
+    band = first_edge(steps, room)
+    if band is None:
+        return None
+    most = min(MOST_CACHE_BANDS, steps.size // band - 1)
+    places = np.arange(1, most, dtype=np.uint64) * np.uint64(band)
+    index = room.first_held(places)
+    if index is None:
+        return None
+    count = index + 1
+    checks = 1
+    for number in (1, 2, 3):
+        address = number * count * band
+        if address + room.size <= steps.size:
+            if not room.holds(address):
+                return None
+            checks += 1
+    return Rooms(count, room.period * room.size, band, band, room.found.count, checks)
+
+
+def _first_within(room: Room, addresses: list[int]) -> int | None:
+    """The first of these addresses that is of the room, or None; those before cost a piece each.
+
+    A stall may give back more than one band. So the room is written to until it stalls, and then filled; and
+    that it was full while others were asked for is seen by the next write to it, or all is done again."""
+    limit = room.found.limit_ns
+    for _ in range(TRIES):
+        if not room.refill():
+            continue
+        where = np.array(addresses, np.uint64) + np.uint64(INTO_BAND)
+        log = room.steps.run(f"{room.name}-scan", IoBatch.writes(where, room.size), until=Stop(limit))
+        place = len(log) - 1
+        if int(log.latency_ns[-1]) < limit:
+            if int(room.put(1).latency_ns[0]) >= limit:
+                return None
+            continue
+        again = [addresses[place] + AGAIN_INTO_BAND]
+        if room.refill():
+            log = room.steps.run(f"{room.name}-ask", IoBatch.writes(again, room.size))
+            if int(log.latency_ns[0]) >= limit:
+                return addresses[place]
+    raise Unsettled
+
+
+def zones(steps: Steps) -> Rooms | None:
+    """All zones, from the first; None if it is not seen how large they are."""
+    try:
+        return _zones(steps)
+    except Unsettled:
+        return None
+
+
+def _zones(steps: Steps) -> Rooms | None:
+    """All zones, from the first.
+
+    The end of the first is come upon from above, since only an address within it costs a band to fill again,
+    and what is written must stay within it: halving, then in steps of about the root of what is left, then
+    band by band."""
+    if not steps.erase("zone-erase"):
+        return None
+    room = logged(steps, 0, steps.size, "zone")
+    if room is None:
+        return None
+    band, filled = room.band_writes * room.size, room.found.first * room.size
+    last = steps.size // band - 1
+    halves = [last // 2**power for power in range(1, last.bit_length())]
+    inside = _first_within(room, [number * band for number in halves])
+    if inside is None:
+        return None
+    low, high = inside // band, 2 * (inside // band) + 2
+    for step in (max(math.isqrt(high - low), 1), 1):
+        inside = _first_within(room, [number * band for number in range(high - step, low, -step)])
+        if inside is not None:
+            low, high = inside // band, inside // band + step
+        else:
+            high = low + step
+    return Rooms(-(-steps.size // (high * band)), filled, None, band, room.found.count, 1)
+
+
+def random_fill(steps: Steps, name: str, size: int, most: int, slow_ns: int, depth: int = 1) -> int | None:
+    """Random writes of `size` bytes over the whole drive until one stalls for cleaning: how many there were.
+
+    Outliers stall too, so `slow_ns` must lie between them and what cleaning takes."""
+    done = 0
+    while done < most:
+        chosen = steps.rng(f"{name}-{done}").integers(0, steps.size // size, min(RANDOM_PIECE, most - done))
+        io = IoBatch.writes(chosen.astype(np.uint64) * np.uint64(size), size)
+        log = steps.run(name, io, depth=depth, until=Stop(slow_ns))
+        done += len(log)
+        if len(log) < len(io):
+            return done
+    return None

@@ -1,0 +1,278 @@
+"""From what was counted to sizes of the cache.
+
+A cache in use up to its watermark shows the watermark only: what lies above is not to be seen. Drives begin
+to clean somewhere between 80 % of what they have and all of it (the paper's two at 94 and 91 %), so the size
+is what was in use, divided by 0.9, and the interval says the rest. Where the parts of a cache are seen whole
+(cache bands are as large as data bands) or can be only so many (a zone has whole free bands and keeps one at
+least), the size is nearer.
+
+Confidence: one minus the chance of what the counting rests on: agreement of repeats (a half for each),
+clearness of the onset of cleaning, and for a size behind a watermark the part of the interval that lies
+within 10 %.
+
+Source: Skylight (FAST '15), section 4.6: "assuming that the drive uses a low watermark to trigger cleaning".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.probe.cache_size.journal import Fill, Journal
+from skylight.probe.cache_size.rooms import Rooms
+from skylight.units import format_count, format_size
+
+LOWEST_WATERMARK, USUAL_WATERMARK = 0.8, 0.9
+RIGHT_WITHIN = 0.1
+MOST_SKEW = 0.2  # of a turn
+LEAST_SHARE, MOST_SHARE = 0.7, 1.02  # how far both ways to count out-of-band data may differ
+WIDEST = 0.25  # of what lone writes put on the medium
+FLASH_COMMAND_NS = (500_000, 20_000)  # the slowest and the fastest that a write to flash begins
+NAMES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes")
+MAP = "cache_map_entries"
+
+Interval = tuple[float, float]
+
+
+def unknown(name: str, why: str, rows: Sequence[str]) -> Finding:
+    """No verdict."""
+    return Finding(name, UNKNOWN, None, None, 0.0, why, tuple(rows))
+
+
+def nothing(why: str, rows: Sequence[str], *, with_map: bool = False) -> list[Finding]:
+    """No verdict on any size."""
+    return [unknown(name, why, rows) for name in (*NAMES, *((MAP,) if with_map else ()))]
+
+
+def behind(used: float, fewest: float = 0.0) -> tuple[float, Interval, float]:
+    """What is behind a watermark that `used` was below: the most likely, the interval, the confidence.
+
+    `fewest` is what there must be at least."""
+    low, high = max(used, fewest), used / LOWEST_WATERMARK
+    value = used / USUAL_WATERMARK
+    lowest_right, highest_right = value / (1 + RIGHT_WITHIN), value / (1 - RIGHT_WITHIN)
+    inside = max(0.0, min(high, highest_right) - max(low, lowest_right)) / max(high - low, 1e-9)
+    return value, (low, high), min(inside, 1.0)
+
+
+def _bytes(
+    name: str, value: float, interval: Interval, confidence: float, why: str, rows: Sequence[str]
+) -> Finding:
+    return Finding(name, round(value), "bytes", interval, confidence, why, tuple(rows))
+
+
+def of_cache_bands(rooms: Rooms, rows: Sequence[str]) -> list[Finding]:
+    """Sizes of a cache whose bands were counted."""
+    confidence = 1 - 0.5 ** (rooms.stalls + rooms.checks)
+    whole = rooms.whole_bytes or rooms.room_bytes
+    start = (
+        f"Every {format_count(rooms.count)}th data band of {format_size(whole)} shares a cache band"
+        f" (seen {rooms.checks} times), and one stalls after {format_size(rooms.room_bytes)}"
+    )
+    unit = rooms.count * (256 << 10)  # what a write of the room is; the last of them may not have fitted
+    cache, least = rooms.count * whole, rooms.count * rooms.room_bytes
+    fill = least if least == cache else least + unit // 2
+    return [
+        _bytes(
+            "cache_bytes",
+            cache,
+            (cache - unit, cache + unit),
+            confidence,
+            f"{start}: {format_count(rooms.count)} cache bands.",
+            rows,
+        ),
+        _bytes(
+            "cache_fill_bytes",
+            fill,
+            (least, least + unit),
+            confidence,
+            f"{start}: filled evenly, all take {format_size(fill)}.",
+            rows,
+        ),
+        _bytes(
+            "cache_raw_bytes",
+            fill,
+            (least, least + unit),
+            confidence,
+            f"{start}: blocks are appended without loss, so lone writes put {format_size(fill)} there.",
+            rows,
+        ),
+    ]
+
+
+def free_bands(usable: int) -> tuple[float, Interval, float]:
+    """Free bands of a zone of which so many take writes; one at least is kept to merge into.
+
+    >>> free_bands(20)[0]
+    22.8
+    """
+    low, high = usable + 1, usable / LOWEST_WATERMARK
+    high = max(high, low)
+    # Every number of the interval is within 10 % of this one, where there is such a number; else as many as
+    # can be, from the low end, for a zone keeps few free bands back.
+    value = min(((1 - RIGHT_WITHIN) * high + (1 + RIGHT_WITHIN) * low) / 2, (1 + RIGHT_WITHIN) * low)
+    inside = (min(high, value / (1 - RIGHT_WITHIN)) - max(low, value / (1 + RIGHT_WITHIN))) / max(
+        high - low, 1e-9
+    )
+    return round(value, 1), (low, high), min(max(inside, 0.0), 1.0) if high > low else 1.0
+
+
+def of_zones(rooms: Rooms, rows: Sequence[str]) -> list[Finding]:
+    """Sizes of a cache that is spread over zones."""
+    confidence = 1 - 0.5 ** (rooms.stalls + rooms.checks)
+    fill = rooms.count * rooms.room_bytes
+    usable = max(round(rooms.room_bytes / rooms.band), 1)
+    bands, (low, high), sure = free_bands(usable)
+    unit = rooms.count * rooms.band
+    start = (
+        f"A zone takes {format_size(rooms.room_bytes)}, {usable} bands of {format_size(rooms.band)},"
+        " before it"
+        f" stalls, and the drive has {rooms.count} zones"
+    )
+    return [
+        _bytes(
+            "cache_bytes",
+            bands * unit,
+            (low * unit, high * unit),
+            confidence * sure,
+            f"{start}; it keeps one free band at least, and a fifth of them at most.",
+            rows,
+        ),
+        _bytes(
+            "cache_fill_bytes",
+            fill,
+            (fill * 0.99, fill * 1.01),
+            confidence,
+            f"{start}: {format_size(fill)} in all.",
+            rows,
+        ),
+        _bytes(
+            "cache_raw_bytes",
+            fill,
+            (fill * 0.99, fill * 1.01),
+            confidence,
+            f"{start}; blocks are appended without loss.",
+            rows,
+        ),
+    ]
+
+
+def _out_of_band(journal: Journal, known: Known) -> tuple[float, float] | None:
+    """Bytes of the out-of-band data of an entry, the least and the most; None if it is not known.
+
+    The time has the switches of track in it that come with the data. By what quanta take, with their share of
+    such switches, it is too few bytes; by the track alone too many. On flash the time of a command is in
+    it."""
+    time_ns, rate, quantum = known.number("out_of_band_ns"), journal.rate, journal.quantum
+    if time_ns is None or quantum is None:
+        return None
+    if known.word("cache_medium") == "flash":
+        if rate is None:
+            return None
+        slow, fast = (max(time_ns - each, 0.0) * quantum / rate.quantum_ns for each in FLASH_COMMAND_NS)
+        return slow, fast
+    turn_ns, place = known.number("rotation_ns"), known.word("cache_location")
+    track = known.part("track_bytes", place) if place in ("od", "md", "id") else None
+    if turn_ns is None or track is None:
+        return None
+    most = time_ns * track / turn_ns
+    least = time_ns * quantum / rate.quantum_ns if rate is not None else most / (1 + MOST_SKEW)
+    return (least, most) if LEAST_SHARE * most <= least <= MOST_SHARE * most else None
+
+
+def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
+    name, writes, quantum = "cache_raw_bytes", journal.lone_writes, journal.quantum
+    if writes is None or quantum is None:
+        return unknown(name, "Cleaning did not start within the writes that were made.", rows)
+    band = _out_of_band(journal, known)
+    if band is None:
+        return unknown(
+            name,
+            f"Lone writes take {format_count(writes)} places of {format_size(quantum)}, but what"
+            " out-of-band data"
+            " lies before each is not known.",
+            rows,
+        )
+    low, high = sorted(writes * (quantum + each) for each in band)
+    middle = writes * (quantum + math.sqrt(band[0] * band[1]))
+    if high - low > WIDEST * middle:
+        return unknown(
+            name,
+            f"Out-of-band data may be {format_size(round(band[0]))} or {format_size(round(band[1]))}.",
+            rows,
+        )
+    why = (
+        f"Lone 4 KiB writes take a place of {format_size(quantum)} each, with"
+        f" {format_size(round(sum(band) / 2))} of"
+        f" out-of-band data, and cleaning starts after {format_count(writes)} of them."
+    )
+    spread = max((high - low) / 2, 0.03 * middle)
+    confidence = _clear(journal.fills) * min(1.0, RIGHT_WITHIN * middle / spread)
+    return _bytes(name, middle, (middle - spread, middle + spread), confidence, why, rows)
+
+
+def _clear(fills: Sequence[Fill]) -> float:
+    """How clear the onset of cleaning was: the least of the fills that ended."""
+    ended = [fill.clear for fill in fills if fill.ended]
+    return 1 - math.exp(-min(ended)) if ended else 0.0
+
+
+def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Finding]:
+    """Sizes of a journal and of its map."""
+    quantum, clear = journal.quantum, _clear(journal.fills)
+    if quantum is None:
+        return nothing(
+            "Lone writes of growing size show no quantum, so what a place holds is not known.",
+            rows,
+            with_map=True,
+        )
+    fills = [fill for fill in journal.fills if fill.quanta]
+    told = "; ".join(f"{format_count(fill.writes)} of {format_size(fill.size)}" for fill in fills)
+    if journal.places is None:
+        met = "the map was full before the places" if journal.map_entries else "cleaning did not start"
+        why = f"With writes of whole quanta ({told}) {met}."
+        sizes = [unknown(name, why, rows) for name in NAMES[:2]]
+    else:
+        fill = journal.places * quantum
+        value, interval, sure = behind(fill)
+        start = (
+            f"Writes that waste nothing ({told}) use {format_count(journal.places)} places of"
+            f" {format_size(quantum)} until cleaning starts"
+        )
+        sizes = [
+            _bytes(
+                NAMES[0],
+                value,
+                interval,
+                clear * sure,
+                f"{start}; taken as {USUAL_WATERMARK:.0%} of what there is, for drives start between 80"
+                " and 100 %.",
+                rows,
+            ),
+            _bytes(NAMES[1], fill, (0.98 * fill, 1.02 * fill), clear, f"{start}.", rows),
+        ]
+    return [*sizes, _raw(journal, known, rows), _map(journal, rows, clear)]
+
+
+def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
+    entries = journal.map_entries
+    deep = [fill for fill in journal.fills if not fill.quanta]
+    if entries is None:
+        count = format_count(sum(fill.writes for fill in deep))
+        ended = bool(deep) and deep[-1].ended
+        why = (
+            f"{count} writes of 4 KiB that wait together used up the places first, so a limit of the"
+            " map, if any,"
+            " is higher."
+            if ended
+            else f"{count} writes of 4 KiB met no limit."
+        )
+        return unknown(MAP, why, rows)
+    value, interval, sure = behind(entries)
+    why = (
+        f"Cleaning starts after {format_count(entries)} writes of 4 KiB that wait together, with places"
+        " left; taken as"
+        f" {USUAL_WATERMARK:.0%} of the map."
+    )
+    return Finding(MAP, round(value), "entries", interval, clear * sure, why, tuple(rows))

@@ -1,0 +1,95 @@
+"""Cleaning: does the drive clean its persistent cache when it is left alone, since when, how long for a band.
+
+`trials` leaves the drive alone for longer and longer and finds the idle time after which it cleans, or that
+it does not within minutes. Of a drive that does, `rate` lets many bands with one written block be cleaned and
+counts them, and `half` watches bands of which every other 64 KiB was written. Of a lazy drive with a
+journal, `journal` fills the cache behind such bands and times the writes that then wait; `free_bands` does
+so in single zones of a drive that has free bands everywhere. Of a drive that may
+be set-associative, `cache_bands` fills one cache band over and over and times the writes that wait.
+
+*Lazy* needs two signs where they can be had: no trial up to several minutes found anything cleaned, and, of
+a set-associative drive, writes that wait for a full cache band.
+
+Source: Skylight (FAST '15), section 4.5, Tests 3 and 4, Figures 10 to 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.probe import Cost, Figure
+from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate, trials
+from skylight.probe.cleaning.figures import draw
+from skylight.probe.cleaning.verdict import idle_time, judge
+from skylight.probe.session import Session
+
+IOS, DEVICE_S, WRITTEN = 120_000, 7_200.0, 10 << 30
+LAZY_SHARE, LAZY_BYTES_A_SECOND = 10, 150e6  # a lazy drive's cache is filled twice: a tenth of it in all
+REFINE_PART = 0.06
+
+
+class CleaningTest:
+    """The cleaning test of the suite; see the module's page."""
+
+    name = "cleaning"
+    title = "Cleaning"
+    needs: tuple[str, ...] = ("drive_type", "journal", "cache_location")
+    summary = (
+        "Writes a few blocks, leaves the drive alone for longer and longer, and looks whether they were moved"
+        " from the persistent cache to their place, since when, and how long a band takes."
+    )
+
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """At most about this: on a drive that waits two minutes before it cleans, or on a lazy one."""
+        if not writes or facts.size_bytes < trials.LEAST_TARGET_BYTES:
+            return Cost(0, 0.0, 0)
+        filled = min(2 * journal.MOST_FILLED, facts.size_bytes // LAZY_SHARE)
+        return Cost(IOS, DEVICE_S + filled / LAZY_BYTES_A_SECOND, WRITTEN + filled)
+
+    def measure(self, session: Session) -> None:
+        """Trials; then cache bands, or bands cleaned in idle time."""
+        if session.known.word("drive_type") != "smr" or not session.can_write:
+            return
+        if session.size < trials.LEAST_TARGET_BYTES:
+            return
+        with session.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
+            session.erase(trials.ERASE)
+            ground = trials.begin(session, flushed=report.write_cache is not False)
+            search = trials.Search(ground, [])
+            search.run()
+            if cache_bands.measure(ground):
+                return
+            idle = idle_time(search.seen)
+            quantum = session.known.number("journal_quantum_bytes")
+            if idle is not None:
+                self._bands(ground, search, idle)
+            elif quantum is not None and quantum >= ground.block:
+                journal.measure(ground, int(quantum))
+            elif session.known.word("cache_location") == "many":
+                free_bands.measure(ground)
+
+    def _bands(self, ground: trials.Ground, search: trials.Search, idle_s: float) -> None:
+        session = ground.session
+        session.erase("bands-erase")
+        idea = rate.run_rounds(ground, idle_s)
+        if idea is None:
+            return
+        session.erase("refine-erase")
+        search.narrow(lambda _: REFINE_PART * idea.band_s, trials.MORE_GUARD_TURNS)
+        refined = idle_time(search.seen)
+        if refined is None:
+            return
+        session.erase("again-erase")
+        one = rate.settle(ground, idea, refined, 0.0, first=2 * rate.ROUNDS + 1)
+        if one is not None:
+            half.measure(ground, refined, one.band_s)
+
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """`cleaning_type`, `cleaning_start_ns`, `cleaning_band_ns`; nothing of a drive that has no cache."""
+        return judge(evidence, known)
+
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """When it begins, and what was cleaned, in the manner of the paper's Figures 11 and 12."""
+        return draw(evidence, findings)

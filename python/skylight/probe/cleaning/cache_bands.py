@@ -1,0 +1,245 @@
+"""A set-associative drive: how long it cleans a cache band, and what one data band more adds to that.
+
+Writes over and over in one place are appended to one cache band, until it is full and the next write waits
+for its cleaning. On such a drive the stalls come at a fixed number of *bytes* (a cache band); on a drive that
+merges its map now and then they come at a fixed number of *writes*. Two sizes of writes tell them apart.
+
+How long a band is may differ from what fills a cache band (a watermark): while the first cache band is full,
+a block of data band 0 stalls and one of data band 1 does not, and the border between them is halved in.
+
+Which data bands share a cache band: data band 0 fills its own, and then a single block goes to each of the
+data bands that follow. Data band n, the first that shares it, finds it full and stalls. Then cache bands are
+filled with blocks of one data band, and of several spread over the drive, and the difference of the stalls is
+what the others add.
+
+Invariant: a stall that names n is seen twice, so that no slow outlier does.
+Source: Skylight (FAST '15), section 3.1 (data band a to cache band a mod n) and 4.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skylight.evidence import U64, Evidence, IoBatch, Op, Stop
+from skylight.infer.period import Period, slow_period
+from skylight.probe.cleaning.trials import INSIDE, KIB, Ground, joined, writes_ns
+
+LARGE, SMALL = 256 * KIB, 128 * KIB
+LARGE_WRITES = 3300  # fill the largest bands, 256 MiB, three times
+TEETH = 4
+SCAN_PIECE, LARGEST_SCAN = 4096, 400_000
+STALL_PART = 0.6
+MOST_BANDS = 9
+REPEATS = 3
+REMAINDER = 512
+OVER_LARGE, OVER_SMALL, EXACT = "over-large", "over-small", "over-exact"
+BORDER, SCAN, ONE, SEVERAL = "border-", "scan-", "stall-one", "stall-several"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheBand:
+    """A cache band: bytes that fill it, how long the stall of a write to a full one is (ns), bytes from data
+    band to data band."""
+
+    usable_bytes: int
+    stall_ns: float
+    pitch: int = 0
+
+
+def same_period(large: Period | None, small: Period | None) -> bool:
+    """Whether stalls come at a number of bytes and not at a number of writes."""
+    ratio = LARGE // SMALL
+    return large is not None and small is not None and abs(small.every - ratio * large.every) <= ratio
+
+
+def _over(ground: Ground, name: str, size: int, count: int) -> Period | None:
+    log = ground.session.run(name, ground.writes(np.full(count, INSIDE, np.uint64), size))
+    return slow_period(writes_ns(log))
+
+
+def measure(ground: Ground) -> bool:
+    """Everything of the module's page, as far as the drive goes along; whether it is set-associative."""
+    session = ground.session
+    session.erase("over-erase")
+    large = _over(ground, OVER_LARGE, LARGE, LARGE_WRITES)
+    if large is None:
+        return False
+    count = min(LARGE_WRITES, TEETH * large.every) * (LARGE // SMALL)
+    if not same_period(large, _over(ground, OVER_SMALL, SMALL, count)):
+        return False
+    whole, stop = large.every * LARGE, Stop(int(STALL_PART * large.slow_ns))
+    used = _emptied(ground, EXACT, large.every, np.array([INSIDE], np.uint64), stop)
+    session.run(f"{EXACT}-fill", ground.writes(_over_and_over(large.every - used // LARGE), LARGE))
+    rest = session.run(EXACT, ground.writes(_over_and_over(REMAINDER)), until=stop)
+    blocks = len(rest.only(Op.WRITE))
+    if blocks < REMAINDER:
+        band = CacheBand(whole + (blocks - 1) * ground.block, large.slow_ns)
+        pitch = _border(ground, band, stop)
+        if pitch is None:
+            return True
+        band = replace(band, pitch=pitch)
+        sharing = _scan(ground, band, stop)
+        if sharing is not None:
+            _stalls(ground, band, sharing)
+    return True
+
+
+def _border(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
+    """Where data band 1 begins, bytes; None if that is not from what fills a cache band to nearly twice that.
+
+    One block is in cache band 0 before, and after."""
+    session, block = ground.session, ground.block
+    zero, used = np.array([INSIDE], np.uint64), block
+    low, high, number, full = band.usable_bytes // block - 1, 19 * band.usable_bytes // 10 // block, 0, False
+
+    def stalls(at: int) -> bool:
+        nonlocal number, full
+        number += 1
+        fill = IoBatch.writes([], block) if full else _refill(ground, band, used, zero)
+        where = ground.writes(np.array([at * block], np.uint64))
+        waits = writes_ns(session.run(f"{BORDER}{number}", joined(fill, where), params={"at": at * block}))
+        full = bool(waits[-1] < stop.latency_ns)
+        return not full
+
+    if not stalls(low) or stalls(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if stalls(middle) else (low, middle)
+    agreed = not stalls(high) and stalls(low)  # again: no slow outlier stays unseen
+    return high * block if agreed else None
+
+
+def _emptied(ground: Ground, name: str, every: int, at: U64, stop: Stop) -> int:
+    """Has the cache band empty, or nearly so: bytes in it. Without an erase, writes go on until one finds it
+    full, and then it holds that one."""
+    if ground.session.erase(f"{name}-erase"):
+        return 0
+    ground.session.run(f"{name}-empty", ground.writes(np.resize(at, every + 2), LARGE), until=stop)
+    return LARGE
+
+
+def _over_and_over(count: int) -> U64:
+    return np.full(count, INSIDE, np.uint64)
+
+
+def _refill(ground: Ground, band: CacheBand, used: int, at: U64) -> IoBatch:
+    """Writes that fill a cache band to its last block: large ones round the places `at`, then blocks."""
+    large, rest = divmod(band.usable_bytes - used, LARGE)
+    where = np.resize(at, large + rest // ground.block)
+    return joined(ground.writes(where[:large], LARGE), ground.writes(where[large:]))
+
+
+def _scan(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
+    """The first data band that shares the cache band of data band 0; its number, or None."""
+    session, pitch = ground.session, band.pitch
+    bands = min(session.size // pitch, LARGEST_SCAN)
+    used, first, number = ground.block, 1, 0
+    zero = np.array([INSIDE], np.uint64)
+    session.run(f"{SCAN}fill", _refill(ground, band, used, zero))
+    while first < bands:
+        number += 1
+        here = np.arange(first, min(first + SCAN_PIECE, bands), dtype=np.uint64)
+        offsets = here * np.uint64(pitch) + np.uint64(INSIDE)
+        log = session.run(f"{SCAN}{number}", ground.writes(offsets), until=stop, params={"first": first})
+        waits = writes_ns(log)
+        if len(waits) == 0 or waits[-1] < stop.latency_ns:
+            first += len(here)
+            continue
+        first += len(waits)
+        found = first - 1
+        at = np.array([found * pitch + INSIDE], np.uint64)
+        check = joined(_refill(ground, band, used, zero), ground.writes(at))
+        log = session.run(f"{SCAN}{number}-again", check, params={"band": found})
+        waits = writes_ns(log)
+        if waits[-1] >= stop.latency_ns and waits[0] < stop.latency_ns:
+            return found
+        session.run(f"{SCAN}{number}-full", ground.writes(zero))  # it was full, and is one block short now
+    return None
+
+
+def _stalls(ground: Ground, band: CacheBand, sharing: int) -> None:
+    """Fills a cache band with blocks of one data band, then of several, and one block more, some times."""
+    session, pitch = ground.session, band.pitch
+    several = sharers(session.size, pitch, sharing)
+    params = {"sharing": sharing, "usable": band.usable_bytes, "bands": len(several), "pitch": pitch}
+    for name, chosen in ((ONE, several[:1]), (SEVERAL, several)):
+        if len(chosen) == 0 or (name == SEVERAL and len(several) < 2):
+            return
+        at = np.array(chosen, np.uint64) * np.uint64(pitch) + np.uint64(INSIDE)
+        stop = Stop(int(STALL_PART * band.stall_ns))
+        used = _emptied(ground, name, band.usable_bytes // LARGE, at, stop)
+        for repeat in range(1, REPEATS + 1):
+            used = used if repeat == 1 else ground.block
+            writes = joined(_refill(ground, band, used, at), ground.writes(at[:1]))
+            session.run(f"{name}-{repeat}", writes, params=params)
+
+
+def sharers(size: int, band: int, sharing: int) -> list[int]:
+    """Up to nine of the data bands of a cache band in the middle, at even distances."""
+    every = list(range(sharing // 2, size // band, sharing))
+    step = max(1, -(-len(every) // MOST_BANDS))
+    return every[step // 2 :: step]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What evidence says: whether stalls come at a number of bytes, the cache band, data bands sharing it,
+    the stalls of full cache bands with blocks of one and of `bands` data bands (ns)."""
+
+    large: Period | None
+    stalls: bool
+    band: CacheBand | None = None
+    sharing: int = 0
+    bands: int = 0
+    one_ns: tuple[float, ...] = ()
+    several_ns: tuple[float, ...] = ()
+    plain_ns: float = 0.0
+
+    @property
+    def more_ns(self) -> float:
+        """What one data band more adds to cleaning a cache band, ns; all of it where there is no other."""
+        one = float(np.median(self.one_ns))
+        if self.bands < 2:
+            return one - self.plain_ns
+        return (float(np.median(self.several_ns)) - one) / (self.bands - 1)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the stalls that are needed were measured and were stalls: the data bands share it."""
+        if self.band is None or not self.one_ns or (self.bands > 1 and not self.several_ns):
+            return False
+        return min(self.one_ns + self.several_ns) >= STALL_PART * self.band.stall_ns
+
+    @property
+    def scatter(self) -> float:
+        """Standard error of `more_ns` as a part of it, from the repeats."""
+        apart = [float(np.std(stalls)) for stalls in (self.one_ns, self.several_ns) if stalls]
+        return float(np.hypot.reduce(apart)) / max(1, self.bands - 1) / max(self.more_ns, 1.0)
+
+
+def read(evidence: Evidence, block: int = 4096) -> Seen:
+    """What evidence says of cache bands."""
+    logs = [evidence.log(name) for name in (OVER_LARGE, OVER_SMALL)]
+    large, small = (slow_period(writes_ns(log)) if len(log) else None for log in logs)
+    if large is None or not same_period(large, small):
+        return Seen(large, stalls=False)
+    first = evidence.step(f"{ONE}-1")
+    if first is None:
+        return Seen(large, stalls=True)
+    usable, sharing = first.whole("usable", 1 << 40), first.whole("sharing", 1 << 40)
+    stalls: dict[str, list[float]] = {ONE: [], SEVERAL: []}
+    plain: list[float] = []
+    for name, found in stalls.items():
+        for repeat in range(1, REPEATS + 1):
+            waits = writes_ns(evidence.log(f"{name}-{repeat}"))
+            if len(waits) > 1:
+                found.append(float(waits[-1]))
+                plain.append(float(np.median(waits[:-1])))
+    band = CacheBand(usable, large.slow_ns, first.whole("pitch", 1 << 40))
+    return Seen(
+        large, True, band, sharing, first.whole("bands", 1 << 20),
+        tuple(stalls[ONE]), tuple(stalls[SEVERAL]), float(np.median(plain)) if plain else 0.0,
+    )  # fmt: skip

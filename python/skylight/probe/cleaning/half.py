@@ -1,0 +1,220 @@
+"""How long a drive that cleans in idle time takes for a band of which every other 64 KiB was written.
+
+At three places a stretch of several bands is written so, with commands queued. Then the drive is left alone
+again and again, each time for its idle time and half of what a band with one block takes, so that at most one
+band is finished; after each pause looks at one block of every cell of the stretch
+(`skylight.infer.residence`) say what went home. What goes home at once is a band, which gives its length here
+without any other test. A last, longer pause lets several bands be cleaned, and the time from the first band
+that was finished to the last is divided by their number. The first to be finished may be a part of a band.
+
+A cell is looked at by a lone block between two that were never written; it stands for one of the chunks.
+
+Invariant: a stretch of which some is home before the first pause did not fit into the cache, and is halved.
+Source: Skylight (FAST '15), section 4.5, Figure 11 (a band half of which was rewritten).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import U64, Evidence, IoBatch, IoLog, Op
+from skylight.infer import residence
+from skylight.probe.cleaning.rate import BEGUN, longest_band
+from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, joined, seconds
+
+CHUNK = 64 * KIB
+PLACES = (1, 3, 5)
+SIXTHS = 6
+MOST_STRETCH, STRETCH_BANDS, MOST_CELLS = 2 * GIB, 8, 512
+SHORTEST_STRETCH, LEAST_CELL = 16 * MIB, 512 * KIB
+DEPTH = 31
+STEP_PART = 0.5
+STEPS = 14
+STEPPED = 3  # bands finished one by one; the first may be a part of one
+LONG_BANDS, LEFT_BANDS, LEFT_PART = 12.0, 1.5, 0.75
+FEW_HOME, FIRST_PART, REST_PART = 0.06, 0.2, 0.5
+HALF = "half-"
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch: first byte, bytes, bytes of a cell."""
+
+    start: int
+    length: int
+    cell: int
+
+    def writes(self, block: int) -> IoBatch:
+        """Every other chunk, from the second on; in each cell one is a lone block."""
+        at = np.arange(CHUNK, self.length, 2 * CHUNK, dtype=np.uint64)
+        size = np.full(len(at), CHUNK, np.uint32)
+        lone = at % np.uint64(self.cell) == CHUNK
+        size[lone] = block
+        at[lone] += np.uint64(CHUNK // 2)
+        return IoBatch(np.full(len(at), int(Op.WRITE), np.uint8), at + np.uint64(self.start), size)
+
+    @property
+    def blocks(self) -> U64:
+        """The lone block of each cell."""
+        first = np.arange(0, self.length, self.cell, dtype=np.uint64)
+        return first + np.uint64(self.start + CHUNK + CHUNK // 2)
+
+    @staticmethod
+    def at(ground: Ground, place: int, band_s: float, shorter: int) -> Stretch:
+        """The stretch at a place on a drive that takes `band_s` for a band with one block, halved `shorter`
+        times."""
+        size, speed = ground.session.size, float(np.mean(ground.bytes_a_second))
+        wanted = STRETCH_BANDS * longest_band(ground, band_s, speed)
+        length = max((min(MOST_STRETCH, wanted, size // 16) >> shorter) // MIB, 1) * MIB
+        cell = max(-(-length // MOST_CELLS // LEAST_CELL), 1) * LEAST_CELL
+        start = place * (size // SIXTHS) // (64 * MIB) * (64 * MIB)
+        return Stretch(start, length // cell * cell, cell)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How cleaning went on at a place: after each pause the time that it worked so far (s) and which cells
+    looked home; the last pause may be a long one."""
+
+    cell: int
+    flash: bool
+    work_s: list[float]
+    looked: list[Bools]
+    long: bool = False
+
+    def add(self, work_s: float, looked: Bools, *, long: bool = False) -> None:
+        """One more pause."""
+        self.work_s.append(self.work_s[-1] + work_s)
+        self.looked.append(looked)
+        self.long = long
+
+    @property
+    def home(self) -> NDArray[np.bool_]:
+        """Which cells are home after each pause. What is home stays home: a slow look hides that once where
+        the cache is on the disk, and feigns it once where it is flash."""
+        looked = np.array(self.looked)
+        if self.flash:
+            return np.asarray(np.logical_and.accumulate(looked[::-1])[::-1], np.bool_)
+        return np.asarray(np.logical_or.accumulate(looked), np.bool_)
+
+    @property
+    def more(self) -> list[int]:
+        """Cells that went home in each pause."""
+        home = self.home
+        return [int(cells) for cells in np.count_nonzero(home[1:] & ~home[:-1], axis=1)]
+
+    @property
+    def finished(self) -> list[tuple[int, int]]:
+        """The short pauses, counted from 1, in which a band was finished, and how many cells it has. Only the
+        first may be a part of one."""
+        found: list[tuple[int, int]] = []
+        short = self.more[: len(self.more) - self.long]
+        for number, cells in enumerate(short):
+            least = (REST_PART if found else FIRST_PART) * max(short)
+            if cells > max(1.0, least):
+                found.append((number + 1, cells))
+        return found
+
+    @property
+    def band_bytes(self) -> int:
+        """Length of a band here, from those that were finished one by one; 0 if not known."""
+        stepped = [cells for _, cells in self.finished[1:]]
+        return round(float(np.mean(stepped))) * self.cell if stepped else 0
+
+    def band_s(self) -> tuple[float, int] | None:
+        """Time for a band, s, and the number of bands it is from."""
+        finished = self.finished
+        if len(finished) < STEPPED or not self.band_bytes:
+            return None
+        first, last = finished[0][0], finished[-1][0]
+        begun_s = (self.work_s[first - 1] + self.work_s[first]) / 2
+        bands = len(finished) - 1
+        if not self.long:
+            return ((self.work_s[last - 1] + self.work_s[last]) / 2 - begun_s) / bands, bands
+        if np.count_nonzero(~self.home[-1]) * self.cell < self.band_bytes / 2:
+            return None  # all was clean before the pause ended, nobody knows when
+        bands += round(self.more[-1] * self.cell / self.band_bytes)
+        return (self.work_s[-1] - begun_s) / (bands + BEGUN), bands
+
+
+def measure(ground: Ground, idle_s: float, one_s: float) -> None:
+    """Writes and watches a stretch at each place."""
+    for place in PLACES:
+        _place(ground, place, idle_s, one_s)
+
+
+def _place(ground: Ground, place: int, idle_s: float, one_s: float) -> None:
+    session = ground.session
+    for shorter in range(5):
+        stretch = Stretch.at(ground, place, one_s, shorter)
+        if stretch.length < SHORTEST_STRETCH:
+            return
+        name = f"{HALF}{place}-{shorter + 1}"
+        if not session.erase(f"{name}-erase"):
+            session.pause(f"{name}-rest", 2 * idle_s + 4 * STRETCH_BANDS * one_s)
+        flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
+        session.run(f"{name}-write", joined(stretch.writes(ground.block), flush), depth=DEPTH)
+        params = {"cell": stretch.cell, "place": place}
+        log = session.run(f"{name}-look-0", ground.looks(stretch.blocks), params=params)
+        home = ground.home(log)
+        if np.count_nonzero(home) <= FEW_HOME * len(home):
+            _watch(ground, name, stretch, Progress(stretch.cell, ground.flash, [0.0], [home]), idle_s, one_s)
+            return
+
+
+def _watch(
+    ground: Ground, name: str, stretch: Stretch, progress: Progress, idle_s: float, one_s: float
+) -> None:
+    for number in range(1, STEPS + 1):
+        _pause(ground, f"{name}-{number}", stretch, progress, idle_s, STEP_PART * one_s)
+        if len(progress.finished) == STEPPED:
+            break
+    seen = progress.band_s()
+    if seen is None:
+        return
+    left = np.count_nonzero(~progress.home[-1]) * stretch.cell / progress.band_bytes - LEFT_BANDS
+    bands = min(LONG_BANDS, LEFT_PART * left)
+    if bands >= 1.0:
+        _pause(ground, f"{name}-long", stretch, progress, idle_s, bands * seen[0])
+
+
+def _pause(
+    ground: Ground, name: str, stretch: Stretch, progress: Progress, idle_s: float, work_s: float
+) -> None:
+    session = ground.session
+    anchor = stretch.start + stretch.length + 8 * MIB
+    session.run(f"{name}-anchor", IoBatch.reads([anchor], ground.block))
+    pause_s = idle_s + work_s
+    session.pause(f"{name}-pause", pause_s)
+    look = joined(IoBatch.reads([anchor - 16 * KIB], ground.block), ground.looks(stretch.blocks))
+    log = session.run(f"{name}-look", look, params={"pause_s": pause_s, "idle_s": idle_s})
+    long = name.endswith("-long")
+    progress.add(*_seen(log, pause_s - idle_s, ground.turn_ns, flash=ground.flash), long=long)
+
+
+def _seen(log: IoLog, work_s: float, turn_ns: float, *, flash: bool) -> tuple[float, Bools]:
+    waited_s = max(0.0, float(log.latency_ns[0]) - turn_ns / 2) / 1e9
+    looked = IoLog(log.op[1:], log.offset[1:], log.size[1:], log.submit_ns[1:], log.complete_ns[1:])
+    return work_s + waited_s, residence.at_home(residence.look_ns(looked), turn_ns, flash=flash)
+
+
+def read(evidence: Evidence, turn_ns: float, *, flash: bool) -> dict[int, Progress]:
+    """The progress at each place, from evidence."""
+    found: dict[int, Progress] = {}
+    current: Progress | None = None
+    for step in evidence.steps:
+        if not step.name.startswith(HALF) or step.kind != "run" or len(step.rows) < 2:
+            continue
+        if step.name.endswith("-look-0"):
+            home = residence.at_home(residence.look_ns(step.rows), turn_ns, flash=flash)
+            current = Progress(step.whole("cell", 1 << 40), flash, [0.0], [home])
+            found[step.whole("place", SIXTHS)] = current
+        elif step.name.endswith("-look") and current is not None:
+            work_s = seconds(step.params.get("pause_s")) - seconds(step.params.get("idle_s"))
+            long = step.name.endswith("-long-look")
+            current.add(*_seen(step.rows, work_s, turn_ns, flash=flash), long=long)
+    return found

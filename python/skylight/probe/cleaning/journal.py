@@ -1,0 +1,236 @@
+"""A lazy drive with a journal: how long it cleans a band, seen in writes that wait when the cache is full.
+
+Such a drive cleans only what it must, oldest first, before a write has room. So what is to be cleaned is
+written first: once single blocks in bands at nine places, each a place of the journal of its own; once every
+other 64 KiB of some bands at three places. Then blocks elsewhere fill the cache, in writes of a few quanta,
+until several in a row wait, which neither slow outliers nor merges of the map bring about. Then single blocks
+each wait for one band with one block; and writes of a quantum now and then for one that is half written. How
+much longer they take than others is what that band took.
+
+Invariant: a stall counts only if looks find what it cleaned at home.
+Source: Skylight (FAST '15), section 4.6 (cleaning when the cache is full); Algorithm 1 (oldest first).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import U64, Evidence, IoLog, Op, Stop
+from skylight.infer import residence
+from skylight.probe.cleaning import half, rate
+from skylight.probe.cleaning.half import Stretch
+from skylight.probe.cleaning.rate import CLUSTERS, longest_band
+from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, writes_ns
+
+EACH, TOLD_EACH = 12, 4
+FILL_QUANTA, LARGEST_FILL_WRITE = 4, 8 * MIB
+MOST_FILLED, PIECE, FIRST_PIECE = 1300 * GIB, 1 << 14, 32
+ROW, MORE_NS = 4, 100_000_000  # so many stalls in a row, longer by so much, are neither outliers nor merges
+FEWEST_STALLS, FEW_OF_NS = 0.8, 30_000_000
+STALL_PART = 0.6
+STRETCH_BANDS = 4
+ATTEMPTS = ((0.93, 1.0), (0.5, 0.6), (0.0, 0.6), (0.0, 0.35))  # parts of the filling, of the stretches
+STRETCH_COST = 1.15
+LOOKED_FIRST, LOOKED_AHEAD, LARGEST_STOPS, LONGEST_WATCH_NS = 16, 256, 150, 5_400_000_000_000
+WHOLE_BAND, FRONT_PART = 0.8, 0.85
+ONE, HALF = "lazy-one", "lazy-half"
+
+
+@dataclass(slots=True)
+class Filler:
+    """Addresses that fill the cache, one after the other, away from all places that are looked at."""
+
+    size: int
+    step: int
+    used: int = 0
+
+    def next(self, count: int) -> U64:
+        """The next addresses, a little off whole MiB."""
+        share = self.size // CLUSTERS
+        room = max(1, share // 4 // self.step)
+        cluster, into = np.divmod(self.used + np.arange(count, dtype=np.int64), room)
+        self.used += count
+        start = (cluster % CLUSTERS * share + share * 11 // 16) // MIB * MIB
+        return np.asarray(start + 36 * KIB + into % room * self.step, np.uint64)
+
+
+def marks(size: int) -> U64:
+    """Single blocks at the nine places, one of each in turn."""
+    pitch = min(rate.LARGEST_BAND, size // (4 * CLUSTERS) // EACH // MIB * MIB)
+    blocks = rate.places(size, EACH, pitch)
+    in_turn = np.arange(len(blocks)).reshape(CLUSTERS, EACH).T.ravel()
+    return np.asarray(blocks[in_turn], np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """What single blocks in a full cache showed: time for a band with one block (ns), from how many bands."""
+
+    band_ns: float
+    bands: int
+
+
+def measure(ground: Ground, quantum: int) -> None:
+    """Fills the cache behind single blocks, then behind half-written bands."""
+    session = ground.session
+    if not session.erase(f"{ONE}-erase"):
+        return  # what earlier tests wrote is older
+    marks_log = session.run(f"{ONE}-marks", ground.writes(marks(session.size)))
+    large = max(ground.block, min(LARGEST_FILL_WRITE, FILL_QUANTA * quantum) // ground.block * ground.block)
+    filler = Filler(session.size, large)
+    if not _fill(ground, filler):
+        return
+    filled = filler.used
+    stalls = session.run(f"{ONE}-stalls", ground.writes(filler.next(TOLD_EACH * CLUSTERS)))
+    looked = session.run(f"{ONE}-look", ground.looks(marks(session.size)))
+    one = _one(marks_log, stalls, looked, ground.turn_ns, flash=ground.flash)
+    if one is not None:
+        _halves(ground, one.band_ns / 1e9, quantum // ground.block * ground.block, (large, filled))
+
+
+def _fill(ground: Ground, filler: Filler) -> bool:
+    """Fills the cache; False where it does not fill."""
+    session, count = ground.session, MOST_FILLED // filler.step
+    first = session.run(f"{ONE}-fill-0", ground.writes(filler.next(FIRST_PIECE), filler.step))
+    stop = Stop(int(np.median(writes_ns(first))) + MORE_NS, ROW, ROW)
+    for number in range(1, count // PIECE + 2):
+        where = filler.next(PIECE)
+        log = session.run(f"{ONE}-fill-{number}", ground.writes(where, filler.step), until=stop)
+        done = len(log.only(Op.WRITE))
+        if stop.reached(log):
+            filler.used -= PIECE - done
+            return True
+    return False
+
+
+def _one(marks_log: IoLog, stalls: IoLog, looked: IoLog, turn_ns: float, *, flash: bool) -> One | None:
+    """The time for a band from single writes that each waited for one, if blocks that were written first, and
+    only these, are home."""
+    home = residence.at_home(residence.look_ns(looked), turn_ns, flash=flash)
+    more_ns = writes_ns(stalls) - float(np.median(writes_ns(marks_log)))
+    waited = more_ns > FEW_OF_NS
+    cleaned = int(np.count_nonzero(home))
+    first = int(np.count_nonzero(home[:cleaned]))
+    if np.count_nonzero(waited) < FEWEST_STALLS * len(waited) or first < FEWEST_STALLS * cleaned:
+        return None
+    if cleaned < np.count_nonzero(waited) or cleaned > len(home) - 2:
+        return None
+    places = [more_ns[place::CLUSTERS] for place in range(CLUSTERS)]
+    return One(float(np.mean([np.median(place[place > FEW_OF_NS]) for place in places])), len(waited))
+
+
+def _stretches(ground: Ground, one_s: float, part: float) -> dict[int, Stretch]:
+    size, speed = ground.session.size, float(np.mean(ground.bytes_a_second))
+    wanted = min(STRETCH_BANDS * longest_band(ground, one_s, speed), size // 32)
+    length = max(int(part * wanted) // MIB, 1) * MIB
+    cell = max(-(-length // half.MOST_CELLS // half.LEAST_CELL), 1) * half.LEAST_CELL
+    start = {place: place * (size // half.SIXTHS) // (64 * MIB) * (64 * MIB) for place in half.PLACES}
+    return {place: Stretch(at, length // cell * cell, cell) for place, at in start.items()}
+
+
+def _halves(ground: Ground, one_s: float, quantum: int, filled: tuple[int, int]) -> None:
+    """Half-written bands first, then much of the filling that the cache took, then writes of a quantum until
+    each of the bands was cleaned; with less of both where some were cleaned before that, for the map of the
+    cache may be full before its places are."""
+    session, (large, count) = ground.session, filled
+    for number, (early_part, stretch_part) in enumerate(ATTEMPTS, 1):
+        name, stretches = f"{HALF}-{number}", _stretches(ground, one_s, stretch_part)
+        session.erase(f"{name}-erase")
+        for place, stretch in stretches.items():
+            session.run(f"{name}-{place}-write", stretch.writes(ground.block), depth=half.DEPTH)
+        data = sum(stretch.length for stretch in stretches.values()) // 2
+        early = max(0, int(early_part * (count - STRETCH_COST * data / large)))
+        filler = Filler(session.size, large)
+        if early:
+            row = Stop(int(STALL_PART * one_s * 1e9) + MORE_NS, ROW, ROW)
+            writes = ground.writes(filler.next(early), large)
+            if row.reached(session.run(f"{name}-early", writes, until=row)):
+                continue
+        filler = Filler(session.size, quantum, filler.used * large // quantum + 1)
+        late = session.run(f"{name}-late", ground.writes(filler.next(FIRST_PIECE), quantum))
+        first = stretches[half.PLACES[0]].blocks[:LOOKED_FIRST]
+        if front(ground.home(session.run(f"{name}-check", ground.looks(first)))):
+            continue
+        stop = Stop(int(np.median(writes_ns(late)) + STALL_PART * one_s * 1e9))
+        left = int((1 - early_part) * count * large / quantum + 2 * STRETCH_COST * data / quantum) + PIECE
+        _watch(ground, name, stretches, filler, stop, left)
+        return
+
+
+def _watch(
+    ground: Ground, attempt: str, stretches: dict[int, Stretch], filler: Filler, stop: Stop, left: int
+) -> None:
+    session = ground.session
+    ahead = [(place, block) for place, stretch in stretches.items() for block in stretch.blocks]
+    spent_ns = 0
+    for number in range(1, LARGEST_STOPS + 1):
+        if left <= 0 or not ahead:
+            return
+        name = f"{attempt}-stall-{number}"
+        log = session.run(name, ground.writes(filler.next(min(left, PIECE)), filler.step), until=stop)
+        left -= len(log.only(Op.WRITE))
+        spent_ns += int(log.complete_ns.max() - log.submit_ns[0])
+        if spent_ns > LONGEST_WATCH_NS:
+            return
+        if not stop.reached(log):
+            continue
+        place = ahead[0][0]
+        here = np.array([block for at, block in ahead[:LOOKED_AHEAD] if at == place], np.uint64)
+        looked = session.run(f"{name}-look", ground.looks(here), params={"place": place})
+        home = ground.home(looked)
+        ahead = ahead[front(home) :]
+
+
+def front(home: NDArray[np.bool_]) -> int:
+    """How many of the cells from the first on are home, but for a few misread ones; no single cell counts."""
+    share = np.cumsum(home) / np.arange(1, len(home) + 1)
+    last = np.flatnonzero(home & (share >= FRONT_PART))
+    return int(last[-1]) + 1 if len(last) > 1 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What evidence says: the time for a band with one block, and that for a half-written one at each place
+    (ns)."""
+
+    one: One | None
+    half_ns: dict[int, list[float]]
+
+    @property
+    def half_mean_ns(self) -> float:
+        """Mean over the places of the median at each, ns."""
+        return float(np.mean([np.median(stalls) for stalls in self.half_ns.values()]))
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is a time for each place."""
+        return self.one is not None and len(self.half_ns) == len(half.PLACES) and all(self.half_ns.values())
+
+
+def read(evidence: Evidence, turn_ns: float, *, flash: bool) -> Seen:
+    """What evidence says."""
+    marks_log, stalls_log, looked = (evidence.log(f"{ONE}-{part}") for part in ("marks", "stalls", "look"))
+    if not (len(marks_log) and len(stalls_log) and len(looked)):
+        return Seen(None, {})
+    plain_ns = 0.0
+    seen: dict[int, list[tuple[int, float]]] = {}
+    for step in evidence.steps:
+        if step.name.startswith(HALF) and step.name.endswith("-late"):
+            plain_ns = float(np.median(writes_ns(step.rows)))
+        if not (step.name.startswith(HALF) and "-stall-" in step.name and step.name.endswith("-look")):
+            continue
+        stall_ns = float(writes_ns(evidence.log(step.name.removesuffix("-look")))[-1]) - plain_ns
+        home = residence.at_home(residence.look_ns(step.rows), turn_ns, flash=flash)
+        cells = front(home)
+        if cells:
+            seen.setdefault(step.whole("place", half.SIXTHS), []).append((cells, stall_ns))
+    halves = {}
+    for place, stalls in seen.items():
+        band = float(np.median([cells for cells, _ in stalls[1:-1]])) if len(stalls) > 2 else 0.0
+        halves[place] = [
+            ns for cells, ns in stalls[1:-1] if abs(cells - band) <= max(1.0, (1 - WHOLE_BAND) * band)
+        ]
+    return Seen(_one(marks_log, stalls_log, looked, turn_ns, flash=flash), halves)

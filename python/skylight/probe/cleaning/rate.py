@@ -1,0 +1,192 @@
+"""How long a drive cleans a band of which one block was written: Test 4 of the paper, made adaptive.
+
+Single blocks are written into bands at nine places at even distances in the address space, several at each,
+so far apart that no two share a band. The drive is then left alone for longer than its idle time, and looks
+(`skylight.infer.residence`) say how many went home. The time that it cleaned is the pause less its idle time,
+and the time that the read after the pause had to wait; on average half a band more was begun than was
+finished.
+
+A first round with a few bands gives an idea; the last one has so many that the time is right and the count is
+large. Each round begins with clean bands: by an erase, or a pause in which all are cleaned.
+
+Source: Skylight (FAST '15), section 4.5.1, Test 4 and Figure 12.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from skylight.evidence import U64, Evidence, IoBatch, IoLog, Step
+from skylight.infer import residence
+from skylight.probe.cleaning.trials import INSIDE, MIB, Ground, joined, seconds
+
+CLUSTERS = 9
+LARGEST_EACH = 40
+LARGEST_BAND = 257 * MIB
+SPARE = 1.3
+LEAST_WORK_S, MOST_WORK_S = 1.0, 1200.0
+WORK_IDLE_PART = 0.5  # cleaning that long, an idle time wrong by 2 % makes the rate wrong by 4 %
+FEWEST, EACH = 5, 4
+MARGIN, ENOUGH_PART = 0.92, 0.75  # of the marks of a round
+LESS, INSIDE_BY = 0.87, 1.04
+HIDDEN_PART = 0.02
+ROUNDS = 10
+ORDER = (
+    4,
+    0,
+    1,
+    2,
+    3,
+    8,
+    7,
+    6,
+    5,
+)  # first and last are neither fast nor slow: what is left was written there
+BEGUN = 0.65  # of a band was done of the one in progress, on average, when its unit had ended
+ROUND = "bands-"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round: which marks went home, in the order written, and for how long the drive cleaned."""
+
+    name: str
+    home: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    pause_s: float
+    waited_s: float
+    idle_s: float
+
+    @property
+    def count(self) -> int:
+        """Bands cleaned."""
+        return int(np.count_nonzero(self.home))
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing was left to clean but what a slow look may hide: then the time says nothing."""
+        return len(self.home) - self.count <= max(1.0, HIDDEN_PART * len(self.home))
+
+    @property
+    def tells(self) -> bool:
+        """Whether bands of nearly all places were cleaned, and some were left."""
+        return ENOUGH_PART * len(self.home) <= self.count and not self.whole
+
+    @property
+    def work_s(self) -> float:
+        """How long the drive cleaned, s."""
+        return self.pause_s + self.waited_s - self.idle_s
+
+    @property
+    def band_s(self) -> float:
+        """Time for a band, s."""
+        return self.work_s / (self.count + BEGUN)
+
+
+def places(size: int, each: int, pitch: int) -> U64:
+    """The blocks in the order of writing: `each` at every cluster, `pitch` bytes apart."""
+    centres = (2 * np.arange(CLUSTERS, dtype=np.int64) + 1) * (size // (2 * CLUSTERS)) // MIB * MIB
+    blocks = centres[:, None] + np.arange(each, dtype=np.int64) * pitch + INSIDE
+    return blocks[list(ORDER)].ravel().astype(np.uint64)
+
+
+def longest_band(ground: Ground, band_s: float, bytes_a_second: float) -> int:
+    """Bytes that no band has more of, if cleaning one takes so long: it is read and written."""
+    at_most = SPARE * band_s * bytes_a_second / 2
+    return int(min(LARGEST_BAND, math.ceil(at_most / MIB) * MIB + MIB))
+
+
+def run_rounds(ground: Ground, idle_s: float) -> Round | None:
+    """Rounds until one tells, and that one; see the module's page."""
+    size, work_s, each, pitch = (
+        ground.session.size,
+        max(LEAST_WORK_S, WORK_IDLE_PART * idle_s),
+        2,
+        LARGEST_BAND,
+    )
+    for number in range(1, ROUNDS + 1):
+        each = max(1, min(each, LARGEST_EACH, size // (2 * CLUSTERS) // pitch))
+        seen = _round(ground, number, places(size, each, pitch), idle_s, work_s)
+        if seen.whole:
+            pitch = min(pitch, longest_band(ground, seen.work_s / seen.count, max(ground.bytes_a_second)))
+            if each < min(4 * each, size // (2 * CLUSTERS) // pitch, LARGEST_EACH):
+                each *= 4
+            else:
+                work_s /= 2
+        elif seen.count >= FEWEST:
+            return settle(ground, seen, idle_s, WORK_IDLE_PART * idle_s, first=ROUNDS + 1)
+        elif work_s >= MOST_WORK_S:
+            return None
+        else:
+            work_s = min(MOST_WORK_S, 3 * work_s)
+    return None
+
+
+def settle(ground: Ground, idea: Round, idle_s: float, least_s: float, *, first: int) -> Round | None:
+    """With an idea of the rate: rounds of the same bands, which take at least `least_s`, until most of them
+    but not all are cleaned in one. They are counted from `first`."""
+    band_s, size = idea.band_s, ground.session.size
+    pitch = longest_band(ground, band_s, max(ground.bytes_a_second))
+    most = min(LARGEST_EACH, max(1, size // (2 * CLUSTERS) // pitch))
+    marks = places(size, min(most, max(EACH, math.ceil(least_s / band_s / CLUSTERS))), pitch)
+    low_s, high_s = 0.0, math.inf
+    for number in range(first, first + ROUNDS):
+        work_s = MARGIN * len(marks) * band_s
+        if not INSIDE_BY * low_s < work_s < high_s / INSIDE_BY:
+            work_s = math.sqrt(low_s * high_s) if low_s > 0 and math.isfinite(high_s) else work_s
+            work_s = max(work_s, 2 * low_s) if math.isinf(high_s) else min(work_s, LESS * high_s)
+        seen = _round(ground, number, marks, idle_s, work_s)
+        if seen.tells:
+            return seen
+        if seen.whole:
+            high_s, band_s = min(high_s, work_s), LESS * band_s
+        else:
+            low_s, band_s = max(low_s, work_s), seen.band_s
+    return None
+
+
+def _round(ground: Ground, number: int, marks: U64, idle_s: float, work_s: float) -> Round:
+    session, name = ground.session, f"{ROUND}{number}"
+    anchor = int(marks[len(marks) // 2]) + 64 * MIB
+    anchors = [IoBatch.reads([anchor - back], ground.block) for back in (0, 16 << 10)]
+    session.run(f"{name}-write", joined(ground.writes(marks), anchors[0]))
+    pause_s = idle_s + work_s
+    session.pause(f"{name}-pause", pause_s)
+    params = {"pause_s": pause_s, "idle_s": idle_s}
+    log = session.run(f"{name}-look", joined(anchors[1], ground.looks(marks)), params=params)
+    step = Step(f"{name}-look", "run", params, log)
+    seen = _seen(name, step, ground.turn_ns, flash=ground.flash)
+    _clear(ground, number, seen)
+    return seen
+
+
+def _clear(ground: Ground, number: int, seen: Round) -> None:
+    """Leaves no dirty band behind: by an erase, or by twice the pause that it should take."""
+    if not seen.whole and not ground.session.erase(f"{ROUND}{number}-erase"):
+        left = len(seen.home) - seen.count
+        ground.session.pause(f"{ROUND}{number}-rest", 2 * seen.idle_s + 2 * (left + 1) * seen.band_s)
+
+
+def _seen(name: str, step: Step, turn_ns: float, *, flash: bool) -> Round:
+    log = step.rows
+    looked = IoLog(log.op[1:], log.offset[1:], log.size[1:], log.submit_ns[1:], log.complete_ns[1:])
+    home = residence.at_home(residence.look_ns(looked), turn_ns, flash=flash)
+    waited_s = max(0.0, float(log.latency_ns[0]) - turn_ns / 2) / 1e9
+    idle_s = seconds(step.params.get("idle_s"))
+    return Round(name, home, seconds(step.params.get("pause_s")), waited_s, idle_s)
+
+
+def read_rounds(evidence: Evidence, turn_ns: float, *, flash: bool) -> list[Round]:
+    """The rounds that evidence holds, in order."""
+    return [
+        _seen(step.name.removesuffix("-look"), step, turn_ns, flash=flash)
+        for step in evidence.steps
+        if step.name.startswith(ROUND) and step.name.endswith("-look") and len(step.rows) > 1
+    ]
+
+
+def best(rounds: list[Round]) -> Round | None:
+    """The round that tells most: the last that tells, for which the idle time was known best."""
+    return next((seen for seen in reversed(rounds) if seen.tells), None)

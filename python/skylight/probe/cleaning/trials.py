@@ -1,0 +1,230 @@
+"""Trials of idle time: does a drive clean when it is left alone, and since when?
+
+A trial writes a mark (three blocks of one band), reads an anchor elsewhere, leaves the drive alone for a
+while, reads the anchor again and then looks whether the mark's blocks are at their native place
+(`skylight.infer.residence`). The drive had begun to clean if most are, or if the anchor was *late*: the unit
+of cleaning in progress has to end first. Left alone for less than its idle time it still has its heads at the
+anchor, and answers within a turn.
+
+Each trial marks another place of the same band, for which all marks of earlier trials go with it. Only a late
+anchor can mislead (a slow outlier), so it has to be seen again before it counts. A unit that is about to end
+makes no anchor late, so a search guards its lower end with trials a few turns below it.
+
+Invariant: what is done next depends on logs only; `read_trials` gives `infer` what `measure` saw.
+Source: Skylight (FAST '15), section 4.5, Test 3 and Figure 11.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from skylight.evidence import I64, U64, Evidence, IoBatch, IoLog, Op
+from skylight.infer import residence
+from skylight.probe.session import Session
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+BLOCK_BYTES = 4096
+LEAST_TARGET_BYTES = 64 * GIB
+SHORTEST_S, STEP, LONGEST_S = 0.08, 1.6, 380.0
+CLOSE_ENOUGH = 1.04  # a bracket as narrow as this is 4 %, a fifth of what is asked
+GUARD_TURNS, MORE_GUARD_TURNS = (1.4, 2.8), (1.4, 2.8, 4.3, 6.1, 8.4, 11.0)
+LARGEST_TRIALS = 64
+LATE_TURNS, LATE_NS = 1.1, 3_000_000  # beyond one turn: a step to the next track, overhead and jitter
+PLACE_BYTES = 64 * MIB
+MARK_BLOCKS, BLOCK_STEP, MARK_STEP, ANCHOR_STEP = 3, 16 * KIB, 48 * KIB, 16 * KIB
+INSIDE = 516 * KIB  # off the start of a band of whole MiB, where a write may begin a stream
+
+SETTINGS, ERASE, BASELINE, SPEED = "settings", "erase", "baseline", "speed"
+SPEED_PLACES, SPEED_BYTES = 9, 16 * MIB
+BASELINE_PLACES = 24
+TRIAL = "trial-"
+
+
+def joined(*batches: IoBatch) -> IoBatch:
+    """Batches one after the other."""
+    parts = [[getattr(batch, name) for batch in batches] for name in ("op", "offset", "size")]
+    return IoBatch(*(np.concatenate(part) for part in parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all steps share: the session, whether the cache is flash, whether writes need a FLUSH, one turn
+    (ns), how fast blocks pass under the heads at some places."""
+
+    session: Session
+    flash: bool
+    flushed: bool
+    turn_ns: float
+    bytes_a_second: tuple[float, ...] = ()
+
+    @property
+    def block(self) -> int:
+        """Bytes of the smallest write."""
+        return max(BLOCK_BYTES, self.session.facts.block_bytes)
+
+    @property
+    def late_ns(self) -> float:
+        """An anchor that takes longer waited for something."""
+        return late_ns(self.turn_ns)
+
+    def writes(self, offsets: U64, size: int = 0) -> IoBatch:
+        """Writes, with a FLUSH behind each where the volatile cache may be on."""
+        make = IoBatch.flushed_writes if self.flushed else IoBatch.writes
+        return make(offsets, size or self.block)
+
+    def looks(self, blocks: U64) -> IoBatch:
+        """Looks at blocks."""
+        return residence.looks(blocks, self.block, flash=self.flash)
+
+    def home(self, log: IoLog) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which of the blocks looked at are at their native place."""
+        return residence.at_home(residence.look_ns(log), self.turn_ns, flash=self.flash)
+
+
+def late_ns(turn_ns: float) -> float:
+    """Latency of an anchor from which on it is late, ns."""
+    return LATE_TURNS * turn_ns + LATE_NS
+
+
+def begin(session: Session, *, flushed: bool) -> Ground:
+    """Measures a turn and the speed of the platters on blocks never written."""
+    flash = session.known.word("cache_medium") == "flash"
+    ground = Ground(session, flash, flushed, 1.0)
+    at = session.rng(BASELINE).integers(16, session.size // MIB - 16, size=BASELINE_PLACES)
+    blocks = np.sort(at).astype(np.uint64) * np.uint64(MIB) + np.uint64(260 * KIB)
+    log = session.run(BASELINE, ground.looks(blocks), params={"flash": flash})
+    turn_ns = residence.turn_of(residence.look_ns(log))
+    places = (2 * np.arange(SPEED_PLACES) + 1) * (session.size // (2 * SPEED_PLACES)) // MIB * MIB
+    pairs = np.stack([places, places + SPEED_BYTES], axis=1).ravel()
+    second_ns = session.run(SPEED, IoBatch.reads(pairs, SPEED_BYTES)).latency_ns[1::2]
+    passing_ns = np.maximum(second_ns - turn_ns, second_ns / 4)  # the second of a pair first misses its turn
+    return Ground(session, flash, flushed, turn_ns, tuple(SPEED_BYTES * 1e9 / passing_ns))
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one trial saw: pause (s), latency of the anchor after it (ns), whether the mark was cleaned."""
+
+    number: int
+    pause_s: float
+    anchor_ns: int
+    cleaned: bool
+    late: bool
+
+    @property
+    def begun(self) -> bool:
+        """Whether the drive seems to have begun to clean."""
+        return self.cleaned or self.late
+
+
+def _trial(number: int, pause_s: float, log: IoLog, *, flash: bool, turn_ns: float) -> Trial:
+    anchor_ns = int(log.latency_ns[0])
+    looked = IoLog(log.op[1:], log.offset[1:], log.size[1:], log.submit_ns[1:], log.complete_ns[1:])
+    home = residence.at_home(residence.look_ns(looked), turn_ns, flash=flash)
+    # One of them may meet a slow outlier, or the edge of a track, where the next block comes at once.
+    cleaned = 2 * int(np.count_nonzero(home)) > len(home)
+    return Trial(number, pause_s, anchor_ns, cleaned, anchor_ns > late_ns(turn_ns))
+
+
+@dataclass(slots=True)
+class Search:
+    """The search for the idle time; see the module's page."""
+
+    ground: Ground
+    seen: list[Trial]
+
+    def trial(self, pause_s: float) -> Trial:
+        """One trial."""
+        session, number = self.ground.session, len(self.seen) + 1
+        base = session.size * 3 // 8 // PLACE_BYTES * PLACE_BYTES + INSIDE
+        mark = base + number * MARK_STEP
+        marks = (mark + BLOCK_STEP * np.arange(MARK_BLOCKS)).astype(np.uint64)
+        anchor = base + GIB - number * ANCHOR_STEP
+        anchors = [IoBatch.reads([anchor - back], self.ground.block) for back in (0, ANCHOR_STEP // 2)]
+        name = f"{TRIAL}{number}"
+        session.run(f"{name}-mark", joined(self.ground.writes(marks), anchors[0]))
+        session.pause(f"{name}-pause", pause_s)
+        look = joined(anchors[1], self.ground.looks(marks))
+        log = session.run(f"{name}-look", look, params={"pause_s": pause_s})
+        seen = _trial(number, pause_s, log, flash=self.ground.flash, turn_ns=self.ground.turn_ns)
+        self.seen.append(seen)
+        return seen
+
+    def begun(self, pause_s: float) -> bool:
+        """Whether cleaning begins within such a pause; a late anchor alone has to be seen twice of three."""
+        first = self.trial(pause_s)
+        if first.cleaned or not first.late:
+            return first.cleaned
+        second = self.trial(pause_s)
+        return second.begun or self.trial(pause_s).begun
+
+    def run(self) -> None:
+        """Longer and longer pauses, then ever closer ones."""
+        pause_s = SHORTEST_S
+        while not self.begun(pause_s):
+            pause_s *= STEP
+            if pause_s > LONGEST_S:
+                return
+        self.narrow(lambda low_s: low_s * (CLOSE_ENOUGH - 1), GUARD_TURNS)
+
+    def narrow(self, width_s: Callable[[float], float], guard_turns: tuple[float, ...]) -> None:
+        """Trials until the bracket is as narrow as `width_s` of its lower end says, s; then guards, so many
+        turns below it."""
+        for turns in (0.0, *guard_turns):
+            guard_s = bracket(self.seen)[0] - turns * self.ground.turn_ns / 1e9
+            if turns and (guard_s <= 0 or not self.begun(guard_s)):
+                continue
+            self._halve(width_s)
+
+    def _halve(self, width_s: Callable[[float], float]) -> None:
+        while len(self.seen) < LARGEST_TRIALS:
+            low_s, high_s = bracket(self.seen)
+            if low_s <= 0 or math.isinf(high_s) or high_s - low_s <= width_s(low_s):
+                return
+            self.begun(math.sqrt(low_s * high_s))
+
+
+def bracket(seen: list[Trial]) -> tuple[float, float]:
+    """The longest pause in which nothing began and the shortest in which something did, s; 0 and infinity
+    where there is none. A late anchor counts if two trials of that pause saw one."""
+    began = [t.pause_s for t in seen if t.cleaned or sum(o.begun for o in seen if o.pause_s == t.pause_s) > 1]
+    high_s = min(began, default=math.inf)
+    low_s = max((t.pause_s for t in seen if t.pause_s < high_s and not t.begun), default=0.0)
+    return low_s, high_s
+
+
+def read_trials(evidence: Evidence) -> tuple[float, list[Trial]]:
+    """One turn (ns) and the trials that evidence holds; 0 and none without a baseline."""
+    base = evidence.step(BASELINE)
+    if base is None or len(base.rows) < 2:
+        return 0.0, []
+    flash, turn_ns = base.flag("flash"), residence.turn_of(residence.look_ns(base.rows))
+    seen = []
+    for step in evidence.steps:
+        if (
+            step.name.startswith(TRIAL)
+            and step.name.endswith("-look")
+            and len(step.rows) == 1 + 2 * MARK_BLOCKS
+        ):
+            number = int(step.name.removeprefix(TRIAL).removesuffix("-look"))
+            pause_s = seconds(step.params.get("pause_s"))
+            seen.append(_trial(number, pause_s, step.rows, flash=flash, turn_ns=turn_ns))
+    return turn_ns, seen
+
+
+def seconds(value: object) -> float:
+    """A parameter that is a time in seconds."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+
+def writes_ns(log: IoLog) -> I64:
+    """Latency of each write of a log, with its FLUSH if it has one, ns."""
+    writes, flushes = log.only(Op.WRITE), log.only(Op.FLUSH)
+    if len(flushes) < len(writes) or len(writes) == 0:
+        return writes.latency_ns
+    done: I64 = flushes.complete_ns[: len(writes)].astype(np.int64) - writes.submit_ns.astype(np.int64)
+    return done

@@ -1,0 +1,238 @@
+"""The findings of the cleaning test, from what its parts saw.
+
+*Aggressive* is said when trials of some pause or longer found the drive cleaning, beyond one late read, and
+*lazy* when the longest pause, several minutes, found nothing; anything else is unknown. The confidence is the
+share of trials that agree (Laplace's rule). That of a time is the chance that its error, estimated from the
+bracket, the counts and the scatter of repeats as a normal deviation, is below what is asked of it.
+
+Source: Skylight (FAST '15), section 4.5.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from skylight.evidence import Evidence
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.infer.robust import share
+from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate, trials
+from skylight.probe.cleaning.trials import Trial
+from skylight.units import format_duration, format_size
+
+START_WITHIN, BAND_WITHIN = 0.2, 0.15  # what is asked
+LAZY_FROM_S = 240.0
+LEAST_CONFIDENCE = 0.5
+STRAY = 0.005**2  # two slow outliers in the one place that names the cache bands
+COUNT_ERROR = 0.3  # of a band: how far the one in progress is not known
+MODEL_ERROR = 0.03  # bands between the places differ from those at them
+
+TYPE, START, BAND, CACHE_BANDS = "cleaning_type", "cleaning_start_ns", "cleaning_band_ns", "cache_bands"
+
+
+def idle_time(seen: list[Trial]) -> float | None:
+    """Idle time before cleaning, s; None where no bracket holds it."""
+    low_s, high_s = trials.bracket(seen)
+    return math.sqrt(low_s * high_s) if low_s > 0 and math.isfinite(high_s) else None
+
+
+def chance_within(part: float, deviation: float) -> float:
+    """The chance that a normal error of this deviation stays within a part."""
+    return math.erf(part / (max(deviation, 1e-9) * math.sqrt(2)))
+
+
+def judge(evidence: Evidence, known: Known) -> list[Finding]:
+    """All findings; none of a drive without a persistent cache."""
+    kind = known.word("drive_type")
+    if kind is not None and kind != "smr":
+        return []
+    turn_ns, seen = trials.read_trials(evidence)
+    if not seen:
+        why = "no trial was made: the drive type is not known" if kind is None else _no_trial(evidence)
+        return [_unknown(TYPE, None, why)]
+    bands = cache_bands.read(evidence)
+    kind_of = _cleaning_type(seen, bands)
+    found = [kind_of]
+    if kind_of.value != "lazy":
+        found.append(_start(seen))
+    found.append(_band(evidence, seen, bands, turn_ns))
+    if bands.measured and bands.band is not None:
+        found.append(_cache_bands(bands, bands.band))
+    elif bands.stalls:
+        found.append(
+            _unknown(CACHE_BANDS, None, "writes in one place fill a cache band, of how many is not known")
+        )
+    return found
+
+
+def _no_trial(evidence: Evidence) -> str:
+    if evidence.target.size_bytes < trials.LEAST_TARGET_BYTES:
+        return f"no trial was made: a target below {trials.LEAST_TARGET_BYTES >> 30} GiB is too small for it"
+    return "no trial was made: it writes, and writes were not allowed"
+
+
+def _unknown(name: str, unit: str | None, why: str) -> Finding:
+    return Finding(name, UNKNOWN, unit, None, 0.0, why, ())
+
+
+def _rows(seen: list[Trial]) -> tuple[str, ...]:
+    return tuple(f"{trials.TRIAL}{trial.number}-look" for trial in seen)
+
+
+def _cleaning_type(seen: list[Trial], bands: cache_bands.Seen) -> Finding:
+    high_s = trials.bracket(seen)[1]
+    longest_s = max(trial.pause_s for trial in seen)
+    if math.isfinite(high_s):
+        agree = sum(t.begun == (t.pause_s >= high_s) for t in seen)
+        count = sum(t.begun for t in seen if t.pause_s >= high_s)
+        why = (
+            f"in {count} of {len(seen)} trials the drive was cleaning or had cleaned after being left alone,"
+            f" the first time after {format_duration(high_s * 1e9)}"
+        )
+        return Finding(TYPE, "aggressive", None, None, share(agree, len(seen)), why, _rows(seen))
+    if longest_s < LAZY_FROM_S:
+        longest = format_duration(longest_s * 1e9)
+        return _unknown(TYPE, None, f"nothing was cleaned within {longest}, too short a pause for a verdict")
+    agree = sum(not t.begun for t in seen)
+    why = f"nothing was cleaned in pauses of up to {format_duration(longest_s * 1e9)}"
+    if bands.stalls and bands.large is not None:
+        stall = format_duration(bands.large.slow_ns)
+        why += f", and writes that found their cache band full waited {stall} for its cleaning"
+    return Finding(TYPE, "lazy", None, None, share(agree, len(seen)), why, _rows(seen))
+
+
+def _start(seen: list[Trial]) -> Finding:
+    low_s, high_s = trials.bracket(seen)
+    idle_s = idle_time(seen)
+    if idle_s is None:
+        return _unknown(
+            START, "ns", "no pause was seen in which cleaning had begun, or none in which it had not"
+        )
+    why = (
+        f"cleaning had not begun after {format_duration(low_s * 1e9)} of idle time, and had after"
+        f" {format_duration(high_s * 1e9)}"
+    )
+    ends = [t for t in seen if low_s * (1 - START_WITHIN) <= t.pause_s <= high_s * (1 + START_WITHIN)]
+    agree = sum(t.begun == (t.pause_s >= high_s) for t in ends)
+    confidence = share(agree, len(ends))
+    return Finding(
+        START, round(idle_s * 1e9), "ns", (low_s * 1e9, high_s * 1e9), confidence, why, _rows(ends)
+    )
+
+
+def _band(evidence: Evidence, seen: list[Trial], bands: cache_bands.Seen, turn_ns: float) -> Finding:
+    if bands.stalls:
+        return _cache_band(bands)
+    base = evidence.step(trials.BASELINE)
+    flash = base is not None and base.flag("flash")
+    if idle_time(seen) is None:
+        zones = free_bands.read(evidence, turn_ns, flash=flash)
+        if len(zones) == len(half.PLACES):
+            return _zones(zones, evidence)
+        return _waits(journal.read(evidence, turn_ns, flash=flash), evidence)
+    one = rate.best(rate.read_rounds(evidence, turn_ns, flash=flash))
+    places = half.read(evidence, turn_ns, flash=flash)
+    if one is None:
+        return _unknown(BAND, "ns", "no pause was found in which some bands were cleaned and some were not")
+    times = [progress.band_s() for progress in places.values()]
+    told = [seconds for seconds in times if seconds is not None]
+    single = f"{one.count} bands with one written block took {format_duration(one.work_s * 1e9)}"
+    if len(told) < len(half.PLACES):
+        why = (
+            f"{single}, but at {len(half.PLACES) - len(told)} of 3 places no half-written bands were counted"
+        )
+        return _unknown(BAND, "ns", why)
+    half_s = float(np.mean([seconds for seconds, _ in told]))
+    low_s, high_s = trials.bracket(seen)
+    idle_error = (high_s - low_s) / math.sqrt(12)
+    pauses = sum(len(progress.work_s) - 1 for progress in places.values())
+    counted = sum(count for _, count in told)
+    apart_one = math.hypot(COUNT_ERROR / one.count, idle_error / one.work_s, MODEL_ERROR)
+    apart_half = math.hypot(
+        COUNT_ERROR / counted * math.sqrt(3), pauses * idle_error / (counted * half_s), MODEL_ERROR
+    )
+    confidence = chance_within(BAND_WITHIN, apart_one) * chance_within(BAND_WITHIN, apart_half)
+    why = f"{single}, {counted} bands with every other 64 KiB written {format_duration(half_s * 1e9)} each"
+    if confidence < LEAST_CONFIDENCE:
+        return _unknown(
+            BAND, "ns", f"{why}, but the idle time is not known well enough to tell these from it"
+        )
+    value = {"one_block": round(one.band_s * 1e9), "half": round(half_s * 1e9)}
+    rows = (f"{one.name}-look", *(s.name for s in evidence.steps if s.name.startswith(half.HALF)))
+    return Finding(BAND, dict(value), "ns", None, confidence, why, rows)
+
+
+def _waits(waits: journal.Seen, evidence: Evidence) -> Finding:
+    """Bands that a lazy drive with a journal cleaned while a write waited."""
+    if waits.one is None or not waits.whole:
+        return _unknown(BAND, "ns", "the drive was not seen to clean bands of known content")
+    one_ns, half_ns = waits.one.band_ns, waits.half_mean_ns
+    counted = sum(len(stalls) for stalls in waits.half_ns.values())
+    apart = max(float(np.std(stalls) / np.mean(stalls)) for stalls in waits.half_ns.values())
+    part = chance_within(BAND_WITHIN, math.hypot(apart / math.sqrt(len(half.PLACES)), MODEL_ERROR))
+    confidence = part * chance_within(BAND_WITHIN, MODEL_ERROR)
+    why = (
+        f"with the cache full, {waits.one.bands} single blocks waited {format_duration(one_ns)} each for a"
+        f" band with one written block, and {counted} writes {format_duration(half_ns)} for one with every"
+        " other 64 KiB written"
+    )
+    if confidence < LEAST_CONFIDENCE:
+        return _unknown(BAND, "ns", f"{why}, too unevenly")
+    value: dict[str, int | float | bool | str] = {"one_block": round(one_ns), "half": round(half_ns)}
+    rows = tuple(step.name for step in evidence.steps if step.name.startswith((journal.ONE, journal.HALF)))
+    return Finding(BAND, value, "ns", None, confidence, why, rows)
+
+
+def _zones(places: list[free_bands.Place], evidence: Evidence) -> Finding:
+    """Bands that a lazy drive with free bands everywhere cleaned while a write waited."""
+    one_ns = float(np.mean([seen.one_ns for seen in places]))
+    half_ns = float(np.mean([np.median(seen.half_ns) for seen in places]))
+    ratios = [float(np.median(seen.half_ns)) / seen.one_ns for seen in places]
+    apart = math.hypot(float(np.std(ratios) / np.mean(ratios)), MODEL_ERROR)
+    confidence = chance_within(BAND_WITHIN, apart)
+    why = (
+        f"in three zones without a free band writes waited {format_duration(one_ns)} for each band with one"
+        f" written block, and {format_duration(half_ns)} for each of"
+        f" {sum(len(seen.half_ns) for seen in places)} with every other 64 KiB written"
+    )
+    if confidence < LEAST_CONFIDENCE:
+        return _unknown(BAND, "ns", f"{why}, too unevenly")
+    value: dict[str, int | float | bool | str] = {"one_block": round(one_ns), "half": round(half_ns)}
+    rows = tuple(step.name for step in evidence.steps if step.name.startswith(free_bands.ZONE))
+    return Finding(BAND, value, "ns", None, confidence, why, rows)
+
+
+def _cache_band(bands: cache_bands.Seen) -> Finding:
+    if not bands.measured:
+        return _unknown(BAND, "ns", "no other data bands that share a cache band were found")
+    more_ns = round(bands.more_ns)
+    confidence = chance_within(BAND_WITHIN, math.hypot(bands.scatter, MODEL_ERROR))
+    one = format_duration(float(np.median(bands.one_ns)))
+    if bands.bands > 1:
+        several = format_duration(float(np.median(bands.several_ns)))
+        why = (
+            f"a write to a full cache band waits {one} when it holds blocks of one data band and {several}"
+            f" when of {bands.bands}; data bands {bands.sharing} apart share one"
+        )
+    else:
+        why = f"a write to a full cache band waits {one}, and no other data band shares it"
+    rows = tuple(f"{name}-{n}" for name in (cache_bands.ONE, cache_bands.SEVERAL) for n in (1, 2, 3))
+    value: dict[str, int | float | bool | str] = {"one_block": more_ns, "half": more_ns}
+    return Finding(BAND, value, "ns", None, confidence, why, rows)
+
+
+def _cache_bands(bands: cache_bands.Seen, band: cache_bands.CacheBand) -> Finding:
+    """What only a set-associative drive has: how many cache bands, bytes of a band, host bytes that
+    fill a cache band."""
+    why = (
+        f"writes in one place stalled every {format_size(band.usable_bytes)}, and a block written"
+        f" {bands.sharing} bands further stalled on the same cache band, twice"
+    )
+    value: dict[str, int | float | bool | str] = {
+        "count": bands.sharing,
+        "band_bytes": band.pitch,
+        "fill_bytes": band.usable_bytes,
+    }
+    rows = (cache_bands.OVER_LARGE, cache_bands.OVER_SMALL, f"{cache_bands.SEVERAL}-1")
+    return Finding(CACHE_BANDS, value, None, None, 1.0 - STRAY, why, rows)

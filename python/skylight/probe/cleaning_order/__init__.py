@@ -1,0 +1,150 @@
+"""Cleaning order: does a drive that cleans in idle time take its bands in the order they were written in?
+
+Marks in bands far apart are written one after the other, and the drive is left alone until about half of them
+are clean (`measure`). First in, first out means that these are the first that were written, whichever way the
+marks went through the address space and however many blocks they have; anything else is *other*. The paper's
+Test 5 is run as well, which shows whether blocks written later go home with their band.
+
+A drive that cleans only when it has to shows no order. A set-associative one cleans a cache band at a time,
+so no two marks share one; one with fewer cache bands than marks stays unknown.
+
+Confidence: for *fifo* one minus the chance that as many of the first would be among the cleaned in a random
+order (hypergeometric); for *other* one minus the chance that so many marks were misread (binomial).
+
+Source: Skylight (FAST '15), section 4.5.1, Test 5, Algorithm 1 and Figure 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.infer import residence
+from skylight.probe import Cost, Figure
+from skylight.probe.cleaning import trials
+from skylight.probe.cleaning_order import measure as steps
+from skylight.probe.cleaning_order.figures import draw
+from skylight.probe.cleaning_order.measure import Parade
+from skylight.probe.session import Session
+
+NAME = "cleaning_order"
+IOS, DEVICE_S, WRITTEN = 2_500, 1_800.0, 8 << 20
+MISREAD = 0.015  # of marks, by slow outliers; where a track ends a mark tells nothing from the start
+LARGEST_CHANCE = 1e-3
+STRAYS = 1  # marks of a parade that may be out of line
+
+
+class CleaningOrder:
+    """The cleaning-order test of the suite; see the module's page."""
+
+    name = NAME
+    title = "Cleaning order"
+    needs: tuple[str, ...] = ("cleaning",)
+    summary = (
+        "Writes blocks into bands far apart, leaves the drive alone until about half of them are cleaned, and"
+        " looks whether these are the ones that were written first."
+    )
+
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """At most about this, on a drive that waits two minutes before it cleans."""
+        if not writes or facts.size_bytes < trials.LEAST_TARGET_BYTES:
+            return Cost(0, 0.0, 0)
+        return Cost(IOS, DEVICE_S, WRITTEN)
+
+    def measure(self, session: Session) -> None:
+        """A parade up, one down, and Test 5."""
+        known = session.known
+        idle_ns, band_ns = known.number("cleaning_start_ns"), known.part("cleaning_band_ns", "one_block")
+        if not _applies(known) or idle_ns is None or not session.can_write:
+            return
+        if session.size < trials.LEAST_TARGET_BYTES:
+            return
+        idle_s = idle_ns / 1e9
+        band_s = band_ns / 1e9 if band_ns is not None else max(0.3, idle_s / 8)
+        with session.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
+            session.erase(trials.ERASE)
+            ground = trials.begin(session, flushed=report.write_cache is not False)
+            for direction in (steps.UP, steps.DOWN):
+                steps.parade(ground, direction, idle_s, band_s, _cache_bands(known))
+            steps.test5(ground, idle_s, band_s)
+
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """`cleaning_order`; absent where there is no cleaning."""
+        kind, cleaning = known.word("drive_type"), known.word("cleaning_type")
+        if kind is not None and kind != "smr":
+            return []
+        if cleaning == "lazy":
+            return [_unknown("a drive that cleans only when a write finds no room shows no order")]
+        turn_ns, flash = _baseline(evidence)
+        if turn_ns == 0:
+            return [
+                _unknown(
+                    "no marks were written: when the drive cleans is not known, or writes are not allowed"
+                )
+            ]
+        parades = steps.read_parades(evidence, turn_ns, flash=flash)
+        return [_judge(parades)]
+
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """Which marks were cleaned, and Test 5 in the manner of the paper's Figure 13."""
+        turn_ns, flash = _baseline(evidence)
+        return draw(evidence, turn_ns, flash=flash) if turn_ns else []
+
+
+def _applies(known: Known) -> bool:
+    aggressive = known.word("drive_type") == "smr" and known.word("cleaning_type") == "aggressive"
+    bands = _cache_bands(known)
+    if bands is None:
+        return aggressive and known.get("cache_bands") is None
+    return aggressive and bands.count >= steps.MARKS
+
+
+def _cache_bands(known: Known) -> steps.CacheBands | None:
+    """Cache bands of a set-associative drive; None of another."""
+    count, band = known.part("cache_bands", "count"), known.part("cache_bands", "band_bytes")
+    return None if count is None or band is None else steps.CacheBands(int(count), int(band))
+
+
+def _baseline(evidence: Evidence) -> tuple[float, bool]:
+    base = evidence.step(trials.BASELINE)
+    if base is None or len(base.rows) < 2:
+        return 0.0, False
+    return residence.turn_of(residence.look_ns(base.rows)), base.flag("flash")
+
+
+def _unknown(why: str) -> Finding:
+    return Finding(NAME, UNKNOWN, None, None, 0.0, why, ())
+
+
+def strays(seen: Parade) -> int:
+    """Cleaned marks beyond as many of the first as were cleaned."""
+    count = int(np.count_nonzero(seen.order))
+    return int(np.count_nonzero(seen.order[count:]))
+
+
+def _judge(parades: list[Parade]) -> Finding:
+    if len(parades) < 2:
+        return _unknown("no pause was found after which some marks were cleaned and some were not")
+    from scipy import stats  # takes half a second: only once there is something to test
+
+    out = [strays(seen) for seen in parades]
+    counts = [int(np.count_nonzero(seen.order)) for seen in parades]
+    rows = tuple(seen.name for seen in parades)
+    words = " and ".join(
+        f"{count - stray} of the first {count}" for count, stray in zip(counts, out, strict=True)
+    )
+    cleaned = f"{counts[0]} and {counts[1]} of {steps.MARKS} marks"
+    why = f"after two pauses in which {cleaned} were cleaned, these are {words}"
+    chance = 1.0
+    for seen, count, stray in zip(parades, counts, out, strict=True):
+        chance *= float(stats.hypergeom.sf(count - stray - 1, len(seen.order), count, count))
+    if max(out) <= STRAYS and chance <= LARGEST_CHANCE:
+        return Finding(NAME, "fifo", None, None, 1.0 - chance, why, rows)
+    marks = sum(len(seen.order) for seen in parades)
+    misread = float(stats.binom.sf(sum(out) - 1, marks, MISREAD))
+    if misread <= LARGEST_CHANCE:
+        return Finding(NAME, "other", None, None, 1.0 - misread, why, rows)
+    return _unknown(f"{why}: too many for misread marks, too few for another order")

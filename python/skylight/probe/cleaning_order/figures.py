@@ -1,0 +1,77 @@
+"""Figures of the cleaning-order test: the parades, and Test 5.
+
+Source: Skylight (FAST '15) Figure 13.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skylight.evidence import Evidence
+from skylight.probe import Figure
+from skylight.probe.cleaning.figures import new_axes
+from skylight.probe.cleaning_order.measure import MARKS, Parade, Test5, read_parades, read_test5
+from skylight.units import format_duration
+
+
+def draw(evidence: Evidence, turn_ns: float, *, flash: bool) -> list[Figure]:
+    """The figures that the evidence allows."""
+    figures = []
+    parades = read_parades(evidence, turn_ns, flash=flash)
+    if parades:
+        figures.append(_parades(parades))
+    seen = read_test5(evidence, turn_ns, flash=flash)
+    if seen is not None:
+        figures.append(_test5(seen, turn_ns, flash=flash))
+    return figures
+
+
+def _parades(parades: list[Parade]) -> Figure:
+    drawing, axes = new_axes()
+    for row, seen in enumerate(parades):
+        number = 1 + np.flatnonzero(seen.told)
+        for index, (mark, rows) in enumerate((("o", ~seen.order), ("s", seen.order))):
+            label = ("in the cache", "cleaned")[index] if row == 0 else None
+            where = np.full(int(np.count_nonzero(rows)), row)
+            axes.plot(number[rows], where, mark, color=f"C{index}", label=label)
+    axes.set_yticks(range(len(parades)), [f"addresses {seen.name.partition('-')[0]}" for seen in parades])
+    axes.set_ylim(-0.7, len(parades) - 0.1)
+    axes.set_xlabel("band, in the order written")
+    axes.set_xticks(range(5, MARKS + 1, 5))
+    axes.legend(loc="upper right", ncols=2)
+    caption = (
+        "Blocks were written into bands far apart, up the address space and, another time, down it, and the"
+        " drive was left alone until about half were clean. First in, first out shows as an unbroken run of"
+        " cleaned bands from the left in both rows."
+    )
+    counts = ", ".join(f"{int(np.count_nonzero(seen.order))} of {len(seen.order)}" for seen in parades)
+    alt = f"Two rows of marks, one a band in the order written; cleaned are {counts}."
+    return Figure("cleaning-order", "Which bands were cleaned first", caption, alt, drawing)
+
+
+def _test5(seen: Test5, turn_ns: float, *, flash: bool) -> Figure:
+    drawing, axes = new_axes()
+    number = np.arange(1, len(seen.look_ns) + 1)
+    for index, (label, mark, rows) in enumerate(
+        (("in the cache", "o", ~seen.cleaned), ("cleaned", "s", seen.cleaned))
+    ):
+        axes.plot(number[rows], seen.look_ns[rows] / 1e6, mark, color=f"C{index}", markersize=4, label=label)
+    axes.axhline(turn_ns / 1e6, color="C5", linestyle="--", linewidth=1)
+    for edge in (seen.linear, seen.linear + seen.scattered):
+        axes.axvline(edge + 0.5, color="C7", linewidth=1)
+    axes.set_ylim(0, 1.3 * float(np.percentile(seen.look_ns, 99)) / 1e6)
+    axes.set_xlabel("block, in the order written")
+    axes.set_ylabel("latency of the read across it (ms)")
+    axes.legend(loc="upper right", ncols=2)
+    right = len(seen.look_ns) - seen.linear - seen.scattered
+    caption = (
+        f"Test 5: {seen.linear} blocks of a region of 256 MiB (left), {seen.scattered} all over the drive"
+        f" (middle), {right} other blocks of the region (right), then"
+        f" {format_duration(seen.pause_s * 1e9)} of rest, then each is read together with its neighbours. A"
+        f" cleaned block is read in one turn (dashed), one in the cache {'at once' if flash else 'later'}. If"
+        " the blocks on the right are clean and some in the middle are not, cleaning gathers all that the"
+        " cache holds of a band, and goes by the oldest block."
+    )
+    cleaned = int(np.count_nonzero(seen.cleaned))
+    alt = f"Scatter of read latency by block in three parts; {cleaned} of {len(seen.cleaned)} were cleaned."
+    return Figure("cleaning-test5", "Test 5: cleaning by the oldest block", caption, alt, drawing)

@@ -1,0 +1,177 @@
+"""What is done to the drive to see in which order it cleans; see the package's page.
+
+A *parade* is marks in bands far apart, written one after the other, those of the second half with more blocks
+each, so that a drive that prefers bands with much to gain takes these first. One parade goes up the address
+space, one down, so that an order by address shows as well; a drive that cleans zone by zone, in the order in
+which it began to write to them, cleans both as they were written. It is left alone until about half is clean.
+
+Invariant: what is done next depends on logs and findings only.
+Source: Skylight (FAST '15), section 4.5.1, Test 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import U64, Evidence, IoLog, JsonScalar
+from skylight.infer import residence
+from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined, seconds
+
+MARKS, MORE_BLOCKS, BLOCK_STEP = 20, 5, 16 * KIB
+LEAST_CLEANED = 5
+TRIES = 8
+FIRST_PART = 0.45
+LONGER, SHORTER = 1.9, 0.6
+UP, DOWN = "up", "down"
+LINEAR_BYTES, LINEAR_BLOCKS, SCATTERED_BLOCKS = 256 * MIB, 64, 32
+LINEAR_BANDS = 10
+TEST5 = "test5-"
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Parade:
+    """A parade after its pause: its step's name, and of each mark in the order written, whether it could be
+    told and whether it was cleaned."""
+
+    name: str
+    told: Bools
+    cleaned: Bools
+
+    @property
+    def order(self) -> Bools:
+        """Of the marks that tell, in the order written, whether each was cleaned."""
+        return self.cleaned[self.told]
+
+    @property
+    def tells(self) -> bool:
+        """Whether enough were cleaned and enough were not."""
+        count = int(np.count_nonzero(self.order))
+        return LEAST_CLEANED <= count <= len(self.order) - LEAST_CLEANED
+
+
+@dataclass(frozen=True, slots=True)
+class CacheBands:
+    """Cache bands of a set-associative drive: how many, and bytes of a band."""
+
+    count: int
+    band_bytes: int
+
+
+def marks(size: int, direction: str, bands: CacheBands | None) -> U64:
+    """The first block of each mark, in the order of writing; no two in one cache band."""
+    pitch = size // (MARKS + 1) // MIB * MIB
+    first = np.arange(1, MARKS + 1, dtype=np.int64) * pitch + (0 if direction == UP else GIB)
+    if bands is not None:
+        numbers: list[int] = []
+        for band in first // bands.band_bytes:
+            taken = {number % bands.count for number in numbers}
+            numbers.append(
+                next(n for n in range(int(band), int(band) + MARKS) if n % bands.count not in taken)
+            )
+        first = np.array(numbers, np.int64) * bands.band_bytes
+    return np.asarray((first if direction == UP else first[::-1]) + INSIDE, np.uint64)
+
+
+def _blocks(first: U64) -> U64:
+    """All blocks of the marks, in the order of writing: more of each in the second half."""
+    parts = []
+    for number, block in enumerate(first):
+        count = MORE_BLOCKS if number >= len(first) // 2 else 1
+        parts.append(block + np.arange(count, dtype=np.uint64) * np.uint64(BLOCK_STEP))
+    return np.concatenate(parts)
+
+
+def parade(
+    ground: Ground, direction: str, idle_s: float, band_s: float, bands: CacheBands | None = None
+) -> None:
+    """A parade, again with another pause until it tells."""
+    first = marks(ground.session.size, direction, bands)
+    work_s = FIRST_PART * MARKS * band_s
+    for number in range(1, TRIES + 1):
+        name = f"{direction}-{number}"
+        _clear(ground, name, idle_s, work_s)
+        before = joined(ground.writes(_blocks(first)), ground.looks(first))
+        log = ground.session.run(f"{name}-write", before, params={"marks": MARKS})
+        ground.session.pause(f"{name}-pause", idle_s + work_s)
+        params: dict[str, JsonScalar] = {"pause_s": idle_s + work_s, "direction": direction}
+        after = ground.session.run(f"{name}-look", ground.looks(first), params=params)
+        seen = _parade(f"{name}-look", log, after, ground.turn_ns, flash=ground.flash)
+        if seen.tells:
+            return
+        few = np.count_nonzero(seen.order) < LEAST_CLEANED
+        work_s *= LONGER if few else SHORTER
+
+
+def _clear(ground: Ground, name: str, idle_s: float, work_s: float) -> None:
+    """Begins with clean bands: by an erase, or a pause in which all are cleaned."""
+    if not ground.session.erase(f"{name}-erase"):
+        ground.session.pause(f"{name}-rest", 2 * idle_s + 4 * work_s)
+
+
+def _parade(name: str, before: IoLog, after: IoLog, turn_ns: float, *, flash: bool) -> Parade:
+    looked = residence.look_ns(_last(before, 2 * MARKS))
+    told = ~residence.at_home(looked, turn_ns, flash=flash)
+    return Parade(name, told, residence.at_home(residence.look_ns(after), turn_ns, flash=flash))
+
+
+def _last(log: IoLog, count: int) -> IoLog:
+    return IoLog(
+        log.op[-count:], log.offset[-count:], log.size[-count:],
+        log.submit_ns[-count:], log.complete_ns[-count:],
+    )  # fmt: skip
+
+
+def test5(ground: Ground, idle_s: float, band_s: float) -> None:
+    """The paper's Test 5: blocks of a small region, blocks all over, more blocks of the region; a pause."""
+    session = ground.session
+    _clear(ground, TEST5, idle_s, MARKS * band_s)
+    rng = session.rng(TEST5)
+    slots = rng.permutation(LINEAR_BYTES // (64 * KIB))[: 2 * LINEAR_BLOCKS].astype(np.uint64)
+    region = session.size // 2 // GIB * GIB
+    linear = slots * np.uint64(64 * KIB) + np.uint64(region + 32 * KIB)
+    places = rng.choice((session.size - 2 * GIB) // GIB, size=SCATTERED_BLOCKS, replace=False)
+    scattered = places.astype(np.uint64) * np.uint64(GIB) + np.uint64(GIB // 2 + INSIDE)
+    blocks = np.concatenate([linear[:LINEAR_BLOCKS], scattered, linear[LINEAR_BLOCKS:]])
+    session.run(f"{TEST5}write", ground.writes(blocks))
+    pause_s = idle_s + (LINEAR_BANDS + SCATTERED_BLOCKS / 2) * band_s
+    session.pause(f"{TEST5}pause", pause_s)
+    params = {"linear": LINEAR_BLOCKS, "scattered": SCATTERED_BLOCKS, "pause_s": pause_s}
+    session.run(f"{TEST5}look", ground.looks(blocks), params=params)
+
+
+def read_parades(evidence: Evidence, turn_ns: float, *, flash: bool) -> list[Parade]:
+    """The last parade of each direction that evidence holds, if it tells."""
+    last: dict[str, Parade] = {}
+    for step in evidence.steps:
+        direction = step.params.get("direction")
+        if direction in (UP, DOWN) and step.name.endswith("-look") and len(step.rows) == 2 * MARKS:
+            before = evidence.log(step.name.removesuffix("look") + "write")
+            if len(before) > 2 * MARKS:
+                last[str(direction)] = _parade(step.name, before, step.rows, turn_ns, flash=flash)
+    return [seen for seen in last.values() if seen.tells]
+
+
+@dataclass(frozen=True, slots=True)
+class Test5:
+    """Test 5 after its pause: which blocks were cleaned, in the order written, and the look at each (ns)."""
+
+    linear: int
+    scattered: int
+    pause_s: float
+    look_ns: NDArray[np.int64]
+    cleaned: Bools
+
+
+def read_test5(evidence: Evidence, turn_ns: float, *, flash: bool) -> Test5 | None:
+    """Test 5, if evidence holds it."""
+    step = evidence.step(f"{TEST5}look")
+    if step is None or len(step.rows) < 2:
+        return None
+    looked = residence.look_ns(step.rows)
+    cleaned = residence.at_home(looked, turn_ns, flash=flash)
+    linear, scattered = step.whole("linear", 1 << 20), step.whole("scattered", 1 << 20)
+    return Test5(linear, scattered, seconds(step.params.get("pause_s")), looked, cleaned)

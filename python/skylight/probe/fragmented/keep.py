@@ -1,0 +1,24 @@
+"""Keeps logs of fio as a recording: they are inferred from, reported and read again like any evidence.
+
+Invariant: each log becomes one step, whole; the same logs give the same bytes.
+Source: docs/recordings.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from skylight.engines.fio_log import DriveLogs
+from skylight.probe.fragmented import FragmentedReads
+from skylight.recording import Recording
+
+
+def keep_logs(drive: DriveLogs, recording: Path) -> None:
+    """Writes the logs of a drive as a recording into the directory `recording`."""
+    kept = Recording.create(recording, drive.facts, {"writes": False}, 0)
+    with kept.part(FragmentedReads.name) as part:
+        for log in drive.logs:
+            part.begin(log.name, "run", log.params)
+            part.rows(log.rows)
+            part.end()
+        part.complete()

@@ -1,0 +1,88 @@
+"""Journal: how a journaled persistent cache writes, entry by entry.
+
+Lone writes of growing size tell the *quantum*: they take the same time until they no longer fit into one,
+then a step more. Writes that wait together complete together, so the largest group bounds an *entry*, and
+tells how many small writes the drive packs into one. Every so many entries the map of the cache is *merged*
+to its home; a lone write then stalls, at the same writes again after an erase. The first entry, written over
+and over in many phases of arrival, tells how long its *out-of-band data* is.
+
+| module | holds |
+|---|---|
+| `measure` | the runs, and the search for the quantum and the bound |
+| `levels` | whether writes of two sizes take the same room |
+| `entries` | groups that complete together, and the bound on an entry |
+| `stalls` | lone writes that stall, and where cleaning sets in |
+| `out_of_band` | the first entry, again and again |
+| `verdict` | findings; `figures` the pictures |
+
+Invariants: a drive whose time grows smoothly with the size of a write has no journal, and gets no findings;
+a step is a quantum only if it lies between two neighbouring sizes.
+
+Source: Skylight (FAST '15) sections 4.3 and 4.3.1, Figures 5 to 7; FACTS rows S1e to S1h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.probe import Cost, Figure
+from skylight.probe.journal.figures import draw
+from skylight.probe.journal.measure import (
+    APART,
+    DEPTH,
+    LADDER_STEPS,
+    MOST_LONE,
+    QUEUE_RUNS,
+    WRITES,
+    Bench,
+    measure,
+)
+from skylight.probe.journal.out_of_band import CYCLES
+from skylight.probe.journal.verdict import judge, observe
+from skylight.probe.session import Session
+
+SLOWEST_IO_S = 0.04
+MOST_BYTES = 12 << 30
+
+
+class Journal:
+    """See the module's page."""
+
+    name = "journal"
+    title = "Journal"
+    needs: tuple[str, ...] = ("drive_type", "rotation")
+    summary = (
+        "Writes of growing size, one at a time and many waiting, tell the quantum and the bound of a"
+        " journal's entries; thousands of lone writes tell how often its map is merged and what that costs;"
+        " the first entry, written in many phases, the time of its out-of-band data."
+    )
+
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """At most this: the runs of a drive with a journal of large quanta. None without leave to write."""
+        if not writes:
+            return Cost(0, 0.0, 0)
+        single = 2 * MOST_LONE + 2 * APART
+        sized = 60 * WRITES["flash"] + (QUEUE_RUNS + LADDER_STEPS) * 2 * DEPTH
+        cycles = 4 * CYCLES
+        seconds = (single + sized + cycles) * SLOWEST_IO_S
+        return Cost(single + sized + 2 * APART + cycles, seconds, MOST_BYTES)
+
+    def measure(self, session: Session) -> None:
+        """Sizes, queues, many lone writes and the first entry, as far as the drive has a journal."""
+        if session.known.word("drive_type") != "smr" or not session.can_write:
+            return
+        with session.settings("settings", write_cache=False, look_ahead=False) as report:
+            if report.write_cache is True:
+                return  # what is answered from a volatile cache says nothing of the journal
+            measure(Bench(session, session.known.word("cache_medium"), session.known.number("rotation_ns")))
+
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """Quantum, entry bound, packing, out-of-band time, map merges; none for a drive without a journal."""
+        return judge(observe(evidence, known.word("cache_medium"), known.number("rotation_ns")), evidence)
+
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """Lone writes in order, time against size, blocks read back; no findings are needed for them."""
+        known = Known(findings)
+        return draw(observe(evidence, known.word("cache_medium"), known.number("rotation_ns")), evidence)

@@ -1,0 +1,190 @@
+"""Whether lone writes of one size take the same room in the journal as those of one block, and how much
+longer they take.
+
+On a disk the n-th write of each run ends at the same angle, if the runs began with an erase and the writes
+take the same room: then phases of completion agree write by write, whatever skews, jitter or turns missed lie
+between; if each takes more room than before, they drift apart. Where runs did not begin alike, middles of
+latencies are compared. On flash there are no angles; there the fastest writes of all count, for nothing is
+faster than the medium and its steps may be smaller than the jitter.
+
+Invariant: pure functions of latencies.
+Source: Skylight (FAST '15) section 4.3.1, Figure 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import IoLog
+from skylight.infer.robust import BOOTSTRAP_SEED
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+FIRST = 2  # the first writes of a run find the head anywhere
+FASTEST_PART = 0.04
+HALVES = 12
+FEWEST_BLOCKS = 4  # a quantum of fewer blocks cannot be told from room that grows with size
+SURE = 5.0  # latencies that differ by so many times the scatter of repeats are different
+ALIKE, UNLIKE = 0.7, 0.6  # of what repeats of one size agree
+DOUBT = (2.5, 12.0)  # times the scatter of repeats: more repeats will tell
+SHARP = 0.6  # of the whole difference lies in the step
+LEAST_TURN = 0.1  # of a turn: the least step of a quantum on a disk
+FLAT_TO = 1.25  # times a quantum: up to there nothing else steps
+LEAST_ALIKE = 0.5  # repeats of one size that agree less tell nothing
+MIDDLE = (25, 75)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A run of lone writes of one size: whether it began with an erase, latencies and completions, ns."""
+
+    size_bytes: int
+    erased: bool
+    latency_ns: I64
+    done_ns: I64
+
+    @staticmethod
+    def of(size_bytes: int, erased: bool, log: IoLog) -> Run:
+        """The run of a log."""
+        return Run(size_bytes, erased, log.latency_ns, log.complete_ns.astype(np.int64))
+
+
+def _rows(runs: Sequence[Run]) -> F64:
+    """Latencies as a matrix, a row a run, without the first writes."""
+    length = min(len(run.latency_ns) for run in runs)
+    return np.stack([run.latency_ns[FIRST:length] for run in runs]).astype(np.float64)
+
+
+def _middle_mean(values: F64) -> float:
+    low, high = np.percentile(values, MIDDLE)
+    return float(values[(values >= low) & (values <= high)].mean())
+
+
+def _fast_mean(values: F64) -> float:
+    ordered = np.sort(values, axis=None)
+    return float(ordered[: max(1, int(len(ordered) * FASTEST_PART))].mean())
+
+
+def shift(runs: Sequence[Run], reference: Sequence[Run], *, flash: bool) -> float:
+    """How much longer `runs` take than `reference`, ns."""
+    mean = _fast_mean if flash else _middle_mean
+    return mean(_rows(runs).ravel()) - mean(_rows(reference).ravel())
+
+
+def alike(runs: Sequence[Run], reference: Sequence[Run], turn_ns: float) -> float:
+    """How far the writes of `runs` end at the angles of those of `reference`: 1 all, 0 anywhere. The median
+    of all pairs of runs; a run is not paired with itself."""
+    lengths = [_alike(run, other, turn_ns) for run in runs for other in reference if run is not other]
+    return float(np.median(lengths)) if lengths else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _alike(run: Run, other: Run, turn_ns: float) -> float:
+    """Length of the mean phase vector of the differences; a shift that all share does not matter."""
+    length = min(len(run.done_ns), len(other.done_ns))
+    one, two = (each.done_ns[FIRST:length] - each.done_ns[0] for each in (run, other))
+    turns = (one - two).astype(np.float64) / turn_ns
+    return float(np.abs(np.mean(np.exp(2j * np.pi * turns))))
+
+
+def noise_of(runs: Sequence[Run], *, flash: bool) -> float:
+    """How far random halves of runs of one size lie apart, root mean square, ns."""
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    apart = []
+    for _ in range(HALVES):
+        order = rng.permutation(len(runs))
+        one, other = ([runs[index] for index in part] for part in np.array_split(order, 2))
+        apart.append(shift(one, other, flash=flash))
+    return float(np.sqrt(np.mean(np.square(apart)))) + 1.0  # of a nanosecond, the clock's own grain
+
+
+@dataclass(slots=True)
+class Rooms:
+    """Runs by size, and what they say of the room that a write takes; the smallest size is the reference."""
+
+    medium: str | None
+    turn_ns: float | None
+    runs: dict[int, list[Run]] = field(default_factory=dict)
+
+    @property
+    def flash(self) -> bool:
+        """Whether the cache has no angles: known to be flash, or unknown and repeats end anywhere."""
+        if self.medium is not None or self.turn_ns is None:
+            return self.medium == "flash"
+        return bool(self.runs) and self.itself < LEAST_ALIKE
+
+    @property
+    def block(self) -> int:
+        """The smallest size, bytes."""
+        return min(self.runs)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether the n-th writes of all runs begin at one place of a disk, and repeats show it."""
+        if self.flash or self.turn_ns is None:
+            return False
+        return all(run.erased for runs in self.runs.values() for run in runs) and self.itself >= LEAST_ALIKE
+
+    @property
+    def itself(self) -> float:
+        """How far repeats of the smallest size agree."""
+        reference = self.runs[self.block]
+        return alike(reference, reference, self.turn_ns) if self.turn_ns else 0.0
+
+    @property
+    def noise_ns(self) -> float:
+        """How far halves of the repeats of the smallest size lie apart, ns."""
+        return noise_of(self.runs[self.block], flash=self.flash)
+
+    def fastest_ns(self, size: int) -> float:
+        """Latency of the fastest writes of a size, ns."""
+        return _fast_mean(_rows(self.runs[size]).ravel())
+
+    def shift_ns(self, size: int) -> float:
+        """How much longer writes of a size take than those of one block, ns."""
+        return shift(self.runs[size], self.runs[self.block], flash=self.flash)
+
+    def likeness(self, size: int) -> float:
+        """How far writes of a size end where those of one block do, as a part of what repeats agree."""
+        reference = self.runs[self.block]
+        return alike(self.runs[size], reference, self.turn_ns or 1.0) / max(self.itself, 1e-9)
+
+    def more(self, size: int) -> bool:
+        """Whether writes of a size take more room than those of one block."""
+        longer_ns = self.shift_ns(size) - SURE * self.noise_ns
+        if self.aligned and self.turn_ns is not None:
+            # room of whole turns leaves the angles as they are
+            return longer_ns > self.turn_ns / 2 or self.likeness(size) < (ALIKE + UNLIKE) / 2
+        return longer_ns > 0
+
+    def doubtful(self, size: int) -> bool:
+        """Whether more repeats are needed to tell: on flash, where a step may hardly exceed the noise."""
+        if self.aligned:
+            return False
+        return DOUBT[0] < self.shift_ns(size) / self.noise_ns < DOUBT[1]
+
+    def sharp(self, low: int, high: int) -> bool:
+        """Whether room grows in a step between two neighbouring sizes, and not with every block."""
+        if low < FEWEST_BLOCKS * self.block:
+            return False
+        step = self.shift_ns(high) - self.shift_ns(low)
+        if self.aligned and self.turn_ns is not None:
+            # a block more would end a little later, not a good part of a turn
+            parted = self.likeness(low) >= ALIKE and self.likeness(high) <= UNLIKE
+            if parted and step > LEAST_TURN * self.turn_ns:
+                return True
+        sure = step > max(SHARP * self.shift_ns(high), SURE * self.noise_ns)
+        return sure and self._flat_behind(low, high, step)
+
+    def _flat_behind(self, low: int, high: int, step_ns: float) -> bool:
+        """Whether the next larger size that is far enough behind the step takes no longer than its end."""
+        far = [size for size in sorted(self.runs) if size - high >= (high - low) and size >= FLAT_TO * low]
+        if not far:
+            return True
+        return self.shift_ns(far[0]) - self.shift_ns(high) < max(step_ns / 2, SURE * self.noise_ns)

@@ -1,0 +1,236 @@
+"""What test `journal` does to the target, and the statistics by which it decides what to do next.
+
+Every run of writes begins, where the target can, with a secure erase: the journal then begins anew at the
+same place, so the n-th write of one run lies where the n-th of another does, and runs of different sizes
+compare write by write, skews of tracks and all. Where it cannot, whole runs are compared.
+
+Writes go round a few slots of the address space: older entries are dead as soon as their blocks are
+overwritten, so the journal does not fill. Their offsets are odd multiples of 4 KiB, never the start of a
+band, so that none is taken for the begin of a stream and sent past the journal.
+
+Invariant: what is done next depends on logs and on earlier findings only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import IoBatch, IoLog, JsonScalar, Op, Stop
+from skylight.infer.periods import period
+from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
+from skylight.probe.journal.levels import FEWEST_BLOCKS, Rooms, Run
+from skylight.probe.journal.out_of_band import CYCLES, FLUSHES, batches
+from skylight.probe.journal.stalls import slow_ones
+from skylight.probe.session import Session
+
+BLOCK = 4096
+SLOTS = 6
+WRITES = {"disk": 24, "flash": 96}
+REPEATS = {"disk": 3, "flash": 4}
+REFERENCE_REPEATS = 6
+MORE_ROUNDS = 5
+LARGEST_QUANTUM_BYTES = 16 << 20
+DEPTH = 31
+QUEUE_RUNS = 16
+LARGEST_QUEUED_BYTES = 16 << 20
+FIRST_LONE, MOST_LONE, MERGES_WANTED = 1600, 6400, 17
+APART = 31
+LADDER_QUANTA, LADDER_STEPS = 3.3, 30
+CLEANING = (4, 8)  # so many stalls among so many writes: no merges, the cache is full
+STALLED, STALLED_TURNS, SLOW_TURN_NS = 2.0, 1.5, 14_000_000
+PLATEAU_QUARTERS = (3, 5, 6, 8, 10)  # sizes around the first step, quarters of a quantum
+
+
+@dataclass(slots=True)
+class Bench:
+    """Runs of writes on one target, each from the same state where the target can be erased."""
+
+    session: Session
+    medium: str | None
+    turn_ns: float | None
+    rooms: Rooms = field(init=False)
+    erases: int = 0
+
+    def __post_init__(self) -> None:
+        """Nothing is known of any size yet."""
+        self.rooms = Rooms(self.medium, self.turn_ns)
+
+    @property
+    def block(self) -> int:
+        """Smallest write, bytes."""
+        return max(BLOCK, self.session.facts.block_bytes)
+
+    @property
+    def flash(self) -> bool:
+        """Whether the persistent cache is flash, as far as is known or seen."""
+        return self.rooms.flash
+
+    @property
+    def pattern(self) -> str:
+        """Which numbers of writes and repeats are used."""
+        return "disk" if self.medium == "disk" else "flash"
+
+    def fresh(self) -> bool:
+        """Makes the target as new, if it can."""
+        self.erases += 1
+        return self.session.erase(f"erase-{self.erases}")
+
+    def offsets(self, count: int, size: int, slots: int = SLOTS) -> NDArray[np.uint64]:
+        """`count` offsets for writes of `size` bytes that go round the slots."""
+        stride = -(-(size + 2 * self.block) // (1 << 20)) << 20
+        slots = max(1, min(slots, self.session.size // stride))
+        order = self.session.rng("slots").permutation(slots)
+        return (order[np.arange(count) % slots] * stride + self.block).astype(np.uint64)
+
+    def lone(self, size: int) -> None:
+        """One more round of runs of lone writes of that size."""
+        runs = self.rooms.runs.setdefault(size, [])
+        repeats = REFERENCE_REPEATS if size == self.block else REPEATS[self.pattern]
+        for _ in range(repeats):
+            erased = self.fresh()
+            name = f"lone-{size}-{len(runs) + 1}"
+            params: dict[str, JsonScalar] = {"size_bytes": size, "erased": erased}
+            io = IoBatch.writes(self.offsets(WRITES[self.pattern], size), size)
+            runs.append(Run.of(size, erased, self.session.run(name, io, params=params)))
+
+    def takes_more(self, size: int) -> bool:
+        """Whether lone writes of that size take more room than those of one block, measured until it is
+        plain."""
+        self.lone(size)
+        for _ in range(MORE_ROUNDS):
+            if not self.rooms.doubtful(size):
+                break
+            self.lone(size)
+            self.lone(self.block)
+        return self.rooms.more(size)
+
+    def scattered(self, count: int) -> NDArray[np.uint64]:
+        """Different places all over the target, in random order."""
+        stride = max(2 * self.block, self.session.size // (count + 1) // self.block * self.block)
+        places = min(count, self.session.size // stride - 1)
+        order = self.session.rng("scattered").permutation(places)
+        return (order * stride + self.block).astype(np.uint64)
+
+    def many(
+        self, name: str, offsets: NDArray[np.uint64], stop: Stop, params: dict[str, JsonScalar]
+    ) -> IoLog:
+        """Lone writes of one block until the stop."""
+        return self.session.run(name, IoBatch.writes(offsets, self.block), until=stop, params=params)
+
+    def queue(self, name: str, size: int) -> IoLog:
+        """Twice as many writes as may wait, all different places, as many waiting as the queue takes."""
+        erased = self.fresh()
+        io = IoBatch.writes(self.offsets(2 * DEPTH, size, 2 * DEPTH), size)
+        params: dict[str, JsonScalar] = {"size_bytes": size, "erased": erased}
+        return self.session.run(name, io, depth=DEPTH, params=params)
+
+
+def measure(bench: Bench) -> None:
+    """The whole test: quantum, entries, map merges, places."""
+    edge = find_quantum(bench)
+    if edge is None:
+        return
+    find_bound(bench, edge)
+    climb(bench, edge)
+    find_merges(bench)
+    find_out_of_band(bench)
+    apart(bench)
+
+
+def find_quantum(bench: Bench) -> int | None:
+    """Doubles the size of lone writes until they take more room, then halves the distance to the largest that
+    does not; the largest size of one quantum, or None where the first step is none."""
+    block = bench.block
+    bench.lone(block)
+    low, high, size = block, 0, 2 * block
+    while size <= min(LARGEST_QUANTUM_BYTES, bench.session.size // 16):
+        if bench.takes_more(size):
+            high = size
+            break
+        low, size = size, 2 * size
+    if not high:
+        return None
+    while high - low > block:
+        middle = (low + high) // 2 // block * block
+        if bench.takes_more(middle):
+            high = middle
+        else:
+            low = middle
+    if low < FEWEST_BLOCKS * block:
+        return None
+    for size in (low, high, *(low * quarters // 4 // block * block for quarters in PLATEAU_QUARTERS)):
+        bench.lone(size)
+    return low if bench.rooms.sharp(low, high) else None
+
+
+def find_bound(bench: Bench, quantum: int) -> None:
+    """Writes of several sizes at the queue's depth, until the bound on an entry is narrow."""
+    bound = Bound()
+    size: int | None = max(bench.block, quantum // 8 // bench.block * bench.block)
+    number = 0
+    lone_ns = float(np.median(bench.rooms.runs[bench.block][0].latency_ns))
+    while size is not None and number < QUEUE_RUNS:
+        number += 1
+        log = bench.queue(f"queue-{number}", size)
+        bound = bound.with_group(size, largest_group(log, lone_ns), DEPTH)
+        size = next_queue_size(bound, size, bench.block, DEPTH)
+        if size is not None and size > min(LARGEST_QUEUED_BYTES, bench.session.size // (4 * DEPTH)):
+            return
+
+
+def climb(bench: Bench, quantum: int) -> None:
+    """Waiting writes of growing size, over a few quanta (Figure 7)."""
+    most = int(LADDER_QUANTA * quantum / DEPTH)
+    step = max(bench.block, -(-most // LADDER_STEPS // bench.block) * bench.block)
+    for size in range(bench.block, most + 1, step):
+        bench.queue(f"ladder-{size}", size)
+
+
+def find_merges(bench: Bench) -> None:
+    """Many lone writes at different places, twice: a map merge comes at the same ones. They end where
+    cleaning sets in."""
+    lone_ns = float(np.median(bench.rooms.runs[bench.block][0].latency_ns))
+    limit_ns = int(STALLED * lone_ns + STALLED_TURNS * (bench.turn_ns or SLOW_TURN_NS))
+    stop = Stop(latency_ns=limit_ns, count=CLEANING[0], within=CLEANING[1])
+    params: dict[str, JsonScalar] = {"limit_ns": limit_ns}
+    offsets = bench.scattered(MOST_LONE)
+    disk_turn_ns = None if bench.flash else bench.turn_ns
+    first = bench.many("many-1", offsets[:FIRST_LONE], stop, params | {"erased": bench.fresh()})
+    found = period(slow_ones(first.latency_ns, disk_turn_ns))
+    total = MOST_LONE if found is None else min(MOST_LONE, max(FIRST_LONE, MERGES_WANTED * found.every))
+    stopped = stop.reached(first)
+    if total > FIRST_LONE and not stopped:
+        bench.many("many-2", offsets[FIRST_LONE:total], stop, params | {"erased": False})
+    bench.many("many-again", offsets[:total], stop, params | {"erased": bench.fresh()})
+
+
+def find_out_of_band(bench: Bench) -> None:
+    """The first entry, written and read in many phases of arrival; on flash the overhead alone."""
+    session = bench.session
+    if bench.flash:
+        flush = np.full(FLUSHES, int(Op.FLUSH), np.uint8)
+        session.run("flushes", IoBatch(flush, np.zeros(FLUSHES, np.uint64), np.zeros(FLUSHES, np.uint32)))
+        return
+    if bench.turn_ns is None:
+        return
+    far, write, read = batches(session.size, bench.block)
+    phases = session.rng("phases").permutation(CYCLES) / CYCLES
+    for number, phase in enumerate(phases, 1):
+        if not session.erase(f"first-erase-{number}"):
+            return
+        for name, io in (("write", write), ("read", read)):
+            session.run(f"first-far-{name}-{number}", far)
+            session.pause(f"first-pause-{name}-{number}", float(phase * bench.turn_ns / 1e9))
+            session.run(f"first-{name}-{number}", io)
+
+
+def apart(bench: Bench) -> None:
+    """Writes one at a time and all waiting, each read back at once in the order written (Figure 6)."""
+    for name, depth in (("alone", 1), ("together", DEPTH)):
+        bench.fresh()
+        offsets = bench.offsets(APART, bench.block, APART)
+        bench.session.run(f"{name}-written", IoBatch.writes(offsets, bench.block), depth=depth)
+        bench.session.run(f"{name}-read", IoBatch.reads(offsets, bench.block))

@@ -1,0 +1,316 @@
+"""What the runs of test `journal` say: quantum, entry, packing, map merges.
+
+Every finding needs a positive sign: a quantum is a step between two neighbouring sizes with nothing before
+it, a bound on entries is groups that complete together, a merge is a stall that comes at the same writes
+again after an erase. Time that grows smoothly with size is no journal, and then there are no findings.
+
+Source: Skylight (FAST '15) sections 4.3 and 4.3.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import Evidence, IoLog
+from skylight.findings import UNKNOWN, Finding
+from skylight.infer.periods import Period, period
+from skylight.infer.robust import BOOTSTRAP_SEED, share
+from skylight.probe.journal.entries import Bound, groups, largest_group
+from skylight.probe.journal.levels import ALIKE, FEWEST_BLOCKS, Rooms, Run
+from skylight.probe.journal.measure import CLEANING, DEPTH
+from skylight.probe.journal.out_of_band import judge_disk, judge_flash
+from skylight.probe.journal.stalls import before_cleaning, slow_ones
+from skylight.units import format_duration, format_size
+
+I64 = NDArray[np.int64]
+LARGEST_BYTES = 1 << 40
+RESAMPLES = 100
+CLOSE = 0.1  # how near a mean must be known to be named
+BESIDE = 40  # writes on each side of a stall that it is compared with
+CAUGHT = 4  # per cent: if so many catch their turn, the drive without jitter does
+MORE_TURNS = 1.5  # a merge that took so many turns more than the middle one met a slow outlier too
+SAME = 0.13  # of their mean that merges may differ by, one standard deviation: else no number stands for all
+# A shorter merge is mostly a wait for the turn, and another at other times.
+LEAST_TURNS = {"disk": 2.0, "flash": 4.0}
+
+
+@dataclass(slots=True)
+class Quantum:
+    """The step in the latency of lone writes: the last size before it, the first behind it, its height."""
+
+    low: int
+    high: int
+    step_ns: float
+    noise_ns: float
+    confidence: float
+
+
+@dataclass(slots=True)
+class Merges:
+    """Lone writes in order, once or twice; the stalls that come again."""
+
+    latency_ns: I64
+    again_ns: I64
+    period: Period | None
+    writes: int
+    slow: int
+
+
+@dataclass(slots=True)
+class Seen:
+    """All that the evidence holds."""
+
+    rooms: Rooms
+    queues: list[tuple[int, IoLog]] = field(default_factory=list)
+    ladder: list[tuple[int, I64]] = field(default_factory=list)
+    lone_ns: float = 0.0
+    quantum: Quantum | None = None
+    smooth: bool = False
+    bound: Bound = field(default_factory=Bound)
+    packed: int | None = None
+    merges: Merges | None = None
+
+
+def observe(evidence: Evidence, medium: str | None, turn_ns: float | None) -> Seen:
+    """Runs and stalls of the evidence."""
+    seen = Seen(Rooms(medium, turn_ns))
+    for step in evidence.steps:
+        if step.kind != "run" or not len(step.rows):
+            continue
+        if step.name.startswith("lone-"):
+            size = step.whole("size_bytes", LARGEST_BYTES)
+            run = Run.of(size, step.flag("erased"), step.rows)
+            seen.rooms.runs.setdefault(size, []).append(run)
+        elif step.name.startswith("queue-"):
+            seen.queues.append((step.whole("size_bytes", LARGEST_BYTES), step.rows))
+        elif step.name.startswith("ladder-"):
+            later = step.rows.latency_ns[DEPTH:]  # the first find the head anywhere
+            if len(later):
+                seen.ladder.append((step.whole("size_bytes", LARGEST_BYTES), later))
+    if not seen.rooms.runs:
+        return seen
+    seen.lone_ns = float(np.median(seen.rooms.runs[seen.rooms.block][0].latency_ns))
+    seen.quantum, seen.smooth = _quantum(seen.rooms)
+    for size, log in seen.queues:
+        seen.bound = seen.bound.with_group(size, largest_group(log, seen.lone_ns), DEPTH)
+    together = evidence.log("together-written")
+    seen.packed = largest_group(together, seen.lone_ns) if len(together) else None
+    seen.merges = _merges(evidence, None if seen.rooms.flash else turn_ns)
+    return seen
+
+
+def _quantum(rooms: Rooms) -> tuple[Quantum | None, bool]:
+    """The first step, and whether there is plainly none: room grows smoothly with size."""
+    block, sizes = rooms.block, sorted(rooms.runs)
+    more = [size for size in sizes[1:] if rooms.more(size)]
+    if not more or len(rooms.runs[block]) < 2:
+        return None, False
+    high = more[0]
+    low = max(size for size in sizes if size < high)
+    if high - low > block:
+        return None, False
+    if not rooms.sharp(low, high):
+        return None, low < FEWEST_BLOCKS * block or _smooth(rooms, low)
+    if any(rooms.more(size) for size in sizes[1:] if size <= low):
+        return None, False
+    confidence = _confidence(rooms, low, high)
+    return Quantum(low, high, rooms.shift_ns(high) - rooms.shift_ns(low), rooms.noise_ns, confidence), False
+
+
+def _smooth(rooms: Rooms, low: int) -> bool:
+    """Whether sizes around the first difference differ by degrees."""
+    return bool(rooms.aligned) and rooms.likeness(low) < ALIKE
+
+
+def _confidence(rooms: Rooms, low: int, high: int) -> float:
+    """How often repeats drawn anew still show the step where it is."""
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    hits = 0
+    for _ in range(RESAMPLES):
+        drawn = Rooms("flash" if rooms.flash else "disk", rooms.turn_ns)
+        for size in (rooms.block, low, high):
+            runs = rooms.runs[size]
+            drawn.runs[size] = [runs[index] for index in rng.integers(0, len(runs), size=len(runs))]
+        hits += drawn.more(high) and not drawn.more(low)
+    return share(hits, RESAMPLES)
+
+
+def _merges(evidence: Evidence, turn_ns: float | None) -> Merges | None:
+    steps = [step for name in ("many-1", "many-2", "many-again") if (step := evidence.step(name)) is not None]
+    if not steps or not len(steps[0].rows):
+        return None
+    runs: list[list[I64]] = [[], []]
+    for step in steps:
+        limit_ns = step.whole("limit_ns", LARGEST_BYTES)
+        latency_ns = step.rows.latency_ns
+        calm = latency_ns[: before_cleaning(latency_ns, limit_ns, *CLEANING)]
+        runs[step.name == "many-again"].append(calm)
+    first, again = (np.concatenate(run) if run else np.empty(0, np.int64) for run in runs)
+    if not len(again) or not steps[-1].flag("erased"):  # it went on where the first left off
+        whole = np.concatenate([first, again])
+        slow = slow_ones(whole, turn_ns)
+        return Merges(whole, np.empty(0, np.int64), period(slow), len(whole), int(slow.sum()))
+    count = min(len(first), len(again))
+    first, again = first[:count], again[:count]
+    one, other = slow_ones(first, turn_ns), slow_ones(again, turn_ns)
+    both = one & other
+    return Merges(first, again, period(both, one), count, int(both.sum()))
+
+
+def _unknown(name: str, unit: str | None, why: str, rows: tuple[str, ...] = ()) -> Finding:
+    return Finding(name, UNKNOWN, unit, None, 0.0, why, rows)
+
+
+def judge(seen: Seen, evidence: Evidence) -> list[Finding]:
+    """All findings."""
+    if seen.quantum is None:
+        if seen.smooth or not seen.rooms.runs:
+            return []
+        why = (
+            f"lone writes up to {format_size(max(seen.rooms.runs))} show no step that stands out of their"
+            " scatter; a quieter drive or more repeats may"
+        )
+        return [
+            _unknown("journal_quantum_bytes", "bytes", why),
+            _unknown("journal_entry_max_bytes", "bytes", why),
+        ]
+    findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen)]
+    if seen.packed is not None:
+        findings.append(_packing(seen, seen.packed))
+    return [*findings, _out_of_band(seen, seen.quantum, evidence), *_merge_findings(seen)]
+
+
+def _out_of_band(seen: Seen, quantum: Quantum, evidence: Evidence) -> Finding:
+    turn_ns = seen.rooms.turn_ns
+    if turn_ns is None:
+        return _unknown("out_of_band_ns", "ns", "the rotation is not known")
+    if not seen.rooms.flash:
+        return judge_disk(evidence, turn_ns, quantum.step_ns)
+    lone_ns = seen.rooms.fastest_ns(seen.rooms.block)
+    return judge_flash(evidence, lone_ns, quantum.step_ns, turn_ns)
+
+
+def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
+    why = (
+        f"lone writes of up to {format_size(quantum.low)} take as long as 4 KiB (to"
+        f" {format_duration(int(quantum.noise_ns))}), and from {format_size(quantum.high)} on"
+        f" {format_duration(int(quantum.step_ns))} longer"
+    )
+    rows = tuple(f"lone-{size}-1" for size in (seen.rooms.block, quantum.low, quantum.high))
+    return Finding(
+        "journal_quantum_bytes",
+        quantum.low,
+        "bytes",
+        (quantum.low, quantum.high),
+        quantum.confidence,
+        why,
+        rows,
+    )
+
+
+def _entry_finding(seen: Seen) -> Finding:
+    name, bound = "journal_entry_max_bytes", seen.bound
+    rows = tuple(f"queue-{number + 1}" for number in range(len(seen.queues)))
+    if bound.below is None or not bound.least or bound.below > (1 + 2 * CLOSE) * bound.least + 4096:
+        most = format_size(bound.least) if bound.least else "nothing"
+        return _unknown(name, "bytes", f"entries took {most} and no bound on them was met", rows)
+    value = (bound.least + bound.below) // 2 if bound.below - bound.least > 4096 else bound.least
+    why = (
+        f"of {DEPTH} waiting writes as many completed together as make {format_size(bound.least)} and never"
+        f" {format_size(bound.below)}, in {bound.fits} of {bound.runs} runs with writes of different sizes"
+    )
+    confidence = share(bound.fits, bound.runs)
+    return Finding(name, value, "bytes", (bound.least, bound.below), confidence, why, rows)
+
+
+def _packing(seen: Seen, packed: int) -> Finding:
+    why = (
+        f"with {DEPTH} writes of 4 KiB waiting, up to {packed} completed together: the drive packs what waits"
+        " into one entry of its journal"
+    )
+    agreed = share(1, 1) if packed > 1 else 0.5
+    return Finding("queue_packing", packed, "writes", None, agreed, why, ("together-written",))
+
+
+def _merge_findings(seen: Seen) -> list[Finding]:
+    merges = seen.merges
+    if merges is None:
+        return []
+    rows = ("many-1", "many-2", "many-again")
+    if merges.period is None:
+        slow = merges.slow
+        if slow < 3:
+            return []  # nothing stalls: no merges within reach
+        why = f"{slow} of {merges.writes} lone writes stall, and at no period that comes again"
+        return [
+            _unknown("map_merge_every", "writes", why, rows),
+            _unknown("map_merge_ns", "ns", why, rows),
+        ]
+    found = merges.period
+    cost_ns, error_ns, spread_ns, confidence, count = merge_cost(
+        merges, found, seen.rooms.turn_ns, flash=seen.rooms.flash
+    )
+    every = Finding(
+        "map_merge_every", found.every, "writes", (found.every, found.every), 1.0 - found.chance,
+        f"every {found.every}th lone write stalls: {found.hits} of {found.hits} in {merges.writes} writes,"
+        f" for about {format_duration(int(cost_ns))}, at the same writes after an erase", rows,
+    )  # fmt: skip
+    least_turns = LEAST_TURNS["flash" if seen.rooms.flash else "disk"]
+    short = cost_ns < least_turns * (seen.rooms.turn_ns or 0.0)
+    if 2 * error_ns > CLOSE * cost_ns or spread_ns > SAME * cost_ns or short:
+        why = (
+            f"{count} merges took {format_duration(int(cost_ns))} more on average, but differ by"
+            f" {format_duration(int(spread_ns))} (one standard deviation)"
+        )
+        return [every, _unknown("map_merge_ns", "ns", why, rows)]
+    cost = Finding(
+        "map_merge_ns", round(cost_ns), "ns", (cost_ns - 2 * error_ns, cost_ns + 2 * error_ns), confidence,
+        f"{count} lone writes with a map merge took {format_duration(int(cost_ns))} longer on average than"
+        " those beside them", rows,
+    )  # fmt: skip
+    return [every, cost]
+
+
+def _undelayed(latency_ns: NDArray[np.float64], turn_ns: float | None) -> float:
+    """The middle of latencies, of those that caught their turn if jitter makes some miss it, ns."""
+    if turn_ns is None:
+        return float(np.median(latency_ns))
+    low = float(np.percentile(latency_ns, CAUGHT))
+    turns = np.maximum(np.round((latency_ns - low) / turn_ns), 0.0)
+    return float(np.median(latency_ns - turns * turn_ns))
+
+
+def stalls_of(merges: Merges, found: Period, turn_ns: float | None) -> NDArray[np.float64]:
+    """How much longer each write with a merge took than the middle of those beside it, ns."""
+    extra = []
+    for latency_ns in (merges.latency_ns, merges.again_ns):
+        for place in found.places(len(latency_ns)):
+            beside = np.delete(latency_ns, place)[max(1, place - BESIDE) : place + BESIDE]
+            extra.append(float(latency_ns[place]) - _undelayed(beside.astype(np.float64), turn_ns))
+    return np.array(extra)
+
+
+def merge_cost(
+    merges: Merges, found: Period, turn_ns: float | None, *, flash: bool
+) -> tuple[float, float, float, float, int]:
+    """Mean extra time of a merge and its standard error, ns; how sure it is to a tenth; how many merges.
+
+    A merge may meet a slow outlier too: those far above the middle one are left out."""
+    extra = stalls_of(merges, found, None if flash else turn_ns)
+    middle = float(np.median(extra))
+    kept = extra[extra <= middle + MORE_TURNS * (turn_ns or 0.0) + CLOSE * middle]
+    if not len(kept):
+        return middle, middle, middle, 0.0, 0
+    mean = float(kept.mean())
+    spread = float(kept.std(ddof=1)) if len(kept) > 1 else middle
+    error = spread / np.sqrt(len(kept))
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    means = kept[rng.integers(0, len(kept), size=(RESAMPLES, len(kept)))].mean(axis=1)
+    sure = share(int(np.count_nonzero(np.abs(means - mean) <= CLOSE * mean)), RESAMPLES)
+    return mean, error, spread, sure, len(kept)
+
+
+__all__ = ["Merges", "Quantum", "Seen", "groups", "judge", "observe"]

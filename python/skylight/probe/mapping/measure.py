@@ -1,0 +1,191 @@
+"""Does a band come back to where it was? Bands are cleaned, and where they pass under the head is compared.
+
+At each of a dozen places three blocks are read in a row: a *reference* in another band, which is never
+cleaned; the *partner*, never written but in the band; and the *block* itself, which is written. How much
+later the block comes than its partner tells whether it was cleaned (`skylight.probe.band_size.readout`); how
+much later the partner comes than the reference, modulo a turn, tells whether the band moved, for all that
+lies between is the distance on the platters.
+
+Cleaning is made to run as each kind of drive needs: left alone; one cache band, or one zone, or the journal
+filled.
+
+Invariant: a band counts only if it was seen to be cleaned.
+Source: Skylight (FAST '15), section 4.8, Test 10, Figure 17; "the size chosen for these algorithmic
+parameters need not match track size and block size".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import IoBatch, IoLog
+from skylight.probe.band_size import rooms
+from skylight.probe.band_size.journaled import Filler, Region, left_alone
+from skylight.probe.band_size.rooms import OVER_BYTES, OVER_SLOTS, Kind, logged, spread
+from skylight.probe.procedure import Steps
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+BLOCK = 4096
+MIB = 1 << 20
+PLACES, UNIT = 12, 1 << 30
+ZONE_PLACES = 8
+PARTNER, REFERENCE = 64 << 10, 600 * MIB
+READINGS = 3
+GAP = 768 << 10  # between what fills a zone
+LEAST_NOISE = 0.01  # of a turn
+SAME = 4.0  # times the noise
+MOST_NOISE = 0.04
+ENOUGH = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """For each place: how far the band and its block are from where they were, in turns (from -1/2 to 1/2);
+    `noise` is how well two readings of the fresh drive agree; `neighbours` says that the bands lie side by
+    side."""
+
+    band: F64
+    block: F64
+    noise: float
+    neighbours: bool = False
+
+    @property
+    def cleaned(self) -> NDArray[np.bool_]:
+        """Which blocks lie beside their partner again."""
+        return np.asarray(np.abs(self.block) <= self.limit)
+
+    @property
+    def moved(self) -> NDArray[np.bool_]:
+        """Which bands lie elsewhere."""
+        return np.asarray(np.abs(self.band) > self.limit)
+
+    @property
+    def limit(self) -> float:
+        """What counts as the same angle, in turns."""
+        return SAME * self.noise
+
+
+def fold(turns: F64) -> F64:
+    """Turns without the whole ones: from -1/2 to 1/2."""
+    return np.asarray(turns - np.round(turns))
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The blocks, and how far the reference lies behind each (bytes)."""
+
+    blocks: I64
+    behind: int
+
+    def batch(self) -> IoBatch:
+        """Reference, partner and block of each place, several times over."""
+        three = np.stack([self.blocks + self.behind, self.blocks + PARTNER, self.blocks], axis=1).ravel()
+        return IoBatch.reads(np.tile(three, READINGS), BLOCK)
+
+    def delays(self, log: IoLog) -> tuple[F64, F64]:
+        """How much later the partner came than the reference, and the block than the partner (ns): a row for
+        each reading."""
+        done = log.complete_ns.astype(np.int64).reshape(READINGS, len(self.blocks), 3)
+        return (
+            np.asarray(done[:, :, 1] - done[:, :, 0], np.float64),
+            np.asarray(done[:, :, 2] - done[:, :, 1], np.float64),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Both delays, modulo a turn: the middle of the readings."""
+
+    band: F64
+    block: F64
+
+    @staticmethod
+    def of(places: Places, log: IoLog, turn_ns: float) -> Reading:
+        """Circular: the readings are turned to near the first, then the median is taken."""
+        return Reading(*(_middle(delay / turn_ns) for delay in places.delays(log)))
+
+
+def _middle(turns: F64) -> F64:
+    return np.asarray(np.median(turns[0] + fold(turns - turns[0]), axis=0))
+
+
+def seen(fresh: Reading, again: Reading, after: Reading) -> Seen:
+    """What changed."""
+    apart = np.concatenate([np.abs(fold(again.band - fresh.band)), np.abs(fold(again.block - fresh.block))])
+    noise = max(1.5 * float(np.median(apart)), LEAST_NOISE)
+    middle_band = fresh.band + fold(again.band - fresh.band) / 2
+    middle_block = fresh.block + fold(again.block - fresh.block) / 2
+    return Seen(fold(after.band - middle_band), fold(after.block - middle_block), noise)
+
+
+def _band(steps: Steps) -> int | None:
+    band = steps.known.part("band_bytes", "od")
+    return None if band is None else int(band)
+
+
+def _places(steps: Steps, kind: Kind, lazy: bool) -> Places | None:
+    """Where to look, by the way in which cleaning will be made to run."""
+    band = _band(steps)
+    if lazy and kind != "journal":
+        if band is None:
+            return None
+        if kind == "zones":  # the first bands of the first zone, between what will fill it
+            middles = (np.arange(ZONE_PLACES, dtype=np.int64) * band + band // 2) // MIB * MIB
+            return Places(middles + GAP, 40 * band // MIB * MIB)
+        numbers = np.unique(spread(steps.size, PLACES, UNIT, phase=0.2).astype(np.int64) // band)
+        return Places(numbers * band + band // 2 // MIB * MIB + GAP, 3 * band // MIB * MIB)
+    behind = max(REFERENCE, 2 * (band or 0) // MIB * MIB)
+    blocks = spread(steps.size, PLACES, UNIT, phase=0.2).astype(np.int64)
+    return Places(blocks[blocks + behind + MIB <= steps.size], behind)
+
+
+def procedure(steps: Steps, turn_ns: float) -> Seen | None:
+    """What changed by cleaning; None if cleaning could not be made to run."""
+    lazy = steps.known.word("cleaning_type") == "lazy"
+    kind: Kind = "journal"
+    room = None
+    if lazy:
+        if not steps.erase("kind-erase"):
+            return None
+        kind, room = rooms.kind_of(steps)
+    places = _places(steps, kind, lazy)
+    if places is None or len(places.blocks) == 0 or not steps.erase("erase"):
+        return None
+
+    def reading(name: str) -> Reading:
+        return Reading.of(places, steps.run(name, places.batch()), turn_ns)
+
+    fresh, again = reading("fresh"), reading("fresh-again")
+    if not lazy:
+        steps.run("write", IoBatch.writes(places.blocks, BLOCK))
+        after = fresh
+
+        def cleaned() -> bool:
+            nonlocal after
+            after = reading("after")
+            return bool(np.mean(seen(fresh, again, after).cleaned) >= ENOUGH)
+
+        left_alone(steps, "clean", len(places.blocks), cleaned)
+        return seen(fresh, again, after)
+    steps.run("write", IoBatch.writes(places.blocks, BLOCK))
+    if kind == "journal":
+        filler = Filler(
+            steps, "clean", [Region("", int(b), np.array([b, b + places.behind])) for b in places.blocks]
+        )
+        filler.decoys()
+        if not filler.fill():
+            return None
+    elif kind == "zones":
+        if logged(steps, 0, steps.size, "clean") is None:
+            return None
+    elif room is not None:
+        for block in places.blocks:
+            base = int(block) // MIB * MIB + MIB
+            index = np.arange(room.period + 1, dtype=np.int64)
+            steps.run("clean", IoBatch.writes(base + index % OVER_SLOTS * OVER_BYTES, OVER_BYTES))
+    return replace(seen(fresh, again, reading("after")), neighbours=kind == "zones")

@@ -1,0 +1,68 @@
+"""Test 2, rotation: one turn, the size of tracks, and how long the arm takes. Reads only.
+
+A block passes under the head at one angle. Reads in random order over a few MiB give the turn to a few parts
+in a million, and the angle of blocks against their address: it rises by one turn a track, so its slope is the
+size of a track (`skylight.infer.turning`). Once the angle of every block of some tracks is known, so is the
+soonest that the head can be over a block of another track: blocks that pass sooner are missed and cost a turn
+more (`skylight.infer.reach`). Less the same on one track, that is arm time: to the next track of a surface
+(`skylight.infer.neighbours` tells it from a head switch), and over the stroke, for which the places farthest
+from each other are looked for, since layouts may put addresses at any radius.
+
+Invariants: `measure` plans with the same functions that `infer` judges with; only reads are issued (a drive
+that is probed with leave to write is erased first where it can be, so that no block lies in a cache).
+
+Source: Skylight (FAST '15) sections 4.1 and 4.4 (seeks and missed turns as signs of place); Worthington,
+Ganger, Patt and Wilkes, "On-line extraction of SCSI disk drive parameters" (SIGMETRICS '95).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.probe import Cost, Figure
+from skylight.probe.rotation import figures, plan
+from skylight.probe.rotation.analysis import Analysis
+from skylight.probe.rotation.verdict import judge
+from skylight.probe.session import Session
+
+SLOWEST_READ_S = 0.012
+
+
+class Rotation:
+    """Test 2 of the suite; see the module's page."""
+
+    name = "rotation"
+    title = "Rotation, tracks and seeks"
+    needs: tuple[str, ...] = ("drive_type",)
+    summary = (
+        "Single-block reads tell the angle at which blocks lie: one turn, the size of tracks at three places,"
+        " and from blocks that are just caught or just missed how long the arm takes."
+    )
+
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """At most this: every step with all its reads."""
+        del facts, writes
+        return Cost(plan.MOST_IOS, plan.MOST_IOS * SLOWEST_READ_S, 0)
+
+    def measure(self, session: Session) -> None:
+        """Reads, step by step, as long as each step can build on the one before."""
+        plan.measure(session)
+
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """Rotation, track sizes and arm times."""
+        found = analysis(evidence)
+        return judge(found, known, measured=len(evidence.log("turn")) > 0)
+
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """Angles against addresses, latencies against angles, and the seek curve."""
+        del findings
+        return figures.draw(analysis(evidence), evidence)
+
+
+def analysis(evidence: Evidence) -> Analysis:
+    """What the evidence says; everything is computed when it is asked for."""
+    step = evidence.step("turn")
+    io_bytes = plan.IO_BYTES if step is None else step.whole("io_bytes", 1 << 20)
+    return Analysis(evidence.log, io_bytes, evidence.target.size_bytes)

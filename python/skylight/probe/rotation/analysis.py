@@ -1,0 +1,274 @@
+"""What the logs of test 2 say, step by step: used by `measure` to plan the next step, by `infer` to judge.
+
+Invariant: each value is computed from logs alone, and None (or nothing in it) where they do not determine it.
+A value is asked for only once the steps that it rests on have been run: it is computed once.
+
+Source: docs/tests/rotation.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import IoLog
+from skylight.infer.neighbours import NextTrack, next_track
+from skylight.infer.phase import NONE, Coherence
+from skylight.infer.reach import Reach
+from skylight.infer.turning import Tracks
+from skylight.probe.rotation import places, seeks
+from skylight.probe.rotation.places import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
+from skylight.probe.rotation.seeks import Curve
+
+F64 = NDArray[np.float64]
+
+VISITS, PLACES_PER_ROUND, ROUNDS = 4, 16, 2
+ROUND_IOS = VISITS * PLACES_PER_ROUND
+SAME_PIECES, SAME_READS = 16, 256
+NEXT_READS, APART_READS = 48, 40
+AGAIN_PAIRS, AGAIN_READS = 16, 384
+PLACE_READS, STAR_READS, FULL_READS = 128, 40, 240
+FEWEST_PLACES = 8
+HUB_PIECES = 3
+OTHERS = (0.003, 0.011, 0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21, 0.24, 0.3, 0.36, 0.43, 0.5, 0.57, 0.64, 0.7,
+          0.76, 0.8, 0.83, 0.86, 0.885, 0.91, 0.93, 0.95, 0.97, 0.985, 0.993, 1.0)  # fmt: skip
+"""Parts of the address space that are looked at for their radius: dense at the ends, where horizontal zones
+may have the outermost and innermost track anywhere."""
+STARS = ("from-first", "from-far", "from-back", "from-there")
+FINE = "-fine"
+
+
+class Analysis:
+    """See the module's page. `log` gives the log of a step by its name."""
+
+    def __init__(self, log: Callable[[str], IoLog], io_bytes: int, size_bytes: int) -> None:
+        """Takes what gives the log of a step: empty for one that has not been run."""
+        self._log = log
+        self._io_bytes = io_bytes
+        self._size = size_bytes
+
+    @cached_property
+    def seen(self) -> Coherence:
+        """Whether completions follow a rotation, and roughly which."""
+        log = self._log("turn")
+        return places.rough_turn(log, VISITS * self._io_bytes, ROUND_IOS) if len(log) else NONE
+
+    @cached_property
+    def turn(self) -> Turn | None:
+        """The rotation."""
+        first = self._log("first")
+        return places.exact_turn(self.seen, first) if self.seen.rotates and len(first) else None
+
+    @cached_property
+    def rough(self) -> Tracks | None:
+        """Tracks at the start, before anything is known of their size."""
+        return self._tracks("first", LEAST_TRACK_BYTES, MOST_TRACK_BYTES)
+
+    @cached_property
+    def near(self) -> Tracks | None:
+        """Some dozens of tracks at the start."""
+        return None if self.rough is None else self._around("od", 0.8, 1.25)
+
+    @cached_property
+    def middle(self) -> Tracks | None:
+        """Tracks around the middle address."""
+        return self._around("md", 0.25, 1.3)
+
+    @cached_property
+    def last(self) -> Tracks | None:
+        """Tracks up to the last address."""
+        return self._around("id", 0.25, 1.3)
+
+    def _around(self, name: str, low: float, high: float) -> Tracks | None:
+        """Tracks of a step whose size is between two multiples of that at the start."""
+        track = 0.0 if self.rough is None else self.rough.track_bytes
+        return self._tracks(name, low * track, high * track)
+
+    def _tracks(self, name: str, low: float, high: float) -> Tracks | None:
+        log, turn = self._log(name), self.turn
+        return places.place_of(log, turn, low, high) if turn is not None and len(log) and low > 0 else None
+
+    def _pooled(self, name: str, pairs: int, reads: int) -> Reach | None:
+        if self.near is None or self.turn is None:
+            return None
+        return seeks.pooled_reach(self._log(name), self.near, self.turn, reads // pairs)
+
+    @cached_property
+    def same_wide(self) -> Reach | None:
+        """The reach within a track, roughly."""
+        return self._pooled("same-wide", SAME_PIECES, SAME_READS)
+
+    @cached_property
+    def same(self) -> Reach | None:
+        """The reach within a track: overhead and the transfer of a block."""
+        return self._pooled("same", SAME_PIECES, SAME_READS)
+
+    def _times(self, name: str, pairs: list[tuple[int, int]], count: int) -> dict[tuple[int, int], float]:
+        """Arm times between the tracks of each pair, ns, where they are known well enough."""
+        if self.near is None or self.turn is None or self.same is None:
+            return {}
+        found = seeks.hop_reaches(self._log(name), self.near, self.turn, count)
+        return {
+            pair: reach.ns - self.same.ns
+            for pair, reach in zip(pairs, found, strict=False)
+            if reach is not None and reach.half_ns <= seeks.COARSE_NS
+        }
+
+    @cached_property
+    def following(self) -> dict[tuple[int, int], float]:
+        """Arm times between tracks that follow each other in address, ns."""
+        return self._finer("next", seeks.next_pairs, NEXT_READS)
+
+    @cached_property
+    def apart(self) -> dict[tuple[int, int], float]:
+        """Arm times from the first and the last of some dozens of tracks to the others, ns."""
+        return self._finer("apart", seeks.apart_pairs, APART_READS)
+
+    def rough_times(self, name: str, pairs: list[tuple[int, int]], count: int) -> F64:
+        """Arm times of pairs by the first pass over a wide range, the median where it has none, ns."""
+        times = self._times(name, pairs, count)
+        middle = float(np.median(list(times.values()))) if times else np.nan
+        return np.array([times.get(pair, middle) for pair in pairs])
+
+    def _finer(
+        self, name: str, pairs_of: Callable[[Tracks], list[tuple[int, int]]], count: int
+    ) -> dict[tuple[int, int], float]:
+        """Arm times as the second pass has them, where it found the edge that the first one saw, ns."""
+        if self.near is None:
+            return {}
+        pairs = pairs_of(self.near)
+        rough, fine = self._times(name, pairs, count), self._times(name + FINE, pairs, count)
+        return {
+            pair: ns for pair, ns in fine.items() if pair in rough and abs(ns - rough[pair]) < seeks.COARSE_NS
+        }
+
+    @cached_property
+    def neighbours(self) -> NextTrack | None:
+        """The step to the next track of a surface; its pairs are of pieces."""
+        times = self.following | self.apart
+        if self.near is None or not times:
+            return None
+        pieces = np.array(list(times))
+        number = seeks.track_numbers(self.near)[pieces]
+        found = next_track(number[:, 0], number[:, 1], np.array(list(times.values())))
+        if found is None:
+            return None
+        by_number = {
+            tuple(map(int, pair)): tuple(map(int, piece)) for pair, piece in zip(number, pieces, strict=True)
+        }
+        return replace(found, pairs=tuple((by_number[pair][0], by_number[pair][1]) for pair in found.pairs))
+
+    @cached_property
+    def again(self) -> Reach | None:
+        """The reach between those, measured again and more finely."""
+        return self._pooled("again", AGAIN_PAIRS, AGAIN_READS)
+
+    @cached_property
+    def places(self) -> list[Tracks]:
+        """The start, and the places all over the drive whose tracks could be fitted."""
+        if self.near is None or self.middle is None or self.last is None:
+            return []
+        found = [first_pieces(self.near, HUB_PIECES)]
+        log = self._log("places")
+        sizes = [self.near.track_bytes, self.middle.track_bytes, self.last.track_bytes]
+        for number in range(len(log) // PLACE_READS):
+            rows = rows_of(log, number * PLACE_READS, (number + 1) * PLACE_READS)
+            guess = float(np.interp(float(rows.offset.min()) / self._size, [0.0, 0.5, 1.0], sizes))
+            place = None if self.turn is None else places.place_of(rows, self.turn, 0.75 * guess, 1.3 * guess)
+            if place is not None:
+                found.append(place)
+        return found
+
+    def star(self, name: str, hub: int) -> F64:
+        """Arm times between one place and all, ns; nan where not known."""
+        times = np.full(len(self.places), np.nan)
+        log = self._log(name)
+        if len(log) == 0 or self.turn is None or self.same is None:
+            return times
+        times[hub] = 0.0
+        others = [number for number in range(len(self.places)) if number != hub]
+        found = seeks.star_reaches(
+            log, self.places[hub], [self.places[number] for number in others], self.turn, STAR_READS
+        )
+        for number, reach in zip(others, found, strict=False):
+            if reach is not None:
+                times[number] = reach.ns - self.same.ns
+        return times
+
+    @cached_property
+    def stars(self) -> list[tuple[int, F64]]:
+        """The hubs of the steps between places and the arm times from each: the start, the place farthest
+        from it, the place farthest from that, until one comes back."""
+        found: list[tuple[int, F64]] = []
+        for name in STARS:
+            hub = self.next_hub(found)
+            if len(self._log(name)) == 0 or hub is None:
+                break
+            found.append((hub, self.star(name, hub)))
+        return found
+
+    def next_hub(self, done: list[tuple[int, F64]]) -> int | None:
+        """The place to hop from next: the farthest from the last one, unless a place that was one is as far,
+        give or take what a time may be off. None where it was."""
+        if not done:
+            return 0
+        hub, times = done[-1]
+        if self.turn is None or not np.isfinite(np.delete(times, hub)).any():
+            return None
+        far = int(np.nanargmax(times))
+        before = [times[other] for other, _ in done if np.isfinite(times[other])]
+        return None if max(before) >= times[far] - self.noise_ns else far
+
+    @property
+    def noise_ns(self) -> float:
+        """What one arm time between places may be off."""
+        return 0.0 if self.turn is None else self.turn.period_ns / STAR_READS
+
+    @property
+    def ends(self) -> tuple[int, int] | None:
+        """The two places farthest from each other; all were hopped to from both."""
+        if len(self.stars) < 2:
+            return None
+        hub, times = self.stars[-1]
+        other = max(
+            (other for other, _ in self.stars[:-1]), key=lambda other: float(np.nan_to_num(times[other]))
+        )
+        return other, hub
+
+    @cached_property
+    def full(self) -> Reach | None:
+        """The reach between the two ends."""
+        log, ends = self._log("full"), self.ends
+        if len(log) == 0 or ends is None or self.turn is None:
+            return None
+        one, other = (self.places[end] for end in ends)
+        return seeks.star_reaches(log, one, [other], self.turn, len(log))[0]
+
+    @cached_property
+    def curve(self) -> Curve | None:
+        """The seek curve over the stroke."""
+        if self.ends is None or self.full is None or self.same is None or self.turn is None:
+            return None
+        by_hub = dict(self.stars)
+        one, other = (by_hub[end] for end in self.ends)
+        return seeks.fit_curve(one, other, self.full.ns - self.same.ns, self.noise_ns)
+
+
+def first_pieces(tracks: Tracks, count: int) -> Tracks:
+    """The first pieces alone."""
+    return replace(
+        tracks, begin=tracks.begin[:count], end=tracks.end[:count], level=tracks.level[:count],
+        count=tracks.count[:count],
+    )  # fmt: skip
+
+
+def rows_of(log: IoLog, first: int, last: int) -> IoLog:
+    """Some rows of a log."""
+    part = slice(first, last)
+    return IoLog(
+        log.op[part], log.offset[part], log.size[part], log.submit_ns[part], log.complete_ns[part]
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""From logs to places: the turn, the tracks around a few addresses, and latencies as the mechanics had them.
+
+A *place* is a short run of addresses whose tracks have been fitted, so that it is known at which angle each
+of its blocks lies. Steps that go between places are compared with those angles.
+
+Invariants: pure functions of logs, used by `measure` to plan and by `infer` to judge alike. Angles of two
+steps, or of two stretches of one, are never compared without aligning them first: a spindle drifts.
+
+Source: as `skylight.infer.turning` and `skylight.infer.reach`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import IoLog
+from skylight.infer import phase
+from skylight.infer.phase import Coherence
+from skylight.infer.reach import Reach, ideal_ns, reach_of
+from skylight.infer.turning import Tracks, centred, fit_tracks, phase_of, refined
+
+F64 = NDArray[np.float64]
+
+LEAST_TRACK_BYTES, MOST_TRACK_BYTES = 64 << 10, 8 << 20
+NEAR_BYTES = 16 << 10
+EARLY_PART = 0.1  # the part of completions taken to be hardly later than the mechanics
+ALIGN_ROWS = 64  # rows, a second or so, over which a spindle keeps its speed to a part in 100,000
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The rotation: its period, the evidence that there is one, and how exact the period is (relative)."""
+
+    period_ns: float
+    seen: Coherence
+    error: float
+
+
+def rough_turn(log: IoLog, place_bytes: int, round_ios: int) -> Coherence:
+    """Whether completions follow a rotation, and roughly which."""
+    return phase.coherence(log.complete_ns, log.offset // np.uint64(place_bytes), round_ios)
+
+
+def exact_turn(seen: Coherence, log: IoLog) -> Turn:
+    """The period to a few parts in a million, from a step of reads in random order over a few MiB."""
+    x = log.offset.astype(np.float64)
+    period_ns = refined(seen.period_ns, log.complete_ns, x, NEAR_BYTES)
+    half = len(log) // 2
+    parts = [refined(seen.period_ns, log.complete_ns[rows], x[rows], 2 * NEAR_BYTES)
+             for rows in (slice(0, half), slice(half, None))]  # fmt: skip
+    error = max(abs(part / period_ns - 1) for part in parts)
+    return Turn(period_ns, seen, error)
+
+
+def place_of(log: IoLog, turn: Turn, low: float, high: float) -> Tracks | None:
+    """The tracks under a step of reads in random order over a few of them."""
+    if len(log) == 0:
+        return None
+    angle = phase_of(log.complete_ns, int(log.complete_ns[0]), turn.period_ns)
+    return fit_tracks(log.offset.astype(np.float64), angle, low, high)
+
+
+def aligned(log: IoLog, model: F64, group: NDArray[np.integer], period_ns: float) -> tuple[F64, F64]:
+    """Phase of the pass of each row's block, and of each submission.
+
+    `model` is the block's phase in a frame of its own for each group. In each group the early completions say
+    where that frame stands."""
+    zero_ns = int(log.complete_ns[0])
+    late = phase_of(log.complete_ns, zero_ns, period_ns) - model
+    base = np.full(len(log), np.nan)
+    for number in np.unique(group):
+        rows = np.flatnonzero((group == number) & np.isfinite(late))
+        if len(rows) == 0:
+            continue
+        middle = np.angle(np.exp(2j * np.pi * late[rows]).sum()) / (2 * np.pi)
+        base[rows] = middle + np.quantile(centred(late[rows] - middle), EARLY_PART)
+    return np.mod(model + base, 1.0), phase_of(log.submit_ns, zero_ns, period_ns)
+
+
+def ideals(log: IoLog, model: F64, group: NDArray[np.integer], period_ns: float) -> F64:
+    """Latency of each row as the mechanics alone would have had it, ns; not a number where none is known."""
+    block, submit = aligned(log, model, group, period_ns)
+    return ideal_ns(log.latency_ns.astype(np.float64), submit, block, period_ns)
+
+
+def in_chunks(rows: int) -> NDArray[np.intp]:
+    """Numbers of stretches short enough to be aligned as one."""
+    return np.arange(rows) // ALIGN_ROWS
+
+
+def reaches(ideal: F64, key: NDArray[np.integer], count: int, period_ns: float) -> list[Reach | None]:
+    """The reach of the rows of each key from 0 to `count` - 1; rows of a negative key are left out."""
+    return [reach_of(ideal[key == number], period_ns) for number in range(count)]

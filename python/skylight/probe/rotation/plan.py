@@ -1,0 +1,220 @@
+"""What test 2 asks of a drive: which blocks are read in which order.
+
+Invariant: what is read depends on logs, on what is known and on the session's seed only. All reads are of one
+block, and a block is hardly ever read twice in a row: a drive's read buffer would answer.
+
+Source: docs/tests/rotation.md has the steps and their reasons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import EMPTY_LOG, IoBatch, IoLog
+from skylight.infer.turning import Tracks
+from skylight.probe.rotation import seeks
+from skylight.probe.rotation.analysis import (
+    AGAIN_PAIRS,
+    AGAIN_READS,
+    APART_READS,
+    FEWEST_PLACES,
+    FINE,
+    FULL_READS,
+    NEXT_READS,
+    OTHERS,
+    PLACE_READS,
+    PLACES_PER_ROUND,
+    ROUNDS,
+    SAME_PIECES,
+    SAME_READS,
+    STAR_READS,
+    STARS,
+    VISITS,
+    Analysis,
+)
+from skylight.probe.session import Session
+
+IO_BYTES = 4096
+TURN_BYTES = 256 << 20
+FIRST_BYTES, FIRST_READS = 8 << 20, 1024
+NEAR_TRACKS, READS_A_TRACK = 44, 48
+SIZE_TRACKS, SIZE_READS = 5.5, 400
+PLACE_TRACKS = 2.3
+WIDE_NS = 2_900_000.0  # more than any arm needs to the next track, and what commands take longer
+EARLIER_NS, NARROW_NS = 100_000.0, 500_000.0
+AVOIDED_BYTES = 20 << 20  # what test 1 writes most of lies before this
+LEAST_BYTES = 1 << 30
+MOST_IOS = 24_000
+
+U64 = NDArray[np.uint64]
+F64 = NDArray[np.float64]
+Pairs = list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Plan:
+    """Reads through a session, kept by the name of their step; `base` is where the start is measured."""
+
+    session: Session
+    base: int
+    logs: dict[str, IoLog] = field(default_factory=dict)
+
+    @property
+    def io_bytes(self) -> int:
+        """Bytes of a read."""
+        return max(IO_BYTES, self.session.facts.block_bytes)
+
+    def analysis(self) -> Analysis:
+        """What the logs say. Each value is computed once, so it is asked for once its logs are there."""
+        return Analysis(lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.session.size)
+
+    def read(self, name: str, at: F64) -> None:
+        """One step of reads of the blocks that hold some addresses."""
+        most = self.session.size // self.io_bytes - 1
+        block = np.clip(at // self.io_bytes, 0, most).astype(np.uint64)
+        io = IoBatch.reads(block * np.uint64(self.io_bytes), self.io_bytes)
+        self.logs[name] = self.session.run(name, io, params={"io_bytes": self.io_bytes})
+
+    def turning(self, name: str) -> None:
+        """Rounds of four neighbouring blocks at each of some places, interleaved at random."""
+        rng = self.session.rng(name)
+        region = min(TURN_BYTES, self.session.size - self.base) // (VISITS * self.io_bytes)
+        chosen = rng.choice(region, size=ROUNDS * PLACES_PER_ROUND, replace=False)
+        blocks = []
+        for group in chosen.reshape(ROUNDS, -1):
+            order = rng.permutation(np.repeat(group, VISITS))
+            visit = np.array([np.count_nonzero(order[:row] == place) for row, place in enumerate(order)])
+            blocks.append(order * VISITS + (VISITS - 1 - visit))
+        self.read(name, self.base + np.concatenate(blocks).astype(np.float64) * self.io_bytes)
+
+    def scattered(self, name: str, begins: list[float], length: float, count: int) -> None:
+        """Different blocks of each of some runs of addresses, in random order within a run."""
+        rng, rows = self.session.rng(name), []
+        for begin in begins:
+            first = min(max(begin, 0.0), self.session.size - length)
+            chosen = rng.choice(max(int(length) // self.io_bytes, count), size=count, replace=False)
+            rows.append(first + length * chosen / max(int(length) // self.io_bytes, count))
+        self.read(name, np.concatenate(rows))
+
+    def hops(self, name: str, tracks: Tracks, pairs: Pairs, reads: int, soonest: F64, window: float) -> None:
+        """Back and forth between the two pieces of each pair, `reads` a pair, so that each block comes round
+        `soonest` (of the pair) to `window` more after the block before, in turns."""
+        rng, at, angle = self.session.rng(name), [], 0.0
+        for (one, other), least in zip(pairs, soonest, strict=True):
+            delays = least + window * rng.permutation((np.arange(reads) + rng.random()) / reads)
+            for row, delay in enumerate(delays):
+                where, angle = _ahead(tracks, one if row % 2 == 0 else other, angle + delay, self.io_bytes)
+                at.append(where)
+        self.read(name, np.array(at))
+
+    def star(self, name: str, hub: Tracks, others: list[Tracks], reads: int) -> None:
+        """Back and forth between a place and each of the others, at random angles."""
+        rng = self.session.rng(name)
+        rows = [
+            np.stack([_anywhere(place, rng, reads // 2) for place in (other, hub)], axis=1).ravel()
+            for other in others
+        ]
+        self.read(name, np.concatenate(rows))
+
+
+def _ahead(tracks: Tracks, piece: int, angle: float, io_bytes: int) -> tuple[float, float]:
+    """The first block of a piece at or behind an angle, and its own angle."""
+    begin, end = float(tracks.begin[piece]), float(tracks.end[piece])
+    level = float(tracks.level[piece])
+    ahead = (angle - level - tracks.slope * begin) % 1.0
+    at = begin + np.ceil(ahead / tracks.slope / io_bytes) * io_bytes
+    if at > end:
+        at = begin
+    return at, level + tracks.slope * at
+
+
+def _anywhere(place: Tracks, rng: np.random.Generator, count: int) -> F64:
+    """Random addresses in the pieces of a place, each piece as likely as it is long."""
+    length = place.end - place.begin
+    piece = rng.choice(len(length), size=count, p=length / length.sum())
+    return np.asarray(place.begin[piece] + rng.random(count) * length[piece], np.float64)
+
+
+def measure(session: Session) -> None:
+    """Runs the steps, each planned from the ones before; ends early where there is nothing to go on with."""
+    if session.known.word("drive_type") == "not-rotating" or session.size < LEAST_BYTES:
+        return
+    clean = not session.can_write or session.erase("erase")
+    plan = Plan(session, 0 if clean else AVOIDED_BYTES)
+    found = plan.analysis()
+    with session.settings("settings", write_cache=False, look_ahead=False):
+        plan.turning("turn")
+        if not found.seen.rotates:
+            return
+        plan.scattered("first", [plan.base], FIRST_BYTES, FIRST_READS)
+        _measure_tracks(plan, found)
+
+
+def _measure_tracks(plan: Plan, found: Analysis) -> None:
+    """Track sizes at three places, then the arm."""
+    size = plan.session.size
+    if found.rough is None:
+        return
+    track = found.rough.track_bytes
+    plan.scattered("od", [plan.base], NEAR_TRACKS * track, NEAR_TRACKS * READS_A_TRACK)
+    length = SIZE_TRACKS * track
+    plan.scattered("md", [(size - length) / 2], length, SIZE_READS)
+    plan.scattered("id", [size - length], length, SIZE_READS)
+    if found.near is None or found.middle is None or found.last is None:
+        return
+    if _measure_steps(plan, found, found.near):
+        _measure_far(plan, found)
+
+
+def _measure_steps(plan: Plan, found: Analysis, near: Tracks) -> bool:
+    """The reach within a track, to the next, and over a few; False where there are too few tracks."""
+    whole, turn = seeks.whole_tracks(near), found.turn
+    if len(whole) < seeks.FEWEST_TRACKS or turn is None:
+        return False
+    pairs = [(piece, piece) for piece in (whole * SAME_PIECES)[:SAME_PIECES]]
+    each, narrow, earlier = SAME_READS // SAME_PIECES, NARROW_NS / turn.period_ns, EARLIER_NS / turn.period_ns
+    plan.hops("same-wide", near, pairs, each, np.zeros(len(pairs)), 1.0)
+    if found.same_wide is None:
+        return False
+    soonest = found.same_wide.ns / turn.period_ns - earlier
+    plan.hops("same", near, pairs, each, np.full(len(pairs), soonest), narrow)
+    if found.same is None:
+        return False
+    same, wide = found.same.ns / turn.period_ns, WIDE_NS / turn.period_ns
+    for name, hops, reads in (("next", seeks.next_pairs(near), NEXT_READS),
+                              ("apart", seeks.apart_pairs(near), APART_READS)):  # fmt: skip
+        plan.hops(name, near, hops, reads, np.full(len(hops), same), wide)
+        rough = found.rough_times(name, hops, reads) / turn.period_ns
+        if not np.isfinite(rough).all():
+            return True
+        plan.hops(name + FINE, near, hops, reads, same + rough - earlier, narrow)
+    if found.neighbours is not None and found.neighbours.pairs:
+        again = (list(found.neighbours.pairs) * AGAIN_PAIRS)[:AGAIN_PAIRS]
+        soonest = same + found.neighbours.ns / turn.period_ns - earlier
+        plan.hops("again", near, again, AGAIN_READS // AGAIN_PAIRS, np.full(AGAIN_PAIRS, soonest), narrow)
+    return True
+
+
+def _measure_far(plan: Plan, found: Analysis) -> None:
+    """Looks at places all over the drive, then hops between the ends and all others."""
+    if found.near is None:
+        return
+    length = PLACE_TRACKS * found.near.track_bytes
+    begins = [(plan.session.size - length) * part for part in OTHERS]
+    plan.scattered("places", begins, length, PLACE_READS)
+    if len(found.places) < FEWEST_PLACES:
+        return
+    done: list[tuple[int, F64]] = []
+    for name in STARS:
+        hub = found.next_hub(done)
+        if hub is None:
+            break
+        others = [place for number, place in enumerate(found.places) if number != hub]
+        plan.star(name, found.places[hub], others, STAR_READS)
+        done.append((hub, found.star(name, hub)))
+    if found.ends is not None:
+        one, other = (found.places[end] for end in found.ends)
+        plan.star("full", one, [other], FULL_READS)

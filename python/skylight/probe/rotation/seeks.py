@@ -1,0 +1,169 @@
+"""Arm times from reaches: the step to the next track, and the curve over the whole stroke.
+
+The reach of a block from another track, less the reach within a track, is arm time: overhead and transfer
+cancel. Two things stand between that and `seek_ns`:
+
+* the track that comes next in address may lie on another surface: `skylight.infer.neighbours` tells;
+* addresses do not say at which radius they lie. `fit_curve` needs none: times from the outermost and from the
+  innermost place to the others depend on one radius each, and distances add up.
+
+Invariants: pure functions; a value that the times do not determine is None.
+
+Source: the curve's form, a constant, a root and a linear part, after Ruemmler and Wilkes, "An introduction to
+disk drive modeling" (1994).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import IoLog
+from skylight.infer.reach import Reach
+from skylight.infer.turning import Tracks
+from skylight.probe.rotation.places import Turn, ideals, in_chunks, reaches
+
+F64 = NDArray[np.float64]
+
+FEWEST_TRACKS = 6
+WHOLE_TURNS = 0.9
+COARSE_NS = 150_000.0  # a reach no finer than this says nothing about neighbours
+
+
+def whole_tracks(tracks: Tracks) -> list[int]:
+    """The pieces that are whole tracks."""
+    return [int(piece) for piece in np.flatnonzero(tracks.turns() >= WHOLE_TURNS)]
+
+
+def next_pairs(tracks: Tracks) -> list[tuple[int, int]]:
+    """Whole tracks that follow each other in address."""
+    whole = set(whole_tracks(tracks))
+    return [(piece, piece + 1) for piece in sorted(whole) if piece + 1 in whole]
+
+
+def apart_pairs(tracks: Tracks) -> list[tuple[int, int]]:
+    """The first and the middle whole track with each of the others but the next: what looks like a cylinder
+    from one of them is not also one from the other."""
+    whole = whole_tracks(tracks)
+    pairs = []
+    for base in (0, len(whole) // 2):
+        others = [other for number, other in enumerate(whole) if abs(number - base) > 1]
+        pairs += [(whole[base], other) for other in others]
+    return pairs
+
+
+def hop_reaches(log: IoLog, tracks: Tracks, turn: Turn, count: int) -> list[Reach | None]:
+    """The reach of each pair of a step of hops, `count` reads a pair."""
+    if len(log) == 0:
+        return []
+    model = tracks.phase(log.offset.astype(np.float64))
+    ideal = ideals(log, model, in_chunks(len(log)), turn.period_ns)
+    rows = np.arange(len(log))
+    key = np.where(rows % count == 0, -1, rows // count)
+    return reaches(ideal, key, len(log) // count, turn.period_ns)
+
+
+def pooled_reach(log: IoLog, tracks: Tracks, turn: Turn, count: int) -> Reach | None:
+    """The reach of all hops of a step together."""
+    if len(log) == 0:
+        return None
+    model = tracks.phase(log.offset.astype(np.float64))
+    ideal = ideals(log, model, in_chunks(len(log)), turn.period_ns)
+    key = np.where(np.arange(len(log)) % count == 0, -1, 0)
+    return reaches(ideal, key, 1, turn.period_ns)[0]
+
+
+def star_reaches(log: IoLog, hub: Tracks, others: list[Tracks], turn: Turn, count: int) -> list[Reach | None]:
+    """The reach between the hub and each other place."""
+    if len(log) == 0:
+        return []
+    x = log.offset.astype(np.float64)
+    rows = np.arange(len(log))
+    key, at_hub = rows // count, rows % 2 == 1
+    model = np.where(at_hub, hub.phase(x), 0.0)
+    for number, other in enumerate(others):
+        mine = (key == number) & ~at_hub
+        model[mine] = other.phase(x[mine])
+    ideal = ideals(log, model, 2 * key + at_hub, turn.period_ns)
+    key[0] = -1
+    return reaches(ideal, key, len(log) // count, turn.period_ns)
+
+
+def track_numbers(tracks: Tracks) -> NDArray[np.int64]:
+    """The number of each piece's track in the order of addresses: pieces that a stray read cut count once."""
+    number = np.rint((tracks.begin - tracks.begin[0]) * tracks.slope)
+    return np.asarray(number, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A seek curve over the stroke: `constant + root * sqrt(x) + linear * x`, ns, for a share x of the tracks
+    between the two ends; the shares of the places it was fitted to, its residual, and the range of the third
+    that fits nearly as well."""
+
+    constant_ns: float
+    root_ns: float
+    linear_ns: float
+    share: F64
+    residual_ns: float
+    third_ns: tuple[float, float]
+
+    def ns(self, x: F64 | float) -> F64:
+        """Arm time over a share of the stroke."""
+        part = np.asarray(x, np.float64)
+        return np.asarray(self.constant_ns + self.root_ns * np.sqrt(part) + self.linear_ns * part, np.float64)
+
+
+STEPS = 801
+
+
+def fit_curve(from_outer: F64, from_inner: F64, full_ns: float, noise_ns: float) -> Curve | None:
+    """The curve from arm times of each place from both ends (nan where not known) and over all; `noise_ns` is
+    what one such time may be off."""
+    seen = np.isfinite(from_outer) & np.isfinite(from_inner)
+    if int(seen.sum()) < 4 or not full_ns > 0:
+        return None
+    outer, inner = from_outer[seen], from_inner[seen]
+    grid = np.linspace(0.0, 1.0, STEPS)
+    shares = [
+        (constant, bend) for constant in np.linspace(0.0, 0.5, 26) for bend in np.linspace(0.0, 1.0, 26)
+    ]
+    cost = np.array([_misfit(outer, inner, full_ns, grid, *each, noise_ns)[0] for each in shares])
+    best = shares[int(np.argmin(cost))]
+    _, at = _misfit(outer, inner, full_ns, grid, *best, noise_ns)
+    near = [each for each, value in zip(shares, cost, strict=True) if value <= cost.min() * 1.15 + 4.0]
+    third = [_share_ns(full_ns, *each) for each in near]
+    constant, bend = best
+    curve = Curve(
+        constant_ns=constant * full_ns,
+        root_ns=bend * (1 - constant) * full_ns,
+        linear_ns=(1 - bend) * (1 - constant) * full_ns,
+        share=np.full(len(seen), np.nan),
+        residual_ns=0.0,
+        third_ns=(min(third), max(third)),
+    )
+    curve.share[seen] = grid[at]
+    off = np.concatenate([curve.ns(grid[at]) - outer, curve.ns(1 - grid[at]) - inner])
+    return Curve(
+        curve.constant_ns, curve.root_ns, curve.linear_ns, curve.share,
+        float(np.median(np.abs(off)) / 0.6745), curve.third_ns,
+    )  # fmt: skip
+
+
+def _share_ns(full_ns: float, constant: float, bend: float, part: float = 1 / 3) -> float:
+    rest = bend * np.sqrt(part) + (1 - bend) * part
+    return float(full_ns * (constant + (1 - constant) * rest))
+
+
+def _misfit(
+    outer: F64, inner: F64, full_ns: float, grid: F64, constant: float, bend: float, noise_ns: float
+) -> tuple[float, NDArray[np.intp]]:
+    """Squared misfit of all places in units of the noise, each at its best share of the stroke; large ones
+    count no more than nine."""
+    rest = bend * np.sqrt(grid) + (1 - bend) * grid
+    curve = full_ns * (constant + (1 - constant) * rest)
+    off = ((curve - outer[:, None]) ** 2 + (curve[::-1] - inner[:, None]) ** 2) / noise_ns**2
+    at = off.argmin(axis=1)
+    return float(np.minimum(off[np.arange(len(outer)), at], 18.0).sum()), at

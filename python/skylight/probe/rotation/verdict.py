@@ -1,0 +1,137 @@
+"""Findings of test 2 from what its logs say.
+
+Confidence is computed: of a number with a standard error, the chance that a normal error of twice that size
+stays within the width of the finding (0.1 %, 2 %, 10 %), so that an error model off by a factor of two is
+still covered; of several, the product. Reads that contradict an estimate take their share away.
+
+Source: docs/tests/rotation.md; the widths are those of docs/random-drives.md.
+"""
+
+from __future__ import annotations
+
+from math import erf, sqrt
+
+import numpy as np
+
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.infer.reach import Reach
+from skylight.infer.turning import Tracks
+from skylight.probe.rotation.analysis import Analysis
+from skylight.units import format_duration, format_size
+
+TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = 1e-3, 0.02, 0.1
+SAFETY = 2.0
+MOST_TRACK_ERROR = 0.01
+MOST_THIRD = 0.08  # half the range of fits, of the third itself
+ROWS = ("turn", "first")
+SEEK_ROWS = ("same", "next-fine", "apart-fine", "again", "from-first", "from-far", "full")
+
+
+def within(error: float, width: float) -> float:
+    """The chance that a normal error of `SAFETY` times the standard one stays within a width (relative)."""
+    return erf(width / (sqrt(2.0) * SAFETY * error)) if error > 0 else 1.0
+
+
+def unknown(name: str, unit: str, why: str) -> Finding:
+    """An unknown."""
+    return Finding(name, UNKNOWN, unit, None, 0.0, why)
+
+
+def judge(found: Analysis, known: Known, *, measured: bool) -> list[Finding]:
+    """Rotation, tracks and seeks; none for what does not rotate."""
+    if known.word("drive_type") == "not-rotating":
+        return []
+    return [_rotation(found, measured), _tracks(found), _seeks(found)]
+
+
+def _rotation(found: Analysis, measured: bool) -> Finding:
+    turn = found.turn
+    if turn is None:
+        why = "Completions of reads follow no rotation." if measured else "Nothing was measured."
+        return unknown("rotation_ns", "ns", why)
+    error = max(turn.error, 1e-6)
+    if within(error, TURN_WIDTH) < 0.9:
+        why = f"Two halves of the reads disagree by {100 * error:.2g} % of a turn."
+        return unknown("rotation_ns", "ns", why)
+    why = (
+        f"Completions of 1024 reads in 8 MiB follow a turn of {format_duration(turn.period_ns)}"
+        f" ({60e9 / turn.period_ns:.0f} rpm); its two halves agree to {1e6 * error:.1f} parts in a million."
+    )
+    interval = (turn.period_ns * (1 - 3 * error), turn.period_ns * (1 + 3 * error))
+    confidence = turn.seen.confidence * within(error, TURN_WIDTH)
+    return Finding("rotation_ns", round(turn.period_ns), "ns", interval, confidence, why, ROWS)
+
+
+def _tracks(found: Analysis) -> Finding:
+    if found.turn is None:
+        return unknown("track_bytes", "bytes", "Without a rotation there are no tracks to be told.")
+    parts = {"od": found.near, "md": found.middle, "id": found.last}
+    sizes, confidence = dict[str, int | float | bool | str](), 1.0
+    for name, tracks in parts.items():
+        if tracks is None or tracks.slope_error / tracks.slope > MOST_TRACK_ERROR:
+            where = {"od": "first", "md": "middle", "id": "last"}[name]
+            why = f"Angles of the blocks around the {where} address follow no one track size."
+            return unknown("track_bytes", "bytes", why)
+        sizes[name] = round(tracks.track_bytes / 512) * 512
+        confidence *= within(tracks.slope_error / tracks.slope, TRACK_WIDTH)
+    shown = ", ".join(_size_words(tracks) for tracks in parts.values() if tracks is not None)
+    why = f"The angle of blocks rises by one turn every {shown} at the first, middle and last address."
+    return Finding("track_bytes", sizes, "bytes", None, confidence, why, ("od", "md", "id"))
+
+
+def _size_words(tracks: Tracks) -> str:
+    return f"{format_size(round(tracks.track_bytes))} (+- {100 * tracks.slope_error / tracks.slope:.1f} %)"
+
+
+def track_seek(found: Analysis) -> tuple[float, float] | None:
+    """Arm time to the next track and its error, ns."""
+    near, same = found.neighbours, found.same
+    if near is None or same is None:
+        return None
+    if near.pairs and found.again is not None:
+        ns, error = found.again.ns - same.ns, found.again.half_ns + same.half_ns
+    else:
+        ns, error = near.ns, near.open_ns
+    return (ns, error + 0.01 * ns) if ns > 0 else None
+
+
+def _trust(reach: Reach) -> float:
+    return 1.0 - reach.wrong / reach.count
+
+
+def _seeks(found: Analysis) -> Finding:
+    track, curve, full, same = track_seek(found), found.curve, found.full, found.same
+    if track is None:
+        why = "Arm times between neighbouring tracks do not tell a step of the arm from a switch of heads."
+        if found.same is None:
+            why = "The angles of blocks are not known well enough to tell when the arm is there."
+        return unknown("seek_ns", "ns", why)
+    if curve is None or full is None or same is None:
+        return unknown("seek_ns", "ns", "Too few places all over the drive have angles that can be told.")
+    low, high = curve.third_ns
+    third_ns, full_ns = float(curve.ns(1 / 3)), full.ns - same.ns
+    if (high - low) / 2 > MOST_THIRD * third_ns or full.half_ns > SEEK_WIDTH / 3 * full_ns:
+        why = (
+            f"Seek curves that fit differ by {format_duration(high - low)} over a third of the stroke,"
+            f" and its full length is known to {format_duration(full.half_ns)}."
+        )
+        return unknown("seek_ns", "ns", why)
+    errors = (track[1] / track[0], max(high - low, curve.residual_ns) / 2 / third_ns, full.half_ns / full_ns)
+    confidence = float(np.prod([within(error, SEEK_WIDTH) for error in errors])) * _trust(full) * _trust(same)
+    value: dict[str, int | float | bool | str] = {
+        "track": round(track[0]), "third": round(third_ns), "full": round(full_ns)
+    }  # fmt: skip
+    return Finding("seek_ns", value, "ns", None, confidence, _seek_words(found, value), SEEK_ROWS)
+
+
+def _seek_words(found: Analysis, value: dict[str, int | float | bool | str]) -> str:
+    near, same = found.neighbours, found.same
+    walk = "" if near is None else f"; neighbouring tracks are walked as {near.walk}"
+    if near is not None and near.switch_ns is not None:
+        walk += f" with a head switch of {format_duration(near.switch_ns)}"
+    overhead = 0.0 if same is None else same.ns
+    track, third, full = (format_duration(float(value[name])) for name in ("track", "third", "full"))
+    return (
+        f"The soonest that a block is caught is {format_duration(overhead)} on the same track, {track} more"
+        f" on the next track of a surface, {full} more over all of the stroke, {third} over a third{walk}."
+    )

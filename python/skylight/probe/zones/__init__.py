@@ -1,0 +1,188 @@
+"""Test 11, zones: how fast the drive reads along its addresses, and plateaus of surfaces that differ.
+
+Two things are measured. *Throughput*: bursts of sequential 1 MiB reads with look-ahead on at even distances,
+where the paper reads the whole drive. *Track sizes*: a few hundred single-block reads at a place give the
+size of its tracks to about 0.1 % (`skylight.infer.turning`), which the speed of a burst, with its crossings
+of tracks and bands, does not. The first change of size is looked for from both ends by doubling and halving
+(`walk.py`), then stroke after stroke until one pattern explains them all: the surfaces of a drive whose walk
+stays on one surface for thousands of tracks, in one order and back (`sizes.py`).
+
+Invariants: reads only; `infer` does the same search as `measure`, answered from the recording. Drives whose
+tracks only become shorter have no plateaus, and no finding of them.
+
+Source: Skylight (FAST '15) section 4.9, Test 11, Figures 17 and 18; FACTS row S11a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skylight.evidence import EMPTY_LOG, Evidence, IoBatch, TargetFacts
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.probe import Cost, Figure
+from skylight.probe.session import Session
+from skylight.probe.zones import figures
+from skylight.probe.zones.sizes import READS, SPREAD_TRACKS, Size, pattern, size_of
+from skylight.probe.zones.speed import BURST_READS, BURSTS, READ_BYTES, Profile, profile_of
+from skylight.probe.zones.walk import Walk, walk
+from skylight.units import format_size
+
+IO_BYTES = 4096
+MOST_PLACES = 250
+LEAST_BYTES = 1 << 30
+TURN_S = 0.0145
+PROFILE = "profile"
+
+
+def step_name(number: int) -> str:
+    """The name of the step at the place that was asked for as number `number`."""
+    return f"tracks-{number:03d}"
+
+
+class Zones:
+    """Test 11 of the suite; see the module's page."""
+
+    name = "zones"
+    title = "Zones and plateaus"
+    needs: tuple[str, ...] = ("drive_type", "rotation")
+    summary = (
+        "Bursts of sequential reads along the drive tell its throughput; the size of tracks at many places"
+        " tells whether surfaces differ and how long the drive stays on one."
+    )
+
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """At most this: every burst, and as many places as the search may ask for."""
+        del facts, writes
+        ios = BURSTS * BURST_READS + MOST_PLACES * READS
+        return Cost(ios, BURSTS * BURST_READS * 0.02 + MOST_PLACES * READS * TURN_S / 3, 0)
+
+    def measure(self, session: Session) -> None:
+        """The profile, then the search."""
+        if session.known.word("drive_type") == "not-rotating" or session.size < LEAST_BYTES:
+            return
+        if session.can_write:
+            session.erase("erase")
+        with session.settings("settings-profile", write_cache=False, look_ahead=True):
+            session.run(PROFILE, _bursts(session.size), params={"bursts": BURSTS})
+        guess = _Guess.of(session.known, session.size)
+        if guess is None:
+            return
+        with session.settings("settings-tracks", write_cache=False, look_ahead=False):
+            number = 0
+
+            def ask(at: float) -> Size | None:
+                nonlocal number
+                log = session.run(step_name(number), guess.reads(at), params={"place": number})
+                number += 1
+                return size_of(log, guess.period_ns, guess.track(at)) if number <= MOST_PLACES else None
+
+            walk(ask, float(session.size))
+
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """Throughput at three places, and plateaus where there are any."""
+        if known.word("drive_type") == "not-rotating":
+            return []
+        profile = profile_of(evidence.log(PROFILE))
+        found = searched(evidence, known)
+        return [_throughput(profile), *_plateaus(found)]
+
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """Throughput along the drive, and the strokes of the first zones."""
+        profile = profile_of(evidence.log(PROFILE))
+        found = searched(evidence, Known(findings))
+        return figures.draw(profile, found)
+
+
+class _Guess:
+    """What the rotation test found: period and track sizes, from which those anywhere are guessed."""
+
+    def __init__(self, period_ns: float, sizes: list[float], size_bytes: float) -> None:
+        self.period_ns, self._sizes, self._size = period_ns, sizes, size_bytes
+
+    @staticmethod
+    def of(known: Known, size_bytes: float) -> _Guess | None:
+        period_ns = known.number("rotation_ns")
+        sizes = [known.part("track_bytes", key) for key in ("od", "md", "id")]
+        given = [size for size in sizes if size is not None]
+        return _Guess(period_ns, given, size_bytes) if period_ns and len(given) == 3 else None
+
+    def track(self, at: float) -> float:
+        """Bytes of a track around an address, roughly."""
+        return float(np.interp(at / self._size, [0.0, 0.5, 1.0], self._sizes))
+
+    def reads(self, at: float) -> IoBatch:
+        """The reads of a place."""
+        track = self.track(at)
+        begin = min(max(at - SPREAD_TRACKS * track / 2, 0.0), self._size - (SPREAD_TRACKS + 0.5) * track)
+        blocks = (begin + pattern(track)) // IO_BYTES
+        return IoBatch.reads(blocks.astype(np.uint64) * np.uint64(IO_BYTES), IO_BYTES)
+
+
+def searched(evidence: Evidence, known: Known) -> Walk | None:
+    """The search again, answered from the evidence; None where none was made."""
+    guess = _Guess.of(known, float(evidence.target.size_bytes))
+    logs = {step.name: step.rows for step in evidence.steps}
+    if guess is None or step_name(0) not in logs:
+        return None
+    number = 0
+
+    def ask(at: float) -> Size | None:
+        nonlocal number
+        log = logs.get(step_name(number), EMPTY_LOG)
+        number += 1
+        return size_of(log, guess.period_ns, guess.track(at)) if number <= MOST_PLACES else None
+
+    return walk(ask, float(evidence.target.size_bytes))
+
+
+def _bursts(size_bytes: int) -> IoBatch:
+    """Sequential reads in bursts at even distances, the last one at the very end."""
+    length = BURST_READS * READ_BYTES
+    begins = np.linspace(0, (size_bytes - length) // READ_BYTES, BURSTS).astype(np.uint64)
+    at = begins[:, None] + np.arange(BURST_READS, dtype=np.uint64)
+    return IoBatch.reads(at.ravel() * np.uint64(READ_BYTES), READ_BYTES)
+
+
+def _throughput(profile: Profile | None) -> Finding:
+    name, unit = "throughput_bytes_per_s", "bytes/s"
+    if profile is None:
+        return Finding(name, UNKNOWN, unit, None, 0.0, "No burst of sequential reads was measured.")
+    value: dict[str, int | float | bool | str] = {key: round(speed) for key, speed in profile.ends.items()}
+    why = (
+        f"Sequential 1 MiB reads with look-ahead on, in {len(profile.speed)} bursts of {BURST_READS}: "
+        + ", ".join(f"{speed / 1e6:.0f} MB/s at the {key.upper()}" for key, speed in profile.ends.items())
+        + f"; commands of a burst agree to {100 * profile.spread:.1f} %."
+    )
+    return Finding(name, value, unit, None, max(0.0, 1.0 - profile.spread), why, (PROFILE,))
+
+
+def _plateaus(found: Walk | None) -> list[Finding]:
+    """Plateaus; unknown where surfaces differ without a pattern, none where tracks only become shorter."""
+    rows = ("tracks-000",)
+    if found is None:
+        why = "Without the turn and track sizes of test 2 there is nothing to compare."
+        return [Finding("plateaus", UNKNOWN, "bytes", None, 0.0, why)]
+    pattern_found = found.pattern
+    if pattern_found is None or found.first_bytes is None or found.last_bytes is None:
+        if not found.uneven and pattern_found is None:
+            return []
+        why = "Tracks become longer with rising addresses, so surfaces differ, but no pattern explains it."
+        if pattern_found is not None:
+            count = pattern_found.count
+            why = f"Strokes of {count} surfaces repeat mirrored, but where the last begins is not plain."
+        return [Finding("plateaus", UNKNOWN, "bytes", None, 0.0, why, rows)]
+    first, last = round(found.first_bytes), round(found.last_bytes)
+    density = ", ".join(f"{part:.3f}" for part in pattern_found.density)
+    why = (
+        f"Track sizes of {len(found.strokes)} strokes repeat mirrored for {pattern_found.count} surfaces of"
+        f" relative density {density}, to {100 * pattern_found.off:.2f} %; the first stroke ends at"
+        f" {format_size(first)}, the last begins {format_size(last)} before the end."
+    )
+    agreeing = len(found.strokes) - pattern_found.count
+    value: dict[str, int | float | bool | str] = {
+        "count": pattern_found.count, "mirrored": True, "first_bytes": first, "last_bytes": last
+    }  # fmt: skip
+    return [Finding("plateaus", value, "bytes", None, 1.0 - 0.3**agreeing, why, rows)]
+

@@ -1,0 +1,138 @@
+"""Track sizes from a few hundred reads at a place, and plateaus from the sizes of strokes.
+
+Surfaces of one drive differ a little in density. Where the walk stays on one surface for thousands of tracks
+(a stroke), then goes on to the next, the size of tracks, and with it the speed of a sequential read, steps up
+and down: a plateau for each surface, then the same in the opposite order, each a little lower. Nothing else
+makes tracks longer with rising addresses: recording zones only make them shorter.
+
+Invariants: pure functions; a pattern counts only where every stroke of two zones, and at least twelve, agree
+with it.
+
+Source: Skylight (FAST '15) section 4.9, Figures 17 and 18.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import IoLog
+from skylight.infer.turning import fit_tracks, phase_of
+
+F64 = NDArray[np.float64]
+
+READS = 264
+SPREAD_TRACKS = 5.5
+PASSES = 12
+LEAST_ERROR = 5e-4
+SIGMAS = 4.5
+MOST_HEADS = 20
+FEWEST_STROKES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes of a track around an address, and the relative error."""
+
+    at: float
+    track_bytes: float
+    error: float
+
+    def same(self, other: Size, part: float = 0.0) -> bool:
+        """Whether two sizes are the same as far as they are known, or differ by at most a part."""
+        limit = max(part, SIGMAS * float(np.hypot(self.error, other.error)))
+        return abs(self.track_bytes / other.track_bytes - 1) <= limit
+
+
+def pattern(track: float) -> F64:
+    """Offsets of the reads of a place: a quarter of a turn from one to the next, and passes that interleave,
+    so that each wait is short."""
+    steps = READS // PASSES
+    ahead = np.arange(steps) * 0.25
+    return np.concatenate([ahead + 0.25 * number / PASSES for number in range(PASSES)]) * track
+
+
+def size_of(log: IoLog, period_ns: float, guess: float) -> Size | None:
+    """The track size under the reads of a place, within 25 % of a guess."""
+    if len(log) == 0:
+        return None
+    angle = phase_of(log.complete_ns, int(log.complete_ns[0]), period_ns)
+    x = log.offset.astype(np.float64)
+    tracks = fit_tracks(x, angle, 0.75 * guess, 1.3 * guess)
+    if tracks is None:
+        return None
+    error = max(LEAST_ERROR, 1.2 * tracks.slope_error / tracks.slope)
+    return Size(float(x.mean()), tracks.track_bytes, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Surfaces whose strokes repeat mirrored: their densities, how much less the next zone holds, and how far
+    strokes are off the pattern (relative)."""
+
+    count: int
+    density: F64
+    fall: float
+    off: float
+
+    @property
+    def apart(self) -> float:
+        """How far strokes that follow each other differ at least (relative): surfaces in one zone, or one
+        surface in two zones."""
+        return float(min(np.abs(np.diff(np.log(self.density))).min(), self.fall))
+
+
+def mirrored(strokes: list[Size]) -> Pattern | None:
+    """The least number of surfaces whose strokes, mirrored, explain the sizes of two zones; where these are
+    few strokes, of more zones."""
+    for count in range(2, MOST_HEADS + 1):
+        used = max(FEWEST_STROKES, 2 * count)
+        if len(strokes) < used:
+            return None
+        size = np.log([stroke.track_bytes for stroke in strokes[:used]])
+        error = np.array([stroke.error for stroke in strokes[:used]])
+        zone, place = np.divmod(np.arange(len(size)), count)
+        surface = np.where(zone % 2 == 1, count - 1 - place, place)
+        density, level = _two_way(size, error, surface, zone, count)
+        off = size - density[surface] - level[zone]
+        steps = np.abs(np.diff(density))
+        clear = steps.max() > SIGMAS * float(np.median(error))
+        falls = np.all(np.diff(level) <= 3 * error.max())
+        if clear and falls and np.all(np.abs(off) <= SIGMAS * error):
+            fall = float(np.abs(np.diff(level)).min())
+            return Pattern(count, np.exp(density), fall, float(np.abs(off).max()))
+    return None
+
+
+def _two_way(
+    size: F64, error: F64, surface: NDArray[np.intp], zone: NDArray[np.intp], count: int
+) -> tuple[F64, F64]:
+    """Surface densities and zone levels (logarithms) that fit best, densities with a mean of 0."""
+    zones = int(zone.max()) + 1
+    rows = np.zeros((len(size) + 1, count + zones))
+    rows[np.arange(len(size)), surface] = 1.0 / error
+    rows[np.arange(len(size)), count + zone] = 1.0 / error
+    rows[-1, :count] = 1e6
+    found, *_ = np.linalg.lstsq(rows, np.append(size / error, 0.0), rcond=None)
+    return found[:count], found[count:]
+
+
+def mean_of(sizes: list[Size]) -> Size:
+    """Several answers about one place as one."""
+    error = float(np.sqrt(sum(size.error**2 for size in sizes))) / len(sizes)
+    mean = float(np.mean([size.track_bytes for size in sizes]))
+    return Size(sizes[0].at, mean, max(error, LEAST_ERROR / 2))
+
+
+def rises(sizes: list[Size], part: float = 0.02) -> int:
+    """How many sizes are longer than one before them, beyond doubt and by more than a part."""
+    ordered = sorted(sizes, key=lambda size: size.at)
+    least, count = ordered[0] if ordered else None, 0
+    for size in ordered[1:]:
+        if least is not None and size.track_bytes > least.track_bytes and not size.same(least, part):
+            count += 1
+        if least is None or size.track_bytes < least.track_bytes:
+            least = size
+    return count

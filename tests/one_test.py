@@ -1,0 +1,47 @@
+"""Runs one test of the suite on an emulated drive, as if the tests before it had found the truth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from skylight import _native, probe
+from skylight.engines.sim import SimEngine
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.probe.session import Session
+from skylight.recording import Recording
+
+GIVEN = (
+    "drive_type", "cleaning_type", "rotation_ns", "cleaning_start_ns", "cleaning_band_ns",
+    "cache_fill_bytes", "journal_quantum_bytes", "journal_entry_max_bytes", "out_of_band_ns",
+    "cache_location", "cache_medium", "track_bytes", "band_bytes",
+)  # fmt: skip
+
+
+def truth_of(toml: str) -> dict[str, dict[str, object]]:
+    """What is true of a drive, by name."""
+    found: dict[str, dict[str, object]] = json.loads(_native.profile_truth(toml, "x"))["findings"]
+    return found
+
+
+def known_of(truth: dict[str, dict[str, object]], *, without: tuple[str, ...] = ()) -> Known:
+    """As if the tests before had found the truth."""
+    return Known(
+        Finding(name, row["value"], None, None, 1.0, "")  # type: ignore[arg-type]  # JSON has the right types
+        for name, row in truth.items()
+        if row["measurable"] and name in GIVEN and name not in without
+    )
+
+
+def run(test: probe.Test, toml: str, known: Known, path: Path) -> tuple[list[Finding], Evidence]:
+    """Measures on a drive into a recording, reads it back, infers."""
+    drive = _native.SimDrive(toml, "drive", 1)
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    recording = Recording.create(path, facts, {"writes": True}, 1)
+    with recording.part(test.name) as writer:
+        test.measure(Session(SimEngine(drive, facts), writer, test=test.name, seed=1, known=known))
+        writer.complete()
+    evidence = recording.evidence(test.name)
+    assert evidence is not None
+    return test.infer(evidence, known), evidence

@@ -1,0 +1,82 @@
+"""Test `cache_location` on emulated drives, and its statistics alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skylight import _native
+from skylight.engines.sim import SimEngine
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.probe.cache_location import CacheLocation
+from skylight.probe.cache_location.verdict import correlation, radius
+from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
+
+ONLY = SuiteOptions(only=("cache_location",))
+
+
+def location(result: SuiteResult) -> Finding:
+    return next(finding for finding in result.findings if finding.name == "cache_location")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("emulated-smr-1", "id"),
+        ("emulated-smr-2", "none"),
+        ("emulated-smr-3", "many"),
+        ("st5000as0011", "od"),
+        ("st8000as0011", "od"),
+        ("st4000nc001", "none"),
+    ],
+)
+def test_the_papers_drives(name: str, place: str, tmp_path: Path) -> None:
+    result = run_suite(SimEngine.open(name), tmp_path / "r", ONLY)
+    assert location(result).value == place
+    assert location(result).confidence > 0.8
+    assert infer_suite(tmp_path / "r").findings == result.findings
+    drawn = [figure.name for figure in draw_suite(result) if figure.name.startswith("cache-location")]
+    assert drawn == ([] if place == "none" else ["cache-location-reads", "cache-location-profile"])
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind", "place"), [(1006, "set-associative", "md"), (1002, "journaled", "od")]
+)
+def test_random_drives(seed: int, kind: str, place: str, tmp_path: Path) -> None:
+    drive = _native.SimDrive(_native.random_profile(seed, kind), "drive.toml", seed)
+    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
+    assert location(run_suite(SimEngine(drive, facts), tmp_path / "r", ONLY)).value == place
+
+
+def test_fragmented_reads_cost_more_away_from_the_cache(tmp_path: Path) -> None:
+    result = run_suite(SimEngine.open("st5000as0011"), tmp_path / "r", ONLY)
+    evidence = next(kept for kept in result.evidence if kept.test == "cache_location")
+    low, mid, high = (
+        float(evidence.log(f"fragmented-{region}").latency_ns.mean()) for region in ("low", "mid", "high")
+    )
+    assert low < mid < high
+
+
+def test_nothing_measured_is_unknown() -> None:
+    empty = Evidence("cache_location", TargetFacts("sim", "sim:x", 1 << 40, 512))
+    smr = Known([Finding("drive_type", "smr", None, None, 0.9, "seen")])
+    for known in (Known(), smr):
+        (finding,) = CacheLocation().infer(empty, known)
+        assert (finding.value, finding.confidence) == (UNKNOWN, 0.0)
+    assert CacheLocation().draw(empty, []) == []
+
+
+def test_rank_correlation() -> None:
+    rising = np.array([1.0, 2.0, 5.0, 9.0])
+    assert correlation(rising, rising**2) == pytest.approx(1.0)
+    assert correlation(rising, -rising) == pytest.approx(-1.0)
+    assert correlation(rising, np.ones(4)) == 0.0
+
+
+def test_radius_of_an_address() -> None:
+    at = radius(np.array([0.0, 0.5, 1.0]), 2.5)
+    assert at[0] == 0.0 and at[2] == pytest.approx(1.0)
+    assert 0.35 < at[1] < 0.45  # outer tracks hold more: half of the bytes lie on fewer tracks

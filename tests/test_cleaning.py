@@ -1,0 +1,168 @@
+"""The cleaning test on emulated drives, and its parts on made-up evidence: the right answer or none."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skylight import _native
+from skylight.engines.sim import SimEngine, read_profile
+from skylight.evidence import Evidence, IoBatch, IoLog, Step, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.infer import residence
+from skylight.infer.period import slow_period
+from skylight.probe.cleaning import CleaningTest
+from skylight.probe.cleaning.rate import ORDER, places
+from skylight.probe.cleaning.trials import Trial, bracket
+from skylight.probe.cleaning.verdict import judge
+from skylight.probe.scoring import score
+from skylight.probe.session import Session
+from skylight.recording import Recording
+
+PROFILES = ("emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st5000as0011", "st8000as0011")
+SEEDS = (1001, 1002, 1004, 1015, 1018, 1041, 1059, 1095, 1098, 1130)  # 1018 and 1095 are lazy, with a journal
+HINTS = ("drive_type", "cache_medium", "cache_location", "journal_quantum_bytes")
+FINDINGS = ("cleaning_type", "cleaning_start_ns", "cleaning_band_ns")
+
+
+Truth = dict[str, dict[str, Any]]
+
+
+def known_of(truth: Truth, *names: str) -> Known:
+    return Known([Finding(name, truth[name]["value"], None, None, 1.0, "") for name in names])
+
+
+def measured(drive: str, out: Path) -> tuple[Evidence, Known, Truth]:
+    """The evidence of the test on an emulated drive, with what the tests before it find known."""
+    text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
+    sim = _native.SimDrive(text, "drive.toml", 1)
+    facts = TargetFacts("sim", "sim:drive", sim.size_bytes, sim.block_bytes)
+    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    known = known_of(truth, *(name for name in HINTS if name in truth))
+    recording = Recording.create(out / "recording", facts, {}, 1)
+    test = CleaningTest()
+    with recording.part(test.name) as writer:
+        session = Session(SimEngine(sim, facts), writer, test=test.name, seed=1, known=known)
+        test.measure(session)
+        writer.complete()
+    evidence = recording.evidence(test.name)
+    assert evidence is not None
+    return evidence, known, truth
+
+
+@pytest.mark.parametrize("drive", [*PROFILES, *map(str, SEEDS)])
+def test_every_finding_is_right(drive: str, tmp_path: Path) -> None:
+    evidence, known, truth = measured(drive, tmp_path)
+    findings = CleaningTest().infer(evidence, known)
+    marks = score(findings, {name: row for name, row in truth.items() if name in FINDINGS})
+    assert marks
+    assert {mark.name: mark.outcome for mark in marks} == {mark.name: "right" for mark in marks}
+    assert all(0.8 < finding.confidence < 1 + 1e-9 for finding in findings if finding.known)
+    assert all(evidence.step(row) is not None for finding in findings for row in finding.rows)
+    assert all(len(figure.caption) > 80 for figure in CleaningTest().draw(evidence, findings))
+
+
+def test_a_set_associative_drive_gives_its_cache_bands(tmp_path: Path) -> None:
+    evidence, known, _ = measured("emulated-smr-1", tmp_path)
+    found = {finding.name: finding.value for finding in CleaningTest().infer(evidence, known)}
+    assert found["cache_bands"] == {"count": 952, "band_bytes": 40 << 20, "fill_bytes": 40 << 20}
+
+
+@pytest.mark.parametrize("kind", ["cmr", "not-rotating"])
+def test_a_drive_without_a_cache_has_no_cleaning(kind: str) -> None:
+    nothing = Evidence("cleaning", TargetFacts("sim", "sim:x", 1 << 40, 512))
+    assert judge(nothing, Known([Finding("drive_type", kind, None, None, 1.0, "")])) == []
+
+
+def test_nothing_measured_is_unknown_not_lazy() -> None:
+    nothing = Evidence("cleaning", TargetFacts("sim", "sim:x", 1 << 40, 512))
+    findings = judge(nothing, Known([Finding("drive_type", "smr", None, None, 1.0, "")]))
+    assert [(finding.name, finding.known) for finding in findings] == [("cleaning_type", False)]
+
+
+def test_short_pauses_without_cleaning_are_not_lazy(tmp_path: Path) -> None:
+    evidence, known, _ = measured("emulated-smr-1", tmp_path)
+    short = {"trial-1", "trial-2", "trial-3", "trial-4"}
+    kept = [s for s in evidence.steps if s.name == "baseline" or s.name.rpartition("-")[0] in short]
+    cut = Evidence("cleaning", evidence.target, kept)
+    verdict = judge(cut, known)[0]
+    assert verdict.name == "cleaning_type"
+    assert not verdict.known
+
+
+class TestBracket:
+    def test_one_late_read_alone_does_not_count(self) -> None:
+        seen = [
+            Trial(1, 1.0, 90_000_000, cleaned=False, late=True),
+            Trial(2, 1.0, 1, cleaned=False, late=False),
+        ]
+        assert bracket(seen) == (0.0, math.inf) or bracket(seen)[1] == math.inf
+
+    def test_two_late_reads_count(self) -> None:
+        seen = [Trial(n, 1.0, 90_000_000, cleaned=False, late=True) for n in (1, 2)]
+        assert bracket([Trial(3, 0.9, 1, cleaned=False, late=False), *seen]) == (0.9, 1.0)
+
+    def test_a_cleaned_mark_counts(self) -> None:
+        seen = [Trial(1, 0.5, 1, cleaned=False, late=False), Trial(2, 0.6, 1, cleaned=True, late=False)]
+        assert bracket(seen) == (0.5, 0.6)
+
+
+class TestPeriod:
+    def latencies(self, every: int, count: int = 3000) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        rng = np.random.default_rng(5)
+        latency_ns = rng.integers(9_000_000, 11_000_000, count)
+        latency_ns[rng.choice(count, count // 200, replace=False)] += 150_000_000
+        if every:
+            latency_ns[every::every] += 400_000_000
+        return latency_ns
+
+    @pytest.mark.parametrize("every", [16, 160, 999])
+    def test_a_comb_among_outliers_is_found(self, every: int) -> None:
+        found = slow_period(self.latencies(every))
+        assert found is not None
+        assert (found.every, found.first) == (every, every)
+
+    def test_outliers_alone_are_no_comb(self) -> None:
+        assert slow_period(self.latencies(0)) is None
+
+    def test_a_missing_tooth_is_no_comb(self) -> None:
+        latency_ns = self.latencies(160)
+        latency_ns[160 * 9] = 10_000_000
+        found = slow_period(latency_ns)
+        assert found is None or found.every != 160
+
+
+class TestResidence:
+    def test_a_look_spans_the_block_or_is_it(self) -> None:
+        disk = residence.looks([1 << 20], 4096, flash=False)
+        assert list(disk.offset) == [(1 << 20) - 8192, (1 << 20) - 4096]
+        assert list(disk.size) == [4096, 12288]
+        flash = residence.looks([1 << 20], 4096, flash=True)
+        assert list(flash.offset) == [(1 << 20) - 4096, 1 << 20]
+
+    def test_the_limits(self) -> None:
+        turns = np.array([1.02, 2.0, 4.1]) * 1e7
+        assert list(residence.at_home(turns.astype(np.int64), 1e7, flash=False)) == [True, False, False]
+        turns = np.array([1.02, 0.02]) * 1e7
+        assert list(residence.at_home(turns.astype(np.int64), 1e7, flash=True)) == [True, False]
+
+
+def test_marks_never_share_a_band_and_begin_and_end_in_the_middle() -> None:
+    blocks = places(10**12, 4, 300 << 20)
+    assert np.diff(np.sort(blocks)).min() >= 300 << 20
+    assert sorted(ORDER) == list(range(9))
+    assert abs(int(blocks[0]) - 10**12 / 2) < 2 << 20
+
+
+def test_a_recording_with_a_damaged_parameter_is_refused() -> None:
+    batch = IoBatch.reads(np.zeros(4, np.uint64), 4096)
+    log = IoLog.of(batch, np.zeros(4, np.uint64), np.full(4, 10_000_000, np.uint64))
+    step = Step("baseline", "run", {"flash": "maybe"}, log)
+    evidence = Evidence("cleaning", TargetFacts("sim", "sim:x", 1 << 40, 512), [step])
+    with pytest.raises(Exception, match="baseline"):
+        judge(evidence, Known([Finding("drive_type", "smr", None, None, 1.0, "")]))

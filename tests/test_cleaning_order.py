@@ -1,0 +1,94 @@
+"""The cleaning-order test: right on emulated drives, and never an order from too little."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skylight import _native
+from skylight.engines.sim import SimEngine, read_profile
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.probe.cleaning_order import CleaningOrder, _judge, strays
+from skylight.probe.cleaning_order.measure import DOWN, MARKS, UP, CacheBands, Parade, marks
+from skylight.probe.session import Session
+from skylight.recording import Recording
+
+KNOWN = ("drive_type", "cache_medium", "cleaning_type", "cleaning_start_ns", "cleaning_band_ns")
+
+
+def parade(cleaned: str) -> Parade:
+    bits = np.array([letter == "x" for letter in cleaned])
+    return Parade("up-1-look", np.ones(len(bits), bool), bits)
+
+
+PROFILES = ("emulated-smr-3", "st5000as0011", "st8000as0011")
+SEEDS = (1002, 1008, 1009, 1015, 1067)  # journals and free bands, first in first out and not
+
+
+@pytest.mark.parametrize("drive", [*PROFILES, *map(str, SEEDS)])
+def test_the_order_of_emulated_drives(drive: str, tmp_path: Path) -> None:
+    text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
+    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    order = truth["cleaning_order"]["value"]
+    assert order == "fifo" or drive.isdigit()
+    sim = _native.SimDrive(text, "drive.toml", 1)
+    facts = TargetFacts("sim", "sim:drive", sim.size_bytes, sim.block_bytes)
+    known = Known([Finding(name, truth[name]["value"], None, None, 1.0, "") for name in KNOWN])
+    recording = Recording.create(tmp_path / "recording", facts, {}, 1)
+    test = CleaningOrder()
+    with recording.part(test.name) as writer:
+        test.measure(Session(SimEngine(sim, facts), writer, test=test.name, seed=1, known=known))
+        writer.complete()
+    evidence = recording.evidence(test.name)
+    assert evidence is not None
+    (finding,) = test.infer(evidence, known)
+    assert (finding.value, finding.confidence > 0.99) == (order, True)
+    assert [figure.name for figure in test.draw(evidence, [finding])] == ["cleaning-order", "cleaning-test5"]
+
+
+def test_strays_are_counted_behind_the_first() -> None:
+    assert strays(parade("xxxxx...............")) == 0
+    assert strays(parade("xxxx.x..............")) == 1
+    assert strays(parade("...............xxxxx")) == 5
+
+
+@pytest.mark.parametrize(
+    ("up", "down", "value"),
+    [
+        ("x" * 8 + "." * 12, "x" * 9 + "." * 11, "fifo"),
+        ("x" * 7 + ".x" + "." * 11, "x" * 9 + "." * 11, "fifo"),
+        ("." * 12 + "x" * 8, "." * 10 + "x" * 10, "other"),
+        ("x" * 8 + "." * 12, "." * 12 + "x" * 8, "other"),
+        ("x." * 10, ".x" * 10, "other"),
+        ("x" * 6 + "..xx" + "." * 10, "x" * 8 + "." * 12, "unknown"),
+    ],
+)
+def test_the_verdict(up: str, down: str, value: str) -> None:
+    assert len(up) == len(down) == MARKS
+    assert _judge([parade(up), parade(down)]).value == value
+
+
+def test_one_parade_is_not_enough() -> None:
+    assert not _judge([parade("x" * 8 + "." * 12)]).known
+
+
+def test_lazy_is_unknown_and_no_cache_has_none() -> None:
+    nothing = Evidence("cleaning_order", TargetFacts("sim", "sim:x", 1 << 40, 512))
+    lazy = Known(
+        [Finding(n, v, None, None, 1.0, "") for n, v in (("drive_type", "smr"), ("cleaning_type", "lazy"))]
+    )
+    (finding,) = CleaningOrder().infer(nothing, lazy)
+    assert not finding.known
+    assert CleaningOrder().infer(nothing, Known([Finding("drive_type", "cmr", None, None, 1.0, "")])) == []
+
+
+def test_marks_of_a_set_associative_drive_share_no_cache_band() -> None:
+    bands = CacheBands(23, 40 << 20)
+    for direction in (UP, DOWN):
+        numbers = marks(10**12, direction, bands) // np.uint64(bands.band_bytes)
+        assert len({int(number) % bands.count for number in numbers}) == MARKS
+        assert np.all(np.diff(numbers.astype(np.int64)) > 0) == (direction == UP)

@@ -1,0 +1,187 @@
+"""Test `journal` on emulated drives: what it finds, what it must not claim, and its statistics alone."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skylight import _native
+from skylight.engines.sim import SimEngine
+from skylight.evidence import IoBatch, IoLog, TargetFacts
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.infer.periods import period
+from skylight.probe.journal import Journal
+from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
+from skylight.probe.journal.out_of_band import refined_turn, saw
+from skylight.probe.journal.stalls import before_cleaning, slow_ones
+from skylight.probe.scoring import score
+from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
+
+NAMES = (
+    "journal_quantum_bytes",
+    "journal_entry_max_bytes",
+    "out_of_band_ns",
+    "map_merge_every",
+    "map_merge_ns",
+)
+ONLY = SuiteOptions(only=("journal",))
+
+
+def probe(name: str, out: Path) -> SuiteResult:
+    return run_suite(SimEngine.open(name), Path(tempfile.mkdtemp(dir=out)) / "r", ONLY)
+
+
+def found(result: SuiteResult) -> dict[str, Finding]:
+    return {finding.name: finding for finding in result.findings}
+
+
+@pytest.fixture(scope="module")
+def st5000(tmp_path_factory: pytest.TempPathFactory) -> SuiteResult:
+    return probe("st5000as0011", tmp_path_factory.mktemp("st5000"))
+
+
+class TestTheSeagateDrive:
+    """FACTS S1e to S1h, found and not set."""
+
+    def test_everything_is_right(self, st5000: SuiteResult) -> None:
+        finding = found(st5000)
+        assert finding["journal_quantum_bytes"].value == 864 << 10
+        bound = finding["journal_entry_max_bytes"].interval
+        assert bound is not None and bound[0] <= 3900 << 10 < bound[1]
+        assert finding["map_merge_every"].value == 240
+        text = Path(__file__).parents[1] / "python/skylight/profiles/st5000as0011.toml"
+        truth = json.loads(_native.profile_truth(text.read_text(), "t"))["findings"]
+        marks = {mark.name: mark.outcome for mark in score(st5000.findings, truth)}
+        assert {name: marks[name] for name in NAMES} == dict.fromkeys(NAMES, "right")
+
+    def test_all_that_waits_goes_into_one_entry(self, st5000: SuiteResult) -> None:
+        assert found(st5000)["queue_packing"].value == 31
+
+    def test_the_ladder_steps_where_the_paper_saw_it(self, st5000: SuiteResult) -> None:
+        journal = next(evidence for evidence in st5000.evidence if evidence.test == "journal")
+
+        def middle(size_kib: int) -> float:
+            log = journal.log(f"ladder-{size_kib << 10}")
+            return float(np.median(log.latency_ns[31:])) / 1e6
+
+        for below, above in ((24, 28), (52, 56), (80, 84)):
+            assert 3.5 < middle(above) - middle(below) < 6.5
+        assert abs(middle(24) - middle(4)) < 1.0
+
+    def test_blocks_read_back_lie_apart_or_side_by_side(self, st5000: SuiteResult) -> None:
+        journal = next(evidence for evidence in st5000.evidence if evidence.test == "journal")
+        alone = float(np.median(journal.log("alone-read").latency_ns[1:])) / 1e6
+        together = float(np.median(journal.log("together-read").latency_ns[1:])) / 1e6
+        assert 4.2 < alone < 5.6
+        assert 9.6 < together < 10.7
+
+    def test_a_recording_gives_the_same_findings(self, st5000: SuiteResult, tmp_path: Path) -> None:
+        out = tmp_path / "r"
+        live = run_suite(SimEngine.open("st5000as0011"), out, ONLY)
+        assert infer_suite(out).findings == live.findings == st5000.findings
+
+    def test_figures_are_drawn(self, st5000: SuiteResult) -> None:
+        names = [figure.name for figure in draw_suite(st5000) if figure.name.startswith("journal-")]
+        assert names == ["journal-sizes", "journal-queue", "journal-merges", "journal-read-back"]
+
+
+@pytest.mark.parametrize("name", ["emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st4000nc001"])
+def test_a_drive_without_a_journal_gets_no_number(name: str, tmp_path: Path) -> None:
+    finding = found(probe(name, tmp_path))
+    assert all(finding[each].value == UNKNOWN for each in NAMES if each in finding)
+
+
+@pytest.mark.parametrize("seed", [1003, 1008, 1012, 1027, 1035])
+def test_random_journaled_drives(seed: int, tmp_path: Path) -> None:
+    text = _native.random_profile(seed, "journaled")
+    drive = _native.SimDrive(text, "drive.toml", seed)
+    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
+    result = run_suite(SimEngine(drive, facts), tmp_path / "r", ONLY)
+    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    marks = {mark.name: mark.outcome for mark in score(result.findings, truth) if mark.name in NAMES}
+    assert "wrong" not in marks.values()
+    assert marks["journal_quantum_bytes"] == marks["journal_entry_max_bytes"] == "right"
+
+
+@pytest.mark.parametrize("seed", [1225, 1226])
+def test_a_log_without_quanta_is_no_journal(seed: int, tmp_path: Path) -> None:
+    """Each block more ends a little later: sizes differ by degrees, and no step is a quantum."""
+    drive = _native.SimDrive(_native.random_profile(seed, "set-associative"), "drive.toml", seed)
+    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
+    finding = found(run_suite(SimEngine(drive, facts), tmp_path / "r", ONLY))
+    assert all(finding[each].value == UNKNOWN for each in NAMES if each in finding)
+
+
+def test_no_evidence_no_findings() -> None:
+    from skylight.evidence import Evidence
+
+    empty = Evidence("journal", TargetFacts("sim", "sim:x", 1 << 40, 512))
+    assert Journal().infer(empty, Known()) == []
+    assert Journal().draw(empty, []) == []
+
+
+class TestPeriod:
+    """Stalls that come again, and those that only look so."""
+
+    def test_scattered_stalls_have_none(self) -> None:
+        rng = np.random.default_rng(7)
+        hits = sum(period(rng.random(6400) < 0.005) is not None for _ in range(40))
+        assert hits == 0
+
+    def test_one_missing_stall_is_no_period(self) -> None:
+        slow = np.zeros(2000, bool)
+        slow[99::100] = True
+        assert period(slow) is not None
+        slow[799] = False
+        assert period(slow) is None
+
+    def test_two_stalls_are_too_few(self) -> None:
+        slow = np.zeros(1000, bool)
+        slow[[299, 599]] = True
+        assert period(slow) is None
+
+
+class TestEntries:
+    """Groups and bounds."""
+
+    def test_groups_bound_an_entry_from_both_sides(self) -> None:
+        bound = Bound().with_group(4096, 31, 31)
+        assert bound.below is None
+        bound = bound.with_group(65536, 12, 31)
+        assert (bound.least, bound.below) == (12 * 65536, 13 * 65536)
+        size = next_queue_size(bound, 65536, 4096, 31)
+        assert size is not None and size % 4096 == 0
+
+    def test_a_run_that_contradicts_is_counted_and_not_believed(self) -> None:
+        bound = Bound().with_group(65536, 12, 31).with_group(65536, 20, 31)
+        assert (bound.least, bound.runs, bound.fits) == (12 * 65536, 2, 1)
+
+    def test_the_largest_group(self) -> None:
+        done = np.array([10, 10, 10, 50, 50, 90], np.uint64) * np.uint64(1_000_000)
+        batch = IoBatch.writes(np.arange(6) * 4096, 4096)
+        assert largest_group(IoLog.of(batch, np.zeros(6, np.uint64), done), 25e6) == 3
+
+
+def test_cleaning_is_cut_off() -> None:
+    latency_ns = np.full(100, 1_000_000, np.int64)
+    latency_ns[94::2] = 500_000_000
+    latency_ns[95] = 500_000_000
+    assert before_cleaning(latency_ns, 100_000_000, 4, 8) == 94
+    assert before_cleaning(latency_ns[:90], 100_000_000, 4, 8) == 90
+    assert slow_ones(latency_ns, None)[94]
+
+
+def test_a_saw_is_read_to_its_shortest() -> None:
+    turn, shortest, end = 10e6, 23.4e6, 1.7e6
+    rng = np.random.default_rng(3)
+    submit = np.cumsum(rng.uniform(60e6, 90e6, 60))
+    done = np.ceil((submit + shortest - end) / turn) * turn + end
+    assert abs(refined_turn([done], turn * 1.0008) - turn) < turn * 2e-5
+    late = done + np.abs(rng.normal(0, 0.2e6, 60))
+    read = saw(submit, late, turn)
+    assert abs(read.shortest_ns - shortest) < 0.04 * turn
+    assert read.agreement > 0.9

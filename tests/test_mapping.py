@@ -1,0 +1,68 @@
+"""Test 10 against emulated drives: static or dynamic, never the wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from one_test import known_of, run, truth_of
+from skylight import _native
+from skylight.engines.sim import read_profile
+from skylight.evidence import Evidence
+from skylight.findings import UNKNOWN
+from skylight.probe.mapping import Mapping, conclude
+from skylight.probe.mapping.measure import Seen
+
+
+@pytest.mark.parametrize(
+    "name", ["emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st5000as0011", "st8000as0011"]
+)
+def test_mapping_of_the_papers_drives(name: str, tmp_path: Path) -> None:
+    """FACTS S10a: static for all but emulated-smr-3."""
+    toml = read_profile(name)[0]
+    findings, evidence = run(Mapping(), toml, known_of(truth_of(toml)), tmp_path / "r")
+    assert findings[0].value == ("dynamic" if name == "emulated-smr-3" else "static")
+    rotation = known_of(truth_of(toml)).get("rotation_ns")
+    assert rotation is not None and Mapping().draw(evidence, [*findings, rotation])
+
+
+@pytest.mark.parametrize("kind", ["set-associative", "fully-associative", "journaled"])
+def test_mapping_of_drives_nobody_tuned_to(kind: str, tmp_path: Path) -> None:
+    """Right or unknown, and unknown seldom."""
+    unknown = 0
+    for seed in range(1900, 1910):
+        toml = _native.random_profile(seed, kind)
+        truth = truth_of(toml)
+        (finding,), _ = run(Mapping(), toml, known_of(truth), tmp_path / str(seed))
+        assert finding.value in (truth["mapping"]["value"], UNKNOWN), (kind, seed)
+        unknown += finding.value == UNKNOWN
+    assert unknown <= 1
+
+
+def test_bands_that_were_not_cleaned_say_nothing() -> None:
+    """Neither do few, nor readings that do not agree with themselves."""
+    still = np.zeros(12)
+    away = np.full(12, 0.3)
+    assert conclude(Seen(still, away, 0.01), ()).value == UNKNOWN
+    assert conclude(Seen(still, still, 0.01), ()).value == "static"
+    assert conclude(Seen(away, still, 0.01), ()).value == "dynamic"
+    assert conclude(Seen(still, still, 0.2), ()).value == UNKNOWN
+    assert conclude(None, ()).value == UNKNOWN
+
+
+def test_neighbours_at_their_old_angle_are_one_chance_and_not_many() -> None:
+    """All bands of a zone that moved by the same distance may come to the same angle."""
+    still = np.zeros(8)
+    assert conclude(Seen(still, still, 0.02, neighbours=True), ()).value == UNKNOWN
+    assert conclude(Seen(still, still, 0.02), ()).value == "static"
+
+
+def test_without_a_rotation_it_is_unknown(tmp_path: Path) -> None:
+    """And nothing is written."""
+    toml = read_profile("st5000as0011")[0]
+    known = known_of(truth_of(toml), without=("rotation_ns",))
+    (finding,), evidence = run(Mapping(), toml, known, tmp_path / "r")
+    assert finding.value == UNKNOWN and evidence.steps == []
+    assert isinstance(evidence, Evidence)

@@ -1,0 +1,161 @@
+"""Test 2 on emulated drives, and its parts on made-up platters: the right answer or none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skylight import _native
+from skylight.engines.sim import SimEngine, read_profile
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.infer import neighbours, reach, turning
+from skylight.probe.rotation import Rotation
+from skylight.probe.scoring import score
+from skylight.probe.session import Session
+from skylight.recording import Recording
+
+PROFILES = ("emulated-smr-1", "st5000as0011", "st8000as0011", "st4000nc001")
+# Cylinders whose switch of heads is faster or slower than the arm, there and back, one surface, short turns.
+SEEDS = (1001, 1003, 1006, 1015, 1043, 1106)
+FINDINGS = ("rotation_ns", "track_bytes", "seek_ns")
+TURN_NS = 10_000_000
+
+
+def measured(drive: str, out: Path, kind: str = "cmr") -> tuple[Evidence, Known, dict[str, Any]]:
+    """The evidence of the test on an emulated drive."""
+    text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
+    sim = _native.SimDrive(text, "drive.toml", 1)
+    facts = TargetFacts("sim", "sim:drive", sim.size_bytes, sim.block_bytes)
+    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    known = Known([Finding("drive_type", kind, None, None, 1.0, "")])
+    recording = Recording.create(out / "recording", facts, {}, 1)
+    with recording.part("rotation") as writer:
+        Rotation().measure(
+            Session(SimEngine(sim, facts), writer, test="rotation", seed=1, known=known)
+        )  # fmt: skip
+        writer.complete()
+    evidence = recording.evidence("rotation")
+    assert evidence is not None
+    return evidence, known, truth
+
+
+@pytest.mark.parametrize("drive", [*PROFILES, *map(str, SEEDS)])
+def test_every_finding_is_right(drive: str, tmp_path: Path) -> None:
+    evidence, known, truth = measured(drive, tmp_path)
+    findings = Rotation().infer(evidence, known)
+    marks = score(findings, {name: truth[name] for name in FINDINGS})
+    assert {mark.name: mark.outcome for mark in marks} == dict.fromkeys(FINDINGS, "right")
+    assert all(0.3 < finding.confidence <= 1 for finding in findings)
+    assert [finding.name for finding in findings] == list(FINDINGS)
+    assert sum(len(step.rows) for step in evidence.steps) < Rotation().estimate(evidence.target).ios
+    figures = Rotation().draw(evidence, findings)
+    assert [figure.name for figure in figures] == ["rotation-angles", "rotation-caught", "rotation-seeks"]
+
+
+def test_nothing_is_measured_or_said_of_what_does_not_rotate(tmp_path: Path) -> None:
+    evidence, known, _ = measured("1007", tmp_path, "not-rotating")
+    assert evidence.steps == [] and Rotation().infer(evidence, known) == []
+
+
+def test_a_device_without_a_platter_is_unknown_if_its_type_is_not_known(tmp_path: Path) -> None:
+    evidence, _, _ = measured("1007", tmp_path)
+    findings = Rotation().infer(evidence, Known())
+    assert [finding.value for finding in findings] == [UNKNOWN] * 3
+    assert all(finding.confidence == 0 and finding.why for finding in findings)
+
+
+def test_evidence_that_was_cut_short_gives_no_guess(tmp_path: Path) -> None:
+    evidence, known, truth = measured("st5000as0011", tmp_path)
+    whole = list(evidence.steps)
+    for count in range(len(whole)):
+        evidence.steps = whole[:count]
+        marks = score(Rotation().infer(evidence, known), {name: truth[name] for name in FINDINGS})
+        assert all(mark.outcome != "wrong" for mark in marks), count
+
+
+def angles(rng: np.random.Generator, x: np.ndarray, track: float, skew: float, noise: float) -> np.ndarray:
+    """Phases of blocks on tracks of one size, each later by the skew, read with one-sided noise (turns)."""
+    return np.mod(x / track + skew * np.floor(x / track) + np.abs(rng.normal(0, noise, len(x))), 1.0)
+
+
+class TestTurning:
+    @pytest.mark.parametrize("track", [150_000.0, 1_000_000.0, 3_000_000.0])
+    @pytest.mark.parametrize("skew", [0.06, 0.35])
+    def test_finds_tracks_whatever_the_skew(
+        self, rng: np.random.Generator, track: float, skew: float
+    ) -> None:
+        x = rng.uniform(0, 12 * track, 900)
+        phase = angles(rng, x, track, skew, 0.02)
+        phase[rng.choice(900, 9)] = rng.uniform(size=9)
+        found = turning.fit_tracks(x, phase, 64 << 10, 8 << 20)
+        assert found is not None and found.track_bytes == pytest.approx(track, rel=0.01)
+        assert abs(found.track_bytes / track - 1) < 6 * found.slope_error / found.slope
+
+    def test_no_tracks_where_phases_know_nothing_of_addresses(self, rng: np.random.Generator) -> None:
+        for _ in range(20):
+            x, phase = rng.uniform(0, 8 << 20, 600), rng.uniform(size=600)
+            assert turning.fit_tracks(x, phase, 64 << 10, 8 << 20) is None
+
+    def test_a_period_is_refined_over_thousands_of_turns(self, rng: np.random.Generator) -> None:
+        x = rng.integers(0, 2048, 1000) * 4096.0
+        turn = np.cumsum(rng.uniform(1, 3, 1000).astype(int)) + angles(rng, x, 1e6, 0.1, 0.01)
+        where = np.asarray(x, np.float64)
+        period = turning.refined(TURN_NS * 1.002, (turn * TURN_NS).astype(np.uint64), where, 16384)
+        assert period == pytest.approx(TURN_NS, rel=2e-5)
+
+
+class TestReach:
+    def test_is_where_blocks_begin_to_be_caught(self, rng: np.random.Generator) -> None:
+        submit, block = rng.uniform(size=400), rng.uniform(size=400)
+        ahead = np.mod(block - submit, 1.0) * TURN_NS
+        latency = np.where(ahead >= 1_234_000, ahead, ahead + TURN_NS) + rng.uniform(0, 400_000, 400)
+        latency[:4] += 60_000_000
+        found = reach.reach_of(reach.ideal_ns(latency, submit, block, TURN_NS), TURN_NS)
+        assert found is not None and found.low_ns <= 1_234_000 <= found.high_ns and found.half_ns < 60_000
+
+    def test_is_none_where_latencies_fill_no_turn(self, rng: np.random.Generator) -> None:
+        assert reach.reach_of(rng.uniform(0, 5 * TURN_NS, 300), TURN_NS) is None
+
+
+def cylinder_times(
+    rng: np.random.Generator, heads: int, *, back: bool, arm_ns: float, switch_ns: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times between neighbours in address, and from two tracks to all others, on cylinders of some heads."""
+    bases = [(track, track + 1) for track in range(43)]
+    pairs = np.array(
+        bases + [(base, other) for base in (0, 22) for other in range(44) if abs(other - base) > 1]
+    )
+    cylinder, head = np.divmod(pairs + 3, heads)
+    head = np.where((cylinder % 2 == 1) & back, heads - 1 - head, head)
+    arm = np.where(cylinder[:, 0] != cylinder[:, 1], arm_ns, 0.0)
+    switch = np.where(head[:, 0] != head[:, 1], switch_ns, 0.0)
+    return pairs[:, 0], pairs[:, 1], np.maximum(arm, switch) + rng.normal(0, 10_000, len(pairs))
+
+
+class TestNeighbours:
+    @pytest.mark.parametrize("heads", [2, 3, 7, 20])
+    @pytest.mark.parametrize("back", [False, True])
+    @pytest.mark.parametrize(("arm_ns", "switch_ns"), [(1_200_000, 500_000), (600_000, 1_300_000)])
+    def test_the_arm_is_told_from_the_switch(
+        self, rng: np.random.Generator, heads: int, back: bool, arm_ns: float, switch_ns: float
+    ) -> None:
+        one, other, times = cylinder_times(rng, heads, back=back, arm_ns=arm_ns, switch_ns=switch_ns)
+        found = neighbours.next_track(one, other, times)
+        assert found is not None and found.ns == pytest.approx(arm_ns, rel=0.05)
+        assert found.heads == heads
+
+    def test_one_surface_and_a_rising_curve(self, rng: np.random.Generator) -> None:
+        one, other, _ = cylinder_times(rng, 2, back=False, arm_ns=1, switch_ns=1)
+        times = 340_000 + 330_000 * (np.minimum(np.abs(one - other), 5) - 1.0)
+        found = neighbours.next_track(one, other, times + rng.normal(0, 8_000, len(times)))
+        assert found is not None and found.ns == pytest.approx(340_000, rel=0.05) and found.heads is None
+
+    def test_times_without_a_pattern_say_nothing(self, rng: np.random.Generator) -> None:
+        one, other, _ = cylinder_times(rng, 2, back=False, arm_ns=1, switch_ns=1)
+        for _ in range(10):
+            assert neighbours.next_track(one, other, rng.uniform(3e5, 2e6, len(one))) is None

@@ -1,0 +1,123 @@
+"""Test 11 on emulated drives, and its search on made-up strokes: the right plateaus, none, or unknown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skylight import _native
+from skylight.engines.sim import SimEngine, read_profile
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.probe.scoring import score
+from skylight.probe.session import Session
+from skylight.probe.zones import Zones
+from skylight.probe.zones.sizes import Size, mirrored
+from skylight.probe.zones.walk import walk
+from skylight.recording import Recording
+
+Sizes = list[tuple[float, float, float]]  # begin, end, bytes of a track
+
+
+def measured(drive: str, out: Path) -> tuple[Evidence, Known, dict[str, Any]]:
+    """The evidence of the test on an emulated drive whose turn and tracks are known."""
+    text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
+    sim = _native.SimDrive(text, "drive.toml", 1)
+    facts = TargetFacts("sim", "sim:drive", sim.size_bytes, sim.block_bytes)
+    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    names = [name for name in ("drive_type", "rotation_ns", "track_bytes") if name in truth]
+    known = Known([Finding(name, truth[name]["value"], None, None, 1.0, "") for name in names])
+    recording = Recording.create(out / "recording", facts, {}, 1)
+    with recording.part("zones") as writer:
+        Zones().measure(Session(SimEngine(sim, facts), writer, test="zones", seed=1, known=known))
+        writer.complete()
+    evidence = recording.evidence("zones")
+    assert evidence is not None
+    return evidence, known, truth
+
+
+@pytest.mark.parametrize("drive", ["st5000as0011", "st8000as0011", "1055"])
+def test_plateaus_are_found(drive: str, tmp_path: Path) -> None:
+    evidence, known, truth = measured(drive, tmp_path)
+    findings = Zones().infer(evidence, known)
+    marks = score(findings, {"plateaus": truth["plateaus"]})
+    assert [(mark.name, mark.outcome) for mark in marks] == [("plateaus", "right")]
+    assert [mark.found != UNKNOWN for mark in marks] == [True]
+    figures = Zones().draw(evidence, [*known, *findings])
+    assert [figure.name for figure in figures] == ["zones-throughput", "zones-strokes"]
+
+
+@pytest.mark.parametrize("drive", ["st4000nc001", "emulated-smr-2", "1000", "1003", "1021"])
+def test_no_plateaus_where_there_are_none(drive: str, tmp_path: Path) -> None:
+    evidence, known, truth = measured(drive, tmp_path)
+    findings = Zones().infer(evidence, known)
+    assert "plateaus" not in truth and [finding.name for finding in findings] == ["throughput_bytes_per_s"]
+
+
+def test_throughput_is_that_of_the_tracks(tmp_path: Path) -> None:
+    evidence, known, truth = measured("st4000nc001", tmp_path)
+    speeds = Zones().infer(evidence, known)[0].value
+    assert isinstance(speeds, dict)
+    for key in ("od", "md", "id"):
+        raw = truth["track_bytes"]["value"][key] / truth["rotation_ns"]["value"] * 1e9
+        assert 0.9 * raw < float(speeds[key]) < raw, key  # skew and switches of heads cost some
+
+
+def test_nothing_is_said_of_what_does_not_rotate(tmp_path: Path) -> None:
+    evidence, known, _ = measured("1007", tmp_path)
+    assert evidence.steps == [] and Zones().infer(evidence, known) == []
+
+
+def test_without_a_turn_plateaus_stay_unknown(tmp_path: Path) -> None:
+    evidence, _, _ = measured("st5000as0011", tmp_path)
+    findings = {finding.name: finding.value for finding in Zones().infer(evidence, Known())}
+    assert findings["plateaus"] == UNKNOWN
+
+
+def strokes(density: list[float], zones: list[tuple[float, float]]) -> tuple[Sizes, float]:
+    """Strokes over surfaces, in one order and back: each zone has bytes a stroke and bytes a track."""
+    found, begin = [], 0.0
+    for number, (length, track) in enumerate(zones):
+        for part in density if number % 2 == 0 else density[::-1]:
+            found.append((begin, begin + length * part, track * part))
+            begin += length * part
+    return found, begin
+
+
+def answers(rng: np.random.Generator, sizes: Sizes, error: float) -> Any:
+    """Answers to the search, off by a normal error."""
+
+    def ask(at: float) -> Size | None:
+        inside = next((track for begin, end, track in sizes if begin <= at < end), sizes[-1][2])
+        return Size(at, inside * (1 + rng.normal(0, error)), error)
+
+    return ask
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 20])
+def test_the_search_finds_count_and_sizes(rng: np.random.Generator, count: int) -> None:
+    density = list(1 + 0.04 * np.cos(np.pi * np.arange(count)) + 0.01 * rng.permutation(count) / count)
+    zones = [(2e9 * 0.98**number, 2e6 * 0.97**number) for number in range(20)]
+    sizes, total = strokes(density, zones)
+    found = walk(answers(rng, sizes, 1e-3), total)
+    assert found.pattern is not None and found.pattern.count == count
+    assert found.first_bytes == pytest.approx(sizes[0][1], rel=0.03)
+    assert found.last_bytes == pytest.approx(sizes[-1][1] - sizes[-1][0], rel=0.05)
+
+
+def test_tracks_that_only_become_shorter_are_no_plateaus(rng: np.random.Generator) -> None:
+    for _ in range(20):
+        zones = [(1e10, 2e6 * 0.98**number) for number in range(int(rng.integers(4, 60)))]
+        sizes, total = strokes([1.0], zones)
+        found = walk(answers(rng, sizes, 1e-3), total)
+        assert found.pattern is None and not found.uneven
+
+
+def test_surfaces_without_an_order_have_no_pattern(rng: np.random.Generator) -> None:
+    for _ in range(50):
+        sizes = [Size(float(at), 2e6 * (1 + rng.uniform(-0.05, 0.05)), 1e-3) for at in range(40)]
+        assert mirrored(sizes) is None
