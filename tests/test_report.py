@@ -295,7 +295,7 @@ def test_confidence_is_said_honestly(confidence: float, words: str) -> None:
         (10_170_000, "ns", (10_160_000, 10_180_000), "10.2 ms", "10.2 ms to 10.2 ms"),
         (41943040, "bytes", (39_845_888, 44_040_192), "40 MiB", "38 MiB to 42 MiB"),
         (240, "writes", None, "240 writes", "–"),
-        ({"od": 1 << 20, "id": 1 << 19}, "B", None, "od 1 MiB, id 512 KiB", "–"),
+        ({"od": 1 << 20, "id": 1 << 19}, "B", None, "OD 1 MiB, ID 512 KiB", "–"),
         ({"count": 8, "mirrored": True}, None, None, "count 8, mirrored yes", "–"),
         ("fifo", None, None, "fifo", "–"),
     ],

@@ -144,7 +144,8 @@ def _number(value: float, unit: str | None) -> str:
         return f"{value / 1e6:,.0f} MB/s"
     if unit == "writes/s":
         return f"{value:,.0f} a second"
-    text = format_count(int(value)) if float(value).is_integer() else f"{value:.4g}"
+    whole = float(value).is_integer() or abs(value) >= 1000
+    text = format_count(round(value)) if whole else f"{value:.4g}"
     return f"{text} {unit}" if unit else text
 
 
