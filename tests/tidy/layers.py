@@ -23,7 +23,8 @@ RUST_ARROWS: Mapping[str, tuple[str, ...]] = {
 # python/skylight/<name> may import; `_native` is the Rust side.
 PYTHON_ARROWS: Mapping[str, tuple[str, ...]] = {
     "__main__": ("cli",),
-    "cli": ("report",),
+    "cli": ("reproduce",),
+    "reproduce": ("report",),
     "report": ("probe",),
     "probe": ("engines", "infer", "recording"),
     "engines": ("evidence", "units", "_native"),

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import click
 
 from skylight import __version__
-from skylight.cli import drives, probe
+from skylight.cli import drives, probe, reproduce
 from skylight.errors import INTERNAL, INTERRUPTED, PIPE, SkylightError, one_line
 
 __all__ = ["EXIT_CODES", "cli", "run"]
@@ -61,6 +61,7 @@ def cli() -> None:
 
 cli.add_command(probe.probe)
 cli.add_command(drives.drives)
+cli.add_command(reproduce.reproduce)
 
 
 def _say(text: str) -> None:

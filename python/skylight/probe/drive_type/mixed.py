@@ -23,7 +23,7 @@ from skylight.infer.robust import Spread, confidence_that
 
 I64 = NDArray[np.int64]
 
-PAIRS = 128
+PAIRS = 192
 FEWEST_PAIRS = 32
 AWAY_TURNS = 0.3  # waits even over a turn have an interquartile range of half a turn
 LEVEL_TURNS = 0.1  # a wait for an angle is even over a turn; flash and jitter spread over less than a tenth

@@ -1,0 +1,167 @@
+"""``skylight reproduce fast15``: does an emulated drive do what the paper measured?
+
+Runs the rows of ``skylight.reproduce`` and prints them; exit code 1 when one misses its band. The work is
+done there; this module only joins it to the terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.status import Status
+
+from skylight.cli.console import headline, line, table
+from skylight.cli.targets import check_holds
+from skylight.errors import KeepError, UsageError, one_line
+
+if TYPE_CHECKING:
+    from skylight.reproduce.fast15 import Told
+    from skylight.reproduce.rows import Row, RowSpec
+
+MISSED = 1
+
+_EPILOG = """\b
+Examples:
+  skylight reproduce fast15
+  skylight reproduce fast15 --out reproduced        a page with the figures
+  skylight reproduce fast15 --only S1a,S3b
+  skylight reproduce fast15 --json | jq '.rows[] | select(.pass | not) | .id'
+"""
+
+
+def _only(only: str | None) -> tuple[RowSpec, ...]:
+    """The rows that `--only` names; all when it was not given."""
+    from skylight.reproduce import fast15
+
+    if only is None:
+        return fast15.chosen(())
+    names = tuple(name.strip() for name in only.split(",") if name.strip())
+    if not names:
+        raise UsageError("--only names no row; give one, or leave it out to run them all")
+    return fast15.chosen(names)
+
+
+def _check_out(out: Path) -> None:
+    """Refuses a folder that cannot take the results, or that holds other things than an earlier run's."""
+    from skylight.reproduce.page import JSON_NAME, PAGE_NAME
+
+    check_holds(out)
+    try:
+        there = {file.name for file in out.iterdir()} if out.is_dir() else set()
+    except OSError as error:
+        raise UsageError(
+            f"{out}: cannot be looked into: {error.strerror}; choose another --out DIR"
+        ) from error
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out}: is not a folder; choose another with --out DIR")
+    if there - {PAGE_NAME, JSON_NAME}:
+        raise UsageError(f"{out}: already there and not empty; choose another with --out DIR")
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Told]:
+    """Says on standard error which row is measured: a line that comes and goes on a terminal, whole lines
+    elsewhere."""
+
+    def words(spec: RowSpec, done: int, count: int) -> str:
+        return one_line(f"{spec.id} ({done + 1} of {count}): {spec.title}")
+
+    def say(spec: RowSpec, done: int, count: int) -> None:
+        with suppress(OSError):  # nobody reads it: that ends no run
+            print(f"progress: {words(spec, done, count)}", file=sys.stderr, flush=True)
+
+    if quiet:
+        yield lambda spec, done, count: None
+    elif not sys.stderr.isatty():
+        yield say
+    else:
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        with Status("", console=console) as status:
+            yield lambda spec, done, count: status.update(words(spec, done, count))
+
+
+def _keep(rows: list[Row], notes: list[str], out: Path) -> Path:
+    """Writes the page and the JSON; drawing is slow to import."""
+    from skylight.reproduce.page import keep
+
+    return keep(rows, notes, out)
+
+
+def _print_rows(rows: list[Row]) -> None:
+    """A line for each check, what is worth saying beside it, and the result in a sentence."""
+    from skylight.reproduce.rows import headline as result
+
+    table(
+        ("Row", "Check", "Paper", "Ours", "Band", "Pass"),
+        [
+            (
+                row.spec.id,
+                check.band.name,
+                check.band.paper,
+                check.ours_text,
+                check.band.text,
+                "pass" if check.passed else "MISS",
+            )
+            for row in rows
+            for check in row.checks
+        ],
+        right=(2, 3, 4),
+    )
+    for row in rows:
+        for note in row.measured.notes:
+            line(f"{row.spec.id}: {note}")
+    line()
+    headline(result(rows))
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("paper", type=click.Choice(["fast15"]), metavar="fast15")
+@click.option("--only", metavar="ROW,..", help="Run only these rows, by their names: S1a,S3b.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write a page with the figures, and reproduce.json, into this folder.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON, and nothing else.")
+def reproduce(paper: str, only: str | None, out: Path | None, as_json: bool) -> None:
+    """Measure what a paper measured, on the emulated drives, and compare.
+
+    fast15 is Skylight (FAST '15). Each row is printed with the paper's figure, ours, and the band that ours
+    must lie in; the exit code is 1 when one does not.
+    """
+    from skylight.report.json import document_text
+    from skylight.reproduce import fast15
+    from skylight.reproduce.rows import document
+
+    del paper  # one so far
+    specs = _only(only)
+    if out is not None:
+        _check_out(out)
+    try:
+        scratch = tempfile.TemporaryDirectory(prefix="skylight-reproduce-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise KeepError(
+            f"no room for recordings: {error.strerror}; set TMPDIR to a folder that has"
+        ) from error
+    with scratch as folder:
+        with _progress(quiet=as_json) as told:
+            rows, notes = fast15.run(specs, Path(folder), told)
+        written = None if out is None else _keep(rows, notes, out)
+    if as_json:
+        click.echo(document_text(document(rows)), nl=False)
+    else:
+        _print_rows(rows)
+        for note in notes:
+            line(note)
+        if written is not None:
+            line(f"Page: {written}")
+    if not all(row.passed for row in rows):
+        raise click.exceptions.Exit(MISSED)

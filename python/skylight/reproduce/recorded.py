@@ -1,0 +1,65 @@
+"""Row R1: the geometry of a real drive, from the latency logs that fio wrote there and nothing else.
+
+The logs are of an ST8000AS0022 (`st8000as0022-fragmented-reads`): Skylight's test 2 as another group ran it,
+near the first and the last address. No emulated drive has a part in this row.
+
+Source: Skylight (FAST '15), section 4.4, Test 2; FACTS.md, row R1; the README beside the logs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from skylight.engines.fio_log import read_logs
+from skylight.errors import KeepError, SkylightError
+from skylight.findings import Known
+from skylight.probe.fragmented import FragmentedReads
+from skylight.probe.fragmented.keep import keep_logs
+from skylight.probe.suite import infer_suite
+from skylight.reproduce.lab import KIB, Lab
+from skylight.reproduce.rows import Measured, Ours
+
+LOGS = "st8000as0022-fragmented-reads"
+DEFAULT_DATA = Path(__file__).parents[4] / "shared/data"  # beside the repository
+
+
+def data_folder() -> Path:
+    """Where the recordings of real drives are: SKYLIGHT_DATA, or beside the repository."""
+    return Path(os.environ.get("SKYLIGHT_DATA") or DEFAULT_DATA).resolve()
+
+
+def _scaled(value: float | None, unit: float) -> float | None:
+    return None if value is None else value / unit
+
+
+def r1(lab: Lab) -> Measured:
+    """Rotation, tracks, skew, the arm's way and the cache's steps, from logs alone."""
+    logs = data_folder() / LOGS
+    if not logs.is_dir():
+        return Measured(
+            {}, notes=(f"no recordings at {logs}: set SKYLIGHT_DATA to the folder that has them",)
+        )
+    kept = lab.folder / LOGS
+    try:
+        keep_logs(read_logs(str(logs)), kept)
+        result = infer_suite(kept)
+    except KeepError:
+        raise
+    except SkylightError as error:
+        return Measured({}, notes=(f"the logs cannot be used: {error}",))
+    known = Known(result.findings)
+    figures: dict[str, Ours] = {
+        "turn, ms": _scaled(known.number("rotation_ns"), 1e6),
+        "cache, verdict": known.word("cache_location"),
+        "a lesser step of cached blocks, turns": known.part("cache_step_turns", "od"),
+        "a greater step of cached blocks, turns": known.part("cache_step_turns", "od 2"),
+    }
+    for name, key in (("low", "od"), ("high", "id")):
+        figures |= {
+            f"track, {name} addresses, KiB": _scaled(known.part("track_bytes", key), KIB),
+            f"skew, {name} addresses, ms": _scaled(known.part("track_skew_ns", key), 1e6),
+            f"way to the cache, {name} addresses, ms": _scaled(known.part("seek_floor_ns", key), 1e6),
+        }
+    evidence = result.evidence[0]
+    return Measured(figures, lambda: FragmentedReads().draw(evidence, result.findings))
