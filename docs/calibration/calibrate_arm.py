@@ -29,6 +29,8 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from skylight._native import SimDrive
+from skylight.infer.fragmented import fit_turns, track_marks
+from skylight.infer.fragmented import floors as floors_us
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROFILES = ROOT / "python/skylight/profiles"
@@ -125,28 +127,14 @@ def track_of(latency_us: Floats, name: str) -> Track:
     """
     done = np.cumsum(latency_us + HOST_GAP_US)[::2]
     apart = np.diff(done[SETTLED[name] // 2 :])
-    turns = np.round((apart - HOME_STEP_US[name]) / 10_040)
-    beyond = apart - turns * 10_040 - HOME_STEP_US[name]
-    plain = np.abs(beyond) < 60
-    table = np.stack([turns[plain], np.ones(plain.sum())], axis=1)
-    (turn, step), *_ = np.linalg.lstsq(table, apart[plain], rcond=None)
-    error = np.std(apart[plain] - table @ [turn, step]) / np.sqrt(plain.sum()) / np.std(turns[plain])
-    left = apart - turns * turn - step
-    jumps = np.flatnonzero((left > 300) & (left < 600))
-    blocks = int(np.bincount(np.diff(jumps)).argmax())
-    return Track(float(turn), float(error), float(step), blocks, float(np.median(left[jumps])))
+    fit = fit_turns(apart, 10_040, HOME_STEP_US[name], 60)
+    blocks, skew_us = track_marks(fit.left, 300, 600)
+    return Track(fit.turn, fit.turn_error, fit.step, blocks, skew_us)
 
 
 def floors(latency_us: Floats, turn_us: float, window: int) -> Floats:
-    """The floor of each window of reads, ms.
-
-    Latencies are uniform over one turn above the floor, so each quantile less its share of a turn is an
-    estimate of it; the median over the 5th to the 90th is robust against retries and background work.
-    """
-    shares = np.linspace(0.05, 0.90, 18)
-    whole = latency_us[: len(latency_us) // window * window].reshape(-1, window)
-    estimates = np.quantile(whole, shares, axis=1) - (shares * turn_us)[:, None]
-    return np.median(estimates, axis=0) / 1000
+    """The floor of each window of reads, ms."""
+    return floors_us(latency_us, turn_us, window) / 1000
 
 
 def floor_of(latency_us: Floats, name: str, turn_us: float) -> Floor:

@@ -388,7 +388,7 @@ class Recording:
             "options": dict(options),
             "seed": seed,
         }
-        if target.kind != "sim":
+        if target.kind not in ("sim", "fio-log"):  # a log does not say when it was made
             header["recorded"] = datetime.now(UTC).isoformat(timespec="seconds")
         header["run"] = hashlib.sha256(_canonical(header).encode()).hexdigest()[:16]
         try:

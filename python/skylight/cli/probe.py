@@ -331,7 +331,7 @@ def probe(
             engines = _opened(jobs, seed, destroy_data, stack)
             for job, engine in zip(jobs, engines, strict=True):
                 if engine is None or isinstance(engine, DriveLogs):
-                    if engine is not None:
+                    if engine is not None and not (resume and Recording.is_begun(job.recording)):
                         keep_logs(engine, job.recording)
                     result = infer_suite(job.recording)
                 else:

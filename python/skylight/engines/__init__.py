@@ -10,6 +10,7 @@ out.
 | `sim:FILE.toml` | an emulated drive from a profile of one's own |
 | `/dev/...` or a path | a block device or a plain file |
 | `recording:DIR` | evidence kept earlier; not an engine, see `skylight.probe.suite.infer_suite` |
+| `fio-log:FILE[,FILE..]`, `fio-log:DIR` | fio's latency logs; not an engine, see `fio_log` in here |
 
 Source: DESIGN, idea 3 and "Shapes to start from".
 """
@@ -25,6 +26,7 @@ from skylight.errors import UsageError
 from skylight.evidence import U64, IoBatch, IoLog, SettingsReport, Stop, TargetFacts
 
 RECORDING = "recording:"
+FIO_LOG = "fio-log:"
 SIM = "sim:"
 
 
@@ -77,27 +79,32 @@ class TellsHoles(Protocol):
         ...
 
 
+TargetKind = Literal["sim", "device", "recording", "fio-log"]
+
+_PREFIXES: tuple[tuple[str, TargetKind, str], ...] = (
+    (SIM, "sim", "NAME"),
+    (RECORDING, "recording", "DIR"),
+    (FIO_LOG, "fio-log", "FILE[,FILE..]"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A parsed target: its kind, what the person wrote, and the name or path in it."""
 
-    kind: Literal["sim", "device", "recording"]
+    kind: TargetKind
     spec: str
     name: str
 
 
 def parse_target(spec: str) -> Target:
     """Splits what a person wrote into kind and name; opens nothing."""
-    for prefix, kind in ((SIM, "sim"), (RECORDING, "recording")):
+    for prefix, kind, wanted in _PREFIXES:
         if spec.startswith(prefix):
             name = spec.removeprefix(prefix)
             if not name:
-                raise UsageError(
-                    f"{spec!r} names nothing: write {prefix}{'NAME' if kind == 'sim' else 'DIR'}"
-                )
-            return Target("sim" if kind == "sim" else "recording", spec, name)
-    if spec.startswith("fio-log:"):
-        raise UsageError(f"{spec}: fio logs cannot be read yet; give a device, sim:NAME or recording:DIR")
+                raise UsageError(f"{spec!r} names nothing: write {prefix}{wanted}")
+            return Target(kind, spec, name)
     if not spec:
         raise UsageError("the target is empty: give sim:NAME, a device or file, or recording:DIR")
     return Target("device", spec, spec)
@@ -117,8 +124,9 @@ def _is_there(path: str) -> bool:
 def open_target(spec: str, *, seed: int = 1, destroy_data: bool = False) -> Engine:
     """The engine for a live target. `destroy_data` gives leave to write; an emulated drive needs no leave."""
     target = parse_target(spec)
-    if target.kind == "recording":
-        raise UsageError(f"{spec} is a recording, not a live target")
+    if target.kind in ("recording", "fio-log"):
+        what = "a recording" if target.kind == "recording" else "a log"
+        raise UsageError(f"{spec} is {what}, not a live target")
     if target.kind == "sim":
         from skylight.engines.sim import SimEngine
 

@@ -12,6 +12,7 @@
 | `turning` | the turn to a few parts in a million; at which angle each block of a track lies, its size |
 | `reach` | how soon a block can be caught: overhead and arm time from whether blocks were caught or missed |
 | `neighbours` | which neighbouring tracks lie on one surface: a step of the arm told from a head switch |
+| `fragmented` | turn, tracks and the way to a cache from reads in address order, by their latencies alone |
 
 Every random draw in here comes from a fixed seed: the same evidence gives the same finding to the last digit.
 """

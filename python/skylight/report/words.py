@@ -63,6 +63,9 @@ _TITLES = {
     "sequential_write_rate": "Sequential writes",
     "queue_packing": "Waiting writes that share a journal entry",
     "cache_bands": "Cache bands",
+    "seek_floor_ns": "Shortest way to the cache and back",
+    "track_skew_ns": "Track skew",
+    "cache_step_turns": "Step of the cache, in turns",
 }
 
 _VALUES = {

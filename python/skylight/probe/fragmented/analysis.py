@@ -26,7 +26,6 @@ from skylight.infer.fragmented import F64, Marks, TurnFit
 
 STRIDES = (1, 2, 3, 4)
 MOST_GAPS = 0.01
-SAME_TURN = 5e-4
 CLOSE = 0.125
 """Turns from block to block that are taken for blocks in order."""
 CAPACITY_STEP_GB = 250
@@ -38,12 +37,14 @@ PAST_MIDDLE = sqrt(2.0)
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The class of reads whose blocks lie in order: every `stride`-th from read `first`."""
+    """A class of reads whose blocks lie in order: every `stride`-th from read `first`. `alone` is True where
+    no other class of that stride does so too."""
 
     stride: int
     first: int
     fit: TurnFit
-    marks: Marks | None
+    marks: Marks
+    alone: bool
 
 
 class Place:
@@ -89,27 +90,17 @@ class Place:
     def home(self) -> Home | None:
         """The reads that follow the platter in address order, with the least stride that shows them.
 
-        Blocks packed into a cache in the same order step on from read to read too. Where two classes do, which
-        is at home is not known, so no track is; the turn is, if both have the same. Otherwise it is known by
-        the tracks, as their number of reads and the step must agree."""
+        The tracks must confirm the turn: their number of reads times the step. Blocks packed into a cache in
+        the same order step on from read to read too; where two classes do, the turn is known, but not which
+        of the two is at home."""
         for stride in STRIDES:
-            fits = [fragmented.turn_of(np.diff(self.done_ns[first::stride])) for first in range(stride)]
-            found = {
-                first: fit for first, fit in enumerate(fits) if fit is not None and fragmented.advances(fit)
-            }
-            if not found:
-                continue
-            first = min(found, key=lambda first: found[first].sigma)
-            fit = found[first]
-            steady = [
-                other for other in range(stride) if other != first and self._steps_on(other, stride, fit.turn)
-            ]
-            marks = None if steady else fragmented.marks_of(fit)
-            same = any(
-                other in found and abs(found[other].turn / fit.turn - 1) < SAME_TURN for other in steady
-            )
-            if marks is not None or same:
-                return Home(stride, first, fit, marks)
+            for first in range(stride):
+                fit = fragmented.turn_of(np.diff(self.done_ns[first::stride]))
+                marks = None if fit is None or not fragmented.advances(fit) else fragmented.marks_of(fit)
+                if fit is not None and marks is not None:
+                    others = (other for other in range(stride) if other != first)
+                    alone = not any(self._steps_on(other, stride, fit.turn) for other in others)
+                    return Home(stride, first, fit, marks, alone)
         return None
 
     def _steps_on(self, first: int, stride: int, turn: float) -> bool:
@@ -145,7 +136,7 @@ class Place:
     def cache_steps(self) -> list[tuple[float, float]]:
         """Angles (turns) from one block that lies elsewhere to the next, with their shares; none unless
         tracks tell which blocks are at home."""
-        if self.home is None or self.home.marks is None or not self.elsewhere:
+        if self.home is None or not self.home.alone or not self.elsewhere:
             return []
         apart = np.diff(self.done_ns[1 - self.home.first :: 2])
         return fragmented.angle_modes(apart, self.home.fit.turn)
@@ -154,7 +145,7 @@ class Place:
     def track_bytes(self) -> float | None:
         """Bytes of a track."""
         home = self.home
-        if home is None or home.marks is None:
+        if home is None or not home.alone:
             return None
         return home.marks.reads * home.stride * self.pitch_bytes
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 MOST_MARKS = 2400
 SHOWN_TRACKS = 6
-SHOWN_READS = 800
 TOP_QUANTILE = 0.99
 MIB = 1 << 20
 
@@ -106,17 +105,16 @@ def _latencies(place: Place) -> Figure:
 def _angles(place: Place, home: Home) -> Figure:
     drawing, axes = _new()
     turn = home.fit.turn
-    reads = SHOWN_READS if home.marks is None else int(SHOWN_TRACKS * home.marks.reads) + 1
+    reads = int(SHOWN_TRACKS * home.marks.reads) + 1
     last = min(place.count, place.count // 2 + reads * home.stride)
     rows = np.arange(max(0, last - reads * home.stride), last)
     x = (place.step.rows.offset[rows].astype(np.int64) - place.first_byte) / MIB
     angle = np.mod((place.done_ns[rows] - place.done_ns[rows[0]]) / turn, 1.0)
-    at_home = rows % home.stride == home.first
-    axes.plot(x[at_home], angle[at_home], "o", color="C0", markersize=2, label="blocks at home")
+    in_order = rows % home.stride == home.first
+    labels = ("blocks at home", "blocks elsewhere") if home.alone else ("blocks in order", "the other blocks")
+    axes.plot(x[in_order], angle[in_order], "o", color="C0", markersize=2, label=labels[0])
     if home.stride > 1:
-        axes.plot(
-            x[~at_home], angle[~at_home], "s", color="C1", markersize=1.2, alpha=0.5, label="blocks elsewhere"
-        )
+        axes.plot(x[~in_order], angle[~in_order], "s", color="C1", markersize=1.2, alpha=0.5, label=labels[1])
         axes.legend(loc="upper right", ncols=2)
     axes.set_xlabel(f"address beyond {format_capacity(place.first_byte)} (MiB)")
     axes.set_ylabel("angle at completion (turns)")

@@ -72,17 +72,15 @@ def _homes(places: Sequence[Place]) -> list[tuple[Place, Home]]:
 
 
 def _marked(places: Sequence[Place]) -> list[tuple[Place, Home, Marks]]:
-    return [(place, home, home.marks) for place, home in _homes(places) if home.marks is not None]
+    return [(place, home, home.marks) for place, home in _homes(places) if home.alone]
 
 
 def turn_and_error(home: Home) -> tuple[float, float]:
     """A log's turn and its error, ns.
 
-    Where the track is known so is the step, a track's part of a turn. The turn that follows then is a second
+    The number of reads on a track gives the step, a part of a turn. The turn that follows then is a second
     estimate, and half of what the two differ by counts as error."""
     fit = home.fit
-    if home.marks is None:
-        return fit.turn, fit.turn_error
     apart = (fit.turns * fit.turn + fit.step + fit.left)[fit.near]
     second = float(np.mean(apart)) / (float(np.mean(fit.turns[fit.near])) + 1 / home.marks.reads)
     return fit.turn, float(np.hypot(fit.turn_error, (second - fit.turn) / 2))
@@ -119,7 +117,9 @@ def _rows(places: Iterable[Place]) -> tuple[str, ...]:
 def _tracks(places: Sequence[Place], names: dict[str, str]) -> Finding:
     marked = _marked(places)
     if not marked:
-        why = _troubles(places, "No skew tells where tracks begin: the logs are too short or too unsteady.")
+        why = _troubles(
+            places, "Two classes of reads step on evenly, and nothing tells which blocks are at home."
+        )
         return _unknown("track_bytes", "bytes", why)
     value: Parts = {}
     confidence, words = 1.0, []
@@ -138,7 +138,9 @@ def _tracks(places: Sequence[Place], names: dict[str, str]) -> Finding:
 def _skews(places: Sequence[Place], names: dict[str, str]) -> Finding:
     marked = _marked(places)
     if not marked:
-        why = _troubles(places, "No skew tells where tracks begin: the logs are too short or too unsteady.")
+        why = _troubles(
+            places, "Two classes of reads step on evenly, and nothing tells which blocks are at home."
+        )
         return _unknown("track_skew_ns", "ns", why)
     value: Parts = {}
     confidence, words = 1.0, []
