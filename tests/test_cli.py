@@ -379,7 +379,11 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(call: Call, here: Path, n
     assert whole.code == 0
     arguments = [*PROBE, f"sim:{SMR}", "--json", "--out", "cut here", "--seed", "7"]
     cut = finished(process(*arguments, before=SIGNAL_IN_FIFTH_BATCH.format(name=name), cwd=here))
-    cut.one_line(130, "interrupted", f"skylight probe --only drive_type sim:{SMR} --json --out 'cut here' --seed 7 --resume")
+    cut.one_line(
+        130,
+        "interrupted",
+        f"skylight probe --only drive_type sim:{SMR} --json --out 'cut here' --seed 7 --resume",
+    )
     assert cut.out == ""
     assert set(files(here / "cut here")) == {"recording/drive_type.0.arrows", "recording/recording.json"}
     call(*PROBE, f"sim:{SMR}", "--json", "--out", "cut here").one_line(2, "--resume")
