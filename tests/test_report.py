@@ -15,7 +15,9 @@ import pytest
 from skylight.errors import KeepError
 from skylight.evidence import Evidence, IoBatch, IoLog, Op, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Value
+from skylight.probe import Figure
 from skylight.probe.suite import SuiteResult
+from skylight.report.figures import render_drawn
 from skylight.report.html import render_report, write_file
 from skylight.report.json import document_text, probe_document
 from skylight.report.model import finding_rows, target_view
@@ -395,3 +397,20 @@ def test_json_holds_every_part_of_every_finding() -> None:
     assert "NaN" not in text
     both = probe_document([one, one])
     assert list(both) == ["schema", "targets"]
+
+
+def test_logarithmic_axes_have_plain_numbers() -> None:
+    def drawn() -> list[Figure]:
+        from matplotlib.figure import Figure as Drawing
+
+        drawing = Drawing()
+        axes = drawing.add_subplot()
+        axes.plot([0.001, 1.0, 20_000.0], [2.0, 3.0, 40.0])
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        return [Figure("f", "A title", "A caption.", "alt", drawing)]
+
+    (figure,) = render_drawn(drawn, "salt")
+    for picture in (figure.wide, figure.narrow):
+        assert "mathdefault" not in picture
+        assert ">0.001<" in picture and ">10,000<" in picture and ">5<" in picture

@@ -27,6 +27,7 @@ from typing import Any
 import matplotlib
 from cycler import cycler
 from markupsafe import Markup, escape
+from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, NullFormatter
 
 from skylight.evidence import Evidence
 from skylight.findings import Finding
@@ -162,9 +163,22 @@ def _legends_above(figure: Figure, width: str) -> None:
         )
 
 
+def _plain_numbers(figure: Figure) -> None:
+    """Logarithmic axes with numbers as people write them: what matplotlib writes there is mathematics."""
+    for axes in figure.figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "log" and isinstance(axis.get_major_formatter(), LogFormatter):
+                low, high = sorted(axis.get_view_interval())
+                wide = high > 100 * max(low, 1e-300)
+                axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+                axis.set_minor_formatter(NullFormatter())
+
+
 def _save(figure: Figure, salt: str, width: str) -> str:
     """The SVG file of a figure, as matplotlib writes it."""
     _legends_above(figure, width)
+    _plain_numbers(figure)
     out = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": salt}):
         figure.figure.savefig(
