@@ -1,8 +1,8 @@
 """Figures of the report: one house style, and matplotlib SVG made fit to live inside a page.
 
 What for: a test's ``draw()`` says *what* to show; this module says how it looks and turns it into SVG for
-the report. Every figure is drawn twice, once for a wide page and once for a telephone, so that its text is
-never scaled below reading size.
+the report. Every figure is laid out twice, once for a wide page and once for a telephone, so that its text
+is never scaled below reading size.
 
 Invariants:
 - Same input, same bytes: a fixed hash salt, no date, no creator, text kept as text (no glyph paths of a
@@ -195,16 +195,17 @@ def render_figures(
 
 
 def render_drawn(draw: Callable[[], list[Figure]], salt: str) -> list[RenderedFigure]:
-    """All figures that ``draw`` gives, in the house style; it is called once for each width."""
-    drawn: dict[str, list[tuple[Figure, Markup]]] = {}
-    for width, size in _SIZES.items():
-        with matplotlib.rc_context({**_STYLE, "figure.figsize": size}):
-            figures = draw()
-            drawn[width] = [
-                (figure, _for_the_page(_save(figure, f"{salt}/{number}/{width}", width), figure.alt))
-                for number, figure in enumerate(figures)
-            ]
+    """All figures that ``draw`` gives, in the house style: drawn once, laid out once for each width."""
+    saved: dict[str, list[Markup]] = {}
+    with matplotlib.rc_context({**_STYLE, "figure.figsize": _SIZES["wide"]}):
+        figures = draw()
+        for width, size in _SIZES.items():
+            saved[width] = []
+            for number, figure in enumerate(figures):
+                figure.figure.set_size_inches(*size)
+                svg = _save(figure, f"{salt}/{number}/{width}", width)
+                saved[width].append(_for_the_page(svg, figure.alt))
     return [
         RenderedFigure(figure.title, figure.caption, wide, narrow)
-        for (figure, wide), (_, narrow) in zip(drawn["wide"], drawn["narrow"], strict=True)
+        for figure, wide, narrow in zip(figures, saved["wide"], saved["narrow"], strict=True)
     ]
