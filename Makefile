@@ -27,6 +27,8 @@ NATIVE_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -path
 PYTHON_SOURCES := python tests $(wildcard bench)
 RUN_TARGETS := sim:st5000as0011 sim:emulated-smr-1 sim:emulated-smr-2 sim:st4000nc001
 PYTEST_ARGS ?= -n auto --dist loadfile
+# Random drives that `make score` probes.
+SEEDS ?= 1-300
 
 .PHONY: help
 help: ## list the targets
@@ -90,6 +92,10 @@ test-all: ## every test with a fresh seed and more cases, the documentation buil
 .PHONY: bench
 bench: setup test-tools ## print the rates and ratios of bench/
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+.PHONY: score
+score: setup ## how often the suite is right about random drives: make score SEEDS=1-300
+	$(BIN)/python bench/score.py --seeds $(SEEDS)
 
 .PHONY: format
 format: setup ## rewrite the sources as the formatters want them
