@@ -183,3 +183,15 @@ def blind_latencies(rng: np.random.Generator) -> list[np.ndarray]:
         8 + np.cumsum(rng.normal(0, 0.05, count)).clip(-6, 20),
         few,
     ]
+
+
+def test_the_turn_is_found_and_never_a_part_of_it(rng: np.random.Generator) -> None:
+    """What comes round once a turn comes round twice in two: half a turn explains the phases as well."""
+    for _ in range(40):
+        period_ns = rng.uniform(4e6, 15e6)
+        place = np.concatenate([rng.permutation(np.repeat(np.arange(16) + 16 * n, 4)) for n in range(16)])
+        angle = rng.random(256)
+        turns = np.cumsum(rng.integers(1, 4, len(place))) + angle[place]
+        found = coherence((turns * period_ns + 1e9).astype(np.uint64), place, 64)
+        assert found.rotates
+        assert found.period_ns == pytest.approx(period_ns, rel=0.003)

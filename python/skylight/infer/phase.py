@@ -44,6 +44,7 @@ LARGEST_ROWS = 4096
 LEAST_SHARE = 0.25
 LEAST_SCATTER = 0.5
 LARGEST_P = 1e-6
+NEAR = 0.97  # shares of the scatter that are as good as equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ def coherence(complete_ns: NDArray[np.generic], place: NDArray[np.generic], roun
     step_hz = 0.2 / longest_s
     coarse_hz = np.arange(SLOWEST_RPM / 60, FASTEST_RPM / 60, step_hz)
     best_hz = _best(sorted_s, groups, coarse_hz)
-    best_hz = _best(sorted_s, groups, np.linspace(best_hz - step_hz, best_hz + step_hz, 41))
+    best_hz = _fundamental(sorted_s, groups, best_hz, step_hz)
     return _judge(sorted_s, groups, best_hz, len(coarse_hz))
 
 
@@ -183,15 +184,37 @@ def _sums(time_s: F64, groups: _Groups, hz: F64) -> Complex:
     return np.asarray(np.add.reduceat(np.exp(2j * np.pi * np.outer(hz, time_s)), groups.begins, axis=1))
 
 
-def _best(time_s: F64, groups: _Groups, hz: F64) -> float:
-    """The frequency whose phases the places explain best; of near equals the lowest, so never a multiple."""
+def _shares(time_s: F64, groups: _Groups, hz: F64) -> F64:
+    """Share of the scatter that the places explain at each frequency; 0 where phases do not fill the turn."""
     ones = np.ones(len(groups.count))
     shares = np.empty(len(hz))
     for first in range(0, len(hz), 512):
         between, total = groups.parts(_sums(time_s, groups, hz[first : first + 512]), ones)
         full = total > LEAST_SCATTER * len(time_s)
         shares[first : first + 512] = np.where(full, between / np.maximum(total, 1e-12), 0.0)
-    near = np.flatnonzero(shares >= 0.97 * shares.max())
+    return shares
+
+
+def _fundamental(time_s: F64, groups: _Groups, rough_hz: float, step_hz: float) -> float:
+    """The peak near a frequency, or near a whole part of it that explains as much: what comes round once a
+    turn comes round twice in two, and a coarse search may see only that."""
+    around = np.linspace(-step_hz, step_hz, 41)
+    best_hz, best_share = 0.0, 0.0
+    for part in range(1, FASTEST_RPM // SLOWEST_RPM + 1):
+        hz = rough_hz / part + around
+        if hz[-1] < SLOWEST_RPM / 60:
+            break
+        shares = _shares(time_s, groups, hz)
+        top = int(np.argmax(shares))
+        if shares[top] >= NEAR * best_share:
+            best_hz, best_share = float(hz[top]), max(float(shares[top]), best_share)
+    return best_hz
+
+
+def _best(time_s: F64, groups: _Groups, hz: F64) -> float:
+    """The frequency whose phases the places explain best; of near equals the lowest, so never a multiple."""
+    shares = _shares(time_s, groups, hz)
+    near = np.flatnonzero(shares >= NEAR * shares.max())
     first_hill = near[: int(np.argmax(np.append(np.diff(near) > 1, True))) + 1]
     return float(hz[first_hill[np.argmax(shares[first_hill])]])
 
