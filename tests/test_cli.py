@@ -28,6 +28,7 @@ from skylight.engines.sim import SimEngine, profile_names, read_profile
 from skylight.errors import TargetError, UsageError
 from skylight.evidence import IoBatch, IoLog, Stop
 from skylight.probe.session import ProgressReport
+from skylight.probe.suite import TESTS
 
 CMR, SMR = "st4000nc001", "emulated-smr-1"
 START = "from skylight.cli import main; main()"
@@ -198,6 +199,22 @@ def test_only_names_a_test(call: Call) -> None:
     for empty in ("", " , "):
         call("probe", f"sim:{CMR}", "--only", empty).one_line(2, "--only names no test")
     call("probe", f"sim:{CMR}", "--only", "drive_typ").one_line(2, "did you mean drive_type?")
+
+
+def test_only_and_quick_exclude_each_other(here: Path, call: Call) -> None:
+    call(*PROBE, f"sim:{CMR}", "--quick", "--out", "out").one_line(2, "--quick and --only", "give one")
+    assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize("option", [("--only", "zones"), ("--quick",), ("--destroy-data",)])
+@pytest.mark.parametrize("target", ["recording:kept", "fio-log:kept"])
+def test_options_that_change_nothing_are_refused(call: Call, target: str, option: tuple[str, ...]) -> None:
+    call("probe", target, *option).one_line(2, option[0], target, "measured already", "leave it out")
+
+
+def test_help_names_every_test(call: Call) -> None:
+    help_text = call("probe", "--help").out
+    assert all(re.search(rf"\b{test.name}\b", help_text) for test in TESTS)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": "fio"}', b"\xff", None])
@@ -654,7 +671,7 @@ def test_what_may_not_be_looked_into(here: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(os, "stat", forbidden)
     for target in ("recording:locked", "recording:locked/in"):
-        call(*PROBE, target, "--out", "out").one_line(
+        call("probe", target, "--out", "out").one_line(
             2, target.removeprefix("recording:"), "Permission denied"
         )
     call("probe", "locked/disk.img", "--out", "out").one_line(2, "locked/disk.img: no such device or file")
@@ -702,7 +719,7 @@ def test_a_file_is_read_only_without_leave(call: Call, here: Path, seed: int) ->
     assert "Nothing was written to it." in (here / "skylight-report/disk.img/report.html").read_text()
     with_leave = call(*PROBE, "disk.img", "--destroy-data", "--out", "written")
     assert with_leave.code == 0
-    assert re.search(r"risk: DATA IS LOST: up to [\d.]+ MiB of disk\.img are overwritten", with_leave.out)
+    assert re.search(r"risk: DATA IS LOST: up to [\d.]+ MiB are written all over disk\.img", with_leave.out)
 
 
 # --- drives

@@ -529,3 +529,20 @@ class FailingFile:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)
+
+
+def test_a_run_is_gone_on_with_by_the_suite_that_began_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        probe(tmp_path / "r", drive=Interrupting(KIND, stop_at=4))
+    monkeypatch.setattr("skylight.probe.suite.suite_digest", lambda: "another")
+    with pytest.raises(UsageError, match="another version of the tests"):
+        probe(tmp_path / "r", RESUME)
+
+
+def test_evidence_that_is_not_whole_says_so(copy: Path) -> None:
+    data = (copy / PART).read_bytes()
+    (copy / PART).write_bytes(data[: len(data) // 2])
+    finding = infer_suite(copy).findings[0]
+    assert finding.known or "--resume" in finding.why

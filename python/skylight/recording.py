@@ -420,6 +420,15 @@ class Recording:
                     f"{self.path}: was begun {how} --destroy-data; resume {how} it, or leave out --resume and"
                     " choose another --out"
                 )
+            if name == "suite":
+                raise UsageError(
+                    f"{self.path}: was begun with another version of the tests; finish it with that one, or"
+                    " leave out --resume and choose another --out"
+                )
+            if name in ("only", "quick"):
+                begun = {"": "without --only", False: "without --quick", True: "with --quick"}
+                how = begun.get(kept if isinstance(kept, str | bool) else "", f"with --only {kept}")
+                raise UsageError(f"{self.path}: was begun {how}; resume it likewise, or choose another --out")
             raise UsageError(
                 f"{self.path}: was begun with {name} {kept!r}, not {value!r}; resume with the same"
             )

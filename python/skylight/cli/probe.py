@@ -32,6 +32,11 @@ from skylight.units import format_capacity, format_count, format_percent, format
 DEFAULT_OUT = Path("skylight-report")
 
 _EPILOG = """\b
+Tests, for --only:
+  drive_type, rotation, journal, cache_location, cleaning, cache_size, band_size,
+  mapping, cleaning_order, zones, write_rates
+
+\b
 Targets:
   sim:NAME             an emulated drive (skylight drives list)
   sim:FILE.toml        an emulated drive from a profile of your own
@@ -44,7 +49,9 @@ Examples:
   skylight probe sim:emulated-smr-1
   skylight probe sim:emulated-smr-1 sim:st4000nc001 --out compared
   skylight probe /dev/sdX                     reads only
-  skylight probe /dev/sdX --destroy-data      the full answer; its data is lost
+  skylight probe /dev/sdX --destroy-data      the full answer, in hours; its data is lost
+  skylight probe /dev/sdX --destroy-data --quick             its kind, in minutes
+  skylight probe sim:emulated-smr-1 --only band_size,zones
   skylight probe recording:skylight-report/sdX --out again
   skylight probe sim:st4000nc001 --json | jq .findings.drive_type.value
 """
@@ -179,16 +186,19 @@ def _risk(facts: TargetFacts, can_write: bool, bytes_written: int) -> str:
     if not can_write:
         return "none: nothing is written, so the answer may be unknown (--destroy-data allows writes)"
     return (
-        f"DATA IS LOST: up to {format_size(bytes_written)} of {facts.name} are overwritten (--destroy-data)"
+        f"DATA IS LOST: up to {format_size(bytes_written)} are written all over {facts.name} (--destroy-data)"
     )
 
 
 def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], seed: int) -> None:
     """What will be done to a live target, before it is done."""
     line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {seed}")
-    written, seconds = 0, 0.0
+    written, seconds, idle = 0, 0.0, []
     for test in tests:
         cost = test.estimate(facts, writes=can_write)
+        if cost.ios == 0:
+            idle.append(test.title)
+            continue
         written += cost.bytes_written
         seconds += cost.device_seconds
         writes = f"{format_size(cost.bytes_written)} written" if can_write else "reads only"
@@ -196,8 +206,13 @@ def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], seed
             f"  plan: {test.title}: up to {format_count(cost.ios)} requests, "
             f"{format_seconds(cost.device_seconds)} of device time, {writes}"
         )
+    if idle:
+        line(f"  not without leave to write: {', '.join(idle)}")
     if len(tests) > 1:
-        line(f"  in all: up to {format_seconds(seconds)} of device time")
+        line(
+            f"  in all: up to {format_seconds(seconds)} of device time; most of it falls away on a target"
+            " that is not a shingled disk"
+        )
     line(f"  risk: {_risk(facts, can_write, written)}")
 
 
@@ -240,6 +255,8 @@ def _print_findings(result: SuiteResult) -> None:
 
     line()
     headline(verdict({finding.name: finding for finding in result.findings}).headline)
+    for note in dict.fromkeys(result.notes):
+        line(f"note: {note}")
     table(
         ("Property", "Found", "Confidence", "Why"),
         [
@@ -283,6 +300,19 @@ def _only(only: str | None) -> tuple[str, ...]:
     return names
 
 
+def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bool) -> None:
+    """Refuses two choices of tests, and any choice for what is measured already."""
+    if only and quick:
+        raise UsageError("--quick and --only each choose the tests; give one of them")
+    if any(job.target.kind not in ("recording", "fio-log") for job in jobs):
+        return
+    for option, given in (("--only", only), ("--quick", quick), ("--destroy-data", destroy_data)):
+        if given:
+            raise UsageError(
+                f"{option}: {jobs[0].target.spec} is measured already, all of it is told; leave it out"
+            )
+
+
 @click.command(epilog=_EPILOG)
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET..")
 @click.option("--only", metavar="TEST,..", help="Run only these tests, and those they build on.")
@@ -322,6 +352,7 @@ def probe(
     """
     names = _only(only)
     jobs, page = _jobs(targets, out, resume)
+    _check_choice(jobs, bool(names), quick, destroy_data)
     check_distinct([job.target for job in jobs])
     _check_out(page, jobs, resume)
     check_holds(page)

@@ -75,16 +75,18 @@ class Session:
         before: Evidence | None = None,
         known: Known | None = None,
         total_ios: int = 0,
+        most_device_ns: int | None = None,
         progress: Progress | None = None,
         place: str = "",
     ) -> None:
-        """`before` is what an interrupted recording holds."""
+        """`before` is what an interrupted recording holds, `most_device_ns` the estimate announced."""
         self._engine = engine
         self._writer = writer
         self._before = [] if before is None else list(before.steps)
         self._done_steps = 0
         self._progress = progress
         self._place = place
+        self._most_device_ns = most_device_ns
         self._done_ios = 0
         self._total_ios = total_ios
         self._device_ns = 0
@@ -235,6 +237,8 @@ class Session:
         self._total_ios = max(self._total_ios, self._done_ios)
         if self._progress is not None and self._done_ios:
             left = self._device_ns * (self._total_ios - self._done_ios) // self._done_ios
+            if self._most_device_ns is not None:
+                left = min(left, max(self._most_device_ns - self._device_ns, 0))
             report = ProgressReport(
                 self.test, name, self._done_ios, self._total_ios, self._device_ns, left, self._place
             )

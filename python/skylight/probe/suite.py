@@ -9,8 +9,12 @@ Source: DESIGN, ideas 1 to 3.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from skylight.engines import Engine
@@ -73,7 +77,28 @@ class SuiteOptions:
     def to_json(self, writes: bool) -> dict[str, JsonScalar]:
         """The options that change what is measured, and whether the target may be written to, as the
         recording keeps them."""
-        return {"only": ",".join(self.only), "quick": self.quick, "writes": writes}
+        return {
+            "only": ",".join(self.only), "quick": self.quick, "writes": writes, "suite": suite_digest()
+        }  # fmt: skip
+
+
+@cache
+def suite_digest() -> str:
+    """A digest of the sources that plan and judge: a run is gone on with by the very suite that began it."""
+    whole = hashlib.sha256()
+    root = resources.files("skylight")
+    for folder in (root / "infer", root / "probe"):
+        for text in _sources(folder):
+            whole.update(text)
+    return whole.hexdigest()[:16]
+
+
+def _sources(folder: Traversable) -> Iterator[bytes]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _sources(entry)
+        elif entry.name.endswith(".py"):
+            yield entry.read_bytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +178,7 @@ def _measured(
     complete = before is not None and before.complete
     writer: PartWriter | SpentPart = SpentPart(recording.path) if complete else recording.part(test.name)
     with writer:
+        cost = test.estimate(facts, writes=engine.can_write)
         session = Session(
             engine,
             writer,
@@ -160,7 +186,8 @@ def _measured(
             seed=recording.seed,
             before=before,
             known=known,
-            total_ios=test.estimate(facts, writes=engine.can_write).ios,
+            total_ios=cost.ios,
+            most_device_ns=round(cost.device_seconds * 1e9),
             progress=progress,
             place=place,
         )
@@ -200,13 +227,19 @@ def _result(recording: Recording, gathered: list[Evidence], known: Known) -> Sui
 
 
 def _inferred(test: Test, evidence: Evidence, known: Known, path: Path) -> list[Finding]:
-    """A test's findings; evidence that it cannot use is refused with the recording's name.
-
-    A test that was cut short concludes nothing, unless it is the first: what builds on it would be wrong."""
+    """A test's findings; evidence that it cannot use is refused with the recording's name. Of a test that was
+    cut short, what is unknown is so for that reason."""
     try:
-        return test.infer(evidence, known)
+        findings = test.infer(evidence, known)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
+    if evidence.complete:
+        return findings
+    why = f"The evidence of {test.title.lower()} is not whole; go on with --resume, or probe again."
+    return [
+        finding if finding.known or "--resume" in finding.why else replace(finding, why=why)
+        for finding in findings
+    ]
 
 
 def draw_suite(result: SuiteResult) -> list[Figure]:
