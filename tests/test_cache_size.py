@@ -11,14 +11,20 @@ from one_test import known_of, run, truth_of
 from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.evidence import Evidence
-from skylight.findings import UNKNOWN, Finding
+from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.onset import onset
 from skylight.probe import scoring
-from skylight.probe.cache_size import CacheSize
+from skylight.probe.cache_size import CacheSize, advance
 from skylight.probe.cache_size.verdict import behind, free_bands
 
 PROPERTIES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes", "cache_map_entries")
 WITHOUT = ("cache_fill_bytes", "band_bytes")
+
+
+def known_with_seeks(truth: dict[str, dict[str, object]]) -> Known:
+    """The truth, and seeks: skew is a little more than the step to the next track."""
+    seek = Finding("seek_ns", truth["seek_ns"]["value"], "ns", None, 1.0, "")  # type: ignore[arg-type]  # from JSON
+    return known_of(truth, without=WITHOUT).with_more([seek])
 
 
 def outcomes(findings: list[Finding], truth: dict[str, dict[str, object]]) -> dict[str, str]:
@@ -34,7 +40,7 @@ def test_sizes_of_the_papers_drives(name: str, tmp_path: Path) -> None:
     """FACTS S6a to S8b: the sizes of Tables 1 and 3."""
     toml = read_profile(name)[0]
     truth = truth_of(toml)
-    findings, evidence = run(CacheSize(), toml, known_of(truth, without=WITHOUT), tmp_path / "r")
+    findings, evidence = run(CacheSize(), toml, known_with_seeks(truth), tmp_path / "r")
     assert set(outcomes(findings, truth).values()) == {"right"}
     assert CacheSize().draw(evidence, findings)
 
@@ -97,7 +103,30 @@ def test_the_start_of_cleaning_is_told_from_merges_and_outliers() -> None:
     assert found is not None and (found.writes, found.entries) == (2900 * 31, 2900)
 
 
-@pytest.mark.parametrize("watermark", [0.82, 0.9, 0.94, 0.98])
+@pytest.mark.parametrize(("length", "skew", "band"), [(1.24, 0.275, 0.767), (2.66, 0.297, 1.595)])
+def test_how_a_log_runs_on_is_told_from_phases(length: float, skew: float, band: float) -> None:
+    """Length, skew and out-of-band data of entries, in spite of jitter and slow ones, on a drive of 6 ms."""
+    rng = np.random.default_rng(3)
+    turn_ns, quantum, start = 6e6, 0.4, 0.3
+    end = start + band + quantum + length * np.arange(200)
+    phase = np.mod(end + skew * np.floor(end), 1.0)
+    done_ns = (np.arange(200) * 5 + phase) * turn_ns + rng.uniform(0, 2e5, 200)
+    done_ns[::70] += 2.3e6
+    block = end[:48] - 0.39
+    read_ns = (2_000 + np.arange(48) * 2 + np.mod(block + skew * np.floor(block), 1.0)) * turn_ns
+    ways = advance.fitted(done_ns, turn_ns, (length - 0.5, length + 0.4), (skew - 0.06, skew + 0.05))
+    assert ways and all(abs(way.length - length) < 0.01 and way.agreement > 0.8 for way in ways)
+    took = band + np.floor(start + band) * skew
+    for way in ways:
+        behind, _ = advance.quantum_tracks(done_ns, read_ns, turn_ns, way, 0.42)
+        assert abs(behind - 0.39) < 0.03
+        found = advance.out_of_band_tracks((took - 0.03, took + 0.03), quantum, way)
+        assert found is not None and found[0] - 0.02 <= band <= found[1] + 0.02
+    least, most = advance.by_time_alone((took - 0.03, took + 0.03), (skew - 0.05, skew + 0.05))
+    assert least <= band <= most
+
+
+@pytest.mark.parametrize("watermark", [0.82, 0.9, 0.94, 0.98, 1.0])
 def test_what_lies_behind_a_watermark_is_within_ten_per_cent(watermark: float) -> None:
     """And the interval holds it."""
     value, (low, high), sure = behind(watermark * 1e9)

@@ -40,7 +40,7 @@ def measured(drive: str, out: Path) -> tuple[Evidence, Known, dict[str, Any]]:
     return evidence, known, truth
 
 
-@pytest.mark.parametrize("drive", ["st5000as0011", "st8000as0011", "1055"])
+@pytest.mark.parametrize("drive", ["st5000as0011", "st8000as0011", "1055", "1406"])
 def test_plateaus_are_found(drive: str, tmp_path: Path) -> None:
     evidence, known, truth = measured(drive, tmp_path)
     findings = Zones().infer(evidence, known)
@@ -121,3 +121,31 @@ def test_surfaces_without_an_order_have_no_pattern(rng: np.random.Generator) -> 
     for _ in range(50):
         sizes = [Size(float(at), 2e6 * (1 + rng.uniform(-0.05, 0.05)), 1e-3) for at in range(40)]
         assert mirrored(sizes) is None
+
+
+def test_strokes_that_look_like_one_are_not_counted_as_one(tmp_path: Path) -> None:
+    evidence, known, truth = measured("1383", tmp_path)  # 12 surfaces, of which the first three are alike
+    findings = {finding.name: finding.value for finding in Zones().infer(evidence, known)}
+    plateaus = findings["plateaus"]
+    assert plateaus == UNKNOWN or (
+        isinstance(plateaus, dict) and plateaus["count"] == truth["plateaus"]["value"]["count"]
+    )
+
+
+@pytest.mark.parametrize("count", [5, 8])
+def test_a_first_zone_that_lacks_strokes(rng: np.random.Generator, count: int) -> None:
+    density = list(1 + 0.04 * np.cos(np.pi * np.arange(count)) + 0.02 * rng.permutation(count) / count)
+    sizes, total = strokes(density, [(4e9 * 0.98**number, 2e6 * 0.97**number) for number in range(20)])
+    gone = sizes[2][0] + 0.6 * (sizes[2][1] - sizes[2][0])  # two strokes and most of the third
+    left = [(max(begin - gone, 0.0), end - gone, track) for begin, end, track in sizes[2:]]
+    found = walk(answers(rng, left, 1e-3), total - gone)
+    assert found.pattern is not None and found.pattern.count == count
+    assert found.first_bytes == pytest.approx(left[0][1], rel=0.03)
+
+
+def test_neighbours_alike_are_two_strokes_or_unknown(rng: np.random.Generator) -> None:
+    density = [1.03, 1.03, 1.03, 0.956, 0.996, 0.996, 0.957, 0.942, 1.01, 1.01, 1.03, 1.04]
+    sizes, total = strokes(density, [(4e9 * 0.98**number, 2e6 * 0.97**number) for number in range(20)])
+    for _ in range(10):
+        found = walk(answers(rng, sizes, 1e-3), total)
+        assert found.pattern is None or found.pattern.count == len(density)

@@ -196,7 +196,8 @@ class Stop:
 class TargetFacts:
     """What a target is and declares of itself; never what was measured.
 
-    `kind` is "sim", "device", "file" or "fio-log"; `name` is what the person wrote (`sim:emulated-smr-1`, `/dev/sdb`);
+    `kind` is "sim", "device", "file" or "fio-log"; `name` is what the person wrote (`sim:emulated-smr-1`,
+    `/dev/sdb`);
     `declared` holds what the target says: model, serial, rotational, write_cache, profile digest ...
     """
 

@@ -273,9 +273,81 @@ fn what_no_test_can_find_says_why() {
         .iter()
         .flat_map(|(_, truth)| truth.findings.iter().filter(|f| !f.measurable).map(|f| f.name))
         .collect();
-    for name in ["cleaning_order", "cache_map_entries", "out_of_band_ns"] {
+    for name in ["cleaning_order", "cache_map_entries", "out_of_band_ns", "map_merge_ns"] {
         assert!(hidden.contains(&name), "{name} is never out of reach: {hidden:?}");
     }
     let all: usize = random().iter().map(|(_, truth)| truth.findings.len()).sum();
     assert!(hidden.len() * 10 < all, "{} of {all} are out of reach", hidden.len());
+}
+
+/// Seeds of journaled drives whose platters may be read and written from the middle of an extent on, and whose
+/// out-of-band data takes less than a turn.
+const BEGIN_ANYWHERE: [u64; 3] = [1101, 1102, 1146];
+
+#[test]
+fn out_of_band_data_is_timed_from_its_first_sector() {
+    let seeds = BEGIN_ANYWHERE.map(|seed| {
+        let drawn = random_drive(seed, Some(Kind::Journaled)).unwrap_or_else(|error| panic!("{error}"));
+        let truth = Truth::of(&drawn.profile).unwrap_or_else(|error| panic!("{error}"));
+        assert!(number(&truth, "out_of_band_ns") < number(&truth, "rotation_ns") * 9 / 10, "{seed}");
+        (drawn.profile, truth)
+    });
+    let mut looked_at = 0;
+    for (profile, truth) in random().iter().chain(&seeds) {
+        if truth.finding("out_of_band_ns").is_none() || !profile.mechanics.zero_latency {
+            continue;
+        }
+        let mut from_the_first = profile.clone();
+        from_the_first.mechanics.zero_latency = false;
+        let other = Truth::of(&from_the_first).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(number(truth, "out_of_band_ns"), number(&other, "out_of_band_ns"), "{}", truth.name);
+        looked_at += 1;
+    }
+    assert!(looked_at >= 10, "{looked_at}");
+}
+
+/// How much longer lone writes with a merge take than those without, on a quiet drive: the merges with these
+/// numbers, counted from one.
+fn merges_take(profile: &Profile, every: u64, numbers: std::ops::RangeInclusive<u64>) -> f64 {
+    let mut quiet = profile.clone();
+    quiet.jitter = skylight_drive::profile::Jitter::default();
+    quiet.interface.write_cache_on = false;
+    let mut drive = Drive::new(&quiet, 0).unwrap_or_else(|error| panic!("{error}"));
+    let count = numbers.end() * every;
+    let step = quiet.capacity.get() / (count + 1) / 4096 * 4096;
+    let offset: Vec<u64> = (0..count).map(|index| index * step).collect();
+    let (op, size) = (vec![1; offset.len()], vec![4096; offset.len()]);
+    let (mut submit, mut complete) = (vec![0; offset.len()], vec![0; offset.len()]);
+    let batch = Batch { op: &op, offset: &offset, size: &size };
+    drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+    let of = |merges: bool| {
+        let chosen =
+            (1..=count).filter(|n| n.is_multiple_of(every) == merges && *n >= numbers.start() * every);
+        let ns: Vec<u64> = chosen.map(|n| complete[n as usize - 1] - submit[n as usize - 1]).collect();
+        ns.iter().sum::<u64>() as f64 / ns.len() as f64
+    };
+    of(true) - of(false)
+}
+
+/// The truth is of the first sixteen merges; the next sixteen are other ones, and no less the drive's.
+#[test]
+fn merges_of_the_drive_itself_take_what_the_truth_says() {
+    let mut looked_at = 0;
+    for (profile, truth) in random() {
+        let Layer::Journaled(keys) = &profile.layer else { continue };
+        let Some(finding) = truth.finding("map_merge_ns").filter(|finding| finding.measurable) else {
+            continue;
+        };
+        let every = keys.map_merge_every.unwrap_or_else(|| panic!("{} merges", truth.name));
+        let first_clean = (keys.places as f64 * keys.place_watermark) as u64;
+        let limit = keys.map_entries.map_or(u64::MAX, |entries| (entries as f64 * keys.map_watermark) as u64);
+        if every > 400 || 33 * every > first_clean.min(limit) {
+            continue;
+        }
+        let seen = merges_take(profile, every, 17..=32);
+        let Value::Number(said) = finding.value else { panic!("{finding:?}") };
+        near(seen as u64, said, 0.1);
+        looked_at += 1;
+    }
+    assert!(looked_at >= 8, "{looked_at}");
 }

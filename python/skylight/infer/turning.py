@@ -39,6 +39,7 @@ MOST_SIGMA = 0.05  # turns; jitter of 3 % and 200 us is 0.02 of the fastest turn
 ROUGH = 3e-3  # how far off a period may be that is to be refined
 CUT_PENALTY_PER_LOG = 2.0  # two parameters a cut, and twice the criterion's half log n
 LONGEST_PIECE_TURNS = 1.25
+CELLS = 1 << 15  # of a table held at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,33 +132,45 @@ def fit_tracks(x: F64, phase: F64, low: float, high: float) -> Tracks | None:
     starts = _cuts(where, turn, slope)
     for _ in range(3):
         slope, _ = _common_slope(where, turn, slope, starts)
-        starts = _cuts(where, turn, slope)
+        before, starts = starts, _cuts(where, turn, slope)
+        if np.array_equal(before, starts):
+            break
     slope, error = _common_slope(where, turn, slope, starts)
     found = _tracks(where, turn, slope, error, starts)
     return found if found.sigma <= MOST_SIGMA else None
 
 
-def _coherence(where: F64, turn: F64, slope: float, window: float) -> float:
-    """How well phases less the slope agree within windows of some turns: 1 all, 0 as chance has it."""
-    window_of = np.floor(where * slope / window)
-    starts = np.flatnonzero(np.append(True, np.diff(window_of) > 0))
-    sums = np.add.reduceat(np.exp(2j * np.pi * (turn - slope * where)), starts)
-    count = np.diff(np.append(starts, len(where)))
-    pairs = float((count * (count - 1)).sum())
-    return float((np.abs(sums) ** 2 - count).sum()) / pairs if pairs >= len(where) else 0.0
+def _coherences(where: F64, turn: F64, slopes: F64, window: float) -> F64:
+    """For each slope, how well phases less it agree within windows of some turns: 1 all, 0 by chance."""
+    rows = len(where)
+    found = np.empty(len(slopes))
+    step = max(1, CELLS // rows)
+    for first in range(0, len(slopes), step):
+        rising = slopes[first : first + step, None] * where
+        window_of = np.floor(rising / window)
+        begins = np.ones(rising.shape, bool)
+        np.greater(window_of[:, 1:], window_of[:, :-1], out=begins[:, 1:])
+        starts = np.flatnonzero(begins)  # each slope's first row among them
+        angle = (2 * np.pi * (turn - rising)).ravel()
+        squares = np.add.reduceat(np.cos(angle), starts) ** 2 + np.add.reduceat(np.sin(angle), starts) ** 2
+        count = np.diff(np.append(starts, angle.size))
+        of_slope = starts // rows
+        pairs = np.bincount(of_slope, count * (count - 1.0))
+        agreeing = np.bincount(of_slope, squares - count)
+        found[first : first + step] = np.where(pairs >= rows, agreeing / np.maximum(pairs, 1.0), 0.0)
+    return found
 
 
 def _coarse_slope(where: F64, turn: F64, low: float, high: float) -> float | None:
     where = where - where[0]
     tried = np.geomspace(low, high, max(2, int(np.ceil(np.log(high / low) / 0.025))))
-    scores = np.array([_coherence(where, turn, slope, SHORT_WINDOW) for slope in tried])
+    scores = _coherences(where, turn, tried, SHORT_WINDOW)
     if scores.max() < 0.4:
         return None
     # The correct slope also explains windows twice as long; a steeper one only short ones.
     good = tried[scores >= 0.85 * scores.max()]
     near = np.unique(np.concatenate([slope * np.linspace(0.96, 1.04, 9) for slope in good]))
-    long = np.array([_coherence(where, turn, slope, LONG_WINDOW) for slope in near])
-    return float(near[int(np.argmax(long))])
+    return float(near[int(np.argmax(_coherences(where, turn, near, LONG_WINDOW)))])
 
 
 def _without_outliers(where: F64, turn: F64, slope: float) -> NDArray[np.bool_]:
@@ -171,9 +184,10 @@ def _without_outliers(where: F64, turn: F64, slope: float) -> NDArray[np.bool_]:
     return near >= 3
 
 
-def _sigma(where: F64, turn: F64, slope: float) -> float:
-    step = np.abs(centred(np.diff(turn - slope * where)))
-    spread = float(np.median(step)) / 0.6745
+def _sigma(where: F64, turn: F64, slopes: F64) -> float:
+    """Scatter of phases from row to row (turns), with the slope that leaves least."""
+    step = np.abs(centred(np.diff(turn - slopes[:, None] * where)))
+    spread = float(np.median(step, axis=1).min()) / 0.6745
     return max(LEAST_SIGMA, spread / sqrt(2.0))
 
 
@@ -182,29 +196,50 @@ def _cuts(where: F64, turn: F64, slope: float) -> Ints:
     _, last = _partition(where, turn, np.array([slope]))
     starts, row = [], len(where)
     while row > 0:
-        row = int(last[0, row])
+        row = int(last[row])
         starts.append(row)
     return np.array(starts[::-1], np.intp)
 
 
 def _partition(where: F64, turn: F64, slopes: F64) -> tuple[F64, Ints]:
-    """For each slope, the least cost of all rows, and for each row where the last piece up to it begins."""
-    rows, tried = len(where), np.arange(len(slopes))
-    sigma = min(_sigma(where, turn, slope) for slope in slopes)
-    scale = 1.0 / (2 * np.pi * sigma) ** 2
+    """For each slope, the least cost of all rows; for the first slope, where the last piece up to each row
+    begins."""
+    rows = len(where)
+    scale = 1.0 / (2 * np.pi * _sigma(where, turn, slopes)) ** 2
     penalty = CUT_PENALTY_PER_LOG * np.log(rows)
-    vectors = np.exp(2j * np.pi * (turn - slopes[:, None] * where))
-    sums = np.concatenate([np.zeros((len(slopes), 1)), np.cumsum(vectors, axis=1)], axis=1)
+    angle = 2 * np.pi * (turn - slopes[:, None] * where)
     first = np.searchsorted(where, where - LONGEST_PIECE_TURNS / slopes.min())
-    best, last = np.zeros((len(slopes), rows + 1)), np.zeros((len(slopes), rows + 1), np.intp)
-    sizes = np.arange(rows, 0, -1.0)
+    wide = int((np.arange(1, rows + 1) - first).max())  # rows of the longest piece
+    ahead = ((0, 0), (wide + 1, 0))
+    along = [np.pad(np.cumsum(part, axis=1), ahead) for part in (np.cos(angle), np.sin(angle))]
+    best = np.full((len(slopes), wide + rows + 1), np.inf)  # row r is column r + wide
+    best[:, wide] = 0.0
+    last = np.zeros(rows + 1, np.intp)
+    step = max(1, CELLS // (wide * len(slopes)))
     for row in range(1, rows + 1):
-        begin = int(first[row - 1])
-        gathered = np.abs(sums[:, row, None] - sums[:, begin:row])
-        cost = best[:, begin:row] + scale * (sizes[rows - row + begin :] - gathered)
-        pick = cost.argmin(axis=1)
-        best[:, row], last[:, row] = cost[tried, pick] + penalty, begin + pick
-    return best[:, rows], last
+        at = (row - 1) % step
+        if at == 0:
+            pieces = scale * _piece_costs(along, row, min(step, rows + 1 - row), wide, first)
+        cost = best[:, row : row + wide] + pieces[at]
+        best[:, row + wide] = cost.min(axis=1) + penalty
+        last[row] = row - wide + cost[0].argmin()
+    return best[:, -1], last
+
+
+def _piece_costs(along: list[F64], row: int, count: int, wide: int, first: Ints) -> F64:
+    """For each of `count` rows from `row` on, slope, and piece of at most `wide` rows that ends before the
+    row: how many rows the piece has, less how far their phases agree; infinite where it is too long.
+
+    `along` holds the running sums of cosines and sines, with `wide` + 1 zeros in front."""
+    cost = np.zeros((count, len(along[0]), wide))
+    for sums in along:
+        begins = np.lib.stride_tricks.sliding_window_view(sums[:, row : row + wide + count - 1], wide, axis=1)
+        apart = sums[:, row + wide : row + wide + count].T[:, :, None] - begins.swapaxes(0, 1)
+        cost += np.square(apart, out=apart)
+    sizes = np.arange(wide, 0, -1.0)
+    ends = np.arange(row, row + count)
+    allowed = np.where(ends[:, None] - sizes < first[ends - 1][:, None], np.inf, sizes)
+    return np.subtract(allowed[:, None, :], np.sqrt(cost, out=cost), out=cost)
 
 
 def _slope_by_cuts(where: F64, turn: F64, slope: float) -> float:

@@ -153,15 +153,20 @@ pub(super) fn bands(profile: &Profile) -> Option<TrueFinding> {
     Some(TrueFinding::table("band_bytes", (bands, "bytes"), Right::Off(BAND_STEP), why))
 }
 
-/// Time that the first out-of-band data of a journal takes once the head is there.
+/// Time that the first out-of-band data of a journal takes once the head is at its first sector: a drive that
+/// can begin in the middle of an extent takes a whole turn for one that it arrives inside.
 fn out_of_band_ns(drive: &Drive, profile: &Profile, keys: &Journaled) -> u64 {
     let sectors = Sectors(keys.out_of_band.get() / 512);
     let write = LbaExtent::new(Lba(0), Sectors(8));
     let (medium, start) = drive.layer().locate_first(write, true);
     match (medium, &profile.flash) {
         (Medium::Platter, _) => {
+            let disk = drive.disk();
+            let place = disk.geometry().place(Pba(start.get()));
+            let there = Head { surface: place.surface, track: place.track };
+            let begin = Time(disk.mechanics().rotation.wait_for(place.angle, Time(0)).get());
             let extent = PbaExtent::new(Pba(start.get()), sectors);
-            let timing = drive.disk().access(Head::default(), Time(0), extent, Direction::Write);
+            let timing = disk.access(there, begin, extent, Direction::Write);
             (timing.end - timing.transfer_start).get()
         }
         (Medium::Flash, Some(flash)) => {

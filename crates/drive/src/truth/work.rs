@@ -5,7 +5,8 @@
 //!   space: `one_block`, in which one block was written; `half`, in which every other [`CHUNK`] was, in one
 //!   pass at the drive's queue depth. For a set-associative drive, which cleans a whole cache band at a time,
 //!   what one data band more adds to that.
-//! * `map_merge_ns`: how much longer a lone write with a merge takes than one without, on average.
+//! * `map_merge_ns`: how much longer a lone write with a merge takes than one without, on average; out of reach
+//!   where merges differ among themselves by more than counts as right (standard deviation).
 
 use skylight_disk::{Direction, Nanos, Sectors};
 use skylight_layer::{Medium, Purpose};
@@ -23,9 +24,9 @@ pub const CHUNK: u64 = 64 << 10;
 /// Bands over which a mean goes.
 const BANDS_ONE_BLOCK: u64 = 9;
 const BANDS_HALF: u64 = 3;
-/// Merges over which a mean goes, and their period on the twin.
+/// Merges over which a mean goes, and how near to it counts as right.
 const MERGES: u64 = 16;
-const TWIN_PERIOD: u64 = 8;
+const MERGE_RIGHT: f64 = 0.1;
 /// How long the twin waits before it cleans, which no test of it needs to be other.
 const TWIN_IDLE_NS: f64 = 1e9;
 /// Fewest merges before cleaning starts in which a period shows.
@@ -185,31 +186,47 @@ pub(super) fn map_merges(profile: &Profile, keys: &Journaled) -> Result<Vec<True
         )
         .unless(few.clone()),
     ];
-    findings.extend(merge_ns(profile, keys)?.map(|ns| {
-        let why = "how much longer a lone write with a merge takes, mean";
-        TrueFinding::number("map_merge_ns", (ns, "ns"), Right::Within(0.1), why).unless(few)
+    findings.extend(merge_ns(profile, keys)?.map(|(ns, apart)| {
+        let why = format!("how much longer a lone write with a merge takes, mean over {MERGES} merges");
+        let reason = few.or_else(|| {
+            let apart_percent = 100.0 * apart;
+            let unlike =
+                format!("merges take different numbers of turns: {apart_percent:.0} % off their mean");
+            (apart > MERGE_RIGHT).then_some(unlike)
+        });
+        TrueFinding::number("map_merge_ns", (ns, "ns"), Right::Within(MERGE_RIGHT), why).unless(reason)
     }));
     Ok(findings)
 }
 
-/// The extra time of merges, on a twin that merges often and takes as many writes before it cleans.
-fn merge_ns(profile: &Profile, keys: &Journaled) -> Result<Option<u64>, ProfileError> {
+/// The mean extra time of the first merges, on a twin that merges at the drive's own period, and their standard
+/// deviation as a part of it. A merge waits for its turn there and back, so its time depends on where the
+/// journal is when it comes: no other period would do.
+fn merge_ns(profile: &Profile, keys: &Journaled) -> Result<Option<(u64, f64)>, ProfileError> {
+    let Some(every) = keys.map_merge_every else { return Ok(None) };
     let mut twin = quiet(profile);
     if let Layer::Journaled(keys) = &mut twin.layer {
-        keys.map_merge_every = Some(TWIN_PERIOD);
         keys.idle = None;
         keys.cleaning = CleaningType::Lazy;
     }
     let mut drive = Drive::new(&twin, 0)?;
-    let count = (MERGES * TWIN_PERIOD).min(lone_writes(keys).saturating_sub(1));
+    let count = (MERGES * every).min(lone_writes(keys).saturating_sub(1));
     let blocks = Sectors(drive.capacity().get()).bytes() / BLOCK;
     let addresses: Vec<u64> = (0..count).map(|index| index * (blocks / (count + 1)) * BLOCK).collect();
     let latency = write(&mut drive, &addresses, BLOCK, 1);
-    let merges = |index: usize| (index as u64 + 1).is_multiple_of(TWIN_PERIOD);
-    let mean = |wanted: bool| {
-        // The first write finds the head anywhere.
-        let of: Vec<u64> = (1..latency.len()).filter(|&i| merges(i) == wanted).map(|i| latency[i]).collect();
-        (!of.is_empty()).then(|| of.iter().sum::<u64>() / of.len() as u64)
-    };
-    Ok(mean(true).zip(mean(false)).map(|(with, without)| with.saturating_sub(without)))
+    // The first write finds the head anywhere.
+    let (merges, plain): (Vec<_>, Vec<_>) = latency
+        .into_iter()
+        .zip(1..)
+        .skip(1)
+        .partition(|&(_, number): &(u64, u64)| number.is_multiple_of(every));
+    if merges.is_empty() || plain.is_empty() {
+        return Ok(None);
+    }
+    let mean = |of: &[(u64, u64)]| of.iter().map(|&(ns, _)| ns as f64).sum::<f64>() / of.len() as f64;
+    let without = mean(&plain);
+    let extra = mean(&merges) - without;
+    let squares: f64 = merges.iter().map(|&(ns, _)| (ns as f64 - without - extra).powi(2)).sum();
+    let apart = (squares / merges.len() as f64).sqrt();
+    Ok(Some((extra.max(0.0) as u64, apart / extra.max(1.0))))
 }

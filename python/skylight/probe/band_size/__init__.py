@@ -2,9 +2,9 @@
 
 What is cleaned together is a band. Two ways lead there, by the kind of cache (`rooms.kind_of`): where one
 band is cleaned at a time, blocks around it are written, cleaning is made to run, and reads tell which of
-them went home (`journaled`, `readout`); where the cache has parts that are cleaned as one, writes to one
-part stall once a band (`rooms`). The first is the paper's; the second is exact where the first cannot be
-had: on lazy drives, without filling the whole cache.
+them went home (`journaled`, `readout`, and `lots` where no band can be made the first); where the cache has
+parts that are cleaned as one, writes to one part stall once a band (`rooms`). The first is the paper's; the
+second is exact where the first cannot be had: on lazy drives, without filling the whole cache.
 
 Invariant: `measure` and `infer` run the same procedure, live and over the evidence.
 Source: Skylight (FAST '15), section 4.7, Test 9 and Figure 15; FACTS row S9a.
@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe import Cost, Figure
-from skylight.probe.band_size import journaled, rooms, verdict
+from skylight.probe.band_size import journaled, lots, rooms, verdict
 from skylight.probe.band_size.figures import draw
 from skylight.probe.band_size.journaled import Band
+from skylight.probe.band_size.lots import Fit
 from skylight.probe.band_size.rooms import Kind, RoomBand
 from skylight.probe.procedure import CutShort, Live, Replay, Steps
 from skylight.probe.session import Session
@@ -35,6 +36,7 @@ class Seen:
     kind: Kind | None
     bands: list[Band] = field(default_factory=list)
     room_bands: list[RoomBand] = field(default_factory=list)
+    fits: list[Fit] = field(default_factory=list)
 
 
 def procedure(steps: Steps) -> Seen:
@@ -46,7 +48,8 @@ def procedure(steps: Steps) -> Seen:
         return Seen(kind, room_bands=rooms.cache_band_bands(steps, room))
     if kind == "zones":
         return Seen(kind, room_bands=rooms.zone_bands(steps))
-    return Seen(kind, bands=journaled.find(steps))
+    bands, by_lot = journaled.find(steps)
+    return Seen(kind, bands=bands, fits=lots.find(steps) if by_lot else [])
 
 
 class BandSize:
@@ -93,6 +96,8 @@ class BandSize:
                     "The drive cannot be erased, and what it holds may be cleaned first.", steps.names
                 )
             ]
+        if seen.fits:
+            return [verdict.of_fits(seen.fits, steps.names)]
         if seen.kind == "journal":
             return [verdict.of_bands(seen.bands, evidence.target.size_bytes, steps.names)]
         return [verdict.of_rooms(seen.room_bands, steps.names)]

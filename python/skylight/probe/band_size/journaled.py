@@ -1,10 +1,11 @@
 """Bands of a drive that cleans one band at a time, oldest or newest write first: a journaled cache.
 
 Nine bands, three near each of the first, the middle and the last address, are made the first that cleaning
-turns to: a block in each is written before everything else, and one after everything else. Between them lie
-decoys, in bands far away, which are cleaned next, and a grid of blocks around each of the nine. Then cleaning
-is made to run: the drive is left alone, or, if it is lazy, filled until writes stall. The blocks of the grid
-that were cleaned are those of the nine bands.
+turns to: a block in each is written before everything else, and one after everything else; and most is
+written to them, for a drive that cleans the fullest band first. Between them lie decoys, in bands far away,
+which are cleaned next, and a grid of blocks around each of the nine. Then cleaning is made to run: the drive
+is left alone, or, if it is lazy, filled until writes stall. The blocks of the grid that were cleaned are of
+the nine bands; if others were as well, the order cannot be steered (`lots`).
 
 Twice: with a grid of 8 MiB over more than a band to both sides, and with one of 1 MiB about the edges found.
 
@@ -35,6 +36,9 @@ APART, REACH, COARSE = 600 * MIB, 296 * MIB, 8 * MIB
 MARGIN, OVERLAP = 10 * MIB, 2 * MIB
 COARSE_COPIES, FINE_COPIES = 2, 3
 FEWEST_DECOYS, MOST_DECOYS, DECOY_UNIT = 60, 400, 64 * MIB
+MUCH_AFTER, MUCH = 128 << 10, 768 << 10  # behind copies and partner, within the megabyte
+SPARE_DECOYS = 64
+DECOY_BYTES, MOST_DECOYS_SHARE = 256 << 10, 0.25
 PLACES = ("od", "md", "id")
 LEAST_BYTES = 8 << 30
 
@@ -47,6 +51,7 @@ MOST_CLEANED = 0.75  # share of the nine bands that is waited for: a reading may
 FILL_SHARE, LEAST_FILL, MOST_FILL = 256, 64 << 10, 8 << 20
 FILL_DECOYS, MOST_FILL_WRITES = 16, 2_000_000
 STOPPED = 3
+MISREAD = 0.06  # share of cached blocks that may look native
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +135,21 @@ class Round:
         before = Fresh(fresh.delay_ns[own], fresh.noise_ns, fresh.turn_ns)
         lazy = steps.known.word("cleaning_type") == "lazy"
         steps.run(f"{name}-first", IoBatch.writes(self._firsts, BLOCK))
+        if not lazy:  # for a drive that prefers bands with much in the cache
+            steps.run(f"{name}-much", IoBatch.writes(self._firsts + MUCH_AFTER, MUCH))
         filler = Filler(steps, name, self._regions) if lazy else None
         count = self._decoys()
-        decoys = spread(steps.size, 2 * count, DECOY_UNIT, phase=0.3)
+        size = BLOCK if lazy else self._decoy_bytes(count)
+        decoys = spread(steps.size, 2 * count + SPARE_DECOYS, DECOY_UNIT, phase=0.3)
+        near = np.abs(decoys.astype(np.int64)[:, None] - self._firsts).min(axis=1) < APART
+        decoys = decoys[~near][: 2 * count]
         if filler is not None:
             filler.decoys()
-        steps.run(f"{name}-decoys", IoBatch.writes(decoys[:count], BLOCK), depth=DEPTH)
+        steps.run(f"{name}-decoys", IoBatch.writes(decoys[:count], size), depth=DEPTH)
         blocks = np.concatenate(self._blocks)
         rest = steps.rng(name).permutation(blocks[~np.isin(blocks, self._firsts)])
         steps.run(f"{name}-grid", IoBatch.writes(rest, BLOCK), depth=DEPTH)
-        steps.run(f"{name}-decoys", IoBatch.writes(decoys[count:], BLOCK), depth=DEPTH)
+        steps.run(f"{name}-decoys", IoBatch.writes(decoys[count:], size), depth=DEPTH)
         if filler is not None:
             if not filler.fill():
                 return None
@@ -156,6 +166,11 @@ class Round:
         starts_ns, band_ns = times_ns(self._steps)
         uncertain = 0.0 if starts_ns is None else 0.4 * starts_ns / band_ns
         return int(np.clip(2 * len(self._firsts) + uncertain, FEWEST_DECOYS, MOST_DECOYS))
+
+    def _decoy_bytes(self, count: int) -> int:
+        """More than the grid writes to a band, less than what the nine have, if the cache has the room."""
+        fill = self._steps.known.number("cache_fill_bytes")
+        return DECOY_BYTES if fill is None or 2 * count * DECOY_BYTES <= MOST_DECOYS_SHARE * fill else BLOCK
 
     def _left_alone(self, before: Fresh) -> bool:
         """Pauses until the bands were cleaned."""
@@ -226,23 +241,38 @@ class Filler:
         return until.reached(self._steps.run(f"{self._name}-fill", io, until=until))
 
 
-def find(steps: Steps) -> list[Band]:
-    """The bands that were found, at most nine; the target need not be as new."""
+def find(steps: Steps) -> tuple[list[Band], bool]:
+    """The bands that were found, at most nine, and whether the drive cleans others than it should, so in an
+    order that cannot be steered; the target need not be as new."""
     if steps.size < LEAST_BYTES:
-        return []
+        return [], False
+    lazy = steps.known.word("cleaning_type") == "lazy"
     regions = coarse_regions(steps.size)
     weights = Round(steps, "coarse", regions, COARSE_COPIES).run()
     if weights is None:
-        return []
+        return [], not lazy
+    if not lazy and _scattered(regions, weights):
+        return [], True
     fine = []
     for region, weight in zip(regions, weights, strict=True):
         low, high = readout.stretch(weight, _index(region))
         fine.append(fine_region(region, int(region.points[low]), int(region.points[high - 1]), steps.size))
     weights = Round(steps, "fine", fine, FINE_COPIES).run()
     if weights is None:
-        return []
+        return [], False
     bands = [_band(region, weight, steps.size) for region, weight in zip(fine, weights, strict=True)]
-    return [band for band in bands if band is not None]
+    return [band for band in bands if band is not None], False
+
+
+def _scattered(regions: list[Region], weights: list[NDArray[np.float64]]) -> bool:
+    """Whether blocks were cleaned that are not of the nine bands, in most regions more than misread."""
+    scattered = []
+    for region, weight in zip(regions, weights, strict=True):
+        low, high = readout.stretch(weight, _index(region))
+        outside = np.concatenate([weight[:low], weight[high:]])
+        beyond = high == len(weight) or (low == 0 and region.points[0] > 0)  # no band is as large
+        scattered.append(beyond or float(np.mean(outside >= LEAST_WEIGHT)) > MISREAD)
+    return bool(np.mean(scattered) > 0.5)
 
 
 def _index(region: Region) -> int:

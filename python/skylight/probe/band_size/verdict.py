@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skylight.findings import UNKNOWN, Finding
+from skylight.probe.band_size import lots
 from skylight.probe.band_size.journaled import MIB, PLACES, Band, firsts
+from skylight.probe.band_size.lots import Fit
 from skylight.probe.band_size.rooms import RoomBand
 from skylight.units import format_size
 
@@ -105,6 +107,32 @@ def of_bands(bands: Sequence[Band], size: int, rows: Sequence[str]) -> Finding:
         why,
         tuple(rows),
     )
+
+
+def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
+    """The finding from which blocks went home on a drive that cleans by lot."""
+    listed = ", ".join(f"{format_size(fit.size)} at the {fit.place.upper()}" for fit in fits)
+    weakest = min(fit.margin for fit in fits)
+    if weakest < lots.SURE:
+        return unknown(
+            f"Blocks that went home together fit bands of {listed}, but others nearly as well"
+            f" (logarithm of the likelihoods apart by {weakest:.1f}).",
+            rows,
+        )
+    first, middle, last = (fit.size for fit in fits)
+    if not last <= middle <= first:
+        return unknown(
+            f"Blocks that went home together fit bands of {listed}, which do not shrink towards the ID: a"
+            " window may lie over bands of two sizes.",
+            rows,
+        )
+    confidence = math.prod(1 / (1 + math.exp(-fit.margin)) for fit in fits)
+    why = (
+        f"While the drive cleaned in no order, blocks of a grid went home in pieces that bands of {listed}"
+        f" explain best (logarithm of the likelihoods {weakest:.1f} above that of any other size)."
+    )
+    value: dict[str, int | float | bool | str] = {fit.place: fit.size for fit in fits}
+    return Finding(NAME, value, "bytes", None, confidence, why, tuple(rows))
 
 
 def of_rooms(bands: Sequence[RoomBand], rows: Sequence[str]) -> Finding:

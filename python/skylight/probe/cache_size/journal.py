@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skylight.evidence import IoBatch, IoLog, Stop
 from skylight.infer.onset import MISSED_TURNS, Onset, entries, onset, usual
@@ -36,6 +37,7 @@ CLEAR = 5.0  # standard errors between one quantum and two
 MOST_QUANTA, ENTRY_SLACK = 64, 0.85
 LARGEST_WRITE = 32 << 20
 
+LONE_ENTRIES, READ_BACK = 200, 48
 RATE_QUANTA, WRITES_AN_ENTRY, FEWEST_ENTRIES = 64, 10, 3
 
 LONE_USUAL, FIRST_WRITES, FIRST_STOP = 8, 192, (6, 8)
@@ -74,6 +76,14 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
+class Entries:
+    """Lone blocks on an erased drive: when writes were done, and reads of the first of them (ns)."""
+
+    done_ns: NDArray[np.float64]
+    read_ns: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
 class Journal:
     """What was measured. `places` and `map_entries` are what was in use when cleaning began; None where that
     limit was not met."""
@@ -85,6 +95,7 @@ class Journal:
     places: int | None
     map_entries: int | None
     rate: Rate | None = None
+    entries: Entries | None = None
 
     @property
     def lone_writes(self) -> int | None:
@@ -281,6 +292,7 @@ def measured(steps: Steps) -> Journal:
     lone, two = quanta.lone(BLOCK), quanta.lone(2 * quantum)
     quantum_ns = two.median_ns - lone.median_ns
     rate = _rate(steps, quantum)
+    lone_entries = _entries(steps)
     largest = _largest(steps, quanta, quantum)
     fills = _filled(steps, "fill", ((1, SMALL_WRITES), (largest, MOST_WRITES)), quantum)
     deep = _filled(steps, "map", ((0, MAP_WRITES),), quantum)
@@ -289,7 +301,20 @@ def measured(steps: Steps) -> Journal:
         larger = _filled(steps, "large", ((largest, MOST_WRITES),), quantum)
         places, _ = _limits(larger, deep, quantum)
         fills += larger
-    return Journal(quantum, quantum_ns, lone.median_ns, (*fills, *deep), places, in_map, rate)
+    return Journal(quantum, quantum_ns, lone.median_ns, (*fills, *deep), places, in_map, rate, lone_entries)
+
+
+def _entries(steps: Steps) -> Entries | None:
+    """Lone blocks, the first of them read back before more are written; None for a cache that is not on
+    disk."""
+    if steps.known.word("cache_medium") != "disk" or not steps.erase("entries-erase"):
+        return None
+    io = _writes(steps, 0, LONE_ENTRIES, BLOCK)
+    first = steps.run("entries-written", io.part(0, READ_BACK))
+    back = steps.run("entries-read", IoBatch.reads(io.offset[:READ_BACK], BLOCK))
+    more = steps.run("entries-more", io.part(READ_BACK, LONE_ENTRIES))
+    done_ns = np.concatenate([first.complete_ns, more.complete_ns]).astype(np.float64)
+    return Entries(done_ns, back.complete_ns.astype(np.float64))
 
 
 def _rate(steps: Steps, quantum: int) -> Rate | None:

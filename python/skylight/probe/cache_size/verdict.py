@@ -2,9 +2,10 @@
 
 A cache in use up to its watermark shows the watermark only: what lies above is not to be seen. Drives begin
 to clean somewhere between 80 % of what they have and all of it (the paper's two at 94 and 91 %), so the size
-is what was in use, divided by 0.9, and the interval says the rest. Where the parts of a cache are seen whole
-(cache bands are as large as data bands) or can be only so many (a zone has whole free bands and keeps one at
-least), the size is nearer.
+is what was in use, divided by 0.91, and the interval says the rest: 1 / 1.1, to two digits, is the divisor
+whose answer is within 10 % for the widest part of that range, for watermarks from 0.82 to 1. Where the parts
+of a cache are seen whole (cache bands are as large as data bands) or can be only so many (a zone has whole
+free bands and keeps one at least), the size is nearer.
 
 Confidence: one minus the chance of what the counting rests on: agreement of repeats (a half for each),
 clearness of the onset of cleaning, and for a size behind a watermark the part of the interval that lies
@@ -19,16 +20,23 @@ import math
 from collections.abc import Sequence
 
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.probe.cache_size.journal import Fill, Journal
+from skylight.probe.cache_size import advance
+from skylight.probe.cache_size.journal import BLOCK, Entries, Fill, Journal
 from skylight.probe.cache_size.rooms import Rooms
 from skylight.units import format_count, format_size
 
-LOWEST_WATERMARK, USUAL_WATERMARK = 0.8, 0.9
+LOWEST_WATERMARK, USUAL_WATERMARK = 0.8, 0.91
 RIGHT_WITHIN = 0.1
-MOST_SKEW = 0.2  # of a turn
-LEAST_SHARE, MOST_SHARE = 0.7, 1.02  # how far both ways to count out-of-band data may differ
-WIDEST = 0.25  # of what lone writes put on the medium
-FLASH_COMMAND_NS = (500_000, 20_000)  # the slowest and the fastest that a write to flash begins
+TIME_TO = 0.05  # of a turn: how well the time of out-of-band data is known, where no interval says
+LEAST_SKEW, MOST_SKEW = 0.03, 0.45  # of a turn, where the step to the next track is not known
+SKEW_SLACK_NS = 500_000.0  # what skew is more than the step to a track: settling, and some slack
+READS_AGREE = 0.05  # how much worse reads may agree with a way than with the best
+AGREES = 0.75  # phases of the ends of entries with a way of running on
+WIDEST, LEAST_APART = (
+    0.09,
+    0.03,
+)  # of what lone writes put on the medium: more is no answer, less is not known
+FLASH_COMMAND_NS = (500_000.0, 40_000.0)  # from the least and the most of two waits: each 20 to 500 µs
 NAMES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes")
 MAP = "cache_map_entries"
 
@@ -158,56 +166,105 @@ def of_zones(rooms: Rooms, rows: Sequence[str]) -> list[Finding]:
     ]
 
 
-def _out_of_band(journal: Journal, known: Known) -> tuple[float, float] | None:
-    """Bytes of the out-of-band data of an entry, the least and the most; None if it is not known.
-
-    The time has the switches of track in it that come with the data. By what quanta take, with their share of
-    such switches, it is too few bytes; by the track alone too many. On flash the time of a command is in
-    it."""
-    time_ns, rate, quantum = known.number("out_of_band_ns"), journal.rate, journal.quantum
-    if time_ns is None or quantum is None:
+def _out_of_band_ns(known: Known) -> Interval | None:
+    """What the time of the out-of-band data may be; a finding without a value may still bound it."""
+    finding = known.get("out_of_band_ns")
+    if finding is None:
         return None
-    if known.word("cache_medium") == "flash":
-        if rate is None:
-            return None
-        slow, fast = (max(time_ns - each, 0.0) * quantum / rate.quantum_ns for each in FLASH_COMMAND_NS)
-        return slow, fast
+    if finding.interval is not None:
+        return finding.interval
+    time_ns, turn_ns = known.number("out_of_band_ns"), known.number("rotation_ns")
+    if time_ns is None or turn_ns is None:
+        return None
+    return max(time_ns - TIME_TO * turn_ns, 0.0), time_ns + TIME_TO * turn_ns
+
+
+def _on_flash(journal: Journal, time_ns: Interval) -> Interval | None:
+    """Bytes of an entry on flash: each of its two commands waits before the first byte, and how long is not
+    seen apart from the transfer."""
+    rate, quantum = journal.rate, journal.quantum
+    if rate is None or quantum is None or rate.quantum_ns <= 0:
+        return None
+    least, most = (max(each - wait, 0.0) for each, wait in zip(time_ns, FLASH_COMMAND_NS, strict=True))
+    return quantum * (1 + least / rate.quantum_ns), quantum * (1 + most / rate.quantum_ns)
+
+
+def _by_advance(
+    entries: Entries,
+    quantum: int,
+    one: float,
+    turn_ns: float,
+    times: Interval,
+    skews: Interval,
+    plain: Interval,
+) -> list[float]:
+    """Bytes of an entry in all ways in which the log may run on; `one` is about a quantum, `plain` about
+    its out-of-band data, in tracks."""
+    low, high = advance.TRACK_RANGE
+    lengths = (low * one + plain[0], high * one + plain[1] + advance.LONGEST_GAP)
+    block = BLOCK / quantum
+    ways = []
+    for way in advance.fitted(entries.done_ns, turn_ns, lengths, skews):
+        if way.agreement < AGREES:
+            continue
+        behind, agreement = advance.quantum_tracks(
+            entries.done_ns, entries.read_ns, turn_ns, way, one * (1 - block)
+        )
+        here = behind / (1 - block)
+        band = advance.out_of_band_tracks(times, here, way)
+        if band is not None:
+            ways.append((agreement, [quantum * (1 + each / here) for each in band]))
+    best = max((agreement for agreement, _ in ways), default=0.0)
+    return [each for agreement, band in ways if agreement >= best - READS_AGREE for each in band]
+
+
+def _on_disk(journal: Journal, known: Known, time_ns: Interval) -> Interval | None:
+    """Bytes of an entry on disk, from the time of its out-of-band data and where tracks begin."""
     turn_ns, place = known.number("rotation_ns"), known.word("cache_location")
     track = known.part("track_bytes", place) if place in ("od", "md", "id") else None
-    if turn_ns is None or track is None:
+    step_ns, quantum, entries = known.part("seek_ns", "track"), journal.quantum, journal.entries
+    if turn_ns is None or track is None or quantum is None:
         return None
-    most = time_ns * track / turn_ns
-    least = time_ns * quantum / rate.quantum_ns if rate is not None else most / (1 + MOST_SKEW)
-    return (least, most) if LEAST_SHARE * most <= least <= MOST_SHARE * most else None
+    times = (time_ns[0] / turn_ns, time_ns[1] / turn_ns)
+    skews = (step_ns / turn_ns, (step_ns + SKEW_SLACK_NS) / turn_ns) if step_ns else (LEAST_SKEW, MOST_SKEW)
+    one = quantum / track
+    plain = advance.by_time_alone(times, skews)
+    found = []
+    if entries is not None and step_ns:  # with any skew at all, phases fit too many ways of running on
+        found = _by_advance(entries, quantum, one, turn_ns, times, skews, plain)
+    if found and max(found) - min(found) <= WIDEST * (max(found) + min(found)):
+        return min(found), max(found)
+    # Phases that do not agree leave the time, and the track of an address near the cache.
+    return quantum * (1 + plain[0] / one), quantum * (1 + plain[1] / one)
 
 
 def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
     name, writes, quantum = "cache_raw_bytes", journal.lone_writes, journal.quantum
     if writes is None or quantum is None:
         return unknown(name, "Cleaning did not start within the writes that were made.", rows)
-    band = _out_of_band(journal, known)
-    if band is None:
+    time_ns = _out_of_band_ns(known)
+    on_flash = known.word("cache_medium") == "flash"
+    entry = None
+    if time_ns is not None:
+        entry = _on_flash(journal, time_ns) if on_flash else _on_disk(journal, known, time_ns)
+    if entry is None:
         return unknown(
             name,
             f"Lone writes take {format_count(writes)} places of {format_size(quantum)}, but what"
-            " out-of-band data"
-            " lies before each is not known.",
+            " out-of-band data lies before each is not known.",
             rows,
         )
-    low, high = sorted(writes * (quantum + each) for each in band)
-    middle = writes * (quantum + math.sqrt(band[0] * band[1]))
-    if high - low > WIDEST * middle:
-        return unknown(
-            name,
-            f"Out-of-band data may be {format_size(round(band[0]))} or {format_size(round(band[1]))}.",
-            rows,
-        )
+    low, high = (writes * each for each in entry)
+    middle, apart = (low + high) / 2, (high - low) / 2
+    if apart > WIDEST * middle:
+        bounds = " or ".join(format_size(round(each - quantum)) for each in entry)
+        return unknown(name, f"Out-of-band data may be {bounds}.", rows)
     why = (
         f"Lone 4 KiB writes take a place of {format_size(quantum)} each, with"
-        f" {format_size(round(sum(band) / 2))} of"
-        f" out-of-band data, and cleaning starts after {format_count(writes)} of them."
+        f" {format_size(round(middle / writes - quantum))} of out-of-band data, and cleaning starts after"
+        f" {format_count(writes)} of them."
     )
-    spread = max((high - low) / 2, 0.03 * middle)
+    spread = max(apart, LEAST_APART * middle)
     confidence = _clear(journal.fills) * min(1.0, RIGHT_WITHIN * middle / spread)
     return _bytes(name, middle, (middle - spread, middle + spread), confidence, why, rows)
 

@@ -6,10 +6,12 @@ marks went through the address space and however many blocks they have; anything
 Test 5 is run as well, which shows whether blocks written later go home with their band.
 
 A drive that cleans only when it has to shows no order. A set-associative one cleans a cache band at a time,
-so no two marks share one; one with fewer cache bands than marks stays unknown.
+so no two marks share one; one with fewer cache bands than marks gets as many marks as it has bands, written
+in another order each time, until the times that tell are enough.
 
 Confidence: for *fifo* one minus the chance that as many of the first would be among the cleaned in a random
-order (hypergeometric); for *other* one minus the chance that so many marks were misread (binomial).
+order (hypergeometric; with few marks, that as many pauses would be in line); for *other* one minus the chance
+that so many marks were misread (binomial).
 
 Source: Skylight (FAST '15), section 4.5.1, Test 5, Algorithm 1 and Figure 13.
 """
@@ -17,6 +19,7 @@ Source: Skylight (FAST '15), section 4.5.1, Test 5, Algorithm 1 and Figure 13.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import comb
 
 import numpy as np
 
@@ -67,8 +70,13 @@ class CleaningOrder:
         with session.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
             session.erase(trials.ERASE)
             ground = trials.begin(session, flushed=report.write_cache is not False)
+            bands = _cache_bands(known)
+            if bands is not None and bands.count < steps.MARKS:
+                if bands.count > 1:
+                    steps.few_marks(ground, idle_s, band_s, bands)
+                return
             for direction in (steps.UP, steps.DOWN):
-                steps.parade(ground, direction, idle_s, band_s, _cache_bands(known))
+                steps.parade(ground, direction, idle_s, band_s, bands)
             steps.test5(ground, idle_s, band_s)
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
@@ -86,7 +94,8 @@ class CleaningOrder:
                 )
             ]
         parades = steps.read_parades(evidence, turn_ns, flash=flash)
-        return [_judge(parades)]
+        few = steps.read_few(evidence, turn_ns, flash=flash)
+        return [_judge_few(few) if few else _judge(parades)]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Which marks were cleaned, and Test 5 in the manner of the paper's Figure 13."""
@@ -96,10 +105,7 @@ class CleaningOrder:
 
 def _applies(known: Known) -> bool:
     aggressive = known.word("drive_type") == "smr" and known.word("cleaning_type") == "aggressive"
-    bands = _cache_bands(known)
-    if bands is None:
-        return aggressive and known.get("cache_bands") is None
-    return aggressive and bands.count >= steps.MARKS
+    return aggressive and (_cache_bands(known) is not None or known.get("cache_bands") is None)
 
 
 def _cache_bands(known: Known) -> steps.CacheBands | None:
@@ -123,6 +129,37 @@ def strays(seen: Parade) -> int:
     """Cleaned marks beyond as many of the first as were cleaned."""
     count = int(np.count_nonzero(seen.order))
     return int(np.count_nonzero(seen.order[count:]))
+
+
+def in_line_by_chance(chances: Sequence[float], seen: int) -> float:
+    """The chance that at least `seen` trials come out, each of its own chance."""
+    out = np.ones(1)
+    for chance in chances:
+        out = np.convolve(out, [1 - chance, chance])
+    return float(min(out[seen:].sum(), 1.0))
+
+
+def _judge_few(parades: list[Parade]) -> Finding:
+    """From many parades of few marks."""
+    from scipy import stats  # as above: takes half a second
+
+    counts = [int(np.count_nonzero(seen.order)) for seen in parades]
+    out = [strays(seen) for seen in parades]
+    in_line = out.count(0)
+    rows = tuple(seen.name for seen in parades)
+    why = (
+        f"of {len(parades)} pauses in which some of {len(parades[0].order)} marks, one a cache band, were"
+        f" cleaned, {in_line} cleaned the first that were written"
+    )
+    drawn = [1 / comb(len(seen.order), count) for seen, count in zip(parades, counts, strict=True)]
+    chance = in_line_by_chance(drawn, in_line)
+    marks = sum(len(seen.order) for seen in parades)
+    misread = float(stats.binom.sf(sum(out) - 1, marks, MISREAD))
+    if chance <= LARGEST_CHANCE and misread > LARGEST_CHANCE:
+        return Finding(NAME, "fifo", None, None, 1.0 - chance, why, rows)
+    if misread <= LARGEST_CHANCE:
+        return Finding(NAME, "other", None, None, 1.0 - misread, why, rows)
+    return _unknown(f"{why}: too few to tell an order")
 
 
 def _judge(parades: list[Parade]) -> Finding:

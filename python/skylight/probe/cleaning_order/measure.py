@@ -12,6 +12,7 @@ Source: Skylight (FAST '15), section 4.5.1, Test 5.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ TRIES = 8
 FIRST_PART = 0.45
 LONGER, SHORTER = 1.9, 0.6
 UP, DOWN = "up", "down"
+FEW, FEW_TRIES, FEW_CHANCE = "few", 40, 1e-5
 LINEAR_BYTES, LINEAR_BLOCKS, SCATTERED_BLOCKS = 256 * MIB, 64, 32
 LINEAR_BANDS = 10
 TEST5 = "test5-"
@@ -40,6 +42,7 @@ class Parade:
     name: str
     told: Bools
     cleaned: Bools
+    few: bool = False
 
     @property
     def order(self) -> Bools:
@@ -50,6 +53,8 @@ class Parade:
     def tells(self) -> bool:
         """Whether enough were cleaned and enough were not."""
         count = int(np.count_nonzero(self.order))
+        if self.few:
+            return bool(self.told.all()) and 0 < count < len(self.order)
         return LEAST_CLEANED <= count <= len(self.order) - LEAST_CLEANED
 
 
@@ -106,16 +111,60 @@ def parade(
         work_s *= LONGER if few else SHORTER
 
 
+def few_marks(ground: Ground, idle_s: float, band_s: float, bands: CacheBands) -> None:
+    """Parades of as many marks as there are cache bands, fewer than `MARKS`, each time in another order.
+
+    Half of one is told from a pause that is halved between one in which none was cleaned and one in which
+    all were. Ends when the parades that tell could not all be in line by chance."""
+    session = ground.session
+    first = few_first(session.size, bands)
+    rng = session.rng(FEW)
+    low_s, pause_s, high_s = 0.0, idle_s + (len(first) // 2 - 0.5) * band_s, 0.0
+    chance = 1.0
+    for number in range(1, FEW_TRIES + 1):
+        name = f"{FEW}-{number}"
+        _clear(ground, name, idle_s, len(first) * band_s)
+        order = rng.permutation(len(first))
+        before = joined(ground.writes(_blocks(first[order])), ground.looks(first[order]))
+        log = session.run(f"{name}-write", before, params={"marks": len(first)})
+        session.pause(f"{name}-pause", pause_s)
+        params: dict[str, JsonScalar] = {"pause_s": pause_s, "direction": FEW, "marks": len(first)}
+        after = session.run(f"{name}-look", ground.looks(first[order]), params=params)
+        seen = _parade(f"{name}-look", log, after, ground.turn_ns, flash=ground.flash, few=True)
+        if seen.tells:
+            chance /= comb(len(first), int(np.count_nonzero(seen.order)))
+            if chance <= FEW_CHANCE:
+                return
+        elif seen.told.all():
+            if seen.order.any():
+                high_s = pause_s
+            else:
+                low_s = pause_s
+            pause_s = (
+                (low_s + high_s) / 2 if high_s > low_s > 0 else pause_s + band_s * (0.5 - 1.5 * (high_s > 0))
+            )
+
+
+def few_first(size: int, bands: CacheBands) -> U64:
+    """The first block of a mark in each cache band."""
+    first = marks(size, UP, None).astype(np.int64)[:: max(1, MARKS // bands.count)][: bands.count]
+    numbers = first // bands.band_bytes
+    numbers += (np.arange(len(first)) - numbers) % bands.count
+    return np.asarray(numbers * bands.band_bytes + INSIDE, np.uint64)
+
+
 def _clear(ground: Ground, name: str, idle_s: float, work_s: float) -> None:
     """Begins with clean bands: by an erase, or a pause in which all are cleaned."""
     if not ground.session.erase(f"{name}-erase"):
         ground.session.pause(f"{name}-rest", 2 * idle_s + 4 * work_s)
 
 
-def _parade(name: str, before: IoLog, after: IoLog, turn_ns: float, *, flash: bool) -> Parade:
-    looked = residence.look_ns(_last(before, 2 * MARKS))
+def _parade(
+    name: str, before: IoLog, after: IoLog, turn_ns: float, *, flash: bool, few: bool = False
+) -> Parade:
+    looked = residence.look_ns(_last(before, len(after)))
     told = ~residence.at_home(looked, turn_ns, flash=flash)
-    return Parade(name, told, residence.at_home(residence.look_ns(after), turn_ns, flash=flash))
+    return Parade(name, told, residence.at_home(residence.look_ns(after), turn_ns, flash=flash), few)
 
 
 def _last(log: IoLog, count: int) -> IoLog:
@@ -153,6 +202,17 @@ def read_parades(evidence: Evidence, turn_ns: float, *, flash: bool) -> list[Par
             if len(before) > 2 * MARKS:
                 last[str(direction)] = _parade(step.name, before, step.rows, turn_ns, flash=flash)
     return [seen for seen in last.values() if seen.tells]
+
+
+def read_few(evidence: Evidence, turn_ns: float, *, flash: bool) -> list[Parade]:
+    """All parades of few marks that tell."""
+    found = []
+    for step in evidence.steps:
+        count = 2 * step.whole("marks", MARKS) if step.params.get("direction") == FEW else 0
+        before = evidence.log(step.name.removesuffix("look") + "write")
+        if count and len(step.rows) == count and len(before) > count:
+            found.append(_parade(step.name, before, step.rows, turn_ns, flash=flash, few=True))
+    return [seen for seen in found if seen.tells]
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,14 +143,16 @@ def judge_disk(evidence: Evidence, turn_ns: float, quantum_ns: float) -> Finding
         return _unknown(f"writes of the first entry end at no one angle (agreement {steady:.2f})", rows)
     half = SETTLE_NS / 2 + open_ns / 2
     value = time - SETTLE_NS / 2
-    if value < half:
-        return _unknown(f"no more than {format_duration(int(max(time, 0)))} is written before an entry", rows)
-    if half > RIGHT_TURNS * turn_ns:
-        words = f"{format_duration(int(value))} to within {format_duration(int(half))}"
-        return _unknown(f"{words}, more than a twentieth of a turn", rows)
+    within = (max(value - half, 0.0), max(value + half, 0.0))
     confidence = _confidence(write, read, turn_ns, quantum_ns, time)
     if confidence < LEAST_CONFIDENCE:
         return _unknown(f"cycles drawn anew agree in {100 * confidence:.0f} % of cases only", rows)
+    if value < half:
+        why = f"no more than {format_duration(int(max(time, 0)))} is written before an entry"
+        return _unknown(why, rows, within)
+    if half > RIGHT_TURNS * turn_ns:
+        words = f"{format_duration(int(value))} to within {format_duration(int(half))}"
+        return _unknown(f"{words}, more than a twentieth of a turn", rows, within)
     why = (
         f"the shortest write of a first entry takes {format_duration(int(time))} longer than the shortest"
         f" read of what it wrote and the rest of its quantum, in {len(write[0])} phases of arrival; up to"
@@ -184,10 +186,12 @@ def judge_flash(evidence: Evidence, lone_ns: float, quantum_ns: float, turn_ns: 
     value, half = (most + least) / 2, (most - least) / 2
     words = f"a lone write takes {format_duration(int(most))} beyond overhead and the transfer of a quantum"
     if half > RIGHT_TURNS * turn_ns:
-        return _unknown(f"{words}, and how much of it is the medium's own latency is not seen", ("flushes",))
+        why = f"{words}, and how much of it is the medium's own latency is not seen"
+        return _unknown(why, ("flushes",), (least, most))
     sure = float(np.mean(flushes.latency_ns < overhead + most + RIGHT_TURNS * turn_ns))
     return Finding("out_of_band_ns", round(value), "ns", (least, most), sure, words, ("flushes",))
 
 
-def _unknown(why: str, rows: tuple[str, ...]) -> Finding:
-    return Finding("out_of_band_ns", UNKNOWN, "ns", None, 0.0, why, rows)
+def _unknown(why: str, rows: tuple[str, ...], within: tuple[float, float] | None = None) -> Finding:
+    """No value; `within` is what the evidence still allows."""
+    return Finding("out_of_band_ns", UNKNOWN, "ns", within, 0.0, why, rows)

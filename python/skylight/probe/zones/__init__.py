@@ -86,13 +86,14 @@ class Zones:
             return []
         profile = profile_of(evidence.log(PROFILE))
         found = searched(evidence, known)
-        return [_throughput(profile), *_plateaus(found)]
+        turns = known.number("rotation_ns") is not None
+        return [_throughput(profile, turns=turns), *_plateaus(found)]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Throughput along the drive, and the strokes of the first zones."""
-        profile = profile_of(evidence.log(PROFILE))
-        found = searched(evidence, Known(findings))
-        return figures.draw(profile, found)
+        known = Known(findings)
+        profile = profile_of(evidence.log(PROFILE)) if known.number("rotation_ns") is not None else None
+        return figures.draw(profile, searched(evidence, known))
 
 
 class _Guess:
@@ -145,8 +146,13 @@ def _bursts(size_bytes: int) -> IoBatch:
     return IoBatch.reads(at.ravel() * np.uint64(READ_BYTES), READ_BYTES)
 
 
-def _throughput(profile: Profile | None) -> Finding:
+def _throughput(profile: Profile | None, *, turns: bool) -> Finding:
     name, unit = "throughput_bytes_per_s", "bytes/s"
+    if not turns:
+        why = (
+            "No rotation was found, so what was read may come from a cache, or from places that hold nothing."
+        )
+        return Finding(name, UNKNOWN, unit, None, 0.0, why)
     if profile is None:
         return Finding(name, UNKNOWN, unit, None, 0.0, "No burst of sequential reads was measured.")
     value: dict[str, int | float | bool | str] = {key: round(speed) for key, speed in profile.ends.items()}
@@ -185,4 +191,3 @@ def _plateaus(found: Walk | None) -> list[Finding]:
         "count": pattern_found.count, "mirrored": True, "first_bytes": first, "last_bytes": last
     }  # fmt: skip
     return [Finding("plateaus", value, "bytes", None, 1.0 - 0.3**agreeing, why, rows)]
-

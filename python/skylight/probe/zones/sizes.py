@@ -30,6 +30,8 @@ LEAST_ERROR = 5e-4
 SIGMAS = 4.5
 MOST_HEADS = 20
 FEWEST_STROKES = 12
+SECTOR_BYTES = 4096
+MOST_SCATTER = 1.5  # standard errors, of all strokes
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +85,44 @@ class Pattern:
         surface in two zones."""
         return float(min(np.abs(np.diff(np.log(self.density))).min(), self.fall))
 
+    def in_groups(self, parts: int) -> bool:
+        """Whether surfaces follow each other in groups of so many alike: then each group is but one."""
+        if parts == 1 or self.count % parts:
+            return False
+        groups = np.log(self.density).reshape(-1, parts)
+        return bool(np.all(np.ptp(groups, axis=1) <= 2 * self.off))
 
-def mirrored(strokes: list[Size]) -> Pattern | None:
+
+def mirrored(strokes: list[Size], *, cut: bool = False) -> Pattern | None:
     """The least number of surfaces whose strokes, mirrored, explain the sizes of two zones; where these are
-    few strokes, of more zones."""
+    few strokes, of more zones. Where the first stroke is `cut`, the first zone may lack some before it, which
+    the drive keeps."""
     for count in range(2, MOST_HEADS + 1):
-        used = max(FEWEST_STROKES, 2 * count)
-        if len(strokes) < used:
-            return None
-        size = np.log([stroke.track_bytes for stroke in strokes[:used]])
-        error = np.array([stroke.error for stroke in strokes[:used]])
-        zone, place = np.divmod(np.arange(len(size)), count)
-        surface = np.where(zone % 2 == 1, count - 1 - place, place)
-        density, level = _two_way(size, error, surface, zone, count)
-        off = size - density[surface] - level[zone]
-        steps = np.abs(np.diff(density))
-        clear = steps.max() > SIGMAS * float(np.median(error))
-        falls = np.all(np.diff(level) <= 3 * error.max())
-        if clear and falls and np.all(np.abs(off) <= SIGMAS * error):
-            fall = float(np.abs(np.diff(level)).min())
-            return Pattern(count, np.exp(density), fall, float(np.abs(off).max()))
+        for missing in range(count if cut else 1):
+            # As many surfaces as a cut zone has strokes always explain two zones: a third has to agree.
+            used = max(FEWEST_STROKES, (3 if cut else 2) * count)
+            if len(strokes) >= used and (found := _explained(strokes[:used], count, missing)) is not None:
+                return found
     return None
+
+
+def _explained(strokes: list[Size], count: int, missing: int) -> Pattern | None:
+    """The pattern of that many surfaces, the first zone of which lacks some, if it explains all strokes."""
+    size = np.log([stroke.track_bytes for stroke in strokes])
+    whole = np.array([SECTOR_BYTES / stroke.track_bytes for stroke in strokes]) / np.sqrt(12)
+    error = np.hypot([stroke.error for stroke in strokes], whole)  # a track holds whole sectors
+    zone, place = np.divmod(np.arange(missing, missing + len(size)), count)
+    surface = np.where(zone % 2 == 1, count - 1 - place, place)
+    density, level = _two_way(size, error, surface, zone, count)
+    off = size - density[surface] - level[zone]
+    clear = np.abs(np.diff(density)).max() > SIGMAS * float(np.median(error))
+    falls = np.all(np.diff(level) <= 3 * error.max())
+    if not (clear and falls and np.all(np.abs(off) <= SIGMAS * error)):
+        return None
+    if float(np.sqrt(np.mean((off / error) ** 2))) > MOST_SCATTER:
+        return None
+    fall = float(np.abs(np.diff(level)).min())
+    return Pattern(count, np.exp(density), fall, float(np.abs(off).max()))
 
 
 def _two_way(

@@ -10,6 +10,7 @@ Source: Skylight (FAST '15) section 4.9.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -21,10 +22,16 @@ EVEN = 16
 GROWTH = 1.8  # less than two strokes, so that the one behind the first is met
 FIRST_STEP_BYTES = 16 << 20
 FINE = 0.015
+BEGINS = (0.0, 3e5, 6e5)  # bytes from the end, where the first track is looked at
+AGAIN = 0.996  # of a distance: close by, in other tracks
 EXACT = 3.0  # standard errors that must lie within half of a known difference
 INSIDE = (0.15, 0.35, 0.55, 0.75, 0.9)
 LARGEST_PART = 0.5
-MOST_STROKES = 2 * MOST_HEADS
+MOST_STROKES = 3 * MOST_HEADS
+CUT = 0.95  # a first stroke shorter than so much of a whole one was cut: the drive keeps what is missing
+MERGED = (1, 2, 3)  # strokes of surfaces so alike that the second seems so many times as long
+SLACK = 0.1
+MOST_REPEATS = 10
 
 
 @dataclass(slots=True)
@@ -58,88 +65,148 @@ def walk(ask: Ask, size_bytes: float) -> Walk:
     _search(asked, size_bytes, found)
     if found.pattern is not None:
         apart = found.pattern.apart
-        found.last_bytes = stroke(_thrice(asked), size_bytes, backward=True, apart=apart)
+        found.last_bytes = stroke(_careful(asked, apart), size_bytes, backward=True, apart=apart)
     return found
 
 
 def _search(ask: Ask, size_bytes: float, found: Walk) -> None:
-    """The first stroke, and the strokes behind it."""
-    found.first_bytes, found.strokes = stroke(ask, size_bytes, backward=False), []
-    if found.first_bytes is not None:
-        _strokes(ask, size_bytes, found)
+    """The first stroke, how long a whole one is, and the strokes behind it."""
+    found.first_bytes = stroke(ask, size_bytes, backward=False)
+    if found.first_bytes is None:
+        return
+    begun = found.first_bytes
+    whole = _second(ask, size_bytes, begun)
+    for parts in MERGED if whole is not None else ():
+        unit = (whole or 0.0) / parts
+        hidden = max(0, math.ceil(begun / unit - SLACK) - 1)  # strokes merged with the first
+        strokes, pattern = _strokes(ask, size_bytes, begun - hidden * unit, unit)
+        if not found.strokes or pattern is not None:
+            found.strokes = strokes
+        if len(strokes) == FEWEST_STROKES and rises(strokes, 0.0) == 0:
+            return
+        if pattern is None or not _even(ask, strokes[: pattern.count], unit):
+            continue
+        if not pattern.in_groups(parts):
+            found.pattern, found.first_bytes = pattern, begun - hidden * unit
+        return
 
 
-def _thrice(ask: Ask) -> Ask:
-    """Asks three times close by, for an answer with a smaller error."""
+def _second(ask: Ask, size_bytes: float, first: float) -> float | None:
+    """Bytes of the stroke behind the first, which may be cut short by what the drive keeps before it."""
+    here, near = ask(0.5 * first), ask(1.1 * first)
+    if here is None or near is None:
+        return None
+    like = first * near.track_bytes / here.track_bytes
+    sizes = [ask(first + part * like) for part in (0.5, 0.93, 1.07)]
+    if all(size is not None and size.same(near) for size in sizes[:2]):
+        behind = sizes[2]
+        if behind is not None and not behind.same(near):
+            return like
+    return stroke(ask, size_bytes, backward=False, start=first, step=first / 4)
+
+
+def _even(ask: Ask, strokes: list[Size], unit: float) -> bool:
+    """Whether each stroke holds one track size only: else it is several, and the pattern an accident."""
+    for middle in strokes[1:]:
+        length = unit * middle.track_bytes / strokes[1].track_bytes
+        for part in (-0.27, 0.27):
+            sizes = (
+                ask(middle.at + near * part * length) for near in (1.0, 0.95)
+            )  # a fit may go astray once
+            if not any(size is not None and size.same(middle) for size in sizes):
+                return False
+    return True
+
+
+def _careful(ask: Ask, apart: float) -> Callable[[float], Size | None]:
+    """Asks close by until a size is known well enough to tell sizes `apart` (relative) from each other."""
 
     def asked(at: float) -> Size | None:
-        sizes = [ask(at)]
-        if sizes[0] is not None:
-            sizes += [ask(at + shift * sizes[0].track_bytes) for shift in (-0.31, 0.31)]
-        given = [size for size in sizes if size is not None]
-        return mean_of(given) if len(given) == len(sizes) and given else None
+        sizes: list[Size] = []
+        while len(sizes) < MOST_REPEATS:
+            shift = 0.31 * (len(sizes) + 1) // 2 * (-1) ** len(sizes)
+            size = ask(at + shift * (sizes[0].track_bytes if sizes else 0.0))
+            if size is None:
+                return None
+            sizes.append(size)
+            if apart / 2 >= EXACT * mean_of(sizes).error:
+                return mean_of(sizes)
+        return None
 
     return asked
 
 
-def stroke(ask: Ask, size_bytes: float, *, backward: bool, apart: float | None = None) -> float | None:
-    """Bytes from one end of the drive to where the track size first changes.
+def stroke(
+    ask: Ask,
+    size_bytes: float,
+    *,
+    backward: bool,
+    apart: float | None = None,
+    start: float = 0.0,
+    step: float = FIRST_STEP_BYTES,
+) -> float | None:
+    """Bytes from one end of the drive, or from `start`, to where the track size first changes.
 
     `apart` is how far the sizes of strokes beside each other are known to differ at least (relative): half of
-    it tells them apart, and where answers are not that exact there is none."""
+    it tells them apart, and answers have to be that exact."""
 
     def at(distance: float) -> Size | None:
-        return ask(size_bytes - distance if backward else distance)
+        return ask(size_bytes - distance if backward else start + distance)
 
-    begin = at(0.0)
-    inside, step = 0.0, float(FIRST_STEP_BYTES)
-    if begin is None or (apart is not None and apart / 2 < EXACT * begin.error):
+    begins = [at(step / 4 + near if start else near) for near in BEGINS]
+    given = sorted((size for size in begins if size is not None), key=lambda size: size.track_bytes)
+    if len(given) < len(BEGINS):
         return None
+    begin = given[len(given) // 2]  # one fit may go astray
 
     def inside_with(size: Size) -> bool:
         if apart is None:
             return size.same(begin)
         return abs(size.track_bytes / begin.track_bytes - 1) < apart / 2
 
-    while True:
-        if step > LARGEST_PART * size_bytes:
+    def within(distance: float) -> bool | None:
+        """Whether the track there is as long as at the begin; that it is not has to be seen twice."""
+        for near in (distance, AGAIN * distance):
+            size = at(near)
+            if size is None or inside_with(size):
+                return None if size is None else True
+        return False
+
+    inside, outside = 0.0, step
+    while (here := within(outside)) is not False:
+        inside, outside = outside, outside * GROWTH
+        if here is None or outside > LARGEST_PART * size_bytes:
             return None
-        size = at(step)
-        if size is None:
-            return None
-        if not inside_with(size):
-            break
-        inside, step = step, step * GROWTH
-    outside = step
     while outside - inside > FINE * outside:
         middle = (inside + outside) / 2
-        size = at(middle)
-        if size is None:
+        here = within(middle)
+        if here is None:
             return None
-        if inside_with(size):
-            inside = middle
-        else:
-            outside = middle
+        inside, outside = (middle, outside) if here else (inside, middle)
     checks = [at(outside * part) for part in INSIDE]
     if any(size is None or not inside_with(size) for size in checks):
         return None
     return (inside + outside) / 2
 
 
-def _strokes(ask: Ask, size_bytes: float, found: Walk) -> None:
-    """Sizes in the middle of one stroke after another, as long as the first says how long they are and no
-    pattern explains them."""
-    first = found.first_bytes or 0.0
-    begin = 0.0
-    while len(found.strokes) < MOST_STROKES and begin + first < size_bytes:
-        size = ask(begin + first / 2)
+def _strokes(ask: Ask, size_bytes: float, first: float, unit: float) -> tuple[list[Size], Pattern | None]:
+    """Sizes in the middle of one stroke after another, behind a first one of `first` bytes, until a pattern
+    explains them. `unit` is the bytes of the second."""
+    strokes: list[Size] = []
+    begin, length = 0.0, first
+    while len(strokes) < MOST_STROKES and begin + length < size_bytes:
+        size = ask(begin + length / 2)
         if size is None:
-            return
-        found.strokes.append(size)
-        begin += first * size.track_bytes / found.strokes[0].track_bytes
-        if len(found.strokes) >= FEWEST_STROKES:
-            found.pattern = mirrored(found.strokes)
-            if found.pattern is not None:
-                return
-            if len(found.strokes) == FEWEST_STROKES and rises(found.strokes, 0.0) == 0:
-                return
+            return strokes, None
+        strokes.append(size)
+        begin += length * (size.track_bytes / strokes[1].track_bytes if len(strokes) > 2 else 1.0)
+        length = unit
+        if len(strokes) >= FEWEST_STROKES:
+            pattern = mirrored(
+                strokes, cut=first < CUT * unit * strokes[0].track_bytes / strokes[1].track_bytes
+            )
+            if pattern is not None:
+                return strokes, pattern
+            if len(strokes) == FEWEST_STROKES and rises(strokes, 0.0) == 0:
+                return strokes, None
+    return strokes, None

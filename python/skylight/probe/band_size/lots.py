@@ -1,0 +1,150 @@
+"""Bands of a drive that cleans one band at a time in an order that cannot be steered: by lot.
+
+A grid of blocks over a window at each of the first, the middle and the last address is written, and the drive
+is left alone until about half of them went home. What went home is whole bands. So the bands are the cut of a
+window into equal pieces, each wholly clean or wholly cached, that says most about the grid with the fewest
+pieces (`fit`): smaller pieces pay for the states they may take, larger ones for blocks they have wrong.
+
+First with a grid of 12 MiB; then, up to three times, with one of 1 MiB besides: about the edges found, or,
+for small bands, over a part of the window. Every look is a drawing of its own, and all count.
+
+Invariant: which bands are cleaned does not matter, as long as neighbours differ.
+Source: Skylight (FAST '15), section 4.7, Test 9: blocks that go home together are a band.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import IoBatch
+from skylight.probe.band_size import readout
+from skylight.probe.band_size.readout import BLOCK, Fresh
+from skylight.probe.band_size.rooms import DEPTH
+from skylight.probe.procedure import Steps
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+MIB = 1 << 20
+COARSE, FINE_SPAN = 12 * MIB, 96 * MIB
+WINDOW = 160 * COARSE
+COPIES, FINE_COPIES, MOST_EDGES = 2, 2, 5
+LEAST_BAND, MOST_BAND, SMALL_BAND = 2, 400, 24  # MiB
+FEWEST_CLEAN, WANTED_CLEAN, MOST_CLEAN = 0.3, 0.45, 0.75
+FIRST_BANDS, PAUSES = 3.0, 14
+UNKNOWN_START_S, UNKNOWN_BAND_S = 1.0, 0.5
+STATE_COST = math.log(2)
+FINE_ROUNDS, SURE = 3, 6.0  # the margin from which no more is looked at
+Window = tuple[str, I64]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The cut of the window at a place: bytes of a band, where a band begins, and by how much (logarithm of
+    likelihoods) it is better than one of another size."""
+
+    place: str
+    size: int
+    start: int
+    margin: float
+
+
+def windows(size: int) -> list[Window]:
+    """The coarse grids."""
+    end, middle = size // MIB * MIB - MIB, size // 2 // MIB * MIB
+    steps = np.arange(0, WINDOW, COARSE)
+    return [("od", steps), ("md", middle - WINDOW // 2 + steps), ("id", end - COARSE - steps[::-1])]
+
+
+def fit(place: str, looks: list[tuple[I64, F64]]) -> Fit:
+    """The best cut of all looks at a place; their points (bytes) rise, and begin at the same one."""
+    base = int(looks[0][0][0])
+    ats = [(points - base) // MIB for points, _ in looks]
+    totals = [np.concatenate([[0.0], np.cumsum(weights)]) for _, weights in looks]
+    span = int(ats[0][-1]) + 1
+    scores, starts = [], []
+    for size in range(LEAST_BAND, min(MOST_BAND, span // 2) + 1):
+        edges = np.arange(size)[:, None] + size * np.arange(-1, span // size + 2)
+        score = np.zeros(size)
+        for at, total in zip(ats, totals, strict=True):
+            cuts = np.searchsorted(at, edges)
+            pieces = np.diff(total[cuts], axis=1)
+            some = np.diff(cuts, axis=1) > 0
+            score += np.maximum(pieces, 0.0).sum(axis=1) - STATE_COST * some.sum(axis=1)
+        best = int(np.argmax(score))
+        scores.append(float(score[best]))
+        starts.append(best)
+    order = np.argsort(scores)
+    best, next_best = int(order[-1]), int(order[-2])
+    size = LEAST_BAND + best
+    return Fit(place, size * MIB, base + starts[best] * MIB, scores[best] - scores[next_best])
+
+
+def finer(window: Window, found: Fit) -> Window:
+    """The coarse grid and a fine one besides."""
+    place, points = window
+    if found.size <= SMALL_BAND * MIB:
+        low = int(points[0]) if place == "od" else int(points[-1]) + COARSE - FINE_SPAN
+        if place == "md":
+            low = int(points[len(points) // 2]) - FINE_SPAN // 2
+        return place, np.unique(np.concatenate([points, np.arange(low, low + FINE_SPAN, MIB)]))
+    piece = (points - found.start) // found.size
+    edges = np.flatnonzero(np.diff(piece)) + 1
+    # As far apart as there are: the size follows from the first and the last.
+    keep = np.unique(np.linspace(0, max(len(edges) - 1, 0), MOST_EDGES).round().astype(int))[: len(edges)]
+    fine = [np.arange(points[edges[k] - 1] - COARSE, points[edges[k]] + COARSE, MIB) for k in keep]
+    grid = np.unique(np.concatenate([points, *fine]))
+    return place, grid[(grid >= points[0]) & (grid <= points[-1])]
+
+
+def look(steps: Steps, name: str, grids: list[Window], copies: int) -> list[F64] | None:
+    """The weight of each point of each grid once about half of them were cleaned; None if that never was."""
+    if not steps.erase(f"{name}-erase"):
+        return None
+    blocks = np.concatenate([readout.copies(points, copies) for _, points in grids])
+    turn_ns = steps.known.number("rotation_ns")
+    first = readout.read(steps, f"{name}-fresh", blocks)
+    fresh = Fresh.of(first, readout.read(steps, f"{name}-fresh-again", blocks), turn_ns)
+    steps.run(f"{name}-grid", IoBatch.writes(steps.rng(name).permutation(blocks), BLOCK), depth=DEPTH)
+    start_ns = steps.known.number("cleaning_start_ns")
+    band_ns = steps.known.part("cleaning_band_ns", "one_block")
+    start_s = UNKNOWN_START_S if start_ns is None else start_ns / 1e9
+    band_s = UNKNOWN_BAND_S if band_ns is None else band_ns / 1e9
+    bands, before = FIRST_BANDS, 0.0
+    for _ in range(PAUSES):
+        steps.pause(f"{name}-pause", start_s + bands * band_s)
+        weights = fresh.weights(readout.read(steps, f"{name}-after", blocks))
+        clean = float(np.mean(weights > 0))
+        if clean >= FEWEST_CLEAN:
+            ends = np.cumsum([len(points) * copies for _, points in grids])[:-1]
+            parts = [part.reshape(-1, copies).sum(axis=1) for part in np.split(weights, ends)]
+            return parts if clean <= MOST_CLEAN else None
+        gain = max(clean - before, 0.02)
+        bands = float(np.clip(bands * (WANTED_CLEAN - clean) / gain, 1.0, 3 * bands + 3))
+        before = clean
+    return None
+
+
+def find(steps: Steps) -> list[Fit]:
+    """The bands at the three places; empty if no half could be had."""
+    grids = windows(steps.size)
+    weights = look(steps, "lots", grids, COPIES)
+    if weights is None:
+        return []
+    looks = [[(points, weight)] for (_, points), weight in zip(grids, weights, strict=True)]
+    fits = [fit(place, seen) for (place, _), seen in zip(grids, looks, strict=True)]
+    for number in range(1, FINE_ROUNDS + 1):
+        fine = [finer(grid, found) for grid, found in zip(grids, fits, strict=True)]
+        weights = look(steps, f"lots-fine-{number}", fine, FINE_COPIES)
+        if weights is None:
+            continue
+        for seen, (_, points), weight in zip(looks, fine, weights, strict=True):
+            seen.append((points, weight))
+        fits = [fit(place, seen) for (place, _), seen in zip(grids, looks, strict=True)]
+        if min(found.margin for found in fits) >= SURE:
+            break
+    return fits
