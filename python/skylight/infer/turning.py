@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-NEIGHBOUR_TURNS = 0.08  # blocks so close are taken to lie at one angle
 SHORT_WINDOW, LONG_WINDOW = 0.35, 0.7  # turns within which phases must rise evenly
 LEAST_SIGMA = 1e-3  # turns: 10 us at 10 ms; no log is finer
 OUTLIER_TURNS = 0.12

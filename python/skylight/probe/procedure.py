@@ -13,7 +13,7 @@ Source: DESIGN, idea 3.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -114,6 +114,17 @@ class Live(_Names):
     def rng(self, name: str) -> np.random.Generator:
         """A generator of its own for each name."""
         return self._session.rng(name)
+
+
+def on_shingled(session: Session, procedure: Callable[[Steps], object]) -> None:
+    """Runs a procedure on a shingled drive that may be written to, its volatile cache and look-ahead off.
+
+    Does nothing to any other drive.
+    """
+    if session.known.word("drive_type") != "smr" or not session.can_write:
+        return
+    with session.settings("settings", write_cache=False, look_ahead=False):
+        procedure(Live(session))
 
 
 class Replay(_Names):

@@ -54,7 +54,7 @@ _COLOURS = {
     "#808080": "--fig-muted",
 }
 _SERIES = ("#0072b2", "#d55e00", "#009e73", "#a0508a", "#8a6d00", "#4a5560")
-_INK, _MUTED, _GRID, _CARD = "#1c2126", "#59636e", "#e6e3dc", "#fffffe"
+_INK, _MUTED, _GRID = "#1c2126", "#59636e", "#e6e3dc"
 
 # Any: the type of the keys differs between versions of matplotlib.
 _STYLE: Any = {

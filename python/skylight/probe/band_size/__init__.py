@@ -23,7 +23,7 @@ from skylight.probe.band_size.figures import draw
 from skylight.probe.band_size.journaled import Band
 from skylight.probe.band_size.lots import Fit
 from skylight.probe.band_size.rooms import Kind, RoomBand
-from skylight.probe.procedure import CutShort, Live, Replay, Steps
+from skylight.probe.procedure import CutShort, Replay, Steps, on_shingled
 from skylight.probe.session import Session
 
 USUAL_IOS, USUAL_SECONDS, USUAL_BYTES = 60_000, 3_600.0, 40 << 30
@@ -72,10 +72,7 @@ class BandSize:
 
     def measure(self, session: Session) -> None:
         """Runs the procedure on a shingled drive that may be written to."""
-        if session.known.word("drive_type") != "smr" or not session.can_write:
-            return
-        with session.settings("settings", write_cache=False, look_ahead=False):
-            procedure(Live(session))
+        on_shingled(session, procedure)
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """`band_bytes` of a shingled drive; nothing for one that has no bands."""

@@ -23,7 +23,7 @@ from skylight.probe.cache_size import journal, rooms, verdict
 from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.journal import Journal
 from skylight.probe.cache_size.rooms import Rooms
-from skylight.probe.procedure import CutShort, Live, Replay, Steps
+from skylight.probe.procedure import CutShort, Replay, Steps, on_shingled
 from skylight.probe.session import Session
 
 USUAL_IOS, USUAL_SECONDS, CACHE_PART = 3_000_000, 7_200.0, 100
@@ -90,10 +90,7 @@ class CacheSize:
 
     def measure(self, session: Session) -> None:
         """Runs the procedure on a shingled drive that may be written to."""
-        if session.known.word("drive_type") != "smr" or not session.can_write:
-            return
-        with session.settings("settings", write_cache=False, look_ahead=False):
-            procedure(Live(session))
+        on_shingled(session, procedure)
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """The sizes of a shingled drive; nothing for one without a persistent cache."""

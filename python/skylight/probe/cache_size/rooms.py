@@ -4,11 +4,10 @@ are.
 * Cache bands serve every n-th data band. With the one of the first band full, one block is written to each
   band behind it: the first that stalls is band n, and n cache bands are the cache.
 * A zone takes so much before its first stall. With it full, addresses further on are asked for: the first
-that
-  does not stall is in the next zone; the capacity has so many zones.
+  that does not stall is in the next zone; the capacity has so many zones.
 
 Random writes over the whole drive fill rooms unevenly, so the first stalls when some 95 % of the cache are
-used (Skylight, Table 2: 9,175,056 writes, a day at depth 1). `random_fill` does that; no finding needs it.
+used (Skylight, Table 2: 9,175,056 writes, a day at depth 1). No finding needs that.
 
 Source: Skylight (FAST '15), section 4.6 and Table 2; FACTS row S8b.
 """
@@ -26,7 +25,6 @@ from skylight.probe.procedure import Steps
 
 BLOCK = 4096
 MOST_CACHE_BANDS = 1_000_000
-RANDOM_PIECE = 1 << 20
 TRIES = 6
 AGAIN_INTO_BAND = 2 << 20  # clear of what was written there the first time
 
@@ -126,18 +124,3 @@ def _zones(steps: Steps) -> Rooms | None:
         else:
             high = low + step
     return Rooms(-(-steps.size // (high * band)), filled, None, band, room.found.count, 1)
-
-
-def random_fill(steps: Steps, name: str, size: int, most: int, slow_ns: int, depth: int = 1) -> int | None:
-    """Random writes of `size` bytes over the whole drive until one stalls for cleaning: how many there were.
-
-    Outliers stall too, so `slow_ns` must lie between them and what cleaning takes."""
-    done = 0
-    while done < most:
-        chosen = steps.rng(f"{name}-{done}").integers(0, steps.size // size, min(RANDOM_PIECE, most - done))
-        io = IoBatch.writes(chosen.astype(np.uint64) * np.uint64(size), size)
-        log = steps.run(name, io, depth=depth, until=Stop(slow_ns))
-        done += len(log)
-        if len(log) < len(io):
-            return done
-    return None

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe import Cost, Figure
 from skylight.probe.mapping.figures import draw
 from skylight.probe.mapping.measure import MOST_NOISE, Seen, procedure
-from skylight.probe.procedure import CutShort, Live, Replay
+from skylight.probe.procedure import CutShort, Replay, on_shingled
 from skylight.probe.session import Session
 
 NAME = "mapping"
@@ -70,8 +71,7 @@ class Mapping:
     needs: tuple[str, ...] = ("drive_type", "rotation", "cleaning", "band_size")
     summary = (
         "Has a dozen bands cleaned and compares, by the angle at which they pass under the head, where"
-        " they lie"
-        " before and after."
+        " they lie before and after."
     )
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
@@ -83,10 +83,8 @@ class Mapping:
     def measure(self, session: Session) -> None:
         """Runs the procedure on a shingled drive that may be written to and whose rotation is known."""
         turn_ns = session.known.number("rotation_ns")
-        if session.known.word("drive_type") != "smr" or not session.can_write or turn_ns is None:
-            return
-        with session.settings("settings", write_cache=False, look_ahead=False):
-            procedure(Live(session), turn_ns)
+        if turn_ns is not None:
+            on_shingled(session, partial(procedure, turn_ns=turn_ns))
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """`mapping` of a shingled drive; nothing for one that does not clean."""
