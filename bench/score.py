@@ -19,7 +19,7 @@ import sys
 import tempfile
 import traceback
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -85,21 +85,27 @@ def seeds_of(text: str) -> list[str]:
     return seeds
 
 
+def tell(result: Scored) -> None:
+    """Prints what was not right about one drive."""
+    if result.error is not None:
+        print(f"{result.drive} ({result.kind}): failed\n{result.error}", flush=True)
+    for mark in result.marks:
+        if mark.outcome != "right":
+            why = result.why.get(mark.name, "no finding")
+            print(
+                f"{result.drive} ({result.kind}) {mark.name} {mark.outcome}: found {mark.found},"
+                f" true {mark.true}, confidence {mark.confidence:.2f}; {why}",
+                flush=True,
+            )
+
+
 def show(results: Sequence[Scored]) -> bool:
-    """Prints the wrong answers, the table and the totals; whether all totals are met."""
+    """Prints the table and the totals; whether all totals are met."""
     counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for result in results:
-        if result.error is not None:
-            print(f"{result.drive} ({result.kind}): failed\n{result.error}")
         for mark in result.marks:
             counts[mark.name][mark.outcome] += 1
             counts["all"][mark.outcome] += 1
-            if mark.outcome != "right":
-                why = result.why.get(mark.name, "no finding")
-                print(
-                    f"{result.drive} ({result.kind}) {mark.name} {mark.outcome}: found {mark.found},"
-                    f" true {mark.true}, confidence {mark.confidence:.2f}; {why}"
-                )
     print(f"\n{'property':26}{'right':>7}{'wrong':>7}{'unknown':>9}{'right %':>9}")
     for name, outcomes in counts.items():
         total = sum(outcomes.values())
@@ -116,6 +122,15 @@ def show(results: Sequence[Scored]) -> bool:
         f"right {right:.2%} (asked {RIGHT:.1%}), wrong {wrong:.2%} (at most {WRONG:.1%}), type wrong {types}"
     )
     return right >= RIGHT and wrong <= WRONG and types == 0 and not any(r.error for r in results)
+
+
+def gathered(results: Iterable[Scored]) -> list[Scored]:
+    """All results, each told as soon as it is there."""
+    told = []
+    for result in results:
+        tell(result)
+        told.append(result)
+    return told
 
 
 def main() -> int:
@@ -135,10 +150,10 @@ def main() -> int:
         parser.error("name drives with --seeds or --profiles")
     work = partial(scored, kind=arguments.kind, options=SuiteOptions(only=only, quick=arguments.quick))
     if arguments.jobs == 1:
-        results = [work(drive) for drive in drives]
+        results = gathered(map(work, drives))
     else:
         with ProcessPoolExecutor(arguments.jobs) as pool:
-            results = list(pool.map(work, drives))
+            results = gathered(pool.map(work, drives))
     return 0 if show(results) else 1
 
 

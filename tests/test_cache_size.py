@@ -140,3 +140,11 @@ def test_few_free_bands_are_right_whatever_a_zone_keeps(usable: int) -> None:
     assert sure > 0.95
     for free in range(int(np.ceil(low)), int(high) + 1):
         assert abs(value / free - 1) <= 0.1 + 1e-9, free
+
+
+@pytest.mark.parametrize("usable", [45, 63, 199])
+def test_many_free_bands_are_right_if_a_zone_keeps_one(usable: int) -> None:
+    """Also in whole bytes, of zones as many as a drive has."""
+    unit = 3 * (58 << 20)
+    value, (low, _), _ = free_bands(usable)
+    assert low == usable + 1 and round(value * unit) <= int(1.1 * low * unit)

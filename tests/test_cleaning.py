@@ -15,8 +15,8 @@ from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import Evidence, IoBatch, IoLog, Step, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import residence
-from skylight.infer.period import slow_period
-from skylight.probe.cleaning import CleaningTest
+from skylight.infer.periods import slow_period
+from skylight.probe.cleaning import CleaningTest, free_bands
 from skylight.probe.cleaning.rate import ORDER, places
 from skylight.probe.cleaning.trials import Trial, bracket
 from skylight.probe.cleaning.verdict import judge
@@ -25,7 +25,8 @@ from skylight.probe.session import Session
 from skylight.recording import Recording
 
 PROFILES = ("emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st5000as0011", "st8000as0011")
-SEEDS = (1001, 1002, 1004, 1015, 1018, 1041, 1059, 1095, 1098, 1130)  # 1018 and 1095 are lazy, with a journal
+# 1018, 1084 and 1095 are lazy, with a journal; a zone of 1065 ends amid a test, one of 1302 at the middle.
+SEEDS = (1001, 1002, 1004, 1015, 1018, 1041, 1059, 1065, 1084, 1095, 1098, 1130, 1302)
 HINTS = ("drive_type", "cache_medium", "cache_location", "journal_quantum_bytes")
 FINDINGS = ("cleaning_type", "cleaning_start_ns", "cleaning_band_ns")
 
@@ -166,3 +167,48 @@ def test_a_recording_with_a_damaged_parameter_is_refused() -> None:
     evidence = Evidence("cleaning", TargetFacts("sim", "sim:x", 1 << 40, 512), [step])
     with pytest.raises(Exception, match="baseline"):
         judge(evidence, Known([Finding("drive_type", "smr", None, None, 1.0, "")]))
+
+
+def waits(*stalls: tuple[int, float, int, int]) -> free_bands.Watched:
+    """Writes of 1 MiB, the last of which waited: how many, how long (s), marks and cells home after it."""
+    seen = free_bands.Watched()
+    for count, waited_s, marks, cells in stalls:
+        submit = np.arange(count, dtype=np.uint64) * np.uint64(10**10)
+        took = np.full(count, 10**7, np.uint64)
+        took[-1] += np.uint64(waited_s * 1e9)
+        writes = IoBatch.writes(np.arange(count, dtype=np.uint64) << np.uint64(20), 1 << 20)
+        home = np.arange(free_bands.MARKS + 40) - free_bands.MARKS < cells
+        home[: free_bands.MARKS] = np.arange(free_bands.MARKS) < marks
+        seen.add(IoLog.of(writes, submit, submit + took), home, 10**7)
+    return seen
+
+
+class TestFreeBands:
+    """Which of the writes that wait say how long one band takes."""
+
+    def test_the_last_of_a_row_waits_for_one_band(self) -> None:
+        row = waits((1, 1.0, 5, 0), (1, 0.5, 6, 0), (40, 1.2, 6, 20), (1, 0.6, 6, 20), (40, 0.6, 6, 20))
+        place = row.place()
+        assert place is not None and place.sound
+        assert (place.one_ns, place.half_ns) == (0.5e9, (0.6e9,))
+        assert row.band == 40 << 20
+
+    def test_a_wait_that_shows_nothing_cleaned_still_ends_a_row(self) -> None:
+        """A single cell says nothing, so that a wait for two bands does not pass for one of one."""
+        seen = waits((1, 0.5, 6, 0), (40, 1.2, 6, 20), (1, 0.6, 6, 0), (40, 0.6, 6, 20), (40, 0.6, 6, 20))
+        place = seen.place()
+        assert place is not None and place.half_ns == (0.6e9,)
+
+    def test_a_zone_that_ends_amid_the_marks_does_not_tell(self) -> None:
+        assert waits((1, 1.0, 4, 0), (40, 1.2, 4, 20), (40, 0.6, 4, 20)).place() is None
+
+    def test_nothing_lies_in_two_bands_or_beyond_the_drive(self) -> None:
+        """At all places and attempts, with and without an idea of a band."""
+        for size in (100 * 10**9, 30 * 10**12):
+            for attempt in range(len(free_bands.SHIFTS)):
+                for band in (None, 4 << 20, 40 << 20, 256 << 20):
+                    layout = free_bands.Layout.at(size, 5, attempt, band)
+                    steps = np.diff([*layout.marks.astype(np.int64), layout.over, layout.stretch.start])
+                    assert steps.min() > (band or 256 << 20)
+                    assert layout.stretch.start + layout.length < size
+                    assert layout.length >= 8 * (band or 256 << 20)

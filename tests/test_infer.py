@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import comb
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skylight.infer import phase
+from skylight.infer.chance import binomial_tail, hypergeometric_tail, ratio_tail
 from skylight.infer.phase import coherence
 from skylight.infer.robust import (
     FIXED_SPREAD,
     Spread,
     confidence_that,
     folded_spread,
+    middle,
     uneven_spread,
 )
 
@@ -195,3 +200,40 @@ def test_the_turn_is_found_and_never_a_part_of_it(rng: np.random.Generator) -> N
         found = coherence((turns * period_ns + 1e9).astype(np.uint64), place, 64)
         assert found.rotates
         assert found.period_ns == pytest.approx(period_ns, rel=0.003)
+
+
+class TestChance:
+    """Against sums of exact fractions."""
+
+    @given(st.integers(1, 60), st.integers(-1, 61), st.integers(0, 40))
+    def test_a_binomial_tail(self, of: int, least: int, fortieths: int) -> None:
+        chance = Fraction(fortieths, 40)
+        hits = range(max(least, 0), of + 1)
+        exact = sum((comb(of, hit) * chance**hit * (1 - chance) ** (of - hit) for hit in hits), Fraction(0))
+        assert binomial_tail(least, of, fortieths / 40) == pytest.approx(float(exact), rel=1e-10)
+
+    def test_a_tail_far_out_is_no_zero(self) -> None:
+        exact = float(Fraction(1, 1000) ** 90 * comb(100, 90))
+        assert binomial_tail(90, 100, 0.001) == pytest.approx(exact, rel=0.02)
+
+    @given(st.integers(1, 30), st.data())
+    def test_a_hypergeometric_tail(self, of: int, data: st.DataObject) -> None:
+        marked, drawn = data.draw(st.integers(0, of)), data.draw(st.integers(0, of))
+        least = data.draw(st.integers(0, of + 1))
+        hits = [comb(marked, hit) * comb(of - marked, drawn - hit) for hit in range(drawn + 1)]
+        exact = Fraction(sum(hits[least:]), sum(hits))
+        assert hypergeometric_tail(least, of, marked, drawn) == pytest.approx(float(exact), rel=1e-12)
+
+    @pytest.mark.parametrize(
+        ("ratio", "one", "other", "tail"),  # tables of the F distribution, upper 5 % and 1 % points
+        [(4.28387, 3, 3, 0.05), (19.0, 1, 1, 0.05), (2.97824, 5, 5, 0.05), (6.92661, 1, 6, 0.01)],
+    )
+    def test_a_ratio_of_variances_is_as_in_the_tables(
+        self, ratio: float, one: int, other: int, tail: float
+    ) -> None:
+        assert ratio_tail(ratio, one, other) == pytest.approx(tail, rel=1e-4)
+
+
+@given(st.lists(st.integers(-(1 << 50), 1 << 50), min_size=1, max_size=40))
+def test_the_middle_is_the_median(values: list[int]) -> None:
+    assert middle(np.array(values)) == float(np.median(values))

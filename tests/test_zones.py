@@ -15,8 +15,9 @@ from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
-from skylight.probe.zones import Zones
-from skylight.probe.zones.sizes import Size, mirrored
+from skylight.probe.zones import Zones, recording
+from skylight.probe.zones.sizes import FEWEST_STROKES, Pattern, Size, mirrored
+from skylight.probe.zones.speed import Profile
 from skylight.probe.zones.walk import walk
 from skylight.recording import Recording
 
@@ -55,7 +56,8 @@ def test_plateaus_are_found(drive: str, tmp_path: Path) -> None:
 def test_no_plateaus_where_there_are_none(drive: str, tmp_path: Path) -> None:
     evidence, known, truth = measured(drive, tmp_path)
     findings = Zones().infer(evidence, known)
-    assert "plateaus" not in truth and [finding.name for finding in findings] == ["throughput_bytes_per_s"]
+    assert "plateaus" not in truth
+    assert [finding.name for finding in findings] == ["throughput_bytes_per_s", "recording_zones"]
 
 
 def test_throughput_is_that_of_the_tracks(tmp_path: Path) -> None:
@@ -123,6 +125,21 @@ def test_surfaces_without_an_order_have_no_pattern(rng: np.random.Generator) -> 
         assert mirrored(sizes) is None
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_pattern_is_found_with_its_last_stroke(rng: np.random.Generator, cut: bool) -> None:
+    for count in (3, 7, 9):
+        density = 1 + 0.04 * np.cos(np.pi * np.arange(count)) + 0.01 * rng.permutation(count) / count
+        up_and_down = np.concatenate([density, density[::-1]] * 4)
+        fall = np.repeat(0.97 ** np.arange(8), count)
+        sizes = [Size(float(at), 2e6 * size, 1e-3) for at, size in enumerate(up_and_down * fall)]
+        for length in range(FEWEST_STROKES, len(sizes) + 1):
+            whole = mirrored(sizes[:length], cut=cut)
+            newly = mirrored(sizes[:length], cut=cut, last=length > FEWEST_STROKES)
+            if whole is not None or newly is not None:
+                break
+        assert whole is not None and newly is not None and whole.count == newly.count
+
+
 def test_strokes_that_look_like_one_are_not_counted_as_one(tmp_path: Path) -> None:
     evidence, known, truth = measured("1383", tmp_path)  # 12 surfaces, of which the first three are alike
     findings = {finding.name: finding.value for finding in Zones().infer(evidence, known)}
@@ -149,3 +166,52 @@ def test_neighbours_alike_are_two_strokes_or_unknown(rng: np.random.Generator) -
     for _ in range(10):
         found = walk(answers(rng, sizes, 1e-3), total)
         assert found.pattern is None or found.pattern.count == len(density)
+
+
+def zones_made(rng: np.random.Generator, count: int, *, stray: bool) -> tuple[list[Size], Profile, int]:
+    """Sizes and bursts of a made-up drive with that many zones of unlike width, noise in both, a slow burst,
+    and perhaps a fit that went astray."""
+    size = 4_000_000_000_000
+    edges = np.cumsum(rng.uniform(0.7, 1.4, count))
+    edges *= size / edges[-1]
+    tracks = np.linspace(2.0e6, 1.0e6, count)
+
+    def track(at: float) -> float:
+        return float(tracks[min(int(np.searchsorted(edges, at, side="right")), count - 1)])
+
+    places = [size * (n + 0.5) / 16 for n in range(16)] + [float(16 << 20) * 1.8**n for n in range(18)]
+    sizes = [Size(at, track(at) * (1 + 5e-4 * rng.normal()), 5e-4) for at in places]
+    if stray:
+        sizes[7] = Size(sizes[7].at, rng.uniform(0.8, 1.25) * sizes[7].track_bytes, 5e-4)
+    at = np.linspace(0, size * 0.999, 49)
+    speed = np.array([100.0 * track(one) * (1 + 1e-3 * rng.uniform(-1, 1)) for one in at])
+    speed[30] *= 0.4
+    return sizes, Profile(at, speed, 1e-3), size
+
+
+@pytest.mark.parametrize("stray", [False, True], ids=["clean", "stray"])
+@pytest.mark.parametrize("count", [1, 2, 4, 6, 9, 17, 40])
+def test_recording_zones_are_never_too_many(count: int, stray: bool, rng: np.random.Generator) -> None:
+    for _ in range(30):
+        sizes, profile, size = zones_made(rng, count, stray=stray)
+        found = recording.finding(sizes, None, profile, size)
+        assert isinstance(found.value, dict), found.why
+        said = int(found.value.get("count", found.value.get("at_least", 0)))
+        assert said == count if "count" in found.value else said <= count, (count, found.value)
+        if count == 4 and not stray:
+            assert said == count and found.value["first_edge_bytes"] == pytest.approx(size / count, rel=0.6)
+            assert found.confidence > 0.5
+
+
+def test_sizes_that_rise_are_not_zones(rng: np.random.Generator) -> None:
+    sizes = [Size(1e9 * n, 1e6 * (1.0 + 0.05 * (n % 3)), 5e-4) for n in range(30)]
+    assert recording.finding(sizes, None, None, 30_000_000_000).value == UNKNOWN
+    assert recording.finding(sizes[:3], None, None, 30_000_000_000).value == UNKNOWN
+
+
+def test_surfaces_that_differ_are_not_taken_for_zones() -> None:
+    density = np.array([1.0, 0.96, 1.03])
+    pattern = Pattern(3, density, 0.01, 1e-4)
+    sizes = [Size(1e10 * n, 2e6 * float(density[n % 3]) * 0.99 ** (n // 6), 5e-4) for n in range(60)]
+    found = recording.finding(sizes, pattern, None, 600_000_000_000)
+    assert isinstance(found.value, dict) and 1 <= int(found.value["at_least"]) <= 10

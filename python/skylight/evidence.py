@@ -13,10 +13,10 @@ Source: DESIGN, idea 3 (measure, keep, infer, draw are four things).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, TypeVarTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,8 @@ U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
+Given = TypeVarTuple("Given")
+Result = TypeVar("Result")
 JsonScalar = str | int | float | bool | None
 """A value that evidence may carry beside its columns."""
 
@@ -147,8 +149,8 @@ class IoLog:
     @staticmethod
     def joined(logs: list[IoLog]) -> IoLog:
         """Several logs as one, in order."""
-        if not logs:
-            return EMPTY_LOG
+        if len(logs) < 2:
+            return logs[0] if logs else EMPTY_LOG
         return IoLog(*(np.concatenate([getattr(log, name) for log in logs]) for name in LOG_COLUMNS))
 
 
@@ -186,8 +188,10 @@ class Stop:
 
     def reached(self, log: IoLog) -> bool:
         """Whether the I/Os of a log reach it, in the order they completed."""
-        latency_ns = log.latency_ns[np.argsort(log.complete_ns, kind="stable")]
-        slow = np.concatenate([[0], np.cumsum(latency_ns >= self.latency_ns)])
+        is_slow = log.latency_ns >= self.latency_ns
+        if np.count_nonzero(is_slow) < self.count:
+            return False
+        slow = np.concatenate([[0], np.cumsum(is_slow[np.argsort(log.complete_ns, kind="stable")])])
         among = slow[1:] - slow[np.maximum(np.arange(1, len(slow)) - self.within, 0)]
         return bool(np.any(among >= self.count))
 
@@ -286,6 +290,18 @@ class Evidence:
     complete: bool = False
     notes: list[str] = field(default_factory=list)
     cut: list[Step] = field(default_factory=list)
+    _kept: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, work: Callable[[Evidence, *Given], Result], *given: *Given) -> Result:
+        """`work(evidence, *given)`, worked out at the first call and kept as long as this evidence: a figure
+        shows what was inferred without working it out again.
+
+        Nothing may change the result, and steps are only ever added."""
+        key = (work, len(self.steps), *given)
+        if key not in self._kept:
+            self._kept[key] = work(self, *given)
+        result: Result = self._kept[key]
+        return result
 
     def step(self, name: str) -> Step | None:
         """The step of that name, or None."""

@@ -79,7 +79,7 @@ def log_crc32(log: IoLog, start: int = 0) -> int:
     packed = np.empty(len(log), dtype=_PACKED)
     for name in LOG_COLUMNS:
         packed[name] = getattr(log, name)
-    return zlib.crc32(packed.tobytes(), start)
+    return zlib.crc32(packed.view(np.uint8).data, start)
 
 
 class PartWriter:
@@ -97,7 +97,7 @@ class PartWriter:
         try:
             self._file: IO[bytes] = path.open("xb")
             self._stream = pa.ipc.new_stream(
-                self._file, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
+                self._file, schema, options=pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
             )
         except (OSError, pa.ArrowException) as error:
             raise _kept(error, path) from error
@@ -220,6 +220,7 @@ class _PartReader:
     cut: Step | None = None
     _open: dict[str, Any] | None = None
     _logs: list[IoLog] = field(default_factory=list)
+    _crc32: int = 0
 
     def refuse(self, what: str, mend: str = "probe the target again") -> UsageError:
         return UsageError(f"{self.path}: {what}; {mend}")
@@ -237,7 +238,8 @@ class _PartReader:
                 self.note = f"{self.path.name} is empty; nothing of it is used"
                 return
             try:
-                stream = pa.ipc.open_stream(source)
+                # Batches are small: to hand each column to a thread costs more than to unpack it.
+                stream = pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(use_threads=False))
             except (OSError, pa.ArrowException) as error:
                 raise self.refuse(
                     "is not an Arrow IPC stream", "give a directory that Skylight wrote"
@@ -298,9 +300,10 @@ class _PartReader:
             raise self.refuse("its steps are not in order", "do not mix or rename files of recordings")
         if event == "begin":
             self._check_begin(marker)
-            self._open, self._logs = marker, []
+            self._open, self._logs, self._crc32 = marker, [], 0
         elif event == "rows":
             self._logs.append(self._rows(batch))
+            self._crc32 = log_crc32(self._logs[-1], self._crc32)
         elif event == "end":
             self._end(marker)
         else:
@@ -329,7 +332,7 @@ class _PartReader:
         opened = self._open
         assert opened is not None
         log = IoLog.joined(self._logs)
-        if marker.get("rows") != len(log) or marker.get("crc32", log_crc32(log)) != log_crc32(log):
+        if marker.get("rows") != len(log) or marker.get("crc32", self._crc32) != self._crc32:
             raise self.refuse(f"step {opened['name']!r} is damaged: its rows differ from its check sum")
         self._check_log(opened["name"], log)
         kept = log if opened["kind"] == "run" else None

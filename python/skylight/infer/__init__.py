@@ -3,11 +3,11 @@
 | module | answers |
 |---|---|
 | `robust` | is a latency fixed or varying, in the face of outliers; how sure is that (bootstrap) |
-| `periods` | do rare stalls come every so many commands, and could it be chance |
+| `chance` | how likely a count or a ratio is by chance alone |
+| `periods` | do stalls come every so many commands from the start on, and could it be chance |
 | `phase` | do completion times follow a rotation: which period, how strongly tied to the address |
 | `residence` | does a written block lie in the persistent cache, or at its native place: two reads tell |
-| `period` | which commands of a series are slow at a fixed period |
-| `stalls` | which slow writes are a row of stalls for cleaning: the first, and how far apart |
+| `stalls` | with which row of stalls for cleaning does a series of writes end, once a cache is full |
 | `onset` | from which write on does a drive clean before it takes more |
 | `turning` | the turn to a few parts in a million; at which angle each block of a track lies, its size |
 | `reach` | how soon a block can be caught: overhead and arm time from whether blocks were caught or missed |

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.infer.robust import middle
+
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -69,18 +71,16 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     """From arm times between pairs of tracks, numbered in the order of their addresses."""
     if len(time_ns) < FEWEST_PAIRS:
         return None
-    ways = list(_ways(one, other))
+    fits = _Fits(list(_ways(one, other)), time_ns)
     least_ns = noise_ns = LEAST_NOISE * float(np.median(time_ns))
     for _ in range(2):
-        fits = [_fit(way, time_ns, noise_ns) for way in ways]
-        best = int(np.argmin([fit[0] for fit in fits]))
-        off = np.abs(time_ns - _expected(ways[best], *fits[best][1:]))
+        way, _, arm_ns, switch_ns = min(fits.at(noise_ns), key=lambda fit: fit[1])
+        off = np.abs(time_ns - _expected(way, arm_ns, switch_ns))
         noise_ns = max(least_ns, float(np.median(off)) / 0.6745)
-    fits = [_fit(way, time_ns, noise_ns) for way in ways]
-    best = int(np.argmin([fit[0] for fit in fits]))
-    cost, arm_ns, switch_ns = fits[best]
+    found = fits.at(noise_ns)
+    way, cost, arm_ns, switch_ns = min(found, key=lambda fit: fit[1])
     rising = _rising(one, other, time_ns)
-    costs = [(fit[0], fit[1]) for fit in fits]
+    costs = [(fit[1], fit[2]) for fit in found]
     if rising is not None:
         costs.append((rising.cost(noise_ns), rising.first_ns))
     least = min(each for each, _ in costs)
@@ -89,7 +89,6 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
         return _compromise(min(likely), max(likely))
     if rising is not None and rising.cost(noise_ns) < cost:
         return rising.found(noise_ns)
-    way = ways[best]
     off = np.abs(time_ns - _expected(way, arm_ns, switch_ns)) > np.sqrt(CAP) * noise_ns
     chosen = way.best & ~off
     if np.count_nonzero(off) > MOST_OFF * len(off) or not chosen.any():
@@ -160,22 +159,40 @@ def _expected(way: _Way, arm_ns: float, switch_ns: float) -> F64:
     return np.where(way.arm, arm_ns, np.where(way.switch, switch_ns, both))
 
 
-def _fit(way: _Way, time_ns: F64, noise_ns: float) -> tuple[float, float, float]:
-    """Cost, arm time and switch time of the best fit: the arm the shorter of the two, or the longer."""
-    fits = []
+class _Fits:
+    """Ways with the levels that fit each: the arm the shorter of the two, or the longer, or no such."""
+
+    def __init__(self, ways: list[_Way], time_ns: F64) -> None:
+        self._ways = ways
+        self._levels = np.full((len(ways), 2, 2), np.inf)  # ns: the arm's and the switch's
+        self._off_ns = np.zeros((len(ways), 2, len(time_ns)))
+        self._constants = np.array([way.constants for way in ways]) * np.log(len(time_ns))
+        for number, way in enumerate(ways):
+            for place, (levels, off_ns) in enumerate(_levels(way, time_ns)):
+                self._levels[number, place] = levels
+                self._off_ns[number, place] = off_ns
+
+    def at(self, noise_ns: float) -> list[tuple[_Way, float, float, float]]:
+        """Each way with the cost of its best fit under such a noise, the arm's and the switch's time."""
+        costs = np.minimum((self._off_ns / noise_ns) ** 2, CAP).sum(axis=2) + self._constants[:, None]
+        costs[np.isinf(self._levels[:, :, 0])] = np.inf
+        each, best = np.arange(len(costs)), costs.argmin(axis=1)
+        arm_ns, switch_ns = self._levels[each, best].T.tolist()
+        return list(zip(self._ways, costs[each, best].tolist(), arm_ns, switch_ns, strict=True))
+
+
+def _levels(way: _Way, time_ns: F64) -> list[tuple[tuple[float, float], F64]]:
+    """The times of arm and switch that a way allows, each with how far every pair is off them, ns."""
+    found = []
     for low in (way.arm, way.switch):
         if not low.any():
             continue
-        high = ~low
-        low_ns = float(np.median(time_ns[low]))
-        high_ns = float(np.median(time_ns[high])) if high.any() else low_ns
-        if high_ns < low_ns:
-            continue
-        off = np.where(low, time_ns - low_ns, time_ns - high_ns) / noise_ns
-        cost = float(np.minimum(off**2, CAP).sum()) + way.constants * np.log(len(time_ns))
-        arm_ns, switch_ns = (low_ns, high_ns) if low is way.arm else (high_ns, low_ns)
-        fits.append((cost, arm_ns, switch_ns))
-    return min(fits) if fits else (np.inf, np.inf, np.inf)
+        low_ns = middle(time_ns[low])
+        high_ns = low_ns if low.all() else middle(time_ns[~low])
+        if high_ns >= low_ns:
+            levels = (low_ns, high_ns) if low is way.arm else (high_ns, low_ns)
+            found.append((levels, time_ns - np.where(low, low_ns, high_ns)))
+    return sorted(found, key=lambda fit: fit[0])
 
 
 def _ways(one: Ints, other: Ints) -> Iterator[_Way]:

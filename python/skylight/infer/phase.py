@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.infer.chance import ratio_tail
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 
 F64 = NDArray[np.float64]
@@ -233,11 +234,9 @@ def _judge(time_s: F64, groups: _Groups, hz: float, tried: int) -> Coherence:
     sums = _sums(time_s, groups, np.array([hz]))[0]
     between, total = groups.parts(sums, np.ones(places))
     within = max(float(total - between), 1e-12)
-    freedom = (2.0 * (places - groups.rounds), 2.0 * (rows - places))
+    freedom = (places - groups.rounds, rows - places)  # halves: a vector has two parts
     ratio = (float(between) / freedom[0]) / (within / freedom[1])
-    from scipy import stats  # takes half a second: only once there is something to test
-
-    p_value = min(1.0, tried * float(stats.f.sf(ratio, *freedom)))
+    p_value = min(1.0, tried * ratio_tail(ratio, *freedom))
     explained = float(_adjusted(between, total, chance))
     scatter = float(total) / rows
     return Coherence(1e9 / hz, explained, scatter, p_value, _confidence(sums, groups, rows, chance))

@@ -22,6 +22,7 @@ criterion.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
 
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.intp]
+Complex = NDArray[np.complex128]
 
 SHORT_WINDOW, LONG_WINDOW = 0.35, 0.7  # turns within which phases must rise evenly
 LEAST_SIGMA = 1e-3  # turns: 10 us at 10 ms; no log is finer
@@ -38,7 +40,7 @@ MOST_SIGMA = 0.05  # turns; jitter of 3 % and 200 us is 0.02 of the fastest turn
 ROUGH = 3e-3  # how far off a period may be that is to be refined
 CUT_PENALTY_PER_LOG = 2.0  # two parameters a cut, and twice the criterion's half log n
 LONGEST_PIECE_TURNS = 1.25
-CELLS = 1 << 15  # of a table held at once
+CELLS = 1 << 14  # of a table held at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,37 +141,65 @@ def fit_tracks(x: F64, phase: F64, low: float, high: float) -> Tracks | None:
     return found if found.sigma <= MOST_SIGMA else None
 
 
-def _coherences(where: F64, turn: F64, slopes: F64, window: float) -> F64:
-    """For each slope, how well phases less it agree within windows of some turns: 1 all, 0 by chance."""
-    rows = len(where)
-    found = np.empty(len(slopes))
-    step = max(1, CELLS // rows)
-    for first in range(0, len(slopes), step):
-        rising = slopes[first : first + step, None] * where
-        window_of = np.floor(rising / window)
-        begins = np.ones(rising.shape, bool)
-        np.greater(window_of[:, 1:], window_of[:, :-1], out=begins[:, 1:])
-        starts = np.flatnonzero(begins)  # each slope's first row among them
-        angle = (2 * np.pi * (turn - rising)).ravel()
-        squares = np.add.reduceat(np.cos(angle), starts) ** 2 + np.add.reduceat(np.sin(angle), starts) ** 2
-        count = np.diff(np.append(starts, angle.size))
-        of_slope = starts // rows
-        pairs = np.bincount(of_slope, count * (count - 1.0))
-        agreeing = np.bincount(of_slope, squares - count)
-        found[first : first + step] = np.where(pairs >= rows, agreeing / np.maximum(pairs, 1.0), 0.0)
-    return found
-
-
 def _coarse_slope(where: F64, turn: F64, low: float, high: float) -> float | None:
     where = where - where[0]
     tried = np.geomspace(low, high, max(2, int(np.ceil(np.log(high / low) / 0.025))))
-    scores = _coherences(where, turn, tried, SHORT_WINDOW)
+    scores = np.concatenate(
+        [
+            _coherences(some * where, _vectors(turn - some * where), SHORT_WINDOW)
+            for some in _columns(tried, len(where))
+        ]
+    )
     if scores.max() < 0.4:
         return None
     # The correct slope also explains windows twice as long; a steeper one only short ones.
     good = tried[scores >= 0.85 * scores.max()]
-    near = np.unique(np.concatenate([slope * np.linspace(0.96, 1.04, 9) for slope in good]))
-    return float(near[int(np.argmax(_coherences(where, turn, near, LONG_WINDOW)))])
+    return max(_best_near(where, turn, some) for some in _columns(good, len(where)))[1]
+
+
+def _columns(slopes: F64, rows: int) -> list[F64]:
+    """Slopes as columns, as many in each as make a table with so many rows."""
+    step = max(1, CELLS // rows)
+    return [slopes[first : first + step, None] for first in range(0, len(slopes), step)]
+
+
+def _best_near(where: F64, turn: F64, slopes: F64) -> tuple[float, float]:
+    """How well the best slope near some explains long windows, and which it is."""
+    near = np.linspace(0.96, 1.04, 9)
+    vectors = _vectors(turn - near[0] * slopes * where)
+    on = _vectors(-(near[1] - near[0]) * slopes * where)  # from each of these to the next
+    scores = np.empty((len(near), len(slopes)))
+    for number, part in enumerate(near):
+        scores[number] = _coherences(part * slopes * where, vectors, LONG_WINDOW)
+        vectors *= on
+    best, which = np.unravel_index(int(np.argmax(scores)), scores.shape)
+    return float(scores[best, which]), float(slopes[which, 0] * near[best])
+
+
+def _vectors(turns: F64) -> Complex:
+    """Phase vectors of phases."""
+    angle = 2 * np.pi * turns
+    found = np.empty(turns.shape, np.complex128)
+    np.cos(angle, out=found.real)
+    np.sin(angle, out=found.imag)
+    return found
+
+
+def _coherences(rising: F64, vectors: Complex, window: float) -> F64:
+    """For each row, a slope, how well phase vectors less it agree within windows of some turns: 1 all, 0 by
+    chance. `rising` are the turns by which phases rise with such a slope."""
+    rows = rising.shape[1]
+    window_of = np.floor(rising / window)
+    begins = np.ones(rising.shape, bool)
+    np.greater(window_of[:, 1:], window_of[:, :-1], out=begins[:, 1:])
+    starts = np.flatnonzero(begins)  # each slope's first row among them
+    sums = np.add.reduceat(vectors.ravel(), starts)
+    squares = sums.real**2 + sums.imag**2
+    count = np.diff(np.append(starts, rising.size))
+    of_slope = starts // rows
+    pairs = np.bincount(of_slope, count * (count - 1.0))
+    agreeing = np.bincount(of_slope, squares - count)
+    return np.where(pairs >= rows, agreeing / np.maximum(pairs, 1.0), 0.0)
 
 
 def _without_outliers(where: F64, turn: F64, slope: float) -> NDArray[np.bool_]:
@@ -191,62 +221,70 @@ def _sigma(where: F64, turn: F64, slopes: F64) -> float:
 
 
 def _cuts(where: F64, turn: F64, slope: float) -> Ints:
-    """First rows of the pieces: least scatter about the pieces' levels, plus a penalty for each piece."""
-    _, last = _partition(where, turn, np.array([slope]))
-    starts, row = [], len(where)
+    """First rows of the pieces whose phases agree most, less a penalty for each piece."""
+    rows = len(where)
+    agreed = np.zeros(rows + 1)  # of the rows before each, at the best
+    last = np.zeros(rows + 1, np.intp)  # where the last piece of these begins
+    slopes = np.array([slope])
+    penalty = _penalty(where, turn, slopes)
+    for row, (first, pieces) in enumerate(_agreements(where, turn, slopes), 1):
+        tried = agreed[first:row] + pieces[:, 0]
+        begin = tried.argmax()
+        agreed[row] = tried[begin] - penalty
+        last[row] = first + begin
+    starts, row = [], rows
     while row > 0:
         row = int(last[row])
         starts.append(row)
     return np.array(starts[::-1], np.intp)
 
 
-def _partition(where: F64, turn: F64, slopes: F64) -> tuple[F64, Ints]:
-    """For each slope, the least cost of all rows; for the first slope, where the last piece up to each row
-    begins."""
+def _most_agreed(where: F64, turn: F64, slopes: F64) -> F64:
+    """For each slope, how far the phases of its best pieces agree, less a penalty for each piece."""
+    agreed = np.zeros((len(where) + 1, len(slopes)))
+    penalty = _penalty(where, turn, slopes)
+    for row, (first, pieces) in enumerate(_agreements(where, turn, slopes), 1):
+        np.subtract(np.maximum.reduce(agreed[first:row] + pieces), penalty, out=agreed[row])
+    return np.asarray(agreed[-1])
+
+
+def _penalty(where: F64, turn: F64, slopes: F64) -> float:
+    """How much more phases have to agree for one piece more, in rows that agree wholly."""
+    sigma = _sigma(where, turn, slopes)
+    return float(CUT_PENALTY_PER_LOG * np.log(len(where)) * (2 * np.pi * sigma) ** 2)
+
+
+def _agreements(where: F64, turn: F64, slopes: F64) -> Iterator[tuple[int, F64]]:
+    """For each row, the first one at which a piece that ends with it may begin; and of the pieces from there
+    on, how far their phases agree (the length of the sum of phase vectors), a column a slope."""
     rows = len(where)
-    scale = 1.0 / (2 * np.pi * _sigma(where, turn, slopes)) ** 2
-    penalty = CUT_PENALTY_PER_LOG * np.log(rows)
-    angle = 2 * np.pi * (turn - slopes[:, None] * where)
-    first = np.searchsorted(where, where - LONGEST_PIECE_TURNS / slopes.min())
-    wide = int((np.arange(1, rows + 1) - first).max())  # rows of the longest piece
-    ahead = ((0, 0), (wide + 1, 0))
-    along = [np.pad(np.cumsum(part, axis=1), ahead) for part in (np.cos(angle), np.sin(angle))]
-    best = np.full((len(slopes), wide + rows + 1), np.inf)  # row r is column r + wide
-    best[:, wide] = 0.0
-    last = np.zeros(rows + 1, np.intp)
+    angle = 2 * np.pi * (turn[:, None] - slopes * where[:, None])
+    firsts = np.searchsorted(where, where - LONGEST_PIECE_TURNS / slopes.min()).tolist()
+    wide = max(row - first for row, first in enumerate(firsts, 1))  # rows of the longest piece
+    # Running sums, behind zeros for the pieces that would begin before the first row.
+    along = [np.zeros((wide + rows, len(slopes))) for _ in range(2)]
+    for sums, part in zip(along, (np.cos(angle), np.sin(angle)), strict=True):
+        np.cumsum(part, axis=0, out=sums[wide:])
+    begun = [np.lib.stride_tricks.sliding_window_view(sums[:-1], wide, axis=0) for sums in along]
     step = max(1, CELLS // (wide * len(slopes)))
-    for row in range(1, rows + 1):
-        at = (row - 1) % step
-        if at == 0:
-            pieces = scale * _piece_costs(along, row, min(step, rows + 1 - row), wide, first)
-        cost = best[:, row : row + wide] + pieces[at]
-        best[:, row + wide] = cost.min(axis=1) + penalty
-        last[row] = row - wide + cost[0].argmin()
-    return best[:, -1], last
-
-
-def _piece_costs(along: list[F64], row: int, count: int, wide: int, first: Ints) -> F64:
-    """For each of `count` rows from `row` on, slope, and piece of at most `wide` rows that ends before the
-    row: how many rows the piece has, less how far their phases agree; infinite where it is too long.
-
-    `along` holds the running sums of cosines and sines, with `wide` + 1 zeros in front."""
-    cost = np.zeros((count, len(along[0]), wide))
-    for sums in along:
-        begins = np.lib.stride_tricks.sliding_window_view(sums[:, row : row + wide + count - 1], wide, axis=1)
-        apart = sums[:, row + wide : row + wide + count].T[:, :, None] - begins.swapaxes(0, 1)
-        cost += np.square(apart, out=apart)
-    sizes = np.arange(wide, 0, -1.0)
-    ends = np.arange(row, row + count)
-    allowed = np.where(ends[:, None] - sizes < first[ends - 1][:, None], np.inf, sizes)
-    return np.subtract(allowed[:, None, :], np.sqrt(cost, out=cost), out=cost)
+    for begin in range(0, rows, step):
+        ends = slice(begin, min(begin + step, rows))
+        one, other = (
+            sums[wide:][ends, None] - before[ends].swapaxes(1, 2)
+            for sums, before in zip(along, begun, strict=True)
+        )
+        square = np.square(one, out=one)
+        square += np.square(other, out=other)
+        pieces = np.sqrt(square, out=square)
+        for at, first in enumerate(firsts[ends]):
+            yield first, pieces[at, wide - (begin + at + 1 - first) :]
 
 
 def _slope_by_cuts(where: F64, turn: F64, slope: float) -> float:
-    """The slope near a coarse one whose pieces cost least, on the first rows."""
+    """The slope near a coarse one whose pieces agree best, on the first rows."""
     rows = min(len(where), 240)
     tried = slope * np.linspace(0.9, 1.1, 21)
-    costs, _ = _partition(where[:rows], turn[:rows], tried)
-    return float(tried[int(np.argmin(costs))])
+    return float(tried[int(np.argmax(_most_agreed(where[:rows], turn[:rows], tried)))])
 
 
 def _common_slope(where: F64, turn: F64, slope: float, starts: Ints) -> tuple[float, float]:

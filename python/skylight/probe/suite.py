@@ -85,10 +85,15 @@ class SuiteOptions:
 @cache
 def suite_digest() -> str:
     """A digest of the sources that plan and judge: a run is gone on with by the very suite that began it."""
+    return digest_of("infer", "probe")
+
+
+def digest_of(*packages: str) -> str:
+    """A digest of the sources of some of our packages."""
     whole = hashlib.sha256()
     root = resources.files("skylight")
-    for folder in (root / "infer", root / "probe"):
-        for text in _sources(folder):
+    for package in packages:
+        for text in _sources(root / package):
             whole.update(text)
     return whole.hexdigest()[:16]
 
@@ -146,7 +151,7 @@ def run_suite(
         recording.check_same_run(facts, kept_options, options.seed)
     else:
         recording = Recording.create(out, facts, kept_options, options.seed)
-    known = _nothing_known(recording)
+    known = nothing_known(recording)
     gathered: list[Evidence] = []
     tests = chosen(options.only, quick=options.quick)
     begun = {test.name: recording.evidence(test.name) for test in tests}
@@ -199,7 +204,7 @@ def _measured(
     return kept
 
 
-def _nothing_known(recording: Recording) -> Known:
+def nothing_known(recording: Recording) -> Known:
     """Where inference begins: what the recording says of how it was made."""
     options = recording.options
     return Known(writes=options.get("writes") is True, quick=options.get("quick") is True)
@@ -208,7 +213,7 @@ def _nothing_known(recording: Recording) -> Known:
 def infer_suite(path: Path) -> SuiteResult:
     """Findings from the recording in directory `path`; touches no target."""
     recording = Recording.open(path)
-    known = _nothing_known(recording)
+    known = nothing_known(recording)
     gathered: list[Evidence] = []
     for test in ALL_TESTS:
         kept = recording.evidence(test.name)

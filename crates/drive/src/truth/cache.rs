@@ -7,6 +7,17 @@
 //!
 //! Two limits end a journal's patience, places and map entries; which test meets which depends on the size of
 //! its writes. A limit that no writes of a host can meet before the other is out of reach.
+//!
+//! Flash has a latency and a bandwidth, and an entry is two writes, of out-of-band data and of quanta. What
+//! entries take gives the bandwidth (from entries of few and of many quanta) and the sum of two latencies
+//! and the transfer of the out-of-band data, in which latency and bytes cannot be told apart, however many
+//! entries are timed. They are measurable all the same, and `out_of_band_ns` and `cache_raw_bytes` are: a
+//! band that is cleaned is staged in the cache in one write of known length, so that the stage takes one
+//! latency and a transfer that is known. Where the drive can be made to clean, and each drive of this layer
+//! can, commands that arrive meanwhile wait for the end of a step, or of all steps, which moves by a whole
+//! turn when what comes before the write misses its angle. Two drives of one layout that differ in the
+//! latency alone so differ in something that a host sees. A suite that looks at entries only answers
+//! *unknown*, and is scored so.
 
 use skylight_disk::{Direction, Head, Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
 use skylight_layer::Medium;
@@ -52,7 +63,7 @@ pub(super) fn lone_writes(keys: &Journaled) -> u64 {
 
 fn sizes(profile: &Profile) -> Option<Sizes> {
     Some(match &profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) => return None,
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return None,
         Layer::SetAssociative(keys) => {
             let (cache, band) = (keys.cache.get(), keys.band.get());
             let fill = cache / band * usable(band, keys.watermark);
@@ -127,7 +138,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
 /// The band that holds an address, at most its size: first byte and size.
 pub(super) fn band_at(profile: &Profile, address: u64) -> Option<(u64, u64)> {
     match &profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) => None,
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => None,
         Layer::SetAssociative(keys) => Some((address - address % keys.band.get(), keys.band.get())),
         Layer::FullyAssociative(keys) => Some((address - address % keys.band.get(), keys.band.get())),
         Layer::Journaled(keys) => {

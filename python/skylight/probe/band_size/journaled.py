@@ -33,6 +33,7 @@ I64 = NDArray[np.int64]
 
 MIB = 1 << 20
 APART, REACH, COARSE = 600 * MIB, 296 * MIB, 8 * MIB
+LARGEST_BAND = 256 * MIB
 MARGIN, OVERLAP = 10 * MIB, 2 * MIB
 COARSE_COPIES, FINE_COPIES = 2, 3
 FEWEST_DECOYS, MOST_DECOYS, DECOY_UNIT = 60, 400, 64 * MIB
@@ -270,7 +271,8 @@ def _scattered(regions: list[Region], weights: list[NDArray[np.float64]]) -> boo
     for region, weight in zip(regions, weights, strict=True):
         low, high = readout.stretch(weight, _index(region))
         outside = np.concatenate([weight[:low], weight[high:]])
-        beyond = high == len(weight) or (low == 0 and region.points[0] > 0)  # no band is as large
+        beyond = high == len(weight) or (low == 0 and region.points[0] > 0)
+        beyond = beyond or (high - low - 1) * COARSE > LARGEST_BAND  # no band is as large: several are clean
         scattered.append(beyond or float(np.mean(outside >= LEAST_WEIGHT)) > MISREAD)
     return bool(np.mean(scattered) > 0.5)
 
@@ -289,6 +291,10 @@ def _band(region: Region, weight: NDArray[np.float64], size: int) -> Band | None
     at_start, at_end = first == 0, end + MIB > size
     if (low == 0 and not at_start) or (high == len(weight) and not at_end):
         return None
+    outside = [region.points[low] - region.points[low - 1]] if low > 0 else []
+    outside += [region.points[high] - region.points[high - 1]] if high < len(weight) else []
+    if max(outside, default=MIB) > MIB:
+        return None  # the edge lies between the parts of the grid: the wide one had missed it
     margins = [weight[low], weight[high - 1]]
     if low > 0:
         margins.append(-weight[low - 1])

@@ -8,6 +8,10 @@ pieces (`fit`): smaller pieces pay for the states they may take, larger ones for
 First with a grid of 12 MiB; then, up to three times, with one of 1 MiB besides: about the edges found, or,
 for small bands, over a part of the window. Every look is a drawing of its own, and all count.
 
+The window at the middle may lie over two stretches of different bands, for stretches often end at a round
+part of the drive. So the middle window is also cut in two (`fit_middle`), and the part with the middle counts
+if both together explain the grid much better than one size does.
+
 Invariant: which bands are cleaned does not matter, as long as neighbours differ.
 Source: Skylight (FAST '15), section 4.7, Test 9: blocks that go home together are a band.
 """
@@ -33,24 +37,33 @@ MIB = 1 << 20
 COARSE, FINE_SPAN = 12 * MIB, 96 * MIB
 WINDOW = 160 * COARSE
 COPIES, FINE_COPIES, MOST_EDGES = 2, 2, 5
-LEAST_BAND, MOST_BAND, SMALL_BAND = 2, 400, 24  # MiB
-FEWEST_CLEAN, WANTED_CLEAN, MOST_CLEAN = 0.3, 0.45, 0.75
+# MiB: more than the bands of known drives, and of those that are drawn, to both sides.
+LEAST_BAND, MOST_BAND = 2, 400
+SMALL_BAND = 2 * COARSE // MIB  # below, the coarse grid has no two points in a band
+# Edges show between a clean band and a cached one: 2 p (1 - p) of them where a part p is clean, most at a
+# half, and three quarters of that between these. Wanted is a little less, for nothing makes it less again.
+FEWEST_CLEAN, WANTED_CLEAN, MOST_CLEAN = 0.25, 0.45, 0.75
 FIRST_BANDS, PAUSES = 3.0, 14
 UNKNOWN_START_S, UNKNOWN_BAND_S = 1.0, 0.5
-STATE_COST = math.log(2)
-FINE_ROUNDS, SURE = 3, 6.0  # the margin from which no more is looked at
+STATE_COST = math.log(2)  # each piece may be clean or cached
+# From here on a size is likelier than all others together, if none of them is likelier than the next best.
+SURE = math.log(MOST_BAND - LEAST_BAND)
+FINE_ROUNDS = 3
+BORDERS = 8  # parts of the middle window between which bands may change
+PLACES = ("od", "md", "id")
 Window = tuple[str, I64]
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The cut of the window at a place: bytes of a band, where a band begins, and by how much (logarithm of
-    likelihoods) it is better than one of another size."""
+    """The cut of the window at a place: bytes of a band, where a band begins, by how much (logarithm of
+    likelihoods) it is better than one of another size, and the logarithm itself."""
 
     place: str
     size: int
     start: int
     margin: float
+    score: float = 0.0
 
 
 def windows(size: int) -> list[Window]:
@@ -81,7 +94,27 @@ def fit(place: str, looks: list[tuple[I64, F64]]) -> Fit:
     order = np.argsort(scores)
     best, next_best = int(order[-1]), int(order[-2])
     size = LEAST_BAND + best
-    return Fit(place, size * MIB, base + starts[best] * MIB, scores[best] - scores[next_best])
+    start = base + starts[best] * MIB
+    return Fit(place, size * MIB, start, scores[best] - scores[next_best], scores[best])
+
+
+def fit_middle(looks: list[tuple[I64, F64]], middle: int) -> Fit:
+    """The best cut about the middle address, where bands may change their size within the window."""
+    best = fit("md", looks)
+    least = best.score + SURE
+    points = looks[0][0]
+    for border in points[:: len(points) // BORDERS][1:]:
+        parts = [
+            [(at[keep], weight[keep]) for (at, weight), keep in zip(looks, side, strict=True)]
+            for side in ([at < border for at, _ in looks], [at >= border for at, _ in looks])
+        ]
+        if min(len(part[0][0]) for part in parts) < len(points) // BORDERS:
+            continue
+        below, above = (fit("md", part) for part in parts)
+        if below.size > above.size and below.score + above.score > least:
+            least = below.score + above.score
+            best = above if middle >= border else below
+    return best
 
 
 def finer(window: Window, found: Fit) -> Window:
@@ -147,4 +180,5 @@ def find(steps: Steps) -> list[Fit]:
         fits = [fit(place, seen) for (place, _), seen in zip(grids, looks, strict=True)]
         if min(found.margin for found in fits) >= SURE:
             break
+    fits[PLACES.index("md")] = fit_middle(looks[PLACES.index("md")], steps.size // 2 // MIB * MIB)
     return fits

@@ -42,12 +42,14 @@ def _doubt(band: Band) -> float:
 
 
 def _agreeing(bands: Sequence[Band]) -> Size | None:
-    """The size that most of the bands have."""
+    """The size that two of the bands have; or that of the surest, if no other is plainly another."""
     best: Size | None = None
     for band in bands:
         same = [other for other in bands if other.size == band.size]
         doubt = math.prod(_doubt(other) for other in same)
-        if (len(same) > 1 or band.margin >= SURE) and (best is None or doubt < best.doubt):
+        others = [other for other in bands if other.margin >= SURE and abs(other.size - band.size) > 2 * MIB]
+        alone = band.margin >= SURE and not others  # an edge of each may be a block off
+        if (len(same) > 1 or alone) and (best is None or doubt < best.doubt):
             best = Size(band.size, doubt)
     return best
 
@@ -66,6 +68,8 @@ def at_place(place: str, bands: Sequence[Band], size: int) -> Size | None:
     same = [band for band in others if band.size == own.size]
     if same:
         return Size(own.size, math.prod(_doubt(band) for band in [own, *same]))
+    if not any(band.low >= own.high for band in here):
+        return None  # the one behind may be as large as its own
     near = [band for band in others if abs(band.size - own.size) == MIB]
     if near or not before:
         return Size(own.size, _doubt(own)) if own.margin >= SURE else None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 MARKS = ("o", "s", "^")
+_PLACE_WORDS = {"od": "the OD", "md": "the MD", "id": "the ID", "many": "many places", "none": "no such way"}
 
 
 def _new() -> tuple[Drawing, Axes]:
@@ -78,7 +79,7 @@ def _profile(seen: Seen, findings: Sequence[Finding]) -> Figure:
         "The arm's way between the cache and native data, with half a turn's wait in it. A line that rises"
         " with the address says that the cache is at the OD, one that falls the ID, a valley the middle."
         " Where cached blocks of far addresses lie as far apart as those addresses, there are many caches."
-        f" Verdict: {verdict}."
+        f" Verdict: {_PLACE_WORDS.get(verdict, verdict)}."
     )
     alt = f"From {ways[0]:.1f} ms at the first addresses to {ways[-1]:.1f} ms at the last; verdict {verdict}."
     return Figure("cache-location-profile", "Distance of the cache", caption, alt, drawing)

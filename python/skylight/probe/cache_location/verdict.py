@@ -31,6 +31,7 @@ FLAT = 0.25  # of the arm's longest way: a profile that rises less names no plac
 # Parts of the arm's longest way. One cache takes at most a tenth of the tracks, and a seek over so many at
 # most a third of the longest way; caches of both halves of a drive are half of the tracks apart, over half.
 NEAR, FAR = 0.33, 0.42
+HALF_WAY = 0.7  # of the longest way, for half of the tracks: where seeks grow with the root of the distance
 QUICK_NS = 1_000_000  # a read that no platter serves
 TRIM = (10, 90)
 
@@ -138,7 +139,8 @@ def _signs(seen: Seen, known: Known, rng: np.random.Generator | None) -> _Signs:
     ways = np.array([drawn(seen.profile[at]) for at in shares])
     apart, near = drawn(seen.cached["low-high"]), drawn(seen.cached["low-low"])
     seek_track, seek_full = known.part("seek_ns", "track"), known.part("seek_ns", "full")
-    measured = max(float(ways.max()), apart) - near
+    # From a cache at the MD no address is farther than half of the tracks, so what was seen may be that.
+    measured = (max(float(ways.max()), apart) - near) / HALF_WAY
     arm = seek_full - seek_track if seek_track is not None and seek_full is not None else measured
     outer, inner = known.part("track_bytes", "od"), known.part("track_bytes", "id")
     ratio = outer / inner if outer is not None and inner is not None and inner > 0 else 1.0

@@ -42,6 +42,8 @@ PLACE_TO = 0.03  # of a track: how well the place of the first entry is known
 LENGTH_TO = 0.02
 TRACK_STEP = 0.004
 TRACK_RANGE = (0.8, 1.25)  # how far the track at the cache may be another than at an address near it
+ALIKE, UNLIKELY = 0.05, 1.5  # surfaces differ so much; what agreement a track is worth that differs more
+MOST_GAP = 128 << 10  # bytes between entries: more than passes while a drive turns to its next command
 FEWEST_WRITES = 40
 EARLY, MEANS = 10, 97  # per cent; mean advances tried
 
@@ -63,16 +65,19 @@ def _phases(done_ns: F64, turn_ns: float) -> C128:
 
 def _agreement(phases: C128, lengths: F64, ends: F64, skews: F64) -> F64:
     """Agreement by length, end and skew, with the mean advance that suits best."""
-    count = np.arange(len(phases))
+    count = np.arange(min(len(phases), FREQUENCIES))
+    back = np.exp(-2j * np.pi * np.outer(count, np.arange(FREQUENCIES)) / FREQUENCIES)
+    apart = skews[1] - skews[0] if len(skews) > 1 else 0.0
     found = np.zeros((len(lengths), len(ends), len(skews)))
     for number, length in enumerate(lengths):
         saw = np.mod(ends[:, None] + length * count, 1.0)
-        straight = phases * np.exp(2j * np.pi * skews[None, :, None] * saw[:, None, :])
-        spectrum = np.abs(np.fft.fft(straight, FREQUENCIES, axis=2)) / len(phases)
+        straight = phases[: len(count)] * np.exp(2j * np.pi * skews[0] * saw)
+        on = np.exp(2j * np.pi * apart * saw)  # from each skew to the next
         for column, mean in enumerate(length * (1 + skews)):
             low, high = (mean - MEAN_TO) * FREQUENCIES, (mean + MEAN_TO) * FREQUENCIES
             near = np.arange(int(np.floor(low)), int(np.ceil(high)) + 1) % FREQUENCIES
-            found[number, :, column] = spectrum[:, column, near].max(axis=1)
+            found[number, :, column] = np.abs(straight @ back[:, near]).max(axis=1) / len(phases)
+            straight *= on
     return found
 
 
@@ -109,19 +114,20 @@ def fitted(
     return [each for each in found if each.agreement >= most - LIKELY * (1 - most) / count]
 
 
-def _early(residual: F64) -> float:
-    """Phase of the earliest of these angles (turns): nothing is done before its place has passed, and how
-    much later depends on how long it took."""
-    middle = float(np.angle(np.exp(2j * np.pi * residual).mean())) / (2 * np.pi)
-    late = np.mod(residual - middle + 0.5, 1.0) - 0.5
-    return middle + float(np.percentile(late, EARLY))
+def _early(residual: F64) -> F64:
+    """Phase of the earliest of the angles (turns) along the last axis: nothing is done before its place has
+    passed, and how much later depends on how long it took."""
+    middle = np.angle(np.exp(2j * np.pi * residual).mean(axis=-1)) / (2 * np.pi)
+    late = np.mod(residual - middle[..., None] + 0.5, 1.0) - 0.5
+    return np.asarray(middle + np.percentile(late, EARLY, axis=-1))
 
 
 def quantum_tracks(
     done_ns: F64, read_ns: F64, turn_ns: float, advance: Advance, about: float
 ) -> tuple[float, float]:
     """Length in tracks from the end of a block to the end of its quantum, near `about`: from the ends of
-    writes, and of reads of what the first of them wrote. And how well reads agree with it (0 to 1)."""
+    writes, and of reads of what the first of them wrote. And how well reads agree with it (0 to 1), less
+    what a track is unlikely that differs much from those near by."""
     lengths = np.arange(TRACK_RANGE[0] * about, TRACK_RANGE[1] * about, TRACK_STEP)
     count = np.arange(len(done_ns))
     end = np.mod(advance.end + advance.length * count, 1.0)
@@ -132,15 +138,15 @@ def quantum_tracks(
     written = _early(straight - mean * count)
     first = slice(0, len(read_ns))
     read = (read_ns - done_ns[0]) / turn_ns + advance.skew * end[first] - mean * count[first]
-    best, found = -1.0, about
-    for length in lengths:
-        crossed = np.ceil(length - end[first]).clip(0)  # starts of tracks between the two ends
-        back = read + length + advance.skew * crossed
-        agreement = float(np.abs(np.exp(2j * np.pi * back).mean()))
-        score = agreement * float(np.cos(2 * np.pi * (_early(back) - written)))
-        if score > best:
-            best, found = score, float(length)
-    return found, best
+    if len(lengths) == 0:
+        return about, -1.0
+    crossed = np.ceil(lengths[:, None] - end[first]).clip(0)  # starts of tracks between the two ends
+    back = read + lengths[:, None] + advance.skew * crossed
+    agreement = np.abs(np.exp(2j * np.pi * back).mean(axis=1))
+    scores = agreement * np.cos(2 * np.pi * (_early(back) - written))
+    scores -= UNLIKELY * np.maximum(np.abs(np.log(lengths / about)) - ALIKE, 0.0)
+    best = int(np.argmax(scores))
+    return (float(lengths[best]), float(scores[best])) if scores[best] > -1.0 else (about, -1.0)
 
 
 def out_of_band_tracks(
@@ -156,6 +162,17 @@ def out_of_band_tracks(
         fits |= (takes >= times[0]) & (takes <= times[1])
     fits &= tried <= advance.length - quantum + LENGTH_TO
     return (float(tried[fits].min()), float(tried[fits].max())) if fits.any() else None
+
+
+def without_gap(
+    times: tuple[float, float], here: float, advance: Advance, quantum: int
+) -> tuple[float, float] | None:
+    """The least and the most that the out-of-band data of an entry can be, in tracks, if it takes so many
+    turns: what an entry is long, less its quantum and a gap of up to `MOST_GAP`. None if nothing fits."""
+    longest = advance.length - here
+    by_time = by_time_alone(times, (advance.skew, advance.skew))
+    least, most = max(longest - MOST_GAP * here / quantum, by_time[0], 0.0), min(longest, by_time[1])
+    return (least, most) if least <= most + LENGTH_TO else None
 
 
 def by_time_alone(times: tuple[float, float], skews: tuple[float, float]) -> tuple[float, float]:

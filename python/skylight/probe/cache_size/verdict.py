@@ -2,10 +2,10 @@
 
 A cache in use up to its watermark shows the watermark only: what lies above is not to be seen. Drives begin
 to clean somewhere between 80 % of what they have and all of it (the paper's two at 94 and 91 %), so the size
-is what was in use, divided by 0.91, and the interval says the rest: 1 / 1.1, to two digits, is the divisor
-whose answer is within 10 % for the widest part of that range, for watermarks from 0.82 to 1. Where the parts
-of a cache are seen whole (cache bands are as large as data bands) or can be only so many (a zone has whole
-free bands and keeps one at least), the size is nearer.
+is what was in use, divided by 0.9092, and the interval says the rest: that is the least divisor whose answer
+is within 10 % for a watermark of 1 as well, counts of writes being off by a few, and so from 0.8183 on. Where
+the parts of a cache are seen whole (cache bands are as large as data bands) or can be only so many (a zone
+has whole free bands and keeps one at least), the size is nearer.
 
 Confidence: one minus the chance of what the counting rests on: agreement of repeats (a half for each),
 clearness of the onset of cleaning, and for a size behind a watermark the part of the interval that lies
@@ -25,7 +25,7 @@ from skylight.probe.cache_size.journal import BLOCK, Entries, Fill, Journal
 from skylight.probe.cache_size.rooms import Rooms
 from skylight.units import format_count, format_size
 
-LOWEST_WATERMARK, USUAL_WATERMARK = 0.8, 0.91
+LOWEST_WATERMARK, USUAL_WATERMARK = 0.8, 0.9092
 RIGHT_WITHIN = 0.1
 TIME_TO = 0.05  # of a turn: how well the time of out-of-band data is known, where no interval says
 LEAST_SKEW, MOST_SKEW = 0.03, 0.45  # of a turn, where the step to the next track is not known
@@ -119,7 +119,9 @@ def free_bands(usable: int) -> tuple[float, Interval, float]:
     high = max(high, low)
     # Every number of the interval is within 10 % of this one, where there is such a number; else as many as
     # can be, from the low end, for a zone keeps few free bands back.
-    value = min(((1 - RIGHT_WITHIN) * high + (1 + RIGHT_WITHIN) * low) / 2, (1 + RIGHT_WITHIN) * low)
+    value, most = ((1 - RIGHT_WITHIN) * high + (1 + RIGHT_WITHIN) * low) / 2, (1 + RIGHT_WITHIN) * low
+    if value > most + 1e-9:
+        value = math.floor(10 * most - 0.5) / 10  # a little less, for an answer in bytes is rounded
     inside = (min(high, value / (1 - RIGHT_WITHIN)) - max(low, value / (1 + RIGHT_WITHIN))) / max(
         high - low, 1e-9
     )
@@ -211,7 +213,12 @@ def _by_advance(
             entries.done_ns, entries.read_ns, turn_ns, way, one * (1 - block)
         )
         here = behind / (1 - block)
-        band = advance.out_of_band_tracks(times, here, way)
+        band = advance.without_gap(times, here, way, quantum)
+        if band is not None and band[1] - band[0] > WIDEST * (2 * here + band[0] + band[1]):
+            # A gap that may be as large leaves it open: where the first entry ends says more, if less surely.
+            placed = advance.out_of_band_tracks(times, here, way) or band
+            both = (max(band[0], placed[0]), min(band[1], placed[1]))
+            band = both if both[0] <= both[1] else None
         if band is not None:
             ways.append((agreement, [quantum * (1 + each / here) for each in band]))
     best = max((agreement for agreement, _ in ways), default=0.0)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skylight.evidence import U64, Evidence, IoBatch, Op, Stop
-from skylight.infer.period import Period, slow_period
+from skylight.infer.periods import SlowPeriod, slow_period
 from skylight.probe.cleaning.trials import INSIDE, KIB, Ground, joined, writes_ns
 
 LARGE, SMALL = 256 * KIB, 128 * KIB
@@ -48,13 +48,13 @@ class CacheBand:
     pitch: int = 0
 
 
-def same_period(large: Period | None, small: Period | None) -> bool:
+def same_period(large: SlowPeriod | None, small: SlowPeriod | None) -> bool:
     """Whether stalls come at a number of bytes and not at a number of writes."""
     ratio = LARGE // SMALL
     return large is not None and small is not None and abs(small.every - ratio * large.every) <= ratio
 
 
-def _over(ground: Ground, name: str, size: int, count: int) -> Period | None:
+def _over(ground: Ground, name: str, size: int, count: int) -> SlowPeriod | None:
     log = ground.session.run(name, ground.writes(np.full(count, INSIDE, np.uint64), size))
     return slow_period(writes_ns(log))
 
@@ -189,7 +189,7 @@ class Seen:
     """What evidence says: whether stalls come at a number of bytes, the cache band, data bands sharing it,
     the stalls of full cache bands with blocks of one and of `bands` data bands (ns)."""
 
-    large: Period | None
+    large: SlowPeriod | None
     stalls: bool
     band: CacheBand | None = None
     sharing: int = 0

@@ -7,6 +7,10 @@ bands, and then one block over and over, which is dead as soon as the next comes
 bands follows, and then more data until writes wait, for the bands with one block first, then for those that
 are half written. Only writes that others follow without a wait are used.
 
+Nothing says where a zone ends, and a zone that ends amid all this does not tell. Then it is done again a
+little further on, closer together if the first time showed how much a band is: what is written between two
+waits that gave a log back.
+
 Invariant: a stall counts only if looks find what it cleaned at home; a zone that ends amid all this is not
 used.
 Source: Skylight (FAST '15), section 3.1; FACTS, "Drives" (a free band is a log for a zone's dirty bands).
@@ -14,7 +18,7 @@ Source: Skylight (FAST '15), section 3.1; FACTS, "Drives" (a free band is a log 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -22,95 +26,141 @@ import numpy as np
 from skylight.evidence import Evidence, IoBatch, IoLog, Stop
 from skylight.infer import residence
 from skylight.probe.cleaning import half, rate
-from skylight.probe.cleaning.half import Stretch
+from skylight.probe.cleaning.half import Bools, Stretch
 from skylight.probe.cleaning.journal import front
 from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined
 
 MARKS = 6
 OVER, OVER_WRITES = 256 * KIB, 1060  # 265 MiB: more than a log
-STRETCH_AT, STRETCH, CELL = 2 * GIB, 2 * GIB, 2 * MIB
+STRETCH, CELL = 2 * GIB, 2 * MIB
+SMALL_BAND, SMALL_CELL = 16 * MIB, MIB
+SHIFTS = (0.0, 1 / 24, 1 / 60, 1 / 12, 1 / 17)  # of the drive, from a place: attempts at it
+BAND_SLACK, STRETCH_BANDS = 1.1, 9
 FILL, MOST_FILLED = 960 * KIB, 60 * GIB  # each in a MiB of its own, off its start
-FIRST_PIECE, ROW, ROW_NS, MORE_NS = 32, 3, 80_000_000, 50_000_000
+FIRST_PIECE, ROW, ROW_NS = 32, 3, 30_000_000
+MORE_PART, LEAST_MORE_NS, MOST_MORE_NS = 0.3, 15e6, 50e6  # of what those in a row waited, beyond others
 LATER_STALLS, LARGEST_STOPS = 9, 120
 LEAST_RUN = 3 * MIB  # written between a stall and the next where a log was given back
 LOOKED_AHEAD = 400
-SOUND = (0.95, 2.0)
+SOUND = (0.95, 1.5)  # half a band more to read, of a whole one that is read and written
 ZONE = "lazy-zone-"
 
 
-def _plan(ground: Ground, place: int) -> tuple[int, Stretch, tuple[IoBatch, IoBatch]]:
-    """First byte of a place, its stretch, and the writes behind the marks: the stretch, and more data."""
-    start = place * (ground.session.size // half.SIXTHS) // (64 * MIB) * (64 * MIB)
-    stretch = Stretch(start + STRETCH_AT, STRETCH, CELL)
-    behind = stretch.start + stretch.length + 64 * KIB
-    count = min(MOST_FILLED, ground.session.size // 8) // MIB
-    where = behind + np.arange(count, dtype=np.uint64) * np.uint64(MIB)
-    return start, stretch, (stretch.writes(ground.block), IoBatch.writes(where, FILL))
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the single blocks, the stretch and what fills the zone lie: first byte, bytes from one block to
+    the next, of which no band has more, bytes of the stretch and of a cell of it."""
 
+    start: int
+    pitch: int
+    length: int
+    cell: int = CELL
 
-def marks(start: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """The single blocks of a place."""
-    return (np.arange(MARKS) * rate.LARGEST_BAND + start + INSIDE).astype(np.uint64)
+    @staticmethod
+    def at(size: int, place: int, attempt: int, band: int | None) -> Layout:
+        """Of an attempt at a place, for bands of any size or of this one."""
+        shifted = place * (size // half.SIXTHS) + int(SHIFTS[attempt] * size)
+        if band is None:
+            return Layout(shifted // (64 * MIB) * (64 * MIB), rate.LARGEST_BAND, STRETCH)
+        pitch = -(-int(BAND_SLACK * band) // MIB) * MIB
+        cell = CELL if pitch > SMALL_BAND else SMALL_CELL
+        return Layout(shifted // MIB * MIB, pitch, STRETCH_BANDS * pitch // cell * cell, cell)
+
+    @property
+    def marks(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        """The single blocks."""
+        return (np.arange(MARKS) * self.pitch + self.start + INSIDE).astype(np.uint64)
+
+    @property
+    def over(self) -> int:
+        """The block that is written over and over: behind the marks."""
+        return self.start + MARKS * self.pitch + INSIDE
+
+    @property
+    def stretch(self) -> Stretch:
+        """The half-written bands."""
+        return Stretch(self.start + (MARKS + 2) * self.pitch, self.length, self.cell)
+
+    def parts(self, ground: Ground) -> tuple[IoBatch, IoBatch]:
+        """The writes behind the marks: the stretch, and more data."""
+        behind = self.stretch.start + self.stretch.length + 64 * KIB
+        count = min(MOST_FILLED, ground.session.size // 8) // MIB
+        where = behind + np.arange(count, dtype=np.uint64) * np.uint64(MIB)
+        return self.stretch.writes(ground.block), IoBatch.writes(where, FILL)
 
 
 def measure(ground: Ground) -> None:
     """The three places; a drive that needs a FLUSH behind each write is left alone."""
     if ground.flushed:
         return
+    band: int | None = None
     for place in half.PLACES:
-        if not ground.session.erase(f"{ZONE}{place}-erase"):
-            return
-        _place(ground, place)
+        for attempt in range(len(SHIFTS)):
+            name = f"{ZONE}{place}-{attempt + 1}"
+            if not ground.session.erase(f"{name}-erase"):
+                return
+            layout = Layout.at(ground.session.size, place, attempt, band if attempt else None)
+            seen = _place(ground, name, place, layout)
+            found = seen.place()
+            if found is not None and found.sound:
+                break
+            band = band or seen.band
 
 
-def _place(ground: Ground, place: int) -> None:
-    session, name = ground.session, f"{ZONE}{place}"
-    start, stretch, parts = _plan(ground, place)
-    over = np.full(OVER_WRITES, start + 64 * MIB + INSIDE, np.uint64)
-    session.run(f"{name}-marks", joined(ground.writes(marks(start)), IoBatch.writes(over, OVER)))
-    for part, writes in enumerate(parts, 1):
+def _place(ground: Ground, name: str, place: int, layout: Layout) -> Watched:
+    """One attempt: writes until some wait in a row, then watched ones until enough was seen."""
+    session, seen, waits, more_ns = ground.session, Watched(), False, 0
+    over = np.full(OVER_WRITES, layout.over, np.uint64)
+    session.run(f"{name}-marks", joined(ground.writes(layout.marks), IoBatch.writes(over, OVER)))
+    for part, writes in enumerate(layout.parts(ground), 1):
         first = session.run(f"{name}-{part}-first", writes.part(0, FIRST_PIECE))
-        plain_ns = int(np.median(first.latency_ns))
-        rest = session.run(
-            f"{name}-{part}-fill", writes.part(FIRST_PIECE, len(writes)),
-            until=Stop(plain_ns + ROW_NS, ROW, ROW), params={"place": place},
-        )  # fmt: skip
-        done = FIRST_PIECE + len(rest)
-        if done < len(writes):
-            _watch(ground, name, stretch, writes.part(done, len(writes)), plain_ns)
-            return
+        plain_ns, done = int(np.median(first.latency_ns)), FIRST_PIECE
+        if not waits:
+            rest = session.run(
+                f"{name}-{part}-fill", writes.part(FIRST_PIECE, len(writes)),
+                until=Stop(plain_ns + ROW_NS, ROW, ROW), params={"place": place},
+            )  # fmt: skip
+            done += len(rest)
+            waits = done < len(writes)
+            waited = float(np.median(rest.latency_ns[-ROW:])) - plain_ns if waits else 0.0
+            more_ns = int(np.clip(MORE_PART * waited, LEAST_MORE_NS, MOST_MORE_NS))
+        step = f"{name}-stall-{part}"
+        left, stop = writes.part(done, len(writes)), Stop(plain_ns + more_ns)
+        if waits and _watch(ground, step, layout, left, stop, plain_ns, seen):
+            break
+    return seen
 
 
-def _watch(ground: Ground, name: str, stretch: Stretch, writes: IoBatch, plain_ns: int) -> None:
-    """Lets writes wait one after the other, and looks after each what was cleaned."""
-    session, done, later = ground.session, 0, 0
-    start, ahead = stretch.start - STRETCH_AT, stretch.blocks
-    stop = Stop(plain_ns + MORE_NS)
+def _watch(
+    ground: Ground, name: str, layout: Layout, writes: IoBatch, stop: Stop, plain_ns: int, seen: Watched
+) -> bool:
+    """Lets writes wait one after the other, and looks after each what was cleaned; whether that is enough."""
+    session, done = ground.session, 0
     for number in range(1, LARGEST_STOPS + 1):
-        params = {"plain_ns": plain_ns}
-        step = f"{name}-stall-{number}"
-        log = session.run(step, writes.part(done, len(writes)), until=stop, params=params)
+        ahead = layout.stretch.blocks[seen.gone :]
+        if seen.later >= LATER_STALLS or len(ahead) == 0:
+            return True
+        step = f"{name}-{number}"
+        log = session.run(step, writes.part(done, len(writes)), until=stop, params={"plain_ns": plain_ns})
         done += len(log)
         if not stop.reached(log):
-            return
+            return False
         here = ahead[ahead < log.offset[-1]][:LOOKED_AHEAD]  # what is not written yet lies at home
-        looked = session.run(f"{step}-look", ground.looks(np.concatenate([marks(start), here])))
-        gone = front(ground.home(looked)[MARKS:])
-        ahead = ahead[gone:]
-        later += gone > 0
-        if later == LATER_STALLS or len(ahead) == 0:
-            return
+        looked = session.run(f"{step}-look", ground.looks(np.concatenate([layout.marks, here])))
+        seen.add(log, ground.home(looked), plain_ns)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
     """A write that waited: how long (ns), marks that are home after it, cells that went home, bytes written
-    in all up to it."""
+    in all up to it, and whether anything was seen to be cleaned: one cell is too few to say so."""
 
     more_ns: float
     home: int
     cells: int
     written: int
+    cleaned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,41 +177,71 @@ class Place:
         return low <= float(np.median(self.half_ns)) / self.one_ns <= high
 
 
+@dataclass(slots=True)
+class Watched:
+    """The writes of an attempt that waited while something was cleaned, one after the other."""
+
+    stalls: list[Stall] = field(default_factory=list)
+    written: int = 0
+    home: int = -1
+
+    def add(self, log: IoLog, home: Bools, plain_ns: int) -> None:
+        """Writes up to one that waited, and which of the marks and the next cells are home after it."""
+        self.written += int(log.size.sum(dtype=np.uint64))
+        marks, cells = int(np.count_nonzero(home[:MARKS])), front(home[MARKS:])
+        if len(log):
+            more_ns, cleaned = float(log.latency_ns[-1]) - plain_ns, bool(cells) or marks > self.home
+            self.stalls.append(Stall(more_ns, marks, cells, self.written, cleaned))
+        self.home = max(self.home, marks)
+
+    @property
+    def _runs(self) -> list[int]:
+        """Bytes written between two stalls, where a log was given back."""
+        runs = [after.written - stall.written for stall, after in pairwise(self.stalls)]
+        return [run for run in runs if run >= LEAST_RUN]
+
+    @property
+    def band(self) -> int | None:
+        """Bytes of a log, which is a band; None if none was seen to be given back."""
+        return round(float(np.median(self._runs))) if self._runs else None
+
+    @property
+    def gone(self) -> int:
+        """Cells that went home."""
+        return sum(stall.cells for stall in self.stalls)
+
+    @property
+    def later(self) -> int:
+        """Stalls for which cells went home."""
+        return sum(stall.cells > 0 for stall in self.stalls)
+
+    def place(self) -> Place | None:
+        """The times for a band, from the stalls after which writes went on without one for long."""
+        one_ns, half_ns = 0.0, list[float]()
+        for stall, after in pairwise(self.stalls):
+            if after.written - stall.written < LEAST_RUN or not stall.cleaned:
+                continue
+            if stall.home == MARKS and not stall.cells and not one_ns:
+                one_ns = stall.more_ns
+            elif one_ns and stall.cells:
+                half_ns.append(stall.more_ns)
+        return Place(one_ns, tuple(half_ns)) if one_ns and half_ns else None
+
+
 def read(evidence: Evidence, turn_ns: float, *, flash: bool) -> list[Place]:
-    """The places that tell, from evidence."""
-    found = [_place_of(_stalls(evidence, place, turn_ns, flash=flash)) for place in half.PLACES]
-    return [seen for seen in found if seen is not None and seen.sound]
-
-
-def _stalls(evidence: Evidence, place: int, turn_ns: float, *, flash: bool) -> list[Stall]:
-    """The writes of a place that waited while something was cleaned."""
-    stalls: list[Stall] = []
-    written, before = 0, -1
+    """The places that tell, from evidence: the first attempt at each that does."""
+    attempts: dict[str, Watched] = {}
     for step in evidence.steps:
-        if not step.name.startswith(f"{ZONE}{place}-stall-") or step.name.endswith("-look"):
+        name, _, stall = step.name.partition("-stall-")
+        if not name.startswith(ZONE) or not stall or stall.endswith("-look"):
             continue
-        looked = _home(evidence.log(f"{step.name}-look"), turn_ns, flash=flash)
-        written += int(step.rows.size.sum(dtype=np.uint64))
-        home, cells = int(np.count_nonzero(looked[:MARKS])), front(looked[MARKS:])
-        if (cells or home > before) and len(step.rows):
-            more_ns = float(step.rows.latency_ns[-1]) - step.whole("plain_ns", 1 << 62)
-            stalls.append(Stall(more_ns, home, cells, written))
-        before = max(before, home)
-    return stalls
+        home = _home(evidence.log(f"{step.name}-look"), turn_ns, flash=flash)
+        attempts.setdefault(name, Watched()).add(step.rows, home, step.whole("plain_ns", 1 << 62))
+    found = {name: seen.place() for name, seen in attempts.items()}
+    sound = {name: place for name, place in found.items() if place is not None and place.sound}
+    by_place = {name.removeprefix(ZONE).partition("-")[0]: place for name, place in reversed(sound.items())}
+    return [by_place[str(place)] for place in half.PLACES if str(place) in by_place]
 
 
-def _place_of(stalls: list[Stall]) -> Place | None:
-    """The times for a band, from the stalls after which writes went on without one for long."""
-    one_ns, half_ns = 0.0, list[float]()
-    for stall, after in pairwise(stalls):
-        if after.written - stall.written < LEAST_RUN:
-            continue
-        if stall.home == MARKS and not stall.cells and not one_ns:
-            one_ns = stall.more_ns
-        elif one_ns and stall.cells:
-            half_ns.append(stall.more_ns)
-    return Place(one_ns, tuple(half_ns)) if one_ns and half_ns else None
-
-
-def _home(log: IoLog, turn_ns: float, *, flash: bool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _home(log: IoLog, turn_ns: float, *, flash: bool) -> Bools:
     return residence.at_home(residence.look_ns(log), turn_ns, flash=flash)

@@ -180,8 +180,9 @@ def _watch(
         place = ahead[0][0]
         here = np.array([block for at, block in ahead[:LOOKED_AHEAD] if at == place], np.uint64)
         looked = session.run(f"{name}-look", ground.looks(here), params={"place": place})
-        home = ground.home(looked)
-        ahead = ahead[front(home) :]
+        ahead = ahead[front(ground.home(looked)) :]
+        while len(ahead) > 1 and ahead[1][0] != ahead[0][0]:
+            ahead = ahead[1:]  # one cell left of a place is too few to be seen to go home
 
 
 def front(home: NDArray[np.bool_]) -> int:

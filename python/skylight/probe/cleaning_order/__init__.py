@@ -26,6 +26,7 @@ import numpy as np
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import residence
+from skylight.infer.chance import binomial_tail, hypergeometric_tail
 from skylight.probe import Cost, Figure
 from skylight.probe.cleaning import trials
 from skylight.probe.cleaning_order import measure as steps
@@ -141,8 +142,6 @@ def in_line_by_chance(chances: Sequence[float], seen: int) -> float:
 
 def _judge_few(parades: list[Parade]) -> Finding:
     """From many parades of few marks."""
-    from scipy import stats  # as above: takes half a second
-
     counts = [int(np.count_nonzero(seen.order)) for seen in parades]
     out = [strays(seen) for seen in parades]
     in_line = out.count(0)
@@ -154,7 +153,7 @@ def _judge_few(parades: list[Parade]) -> Finding:
     drawn = [1 / comb(len(seen.order), count) for seen, count in zip(parades, counts, strict=True)]
     chance = in_line_by_chance(drawn, in_line)
     marks = sum(len(seen.order) for seen in parades)
-    misread = float(stats.binom.sf(sum(out) - 1, marks, MISREAD))
+    misread = binomial_tail(sum(out), marks, MISREAD)
     if chance <= LARGEST_CHANCE and misread > LARGEST_CHANCE:
         return Finding(NAME, "fifo", None, None, 1.0 - chance, why, rows)
     if misread <= LARGEST_CHANCE:
@@ -165,8 +164,6 @@ def _judge_few(parades: list[Parade]) -> Finding:
 def _judge(parades: list[Parade]) -> Finding:
     if len(parades) < 2:
         return _unknown("no pause was found after which some marks were cleaned and some were not")
-    from scipy import stats  # takes half a second: only once there is something to test
-
     out = [strays(seen) for seen in parades]
     counts = [int(np.count_nonzero(seen.order)) for seen in parades]
     rows = tuple(seen.name for seen in parades)
@@ -177,11 +174,11 @@ def _judge(parades: list[Parade]) -> Finding:
     why = f"after two pauses in which {cleaned} were cleaned, these are {words}"
     chance = 1.0
     for seen, count, stray in zip(parades, counts, out, strict=True):
-        chance *= float(stats.hypergeom.sf(count - stray - 1, len(seen.order), count, count))
+        chance *= hypergeometric_tail(count - stray, len(seen.order), count, count)
     if max(out) <= STRAYS and chance <= LARGEST_CHANCE:
         return Finding(NAME, "fifo", None, None, 1.0 - chance, why, rows)
     marks = sum(len(seen.order) for seen in parades)
-    misread = float(stats.binom.sf(sum(out) - 1, marks, MISREAD))
+    misread = binomial_tail(sum(out), marks, MISREAD)
     if misread <= LARGEST_CHANCE:
         return Finding(NAME, "other", None, None, 1.0 - misread, why, rows)
     return _unknown(f"{why}: too many for misread marks, too few for another order")

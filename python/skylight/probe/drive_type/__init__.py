@@ -385,7 +385,7 @@ class DriveType:
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """`drive_type` and `cache_medium`."""
         del known  # it is the first
-        verdict = judge(observe(evidence))
+        verdict = judge(evidence.once(observe))
         return [
             Finding(name, value, None, None, confidence, verdict.why, verdict.rows)
             for name, value, confidence in (
@@ -396,4 +396,4 @@ class DriveType:
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Latency of writes and reads, as in the paper's Figure 4."""
-        return draw(observe(evidence), findings)
+        return draw(evidence.once(observe), findings)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import IoLog
 from skylight.findings import UNKNOWN
+from skylight.infer.chance import binomial_tail
 from skylight.infer.phase import FASTEST_RPM, Coherence
 from skylight.infer.robust import FIXED_SPREAD, Spread, confidence_that, folded_spread, uneven_spread
 from skylight.probe.drive_type.mixed import Mixed
@@ -271,13 +272,11 @@ def _chance_of_speed(latency_ns: I64) -> float:
     binomial tail at four limits, times four."""
     turn_ns = 60e9 / FASTEST_RPM
     limits_ns = (500_000, 1_000_000, 2_000_000, FAST_READ_NS)
-    from scipy import stats  # takes half a second: only once there is something to judge
-
     tails = (
-        stats.binom.sf(np.count_nonzero(latency_ns < limit) - 1, len(latency_ns), limit / turn_ns)
+        binomial_tail(int(np.count_nonzero(latency_ns < limit)), len(latency_ns), limit / turn_ns)
         for limit in limits_ns
     )
-    return min(1.0, 4 * min(float(tail) for tail in tails))
+    return min(1.0, 4 * min(tails))
 
 
 def _without_rotation(seen: Observed) -> Verdict:

@@ -39,8 +39,8 @@ from skylight.probe.journal.measure import (
     Bench,
     measure,
 )
-from skylight.probe.journal.out_of_band import CYCLES
-from skylight.probe.journal.verdict import judge, observe
+from skylight.probe.journal.out_of_band import FAST_CYCLES
+from skylight.probe.journal.verdict import Seen, judge, observe
 from skylight.probe.session import Session
 
 SLOWEST_IO_S = 0.04
@@ -65,7 +65,7 @@ class Journal:
             return Cost(0, 0.0, 0)
         single = 2 * MOST_LONE + 2 * APART
         sized = 60 * WRITES["flash"] + (QUEUE_RUNS + LADDER_STEPS) * 2 * DEPTH
-        cycles = 4 * CYCLES
+        cycles = 4 * FAST_CYCLES
         seconds = (single + sized + cycles) * SLOWEST_IO_S
         return Cost(single + sized + 2 * APART + cycles, seconds, MOST_BYTES)
 
@@ -80,9 +80,12 @@ class Journal:
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """Quantum, entry bound, packing, out-of-band time, map merges; none for a drive without a journal."""
-        return judge(observe(evidence, known.word("cache_medium"), known.number("rotation_ns")), evidence)
+        return judge(_seen(evidence, known), evidence)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Lone writes in order, time against size, blocks read back; no findings are needed for them."""
-        known = Known(findings)
-        return draw(observe(evidence, known.word("cache_medium"), known.number("rotation_ns")), evidence)
+        return draw(_seen(evidence, Known(findings)), evidence)
+
+
+def _seen(evidence: Evidence, known: Known) -> Seen:
+    return evidence.once(observe, known.word("cache_medium"), known.number("rotation_ns"))

@@ -102,7 +102,7 @@ def _in_order(merges: Merges) -> Figure:
     if merges.period is not None:
         places = merges.period.places(len(latency_ms))
         axes.plot(places + 1, latency_ms[places], "^", color="C1", markersize=5, label="with a map merge")
-        words = f"every {merges.period.every}th carries a map merge"
+        words = f"every {merges.period.every:,}th carries a map merge"
         axes.legend(loc="upper right")
     if float(latency_ms.max()) > 30 * float(np.median(latency_ms)):
         axes.set_yscale("log")

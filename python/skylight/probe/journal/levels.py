@@ -61,20 +61,21 @@ def _rows(runs: Sequence[Run]) -> F64:
     return np.stack([run.latency_ns[FIRST:length] for run in runs]).astype(np.float64)
 
 
-def _middle_mean(values: F64) -> float:
-    low, high = np.percentile(values, MIDDLE)
-    return float(values[(values >= low) & (values <= high)].mean())
-
-
-def _fast_mean(values: F64) -> float:
-    ordered = np.sort(values, axis=None)
-    return float(ordered[: max(1, int(len(ordered) * FASTEST_PART))].mean())
+def _typical(values: F64, *, flash: bool) -> F64:
+    """The typical one of the values along the last axis: on flash the mean of the fastest, else of the middle
+    half."""
+    if flash:
+        count = max(1, int(values.shape[-1] * FASTEST_PART))
+        return np.asarray(np.sort(values, axis=-1)[..., :count].mean(axis=-1))
+    low, high = np.percentile(values, MIDDLE, axis=-1, keepdims=True)
+    inside = (values >= low) & (values <= high)
+    return np.asarray(np.sum(values, axis=-1, where=inside) / np.count_nonzero(inside, axis=-1))
 
 
 def shift(runs: Sequence[Run], reference: Sequence[Run], *, flash: bool) -> float:
     """How much longer `runs` take than `reference`, ns."""
-    mean = _fast_mean if flash else _middle_mean
-    return mean(_rows(runs).ravel()) - mean(_rows(reference).ravel())
+    one, other = (float(_typical(_rows(each).ravel(), flash=flash)) for each in (runs, reference))
+    return one - other
 
 
 def alike(runs: Sequence[Run], reference: Sequence[Run], turn_ns: float) -> float:
@@ -95,13 +96,19 @@ def _alike(run: Run, other: Run, turn_ns: float) -> float:
 
 def noise_of(runs: Sequence[Run], *, flash: bool) -> float:
     """How far random halves of runs of one size lie apart, root mean square, ns."""
-    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
-    apart = []
-    for _ in range(HALVES):
-        order = rng.permutation(len(runs))
-        one, other = ([runs[index] for index in part] for part in np.array_split(order, 2))
-        apart.append(shift(one, other, flash=flash))
+    rows, orders = _rows(runs), _orders(len(runs))
+    halves = (
+        _typical(rows[part].reshape(HALVES, -1), flash=flash) for part in np.array_split(orders, 2, axis=1)
+    )
+    apart = np.subtract(*halves)
     return float(np.sqrt(np.mean(np.square(apart)))) + 1.0  # of a nanosecond, the clock's own grain
+
+
+@lru_cache(maxsize=64)
+def _orders(count: int) -> NDArray[np.int64]:
+    """So many things in several orders, each drawn at random but always the same."""
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    return np.stack([rng.permutation(count) for _ in range(HALVES)])
 
 
 @dataclass(slots=True)
@@ -144,7 +151,7 @@ class Rooms:
 
     def fastest_ns(self, size: int) -> float:
         """Latency of the fastest writes of a size, ns."""
-        return _fast_mean(_rows(self.runs[size]).ravel())
+        return float(_typical(_rows(self.runs[size]).ravel(), flash=True))
 
     def shift_ns(self, size: int) -> float:
         """How much longer writes of a size take than those of one block, ns."""
@@ -157,11 +164,13 @@ class Rooms:
 
     def more(self, size: int) -> bool:
         """Whether writes of a size take more room than those of one block."""
-        longer_ns = self.shift_ns(size) - SURE * self.noise_ns
+        least_ns = 0.0
         if self.aligned and self.turn_ns is not None:
-            # room of whole turns leaves the angles as they are
-            return longer_ns > self.turn_ns / 2 or self.likeness(size) < (ALIKE + UNLIKE) / 2
-        return longer_ns > 0
+            if self.likeness(size) < (ALIKE + UNLIKE) / 2:
+                return True
+            least_ns = self.turn_ns / 2  # room of whole turns leaves the angles as they are
+        longer_ns = self.shift_ns(size)
+        return longer_ns > least_ns and longer_ns - SURE * self.noise_ns > least_ns
 
     def doubtful(self, size: int) -> bool:
         """Whether more repeats are needed to tell: on flash, where a step may hardly exceed the noise."""

@@ -22,7 +22,7 @@ from skylight.evidence import IoBatch, IoLog, JsonScalar, Op, Stop
 from skylight.infer.periods import period
 from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
 from skylight.probe.journal.levels import FEWEST_BLOCKS, Rooms, Run
-from skylight.probe.journal.out_of_band import CYCLES, FLUSHES, batches
+from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
 from skylight.probe.journal.stalls import slow_ones
 from skylight.probe.session import Session
 
@@ -217,7 +217,8 @@ def find_out_of_band(bench: Bench) -> None:
     if bench.turn_ns is None:
         return
     far, write, read = batches(session.size, bench.block)
-    phases = session.rng("phases").permutation(CYCLES) / CYCLES
+    cycles = FAST_CYCLES if bench.turn_ns < FAST_TURN_NS else CYCLES
+    phases = session.rng("phases").permutation(cycles) / cycles
     for number, phase in enumerate(phases, 1):
         if not session.erase(f"first-erase-{number}"):
             return

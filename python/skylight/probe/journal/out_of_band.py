@@ -35,13 +35,16 @@ from skylight.units import format_duration
 
 F64 = NDArray[np.float64]
 
-CYCLES = 48
+CYCLES, FAST_CYCLES, FAST_TURN_NS = 48, 112, 6_500_000.0
+"""Phases of arrival: what lies between two of them adds to the interval, which a twentieth of a short turn is
+little for."""
 FLUSHES = 48
 SETTLE_NS = (
     300_000.0  # more than the head of a drive settles longer for a write (docs/calibration.md: 0.1 ms)
 )
 FLASH_NS = 500_000.0  # more than a flash write waits for its first page
 RIGHT_TURNS = 0.05  # how near a value must be known to be given
+LEAST_TURNS = 0.2  # no time is less than none, but for what the edges of the saws leave open
 STEADY = 0.7  # how far completions of one place must agree in phase
 FASTEST_PART = 0.06
 RESAMPLES = 60
@@ -126,6 +129,10 @@ def disk_time(
     behind = float(np.mod(wrote.phase_ns - found.phase_ns, turn_ns))
     behind += turn_ns * round((quantum_ns - behind) / turn_ns)
     time = wrote.shortest_ns - found.shortest_ns - max(behind, 0.0)
+    if (
+        time < -LEAST_TURNS * turn_ns and behind >= turn_ns
+    ):  # what a quantum takes is known to half a turn only
+        time += turn_ns
     return time, (wrote.gap_ns + found.gap_ns) / 2, min(wrote.agreement, found.agreement)
 
 

@@ -244,7 +244,7 @@ def _merge_findings(seen: Seen) -> list[Finding]:
         slow = merges.slow
         if slow < 3:
             return []  # nothing stalls: no merges within reach
-        why = f"{slow} of {merges.writes} lone writes stall, and at no period that comes again"
+        why = f"{slow:,} of {merges.writes:,} lone writes stall, and at no period that comes again"
         return [
             _unknown("map_merge_every", "writes", why, rows),
             _unknown("map_merge_ns", "ns", why, rows),
@@ -255,8 +255,8 @@ def _merge_findings(seen: Seen) -> list[Finding]:
     )
     every = Finding(
         "map_merge_every", found.every, "writes", (found.every, found.every), 1.0 - found.chance,
-        f"every {found.every}th lone write stalls: {found.hits} of {found.hits} in {merges.writes} writes,"
-        f" for about {format_duration(int(cost_ns))}, at the same writes after an erase", rows,
+        f"every {found.every:,}th lone write stalls: {found.hits:,} of {found.hits:,} in {merges.writes:,}"
+        f" writes, for about {format_duration(int(cost_ns))}, at the same writes after an erase", rows,
     )  # fmt: skip
     least_turns = LEAST_TURNS["flash" if seen.rooms.flash else "disk"]
     short = cost_ns < least_turns * (seen.rooms.turn_ns or 0.0)

@@ -52,13 +52,13 @@ class Rotation:
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """Rotation, track sizes and arm times."""
-        found = analysis(evidence)
+        found = evidence.once(analysis)
         return judge(found, known, measured=len(evidence.log("turn")) > 0)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Angles against addresses, latencies against angles, and the seek curve."""
         del findings
-        return figures.draw(analysis(evidence), evidence)
+        return figures.draw(evidence.once(analysis), evidence)
 
 
 def analysis(evidence: Evidence) -> Analysis:

@@ -54,8 +54,8 @@ def _rotation(found: Analysis, measured: bool) -> Finding:
         why = f"Two halves of the reads disagree by {100 * error:.2g} % of a turn."
         return unknown("rotation_ns", "ns", why)
     why = (
-        f"Completions of 1024 reads in 8 MiB follow a turn of {format_duration(turn.period_ns)}"
-        f" ({60e9 / turn.period_ns:.0f} rpm); its two halves agree to {1e6 * error:.1f} parts in a million."
+        f"Completions of 1,024 reads in 8 MiB follow a turn of {format_duration(turn.period_ns)}"
+        f" ({60e9 / turn.period_ns:,.0f} rpm); its two halves agree to {1e6 * error:.1f} parts in a million."
     )
     interval = (turn.period_ns * (1 - 3 * error), turn.period_ns * (1 + 3 * error))
     confidence = turn.seen.confidence * within(error, TURN_WIDTH)

@@ -5,7 +5,8 @@ where the paper reads the whole drive. *Track sizes*: a few hundred single-block
 size of its tracks to about 0.1 % (`skylight.infer.turning`), which the speed of a burst, with its crossings
 of tracks and bands, does not. The first change of size is looked for from both ends by doubling and halving
 (`walk.py`), then stroke after stroke until one pattern explains them all: the surfaces of a drive whose walk
-stays on one surface for thousands of tracks, in one order and back (`sizes.py`).
+stays on one surface for thousands of tracks, in one order and back (`sizes.py`). The same sizes and bursts
+tell recording zones apart (`recording.py`).
 
 Invariants: reads only; `infer` does the same search as `measure`, answered from the recording. Drives whose
 tracks only become shorter have no plateaus, and no finding of them.
@@ -16,6 +17,7 @@ Source: Skylight (FAST '15) section 4.9, Test 11, Figures 17 and 18; FACTS row S
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,7 +25,7 @@ from skylight.evidence import EMPTY_LOG, Evidence, IoBatch, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe import Cost, Figure
 from skylight.probe.session import Session
-from skylight.probe.zones import figures
+from skylight.probe.zones import figures, recording
 from skylight.probe.zones.sizes import READS, SPREAD_TRACKS, Size, pattern, size_of
 from skylight.probe.zones.speed import BURST_READS, BURSTS, READ_BYTES, Profile, profile_of
 from skylight.probe.zones.walk import Walk, walk
@@ -81,51 +83,63 @@ class Zones:
             walk(ask, float(session.size))
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
-        """Throughput at three places, and plateaus where there are any."""
+        """Throughput at three places, plateaus where there are any, and recording zones."""
         if known.word("drive_type") == "not-rotating":
             return []
         profile = profile_of(evidence.log(PROFILE))
-        found = searched(evidence, known)
+        found = _found(evidence, known)
         turns = known.number("rotation_ns") is not None
-        return [_throughput(profile, turns=turns), *_plateaus(found)]
+        return [_throughput(profile, turns=turns), *_plateaus(found), *_recording_zones(found, evidence)]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Throughput along the drive, and the strokes of the first zones."""
         known = Known(findings)
         profile = profile_of(evidence.log(PROFILE)) if known.number("rotation_ns") is not None else None
-        return figures.draw(profile, searched(evidence, known))
+        found = _found(evidence, known)
+        zones = None
+        if found is not None and found.pattern is None:
+            zones = recording.zones_of(found.every, profile, float(evidence.target.size_bytes))
+        return figures.draw(profile, found, zones)
 
 
+@dataclass(frozen=True, slots=True)
 class _Guess:
     """What the rotation test found: period and track sizes, from which those anywhere are guessed."""
 
-    def __init__(self, period_ns: float, sizes: list[float], size_bytes: float) -> None:
-        self.period_ns, self._sizes, self._size = period_ns, sizes, size_bytes
+    period_ns: float
+    sizes: tuple[float, ...]
+    size_bytes: float
 
     @staticmethod
     def of(known: Known, size_bytes: float) -> _Guess | None:
         period_ns = known.number("rotation_ns")
         sizes = [known.part("track_bytes", key) for key in ("od", "md", "id")]
-        given = [size for size in sizes if size is not None]
+        given = tuple(size for size in sizes if size is not None)
         return _Guess(period_ns, given, size_bytes) if period_ns and len(given) == 3 else None
 
     def track(self, at: float) -> float:
         """Bytes of a track around an address, roughly."""
-        return float(np.interp(at / self._size, [0.0, 0.5, 1.0], self._sizes))
+        return float(np.interp(at / self.size_bytes, [0.0, 0.5, 1.0], self.sizes))
 
     def reads(self, at: float) -> IoBatch:
         """The reads of a place."""
         track = self.track(at)
-        begin = min(max(at - SPREAD_TRACKS * track / 2, 0.0), self._size - (SPREAD_TRACKS + 0.5) * track)
+        most = self.size_bytes - (SPREAD_TRACKS + 0.5) * track
+        begin = min(max(at - SPREAD_TRACKS * track / 2, 0.0), most)
         blocks = (begin + pattern(track)) // IO_BYTES
         return IoBatch.reads(blocks.astype(np.uint64) * np.uint64(IO_BYTES), IO_BYTES)
 
 
-def searched(evidence: Evidence, known: Known) -> Walk | None:
-    """The search again, answered from the evidence; None where none was made."""
+def _found(evidence: Evidence, known: Known) -> Walk | None:
+    """What the search found; None where none was made."""
     guess = _Guess.of(known, float(evidence.target.size_bytes))
+    return None if guess is None else evidence.once(_searched, guess)
+
+
+def _searched(evidence: Evidence, guess: _Guess) -> Walk | None:
+    """The search again, answered from the evidence; None where none was made."""
     logs = {step.name: step.rows for step in evidence.steps}
-    if guess is None or step_name(0) not in logs:
+    if step_name(0) not in logs:
         return None
     number = 0
 
@@ -162,6 +176,15 @@ def _throughput(profile: Profile | None, *, turns: bool) -> Finding:
         + f"; commands of a burst agree to {100 * profile.spread:.1f} %."
     )
     return Finding(name, value, unit, None, max(0.0, 1.0 - profile.spread), why, (PROFILE,))
+
+
+def _recording_zones(found: Walk | None, evidence: Evidence) -> list[Finding]:
+    """How many recording zones there are; nothing where no track was measured."""
+    if found is None:
+        return []
+    profile = profile_of(evidence.log(PROFILE))
+    size_bytes = float(evidence.target.size_bytes)
+    return [recording.finding(found.every, found.pattern, profile, size_bytes)]
 
 
 def _plateaus(found: Walk | None) -> list[Finding]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skylight.probe import Figure
+from skylight.probe.zones.recording import RecordingZones
 from skylight.probe.zones.sizes import Pattern
 from skylight.probe.zones.speed import Profile
 from skylight.probe.zones.walk import Walk
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MARKS = ("o", "s", "^", "D", "v", "P")
 GIB = 1 << 30
+BAND = "#dbe9f4"  # the report's colour for a stretch
 
 
 def _new() -> tuple[Drawing, Axes]:
@@ -32,16 +34,29 @@ def _new() -> tuple[Drawing, Axes]:
     return drawing, drawing.add_subplot()
 
 
-def draw(profile: Profile | None, found: Walk | None) -> list[Figure]:
+def draw(profile: Profile | None, found: Walk | None, zones: RecordingZones | None = None) -> list[Figure]:
     """The figures that the evidence allows."""
-    figures = [] if profile is None else [_throughput(profile)]
+    figures = [] if profile is None else [_throughput(profile, zones)]
     if found is not None and found.pattern is not None:
         figures.append(_strokes(found, found.pattern))
     return figures
 
 
-def _throughput(profile: Profile) -> Figure:
+def _zone_words(zones: RecordingZones | None) -> str:
+    """What the caption says of zones."""
+    if zones is None or len(zones.levels) < 2:
+        return ""
+    count = f"{zones.count}" if zones.exact else f"at least {zones.count}"
+    return (
+        f" Every other recording zone is shaded, {count} of them in all: within one, tracks are equally long."
+    )
+
+
+def _throughput(profile: Profile, zones: RecordingZones | None) -> Figure:
     drawing, axes = _new()
+    for number, level in enumerate(zones.levels if zones is not None and len(zones.levels) > 1 else ()):
+        if number % 2 == 0:
+            axes.axvspan(level.first / 1e9, level.last / 1e9, color=BAND, linewidth=0)
     axes.plot(profile.at / 1e9, profile.speed / 1e6, "o", color="C0", markersize=4)
     axes.set_xlabel("address (GB)")
     axes.set_ylabel("throughput (MB/s)")
@@ -52,6 +67,7 @@ def _throughput(profile: Profile) -> Figure:
         "Each mark is a burst of sequential 1 MiB reads with look-ahead on. Outer tracks hold more and pass"
         f" in the same time: {ends['od'] / 1e6:.0f} MB/s at the first address, {ends['id'] / 1e6:.0f} at the"
         " last. Marks that scatter up and down show surfaces that differ, or bands that end within a burst."
+        + _zone_words(zones)
     )
     alt = f"Throughput falls from {ends['od'] / 1e6:.0f} to {ends['id'] / 1e6:.0f} MB/s along the addresses."
     return Figure("zones-throughput", "Throughput along the drive", caption, alt, drawing)

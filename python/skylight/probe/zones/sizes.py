@@ -93,15 +93,17 @@ class Pattern:
         return bool(np.all(np.ptp(groups, axis=1) <= 2 * self.off))
 
 
-def mirrored(strokes: list[Size], *, cut: bool = False) -> Pattern | None:
+def mirrored(strokes: list[Size], *, cut: bool = False, last: bool = False) -> Pattern | None:
     """The least number of surfaces whose strokes, mirrored, explain the sizes of two zones; where these are
     few strokes, of more zones. Where the first stroke is `cut`, the first zone may lack some before it, which
-    the drive keeps."""
+    the drive keeps. With `last`, only patterns that need the last stroke: those before were tried without."""
     for count in range(2, MOST_HEADS + 1):
         for missing in range(count if cut else 1):
             # As many surfaces as a cut zone has strokes always explain two zones: a third has to agree.
             used = max(FEWEST_STROKES, (3 if cut else 2) * count)
-            if len(strokes) >= used and (found := _explained(strokes[:used], count, missing)) is not None:
+            if len(strokes) < used or (last and len(strokes) > used):
+                break
+            if (found := _explained(strokes[:used], count, missing)) is not None:
                 return found
     return None
 

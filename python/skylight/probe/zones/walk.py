@@ -202,9 +202,8 @@ def _strokes(ask: Ask, size_bytes: float, first: float, unit: float) -> tuple[li
         begin += length * (size.track_bytes / strokes[1].track_bytes if len(strokes) > 2 else 1.0)
         length = unit
         if len(strokes) >= FEWEST_STROKES:
-            pattern = mirrored(
-                strokes, cut=first < CUT * unit * strokes[0].track_bytes / strokes[1].track_bytes
-            )
+            cut = first < CUT * unit * strokes[0].track_bytes / strokes[1].track_bytes
+            pattern = mirrored(strokes, cut=cut, last=len(strokes) > FEWEST_STROKES)
             if pattern is not None:
                 return strokes, pattern
             if len(strokes) == FEWEST_STROKES and rises(strokes, 0.0) == 0:

@@ -1,0 +1,252 @@
+"""Recording zones: runs of tracks with one number of sectors, told apart by the sizes of tracks.
+
+Test 11 measures the size of tracks at some dozens of places to 0.1 %, and the speed of bursts between them.
+On a drive whose addresses run once from the outer to the inner diameter both only fall, zone by zone. Places
+of one size make a level, levels follow each other, and each change lies between two places that are known.
+
+Invariants:
+- Pure functions. A size counts as different only beyond `SIGMAS` standard errors (`sizes.Size.same`), a burst
+  only beyond those of all bursts.
+- A count is a lower bound, and said as one, unless every change is known to less than half of the narrowest
+  zone that was seen, each zone was seen twice, and steps are far beyond doubt: one that was missed would have
+  to be narrower than any that was not.
+- Where sizes rise with addresses surfaces differ, or the drive goes from surface to surface: then what
+  changes is not only the zone. With a pattern of surfaces (`sizes.mirrored`) a lower bound remains, else
+  nothing is said.
+
+Source: Skylight (FAST '15) section 4.9 and issue "the suite", point 1 (recording zones).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from skylight.findings import UNKNOWN, Finding
+from skylight.probe.zones.sizes import SIGMAS, Pattern, Size
+from skylight.probe.zones.speed import Profile
+
+FEWEST_PLACES = 8
+BURST_SIGMAS = 2.5
+"""Standard errors of a burst that the worst of those that agree is off."""
+
+WORST_BURST = 0.01
+"""Bursts that are known worse than this (relative) tell no zones apart."""
+
+STRAYS = 0.1
+"""So many of the places may be left out: fits that went astray, and bursts that met a slow command."""
+
+ROOM = 0.5
+"""A change is known well enough if it lies within less than so much of the narrowest zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A zone as it was seen: its first and its last place (bytes), and the size of its tracks."""
+
+    first: float
+    last: float
+    track_bytes: float
+    error: float
+    places: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingZones:
+    """The zones that were told apart, from the first address on."""
+
+    levels: tuple[Level, ...]
+    size_bytes: float
+
+    @property
+    def edges(self) -> tuple[tuple[float, float], ...]:
+        """Between which addresses (bytes) each zone gives way to the next that was seen."""
+        return tuple((one.last, other.first) for one, other in pairwise(self.levels))
+
+    @property
+    def widest_doubt(self) -> float:
+        """The longest stretch (bytes) in which nothing was measured between two levels."""
+        return max((end - begin for begin, end in self.edges), default=math.inf)
+
+    @property
+    def narrowest(self) -> float:
+        """Bytes of the narrowest level, from place to place: each zone is at least as wide."""
+        ends = [
+            (level.first if number else 0.0, level.last if number + 1 < len(self.levels) else self.size_bytes)
+            for number, level in enumerate(self.levels)
+        ]
+        return min(end - begin for begin, end in ends)
+
+    @property
+    def count(self) -> int:
+        """How many there are at least: one place alone may be a fit that went astray, once."""
+        return len(self.levels) - any(level.places == 1 for level in self.levels)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the count is more than a lower bound."""
+        clear = self.count == len(self.levels) > 1 and self.apart >= 2 * SIGMAS
+        return clear and self.widest_doubt < ROOM * self.narrowest
+
+    @property
+    def apart(self) -> float:
+        """How far the levels that are nearest to each other are apart, in standard errors."""
+        return min(_steps(self.levels), default=0.0)
+
+
+def _without_strays(sizes: Sequence[Size]) -> list[Size] | None:
+    """The most sizes of which none is beyond doubt longer than the one before it: without fits that went
+    astray. None where these are many. (The longest non-increasing subsequence, in quadratic time.)"""
+    track = np.array([size.track_bytes for size in sizes])
+    error = np.array([size.error for size in sizes])
+    count, before = np.ones(len(sizes), np.intp), np.full(len(sizes), -1)
+    for i in range(1, len(sizes)):
+        falls = track[i] / track[:i] - 1 <= SIGMAS * np.hypot(error[i], error[:i])
+        if falls.any():
+            best = int(np.argmax(np.where(falls, count[:i], 0)))
+            count[i], before[i] = count[best] + 1, best
+    if not len(sizes) or len(sizes) - int(count.max()) > STRAYS * len(sizes):
+        return None
+    kept, at = [], int(np.argmax(count))
+    while at >= 0:
+        kept.append(sizes[at])
+        at = int(before[at])
+    return kept[::-1]
+
+
+def _levels(sizes: Sequence[Size]) -> list[Level] | None:
+    """Places as levels, falling with the addresses; None where a size rises beyond doubt."""
+    levels: list[Level] = []
+    for size in sizes:
+        last = levels[-1] if levels else None
+        if last is None or not size.same(Size(last.last, last.track_bytes, last.error)):
+            if last is not None and size.track_bytes > last.track_bytes:
+                return None
+            levels.append(Level(size.at, size.at, size.track_bytes, size.error, 1))
+            continue
+        weight = 1 / (last.places + 1)
+        mean = last.track_bytes + weight * (size.track_bytes - last.track_bytes)
+        levels[-1] = Level(last.first, size.at, mean, min(last.error, size.error), last.places + 1)
+    return levels
+
+
+def _steps(levels: Sequence[Level]) -> list[float]:
+    """How far each level is from the next, in standard errors."""
+    return [
+        abs(one.track_bytes / other.track_bytes - 1) / math.hypot(one.error, other.error)
+        for one, other in pairwise(levels)
+    ]
+
+
+def _clear(levels: list[Level]) -> list[Level]:
+    """Levels without steps that are in doubt: the two beside one are taken for one zone."""
+    kept = list(levels)
+    while (steps := _steps(kept)) and min(steps) < SIGMAS:
+        at = int(np.argmin(steps))
+        one, other = kept[at : at + 2]
+        more = one if one.places >= other.places else other
+        places = one.places + other.places
+        kept[at : at + 2] = [Level(one.first, other.last, more.track_bytes, more.error, places)]
+    return kept
+
+
+def _with_bursts(sizes: list[Size], levels: Sequence[Level], profile: Profile | None) -> list[Size]:
+    """The places, and those of the bursts: their speeds as sizes, by what bursts within a level have in
+    common, and with the error that those have."""
+    if profile is None:
+        return sizes
+    ratios = [
+        speed / level.track_bytes
+        for at, speed in zip(profile.at, profile.speed, strict=True)
+        for level in levels
+        if level.places > 1 and level.first <= at <= level.last
+    ]
+    if len(ratios) < FEWEST_PLACES:
+        return sizes
+    middle = float(np.median(ratios))
+    off = np.sort(np.abs(np.asarray(ratios) / middle - 1))
+    agreeing = off[: len(off) - int(STRAYS * len(off))]  # a burst may have met an outlier
+    error = max(float(agreeing[-1]), profile.spread) / BURST_SIGMAS
+    if error > WORST_BURST:
+        return sizes
+    bursts = [
+        Size(float(at), float(speed) / middle, error)
+        for at, speed in zip(profile.at, profile.speed, strict=True)
+    ]
+    return sorted([*sizes, *bursts], key=lambda size: size.at)
+
+
+def zones_of(sizes: Sequence[Size], profile: Profile | None, size_bytes: float) -> RecordingZones | None:
+    """The recording zones that sizes and bursts tell apart; None where they do not fall."""
+    kept = _without_strays(sorted(sizes, key=lambda size: size.at))
+    if kept is None or len(kept) < FEWEST_PLACES:
+        return None
+    levels = _levels(kept)
+    if levels is None:
+        return None
+    together = _without_strays(_with_bursts(kept, levels, profile))
+    more = _levels(together) if together is not None else None
+    measured = {size.at for size in kept}
+    if more is not None:  # one burst alone makes no zone
+        more = [level for level in more if level.places > 1 or level.first in measured]
+    levels, more = _clear(levels), None if more is None else _clear(more)
+    best = more if more is not None and len(more) >= len(levels) else levels
+    return RecordingZones(tuple(best), size_bytes)
+
+
+def _stepped(sizes: Sequence[Size], ratio: float) -> int:
+    """How many zones there are at least where surfaces of one zone may differ by a `ratio`: each place in the
+    count has shorter tracks than any surface has in the zone of the one before."""
+    count, level = 0, math.inf
+    for size in sorted(sizes, key=lambda size: size.at):
+        if size.track_bytes * (1 + SIGMAS * size.error) * ratio < level:
+            count, level = count + 1, size.track_bytes * (1 - SIGMAS * size.error)
+    return count
+
+
+def finding(
+    sizes: Sequence[Size], pattern: Pattern | None, profile: Profile | None, size_bytes: float
+) -> Finding:
+    """The finding `recording_zones`: their count, and the first and the last edge, or at least how many."""
+    name, rows = "recording_zones", ("tracks-000", "profile")
+    if pattern is not None:
+        ratio = float(pattern.density.max() / pattern.density.min())
+        count = _stepped(sizes, ratio)
+        why = (
+            f"Surfaces of one zone differ by up to {100 * (ratio - 1):.1f} %; tracks at {len(sizes)} places"
+            f" become shorter by more than that {count - 1} times; nearer zones are not told apart."
+        )
+        return Finding(name, {"at_least": count}, None, None, 1.0 - _by_chance(SIGMAS, count), why, rows)
+    found = zones_of(sizes, profile, size_bytes)
+    if found is None:
+        why = (
+            "The size of tracks does not only fall with the addresses, or was measured at too few places:"
+            " what changes is not only the zone."
+        )
+        return Finding(name, UNKNOWN, None, None, 0.0, why, rows)
+    count, doubt = found.count, found.widest_doubt / size_bytes
+    sure = 1.0 - _by_chance(found.apart, count)
+    places = sum(level.places for level in found.levels)
+    seen = f"Track sizes at {places} places fall in {len(found.levels) - 1} steps"
+    if not found.exact:
+        why = f"{seen}; between some of them {100 * doubt:.1f} % of the drive was not looked at."
+        return Finding(name, {"at_least": count}, None, None, sure, why, rows)
+    room = found.widest_doubt / found.narrowest
+    why = (
+        f"{seen}, each known to {100 * doubt:.1f} % of the drive: a zone that was missed would be narrower"
+        f" than {100 * room:.0f} % of the narrowest that was seen."
+    )
+    edges = [round((begin + end) / 2) for begin, end in found.edges]
+    value: dict[str, int | float | bool | str] = {
+        "count": count, "first_edge_bytes": edges[0], "last_edge_bytes": edges[-1]
+    }  # fmt: skip
+    return Finding(name, value, None, None, sure * (1.0 - room**2), why, rows)
+
+
+def _by_chance(apart: float, count: int) -> float:
+    """The chance that noise made one of the steps, each of at least so many standard errors."""
+    return min(1.0, max(count - 1, 0) * math.erfc(apart / math.sqrt(2.0)))
