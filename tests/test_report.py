@@ -1,11 +1,15 @@
 """The report: complete in itself, safe with hostile names, true to the evidence, reproducible to the byte."""
 
+import base64
 import errno
+import hashlib
+import json
 import os
 import re
 import subprocess
 import sys
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -33,7 +37,10 @@ RUN = {
 }
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>&amp;'$\\frac{{%"
-CSS = Path(__file__).parent.parent / "python/skylight/report/templates/report.css"
+ROOT = Path(__file__).parent.parent
+CSS = ROOT / "python/skylight/report/templates/report.css"
+UPLOT = ROOT / "python/skylight/report/vendored/uPlot.iife.min.js"
+DOCS = ROOT / "docs/report.md"
 
 
 def log(op: Op, latency_ms: list[float], size: int = 4096) -> IoLog:
@@ -125,16 +132,62 @@ class Reader(HTMLParser):
 # --- complete in itself
 
 
+def scripts_of(text: str) -> tuple[list[str], list[str]]:
+    """The scripts of a page that run, and the blocks of data."""
+    found = re.findall(r"<script([^>]*)>(.*?)</script>", text, re.DOTALL)
+    data = [body for attributes, body in found if attributes == ' type="application/json"']
+    run = [body for attributes, body in found if not attributes]
+    assert len(data) + len(run) == len(found) == text.count("<script"), "another kind of script"
+    return run, data
+
+
 def test_nothing_is_loaded_from_anywhere(recording: Path) -> None:
     text = page(recording, result(), result(found("cmr", "none")))
-    assert not re.search(r"https?:|//[a-z]|@import|@font-face", text)
+    # the library names its home in its first line, a comment
+    assert not re.search(r"https?:|//[a-z]|@import|@font-face", text.replace(UPLOT.read_text(), ""))
+    assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|EventSource|Worker|importScripts|eval)\b", text)
+    assert not re.search(r"\bimport\s*\(|sendBeacon|new Image|\.src\b|innerHTML|document\.write", text)
     assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", text))
     read = Reader(text)
-    assert not {"script", "link", "iframe", "object", "img", "image", "base"} & set(read.tags)
+    assert not {"link", "iframe", "object", "embed", "img", "image", "base", "form"} & set(read.tags)
     links = [value for _, name, value in read.attributes if name in ("href", "src", "xlink:href", "action")]
     assert "recording/drive_type.0.arrows" in links
     assert all(link.startswith(("#", "recording/")) for link in links)
     assert not [name for _, name, _ in read.attributes if name.startswith("on")]
+
+
+def test_the_page_itself_forbids_the_network_and_every_other_script(recording: Path) -> None:
+    text = page(recording)
+    policies = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
+    assert len(policies) == 1
+    assert text.index("Content-Security-Policy") < text.index("<style")
+    rules = dict(rule.strip().split(" ", 1) for rule in unescape(policies[0]).split(";"))
+    run, _ = scripts_of(text)
+    hashes = [base64.b64encode(hashlib.sha256(body.encode()).digest()).decode() for body in run]
+    assert rules.pop("script-src").split() == [f"'sha256-{digest}'" for digest in hashes]
+    assert rules.pop("style-src") == "'unsafe-inline'"
+    assert rules == {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'"}
+    assert len(run) == 2 and run[0] == UPLOT.read_text()
+
+
+def test_a_page_without_a_request_has_no_script_at_all(recording: Path) -> None:
+    one = result()
+    one.evidence.clear()
+    text = page(recording, one)
+    assert scripts_of(text) == ([], [])
+    assert "script-src &#39;none&#39;" in text
+
+
+def test_the_library_is_the_one_that_docs_report_names() -> None:
+    pinned = dict(re.findall(r"`(uPlot[\w.]+)`, SHA-256\s+`([0-9a-f]{64})`", DOCS.read_text()))
+    folder = UPLOT.parent
+    assert set(pinned) == {"uPlot.iife.min.js", "uPlot.min.css"}
+    assert {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in pinned} == pinned
+    assert "MIT" in (folder / "uPlot.LICENSE").read_text()
+
+
+def test_the_licence_of_the_library_stands_in_the_page(recording: Path) -> None:
+    assert (UPLOT.parent / "uPlot.LICENSE").read_text() in page(recording)
 
 
 def test_every_reference_inside_the_page_leads_somewhere_and_ids_are_unique(recording: Path) -> None:
@@ -172,9 +225,19 @@ def test_names_from_outside_are_text_and_nothing_else(recording: Path) -> None:
     hostile = result(found("smr", "disk", why=HOSTILE), name=HOSTILE, note=HOSTILE)
     for text in (page(recording, hostile), page(recording, hostile, hostile)):
         read = Reader(text)
-        assert not {"script", "img"} & set(read.tags)
+        run, _ = scripts_of(text)
+        assert len(run) == 2 and "alert(1)" not in "".join(run) and "img" not in read.tags
         assert not [name for _, name, _ in read.attributes if name.startswith("on")]
         assert " ".join(HOSTILE.split()) in read.text
+
+
+def test_names_of_steps_are_data_and_nothing_else(recording: Path) -> None:
+    hostile = result()
+    step = hostile.evidence[0].steps[1]
+    hostile.evidence[0].steps[1] = replace(step, name=HOSTILE)
+    run, data = scripts_of(page(recording, hostile))
+    assert len(run) == 2 and len(data) == 1
+    assert "<" not in data[0] and json.loads(data[0])["groups"][0] == HOSTILE
 
 
 def test_a_link_to_the_recording_is_never_an_address(tmp_path: Path) -> None:
@@ -191,7 +254,7 @@ def test_a_link_to_the_recording_is_never_an_address(tmp_path: Path) -> None:
 
 def test_figures_follow_light_and_dark(recording: Path) -> None:
     pictures = re.findall(r"<svg .*?</svg>", page(recording), re.DOTALL)
-    assert len(pictures) >= 5  # the pictogram, and two figures for two widths
+    assert len(pictures) >= 9  # the pictogram, two figures for two widths, the key of a plot
     for picture in pictures:
         assert not re.search(r"#[0-9a-fA-F]{6}\b|rgb\(", picture)
         assert "font-family" not in picture
@@ -231,9 +294,10 @@ def test_text_and_marks_stand_out(mode: int) -> None:
 def test_each_figure_is_there_for_a_wide_and_a_narrow_page_with_a_caption(recording: Path) -> None:
     text = page(recording)
     count = text.count("<figure>")
+    assert text.count('<figure class="plot" hidden>') == 1, "shown by the script alone"
     assert (
         count
-        == text.count("How to read it.")
+        == text.count("How to read it.") - 1
         == text.count('class="wide"')
         == text.count('class="narrow"')
         == 2
@@ -414,3 +478,30 @@ def test_logarithmic_axes_have_plain_numbers() -> None:
     for picture in (figure.wide, figure.narrow):
         assert "mathdefault" not in picture
         assert ">0.001<" in picture and ">10,000<" in picture and ">5<" in picture
+
+
+def test_what_is_shortened_is_places_and_never_words() -> None:
+    def drawn() -> list[Figure]:
+        from matplotlib.figure import Figure as Drawing
+
+        drawing = Drawing()
+        axes = drawing.add_subplot()
+        axes.plot([0.0, 1234.5678], [1.0, 2.0], "o")
+        axes.annotate("0.123456 ms", (0.0, 1.0))
+        axes.set_xlabel("a name that is far too long to stand in one line of a narrow figure (ms)")
+        return [Figure("f", "A title", "A caption.", "from 0.123456 on", drawing)]
+
+    (figure,) = render_drawn(drawn, "salt")
+    for picture in (figure.wide, figure.narrow):
+        assert ">0.123456 ms<" in picture and 'aria-label="from 0.123456 on"' in picture
+        assert ">1,000<" in picture, "thousands apart"
+        assert not re.search(r' (?:x|y|d|transform)="[^"]*\d\.\d{3}', picture)
+    assert "one line of a narrow figure (ms)<" in figure.wide
+    assert "to stand in one line of a narrow figure" not in figure.narrow, "two lines"
+
+
+def test_a_test_that_had_nothing_to_do_has_no_section(recording: Path) -> None:
+    one = result()
+    one.evidence.append(Evidence("cleaning_order", one.target, [], complete=True))
+    text = page(recording, one)
+    assert text.count("<section>") == page(recording).count("<section>")

@@ -22,12 +22,14 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 import matplotlib
 from cycler import cycler
 from markupsafe import Markup, escape
-from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, NullFormatter
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, NullFormatter, ScalarFormatter
 
 from skylight.evidence import Evidence
 from skylight.findings import Finding
@@ -100,6 +102,8 @@ _STYLE: Any = {
 # read as 12.5 px.
 _SIZES = {"wide": (8.8, 3.9), "narrow": (3.6, 3.7)}
 
+_NARROW_LABEL = 46  # characters of an axis' name that a narrow figure has room for
+
 _PROLOG = re.compile(r"^.*?(?=<svg )", re.DOTALL)
 _SVG_TAG = re.compile(r"<svg [^>]*?viewBox=\"(?P<box>[^\"]*)\"[^>]*>")
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
@@ -109,6 +113,12 @@ _REFERENCE = re.compile(r"href=\"#([^\"]*)\"|url\(#([^)]*)\)")
 _FONT_FAMILY = re.compile(r"(?:font-family: [^;\"]*;? ?)")
 _HEX = re.compile(r"#[0-9a-f]{6}\b")
 _SPACE = re.compile(r"\n\s*")
+_TAG = re.compile(r"<[^>]*>")
+_PLACE = re.compile(r" (?:d|x|y|width|height|transform)=\"[^\"]*\"")
+_LONG_NUMBER = re.compile(r"-?\b\d+\.\d{3,}\b")
+_NO_TURN = re.compile(r" transform=\"rotate\(-?0 [^\"]*\)\"")
+_MARK = re.compile(r"<use href=\"([^\"]*)\" x=\"([^\"]*)\" y=\"([^\"]*)\" style=\"([^\"]*)\"/>")
+_MARKS = re.compile(rf"(?:{_MARK.pattern}){{2,}}")
 
 
 @dataclass(frozen=True)
@@ -121,9 +131,40 @@ class RenderedFigure:
     narrow: Markup
 
 
+def _short(number: str, digits: int) -> str:
+    """A coordinate to so many digits: a hundredth of a unit is a seventieth of a pixel.
+
+    >>> _short("33.018599", 2), _short("280.000001", 1), _short("-0.001", 2)
+    ('33.02', '280', '0')
+    """
+    text = f"{float(number):.{digits}f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _short_numbers(place: re.Match[str]) -> str:
+    """An attribute that says where, with no digit that nobody can see."""
+    return _LONG_NUMBER.sub(lambda number: _short(number[0], 2), place[0])
+
+
+def _marks_together(run: re.Match[str]) -> str:
+    """Marks of one shape and look as a group that says so once; those that lie on each other to a tenth of a
+    unit are one."""
+    out, look = [], None
+    seen = set[tuple[str, ...]]()
+    for shape, x, y, style in _MARK.findall(run[0]):
+        if style != look:
+            out.append(f'{"</g>" if look is not None else ""}<g style="{style}">')
+            look, seen = style, set()
+        mark = (shape, _short(x, 1), _short(y, 1))
+        if mark not in seen:
+            seen.add(mark)
+            out.append(f'<use href="{mark[0]}" x="{mark[1]}" y="{mark[2]}"/>')
+    return "".join([*out, "</g>"])
+
+
 def _for_the_page(svg: str, alt: str) -> Markup:
     """Matplotlib's SVG file as an element of the page: no prolog, no outside names, the page's colours and
-    font."""
+    font, and no digit that nobody can see."""
     svg = _PROLOG.sub("", svg, count=1)
     svg = _METADATA.sub("", svg)
     svg = _GLOBAL_STYLE.sub("", svg)
@@ -139,7 +180,9 @@ def _for_the_page(svg: str, alt: str) -> Markup:
     svg = _FONT_FAMILY.sub("", svg)
     svg = _HEX.sub(lambda m: f"var({_COLOURS[m[0]]})" if m[0] in _COLOURS else m[0], svg)
     # a blank line keeps the words of a path apart; markup between tags needs none
-    return Markup(_SPACE.sub(" ", svg).replace("> <", "><").strip())
+    svg = _SPACE.sub(" ", svg).replace("> <", "><").strip()
+    svg = _MARKS.sub(_marks_together, _NO_TURN.sub("", svg))
+    return Markup(_TAG.sub(lambda tag: _PLACE.sub(_short_numbers, tag[0]), svg))
 
 
 def _legends_above(figure: Figure, width: str) -> None:
@@ -163,10 +206,21 @@ def _legends_above(figure: Figure, width: str) -> None:
         )
 
 
+def _fitting_labels(figure: Figure, width: str) -> None:
+    """On a narrow page the names of long axes in two lines: what is longer than the figure is cut off."""
+    if width == "narrow":
+        for axes in figure.figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_label_text(fill(axis.get_label_text(), _NARROW_LABEL))
+
+
 def _plain_numbers(figure: Figure) -> None:
-    """Logarithmic axes with numbers as people write them: what matplotlib writes there is mathematics."""
+    """Numbers as people write them: thousands apart, and on logarithmic axes no mathematics."""
     for axes in figure.figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
+            plain = axis.get_scale() == "linear" and isinstance(axis.get_major_formatter(), ScalarFormatter)
+            if plain and max(map(abs, axis.get_view_interval())) >= 1000:
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
             if axis.get_scale() == "log" and isinstance(axis.get_major_formatter(), LogFormatter):
                 low, high = sorted(axis.get_view_interval())
                 wide = high > 100 * max(low, 1e-300)
@@ -178,12 +232,14 @@ def _plain_numbers(figure: Figure) -> None:
 def _save(figure: Figure, salt: str, width: str) -> str:
     """The SVG file of a figure, as matplotlib writes it."""
     _legends_above(figure, width)
+    _fitting_labels(figure, width)
     _plain_numbers(figure)
     out = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": salt}):
-        figure.figure.savefig(
-            out, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        )
+        # savefig() would lay out and draw twice, the first time for nothing
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        canvas = FigureCanvasSVG(figure.figure)
+        canvas.print_svg(out, metadata=nothing)  # type: ignore[no-untyped-call]  # matplotlib gives no types
     return out.getvalue()
 
 

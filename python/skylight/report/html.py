@@ -4,15 +4,19 @@ What for: the page a person reads after a probe. It is written whole or not at a
 without a network, and follows light and dark mode and the width of the window with style sheets alone.
 
 Invariants:
-- Autoescape is on for every template; only the style sheet and the SVG made by ``figures`` are placed as
-  they are.
-- No script, no font, no image and no address outside the page; the only links are relative ones to the
-  recording.
+- Autoescape is on for every template; only style sheets, the two scripts of the zoomable plots and the SVG
+  made by ``figures`` are placed as they are.
+- Nothing is fetched: no script, font or image from elsewhere, no address outside the page; the only links are
+  relative ones to the recording. A Content-Security-Policy in the page forbids all fetching, and every
+  script but those two, which it names by their SHA-256.
+- Without scripts the page says and shows everything but the zoomable plots.
 - The same results give the same bytes.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -28,7 +32,7 @@ from skylight.report.model import DASH, TargetView, compare, target_view
 from skylight.report.words import sentence
 from skylight.units import format_percent
 
-__all__ = ["REPORT_NAME", "render_report", "write_file", "write_report"]
+__all__ = ["REPORT_NAME", "policy", "render_report", "write_file", "write_report"]
 
 REPORT_NAME = "report.html"
 _NUMBERS = (
@@ -76,11 +80,30 @@ def _headline(views: Sequence[TargetView]) -> str:
     return f"{words(len(views))} drives, {words(shingled).lower()} of them shingled."
 
 
+def _text(*place: str) -> str:
+    """A file that comes with this package, as text."""
+    return resources.files("skylight.report").joinpath(*place).read_text(encoding="utf-8")
+
+
+def policy(scripts: Sequence[str]) -> str:
+    """The Content-Security-Policy of a page that fetches nothing and runs these scripts alone (Content
+    Security Policy Level 3, 6.1 and 6.7.2.4)."""
+    hashes = [
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii") for script in scripts
+    ]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes) or "'none'"
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none';"
+        " form-action 'none'"
+    )
+
+
 def render_report(results: Sequence[tuple[SuiteResult, Path]], page_dir: Path) -> str:
     """The page for one or more results, each with the directory of its recording; ``page_dir`` is where it
     will lie."""
     views = [target_view(result, recording, page_dir, n) for n, (result, recording) in enumerate(results, 1)]
-    css = resources.files("skylight.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    drawn = any(test.plot for view in views for test in view.tests)
+    scripts = [_text("vendored", "uPlot.iife.min.js"), _text("templates", "plots.js")] if drawn else []
     names = ", ".join(view.name for view in views)
     one = views[0].verdict.headline if len(views) == 1 else "Drives compared."
     page = (
@@ -93,7 +116,11 @@ def render_report(results: Sequence[tuple[SuiteResult, Path]], page_dir: Path) -
             title=f"{one} {names}",
             subtitle=names,
             dash=DASH,
-            css=Markup(css),
+            css=Markup(_text("templates", "report.css")),
+            plot_css=Markup(_text("vendored", "uPlot.min.css")),
+            policy=policy(scripts),
+            scripts=[Markup(script) for script in scripts],
+            licence=Markup(_text("vendored", "uPlot.LICENSE")),
             version=__version__,
         )
     )

@@ -26,14 +26,25 @@ from skylight.findings import Finding, Known
 from skylight.probe import Test
 from skylight.probe.suite import ALL_TESTS, SuiteResult
 from skylight.recording import HEADER
+from skylight.report.declared import Claims, claims_of
 from skylight.report.figures import RenderedFigure, render_figures
 from skylight.report.limits import limits
-from skylight.report.words import Verdict, confidence_words, finding_title, value_words, verdict
+from skylight.report.plots import Plot, plot_of
+from skylight.report.values import DASH, FindingRow, finding_row, finding_rows
+from skylight.report.words import Verdict, confidence_words, finding_title, verdict
 from skylight.units import format_capacity, format_count, format_duration, format_size
 
-__all__ = ["Comparison", "FindingRow", "TargetView", "compare", "finding_row", "finding_rows", "target_view"]
+__all__ = [
+    "DASH",
+    "Comparison",
+    "FindingRow",
+    "TargetView",
+    "compare",
+    "finding_row",
+    "finding_rows",
+    "target_view",
+]
 
-DASH = "\N{EN DASH}"
 _KINDS = {"sim": "emulated drive", "device": "block device", "file": "plain file", "fio-log": "logs of fio"}
 _OPS = {
     Op.READ: ("read", "reads"),
@@ -42,19 +53,6 @@ _OPS = {
     Op.TRIM: ("trim", "trims"),
 }
 _PERCENTILES = (0, 25, 50, 75, 99, 100)
-
-
-@dataclass(frozen=True, slots=True)
-class FindingRow:
-    """A line of the findings table."""
-
-    name: str
-    title: str
-    value: str
-    interval: str
-    confidence: float
-    known: bool
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +77,12 @@ class LatencyRow:
 
 @dataclass(frozen=True, slots=True)
 class TestView:
-    """One test: its figures, its steps, its latencies."""
+    """One test: its figures, its zoomable plot, its steps, its latencies."""
 
     title: str
     summary: str
     figures: tuple[RenderedFigure, ...]
+    plot: Plot | None
     steps: tuple[StepRow, ...]
     latencies: tuple[LatencyRow, ...]
 
@@ -109,6 +108,7 @@ class TargetView:
     limits: tuple[tuple[str, str], ...]
     sure: str
     findings: tuple[FindingRow, ...]
+    claims: Claims
     tests: tuple[TestView, ...]
     deeds: str
     facts: tuple[tuple[str, str], ...]
@@ -132,81 +132,6 @@ class Comparison:
 
     title: str
     cells: tuple[Cell, ...]
-
-
-def _number(value: float, unit: str | None) -> str:
-    """A measured number in its unit, as people write it."""
-    if unit == "ns":
-        return format_duration(value)
-    if unit in ("B", "bytes"):
-        return format_size(round(value))
-    if unit == "bytes/s":
-        return f"{value / 1e6:,.0f} MB/s"
-    if unit == "writes/s":
-        return f"{value:,.0f} a second"
-    whole = float(value).is_integer() or abs(value) >= 1000
-    text = format_count(round(value)) if whole else f"{value:.4g}"
-    return f"{text} {unit}" if unit else text
-
-
-def _part(value: float | bool | str, unit: str | None) -> str:
-    """A part of a finding that has several, as text."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return value if isinstance(value, str) else _number(value, unit)
-
-
-def _key(name: str) -> str:
-    """The name of a part of a finding, as people write it."""
-    if name in ("od", "md", "id"):
-        return name.upper()
-    return name.removesuffix("_bytes").removesuffix("_ns").replace("_", " ")
-
-
-def _unit(name: str, unit: str | None) -> str | None:
-    """The unit of a part of a finding: what its name ends with, none for a count, else the finding's."""
-    ends = {"_bytes": "bytes", "_ns": "ns"}
-    own = next((each for end, each in ends.items() if name.endswith(end)), unit)
-    return None if name == "count" else own
-
-
-def _value(finding: Finding) -> str:
-    """A finding's value as text."""
-    words = value_words(finding.name, finding.value)
-    if words is not None:
-        return words
-    if isinstance(finding.value, dict):
-        return ", ".join(
-            f"{_key(name)} {_part(part, _unit(name, finding.unit))}" for name, part in finding.value.items()
-        )
-    return finding.value if isinstance(finding.value, str) else _number(finding.value, finding.unit)
-
-
-def finding_row(finding: Finding) -> FindingRow:
-    """A finding as a line of text."""
-    ends = finding.interval
-    interval = (
-        DASH if ends is None else f"{_number(ends[0], finding.unit)} to {_number(ends[1], finding.unit)}"
-    )
-    return FindingRow(
-        finding.name,
-        finding_title(finding.name),
-        _value(finding),
-        interval,
-        finding.confidence,
-        finding.known,
-        finding.why,
-    )
-
-
-def finding_rows(findings: Sequence[Finding]) -> tuple[FindingRow, ...]:
-    """All findings as lines; a reason is said once and then referred to."""
-    first: dict[str, str] = {}
-    rows = []
-    for row in map(finding_row, findings):
-        said = first.setdefault(row.why, row.name)
-        rows.append(row if said == row.name or not row.why else replace(row, why=f"as for {said}"))
-    return tuple(rows)
 
 
 def _device_time_ns(step: Step) -> int:
@@ -307,6 +232,7 @@ def _test_view(test: Test, evidence: Evidence, findings: Sequence[Finding], salt
         test.title,
         test.summary,
         tuple(render_figures(test, evidence, findings, salt)),
+        plot_of(evidence),
         (
             *(_step_row(step) for step in evidence.steps),
             *(replace(row, what=f"cut short, not used: {row.what}") for row in map(_step_row, evidence.cut)),
@@ -415,6 +341,7 @@ def target_view(result: SuiteResult, recording: Path, page_dir: Path, number: in
         limits=limits(Known(result.findings)),
         sure=confidence_words(seen.confidence),
         findings=finding_rows(result.findings),
+        claims=claims_of(result),
         tests=tuple(
             _test_view(tests[kept.test], kept, result.findings, f"{number}/{kept.test}")
             for kept in result.evidence

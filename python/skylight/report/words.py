@@ -58,6 +58,7 @@ _TITLES = {
     "cleaning_start_ns": "Cleaning begins after",
     "cleaning_band_ns": "Time to clean a band",
     "plateaus": "Throughput plateaus",
+    "recording_zones": "Recording zones",
     "throughput_bytes_per_s": "Sequential read throughput",
     "random_write_rate": "Random 4 KiB writes",
     "sequential_write_rate": "Sequential writes",

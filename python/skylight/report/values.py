@@ -1,0 +1,105 @@
+"""Findings as text: values, units and intervals as people write them.
+
+Invariant: a number is shown as it was found, rounded to what a person reads; nothing is estimated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from skylight.findings import Finding
+from skylight.report.words import finding_title, value_words
+from skylight.units import format_count, format_duration, format_size
+
+__all__ = ["DASH", "FindingRow", "finding_row", "finding_rows"]
+
+DASH = "\N{EN DASH}"
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """A line of the findings table."""
+
+    name: str
+    title: str
+    value: str
+    interval: str
+    confidence: float
+    known: bool
+    why: str
+
+
+def _number(value: float, unit: str | None) -> str:
+    """A measured number in its unit, as people write it."""
+    if unit == "ns":
+        return format_duration(value)
+    if unit in ("B", "bytes"):
+        return format_size(round(value))
+    if unit == "bytes/s":
+        return f"{value / 1e6:,.0f} MB/s"
+    if unit == "writes/s":
+        return f"{value:,.0f} a second"
+    whole = float(value).is_integer() or abs(value) >= 1000
+    text = format_count(round(value)) if whole else f"{value:.4g}"
+    return f"{text} {unit}" if unit else text
+
+
+def _part(value: float | bool | str, unit: str | None) -> str:
+    """A part of a finding that has several, as text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else _number(value, unit)
+
+
+def _key(name: str) -> str:
+    """The name of a part of a finding, as people write it."""
+    if name in ("od", "md", "id"):
+        return name.upper()
+    return name.removesuffix("_bytes").removesuffix("_ns").replace("_", " ")
+
+
+def _unit(name: str, unit: str | None) -> str | None:
+    """The unit of a part of a finding: what its name ends with, none for a count, else the finding's."""
+    ends = {"_bytes": "bytes", "_ns": "ns"}
+    own = next((each for end, each in ends.items() if name.endswith(end)), unit)
+    return None if name in ("count", "at_least") else own
+
+
+def _value(finding: Finding) -> str:
+    """A finding's value as text."""
+    words = value_words(finding.name, finding.value)
+    if words is not None:
+        return words
+    if isinstance(finding.value, dict):
+        return ", ".join(
+            f"{_key(name)} {_part(part, _unit(name, finding.unit))}" for name, part in finding.value.items()
+        )
+    return finding.value if isinstance(finding.value, str) else _number(finding.value, finding.unit)
+
+
+def finding_row(finding: Finding) -> FindingRow:
+    """A finding as a line of text."""
+    ends = finding.interval
+    interval = (
+        DASH if ends is None else f"{_number(ends[0], finding.unit)} to {_number(ends[1], finding.unit)}"
+    )
+    return FindingRow(
+        finding.name,
+        finding_title(finding.name),
+        _value(finding),
+        interval,
+        finding.confidence,
+        finding.known,
+        finding.why,
+    )
+
+
+def finding_rows(findings: Sequence[Finding]) -> tuple[FindingRow, ...]:
+    """All findings as lines; a reason is said once and then referred to."""
+    first: dict[str, str] = {}
+    rows = []
+    for row in map(finding_row, findings):
+        said = first.setdefault(row.why, row.name)
+        rows.append(row if said == row.name or not row.why else replace(row, why=f"as for {said}"))
+    return tuple(rows)
