@@ -1,0 +1,139 @@
+"""Zones of a chosen number by a polynomial, and skew as 2 pi / n: what the emulator's tables are made from.
+
+Modern disks choose the size of tracks by what each surface can carry, so measured sizes show a pattern and
+noise. A polynomial over the number of the track, without sizes that lie outside two bounds, smooths it;
+zones of equally many tracks then get the polynomial's mean. Defaults are the paper's: degree 13, 18 zones,
+bounds of 1,000 and 2,200 sectors.
+
+Invariant: pure; the fitted zones hold whole tracks and cover the same sectors to within the rounding that
+is told.
+
+Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05, 2012), section 6.2 and Table 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial import Chebyshev
+
+from skylight.errors import UsageError
+from skylight.geometry.clock import F64, I64
+from skylight.geometry.table import Geometry
+
+DEGREE, ZONES, LEAST_SECTORS, MOST_SECTORS, CLOSE_FROM = 13, 18, 1000, 2200, 79_000
+MOST_DEGREE = 60
+SAMPLES = 4000
+EDGE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """The options of the paper's Table 1: degree of the polynomial, number of zones, and the sizes (sectors a
+    track) outside which tracks are not looked at."""
+
+    degree: int = DEGREE
+    zones: int = ZONES
+    least_sectors: int = LEAST_SECTORS
+    most_sectors: int = MOST_SECTORS
+
+
+@dataclass(frozen=True, slots=True)
+class FittedZone:
+    """Tracks (in the order of addresses) and sectors on each."""
+
+    tracks: int
+    sectors_per_track: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The zones, the curve (track numbers and sectors a track), what was left out as outliers (tracks), how
+    far the curve lies from the sizes (root of the mean square, sectors), and the tracks n after which the
+    start of a track has gone round, so that the skew is 2 pi / n; None where no skew is known."""
+
+    zones: tuple[FittedZone, ...]
+    curve: tuple[tuple[float, float], ...]
+    outliers: int
+    rms_sectors: float
+    skew_tracks: float | None
+    options: FitOptions
+
+
+def fit(geometry: Geometry, options: FitOptions) -> Fitted:
+    """Fits the zones of a geometry."""
+    if not geometry.zones:
+        raise UsageError(
+            f"{geometry.target}: its geometry has no zones to be fitted; extract it from the disk"
+        )
+    sizes = np.array([zone.sectors_per_track for zone in geometry.zones])
+    tracks = np.array([zone.tracks for zone in geometry.zones], np.int64)
+    total = int(tracks.sum())
+    if not 1 <= options.zones <= total:
+        raise UsageError(
+            f"--zones {options.zones}: the disk has {total:,} tracks; give a number from 1 to that"
+        )
+    used = (sizes >= options.least_sectors) & (sizes <= options.most_sectors)
+    if not used.any():
+        raise UsageError(
+            f"tracks hold {sizes.min():,} to {sizes.max():,} sectors, all outside {options.least_sectors:,}"
+            f" to {options.most_sectors:,}; give --min-outlier and --max-outlier that hold them"
+        )
+    number, size = _samples(tracks, sizes, used)
+    if options.degree >= len(np.unique(number)):
+        raise UsageError(
+            f"--degree {options.degree}: the disk has {len(np.unique(number))} tracks to fit; give less"
+        )
+    low, high = float(number.min()), float(number.max())
+    polynomial = Chebyshev.fit(number, size, options.degree, domain=[low, high])
+
+    def curve(at: F64) -> F64:
+        """The polynomial; beyond the tracks that count, its value at the last of them."""
+        return np.asarray(polynomial(np.clip(at, low, high)), np.float64)
+
+    zones, middle = [], np.linspace(0, total, 8 * options.zones + 1)
+    for zone in range(options.zones):
+        begin, end = zone * total // options.zones, (zone + 1) * total // options.zones
+        inside = np.linspace(begin + EDGE, end - EDGE, 33)
+        sectors = max(1, round(float(np.clip(curve(inside), sizes[used].min(), sizes[used].max()).mean())))
+        zones.append(FittedZone(end - begin, sectors))
+    return Fitted(
+        zones=tuple(zones),
+        curve=tuple(zip(middle.tolist(), curve(middle).tolist(), strict=True)),
+        outliers=int(tracks[~used].sum()),
+        rms_sectors=float(np.sqrt(np.mean((curve(number) - size) ** 2))),
+        skew_tracks=skew_tracks(geometry),
+        options=options,
+    )
+
+
+def _samples(tracks: I64, sizes: I64, used: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[F64, F64]:
+    """Track numbers all over the zones that count, and the sizes there."""
+    ends = np.cumsum(tracks)
+    number = np.linspace(EDGE, float(ends[-1]) - EDGE, SAMPLES)
+    zone = np.minimum(np.searchsorted(ends, number, side="right"), len(ends) - 1)
+    kept = used[zone]
+    return number[kept], sizes[zone][kept].astype(np.float64)
+
+
+def skew_tracks(geometry: Geometry) -> float | None:
+    """The tracks n after which the start of a track has gone round by the skew from track to track."""
+    skew = geometry.head_skew if geometry.layout == "cylinder" else geometry.track_skew
+    if skew is None or not geometry.rotation_ns:
+        return None
+    return geometry.rotation_ns / skew.ns
+
+
+def saw_tooth(geometry: Geometry) -> float | None:
+    """The same from access times alone: the period of their saw-tooth, in tracks; None where they show none.
+
+    Access times, folded over a turn, go up by the skew from track to track."""
+    close = np.array(geometry.access_close, np.float64).reshape(-1, 2)
+    if len(close) < 16 or not geometry.rotation_ns:
+        return None
+    phase = np.exp(2j * np.pi * close[:, 1] / geometry.rotation_ns)
+    tried = np.linspace(0.005, 0.5, 4000)
+    score = np.abs((phase[None, :] * np.exp(-2j * np.pi * tried[:, None] * close[None, :, 0])).mean(axis=1))
+    best = int(np.argmax(score))
+    return None if score[best] < 0.6 else float(1 / tried[best])

@@ -1,0 +1,98 @@
+"""Runs an extraction on a live target, goes on with one, or repeats one over its recording.
+
+Invariant: what a live run gives is what its recording gives: it is read back and inferred from.
+
+Source: DESIGN, idea 3; docs/recordings.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from skylight.engines import Engine
+from skylight.errors import KeepError, UsageError
+from skylight.evidence import Evidence, JsonScalar, TargetFacts
+from skylight.findings import Known
+from skylight.geometry.extract import OTHER_READS, READS_A_ZONE, extract
+from skylight.geometry.table import Geometry
+from skylight.probe import Cost
+from skylight.probe.procedure import CutShort, Live, Replay
+from skylight.probe.session import Progress, Session
+from skylight.probe.suite import digest_of
+from skylight.recording import Recording, recording_dir
+
+TEST = "geometry"
+READ_S = 0.008
+USUAL_ZONES = 24
+
+
+def estimate(facts: TargetFacts) -> Cost:
+    """What an extraction costs on a disk with the usual number of zones."""
+    del facts
+    reads = USUAL_ZONES * READS_A_ZONE + OTHER_READS
+    return Cost(reads, reads * READ_S, 0)
+
+
+def options(access_from: int) -> dict[str, JsonScalar]:
+    """What a recording keeps of how it was made."""
+    return {
+        "verb": "geometry extract",
+        "access_from": access_from,
+        "suite": digest_of("infer", "probe", "geometry"),
+    }
+
+
+def measure(
+    engine: Engine, out: Path, *, seed: int = 1, access_from: int = 0, resume: bool = False,
+    progress: Progress | None = None,
+) -> Geometry:  # fmt: skip
+    """Extracts the geometry of a live target into the recording `out`, and from that."""
+    facts = engine.describe()
+    wanted = options(access_from)
+    if resume:
+        recording = Recording.open(out)
+        recording.check_same_run(facts, wanted, seed)
+    else:
+        recording = Recording.create(out, facts, wanted, seed)
+    before = recording.evidence(TEST)
+    if before is None or not before.complete:
+        with recording.part(TEST) as writer:
+            session = Session(
+                engine, writer, test=TEST, seed=recording.seed, before=before,
+                total_ios=estimate(facts).ios, progress=progress,
+            )  # fmt: skip
+            with session.settings("settings", write_cache=False, look_ahead=False):
+                extract(Live(session), facts.name, access_from, session.expect)
+            writer.complete()
+    kept = recording.evidence(TEST)
+    if kept is None:
+        raise KeepError(f"{out}: the evidence of the extraction vanished; choose another --out")
+    return of_evidence(kept, access_from)
+
+
+def of_evidence(evidence: Evidence, access_from: int) -> Geometry:
+    """The geometry that evidence shows."""
+    try:
+        return extract(Replay(evidence, Known()), evidence.target.name, access_from)
+    except CutShort as stop:
+        if evidence.complete:
+            raise UsageError(
+                f"{evidence.target.name}: another version kept this recording, its steps differ from {stop}"
+                " on; read it with that one, or extract again"
+            ) from stop
+        raise UsageError(
+            f"{evidence.target.name}: the recording ends at step {stop}; go on with it by --resume"
+        ) from stop
+
+
+def of_recording(path: Path) -> Geometry:
+    """The geometry that the recording in a directory shows; no target is touched."""
+    where = recording_dir(path)
+    recording = Recording.open(where)
+    evidence = recording.evidence(TEST)
+    if evidence is None:
+        raise UsageError(
+            f"{where}: holds no extraction of a geometry; give one that `skylight geometry extract` kept"
+        )
+    start = recording.options.get("access_from")
+    return of_evidence(evidence, start if isinstance(start, int) else 0)

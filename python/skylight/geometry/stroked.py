@@ -1,0 +1,96 @@
+"""The layout of disks whose surfaces differ in density, from their zone table and the arm.
+
+Where the sizes of tracks go up and down in a pattern of so many heads (`skylight.geometry.strokes`), the
+strokes of a zone should all begin at one radius. Arm times from the first stroke to others tell: to those
+of its own zone the arm hardly moves, to those of later zones it does.
+
+Invariant: reads only; None where the sizes show no pattern or the arm contradicts it.
+
+Source: as `skylight.geometry.strokes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skylight.geometry.arm import Arm
+from skylight.geometry.clock import F64, Platter
+from skylight.geometry.layout import SAME_TRACKS, spread, track_of, tracks_of
+from skylight.geometry.skew import find_skews, skew_at
+from skylight.geometry.strokes import expanded, pattern
+from skylight.geometry.table import Skew
+from skylight.geometry.walk import SINGLE, Way
+from skylight.geometry.zones import ZoneRun
+
+FAR_STROKES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Strokes:
+    """Heads, sectors of each surface's tracks as a part of their zone's mean, what a command takes, and arm
+    times (ns) over numbers of tracks."""
+
+    heads: int
+    density: tuple[float, ...]
+    command_ns: float
+    apart: F64
+    time_ns: F64
+
+
+def _numbers(zones: list[ZoneRun]) -> list[int]:
+    """The number of the first stroke of each run."""
+    usual, _ = expanded([(tracks_of(zone), zone.grid.track) for zone in zones[:-1]])
+    numbers = [0]
+    for zone in zones[:-1]:
+        numbers.append(numbers[-1] + max(1, round(tracks_of(zone) / usual)))
+    return numbers
+
+
+def find_strokes(platter: Platter, zones: list[ZoneRun]) -> Strokes | None:
+    """Strokes over surfaces of different density, if that is what the table shows and the arm agrees."""
+    found = pattern([(tracks_of(zone), zone.grid.track) for zone in zones[:-1]])
+    if found is None:
+        return None
+    numbers = np.array(_numbers(zones))
+    near = np.flatnonzero((numbers > 0) & (numbers < 3 * found.heads))
+    far = np.unique((spread(FAR_STROKES) * (len(zones) - 2)).astype(int)) + 1
+    chosen = np.unique(np.concatenate([near, far]))
+    arm = Arm(platter)
+    command_ns = arm.measure_same([track_of(zones[0], number) for number in range(SAME_TRACKS)])
+    base = track_of(zones[0], 0)
+    time_ns = arm.times("strokes", [(base, track_of(zones[int(each)], 0)) for each in chosen])
+    zone_of = numbers[chosen] // found.heads
+    own, others = time_ns[(zone_of == 0)], time_ns[zone_of >= 1]
+    if (
+        len(own) == 0
+        or not np.nanmax(own) < np.nanmedian(others)
+        or not np.nanmedian(own) < np.nanmin(others)
+    ):
+        return None
+    seen = np.isfinite(time_ns) & (zone_of > 0)
+    apart = (zone_of * found.tracks)[seen].astype(np.float64)
+    return Strokes(found.heads, _density(found.sizes, found.heads), command_ns, apart, time_ns[seen])
+
+
+def _density(sizes: tuple[int, ...], heads: int) -> tuple[float, ...]:
+    """Sizes of each surface's tracks as parts of their zone's mean."""
+    rows = []
+    for zone in range(len(sizes) // heads):
+        own = np.array(sizes[zone * heads : (zone + 1) * heads], np.float64)
+        rows.append((own if zone % 2 == 0 else own[::-1]) / own.mean())
+    return tuple(round(float(part), 4) for part in np.median(np.array(rows), axis=0))
+
+
+def stroke_skews(platter: Platter, zones: list[ZoneRun], found: Strokes) -> tuple[Skew | None, Skew | None]:
+    """Skew to the next track, and to the next surface: where one stroke of a zone ends and another begins."""
+    longest = max(zones[:-1], key=tracks_of)
+    track, _ = find_skews(platter, zones, longest, Way(SINGLE, 1))
+    numbers = _numbers(zones)
+    turns = [
+        (zone.begin, before.grid.track)
+        for before, zone, number in zip(zones, zones[1:], numbers[1:], strict=False)
+        if number % found.heads and zone.doubt == 0
+    ]
+    return track, skew_at(platter, turns)

@@ -1,0 +1,134 @@
+"""A survey: the exact first sector of a track at a place, and how many sectors its tracks hold.
+
+A comb of reads over a little more than a track tells both roughly; rounds of a few reads, each where the
+likelihood of the boundary is halved, tell the boundary to the sector; the next one, a track farther, is then
+known nearly, and found likewise. What they are apart is the size of the track, and it is believed once a
+boundary many tracks on lies where it says.
+
+Invariant: what is surveyed is exact or None. A place where tracks end otherwise (an edge of a zone, a defect)
+gives None; another place nearby may do.
+
+Source: docs/geometry.md, "A survey".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.geometry.boundary import Guess, search, weights
+from skylight.geometry.clock import F64, Platter, Reads
+
+COMB_TURNS, COMB_READS = 1.4, 32
+FINEST = 0.005  # relative step of track sizes that are tried: within a comb, 0.007 turns
+PLACES = 48
+ASKED, ANCHORS = 6, 4
+MOST_ROUNDS = 9
+SURE = 0.998
+LARGEST_COST = 3.0  # a read: half the square of a deviation of 2.4 times the scatter
+CONFIRM_TRACKS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Tracks of `track` sectors, one of which begins at `first`."""
+
+    track: int
+    first: int
+
+    def at(self, sector: float) -> int:
+        """The first sector of the track that a sector would lie on."""
+        return self.first + int((sector - self.first) // self.track) * self.track
+
+    def agrees(self, other: Grid) -> bool:
+        """Whether both say the same of every sector."""
+        return self.track == other.track and (self.first - other.first) % self.track == 0
+
+
+def survey(platter: Platter, place: int, low: float, high: float, skews: F64) -> Grid | None:
+    """The grid of tracks of `low` to `high` sectors around a place."""
+    guess, reads = _comb(platter, place, low, high, skews)
+    if guess is None:
+        return None
+    doubt = FINEST + 0.5 / guess.track + platter.clock.sigma
+    tracks = guess.track * (1 + np.linspace(-doubt, doubt, 5))
+    near = np.unique(np.concatenate([skews, [guess.skew]]))
+    width = guess.track / PLACES + 2 * guess.track / COMB_READS
+    first = pinned(platter, reads, int(guess.first - width), int(guess.first + width), tracks, near)
+    if first is None:
+        return None
+    low, high = (first + int(guess.track * (1 + part * doubt)) for part in (-2, 2))
+    following = pinned(platter, reads, low, high + 1, tracks, near)
+    if following is None:
+        return None
+    return confirmed(platter, Grid(following - first, first), near)
+
+
+def _comb(platter: Platter, place: int, low: float, high: float, skews: F64) -> tuple[Guess | None, Reads]:
+    span = COMB_TURNS * high
+    start = min(max(place - int(span / 2), 0), platter.sectors - int(span) - 1)
+    x = start + np.linspace(0, span, COMB_READS).astype(np.int64)
+    order = platter.ordered(x, x / ((low + high) / 2))
+    reads = platter.read("comb", np.concatenate([order[-1:] - 1, order]))
+    tracks = np.geomspace(low, high, max(2, int(np.ceil(np.log(high / low) / FINEST)) + 1))
+    guess = search(reads, tracks, skews, platter.clock.sigma, PLACES)
+    if guess.cost > LARGEST_COST:
+        return None, reads
+    while guess.first < reads.x.min() + 0.15 * guess.track:
+        guess = Guess(guess.track, guess.first + guess.track, guess.skew, guess.cost)
+    return guess, reads
+
+
+def pinned(platter: Platter, before: Reads, low: int, high: int, tracks: F64, skews: F64) -> int | None:
+    """The sector from `low` to `high` at which a track begins: rounds of reads until one is sure."""
+    track = float(np.median(tracks))
+    firsts = np.arange(low, high + 1)
+    reads = before.near(low - 0.9 * track, high + 0.9 * track)
+    rng = platter.steps.rng("pin")
+    weight = np.full(len(firsts), 1.0 / len(firsts))
+    for number in range(MOST_ROUNDS):
+        asked = _round(firsts, weight, track, number, rng)
+        order = platter.ordered(asked, asked / track)
+        more = platter.read("pin", np.concatenate([order[-1:] + 1, order]))
+        reads = Reads.joined([reads, more])
+        weight = weights(reads, firsts, tracks, skews, platter.clock.sigma)
+        best = int(np.argmax(weight))
+        if weight[best] > SURE and number > 0:
+            inside = 0 < best < len(firsts) - 1
+            return int(firsts[best]) if inside else None
+    return None
+
+
+def _round(
+    firsts: NDArray[np.int64], weight: F64, track: float, number: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Sectors that divide what is likely, and some half a turn away on both tracks."""
+    cumulated = np.cumsum(weight)
+    parts = (np.arange(ASKED) + 0.5) / ASKED
+    at = firsts[np.minimum(np.searchsorted(cumulated, parts), len(firsts) - 1)]
+    if np.ptp(at) < 4:  # both sides of the likeliest
+        best = int(firsts[int(np.argmax(weight))])
+        at = best + np.array([-1, 0, -2, 1, -1, 0])
+    middle = float(np.median(at))
+    away = track * (0.3 + 0.3 * rng.random(ANCHORS)) * np.where(np.arange(ANCHORS) % 2 == 0, 1, -1)
+    del number
+    return np.concatenate([at, np.rint(middle + away).astype(np.int64)])
+
+
+def confirmed(platter: Platter, grid: Grid, skews: F64) -> Grid | None:
+    """The grid, if a boundary some tracks on lies where it says; or nearly there, then the grid with a track
+    size that explains it."""
+    ways = (1, -1) if grid.first + (CONFIRM_TRACKS + 2) * grid.track < platter.sectors else (-1, 1)
+    for way in ways:
+        aim = grid.first + way * CONFIRM_TRACKS * grid.track
+        if not grid.track < aim < platter.sectors - grid.track:
+            continue
+        found = pinned(
+            platter, Reads(np.empty(0, np.int64), np.empty(0)), aim - CONFIRM_TRACKS, aim + CONFIRM_TRACKS,
+            np.array([float(grid.track)]), skews,
+        )  # fmt: skip
+        if found is not None and (found - grid.first) % CONFIRM_TRACKS == 0:
+            return Grid(abs(found - grid.first) // CONFIRM_TRACKS, grid.first)
+    return None

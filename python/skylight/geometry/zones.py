@@ -1,0 +1,234 @@
+"""Recording zones: where the size of tracks changes, by prediction and halving, never by scanning.
+
+A *stretch* is a run of sectors on which one grid of tracks holds. Between two stretches whose grids differ
+lies at least one edge. If whole tracks meet there, the edge ends a track of one grid and begins one of the
+other, which only few sectors do; such a sector near the middle is tried, from both sides. Where it is none,
+one side says in which half to go on; where neither holds, another zone lies between, and it is surveyed.
+
+Invariants: two neighbouring zones of a table have different track sizes; every grid was surveyed; an edge
+that is `exact` was seen from both sides, any other is known to the tracks it says.
+
+Source: DIG (Gim and Won, ACM TOS 6(2), 2010) for zones by halving; the meeting of two grids is the Chinese
+remainder theorem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import gcd
+
+from skylight.geometry.clock import Platter
+from skylight.geometry.holds import Skews, holds, last_start
+from skylight.geometry.strokes import STEPS, expanded, pattern
+from skylight.geometry.survey import Grid, survey
+
+NODES = 9
+MARGIN, WIDE_MARGIN = 0.02, 0.1
+FEW = 64  # candidates for an edge that are worth trying one by one
+CLOSE_TRACKS = 3
+TRIES = (0, 5, -7, 16, 31)
+MOST_STEPS = 80
+SPARE_TRACKS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Sectors `low` to `high` on which a grid holds."""
+
+    low: int
+    high: int
+    grid: Grid
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Where one zone ends and the next begins; within `doubt` sectors."""
+
+    sector: int
+    doubt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneRun:
+    """A zone: its first sector and the one past its last, its grid, and the doubt (sectors) of its begin."""
+
+    begin: int
+    end: int
+    grid: Grid
+    doubt: int
+
+
+def meeting(left: Grid, right: Grid, low: int, high: int) -> tuple[int, int, int]:
+    """The sectors between `low` and `high` that begin a track of both grids: first, step, how many."""
+    shared = gcd(left.track, right.track)
+    step = left.track * right.track // shared
+    if (right.first - left.first) % shared:
+        return 0, step, 0
+    reduced = right.track // shared
+    times = (
+        (right.first - left.first) // shared * pow(left.track // shared, -1, reduced) if reduced > 1 else 0
+    )
+    first = left.first + left.track * (times % reduced)
+    first += -((first - low - 1) // step) * step if first > low else -(-(low + 1 - first) // step) * step
+    return first, step, max(0, (high - 1 - first) // step + 1)
+
+
+class ZoneSearch:
+    """The search for all zones of a target."""
+
+    def __init__(self, platter: Platter, skews: Skews, tell: Callable[[float], None] | None = None) -> None:
+        """Reads through `platter`; `tell` is given the part of the sectors that is settled."""
+        self._platter = platter
+        self._skews = skews
+        self._tell = tell
+        self.stretches: list[Stretch] = []
+        self.edges: list[Edge] = []
+        self._tried: set[int] = set()
+
+    def surveyed(self, place: int, low: float, high: float) -> Stretch | None:
+        """The stretch around a place, or around others nearby."""
+        for number, shift in enumerate(TRIES):
+            margin = MARGIN if number < 2 else WIDE_MARGIN
+            at = place + int(shift * low)
+            grid = survey(self._platter, at, low * (1 - margin), high * (1 + margin), self._skews.seen)
+            if grid is not None:
+                return Stretch(grid.first, grid.first + grid.track, grid)
+        return None
+
+    def run(self, first: Grid) -> list[ZoneRun]:
+        """All zones, from one grid at the first address."""
+        platter = self._platter
+        platter.sharpen(first.first, first.track)
+        start = Stretch(0, first.first + first.track, first)
+        end = self.surveyed(platter.sectors - 8 * first.track, 0.3 * first.track, 1.02 * first.track)
+        nodes = [start]
+        if end is not None:
+            inner = [platter.sectors * number // (NODES - 1) for number in range(1, NODES - 1)]
+            known = [start, end]
+            for place in sorted(inner, key=lambda place: abs(place - platter.sectors // 2)):
+                known.sort(key=lambda stretch: stretch.low)
+                after = next(s for s in known if s.low > place)
+                before = known[known.index(after) - 1]
+                low, high = sorted((before.grid.track, after.grid.track))
+                found = self.surveyed(place, low, high)
+                if found is not None:
+                    known.append(found)
+            nodes = sorted(known, key=lambda stretch: stretch.low)
+        platter.sharpen(first.first, first.track)
+        self.stretches, self.edges = [nodes[0]], []
+        for node in nodes[1:]:
+            self._join(node)
+        platter.sharpen(first.first, first.track)
+        return self._zones()
+
+    def _join(self, right: Stretch) -> None:
+        """Settles what lies between the last stretch and one after it."""
+        ahead = [right]
+        while ahead:
+            left, right = self.stretches[-1], ahead[-1]
+            outcome = self._foretold(left, right) or self._between(left, right)
+            if isinstance(outcome, Stretch):
+                ahead.append(outcome)
+                continue
+            if isinstance(outcome, ZoneRun):
+                self._settle(left, Stretch(outcome.begin, outcome.end, outcome.grid), Edge(outcome.begin, 0))
+                continue
+            ahead.pop()
+            if outcome is None:
+                self.stretches[-1] = Stretch(left.low, right.high, left.grid)
+            else:
+                self._settle(left, right, outcome)
+            if self._tell is not None:
+                self._tell(right.high / self._platter.sectors)
+
+    def _settle(self, left: Stretch, right: Stretch, edge: Edge) -> None:
+        """Takes an edge between the last stretch and the next one."""
+        self.stretches[-1] = replace(left, high=edge.sector)
+        self.stretches.append(replace(right, low=edge.sector))
+        self.edges.append(edge)
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """Tracks and their size of each zone so far, the last one not among them."""
+        return [((each.high - each.low) // each.grid.track, each.grid.track) for each in self.stretches[:-1]]
+
+    def _foretold(self, left: Stretch, right: Stretch) -> ZoneRun | Stretch | None:
+        """The zone after the last one, if its edge lies where the zones so far say and it is near no known
+        one; as a run where its size was foretold too, else surveyed."""
+        runs = self._runs()
+        if not runs or left.grid.agrees(right.grid):
+            return None
+        usual = expanded(runs)[0]
+        at = left.low + usual * left.grid.track
+        if at in self._tried or not left.high < at < right.low - SPARE_TRACKS * right.grid.track:
+            return None
+        self._tried.add(at)
+        if not holds(self._platter, left.grid, at, -1, self._skews):
+            return None
+        edge = last_start(self._platter, left.grid, at, self._skews)
+        if edge is None:
+            return None
+        at = edge
+        sizes = [*runs, (usual, left.grid.track)]
+        found = pattern(sizes)
+        foretold = None if found is None else found.following()
+        for step in STEPS if foretold is not None else ():
+            grid = Grid((foretold or 0) + step, at)
+            if grid.track != left.grid.track and holds(self._platter, grid, at, 1, self._skews):
+                return ZoneRun(at, at + grid.track, grid, 0)
+        tracks = sorted((left.grid.track, right.grid.track))
+        return self._adjacent(at, left, tracks[0], tracks[1])
+
+    def _adjacent(self, at: int, left: Stretch, low: int, high: int) -> Stretch | None:
+        """A stretch right after an edge that was foretold."""
+        found = self.surveyed(at + 2 * SPARE_TRACKS * left.grid.track, low, high)
+        return None if found is None or found.grid.agrees(left.grid) else found
+
+    def _between(self, left: Stretch, right: Stretch) -> Stretch | Edge | None:
+        """The edge between two stretches, None where there is none, or a stretch of a zone between them."""
+        low, high = left.high, right.low
+        if left.grid.agrees(right.grid):
+            return None
+        runs = self._runs()
+        hint = left.low + expanded(runs)[0] * left.grid.track if runs else None
+        for _ in range(MOST_STEPS):
+            shorter = min(left.grid.track, right.grid.track)
+            first, step, count = meeting(left.grid, right.grid, low, high)
+            if hint is not None and low < hint < high and (hint - first) % step == 0 and count:
+                first, count = hint, 1
+            hint = None
+            if count == 0 and high - low <= CLOSE_TRACKS * shorter:
+                break
+            at = first + step * (count // 2) if 0 < count <= FEW else (low + high) // 2
+            before = holds(self._platter, left.grid, at, -1, self._skews)
+            if before and not 0 < count <= FEW:
+                low = at
+                continue
+            after = holds(self._platter, right.grid, at, 1, self._skews)
+            if before and after:
+                return Edge(at, 0)
+            if before:
+                low = at
+            elif after:
+                high = at
+            else:
+                tracks = sorted((left.grid.track, right.grid.track))
+                found = self.surveyed(at, tracks[0], tracks[1])
+                if found is None:
+                    break
+                if found.grid.agrees(left.grid):
+                    low = max(low, found.high)
+                elif found.grid.agrees(right.grid):
+                    high = min(high, found.low)
+                else:
+                    return found
+        return Edge((low + high) // 2, (high - low + 1) // 2)
+
+    def _zones(self) -> list[ZoneRun]:
+        begins = [0, *(edge.sector for edge in self.edges)]
+        ends = [*begins[1:], self._platter.sectors]
+        doubts = [0, *(edge.doubt for edge in self.edges)]
+        return [
+            ZoneRun(begin, end, stretch.grid, doubt)
+            for begin, end, stretch, doubt in zip(begins, ends, self.stretches, doubts, strict=True)
+        ]

@@ -1,0 +1,86 @@
+"""Row W6: geometry from timing, on the paper's kind of disk.
+
+Extracts a profile's disk by reads alone and holds tracks, zones, skew and layout against the profile; then
+fits zones with the paper's defaults (Table 1) and draws Figures 11 and 12.
+
+Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05, 2012), sections 6.1, 6.2; FACTS.md, W6.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from skylight.engines.sim import SimEngine, read_profile
+from skylight.errors import SkylightError
+from skylight.geometry.figures import draw
+from skylight.geometry.fit import CLOSE_FROM, FitOptions, fit, saw_tooth, skew_tracks
+from skylight.geometry.run import measure
+from skylight.geometry.scoring import EDGE_PART, SKEW_PART, marks, truth_of
+from skylight.geometry.table import Geometry
+from skylight.reproduce.rows import Band, Measured, Ours
+
+PROFILE = "swd-160gb"
+MOST_READS = 20_000
+OUTLIER_MARGIN = 1.1
+
+BANDS: tuple[Band, ...] = (
+    Band("W6", "track sizes", "recovered", "exact", "exact"),
+    Band("W6", "zone edges", "recovered", f"within {EDGE_PART:.0%}", f"within {EDGE_PART:.0%}"),
+    Band("W6", "skew from track to track, off by %", "2 pi / n", -100 * SKEW_PART, 100 * SKEW_PART),
+    Band(
+        "W6",
+        "skew from the saw-tooth of access times, off by %",
+        "Figure 12",
+        -100 * SKEW_PART,
+        100 * SKEW_PART,
+    ),
+    Band("W6", "layout", "one platter", "right", "right"),
+    Band("W6", "reads for the zone table", "all of each track's end (DIG)", 0, MOST_READS),
+    Band("W6", "fitted zones", "18", 18, 18),
+)
+"""What W6 must hold; for the table of `reproduce swd`."""
+
+
+def w6(folder: Path, profile: str = PROFILE) -> Measured:
+    """The row; `folder` takes the recording."""
+    from skylight import _native
+
+    text, origin = read_profile(profile)
+    truth = truth_of(json.loads(_native.profile_check(text, origin)))
+    engine = SimEngine.open(profile)
+    try:
+        found = measure(engine, folder / f"geometry-{profile}", access_from=CLOSE_FROM)
+    except SkylightError as error:
+        return Measured({}, notes=(f"the geometry could not be extracted: {error}",))
+    finally:
+        engine.close()
+    mark = marks(found, truth)
+    fitted = fit(found, _options(found))
+    tooth, skew = saw_tooth(found), skew_tracks(found)
+    true_tracks = truth.rotation_ns / truth.walk_skew_ns
+    figures: dict[str, Ours] = {
+        "track sizes": "exact" if mark.tracks else "wrong",
+        "zone edges": f"within {EDGE_PART:.0%}" if mark.edges else "wrong",
+        "skew from track to track, off by %": None if skew is None else 100 * (true_tracks / skew - 1),
+        "skew from the saw-tooth of access times, off by %": None
+        if tooth is None
+        else 100 * (true_tracks / tooth - 1),
+        "layout": "right" if mark.layout else "wrong",
+        "reads for the zone table": found.zone_reads,
+        "fitted zones": len(fitted.zones),
+    }
+    note = f"{len(found.zones)} zones, {mark.exact_edges} edges to the sector, {found.reads:,} reads in all"
+    return Measured(figures, lambda: draw(found, fitted), (note, *found.notes))
+
+
+def _options(found: Geometry) -> FitOptions:
+    """The paper's defaults, with outlier bounds that hold the disk's tracks where its own do not."""
+    given = FitOptions()
+    sizes = [zone.sectors_per_track for zone in found.zones] or [given.least_sectors]
+    return FitOptions(
+        given.degree,
+        given.zones,
+        min(given.least_sectors, round(min(sizes) / OUTLIER_MARGIN)),
+        max(given.most_sectors, round(max(sizes) * OUTLIER_MARGIN)),
+    )
