@@ -1,21 +1,28 @@
-"""The native module: emulated drives, real devices, profiles. numpy columns in and out."""
+"""The native module: emulated drives, real devices, profiles, served drives. numpy columns in and out."""
 
+from os import PathLike
 from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "DriveServer",
     "HostDevice",
     "HostError",
     "HostSwitch",
     "ProfileError",
+    "ServeError",
     "SimDrive",
+    "image_check",
+    "image_compact",
+    "image_info",
     "profile_check",
     "profile_reference",
     "profile_schema",
     "profile_truth",
     "random_profile",
+    "serve_status",
 ]
 
 class ProfileError(ValueError):
@@ -135,3 +142,71 @@ class HostDevice:
         """Puts back what a killed run left switched; answers the setting, or None without a note."""
     def close(self) -> None:
         """Lets the device go."""
+
+class ServeError(Exception):
+    """Nothing can be served, or not any more; str() is the one line."""
+
+    kind: Literal["refused", "failed"]
+
+def serve_status(place: str) -> str:
+    """The status of the server at a place (unix:PATH, tcp:HOST:PORT), as JSON. Raises ServeError."""
+
+def image_info(path: str | PathLike[str], cache_on: str | PathLike[str] | None = None) -> dict[str, Any]:
+    """Version, drive, sizes, what is in the cache, how it was switched off. Raises ServeError."""
+
+def image_check(
+    path: str | PathLike[str], cache_on: str | PathLike[str] | None = None
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """What `image_info` gives, or None, and a line for each thing that is wrong. Raises ServeError."""
+
+def image_compact(path: str | PathLike[str], cache_on: str | PathLike[str] | None = None) -> tuple[int, int]:
+    """Bytes that the image took before and takes now. Raises ServeError."""
+
+@final
+class DriveServer:
+    """A served drive, until it is stopped."""
+
+    def __new__(
+        cls,
+        profile_toml: str | None,
+        origin: str,
+        image: str | PathLike[str],
+        places: list[str],
+        *,
+        timing: str = "none",
+        write_cache: bool | None = None,
+        cache_on: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+        seed: int = 1,
+        delays_ns: tuple[int, int] = ...,
+        faults: tuple[float, int, int, list[str], str, int] | None = None,
+        log: str | PathLike[str] | None = None,
+        tls: tuple[PathLike[str], PathLike[str], PathLike[str] | None, bool] | None = None,
+        remote: bool = False,
+        verbose: bool = False,
+    ) -> DriveServer: ...
+    @property
+    def endpoints(self) -> list[str]:
+        """Where it listens: unix:PATH, tcp:HOST:PORT."""
+    @property
+    def uris(self) -> list[str]:
+        """The URIs by which NBD clients know it."""
+    @property
+    def name(self) -> str:
+        """The name of the drive."""
+    @property
+    def size_bytes(self) -> int:
+        """Size in bytes."""
+    @property
+    def created(self) -> bool:
+        """Whether the image was made just now."""
+    @property
+    def clean(self) -> bool:
+        """Whether the image had been closed in order."""
+    @property
+    def write_cache(self) -> bool:
+        """Whether writes are answered before they are durable."""
+    def status(self) -> str:
+        """How it does, as JSON; empty once it was stopped."""
+    def stop(self) -> None:
+        """Answers what was asked and makes everything durable. Raises ServeError. The second time nothing."""

@@ -13,7 +13,9 @@ from tidy import python
 
 # crates/<name> may depend on.
 RUST_ARROWS: Mapping[str, tuple[str, ...]] = {
-    "py": ("drive", "host"),
+    "py": ("serve", "image", "drive", "host"),
+    "serve": ("image", "drive"),
+    "image": ("drive", "layer", "disk"),
     "drive": ("layer", "disk"),
     "layer": ("disk",),
     "host": (),
@@ -24,7 +26,8 @@ RUST_ARROWS: Mapping[str, tuple[str, ...]] = {
 PYTHON_ARROWS: Mapping[str, tuple[str, ...]] = {
     "__main__": ("cli",),
     "cli": ("reproduce",),
-    "reproduce": ("report",),
+    "reproduce": ("report", "geometry"),
+    "geometry": ("probe",),
     "report": ("probe",),
     "probe": ("engines", "infer", "recording"),
     "engines": ("evidence", "units", "_native"),

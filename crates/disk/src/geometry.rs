@@ -67,6 +67,38 @@ pub struct Place {
     pub angle: Angle,
 }
 
+/// A track as one segment has it: all of it, or the sectors that the segment uses of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Track {
+    /// The surface (head).
+    pub surface: u16,
+    /// Radial position counted from the OD.
+    pub track: u32,
+    /// Sectors on the whole track.
+    pub sectors_per_track: u32,
+    /// Angle at which sector 0 starts, used or not.
+    pub angle: Angle,
+    /// The first sector that the segment uses.
+    pub first_sector: u32,
+    /// The first past those that it uses.
+    pub end_sector: u32,
+    /// Where the first used sector lies.
+    pub start: Pba,
+    /// Whether the walk over it goes towards the ID; for a track that is walked alone, as a track between two
+    /// of other surfaces is, whether that of the segment does.
+    pub inward: bool,
+    /// Whole tracks that the walk goes on to from it, each beside the one before.
+    pub tracks_ahead: u32,
+}
+
+impl Track {
+    /// The first address past the track.
+    #[inline]
+    pub fn end(&self) -> Pba {
+        self.start + Sectors((self.end_sector - self.first_sector).into())
+    }
+}
+
 /// Why a table of segments is no disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GeometryError {
@@ -255,7 +287,9 @@ impl Segment {
         self.start_angle.advanced(Angle(turned))
     }
 
-    #[inline]
+    // Inlined always: else the result goes through memory and is read back in other widths than it was written,
+    // for which processors wait until all stores before are done.
+    #[inline(always)]
     fn place(&self, pba: Pba) -> (Place, u64, Crossings) {
         let (ordinal, sector) = self.ordinal(pba);
         let walked = self.walked(ordinal);
@@ -268,6 +302,28 @@ impl Segment {
             angle: angle.advanced(Angle(self.sector_width.0.wrapping_mul(sector))),
         };
         (place, ordinal, walked.crossings)
+    }
+
+    /// A track by its number in the walk: what the segment uses of it.
+    fn track(&self, ordinal: u64) -> Track {
+        let walked = self.walked(ordinal);
+        let spt = u64::from(self.sectors_per_track);
+        let before = ordinal * spt;
+        let first = self.first_sector.saturating_sub(before).min(spt);
+        let used = (self.first_sector + self.end - self.start).saturating_sub(before);
+        let (end, unwalked) = (used.min(spt), used.saturating_sub(spt));
+        let (_, pass, position, stroke) = self.walk_position(ordinal);
+        Track {
+            surface: walked.surface,
+            track: walked.track,
+            sectors_per_track: self.sectors_per_track,
+            angle: self.track_angle(walked.crossings),
+            first_sector: first as u32,
+            end_sector: end as u32,
+            start: Pba(self.start + (before + first).saturating_sub(self.first_sector)),
+            inward: self.inward ^ (stroke > 1 && self.reversed_stroke(pass)),
+            tracks_ahead: (stroke - 1 - position).min(unwalked / spt) as u32,
+        }
     }
 
     /// How far the arm moves when the walk changes the surface within a group.
@@ -395,7 +451,7 @@ impl Geometry {
     }
 
     /// The place, and for the transfer the segment, the track's number in it and the steps before it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn place_in_segment(&self, pba: Pba) -> (Place, usize, u64, Crossings) {
         let index = self.segment_index(pba);
         let (place, ordinal, crossings) = self.segments[index].place(pba);
@@ -406,6 +462,34 @@ impl Geometry {
     pub(crate) fn crossings_at(&self, segment: usize, pba: Pba) -> (Place, Crossings) {
         let (place, _, crossings) = self.segments[segment].place(pba);
         (place, crossings)
+    }
+
+    /// The track that holds a sector.
+    ///
+    /// # Panics
+    /// When `pba` is past the end of the disk.
+    #[inline]
+    pub fn track_of(&self, pba: Pba) -> Track {
+        let segment = &self.segments[self.segment_index(pba)];
+        segment.track(segment.ordinal(pba).0)
+    }
+
+    /// What is used of a track: nothing where no segment has it, more than one piece where several share it.
+    pub fn visit_track(&self, surface: u16, track: u32, visit: &mut impl FnMut(Track)) {
+        let after = self.by_track.partition_point(|i| (i.surface, i.lowest_track) <= (surface, track));
+        for found in self.by_track[..after].iter().rev() {
+            let segment = &self.segments[found.segment as usize];
+            if found.surface != surface || track >= found.lowest_track + segment.tracks {
+                return;
+            }
+            let piece = segment.track(segment.ordinal_of(surface, track));
+            if piece.first_sector < piece.end_sector {
+                visit(piece);
+            }
+            if found.lowest_track != track {
+                return;
+            }
+        }
     }
 
     /// The address of a sector, or `None` where no segment holds it.

@@ -2,6 +2,7 @@
 //!
 //! * [`units`]: addresses, counts, time and angle as types.
 //! * [`geometry`], [`layout`]: from a physical block address to surface, track and angle, and back.
+//! * [`shingling`]: what a write destroys of the tracks behind it.
 //! * [`mechanics`]: seek, rotation and transfer: how long an access takes and where it leaves the head.
 //!
 //! Invariants: no clock, no file, no thread, no hash order; same input, same answer.
@@ -13,11 +14,13 @@ pub mod geometry;
 pub mod layout;
 pub mod mechanics;
 pub mod seek;
+pub mod shingling;
 pub mod units;
 
 pub use divisor::Divisor;
-pub use geometry::{Geometry, GeometryError, Place, SegmentSpec};
+pub use geometry::{Geometry, GeometryError, Place, SegmentSpec, Track};
 pub use layout::{Layout, RecordingZone, Skews};
 pub use mechanics::{AccessTiming, Direction, Disk, Head, Mechanics, Rotation};
 pub use seek::SeekCurve;
+pub use shingling::Shingling;
 pub use units::{Angle, BLOCK_SECTORS, Lba, LbaExtent, Nanos, Pba, PbaExtent, SECTOR_BYTES, Sectors, Time};

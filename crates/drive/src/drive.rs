@@ -18,7 +18,7 @@ use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
 use skylight_layer::{CacheUse, Command, CommandId, HostOp, Idle, Layer, Plan, Queue};
 
 use crate::batch::{Batch, BatchError};
-use crate::host::Host;
+use crate::host::{Alone, Host, Origin, Outside};
 use crate::jitter::Jitter;
 use crate::ledger::Ledger;
 use crate::media::{FlashSpeed, Media};
@@ -29,7 +29,7 @@ use crate::trace::HeadTrace;
 use crate::write_cache::WriteCache;
 
 /// How many commands ahead the layer is told of: enough for memory to answer meanwhile.
-const HINT_COMMANDS: usize = 6;
+const HINT_COMMANDS: usize = 24;
 
 /// The drive as the host meets it.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ struct ReadAhead {
 
 /// What happens next inside the drive.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+pub(crate) enum Event {
     /// Destaged writes are on the media.
     Settled,
     /// The volatile cache has taken or given what a command asks for; its place in the queue.
@@ -212,30 +212,30 @@ impl Drive {
     /// Leaves the drive alone for a time, in which it destages, and the layer may work.
     pub fn pause(&mut self, duration: Nanos) {
         self.host_time += duration;
-        self.work_until(self.host_time);
+        self.work_until(self.host_time, &mut Alone);
         self.busy_until = self.busy_until.max(self.host_time);
     }
 
     /// What the drive does on its own until a command comes; a unit that has begun then ends.
-    fn work_until(&mut self, until: Time) {
+    fn work_until(&mut self, until: Time, outside: &mut impl Outside) {
         while let Some((_, event)) = self.next_event().filter(|&(time, _)| time < until) {
             match event {
                 Event::Settled => self.settle(),
-                Event::Media => self.destage(self.cache.dirty().len()),
+                Event::Media => self.destage(self.cache.dirty().len(), outside),
                 Event::Arrival(_) => debug_assert!(false, "no command is outstanding"),
             }
         }
-        self.idle_until(until);
+        self.idle_until(until, outside);
     }
 
     /// What the layer does on its own until a command comes.
-    fn idle_until(&mut self, until: Time) {
+    pub(crate) fn idle_until(&mut self, until: Time, outside: &mut impl Outside) -> Idle {
         let Some(after) = self.layer.idle_after() else {
-            return;
+            return Idle::Nothing;
         };
         let begin = self.busy_until.max(self.quiet_since + after);
         if begin >= until {
-            return;
+            return Idle::Worked;
         }
         self.busy_until = begin;
         while self.busy_until < until {
@@ -245,26 +245,28 @@ impl Drive {
                 if self.interface.park_when_idle {
                     self.media.park();
                 }
-                return;
+                return Idle::Nothing;
             }
+            outside.executed(Origin::Idle, &self.plan, self.layer.as_ref());
             self.answered.clear();
             self.busy_until = self.media.execute(&self.plan, self.busy_until, &mut self.answered);
         }
+        Idle::Worked
     }
 
     /// Writes some of the `oldest` writes that the volatile cache holds to the media.
-    fn destage(&mut self, oldest: usize) {
+    fn destage(&mut self, oldest: usize, outside: &mut impl Outside) {
         let window = match self.interface.schedule {
             Schedule::Fifo => 1,
             Schedule::ShortestPositioningFirst => oldest.min(self.interface.queue_depth),
         };
         let start = self.busy_until.max(self.cache.held_since());
         let next = self.cache.next_of(window, (self.layer.as_ref(), &self.media), start);
-        self.destage_from(next, false);
+        self.destage_from(next, false, outside);
     }
 
     /// Destages a write that the volatile cache holds: alone, or with what the layer takes beside it.
-    fn destage_from(&mut self, next: usize, alone: bool) {
+    fn destage_from(&mut self, next: usize, alone: bool, outside: &mut impl Outside) {
         let start = self.busy_until.max(self.cache.held_since());
         let dirty = self.cache.dirty();
         let queue = match alone {
@@ -273,7 +275,9 @@ impl Drive {
         };
         self.ahead = None;
         self.plan.clear();
+        self.layer.clock(start);
         self.layer.take(queue, &mut self.plan);
+        outside.executed(Origin::Cache, &self.plan, self.layer.as_ref());
         self.answered.clear();
         self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
         self.quiet_since = self.quiet_since.max(self.busy_until);
@@ -293,7 +297,7 @@ impl Drive {
     fn destage_all(&mut self) {
         self.settle();
         while !self.cache.is_empty() {
-            self.destage(self.cache.dirty().len());
+            self.destage(self.cache.dirty().len(), &mut Alone);
             self.settle();
         }
     }
@@ -353,16 +357,33 @@ impl Drive {
         if let Some(ahead) = host.ahead_of(index, HINT_COMMANDS) {
             self.layer.hint(ahead.start);
         }
-        if self.busy_until < at && self.pending.commands().is_empty() {
-            self.idle_until(at);
+        if self.is_idle_before(at) {
+            self.idle_until(at, host);
         }
         let through = host.batch.is_through(index);
         self.pending.submit(host.batch.command(index), through, at, &mut self.cache);
     }
 
+    /// Whether nothing is outstanding and the media are free before `at`.
+    #[inline]
+    pub(crate) fn is_idle_before(&self, at: Time) -> bool {
+        self.busy_until < at && self.pending.commands().is_empty()
+    }
+
+    /// When the layer would work on its own next, if nothing happens before; none if it never does.
+    pub(crate) fn idle_begins(&self) -> Option<Time> {
+        let after = self.layer.idle_after().filter(|_| self.pending.commands().is_empty())?;
+        Some(self.busy_until.max(self.quiet_since + after))
+    }
+
+    /// A command that comes at `at`, when everything before has happened.
+    pub(crate) fn take(&mut self, command: Command, through: bool, at: Time) {
+        self.pending.submit(command, through, at, &mut self.cache);
+    }
+
     /// What happens next inside the drive, and when, if nothing is submitted before.
     #[inline]
-    fn next_event(&self) -> Option<(Time, Event)> {
+    pub(crate) fn next_event(&self) -> Option<(Time, Event)> {
         if self.cache.is_on() {
             return self.next_event_with_cache();
         }
@@ -384,7 +405,7 @@ impl Drive {
     }
 
     #[inline]
-    fn happen(&mut self, time: Time, event: Event, host: &mut Host<'_>) {
+    pub(crate) fn happen(&mut self, time: Time, event: Event, host: &mut impl Outside) {
         self.clock = time;
         match event {
             Event::Settled => self.settle(),
@@ -402,12 +423,12 @@ impl Drive {
     }
 
     /// The volatile cache answers a command.
-    fn arrive(&mut self, index: usize, time: Time, host: &mut Host<'_>) {
+    fn arrive(&mut self, index: usize, time: Time, host: &mut impl Outside) {
         let Command { id, op, extent } = self.pending.commands()[index];
         let came = self.pending.arrivals()[index].came;
         if op == HostOp::Write {
             self.accepting = time;
-            self.cache.accept(extent, time);
+            host.cached(id, self.cache.accept(extent, time));
             self.pending.reconsider(extent, &mut self.cache);
         }
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(time - came));
@@ -416,26 +437,26 @@ impl Drive {
 
     /// What the media begin with the volatile cache on: to make room for a write that waits for it, else the
     /// first command that needs them, else what the cache holds.
-    fn begin_with_cache(&mut self, time: Time, host: &mut Host<'_>) {
+    fn begin_with_cache(&mut self, time: Time, host: &mut impl Outside) {
         let dirty = self.cache.dirty().len();
         let outlook = self.pending.outlook(self.accepting, &self.cache);
         if outlook.full.is_some_and(|came| came <= time) {
-            return self.destage(dirty);
+            return self.destage(dirty, host);
         }
         let queued = &self.pending.arrivals()[..self.pending.queued()];
         let waits = |arrival: &Arrival| arrival.served != Served::OnArrival;
         let Some(first) = queued.iter().position(waits).filter(|&first| queued[first].came <= time) else {
-            return self.destage(dirty);
+            return self.destage(dirty, host);
         };
         let Command { id, extent, .. } = self.pending.commands()[first];
         match queued[first].served {
             Served::Flush(number) => match self.cache.older_than(number) {
                 0 => self.answer_flush(id, queued[first].came, time, host),
-                older => self.destage(older),
+                older => self.destage(older, host),
             },
             Served::Destaged => {
                 let oldest = self.cache.oldest_touching(extent).unwrap_or(0);
-                self.destage_from(oldest, true);
+                self.destage_from(oldest, true, host);
             }
             Served::OnArrival | Served::Media => {
                 let come = |arrival: &&Arrival| arrival.served == Served::Media && arrival.came <= time;
@@ -446,7 +467,7 @@ impl Drive {
     }
 
     /// All that came before a flush is on the media.
-    fn answer_flush(&mut self, id: CommandId, came: Time, time: Time, host: &mut Host<'_>) {
+    fn answer_flush(&mut self, id: CommandId, came: Time, time: Time, host: &mut impl Outside) {
         let done = (self.accepting.max(came) + self.interface.command_overhead).max(time);
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(done - came));
         self.answer(id, done + extra, host);
@@ -454,7 +475,7 @@ impl Drive {
 
     /// Lets the layer take from a run of commands that have come, and executes its plan.
     #[inline]
-    fn serve(&mut self, first: usize, run: usize, host: &mut Host<'_>) {
+    fn serve(&mut self, first: usize, run: usize, host: &mut impl Outside) {
         let next = self.choose(first, run);
         let command = self.pending.commands()[first + next];
         let ready = self.pending.arrivals()[first + next].at + self.interface.command_overhead;
@@ -462,7 +483,9 @@ impl Drive {
         let start = self.reads_ahead_since(&command, ready).unwrap_or(free.max(ready));
         self.plan.clear();
         let waiting = &self.pending.commands()[first..first + run];
+        self.layer.clock(start);
         self.layer.take(Queue { waiting, next }, &mut self.plan);
+        host.executed(Origin::Host, &self.plan, self.layer.as_ref());
         self.answered.clear();
         let end = self.media.execute(&self.plan, start, &mut self.answered);
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(end.max(ready) - start));
@@ -507,9 +530,10 @@ impl Drive {
 
     /// Answers the host.
     #[inline]
-    fn answer(&mut self, id: CommandId, at: Time, host: &mut Host<'_>) {
+    fn answer(&mut self, id: CommandId, at: Time, host: &mut impl Outside) {
         let (command, arrival) = self.pending.answer(id, at);
         let free = at + self.interface.host_gap;
+        host.decided(id, self.layer.as_ref());
         host.answered(id, at, at - arrival.at, free);
         self.media.ledger.complete(command.op, command.extent.len);
         self.host_time = self.host_time.max(free);

@@ -6,10 +6,48 @@
 use std::collections::VecDeque;
 
 use skylight_disk::{LbaExtent, Nanos, Time};
-use skylight_layer::CommandId;
+use skylight_layer::{CommandId, Layer, Plan};
 
 use crate::batch::Batch;
 use crate::stop::StopWatch;
+
+/// Whose commands a plan completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The host's.
+    Host,
+    /// Writes of the volatile cache, by the numbers that it gave them.
+    Cache,
+    /// Nobody's: work of the drive's own.
+    Idle,
+}
+
+/// Who is told what the drive does.
+pub(crate) trait Outside {
+    /// A command is answered at `at`, `latency` after it was submitted; the host would go on at `free`.
+    fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time);
+
+    /// The volatile cache took a write of the host, and knows it by another number from now on.
+    #[inline]
+    fn cached(&mut self, _host: CommandId, _cache: CommandId) {}
+
+    /// A command is about to be answered; nothing happens before it is.
+    #[inline]
+    fn decided(&mut self, _id: CommandId, _layer: &dyn Layer) {}
+
+    /// A plan is executed; its layer is as it is after it.
+    #[inline]
+    fn executed(&mut self, _origin: Origin, _plan: &Plan, _layer: &dyn Layer) {}
+}
+
+/// Nobody is there.
+pub(crate) struct Alone;
+
+impl Outside for Alone {
+    fn answered(&mut self, _id: CommandId, _at: Time, _latency: Nanos, _free: Time) {
+        debug_assert!(false, "no command is outstanding");
+    }
+}
 
 /// Room for another outstanding command.
 #[derive(Clone, Copy, Debug)]
@@ -71,9 +109,17 @@ impl<'a> Host<'a> {
         Some(index)
     }
 
-    /// Takes an answer at `at`; the slot is free again at `free`.
+    /// What will be asked for some commands after one.
     #[inline]
-    pub(crate) fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time) {
+    pub(crate) fn ahead_of(&self, index: usize, commands: usize) -> Option<LbaExtent> {
+        self.batch.extent(index + commands)
+    }
+}
+
+impl Outside for Host<'_> {
+    /// The slot is free again at `free`.
+    #[inline]
+    fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time) {
         self.complete_ns[id.0 as usize] = at.get();
         let behind = self.slots.iter().rev().take_while(|slot| slot.free > free).count();
         let slot = Slot { free, latency: Some(latency) };
@@ -81,11 +127,5 @@ impl<'a> Host<'a> {
             0 => self.slots.push_back(slot),
             _ => self.slots.insert(self.slots.len() - behind, slot),
         }
-    }
-
-    /// What will be asked for some commands after one.
-    #[inline]
-    pub(crate) fn ahead_of(&self, index: usize, commands: usize) -> Option<LbaExtent> {
-        self.batch.extent(index + commands)
     }
 }

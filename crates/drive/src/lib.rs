@@ -5,6 +5,7 @@
 //! * [`drive`]: the host's queue, volatile write cache, look-ahead, idle time. [`batch`]: what the host asks,
 //!   [`stop`]: when it stops asking.
 //! * [`media`]: the clock that gives a plan's steps their durations.
+//! * [`online`]: the same drive fed one command at a time.
 //! * [`ledger`], [`trace`]: what every media access was for, and where the head was.
 //! * [`jitter`]: seeded variation of latency.
 //! * [`random`], [`truth`]: drives that nobody tuned to, and what is true of a drive.
@@ -23,6 +24,7 @@ pub mod drive;
 pub mod jitter;
 pub mod ledger;
 pub mod media;
+pub mod online;
 pub mod profile;
 pub mod random;
 pub mod stop;
@@ -32,5 +34,6 @@ pub mod truth;
 pub use batch::{Batch, BatchError};
 pub use drive::Drive;
 pub use ledger::{Account, Ledger};
+pub use online::Online;
 pub use stop::Stop;
 pub use trace::{HeadTrace, TraceRow};

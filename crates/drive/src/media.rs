@@ -87,7 +87,7 @@ impl Media {
                     }
                 }
                 Step::AnyOrder { accesses } => unordered = accesses,
-                Step::Commit(_) => {}
+                Step::Commit(_) | Step::Fill { .. } | Step::Fail { .. } => {}
                 Step::Complete(id) => answered.push((id, at)),
             }
         }

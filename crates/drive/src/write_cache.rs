@@ -181,8 +181,8 @@ impl WriteCache {
         self.dirty().last().is_some_and(|newest| newest.extent.end() == extent.start)
     }
 
-    /// Takes a write that is answered at `at`.
-    pub(crate) fn accept(&mut self, extent: LbaExtent, at: Time) {
+    /// Takes a write that is answered at `at`; gives the number that it has here.
+    pub(crate) fn accept(&mut self, extent: LbaExtent, at: Time) -> CommandId {
         if self.is_empty() {
             self.held_since = at;
         }
@@ -201,6 +201,7 @@ impl WriteCache {
         self.logged.push(self.end);
         self.targets.push(Target::default());
         self.end += extent.len + Sectors(1);
+        id
     }
 
     /// How a read meets what is held: `None` nothing of it, `Some(true)` all of it in the newest write there.

@@ -128,8 +128,8 @@ fn missing_keys_and_sections() {
         (
             "kind = \"set-associative\"",
             "",
-            "f.toml:34: [layer] kind is missing; it is one of \"conventional\", \"ssd\", \"set-associative\", \
-             \"fully-associative\" or \"journaled\"",
+            "f.toml:34: [layer] kind is missing; it is one of \"conventional\", \"ssd\", \"swd\", \
+             \"set-associative\", \"fully-associative\" or \"journaled\"",
         ),
         (
             "[mechanics.seek]\nfitted = { constant = \"0.8 ms\", root = \"0.012 ms\", linear = \"0.00002 \
@@ -470,7 +470,7 @@ fn words() {
             "kind = \"set-associative\"",
             "kind = 3",
             "f.toml:35: layer.kind = 3 is not a kind of layer; the kinds are \"conventional\", \"ssd\", \
-             \"set-associative\", \"fully-associative\" and \"journaled\"",
+             \"swd\", \"set-associative\", \"fully-associative\" and \"journaled\"",
         ),
         ("name = \"emulated-smr-1\"", "name = \"\"", "f.toml:2: name = \"\" is empty"),
         (

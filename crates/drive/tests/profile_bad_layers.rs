@@ -488,3 +488,42 @@ fn fully_associative_keys() {
         ],
     );
 }
+
+fn swd() -> String {
+    let (before, _) = JOURNALED.split_once("[layer]\n").expect("a layer");
+    let strokes = before.replace(", group_tracks = 80", "").replace(", group_tracks = 40", "");
+    format!("{strokes}[layer]\nkind = \"swd\"\nwidth_tracks = 4\nband_tracks = 16\n")
+}
+
+#[test]
+fn raw_shingled_disks() {
+    let good = outcome(&swd()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(good.capacity().bytes(), 1 << 30);
+    check(
+        &swd(),
+        &[
+            (
+                "width_tracks = 4",
+                "width_tracks = 17",
+                "f.toml:27: layer.width_tracks = 17 is out of range 1 to 16",
+            ),
+            (
+                "width_tracks = 4",
+                "width_tracks = 4\npattern = 7",
+                "f.toml:28: layer.pattern = 7 is only for read = \"pattern\"; leave it out",
+            ),
+            (
+                "{ tracks = 80, sectors_per_track = 2048 }",
+                "{ tracks = 80, sectors_per_track = 2048, group_tracks = 80 }",
+                "f.toml:28: layer.band_tracks = 16 needs recording zones that are walked on one surface at a \
+                 time; use layout = \"horizontal-zones\" or one surface, or leave it out",
+            ),
+            (
+                "band_tracks = 16",
+                "band_tracks = 1",
+                "f.toml:3: capacity = \"1 GiB\" finds no place for its last 457 MiB in bands with \
+                 band_tracks = 1 and a guard of 3 behind each; give each surface 935 tracks more, or the drive less",
+            ),
+        ],
+    );
+}

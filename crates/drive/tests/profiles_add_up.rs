@@ -83,7 +83,15 @@ fn every_profile_is_a_drive_and_starts_at_once() {
     names.sort();
     assert_eq!(
         names,
-        ["emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st4000nc001", "st5000as0011", "st8000as0011"]
+        [
+            "emulated-smr-1",
+            "emulated-smr-2",
+            "emulated-smr-3",
+            "st4000nc001",
+            "st5000as0011",
+            "st8000as0011",
+            "swd-160gb"
+        ]
     );
     for name in names {
         let profile = profile(&name);

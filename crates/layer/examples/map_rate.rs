@@ -18,7 +18,7 @@ fn main() {
         state ^= state << 17;
         lbas.push(Lba(state % 950_000_000 * 8));
     }
-    for ahead in [0usize, 4, 8, 16] {
+    for ahead in [0usize, 16, 24, 32] {
         let start = cpu_ns();
         let mut map = ExtentMap::new();
         for (number, &lba) in lbas.iter().enumerate() {

@@ -35,10 +35,21 @@ struct Stretch {
     first_band: u64,
 }
 
+impl Stretch {
+    /// Sectors of its smallest band, which is the last.
+    fn smallest(&self) -> u64 {
+        match (self.end_lba - self.first_lba) % self.band {
+            0 => self.band,
+            short => short,
+        }
+    }
+}
+
 /// See the module page.
 #[derive(Clone, Debug)]
 pub struct Bands {
     stretches: Vec<Stretch>,
+    smallest: Sectors,
 }
 
 /// A band: its number, what it holds, and where.
@@ -73,12 +84,27 @@ impl Bands {
                 first_band,
             });
         }
-        Self { stretches }
+        let smallest = stretches.iter().map(Stretch::smallest).min().unwrap_or_default();
+        Self { stretches, smallest: Sectors(smallest) }
+    }
+
+    /// Host sectors of the smallest band.
+    #[inline]
+    pub fn smallest(&self) -> Sectors {
+        self.smallest
     }
 
     /// Host sectors of all bands.
     pub fn capacity(&self) -> Sectors {
         Sectors(self.stretches.last().map_or(0, |stretch| stretch.end_lba))
+    }
+
+    /// The first sector of the platters behind every band, guards included.
+    pub fn platter_end(&self) -> Pba {
+        let end = |stretch: &Stretch| {
+            stretch.first_pba + (stretch.end_lba - stretch.first_lba).div_ceil(stretch.band) * stretch.pitch
+        };
+        Pba(self.stretches.iter().map(end).max().unwrap_or(0))
     }
 
     /// The band that holds a sector.
@@ -160,7 +186,7 @@ mod tests {
         assert_eq!((short.number, short.lba.len, short.native.start), (2, Sectors(20), Pba(1096)));
         assert_eq!(bands.of(Lba(100)).number, 3);
         assert_eq!(bands.of(Lba(189)).number, 5);
-        assert_eq!(bands.capacity(), Sectors(190));
+        assert_eq!((bands.capacity(), bands.smallest()), (Sectors(190), Sectors(20)));
     }
 
     #[test]

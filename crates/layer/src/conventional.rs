@@ -10,6 +10,7 @@
 use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::plan::{HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Step};
+use crate::restore::Room;
 
 /// LBA and PBA are the same number.
 #[derive(Clone, Debug)]
@@ -59,4 +60,15 @@ impl Layer for Conventional {
     }
 
     fn erase(&mut self) {}
+
+    fn room(&self) -> Room {
+        match self.medium {
+            Medium::Platter => Room { platter: self.capacity, ..Room::default() },
+            Medium::Flash => Room { flash: self.capacity, ..Room::default() },
+        }
+    }
+
+    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+        visit(native(extent));
+    }
 }

@@ -1,20 +1,26 @@
 //! The exception map: which host extents lie elsewhere than at their native location, and where.
 //!
 //! A B+-tree over leaves of packed extents (11 bytes each). A full leaf first shares with a neighbour and
-//! splits only when both are full, so that leaves stay about 85 % full under random writes: with the inner
+//! splits only when both are full, so that leaves stay about 80 % full under random writes: with the inner
 //! nodes, less than 16 bytes an extent. Values shift when an extent is cut: the rest of a cut extent still
 //! points at its own sectors.
+//!
+//! A map of millions of extents is far larger than the processor's caches, so what counts is how many lines of
+//! memory a write touches and how early they are asked for. Who knows the addresses that come says so with
+//! [`ExtentMap::hint`]; a hint fetches the node above the leaf, some hints later the part of the leaf that is
+//! searched, and then slots of it. A write that overlaps and touches nothing, most of them, is put in with that part alone.
 //!
 //! Invariants: extents do not overlap; neighbours that continue each other in both address spaces are one
 //! extent up to 65,535 sectors; every sector last inserted and not removed is found at its address.
 //! Source: the exception map of Skylight, section 2; the structure is a textbook B+-tree.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, Pba, Sectors};
 
-use crate::inner::{Inners, MAX_HEIGHT, granule, granule_start, prefetch};
-use crate::leaf::{ENTRY_MAX_SECTORS, LEAF_ENTRIES, Leaf, Leaves, NO_LEAF, REACH};
+use crate::inner::{Approach, Inners, MAX_HEIGHT, granule, granule_start};
+use crate::leaf::{ENTRY_MAX_SECTORS, LEAF_ENTRIES, Leaf, Leaves, NO_LEAF};
 
 /// A host extent and where it lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,13 +64,29 @@ pub struct ExtentMap {
     sectors: u64,
     /// By some bits of the start.
     hinted: [Cell<Hinted>; HINTS],
+    /// The last starts that were hinted, in a ring.
+    ahead: [Ahead; HINTS_AHEAD],
+    hints: usize,
+}
+
+/// Hints that are followed up together; a power of two.
+const HINT_BATCH: usize = 8;
+/// The ring holds some batches; a power of two, so that it goes on where the counter begins anew.
+const HINTS_AHEAD: usize = 4 * HINT_BATCH;
+
+/// A start that was hinted, and how far the way to it was gone.
+#[derive(Clone, Copy)]
+struct Ahead {
+    start: u64,
+    approach: Approach,
+    leaf: u32,
 }
 
 /// Media addresses that an entry can hold lie below this.
 pub const MAX_ADDRESS: Pba = Pba(1 << crate::leaf::ADDRESS_BITS);
 
 /// How many hints are remembered; a power of two.
-const HINTS: usize = 64;
+const HINTS: usize = 128;
 
 /// A start that will be asked for or was asked for lately, and the leaf that holds it: found once for the hint
 /// and the look-ups.
@@ -93,8 +115,11 @@ impl ExtentMap {
     pub fn new() -> Self {
         let mut leaves = Leaves::default();
         let first = leaves.add(0);
+        let inners = Inners::new(first);
         Self {
-            inners: Inners::new(first),
+            ahead: [Ahead { start: 0, approach: inners.approach(0), leaf: first }; HINTS_AHEAD],
+            hints: 0,
+            inners,
             leaves,
             entries: 0,
             sectors: 0,
@@ -117,13 +142,38 @@ impl ExtentMap {
         self.leaves.bytes() + self.inners.bytes()
     }
 
-    /// Finds the leaf of an address that will be asked for soon, and has it fetched into the processor's cache.
-    /// Best about eight look-ups ahead.
+    /// Has what finds an address that will be asked for soon fetched into the processor's cache. Best 24
+    /// look-ups ahead: hints are followed up in batches of eight, each in three steps.
     #[inline]
     pub fn hint(&mut self, address: Lba) {
-        let leaf = self.inners.find(address.get());
-        prefetch(self.leaves.get(leaf));
-        self.hinted[hint_slot(address.get())].set(Hinted { start: address.get(), leaf });
+        self.ahead[self.hints % HINTS_AHEAD].start = address.get();
+        self.hints = self.hints.wrapping_add(1);
+        if self.hints.is_multiple_of(HINT_BATCH) {
+            self.follow_hints();
+        }
+    }
+
+    /// Goes a step further with each of the last batches of hints. Those of a batch are done in a row, since
+    /// processors then wait for all of them at once.
+    fn follow_hints(&mut self) {
+        let batch = |back: usize| {
+            let first = self.hints.wrapping_sub(back * HINT_BATCH) % HINTS_AHEAD;
+            first..first + HINT_BATCH
+        };
+        let (found, searched, filled) = (batch(1), batch(2), batch(3));
+        for ahead in &mut self.ahead[found] {
+            ahead.approach = self.inners.approach(ahead.start);
+        }
+        for ahead in &mut self.ahead[searched.clone()] {
+            ahead.leaf = self.inners.arrive(ahead.start, ahead.approach);
+        }
+        for ahead in &self.ahead[searched] {
+            self.leaves.get(ahead.leaf).prefetch_searched();
+            self.hinted[hint_slot(ahead.start)].set(Hinted { start: ahead.start, leaf: ahead.leaf });
+        }
+        for ahead in &self.ahead[filled] {
+            self.leaves.get(ahead.leaf).prefetch_slots(ahead.start);
+        }
     }
 
     /// Forgets hints of a leaf whose range of starts changes.
@@ -192,13 +242,20 @@ impl ExtentMap {
     /// The place of the first entry that starts after `at`, with the way to its leaf.
     #[inline]
     fn descend(&self, at: Lba) -> Cursor {
+        let leaf = self.leaf_for(at);
+        Cursor { leaf, index: self.leaves.get(leaf).rank(at.get()) }
+    }
+
+    /// The leaf that holds a start, or would.
+    #[inline]
+    fn leaf_for(&self, at: Lba) -> u32 {
         let hinted = &self.hinted[hint_slot(at.get())];
         let leaf = match hinted.get() {
             Hinted { start, leaf } if start == at.get() => leaf,
             _ => self.inners.find(at.get()),
         };
         hinted.set(Hinted { start: at.get(), leaf });
-        Cursor { leaf, index: self.leaves.get(leaf).rank(at.get()) }
+        leaf
     }
 
     fn entry(&self, at: Cursor) -> Option<Mapped> {
@@ -251,7 +308,15 @@ impl ExtentMap {
 
     /// Maps an extent of one entry: replaced in place, joined to a neighbour, or added.
     fn insert_entry(&mut self, entry: Mapped) {
-        let at = self.descend(entry.lba.start);
+        let number = self.leaf_for(entry.lba.start);
+        let leaf = self.leaves.get_mut(number);
+        if let Some(index) = leaf.clear_place(entry.lba) {
+            leaf.insert(index, entry);
+            self.entries += 1;
+            self.sectors += entry.lba.len.get();
+            return;
+        }
+        let at = Cursor { leaf: number, index: leaf.rank(entry.lba.start.get()) };
         let before = self.before(at).map(|b| (b, self.leaves.get(b.leaf).get(b.index)));
         if let Some((place, found)) = before
             && found.lba == entry.lba
@@ -345,87 +410,91 @@ impl ExtentMap {
     /// Changes the tree so that the entry has a leaf that can take it.
     fn make_room(&mut self, number: u32, entry: Mapped) {
         let start = entry.lba.start.get();
-        let leaf = self.leaves.get(number);
-        if leaf.len() == 0 {
-            self.leaves.get_mut(number).refill_from(granule_start(start), &[]);
-            return;
-        }
-        let mut buffer = [Mapped::default(); LEAF_ENTRIES];
-        let held = leaf.copy_to(&mut buffer);
-        let held = &buffer[..held];
-        if leaf.reaches(start) {
-            if !self.share_with_next(number) && !self.share_with_previous(number) {
-                self.divide(number, held, start);
+        let leaf = self.leaves.get_mut(number);
+        if !leaf.reaches(start) {
+            if leaf.could_reach(start, start) {
+                leaf.extend_reach(start, start);
+            } else if start > leaf.start(0) {
+                self.split_off(number, start);
+            } else {
+                self.split_all_off(number, start);
             }
-        } else if start > first_start(held) {
-            self.split_off(number, start, &[]);
-        } else if last_start(held) - granule_start(start) < REACH {
-            self.leaves.get_mut(number).refill_from(granule_start(start), held);
-        } else {
-            self.split_off(number, first_start(held), held);
-            self.leaves.get_mut(number).refill_from(granule_start(start), &[]);
+        } else if !self.share_with_next(number) && !self.share_with_previous(number) {
+            self.divide(number, start);
         }
     }
 
     /// Divides a full leaf at the border between granules that is nearest to its middle.
-    fn divide(&mut self, number: u32, held: &[Mapped], start: u64) {
-        match border_near_middle(held) {
+    fn divide(&mut self, number: u32, start: u64) {
+        let leaf = self.leaves.get(number);
+        match leaf.border_near(leaf.len() / 2) {
             Some(middle) => {
-                let (low, high) = held.split_at(middle);
-                self.split_off(number, first_start(high), high);
-                self.leaves.get_mut(number).refill(low);
+                let border = leaf.start(middle);
+                let added = self.split_off(number, border);
+                self.shift_entries(number, middle..LEAF_ENTRIES, added);
+                self.leaves.get_mut(number).refine();
             }
             // All of one granule, which the new entry is then not of.
-            None if start > first_start(held) => self.split_off(number, start, &[]),
-            None => {
-                self.split_off(number, first_start(held), held);
-                self.leaves.get_mut(number).refill_from(granule_start(start), &[]);
-            }
+            None if start > leaf.start(0) => _ = self.split_off(number, start),
+            None => self.split_all_off(number, start),
         }
+    }
+
+    /// Moves entries from one end of a leaf to the neighbour at that end.
+    fn shift_entries(&mut self, from: u32, range: Range<usize>, to: u32) {
+        let mut buffer = [Mapped::default(); LEAF_ENTRIES];
+        let moved = range.len();
+        let to_next = range.end == self.leaves.get(from).len();
+        self.leaves.get_mut(from).cut(range, &mut buffer);
+        let to = self.leaves.get_mut(to);
+        let at = if to_next { 0 } else { to.len() };
+        to.splice(at, &buffer[..moved]);
     }
 
     fn share_with_next(&mut self, number: u32) -> bool {
-        let next = self.leaves.get(number).next;
-        next != NO_LEAF && self.leaves.get(next).has_room_to_share() && self.even_out(number, next)
-    }
-
-    fn share_with_previous(&mut self, number: u32) -> bool {
-        let previous = self.leaves.get(number).previous;
-        previous != NO_LEAF
-            && self.leaves.get(previous).has_room_to_share()
-            && self.even_out(previous, number)
-    }
-
-    /// Gives two neighbouring leaves of one node about the same number of entries; `false` if they are not
-    /// such, or cannot.
-    fn even_out(&mut self, left: u32, right: u32) -> bool {
-        let mut buffer = [Mapped::default(); 2 * LEAF_ENTRIES];
-        let held = self.leaves.get(left).copy_to(&mut buffer);
-        let more = self.leaves.get(right).copy_to(&mut buffer[held..]);
-        let old = granule(first_start(&buffer[held..]));
-        let Some(middle) = border_near_middle(&buffer[..held + more]) else {
-            return false;
-        };
-        let (low, high) = buffer[..held + more].split_at(middle);
-        let fits = low.len() < LEAF_ENTRIES && high.len() < LEAF_ENTRIES;
-        let spans = Leaf::spans(low) && Leaf::spans(high);
-        if !fits || !spans || !self.inners.move_border(old, right, granule(first_start(high))) {
+        let leaf = self.leaves.get(number);
+        let next = leaf.next;
+        if next == NO_LEAF || !self.leaves.get(next).has_room_to_share() {
             return false;
         }
-        self.forget_hints(left);
-        self.forget_hints(right);
-        self.leaves.get_mut(left).refill(low);
-        self.leaves.get_mut(right).refill(high);
+        let other = self.leaves.get(next);
+        let Some(middle) = leaf.border_near((leaf.len() + other.len()) / 2) else {
+            return false;
+        };
+        let (border, old) = (leaf.start(middle), granule(other.start(0)));
+        let fits = other.len() + leaf.len() - middle < LEAF_ENTRIES && other.could_reach(border, border);
+        if !fits || !self.inners.move_border(old, next, granule(border)) {
+            return false;
+        }
+        self.forget_hints(number);
+        self.shift_entries(number, middle..LEAF_ENTRIES, next);
         true
     }
 
-    /// Adds a leaf with these entries behind another one, responsible from the granule of `start` on.
-    fn split_off(&mut self, number: u32, start: u64, entries: &[Mapped]) {
+    fn share_with_previous(&mut self, number: u32) -> bool {
+        let leaf = self.leaves.get(number);
+        let previous = leaf.previous;
+        if previous == NO_LEAF || !self.leaves.get(previous).has_room_to_share() {
+            return false;
+        }
+        let other = self.leaves.get(previous);
+        let Some(middle) = leaf.border_near((leaf.len() - other.len()) / 2) else {
+            return false;
+        };
+        let (border, old, last) = (leaf.start(middle), granule(leaf.start(0)), leaf.start(middle - 1));
+        let fits = other.len() + middle < LEAF_ENTRIES && other.could_reach(last, last);
+        if !fits || !self.inners.move_border(old, number, granule(border)) {
+            return false;
+        }
+        self.forget_hints(number);
+        self.shift_entries(number, 0..middle, previous);
+        true
+    }
+
+    /// Adds an empty leaf behind another one, responsible from the granule of `start` on.
+    fn split_off(&mut self, number: u32, start: u64) -> u32 {
         self.forget_hints(number);
         let added = self.leaves.add(granule_start(start));
-        if !entries.is_empty() {
-            self.leaves.get_mut(added).refill(entries);
-        }
         let next = self.leaves.get(number).next;
         self.leaves.get_mut(added).previous = number;
         self.leaves.get_mut(added).next = next;
@@ -435,28 +504,15 @@ impl ExtentMap {
         }
         self.inners.insert(granule(start), added);
         debug_assert!(self.inners.height() < MAX_HEIGHT);
+        added
     }
-}
 
-fn first_start(entries: &[Mapped]) -> u64 {
-    entries[0].lba.start.get()
-}
-
-fn last_start(entries: &[Mapped]) -> u64 {
-    entries[entries.len() - 1].lba.start.get()
-}
-
-/// The index nearest to the middle where a granule begins, or `None` when all are of one.
-fn border_near_middle(entries: &[Mapped]) -> Option<usize> {
-    let begins = |index: usize| {
-        let [before, here] = [index - 1, index].map(|k| granule(entries[k].lba.start.get()));
-        before != here
-    };
-    let middle = entries.len() / 2;
-    let above = (middle..entries.len()).find(|&index| begins(index));
-    let below = (1..middle).rev().find(|&index| begins(index));
-    match (below, above) {
-        (Some(below), Some(above)) if middle - below < above - middle => Some(below),
-        (below, above) => above.or(below),
+    /// Moves all entries of a leaf to one behind it, so that it can take a lower start that it does not reach.
+    fn split_all_off(&mut self, number: u32, start: u64) {
+        let leaf = self.leaves.get(number);
+        let len = leaf.len();
+        let added = self.split_off(number, leaf.start(0));
+        self.shift_entries(number, 0..len, added);
+        self.leaves.get_mut(number).extend_reach(start, start);
     }
 }

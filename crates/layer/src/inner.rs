@@ -73,11 +73,11 @@ impl Inner {
     }
 }
 
-/// Asks the processor to fetch all of a value.
+/// Asks the processor to fetch the first bytes of a value.
 #[inline]
-pub(crate) fn prefetch<T>(value: &T) {
+pub(crate) fn prefetch<T>(value: &T, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in (0..size_of::<T>()).step_by(64) {
+    for line in (0..bytes).step_by(64) {
         let address = std::ptr::from_ref(value).cast::<i8>().wrapping_add(line);
         // SAFETY: a prefetch neither reads nor writes as far as the program can see, for any address.
         unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address) };
@@ -96,12 +96,21 @@ pub(crate) struct Inners {
     /// A node, or the only leaf when there are no levels.
     root: u32,
     height: usize,
+    /// How often nodes were made, divided or taken out: a way down that was begun before is void.
+    changes: u32,
+}
+
+/// A way down as far as the node above the leaves.
+#[derive(Clone, Copy)]
+pub(crate) struct Approach {
+    node: u32,
+    changes: u32,
 }
 
 impl Inners {
     /// No nodes, one leaf.
     pub(crate) fn new(leaf: u32) -> Self {
-        Self { nodes: Vec::new(), free: Vec::new(), root: leaf, height: 0 }
+        Self { nodes: Vec::new(), free: Vec::new(), root: leaf, height: 0, changes: 0 }
     }
 
     pub(crate) fn height(&self) -> usize {
@@ -122,6 +131,31 @@ impl Inners {
             at = node.children[node.child_for(granule)];
         }
         at
+    }
+
+    /// Goes down to the node above the leaf for a sector, and has it fetched into the processor's cache.
+    #[inline]
+    pub(crate) fn approach(&self, start: u64) -> Approach {
+        let granule = granule(start);
+        let mut at = self.root;
+        for _ in 1..self.height {
+            let node = &self.nodes[at as usize];
+            at = node.children[node.child_for(granule)];
+        }
+        if self.height > 0 {
+            prefetch(&self.nodes[at as usize], size_of::<Inner>());
+        }
+        Approach { node: at, changes: self.changes }
+    }
+
+    /// The leaf for a sector, from where [`Inners::approach`] came to for the same one.
+    #[inline]
+    pub(crate) fn arrive(&self, start: u64, from: Approach) -> u32 {
+        if self.height == 0 || from.changes != self.changes {
+            return self.find(start);
+        }
+        let node = &self.nodes[from.node as usize];
+        node.children[node.child_for(granule(start))]
     }
 
     fn path(&self, granule: i32) -> Path {
@@ -157,6 +191,7 @@ impl Inners {
             }
             (border, child) = self.split(node, index + 1, border, child);
         }
+        self.changes = self.changes.wrapping_add(1);
         let root = self.add_node();
         let old = self.root;
         self.nodes[root as usize].insert(0, i32::MIN, old);
@@ -167,6 +202,7 @@ impl Inners {
 
     /// Splits a full node while adding a child; returns the new node and its border.
     fn split(&mut self, node: u32, index: usize, border: i32, child: u32) -> (i32, u32) {
+        self.changes = self.changes.wrapping_add(1);
         let added = self.add_node();
         let mut right = Inner::new();
         let left = &mut self.nodes[node as usize];
@@ -213,6 +249,7 @@ impl Inners {
             let node = &mut self.nodes[number as usize];
             debug_assert!(level + 1 < self.height || node.children[index] == leaf);
             node.remove(index);
+            self.changes = self.changes.wrapping_add(1);
             if node.len > 0 {
                 break;
             }

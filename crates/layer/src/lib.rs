@@ -2,7 +2,9 @@
 //!
 //! * [`plan`]: steps, plans, and the [`Layer`] trait.
 //! * [`extent_map`]: which host extents lie elsewhere, and where.
+//! * [`restore`]: what a layer takes up from what was found after a power cut.
 //! * [`bands`]: how the host's address space lies in bands on the platters.
+//! * [`swd`]: the raw shingled disk, which has no translation.
 //! * [`conventional`], [`set_associative`], [`fully_associative`], [`journaled`]: the layers.
 //!
 //! Invariants: no clock, no file, no thread, no hash order, no randomness; the same commands give the same
@@ -16,7 +18,9 @@ mod inner;
 pub mod journaled;
 mod leaf;
 pub mod plan;
+pub mod restore;
 pub mod set_associative;
+pub mod swd;
 
 pub use bands::{Bands, StretchSpec};
 pub use conventional::Conventional;
@@ -24,6 +28,9 @@ pub use extent_map::{ExtentMap, MAX_ADDRESS, Mapped};
 pub use fully_associative::{FullyAssociative, FullyAssociativeSpec, ZoneUse};
 pub use journaled::{Journaled, JournaledSpec};
 pub use plan::{
-    CacheUse, Command, CommandId, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Step,
+    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose,
+    Queue, Step,
 };
+pub use restore::{Found, Misplaced, Recovered, Room};
 pub use set_associative::{SetAssociative, SetAssociativeSpec};
+pub use swd::{Swd, SwdSpec};

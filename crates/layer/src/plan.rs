@@ -8,6 +8,8 @@
 
 use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent};
 
+use crate::restore::{Misplaced, Recovered, Room};
+
 /// Which medium an access is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Medium {
@@ -126,8 +128,42 @@ pub enum Step {
     },
     /// Change the map.
     Commit(MapChange),
+    /// What a read has for these sectors of its extent is the pattern, whatever lies there.
+    Fill {
+        /// The read.
+        command: CommandId,
+        /// A part of what it asked for.
+        extent: LbaExtent,
+        /// Every byte of it.
+        pattern: u8,
+    },
+    /// A read cannot give these sectors: its answer is an error for just them. [`Step::Complete`] follows.
+    Fail {
+        /// The read.
+        command: CommandId,
+        /// A part of what it asked for.
+        extent: LbaExtent,
+        /// Why; the layer knows the details.
+        reason: FailReason,
+    },
     /// Answer a host command.
     Complete(CommandId),
+}
+
+/// Why sectors cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailReason {
+    /// A write to a track before theirs destroyed them.
+    Overwritten,
+}
+
+impl FailReason {
+    /// The name in logs and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Overwritten => "overwritten",
+        }
+    }
 }
 
 /// A list of steps; a buffer that is used again for the next plan.
@@ -282,8 +318,37 @@ pub trait Layer: Send {
     /// processor's cache. It changes nothing.
     fn hint(&mut self, _address: skylight_disk::Lba) {}
 
+    /// What the clock of whoever interprets the plans says; for layers that note when something happened.
+    fn clock(&mut self, _now: skylight_disk::Time) {}
+
+    /// The layer as a raw shingled disk, if it is one: its read modes, counters and overwritten sectors.
+    fn raw_shingled(&mut self) -> Option<&mut crate::swd::Swd> {
+        None
+    }
+
     /// Forgets all that was written: an empty cache and the mapping of a new drive.
     fn erase(&mut self);
+
+    /// The room on the media that it uses.
+    fn room(&self) -> Room;
+
+    /// Where each piece of a host extent lies on a new drive, in the order of the extent: on the platters, but
+    /// for a drive that is all flash.
+    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent));
+
+    /// Whether what is written at a sector gives a part of the medium another use: a log begins there, or a band
+    /// that is found there from the next change of the map on.
+    fn begins_part(&self, _pba: Pba) -> bool {
+        false
+    }
+
+    /// Takes up what was found on the media; a layer without a cache has nothing to take up.
+    ///
+    /// # Errors
+    /// When this drive never puts something where it was found.
+    fn restore(&mut self, _found: &Recovered<'_>) -> Result<(), Misplaced> {
+        Ok(())
+    }
 
     /// Sectors of host data in the persistent cache, entries and bytes of the map that finds them.
     fn cache_use(&self) -> CacheUse {

@@ -12,9 +12,19 @@ enum Change {
     Remove(u64, u64),
 }
 
-/// Changes whose addresses collide often, at the start of the space and 2^33 sectors further on.
+impl Change {
+    fn at(&self) -> Lba {
+        match *self {
+            Self::Insert(at, ..) | Self::Remove(at, _) => Lba(at),
+        }
+    }
+}
+
+/// Changes whose addresses collide often, at the start of the space and 2^33 sectors further on, and some that lie
+/// so far apart that leaves count distances in coarser units.
 fn changes(count: usize, space: u64) -> impl Strategy<Value = Vec<Change>> {
-    let at = prop_oneof![4 => 0..space, 1 => (1u64 << 33)..(1u64 << 33) + space];
+    let spread = (0..space, 0u32..16).prop_map(|(at, shift)| at << shift);
+    let at = prop_oneof![4 => 0..space, 1 => (1u64 << 33)..(1u64 << 33) + space, 2 => spread];
     let change = prop_oneof![
         5 => (at.clone(), 1u64..40, 0u64..1 << 39).prop_map(|(at, len, pba)| Change::Insert(at, len, pba)),
         2 => (at.clone(), 1u64..200).prop_map(|(at, len)| Change::Remove(at, len)),
@@ -47,6 +57,9 @@ proptest! {
         let mut map = ExtentMap::new();
         let mut oracle = BTreeMap::new();
         for (number, change) in changes.iter().enumerate() {
+            if let Some(coming) = changes.get(number + 24) {
+                map.hint(coming.at());
+            }
             match *change {
                 Change::Insert(at, len, pba) => {
                     map.insert(LbaExtent::new(Lba(at), Sectors(len)), Pba(pba));

@@ -243,6 +243,7 @@ impl Cached {
                 Step::Commit(change) => self.commit(taken, change),
                 // The order that they stand in is one of those allowed.
                 Step::AnyOrder { .. } => {}
+                Step::Fill { .. } | Step::Fail { .. } => panic!("{step:?} is none of a drive's own"),
                 Step::Complete(id) => panic!("{id:?} completes before the end"),
             }
         }

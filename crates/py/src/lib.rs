@@ -8,9 +8,10 @@ use pyo3::prelude::*;
 mod host;
 mod profile;
 mod random;
+mod serve;
 mod sim;
 
-/// Simulated drives, real devices, profiles.
+/// Simulated drives, real devices, profiles, served drives.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // A fault of ours reaches Python as an exception; its own lines are for those who ask.
@@ -20,5 +21,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     sim::register(module)?;
     host::register(module)?;
     profile::register(module)?;
-    random::register(module)
+    random::register(module)?;
+    serve::register(module)
 }

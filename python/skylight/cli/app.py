@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import click
 
 from skylight import __version__
-from skylight.cli import drives, probe, reproduce
+from skylight.cli import drives, geometry, image, probe, reproduce, serve, status
 from skylight.errors import INTERNAL, INTERRUPTED, PIPE, SkylightError, one_line
 
 __all__ = ["EXIT_CODES", "cli", "run"]
@@ -47,6 +47,7 @@ _EPILOG = (
     "  skylight probe sim:emulated-smr-1\n"
     "  skylight probe /dev/sdX                   reads only\n"
     "  skylight probe /dev/sdX --destroy-data    the full answer; its data is lost\n"
+    "  skylight serve emulated-smr-1 --image smr.img --nbd unix:smr.sock\n"
     "\n\n\b\nExit codes:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
 )
 
@@ -62,6 +63,10 @@ def cli() -> None:
 cli.add_command(probe.probe)
 cli.add_command(drives.drives)
 cli.add_command(reproduce.reproduce)
+cli.add_command(serve.serve)
+cli.add_command(status.status)
+cli.add_command(image.image)
+cli.add_command(geometry.geometry)
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""``skylight reproduce fast15``: does an emulated drive do what the paper measured?
+"""``skylight reproduce PAPER``: does an emulated drive do what the paper measured?
 
 Runs the rows of ``skylight.reproduce`` and prints them; exit code 1 when one misses its band. The work is
 done there; this module only joins it to the terminal.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +22,12 @@ from skylight.cli.targets import check_holds
 from skylight.errors import KeepError, UsageError, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from skylight.reproduce.fast15 import Told
     from skylight.reproduce.rows import Row, RowSpec
+
+    Run = Callable[[Sequence[RowSpec], Path, Told], tuple[list[Row], list[str]]]
 
 MISSED = 1
 
@@ -33,19 +37,28 @@ Examples:
   skylight reproduce fast15 --out reproduced        a page with the figures
   skylight reproduce fast15 --only S1a,S3b
   skylight reproduce fast15 --json | jq '.rows[] | select(.pass | not) | .id'
+  skylight reproduce swd                            the raw shingled disk
 """
 
 
-def _only(only: str | None) -> tuple[RowSpec, ...]:
+def _paper(name: str) -> tuple[tuple[RowSpec, ...], Run]:
+    """The rows of a paper, and what runs them."""
+    from skylight.reproduce import fast15
+    from skylight.reproduce.swd import table
+
+    return (table.ROWS, table.run) if name == "swd" else (fast15.ROWS, fast15.run)
+
+
+def _only(only: str | None, rows: tuple[RowSpec, ...]) -> tuple[RowSpec, ...]:
     """The rows that `--only` names; all when it was not given."""
     from skylight.reproduce import fast15
 
     if only is None:
-        return fast15.chosen(())
+        return rows
     names = tuple(name.strip() for name in only.split(",") if name.strip())
     if not names:
         raise UsageError("--only names no row; give one, or leave it out to run them all")
-    return fast15.chosen(names)
+    return fast15.chosen(names, rows)
 
 
 def _check_out(out: Path) -> None:
@@ -122,7 +135,7 @@ def _print_rows(rows: list[Row]) -> None:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("paper", type=click.Choice(["fast15"]), metavar="fast15")
+@click.argument("paper", type=click.Choice(["fast15", "swd"]), metavar="fast15|swd")
 @click.option("--only", metavar="ROW,..", help="Run only these rows, by their names: S1a,S3b.")
 @click.option(
     "--out",
@@ -134,15 +147,15 @@ def _print_rows(rows: list[Row]) -> None:
 def reproduce(paper: str, only: str | None, out: Path | None, as_json: bool) -> None:
     """Measure what a paper measured, on the emulated drives, and compare.
 
-    fast15 is Skylight (FAST '15). Each row is printed with the paper's figure, ours, and the band that ours
-    must lie in; the exit code is 1 when one does not.
+    fast15 is Skylight (FAST '15); swd is the shingled write disk emulator (UCSC-SSRC-12-05), whose times are
+    taken on a file in TMPDIR beside the conventional layer. Each row is printed with the paper's figure,
+    ours, and the band that ours must lie in; the exit code is 1 when one does not.
     """
     from skylight.report.json import document_text
-    from skylight.reproduce import fast15
     from skylight.reproduce.rows import document
 
-    del paper  # one so far
-    specs = _only(only)
+    whole, measure = _paper(paper)
+    specs = _only(only, whole)
     if out is not None:
         _check_out(out)
     try:
@@ -153,7 +166,7 @@ def reproduce(paper: str, only: str | None, out: Path | None, as_json: bool) -> 
         ) from error
     with scratch as folder:
         with _progress(quiet=as_json) as told:
-            rows, notes = fast15.run(specs, Path(folder), told)
+            rows, notes = measure(specs, Path(folder), told)
         written = None if out is None else _keep(rows, notes, out)
     if as_json:
         click.echo(document_text(document(rows)), nl=False)

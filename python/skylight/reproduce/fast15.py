@@ -77,16 +77,16 @@ Told = Callable[[RowSpec, int, int], None]
 """Called as a row begins: the row, how many are done, how many there are."""
 
 
-def chosen(only: Sequence[str]) -> tuple[RowSpec, ...]:
+def chosen(only: Sequence[str], rows: Sequence[RowSpec] = ROWS) -> tuple[RowSpec, ...]:
     """The rows of those ids, in the table's order; all of them where none is named."""
-    known = {spec.id: spec for spec in ROWS}
+    known = {spec.id: spec for spec in rows}
     for name in only:
         if name not in known:
             close = difflib.get_close_matches(name.upper(), [one.upper() for one in known], n=1, cutoff=0.5)
             like = next((one for one in known if close and one.upper() == close[0]), None)
             meant = f"; did you mean {like}?" if like else ""
             raise UsageError(f"no row is called {name!r}{meant} (rows: {', '.join(known)})")
-    return tuple(spec for spec in ROWS if not only or spec.id in only)
+    return tuple(spec for spec in rows if not only or spec.id in only)
 
 
 def suites_of(specs: Sequence[RowSpec]) -> dict[str, tuple[str, ...]]:

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from skylight import __version__
 from skylight.report.figures import RenderedFigure, render_drawn
-from skylight.report.html import write_file
+from skylight.report.html import policy, write_file
 from skylight.report.json import document_text
 from skylight.report.words import sentence
 from skylight.reproduce.rows import Check, Row, document, headline
@@ -72,6 +72,7 @@ def render_page(rows: Sequence[Row], notes: Sequence[str]) -> str:
         rows=[_view(row) for row in rows],
         notes=list(notes),
         css=Markup(css),
+        policy=policy(()),
         version=__version__,
     )
     return page.strip() + "\n"

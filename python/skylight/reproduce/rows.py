@@ -16,12 +16,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 from skylight.probe import Figure
-
-if TYPE_CHECKING:
-    from skylight.reproduce.lab import Lab
 
 Ours = float | str | None
 """A figure: a number, a word, or nothing where it could not be measured."""
@@ -113,7 +110,8 @@ class RowSpec:
     id: str
     title: str
     source: str
-    measure: Callable[[Lab], Measured]
+    measure: Callable[[Any], Measured]
+    """Measures it in the lab of its run: `lab.Lab`, or `swd.tool.Tool`."""
     suites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 

@@ -35,6 +35,8 @@ pub(super) struct Tracks {
     pub(super) sectors: u64,
     /// Sectors that one more track a surface would add at the ID.
     pub(super) sectors_a_track: u64,
+    /// Whether every run lies on one surface.
+    pub(super) strokes: bool,
 }
 
 impl Tracks {
@@ -47,7 +49,8 @@ impl Tracks {
             runs.push(Run { start, end, track });
         }
         let (sectors, track) = runs.last().map_or((0, 0), |run| (run.end, run.track));
-        Self { runs, sectors, sectors_a_track: track * u64::from(surfaces) }
+        let strokes = specs.iter().all(|spec| spec.surfaces == 1);
+        Self { runs, sectors, sectors_a_track: track * u64::from(surfaces), strokes }
     }
 
     /// The last start of a track at or before a sector.

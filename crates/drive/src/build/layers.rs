@@ -1,19 +1,24 @@
 //! The translation layers of profiles, with their regions on the platters.
 
-use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
+use skylight_disk::{Geometry, Nanos, Pba, PbaExtent, Sectors, Shingling};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
+use skylight_layer::swd::{ReadData, ReadMode};
 use skylight_layer::{
     Bands, Conventional, FullyAssociative, FullyAssociativeSpec, Journaled, JournaledSpec, Layer, Medium,
-    SetAssociative, SetAssociativeSpec,
+    SetAssociative, SetAssociativeSpec, Swd, SwdSpec,
 };
 
 use super::geometry::Tracks;
-use super::regions::{about, bands, fits, free_runs, joined, reserve, tracks_for};
+use super::regions::{about, bands, fits, free_runs, joined, reserve, track_bands, tracks_for};
 use super::sectors;
 use crate::profile::{self, BandRun, CacheLocation, CacheMedium, CleaningType, Profile, ProfileError};
 
 /// The layer of a profile.
-pub(super) fn build(profile: &Profile, tracks: &Tracks) -> Result<Box<dyn Layer>, ProfileError> {
+pub(super) fn build(
+    profile: &Profile,
+    geometry: &Geometry,
+    tracks: &Tracks,
+) -> Result<Box<dyn Layer>, ProfileError> {
     let capacity = sectors(profile.capacity);
     match &profile.layer {
         profile::Layer::Conventional(_) => {
@@ -21,6 +26,7 @@ pub(super) fn build(profile: &Profile, tracks: &Tracks) -> Result<Box<dyn Layer>
             Ok(Box::new(Conventional::new(Medium::Platter, capacity)))
         }
         profile::Layer::Ssd(_) => Ok(Box::new(Conventional::new(Medium::Flash, capacity))),
+        profile::Layer::Swd(keys) => Ok(Box::new(Swd::new(swd(profile, keys, geometry, tracks)?))),
         profile::Layer::SetAssociative(keys) => {
             let spec = set_associative(profile, keys, tracks)?;
             Ok(Box::new(SetAssociative::new(spec)))
@@ -31,6 +37,48 @@ pub(super) fn build(profile: &Profile, tracks: &Tracks) -> Result<Box<dyn Layer>
         }
         profile::Layer::Journaled(keys) => Ok(Box::new(Journaled::new(journaled(profile, keys, tracks)?))),
     }
+}
+
+fn swd(
+    profile: &Profile,
+    keys: &profile::Swd,
+    geometry: &Geometry,
+    tracks: &Tracks,
+) -> Result<SwdSpec, ProfileError> {
+    let capacity = sectors(profile.capacity);
+    let shingling = Shingling::new(keys.width_tracks)
+        .ok_or_else(|| profile.error_at("layer.width_tracks", "is no number of tracks under a head"))?;
+    let bands = match keys.band_tracks {
+        None => {
+            fits(profile, "capacity", capacity, tracks)?;
+            None
+        }
+        Some(band_tracks) => {
+            if !tracks.strokes {
+                let message = "needs recording zones that are walked on one surface at a time; \
+                               use layout = \"horizontal-zones\" or one surface, or leave it out";
+                return Err(profile.error_at("layer.band_tracks", message));
+            }
+            let guard_tracks = u64::from(keys.width_tracks - 1);
+            let (stretches, left) = track_bands(tracks, u64::from(band_tracks), guard_tracks, capacity.get());
+            if left > 0 {
+                let message = format!(
+                    "finds no place for its last {} in bands with band_tracks = {band_tracks} and a guard \
+                     of {guard_tracks} behind each; give each surface {} more, or the drive less",
+                    about(Sectors(left)),
+                    tracks_for(left + left * guard_tracks / u64::from(band_tracks), tracks),
+                );
+                return Err(profile.error_at("capacity", &message));
+            }
+            Some(Bands::new(&stretches))
+        }
+    };
+    let data = match keys.read {
+        profile::OverwrittenRead::Data => ReadData::Overwriting,
+        profile::OverwrittenRead::Pattern => ReadData::Pattern(keys.pattern.unwrap_or(0)),
+    };
+    let mode = ReadMode { data, fail: keys.errors };
+    Ok(SwdSpec { geometry: geometry.clone(), shingling, capacity, bands, mode })
 }
 
 fn medium(medium: CacheMedium) -> Medium {

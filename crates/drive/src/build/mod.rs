@@ -12,6 +12,7 @@ mod layers;
 mod regions;
 
 use skylight_disk::{Disk, Mechanics, Rotation, SECTOR_BYTES, Sectors, SeekCurve};
+use skylight_layer::Layer;
 
 use crate::drive::{Drive, HostInterface};
 use crate::jitter::{Jitter, JitterSpec};
@@ -24,9 +25,16 @@ impl Drive {
     /// # Errors
     /// When the platters do not hold the capacity and the cache, or the geometry is no disk.
     pub fn new(profile: &Profile, seed: u64) -> Result<Self, ProfileError> {
+        Self::with_layer(profile, layer(profile)?, seed)
+    }
+
+    /// The drive of a profile, with a layer of this profile that has a past.
+    ///
+    /// # Errors
+    /// When the geometry is no disk.
+    pub fn with_layer(profile: &Profile, layer: Box<dyn Layer>, seed: u64) -> Result<Self, ProfileError> {
         let mechanics = mechanics(profile);
-        let (geometry, tracks) = geometry::build(profile, &mechanics)?;
-        let layer = layers::build(profile, &tracks)?;
+        let (geometry, _) = geometry::build(profile, &mechanics)?;
         let jitter = jitter(profile);
         let flash = profile
             .flash
@@ -35,6 +43,15 @@ impl Drive {
         let jitter = (!jitter.is_none()).then(|| Jitter::new(jitter, seed));
         Ok(Self::assemble(Disk::new(geometry, mechanics), flash, layer, interface(profile), jitter))
     }
+}
+
+/// Builds the translation layer of a profile alone.
+///
+/// # Errors
+/// As [`Drive::new`].
+pub fn layer(profile: &Profile) -> Result<Box<dyn Layer>, ProfileError> {
+    let (geometry, tracks) = geometry::build(profile, &mechanics(profile))?;
+    layers::build(profile, &geometry, &tracks)
 }
 
 /// Whole sectors of a size that the profile has checked to be whole blocks.

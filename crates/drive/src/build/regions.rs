@@ -138,6 +138,26 @@ pub(super) fn bands(
     if left == 0 { Ok(stretches) } else { Err(Sectors(left)) }
 }
 
+/// Bands of whole tracks with whole tracks behind each, for `host` sectors: the stretches, one a run, and the
+/// sectors that found no place. Tracks at the end of a run that are no whole band with its guard stay unused.
+pub(super) fn track_bands(
+    tracks: &Tracks,
+    band_tracks: u64,
+    guard_tracks: u64,
+    host: u64,
+) -> (Vec<StretchSpec>, u64) {
+    let (mut stretches, mut left) = (Vec::new(), host);
+    for run in &tracks.runs {
+        let (band, guard) = (Sectors(band_tracks * run.track), Sectors(guard_tracks * run.track));
+        let take = (run.room((band + guard).get()) * band.get()).min(left);
+        if take > 0 {
+            stretches.push(StretchSpec { sectors: Sectors(take), band, guard, start: Pba(run.start) });
+        }
+        left -= take;
+    }
+    (stretches, left)
+}
+
 /// The guard behind each band of a run: whole blocks, at least so many tracks.
 fn guard(run: Run, guard_tracks: f64) -> u64 {
     ((run.track as f64 * guard_tracks).ceil() as u64).next_multiple_of(BLOCK_SECTORS)
@@ -158,7 +178,7 @@ mod tests {
             Run { start, end, track }
         });
         let runs: Vec<Run> = runs.collect();
-        Tracks { runs, sectors: end, sectors_a_track: 1 }
+        Tracks { runs, sectors: end, sectors_a_track: 1, strokes: true }
     }
 
     fn reserved_sizes() -> impl Strategy<Value = Vec<(CacheLocation, Sectors)>> {

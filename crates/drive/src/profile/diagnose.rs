@@ -85,6 +85,8 @@ pub(super) struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
     pub(super) origin: String,
+    /// The whole file.
+    pub(super) text: String,
     pub(super) places: BTreeMap<String, Place>,
 }
 

@@ -47,6 +47,14 @@ mod default {
     pub(super) const fn nothing_of_a_track() -> f64 {
         0.0
     }
+
+    pub(super) const fn data() -> super::OverwrittenRead {
+        super::OverwrittenRead::Data
+    }
+
+    pub(super) const fn on() -> bool {
+        true
+    }
 }
 
 /// The translation layer: how the drive maps what the host names to where it lies.
@@ -57,6 +65,9 @@ pub enum Layer {
     Conventional(Conventional),
     /// No platters in use: everything lies on flash, whose speed is in `[flash]`, at its own address.
     Ssd(Ssd),
+    /// A raw shingled disk: no translation, and a write destroys what lies at its angles on the next tracks
+    /// ("Shingled Write Disk Emulator", UCSC-SSRC-12-05). What was destroyed is found out when it is read.
+    Swd(Swd),
     /// The set-associative layer of the Skylight paper (section 3.1): data band `a` may be cached only in
     /// cache band `a mod n`; a cache band that is full is merged back into its data bands.
     SetAssociative(SetAssociative),
@@ -77,6 +88,44 @@ pub struct Conventional {}
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ssd {}
+
+/// The keys of a raw shingled disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Swd {
+    /// Tracks that a write covers, its own with them: the paper's k. Where the walk of a recording zone goes
+    /// inwards they are those towards the inner diameter, where it goes outwards those towards the outer.
+    #[schemars(range(min = 1, max = 16), extend("examples" = [4]))]
+    pub width_tracks: u32,
+    /// What a read of an overwritten sector gives.
+    #[serde(default = "default::data")]
+    #[schemars(extend("examples" = ["data"]))]
+    pub read: OverwrittenRead,
+    /// The byte that `read = "pattern"` gives, and only that: 0 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 255))]
+    pub pattern: Option<u8>,
+    /// Whether a read of an overwritten sector is an error for that sector as well, with a record of the write
+    /// that destroyed it (development-centric).
+    #[serde(default = "default::on")]
+    #[schemars(extend("examples" = [true]))]
+    pub errors: bool,
+    /// Tracks in a band, each with a guard of one track less than `width_tracks` behind it, so that bands do
+    /// each other no harm. No bands when left out. Not where a layout changes surfaces within a recording zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000), extend("examples" = [64]))]
+    pub band_tracks: Option<u32>,
+}
+
+/// What a read of an overwritten sector gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OverwrittenRead {
+    /// The data that overwrote it (data-centric): one read becomes several.
+    Data,
+    /// The same byte everywhere (performance-centric): the read is made as if nothing was overwritten.
+    Pattern,
+}
 
 /// The keys of a set-associative drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

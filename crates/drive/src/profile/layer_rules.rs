@@ -5,7 +5,7 @@
 
 use super::layer::{
     BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, FullyAssociative, Journaled, Layer,
-    SetAssociative,
+    OverwrittenRead, SetAssociative, Swd,
 };
 use super::quantity::{Bytes, Duration};
 use super::rules::{BLOCK, Rules};
@@ -16,6 +16,10 @@ impl Rules<'_> {
         let flash_used = match &mut layer {
             Layer::Conventional(_) => false,
             Layer::Ssd(_) => true,
+            Layer::Swd(keys) => {
+                self.swd(keys);
+                false
+            }
             Layer::SetAssociative(keys) => self.set_associative(keys),
             Layer::FullyAssociative(keys) => {
                 self.fully_associative(keys);
@@ -40,6 +44,12 @@ impl Rules<'_> {
     /// The drive as messages name it beside what is too large for it.
     fn drive(&self) -> String {
         format!("the drive; {}", self.profile.source.named("capacity"))
+    }
+
+    fn swd(&mut self, keys: &Swd) {
+        if keys.pattern.is_some() && keys.read != OverwrittenRead::Pattern {
+            self.wrong("layer.pattern", "is only for read = \"pattern\"; leave it out");
+        }
     }
 
     /// Checks the keys of a set-associative layer; true when its cache is flash.

@@ -33,7 +33,7 @@ use toml::de::{DeTable, DeValue};
 pub use diagnose::{ProfileError, Source};
 pub use layer::{
     BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, Conventional, FullyAssociative,
-    Journaled, Layer, SetAssociative, Ssd,
+    Journaled, Layer, OverwrittenRead, SetAssociative, Ssd, Swd,
 };
 pub use quantity::{Bytes, Duration, QuantityError};
 pub use reference::{json_schema, reference};
@@ -61,7 +61,7 @@ impl Profile {
         let table = DeTable::parse(text).map_err(|error| syntax_error(&error, text, &lines, origin))?;
         check_version(table.get_ref(), text, &lines, origin)?;
 
-        let mut source = Source { origin: origin.to_owned(), ..Source::default() };
+        let mut source = Source { origin: origin.to_owned(), text: text.to_owned(), ..Source::default() };
         let schema = shape::root();
         let mut check = check::Check::new(text, &lines, &schema, &mut source);
         check.file(table.get_ref());
@@ -80,6 +80,11 @@ impl Profile {
     pub fn to_json(&self) -> String {
         // Text, numbers and lists of them: nothing in a profile can fail to become JSON.
         serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// The text that it was read from.
+    pub fn text(&self) -> &str {
+        &self.source.text
     }
 
     /// An error about the key at `path`, such as `geometry.taper.tracks`, in the form of the others: the file

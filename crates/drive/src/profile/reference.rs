@@ -260,6 +260,7 @@ mod tests {
                 Layer::FullyAssociative(_) => "fully-associative",
                 Layer::Journaled(_) => "journaled",
                 Layer::Ssd(_) => "ssd",
+                Layer::Swd(_) => "swd",
             };
             assert_eq!(read, kind);
         }

@@ -9,11 +9,14 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     let kind = match profile.layer {
         Layer::Conventional(_) => ("cmr", "the layer is conventional"),
         Layer::Ssd(_) => ("not-rotating", "all data lies on flash"),
+        Layer::Swd(_) => {
+            ("cmr", "a raw shingled disk translates nothing: what its writes destroy takes no time")
+        }
         _ => ("smr", "writes go through a translation layer for shingled bands"),
     };
     let mut findings = vec![word("drive_type", kind.0, kind.1)];
     let (medium, location) = match &profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) => (None, None),
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => (None, None),
         Layer::SetAssociative(keys) => (Some(keys.cache_medium), keys.cache_location),
         Layer::Journaled(keys) => (Some(keys.cache_medium), keys.cache_location),
         Layer::FullyAssociative(_) => (Some(CacheMedium::Disk), None),
@@ -31,7 +34,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     findings.push(word("cache_location", location, why));
     findings.extend(cleaning(&profile.layer));
     let mapping = match profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) => None,
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => None,
         Layer::FullyAssociative(_) => Some(("dynamic", "a cleaned band is found in another place")),
         _ => Some(("static", "a cleaned band is written where it was")),
     };
@@ -41,7 +44,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
 
 fn cleaning(layer: &Layer) -> Vec<TrueFinding> {
     let (cleaning, order) = match layer {
-        Layer::Conventional(_) | Layer::Ssd(_) => return Vec::new(),
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return Vec::new(),
         Layer::SetAssociative(keys) => (keys.cleaning, Some("fifo")),
         Layer::FullyAssociative(keys) => (keys.cleaning, Some("fifo")),
         Layer::Journaled(keys) if keys.cleaning_order == CleaningOrder::Fifo => (keys.cleaning, Some("fifo")),

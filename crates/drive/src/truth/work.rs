@@ -65,7 +65,7 @@ fn twin(profile: &Profile) -> Profile {
     match &mut twin.layer {
         Layer::Journaled(keys) => (keys.cleaning, keys.idle) = (CleaningType::Aggressive, idle),
         Layer::FullyAssociative(keys) => (keys.cleaning, keys.idle) = (CleaningType::Aggressive, idle),
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::SetAssociative(_) => {}
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::SetAssociative(_) => {}
     }
     twin
 }
@@ -142,7 +142,7 @@ fn lazy_cleaning(profile: &Profile, keys: &SetAssociative) -> Result<Option<u64>
 /// When and how long the drive cleans.
 pub(super) fn cleaning(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileError> {
     let idle = match &profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) => return Ok(Vec::new()),
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return Ok(Vec::new()),
         Layer::SetAssociative(keys) => keys.idle,
         Layer::FullyAssociative(keys) => keys.idle,
         Layer::Journaled(keys) => keys.idle,

@@ -134,6 +134,12 @@ impl Layout {
         Pba(self.start + zone as u64 * self.pitch + u64::from(slot) * self.band)
     }
 
+    /// Whether a slot begins with a sector.
+    pub fn begins_slot(&self, pba: Pba) -> bool {
+        let from = pba.get().checked_sub(self.start);
+        from.is_some_and(|from| (from % self.pitch).is_multiple_of(self.band))
+    }
+
     /// The slot of a zone that holds a sector, and how far in it the sector is.
     #[inline]
     pub fn slot_of(&self, zone: usize, pba: Pba) -> (u32, Sectors) {

@@ -20,6 +20,7 @@
 mod audit;
 mod cleaning;
 mod layout;
+mod restore;
 mod writing;
 mod zone;
 
@@ -27,6 +28,7 @@ use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
 use crate::plan::{CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Queue, Step};
+use crate::restore::{Misplaced, Recovered, Room};
 use cleaning::Cleaning;
 use layout::{BandAt, Layout};
 use zone::Zone;
@@ -296,6 +298,22 @@ impl Layer for FullyAssociative {
         self.exceptions = ExtentMap::new();
         self.cleaning = None;
         self.opened = 0;
+    }
+
+    fn room(&self) -> Room {
+        self.room_used()
+    }
+
+    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+        self.visit_home(extent, visit);
+    }
+
+    fn begins_part(&self, pba: Pba) -> bool {
+        self.layout.begins_slot(pba)
+    }
+
+    fn restore(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
+        self.take_up(found)
     }
 
     fn cache_use(&self) -> CacheUse {

@@ -93,7 +93,7 @@ impl FullyAssociative {
     }
 
     /// A zone, which has memory from now on.
-    fn zone_mut(&mut self, zone: usize) -> &mut Zone {
+    pub(super) fn zone_mut(&mut self, zone: usize) -> &mut Zone {
         let (layout, band) = (&self.layout, self.spec.band.get() as u32);
         self.zones[zone].get_or_insert_with(|| Box::new(Zone::new(layout, zone, band)))
     }
@@ -242,7 +242,7 @@ impl FullyAssociative {
         // The write breaks the stream of its band, which may leave a spare log.
         stream = stream.filter(|&slot| u64::from(zone.next_block(slot)) < self.spec.band.get());
         let begins = whole || into.get() == 0 && stream.is_none() && zone.may_stream(threshold);
-        if let Some(slot) = zone.nearest_free(near).filter(|_| begins) {
+        if begins && let Some(slot) = zone.nearest_free(near) {
             return place(slot);
         }
         let spare = stream.filter(|_| zone.spares.is_empty());

@@ -158,6 +158,17 @@ impl Zone {
         Some((offset, here))
     }
 
+    /// Something was found live in a log.
+    pub fn take_up(&mut self, slot: u32, record: Record) {
+        let end = (record.offset + record.len).next_multiple_of(BLOCK_SECTORS as u32).min(self.band);
+        if let Some(index) = self.index(slot) {
+            let log = &mut self.logs[index];
+            log.written = log.written.max(end);
+            log.live += record.len;
+            log.records.push(record);
+        }
+    }
+
     /// Where the next block of a log begins; the end of the log if there is no room for one.
     #[inline]
     pub fn next_block(&self, slot: u32) -> u32 {

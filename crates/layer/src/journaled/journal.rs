@@ -11,9 +11,12 @@
 
 use std::collections::VecDeque;
 
-use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::{ExtentMap, Mapped};
+
+/// How many of the oldest records are handed out before cleaning comes to them.
+const ANNOUNCED: usize = 32;
 
 /// The sizes of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,12 +87,14 @@ pub struct Journal {
     /// Offset of the next entry in the region.
     at: u64,
     records: VecDeque<Record>,
+    /// Of the oldest records, how many were handed out as coming.
+    announced: usize,
 }
 
 impl Journal {
     /// An empty journal.
     pub fn new(spec: JournalSpec) -> Self {
-        Self { spec, head: 0, at: 0, records: VecDeque::new() }
+        Self { spec, head: 0, at: 0, records: VecDeque::new(), announced: 0 }
     }
 
     /// The sizes.
@@ -132,6 +137,20 @@ impl Journal {
         self.records.push_back(record);
     }
 
+    /// The next entry goes behind the one of these quanta, before which so many sectors of quanta were taken.
+    pub fn go_on_behind(&mut self, quanta: PbaExtent, taken: u64) {
+        self.head = (taken + quanta.len.get()) / self.spec.quantum.get();
+        self.at = (quanta.end() - self.spec.region.start).get() + self.spec.gap.get();
+    }
+
+    /// The next of the oldest records that cleaning comes to soon, each once.
+    #[inline]
+    pub fn coming(&mut self) -> Option<Lba> {
+        let record = self.records.get(self.announced).filter(|_| self.announced < ANNOUNCED)?;
+        self.announced += 1;
+        Some(record.lba.start)
+    }
+
     /// What is live of the oldest record that is; dead ones before it give their places back.
     pub fn oldest(&mut self, map: &ExtentMap) -> Option<LbaExtent> {
         while let Some(record) = self.records.front() {
@@ -140,6 +159,7 @@ impl Journal {
                 return live;
             }
             self.records.pop_front();
+            self.announced = self.announced.saturating_sub(1);
         }
         None
     }

@@ -21,6 +21,7 @@
 pub mod cleaning;
 mod dirty;
 pub mod journal;
+mod restore;
 
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
@@ -30,6 +31,7 @@ use crate::leaf::ENTRY_MAX_SECTORS;
 use crate::plan::{
     CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Step,
 };
+use crate::restore::{Misplaced, Recovered, Room};
 use cleaning::Cleaning;
 pub use cleaning::{CleaningOrder, CleaningSpec};
 use dirty::Dirty;
@@ -77,8 +79,8 @@ impl Journaled {
     }
 
     /// Takes the waiting writes, oldest first, that one entry can hold: at least the first of them, and none of
-    /// those that bypass the journal next.
-    fn write(&mut self, waiting: &[Command], plan: &mut Plan) {
+    /// those that bypass the journal next, if they can be enough for that.
+    fn write(&mut self, waiting: &[Command], enough: bool, plan: &mut Plan) {
         let mut data = Sectors(0);
         let mut taken = 0;
         let mut writes = 0;
@@ -87,7 +89,7 @@ impl Journaled {
                 let more = command.extent.len;
                 let full = writes == self.spec.journal.entry_writes
                     || (data + more).get() > self.spec.journal.entry_max.get();
-                if writes > 0 && (full || self.covered_band(&waiting[taken..]).is_some()) {
+                if writes > 0 && (full || enough && self.covered_band(&waiting[taken..]).is_some()) {
                     break;
                 }
                 data += more;
@@ -122,6 +124,10 @@ impl Journaled {
         self.entries += 1;
         if self.spec.map_merge_every.is_some_and(|every| self.entries.is_multiple_of(every)) {
             plan.access(Medium::Platter, Direction::Write, self.spec.map_merge, Purpose::MapMerge);
+        }
+        // Cleaning will ask for the oldest writes, of which the host says nothing.
+        while let Some(start) = self.journal.coming() {
+            self.map.hint(start);
         }
         let place = self.journal.begin(data);
         if !place.out_of_band.is_empty() {
@@ -221,6 +227,12 @@ impl Journaled {
         plan.push(Step::Commit(MapChange::Native { lba: extent }));
     }
 
+    /// Whether these are enough to cover a band; most queues are not, and need not be looked at closely.
+    fn could_cover_a_band(&self, waiting: &[Command]) -> bool {
+        let sectors: u64 = waiting.iter().map(|command| command.extent.len.get()).sum();
+        self.spec.whole_bands_bypass && sectors >= self.spec.bands.smallest().get()
+    }
+
     /// The band that the writes at the head of these cover from its start to its end, in order, and how many
     /// they are; none where the journal takes all.
     fn covered_band(&self, waiting: &[Command]) -> Option<(Band, usize)> {
@@ -288,8 +300,13 @@ impl Layer for Journaled {
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
         let Command { id, op, extent } = queue.next_command();
         match op {
-            HostOp::Write if self.bypass(queue.waiting, plan) => return,
-            HostOp::Write => return self.write(queue.waiting, plan),
+            HostOp::Write => {
+                let enough = self.could_cover_a_band(queue.waiting);
+                if !enough || !self.bypass(queue.waiting, plan) {
+                    self.write(queue.waiting, enough, plan);
+                }
+                return;
+            }
             HostOp::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
             HostOp::Trim => self.trim(extent, plan),
             HostOp::Flush => {}
@@ -327,6 +344,18 @@ impl Layer for Journaled {
 
     fn erase(&mut self) {
         *self = Self::new(self.spec.clone());
+    }
+
+    fn room(&self) -> Room {
+        self.room_used()
+    }
+
+    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+        self.spec.bands.visit_native(extent, &mut |piece| visit(piece));
+    }
+
+    fn restore(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
+        self.take_up(found)
     }
 
     fn cache_use(&self) -> CacheUse {

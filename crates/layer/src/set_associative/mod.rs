@@ -11,6 +11,7 @@
 //! in Skylight, section 3.1, where it is lazy; aggressive cleaning of it is DESIGN's, for random drives.
 
 mod cleaning;
+mod restore;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ use crate::extent_map::ExtentMap;
 use crate::plan::{
     CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Step,
 };
+use crate::restore::{Misplaced, Recovered, Room};
 use cleaning::Cleaning;
 
 /// The sizes of a set-associative drive.
@@ -242,6 +244,18 @@ impl Layer for SetAssociative {
 
     fn erase(&mut self) {
         *self = Self::new(self.spec);
+    }
+
+    fn room(&self) -> Room {
+        self.room_used()
+    }
+
+    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+        self.visit_native(extent, &mut |piece| visit(piece.extent));
+    }
+
+    fn restore(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
+        self.take_up(found)
     }
 
     fn cache_use(&self) -> CacheUse {

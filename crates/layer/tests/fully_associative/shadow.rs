@@ -121,6 +121,7 @@ impl Logs {
                     any_order = accesses;
                 }
                 Step::Commit(change) => self.commit(change, next),
+                Step::Fill { .. } | Step::Fail { .. } => panic!("{step:?} is none of a drive's own"),
                 Step::Complete(_) => {}
             }
         }

@@ -215,6 +215,7 @@ impl Journal {
                     taken.unordered = accesses;
                 }
                 Step::Commit(change) => self.commit(taken, change),
+                Step::Fill { .. } | Step::Fail { .. } => panic!("{step:?} is none of a drive's own"),
                 Step::Complete(_) => {
                     completed += 1;
                     assert!(completed <= taken.placed.max(1), "a write completes before it is placed");

@@ -1,0 +1,193 @@
+"""How fast a served drive is beside nbdkit's file plugin: the same client, the same file system, in turns.
+
+What invalidates results: another load on the machine (turns even it out only if it is steady, and a server of
+many threads gets more of a machine short of cores than one of a few; so the ratio of every turn is
+printed, and the servers' CPU time for each operation, which a load changes little), a file that does not
+fit in memory, a file system that syncs slowly. A conventional drive with --timing none and its write cache on
+does what the plugin does: bytes at their place, durable on a flush. The layers of shingled drives do more for
+each write; their ratio is printed, and held against nothing.
+
+``bench/serve.py [--seconds S] [--turns N] [--json]``; exit code 1 when the conventional layer is slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SIZE_BYTES = 1 << 30
+DRIVES = {
+    "conventional": "st4000nc001",
+    "journaled": "st5000as0011",
+    "set-associative": "emulated-smr-1",
+    "fully-associative": "emulated-smr-3",
+}
+# fio's rw, block size, depth.
+LOADS = (
+    ("randread", "4k", 1),
+    ("randwrite", "4k", 1),
+    ("randread", "4k", 32),
+    ("randwrite", "4k", 32),
+    ("read", "1m", 4),
+    ("write", "1m", 4),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One load on one drive: medians of operations a second, ours and the peer's, ratios by turn."""
+
+    drive: str
+    load: str
+    ours: float
+    peer: float
+    ratio: float
+    ratios: list[float]
+    cpu_us: float
+    peer_cpu_us: float
+
+
+def uri(socket: Path) -> str:
+    """The name by which clients know a socket."""
+    return f"nbd+unix:///?socket={socket}"
+
+
+def wait_for(socket: Path, process: subprocess.Popen[str]) -> None:
+    """Until a server listens."""
+    for _ in range(600):
+        if socket.exists():
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    sys.exit(f"no server at {socket}: {process.communicate()}")
+
+
+@contextmanager
+def server(command: list[str], socket: Path) -> Iterator[tuple[Path, int]]:
+    """A server, while it is needed: its socket and its process."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(socket, process)
+        yield socket, process.pid
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def fill(socket: Path) -> None:
+    """Writes all that is measured once, so that no run meets holes."""
+    command = ["fio", "--name=fill", "--ioengine=nbd", f"--uri={uri(socket)}", "--rw=write", "--bs=1m"]
+    command += ["--iodepth=4", f"--size={SIZE_BYTES}", "--end_fsync=1"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def rate(socket: Path, load: tuple[str, str, int], seconds: float) -> float:
+    """Operations a second."""
+    kind, block, depth = load
+    command = ["fio", "--name=x", "--ioengine=nbd", f"--uri={uri(socket)}", f"--rw={kind}", f"--bs={block}"]
+    command += [f"--iodepth={depth}", f"--size={SIZE_BYTES}", "--time_based", f"--runtime={seconds}"]
+    command += ["--randrepeat=0", "--output-format=json"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+    return float(job["read"]["iops"] + job["write"]["iops"])
+
+
+def cpu_seconds(process: int) -> float:
+    """CPU time of a process so far, user and system."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(place: tuple[Path, int], load: tuple[str, str, int], seconds: float) -> tuple[float, float]:
+    """Operations a second, and CPU time of the server for each, us."""
+    socket, process = place
+    before = cpu_seconds(process)
+    per_second = rate(socket, load, seconds)
+    return per_second, (cpu_seconds(process) - before) * 1e6 / (per_second * seconds)
+
+
+def compare(name: str, drive: str, folder: Path, seconds: float, turns: int) -> list[Row]:
+    """Every load on a drive and on the peer."""
+    ours, peer, plain = folder / "ours", folder / "peer", folder / "plain"
+    with plain.open("wb") as file:
+        file.truncate(SIZE_BYTES)
+    serve = [
+        sys.executable,
+        "-c",
+        "from skylight.cli import main; main()",
+        "serve",
+        drive,
+        "--image",
+        str(folder / f"{name}.img"),
+    ]
+    serve += ["--nbd", f"unix:{ours}", "--timing", "none", "--write-cache", "on", "--quiet"]
+    nbdkit = ["nbdkit", "--foreground", "--exit-with-parent", f"--unix={peer}", "file", str(plain)]
+    rows = []
+    with server(serve, ours) as our_place, server(nbdkit, peer) as peer_place:
+        fill(ours)
+        fill(peer)
+        for load in LOADS:
+            runs = [
+                (measure(our_place, load, seconds), measure(peer_place, load, seconds)) for _ in range(turns)
+            ]
+            ratios = [us[0] / them[0] for us, them in runs]
+            medians = (
+                statistics.median(us[0] for us, _ in runs),
+                statistics.median(them[0] for _, them in runs),
+            )
+            cpu = statistics.median(us[1] for us, _ in runs), statistics.median(them[1] for _, them in runs)
+            text = f"{load[0]} {load[1]} depth {load[2]}"
+            rows.append(Row(name, text, *medians, statistics.median(ratios), ratios, *cpu))
+            show(rows[-1])
+    return rows
+
+
+def show(row: Row) -> None:
+    """A line for people."""
+    turns = " ".join(f"{ratio:.2f}" for ratio in row.ratios)
+    print(
+        f"{row.drive:18} {row.load:20} {row.ours:10,.0f}/s  nbdkit {row.peer:10,.0f}/s"
+        f"  ratio {row.ratio:5.2f} ({turns})  CPU {row.cpu_us:.1f} us, nbdkit {row.peer_cpu_us:.1f} us",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def main() -> int:
+    """Runs what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each run of fio")
+    parser.add_argument("--turns", type=int, default=3, help="of ours and the peer's")
+    parser.add_argument("--drives", default=",".join(DRIVES), help="layers, separated by commas")
+    parser.add_argument("--folder", type=Path, help="where the files lie; a temporary folder if not given")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    options = parser.parse_args()
+    missing = [tool for tool in ("fio", "nbdkit") if shutil.which(tool) is None]
+    if missing:
+        sys.exit(f"{', '.join(missing)} not installed: scripts/test-tools.sh installs what the tests need")
+    rows: list[Row] = []
+    for name in options.drives.split(","):
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            rows += compare(name, DRIVES[name], Path(folder), options.seconds, options.turns)
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+    slow = [row for row in rows if row.drive == "conventional" and row.ratio < 1]
+    for row in slow:
+        print(f"slower than nbdkit: {row.load}, {row.ratio:.2f} of it", file=sys.stderr)
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,316 @@
+//! What shingling costs on a real backing: the raw shingled disk beside the conventional layer, each plan's
+//! accesses made to a file. `skylight reproduce swd` runs it (FACTS W3 to W5):
+//! `cargo run --release --example shingled -- compare PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS ROUNDS`
+//! prints a line of JSON with the median time of an operation in each round for the conventional layer, the
+//! conventional layer once more (so that what differs between them is noise) and the shingled disk;
+//! `-- count PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS` does the operations of one layer once, for
+//! whoever counts instructions (K is 0 for the conventional layer).
+//!
+//! `-- states PROFILE.toml` makes the writes that standard input names, a line "first sector, sectors" each, and
+//! prints what is overwritten then: "first sector, sectors, source of the first, write that did it" a line.
+//! `-- bands PROFILE.toml` prints where the bands of a banded disk lie: "first sector on the disk, sectors".
+//! `-- layout PROFILE.toml K` says of a drive-managed drive what rewriting its bands in place would destroy of
+//! others if K tracks were under the head: bands looked at, those that destroy something, and sectors.
+//!
+//! WORKLOAD is `write-sequential`, `read-sequential`, `write-random`, `read-random` or `write-banded` (BANDS
+//! logs, the next write in any of them). Accesses are direct I/O where the file system has it (O_DIRECT), as the
+//! paper's are; the line says whether they were. Reads are of what was written in order.
+
+use std::error::Error;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Instant;
+
+use skylight_disk::{Direction, Lba, LbaExtent, Sectors, Shingling};
+use skylight_drive::profile::{self, Profile};
+use skylight_drive::{Drive, build};
+use skylight_layer::swd::{ReadData, ReadMode, SectorState};
+use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Queue, Step, Swd, SwdSpec};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const USAGE: &str = "usage: shingled compare|count PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS [ROUNDS], \
+                     or shingled states|bands PROFILE.toml, or shingled layout PROFILE.toml K";
+const NO_SWD: &str = "the profile is none of a raw shingled disk; give one with kind = \"swd\"";
+/// Linux's flag for direct I/O, which differs between architectures.
+const O_DIRECT: i32 =
+    if cfg!(any(target_arch = "aarch64", target_arch = "arm")) { 0o200_000 } else { 0o40_000 };
+/// What direct I/O wants of a buffer's address.
+const ALIGNMENT: usize = 4096;
+/// Of the file; a workload stays within it.
+const AREA_BYTES: u64 = 256 << 20;
+
+/// A file, and a buffer that direct I/O takes.
+struct Backing {
+    file: File,
+    direct: bool,
+    buffer: Vec<u8>,
+    skip: usize,
+    plan: Plan,
+}
+
+impl Backing {
+    fn open(path: &Path, block: usize) -> Outcome<Self> {
+        let open = |flags| {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .custom_flags(flags)
+                .open(path)
+        };
+        let (file, direct) = match open(O_DIRECT) {
+            Ok(file) => (file, true),
+            Err(_) => (open(0)?, false),
+        };
+        let buffer = vec![0xa5; block + ALIGNMENT];
+        let skip = buffer.as_ptr().align_offset(ALIGNMENT);
+        Ok(Self { file, direct, buffer, skip, plan: Plan::default() })
+    }
+
+    /// Has a layer take a command and makes the accesses of its plan.
+    fn run(&mut self, layer: &mut dyn Layer, op: HostOp, extent: LbaExtent) -> Outcome<()> {
+        self.plan.clear();
+        layer.take(Queue { waiting: &[Command { id: CommandId(0), op, extent }], next: 0 }, &mut self.plan);
+        let mut at = self.skip;
+        for step in self.plan.steps() {
+            let Step::Access { direction, extent, .. } = *step else { continue };
+            let part = at..at + extent.len.bytes() as usize;
+            let offset = Sectors(extent.start.get()).bytes();
+            match direction {
+                Direction::Read => self.file.read_exact_at(&mut self.buffer[part.clone()], offset)?,
+                Direction::Write => self.file.write_all_at(&self.buffer[part.clone()], offset)?,
+            }
+            at = part.end;
+        }
+        Ok(())
+    }
+}
+
+/// Where the next operation goes.
+struct Workload {
+    op: HostOp,
+    kind: String,
+    block: u64,
+    blocks: u64,
+    bands: u64,
+    next: Vec<u64>,
+    state: u64,
+}
+
+impl Workload {
+    fn new(name: &str, block: u64, bands: u64) -> Outcome<Self> {
+        let (op, kind) = match name.split_once('-') {
+            Some(("write", kind @ ("sequential" | "random" | "banded"))) => (HostOp::Write, kind),
+            Some(("read", kind @ ("sequential" | "random"))) => (HostOp::Read, kind),
+            _ => return Err(USAGE.into()),
+        };
+        let blocks = AREA_BYTES / block;
+        let bands = if kind == "banded" { bands.clamp(1, blocks) } else { 1 };
+        let next = vec![0; bands as usize];
+        Ok(Self { op, kind: kind.to_owned(), block, blocks, bands, next, state: 88_172_645_463_325_252 })
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state % bound
+    }
+
+    fn next(&mut self) -> LbaExtent {
+        let number = if self.kind == "random" {
+            self.below(self.blocks)
+        } else {
+            let band = if self.bands == 1 { 0 } else { self.below(self.bands) };
+            let in_band = self.blocks / self.bands;
+            let next = &mut self.next[band as usize];
+            let number = band * in_band + *next;
+            *next = (*next + 1) % in_band;
+            number
+        };
+        LbaExtent::new(Lba(number * self.block / 512), Sectors(self.block / 512))
+    }
+}
+
+/// A layer and where it is in its workload.
+struct Side {
+    layer: Box<dyn Layer>,
+    workload: Workload,
+}
+
+impl Side {
+    /// The layer for a width: 0 is the conventional one. Reads find the area written in order.
+    fn new(profile: &Profile, width_tracks: u32, workload: Workload) -> Outcome<Self> {
+        let mut profile = profile.clone();
+        profile.layer = match (&profile.layer, width_tracks) {
+            (_, 0) => profile::Layer::Conventional(profile::Conventional::default()),
+            (profile::Layer::Swd(keys), _) => {
+                profile::Layer::Swd(profile::Swd { width_tracks, ..keys.clone() })
+            }
+            _ => return Err(NO_SWD.into()),
+        };
+        let mut layer = build::layer(&profile).map_err(|error| error.to_string())?;
+        if workload.op == HostOp::Read {
+            let mut plan = Plan::default();
+            for start in (0..AREA_BYTES / 512).step_by(2048) {
+                plan.clear();
+                let extent = LbaExtent::new(Lba(start), Sectors(2048));
+                let write = Command { id: CommandId(0), op: HostOp::Write, extent };
+                layer.take(Queue { waiting: &[write], next: 0 }, &mut plan);
+            }
+        }
+        Ok(Self { layer, workload })
+    }
+
+    fn step(&mut self, backing: &mut Backing) -> Outcome<()> {
+        let extent = self.workload.next();
+        backing.run(self.layer.as_mut(), self.workload.op, extent)
+    }
+
+    /// Does some operations; the median of their times, which a busy machine moves less than their sum.
+    fn median_ns(&mut self, backing: &mut Backing, operations: u64) -> Outcome<u64> {
+        let mut times_ns = Vec::with_capacity(operations as usize);
+        for _ in 0..operations {
+            let begin = Instant::now();
+            self.step(backing)?;
+            times_ns.push(begin.elapsed().as_nanos() as u64);
+        }
+        times_ns.sort_unstable();
+        Ok(times_ns.get(times_ns.len() / 2).copied().unwrap_or_default())
+    }
+}
+
+/// The file has all its blocks before anything is timed.
+fn fill(backing: &Backing) -> Outcome<()> {
+    if backing.file.metadata()?.len() >= AREA_BYTES {
+        return Ok(());
+    }
+    let chunk = vec![0x5a; (1 << 20) + ALIGNMENT];
+    let skip = chunk.as_ptr().align_offset(ALIGNMENT);
+    for at in (0..AREA_BYTES).step_by(1 << 20) {
+        backing.file.write_all_at(&chunk[skip..skip + (1 << 20)], at)?;
+    }
+    Ok(backing.file.sync_all()?)
+}
+
+/// What is overwritten after the writes of standard input.
+fn states(disk: &mut Swd) -> Outcome<()> {
+    let mut plan = Plan::default();
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        let (start, len) = line.split_once(' ').ok_or("a line is \"first sector, sectors\"")?;
+        let extent = LbaExtent::new(Lba(start.parse()?), Sectors(len.parse()?));
+        plan.clear();
+        let write = Command { id: CommandId(0), op: HostOp::Write, extent };
+        disk.take(Queue { waiting: &[write], next: 0 }, &mut plan);
+    }
+    let all = LbaExtent::new(Lba(0), disk.capacity());
+    disk.visit_state(all, &mut |part, state| {
+        if let SectorState::Overwritten { source, by } = state {
+            println!("{} {} {source} {}", part.start, part.len, by.write);
+        }
+    });
+    Ok(())
+}
+
+/// What rewriting each of many bands destroys of those behind it.
+fn layout(profile: &Profile, width_tracks: u32) -> Outcome<()> {
+    const PLACES: u64 = 64;
+    let drive = Drive::new(profile, 0).map_err(|error| error.to_string())?;
+    let (geometry, capacity) = (drive.disk().geometry(), drive.capacity().get());
+    let shingling = Shingling::new(width_tracks).ok_or("K is 1 to 16")?;
+    let mut swd = Swd::new(SwdSpec {
+        geometry: geometry.clone(),
+        shingling,
+        capacity: geometry.capacity(),
+        bands: None,
+        mode: ReadMode { data: ReadData::Overwriting, fail: true },
+    });
+    let (mut looked_at, mut harmful, mut sectors) = (0, 0, 0);
+    for place in 0..PLACES {
+        let extent = LbaExtent::new(Lba(place * (capacity / PLACES) / 8 * 8), Sectors(1 << 20));
+        let mut pieces = Vec::new();
+        drive.layer().locate(extent, &mut pieces);
+        for pair in pieces.windows(2) {
+            let [band, behind] = [&pair[0], &pair[1]]
+                .map(|piece| LbaExtent::new(Lba(piece.extent.start.get()), piece.extent.len));
+            swd.erase();
+            let write = Command { id: CommandId(0), op: HostOp::Write, extent: band };
+            swd.take(Queue { waiting: &[write], next: 0 }, &mut Plan::default());
+            let mut destroyed = 0;
+            swd.visit_state(behind, &mut |part, state| {
+                destroyed += if state == SectorState::Native { 0 } else { part.len.get() };
+            });
+            looked_at += 1;
+            harmful += u64::from(destroyed > 0);
+            sectors += destroyed;
+        }
+    }
+    println!("{looked_at} bands, {harmful} destroy something of the next one, {sectors} sectors in all");
+    Ok(())
+}
+
+/// Where the bands of a disk lie.
+fn bands(disk: &Swd) -> Outcome<()> {
+    let bands = disk.bands().ok_or("the disk has no bands; give it band_tracks")?;
+    let mut at = Lba(0);
+    while at.get() < disk.capacity().get() {
+        let band = bands.of(at);
+        println!("{} {}", band.native.start, band.native.len);
+        at = band.lba.end();
+    }
+    Ok(())
+}
+
+fn main() -> Outcome<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [mode @ ("states" | "bands"), toml] = args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        let profile = Profile::from_toml(&std::fs::read_to_string(toml)?, toml).map_err(|e| e.to_string())?;
+        let mut layer = build::layer(&profile).map_err(|error| error.to_string())?;
+        let disk = layer.raw_shingled().ok_or(NO_SWD)?;
+        return if mode == "states" { states(disk) } else { bands(disk) };
+    }
+    if let [mode, toml, width] = args.as_slice()
+        && mode == "layout"
+    {
+        let profile = Profile::from_toml(&std::fs::read_to_string(toml)?, toml).map_err(|e| e.to_string())?;
+        return layout(&profile, width.parse()?);
+    }
+    let [mode, toml, file, workload, width, block, bands, operations, ..] = args.as_slice() else {
+        return Err(USAGE.into());
+    };
+    let profile = Profile::from_toml(&std::fs::read_to_string(toml)?, toml).map_err(|e| e.to_string())?;
+    let (width, block, operations): (u32, u64, u64) = (width.parse()?, block.parse()?, operations.parse()?);
+    let bands = bands.parse()?;
+    let mut backing = Backing::open(Path::new(file), block as usize)?;
+    fill(&backing)?;
+    let side = |width| Side::new(&profile, width, Workload::new(workload, block, bands)?);
+    if mode == "count" {
+        let mut side = side(width)?;
+        return (0..operations).try_for_each(|_| side.step(&mut backing));
+    }
+    let rounds: usize = args.get(8).ok_or(USAGE)?.parse()?;
+    let mut sides = [side(0)?, side(0)?, side(width)?];
+    let mut medians_ns: [Vec<u64>; 3] = Default::default();
+    for round in 0..=rounds {
+        // Whoever comes first in a round has no advantage over all rounds; the first round warms up.
+        for turn in 0..3 {
+            let which = (turn + round) % 3;
+            let median_ns = sides[which].median_ns(&mut backing, operations)?;
+            if round > 0 {
+                medians_ns[which].push(median_ns);
+            }
+        }
+    }
+    let [conventional, again, shingled] = medians_ns;
+    println!(
+        "{{\"workload\": \"{workload}\", \"k\": {width}, \"block_bytes\": {block}, \"bands\": {bands}, \
+         \"operations\": {operations}, \"direct\": {}, \"conventional_ns\": {conventional:?}, \
+         \"again_ns\": {again:?}, \"shingled_ns\": {shingled:?}}}",
+        backing.direct,
+    );
+    Ok(())
+}

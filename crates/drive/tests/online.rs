@@ -1,0 +1,213 @@
+//! A drive that is fed one command at a time is the drive that runs a batch: the same nanoseconds, however the
+//! time between commands is cut.
+
+use proptest::prelude::*;
+use skylight_disk::{Lba, LbaExtent, Nanos, Sectors, Time};
+use skylight_drive::online::{Answered, Mover, Origin};
+use skylight_drive::profile::Profile;
+use skylight_drive::random::{Kind, random_profile};
+use skylight_drive::{Batch, Drive, Online};
+use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Step};
+
+/// Checks that everything it is told adds up.
+#[derive(Default)]
+struct Ledger {
+    /// Numbers of host writes that the volatile cache took, and of those that left it.
+    cached: Vec<CommandId>,
+    left: Vec<CommandId>,
+    completed: Vec<CommandId>,
+    decided: Vec<CommandId>,
+    idle: usize,
+}
+
+impl Mover for Ledger {
+    fn executed(&mut self, origin: Origin, plan: &Plan, _layer: &dyn Layer) {
+        let completes = plan.steps().iter().filter_map(|step| match step {
+            Step::Complete(id) => Some(*id),
+            _ => None,
+        });
+        match origin {
+            Origin::Host => self.completed.extend(completes),
+            Origin::Cache => self.left.extend(completes),
+            Origin::Idle => self.idle += 1,
+        }
+    }
+
+    fn cached(&mut self, host: CommandId, cache: CommandId) {
+        self.completed.push(host);
+        self.cached.push(cache);
+    }
+
+    fn decided(&mut self, id: CommandId, _layer: &dyn Layer) {
+        self.decided.push(id);
+    }
+}
+
+const NAMES: [&str; 4] = ["st5000as0011", "emulated-smr-1", "emulated-smr-2", "st4000nc001"];
+
+/// The profile, met by a host that takes a moment between an answer and its next command: one that takes none
+/// would submit at the very nanosecond at which it hears, which nobody can who is told by a clock.
+fn unhurried(text: &str, origin: &str) -> Profile {
+    let gap = "host_gap = \"0.003 ms\"";
+    let lines = text.lines().filter(|line| !line.starts_with("host_gap"));
+    let lines = lines.flat_map(|line| if line == "[interface]" { vec![line, gap] } else { vec![line] });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    assert!(text.contains(gap), "{origin} has no interface");
+    Profile::from_toml(&text, origin).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn named(name: &str) -> Profile {
+    let path = format!("{}/../../python/skylight/profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    unhurried(&text, &path)
+}
+
+fn profile(choice: usize, seed: u64) -> Profile {
+    if let Some(name) = NAMES.get(choice) {
+        return named(name);
+    }
+    let kinds = ["conventional", "set-associative", "fully-associative", "journaled"];
+    let kind: Kind = kinds[choice % kinds.len()].parse().unwrap_or_else(|error| panic!("{error}"));
+    let text = random_profile(seed, Some(kind)).unwrap_or_else(|error| panic!("{error}"));
+    unhurried(&text, "random.toml")
+}
+
+/// An operation, a place within what is used, a size in blocks, and a pause before it in a thousand.
+type Drawn = (u8, u64, u32, u16);
+
+fn commands() -> impl Strategy<Value = Vec<Drawn>> {
+    let op = prop_oneof![4 => Just(1u8), 3 => Just(0u8), 1 => Just(2u8), 1 => Just(3u8), 1 => Just(4u8)];
+    proptest::collection::vec((op, 0u64..20_000, 1u32..40, 0u16..1000), 1..300)
+}
+
+/// The columns of a batch.
+type Columns = (Vec<u8>, Vec<u64>, Vec<u32>);
+
+fn columns(drawn: &[Drawn]) -> Columns {
+    let flush = |&(op, ..): &Drawn| op == 2;
+    let size = |row: &Drawn| if flush(row) { 0 } else { row.2 * 4096 };
+    (
+        drawn.iter().map(|row| row.0).collect(),
+        drawn.iter().map(|row| if flush(row) { 0 } else { row.1 * 4096 }).collect(),
+        drawn.iter().map(size).collect(),
+    )
+}
+
+/// Runs stretches of the commands with pauses between; submit and complete times.
+fn run(drive: &mut Drive, columns: &Columns, depth: usize, pauses: &[(usize, Nanos)]) -> Vec<(u64, u64)> {
+    let mut times = Vec::new();
+    let mut from = 0;
+    for &(len, pause) in pauses {
+        let to = (from + len).min(columns.0.len());
+        let batch =
+            Batch { op: &columns.0[from..to], offset: &columns.1[from..to], size: &columns.2[from..to] };
+        let (mut submit, mut complete) = (vec![0; to - from], vec![0; to - from]);
+        drive.run(&batch, depth, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+        times.extend(submit.into_iter().zip(complete));
+        drive.pause(pause);
+        from = to;
+    }
+    times
+}
+
+fn command(columns: &Columns, index: usize) -> (Command, bool) {
+    let op = match columns.0[index] {
+        0 => HostOp::Read,
+        1 | 4 => HostOp::Write,
+        2 => HostOp::Flush,
+        _ => HostOp::Trim,
+    };
+    let extent = LbaExtent::new(Lba(columns.1[index] / 512), Sectors(u64::from(columns.2[index]) / 512));
+    (Command { id: CommandId(index as u32), op, extent }, columns.0[index] == 4)
+}
+
+/// Feeds the same commands at the same times, and lets time pass in pieces between them.
+fn feed(
+    online: &mut Online,
+    columns: &Columns,
+    times: &[(u64, u64)],
+    cuts: &[Drawn],
+) -> (Vec<Answered>, Ledger) {
+    let (mut answers, mut ledger) = (Vec::new(), Ledger::default());
+    for (index, &(submit, _)) in times.iter().enumerate() {
+        let (now, part) = (online.clock().get(), u64::from(cuts[index].3));
+        if part > 300 && submit > now {
+            online.advance(Time(now + (submit - now) / 1000 * (1000 - part)), &mut ledger, &mut answers);
+            online.advance(Time(now + (submit - now) / 1000 * part), &mut ledger, &mut answers);
+        }
+        let (command, through) = command(columns, index);
+        online.submit(command, through, Time(submit), &mut ledger);
+    }
+    let end = times.iter().map(|&(_, complete)| complete).max().unwrap_or(0);
+    online.advance(Time(end + 1), &mut ledger, &mut answers);
+    (answers, ledger)
+}
+
+fn check(choice: usize, seed: u64, drawn: &[Drawn], depth: usize, cache: bool) -> Result<(), TestCaseError> {
+    let profile = profile(choice, seed);
+    let new = || {
+        let mut drive = Drive::new(&profile, seed).unwrap_or_else(|error| panic!("{error}"));
+        drive.set_write_cache(cache);
+        drive
+    };
+    let columns = columns(drawn);
+    // The host of a batch waits for all of it at its end, so stretches with a pause behind them come one by one.
+    let pauses: Vec<(usize, Nanos)> = match depth {
+        1 => drawn.iter().map(|row| (1, Nanos(u64::from(row.3 / 990) * 3_000_000_000))).collect(),
+        _ => vec![(drawn.len(), Nanos(0))],
+    };
+    let expected = run(&mut new(), &columns, depth, &pauses);
+    let mut online = Online::new(new());
+    let (answers, ledger) = feed(&mut online, &columns, &expected, drawn);
+    let mut got = vec![0; drawn.len()];
+    for pair in answers.windows(2) {
+        prop_assert!(pair[0].at <= pair[1].at, "answers in the order of their times");
+    }
+    for answer in &answers {
+        got[answer.id as usize] = answer.at.get();
+    }
+    let wrong = got.iter().zip(&expected).enumerate().find(|(_, (got, (_, complete)))| *got != complete);
+    prop_assert_eq!(wrong, None, "the first that differs");
+    prop_assert_eq!(ledger.decided.len(), drawn.len());
+    // Flushes and reads that the volatile cache answers are in no plan.
+    let others = drawn.iter().filter(|row| matches!(row.0, 0 | 2)).count();
+    let planned = ledger.completed.len();
+    prop_assert!(planned + others >= drawn.len() && planned <= drawn.len(), "{} of {}", planned, drawn.len());
+    prop_assert!(ledger.left.iter().all(|id| ledger.cached.contains(id)));
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn one_by_one_is_as_in_a_batch(
+        choice in 0usize..8,
+        seed in 0u64..1000,
+        drawn in commands(),
+        depth in prop_oneof![Just(1usize), 2usize..40],
+        cache: bool,
+    ) {
+        check(choice, seed, &drawn, depth, cache)?;
+    }
+}
+
+#[test]
+fn left_alone_it_cleans_and_then_rests() {
+    let mut online = Online::new(Drive::new(&named("st5000as0011"), 1).unwrap());
+    let mut ledger = Ledger::default();
+    let write = LbaExtent::new(Lba(80_000), Sectors(8));
+    let command = Command { id: CommandId(7), op: HostOp::Write, extent: write };
+    online.submit(command, false, Time(1_000_000), &mut ledger);
+    let mut answers = Vec::new();
+    let mut steps = 0;
+    while let Some(next) = online.next() {
+        online.advance(next + Nanos(1), &mut ledger, &mut answers);
+        steps += 1;
+        assert!(steps < 1000, "it never rests");
+    }
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0].id, 7);
+    assert_eq!(online.drive().cache_use().live_sectors, 0, "cleaned");
+    assert!(ledger.idle > 0);
+}

@@ -1,0 +1,94 @@
+//! What can go wrong with an image, each in one line that names the thing, the place and the mend.
+
+use std::io;
+use std::path::PathBuf;
+
+use skylight_drive::profile::ProfileError;
+
+/// Why an image was refused, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// The store said no.
+    #[error("{place}: cannot {action}: {source}")]
+    Io {
+        /// The file or device.
+        place: String,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process has it.
+    #[error("{0}: is in use by another skylight; stop that one first")]
+    Locked(PathBuf),
+    /// It exists, and is not to be overwritten.
+    #[error("{0}: is not empty; name another file, or ask for it to be overwritten")]
+    NotEmpty(PathBuf),
+    /// It is none of ours.
+    #[error("{0}: is not a skylight image; create one first")]
+    Foreign(String),
+    /// It is a later version's.
+    #[error("{place}: has image format {found}; this skylight reads {known}: use a newer skylight")]
+    Newer {
+        /// The file or device.
+        place: String,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// It does not add up.
+    #[error("{place}: is damaged: {what}; restore it from a copy")]
+    Damaged {
+        /// The file or device.
+        place: String,
+        /// What does not add up, and where.
+        what: String,
+    },
+    /// It is the image of another drive.
+    #[error("{place}: is an image of drive {found}, not of {asked}; open it as {found} or create another")]
+    OtherProfile {
+        /// The file or device.
+        place: String,
+        /// The drive in the image.
+        found: String,
+        /// The drive that was asked for.
+        asked: String,
+    },
+    /// The store is too small.
+    #[error("{place}: holds {found_bytes} bytes and this drive needs {needed_bytes}; use a larger one")]
+    TooSmall {
+        /// The file or device.
+        place: String,
+        /// What it holds.
+        found_bytes: u64,
+        /// What the image needs.
+        needed_bytes: u64,
+    },
+    /// The profile is none that can be built.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The host asked for something that the drive has not.
+    #[error("offset {offset} and length {length} are not whole sectors of a drive of {capacity_bytes} bytes")]
+    OutOfRange {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Bytes of the drive.
+        capacity_bytes: u64,
+    },
+    /// The drive itself has not what was asked.
+    #[error("sectors {first} to {last} cannot be read: {reason}; write them anew")]
+    Unreadable {
+        /// The first of them.
+        first: u64,
+        /// The last of them.
+        last: u64,
+        /// Why.
+        reason: &'static str,
+    },
+    /// An error in the middle of a change: what is in memory is not what is on the media.
+    #[error("the image stopped after an error of its store ({0}); open it again")]
+    Stopped(String),
+}

@@ -1,0 +1,114 @@
+//! Checkpoints: all that lies elsewhere than on a new drive, at one point of the tag log.
+//!
+//! A checkpoint is a block of 512 bytes, the same block again, and its entries. The entries are durable before
+//! the blocks are written, so a block that is whole over entries that are not is damage and no power cut.
+
+use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_layer::Found;
+
+use super::{BLOCK, checksum, put_u32, put_u64, u32_at, u64_at};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"SKYC");
+/// Where entries begin, from the start of the area.
+pub const ENTRIES: u64 = 4096;
+/// Bytes of an entry for an extent in the cache.
+pub const CACHED: usize = 40;
+/// Bytes of an entry for a band that was moved.
+pub const MOVED: usize = 24;
+
+/// The most bytes that a checkpoint takes of so many cached sectors and moved bands.
+pub fn most_bytes(cached: u64, moved: u64) -> u64 {
+    ENTRIES + cached * CACHED as u64 + moved * MOVED as u64
+}
+
+/// The head of a checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// Checkpoints that came before.
+    pub generation: u32,
+    /// Whether nothing was written after it when it was made: the drive was switched off.
+    pub clean: bool,
+    /// The position of the first block of the log that is not in it.
+    pub log_position: u64,
+    /// The highest sequence number that was given away.
+    pub sequence: u64,
+    /// Entries for cached extents.
+    pub cached: u64,
+    /// Entries for moved bands, behind those.
+    pub moved: u64,
+    /// Of the entries.
+    pub entries_crc: u32,
+}
+
+impl Head {
+    /// The block.
+    pub fn encode(&self, salt: u32) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
+        put_u32(&mut block, 0, MAGIC);
+        put_u32(&mut block, 8, self.generation);
+        put_u32(&mut block, 12, self.clean.into());
+        put_u64(&mut block, 16, self.log_position);
+        put_u64(&mut block, 24, self.sequence);
+        put_u64(&mut block, 32, self.cached);
+        put_u64(&mut block, 40, self.moved);
+        put_u32(&mut block, 48, self.entries_crc);
+        let crc = checksum(salt, &block[8..]);
+        put_u32(&mut block, 4, crc);
+        block
+    }
+
+    /// The head in these bytes, if there is one.
+    pub fn decode(block: &[u8; BLOCK], salt: u32) -> Option<Self> {
+        if u32_at(block, 0) != MAGIC || checksum(salt, &block[8..]) != u32_at(block, 4) {
+            return None;
+        }
+        Some(Self {
+            generation: u32_at(block, 8),
+            clean: u32_at(block, 12) != 0,
+            log_position: u64_at(block, 16),
+            sequence: u64_at(block, 24),
+            cached: u64_at(block, 32),
+            moved: u64_at(block, 40),
+            entries_crc: u32_at(block, 48),
+        })
+    }
+
+    /// Bytes of the entries; none if that is more than any medium has.
+    pub fn entries_bytes(&self) -> Option<u64> {
+        let cached = self.cached.checked_mul(CACHED as u64)?;
+        cached.checked_add(self.moved.checked_mul(MOVED as u64)?)
+    }
+}
+
+/// The entry of an extent in the cache.
+pub fn encode_cached(found: &Found, bytes: &mut Vec<u8>) {
+    bytes.extend(found.lba.start.get().to_le_bytes());
+    bytes.extend(found.pba.get().to_le_bytes());
+    bytes.extend(found.access.start.get().to_le_bytes());
+    bytes.extend(found.taken.to_le_bytes());
+    bytes.extend((found.lba.len.get() as u32).to_le_bytes());
+    bytes.extend((found.access.len.get() as u32).to_le_bytes());
+}
+
+/// What [`encode_cached`] wrote.
+pub fn decode_cached(bytes: &[u8]) -> Found {
+    let sectors = |at| Sectors(u32_at(bytes, at).into());
+    Found {
+        lba: LbaExtent::new(Lba(u64_at(bytes, 0)), sectors(32)),
+        pba: Pba(u64_at(bytes, 8)),
+        access: PbaExtent::new(Pba(u64_at(bytes, 16)), sectors(36)),
+        taken: u64_at(bytes, 24),
+    }
+}
+
+/// The entry of a band that was moved.
+pub fn encode_moved(lba: LbaExtent, pba: Pba, bytes: &mut Vec<u8>) {
+    bytes.extend(lba.start.get().to_le_bytes());
+    bytes.extend(lba.len.get().to_le_bytes());
+    bytes.extend(pba.get().to_le_bytes());
+}
+
+/// What [`encode_moved`] wrote.
+pub fn decode_moved(bytes: &[u8]) -> (LbaExtent, Pba) {
+    (LbaExtent::new(Lba(u64_at(bytes, 0)), Sectors(u64_at(bytes, 8))), Pba(u64_at(bytes, 16)))
+}

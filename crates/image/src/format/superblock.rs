@@ -1,0 +1,187 @@
+//! The superblock: what the image is, for which drive, and where its parts lie.
+//!
+//! Invariants: it is written once, when the image is made, at 0 and at [`COPY`]; parts do not overlap and lie
+//! within the image; the profile's text follows each copy.
+
+use skylight_layer::Room;
+
+use super::{BLOCK, VERSION, checksum, put_u32, put_u64, u32_at, u64_at};
+
+/// Where the copy lies.
+pub const COPY: u64 = 1 << 20;
+/// Where the profile's text lies behind a superblock.
+pub const TEXT: u64 = 4096;
+/// The longest text of a profile.
+pub const TEXT_MAX: u64 = COPY - TEXT;
+/// The end of the superblocks.
+const END: u64 = 2 * COPY;
+/// Parts begin at a multiple of it.
+const ALIGNMENT: u64 = 4096;
+
+const MAGIC: [u8; 8] = *b"SKYLIGHT";
+const CRC_AT: usize = BLOCK - 4;
+/// The salt of superblocks themselves: they say what the salt of everything else is.
+const UNSALTED: u32 = 0;
+
+/// A run of bytes of the image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// The first byte.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Part {
+    /// The first byte behind it.
+    pub fn end(self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+}
+
+/// See the module page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The number of this image, drawn when it was made.
+    pub salt: u32,
+    /// Bytes that the host sees.
+    pub capacity: u64,
+    /// The tag log, a ring of blocks.
+    pub log: Part,
+    /// Where checkpoints go, by turns.
+    pub checkpoints: [Part; 2],
+    /// The drive's platters, by PBA.
+    pub platter: Part,
+    /// The drive's flash, by PBA: the last part.
+    pub flash: Part,
+    /// The profile, as TOML.
+    pub text: String,
+}
+
+/// Why bytes are no superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotOne {
+    /// They are something else.
+    Foreign,
+    /// They are one of a later version.
+    Newer(u32),
+    /// They were one.
+    Damaged,
+}
+
+/// The fewest and the most bytes of a tag log; in between a share of the cache.
+const LOG_BYTES: [u64; 2] = [64 << 10, 64 << 20];
+const LOG_SHARE: u64 = 256;
+
+impl Superblock {
+    /// The layout of an image for a drive that needs this room.
+    pub fn new(salt: u32, capacity: u64, room: &Room, text: &str) -> Self {
+        let [least, most] = LOG_BYTES;
+        let log = (room.cached.bytes() / LOG_SHARE).clamp(least, most);
+        Self::with_log(salt, capacity, room, text, log)
+    }
+
+    /// The same with a log of so many bytes.
+    pub fn with_log(salt: u32, capacity: u64, room: &Room, text: &str, log_bytes: u64) -> Self {
+        let mut at = END;
+        let mut part = |len: u64| {
+            let part = Part { start: at, len: len.next_multiple_of(ALIGNMENT) };
+            at = part.end();
+            part
+        };
+        let checkpoint = super::checkpoint::most_bytes(room.cached.get(), room.movable);
+        Self {
+            salt,
+            capacity,
+            log: part(log_bytes),
+            checkpoints: [part(checkpoint), part(checkpoint)],
+            platter: part(room.platter.bytes()),
+            flash: part(room.flash.bytes()),
+            text: text.to_owned(),
+        }
+    }
+
+    /// Bytes of the whole image.
+    pub fn len_bytes(&self) -> u64 {
+        self.flash.end()
+    }
+
+    /// Blocks of the log.
+    pub fn log_blocks(&self) -> u64 {
+        self.log.len / BLOCK as u64
+    }
+
+    /// The block.
+    pub fn encode(&self) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
+        block[..8].copy_from_slice(&MAGIC);
+        put_u32(&mut block, 8, VERSION);
+        put_u32(&mut block, 12, self.salt);
+        put_u64(&mut block, 16, self.text.len() as u64);
+        put_u32(&mut block, 24, checksum(UNSALTED, self.text.as_bytes()));
+        put_u64(&mut block, 32, self.capacity);
+        let [first, second] = self.checkpoints;
+        for (index, part) in [self.log, first, second, self.platter, self.flash].into_iter().enumerate() {
+            put_u64(&mut block, 40 + 16 * index, part.start);
+            put_u64(&mut block, 48 + 16 * index, part.len);
+        }
+        let crc = checksum(UNSALTED, &block[..CRC_AT]);
+        put_u32(&mut block, CRC_AT, crc);
+        block
+    }
+
+    /// Reads a block and, with `text`, what lies behind it.
+    ///
+    /// # Errors
+    /// What the bytes are instead.
+    pub fn decode(
+        block: &[u8; BLOCK],
+        text: impl FnOnce(u64, &mut [u8]) -> Result<(), NotOne>,
+    ) -> Result<Self, NotOne> {
+        if block[..8] != MAGIC {
+            return Err(NotOne::Foreign);
+        }
+        // A later version may have moved everything but these.
+        match u32_at(block, 8) {
+            0 => return Err(NotOne::Damaged),
+            version if version > VERSION => return Err(NotOne::Newer(version)),
+            _ => {}
+        }
+        let text_len = u64_at(block, 16);
+        if checksum(UNSALTED, &block[..CRC_AT]) != u32_at(block, CRC_AT) || text_len > TEXT_MAX {
+            return Err(NotOne::Damaged);
+        }
+        let mut bytes = vec![0; text_len as usize];
+        text(TEXT, &mut bytes)?;
+        if checksum(UNSALTED, &bytes) != u32_at(block, 24) {
+            return Err(NotOne::Damaged);
+        }
+        let part = |index: usize| Part {
+            start: u64_at(block, 40 + 16 * index),
+            len: u64_at(block, 48 + 16 * index),
+        };
+        let read = Self {
+            salt: u32_at(block, 12),
+            capacity: u64_at(block, 32),
+            log: part(0),
+            checkpoints: [part(1), part(2)],
+            platter: part(3),
+            flash: part(4),
+            text: String::from_utf8(bytes).map_err(|_| NotOne::Damaged)?,
+        };
+        if read.adds_up() { Ok(read) } else { Err(NotOne::Damaged) }
+    }
+
+    /// Whether parts follow each other.
+    fn adds_up(&self) -> bool {
+        let [first, second] = self.checkpoints;
+        let parts = [self.log, first, second, self.platter, self.flash];
+        let mut at = END;
+        let placed = parts.iter().all(|part| {
+            let fits = part.start >= at && part.len % BLOCK as u64 == 0 && part.len < 1 << 60;
+            at = part.end();
+            fits && part.start < 1 << 60
+        });
+        placed && self.log_blocks() > 1
+    }
+}

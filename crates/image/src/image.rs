@@ -1,0 +1,566 @@
+//! One drive that keeps its data: a layer, the store under it, and the interpreter between them.
+//!
+//! Semantics are those of a disk. With the write cache off a write is answered when it is durable; with it on,
+//! only a flush and a write with FUA make durable what came before. Reads see what was written last.
+//!
+//! Invariants: one process has an image at a time; a command that lies beyond the drive, or not on whole sectors,
+//! changes nothing; an image that was not closed is recovered when it is opened.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::path::{Path, PathBuf};
+
+use skylight_disk::{Lba, LbaExtent, PbaExtent, SECTOR_BYTES, Sectors};
+use skylight_drive::profile::Profile;
+use skylight_layer::{CacheUse, Command, CommandId, HostOp, Idle, Layer, Medium, Piece, Plan, Queue, Step};
+
+use crate::error::ImageError;
+use crate::format::checkpoint::Head;
+use crate::format::superblock::{COPY, Superblock, TEXT};
+use crate::format::{BLOCK, checksum};
+use crate::interpreter::{Counters, HostWrite, Interpreter, Planted};
+use crate::recovery::{Reader, Recovery, check_room, recover};
+use crate::store::Store;
+use crate::store::device::{DeviceStore, is_block_device};
+use crate::store::file::FileStore;
+use crate::store::parts::PartsStore;
+
+/// How an image is made and opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whether writes are answered before they are durable.
+    pub write_cache: bool,
+    /// Whether what is there already may be lost, when an image is made.
+    pub overwrite: bool,
+    /// Where the flash lies, if not with the rest.
+    pub cache_on: Option<PathBuf>,
+    /// The drive that it must be, when an image is opened.
+    pub profile: Option<Profile>,
+    /// Bytes of the tag log, if not what the cache suggests.
+    pub log_bytes: Option<u64>,
+    /// Whether what a drive writes and reads that has no bytes here (out-of-band data, map merges, staged bands) is
+    /// written and read all the same: where a raw disk underneath sets the time.
+    pub every_access: bool,
+    /// For tests of the tests.
+    #[doc(hidden)]
+    pub planted: Option<Planted>,
+}
+
+/// A write of the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'a> {
+    /// The first byte.
+    pub offset: u64,
+    /// Whole sectors.
+    pub data: &'a [u8],
+    /// Whether it must be durable when it is answered.
+    pub fua: bool,
+}
+
+/// Where a stretch of the drive lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The first byte, as the host counts.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// In the persistent cache, not at its native location.
+    pub cached: bool,
+    /// Whether there may be anything but zeros.
+    pub allocated: bool,
+}
+
+/// How an image is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The layer's use of its cache.
+    pub cache: CacheUse,
+    /// Bytes moved since it was opened.
+    pub counters: Counters,
+    /// The newest checkpoint.
+    pub generation: u32,
+    /// How it was found when it was opened.
+    pub recovery: Recovery,
+}
+
+impl Status {
+    /// Bytes written to the media for each that the host wrote, since the image was opened; none before the
+    /// first.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let Counters { host_bytes, media_bytes, .. } = self.counters;
+        (host_bytes > 0).then(|| media_bytes as f64 / host_bytes as f64)
+    }
+}
+
+/// Most writes that the layer is shown at a time.
+const WAITING_MAX: usize = 256;
+/// The most of a trim that is one command, in bytes: a drive's own limit is a few times that.
+const TRIM_MAX: u64 = 1 << 40;
+
+/// See the module page.
+pub struct Image {
+    layer: Box<dyn Layer>,
+    interpreter: Interpreter,
+    capacity: u64,
+    write_cache: bool,
+    recovery: Recovery,
+    plan: Plan,
+    waiting: Vec<Command>,
+}
+
+impl Image {
+    /// Makes the image of a drive in a file, or on a block device, and opens it.
+    ///
+    /// # Errors
+    /// When the drive cannot be built, when something is there already, when the system says no.
+    pub fn create(path: &Path, profile: &Profile, options: &Options) -> Result<Self, ImageError> {
+        let layer = skylight_drive::build::layer(profile)?;
+        let superblock = superblock(layer.as_ref(), profile.text(), options);
+        let (whole, main) = (superblock.len_bytes(), superblock.platter.end());
+        let Some(flash) = &options.cache_on else {
+            let store = make(path, whole, options)?;
+            return Self::format(store, superblock, layer, options);
+        };
+        let parts =
+            vec![(main, make(path, main, options)?), (whole - main, make(flash, whole - main, options)?)];
+        Self::format(Box::new(PartsStore::new(parts)), superblock, layer, options)
+    }
+
+    /// Makes the image of a drive with this layer on a store, and opens it; `text` is its profile.
+    ///
+    /// # Errors
+    /// When the store is too small or says no.
+    pub fn create_on(
+        store: Box<dyn Store>,
+        layer: Box<dyn Layer>,
+        text: &str,
+        options: &Options,
+    ) -> Result<Self, ImageError> {
+        let superblock = superblock(layer.as_ref(), text, options);
+        Self::format(store, superblock, layer, options)
+    }
+
+    /// Bytes of a store for the image of a drive with this layer.
+    pub fn bytes_needed(layer: &dyn Layer, options: &Options) -> u64 {
+        superblock(layer, "", options).len_bytes()
+    }
+
+    fn format(
+        mut store: Box<dyn Store>,
+        superblock: Superblock,
+        layer: Box<dyn Layer>,
+        options: &Options,
+    ) -> Result<Self, ImageError> {
+        let (found_bytes, needed_bytes) = (store.len_bytes(), superblock.len_bytes());
+        if found_bytes < needed_bytes {
+            return Err(ImageError::TooSmall { place: store.name(), found_bytes, needed_bytes });
+        }
+        let place = store.name();
+        let failed = |source| ImageError::Io { place: place.clone(), action: "format it", source };
+        // The superblocks last: what is cut short is no image.
+        for at in [0, COPY] {
+            store.write_at(at, &[0; BLOCK]).map_err(failed)?;
+        }
+        store.sync().map_err(failed)?;
+        let salt = superblock.salt;
+        let head = Head { entries_crc: checksum(salt, &[]), clean: true, ..Head::default() };
+        for copy in [0, BLOCK as u64] {
+            let at = superblock.checkpoints[0].start + copy;
+            store.write_at(at, &head.encode(salt)).map_err(failed)?;
+        }
+        let mut text = superblock.text.clone().into_bytes();
+        text.resize(text.len().next_multiple_of(BLOCK), 0);
+        for at in [0, COPY] {
+            store.write_at(at + TEXT, &text).map_err(failed)?;
+        }
+        store.sync().map_err(failed)?;
+        for at in [0, COPY] {
+            store.write_at(at, &superblock.encode()).map_err(failed)?;
+        }
+        store.sync().map_err(failed)?;
+        Self::start(store, superblock, layer, options)
+    }
+
+    /// Opens an image, takes its lock and recovers what it holds.
+    ///
+    /// # Errors
+    /// When another process has it; when it is no image, of a later version, damaged, or another drive's; when
+    /// the system says no.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, ImageError> {
+        let store = reach_all(path, options)?;
+        let (superblock, _) = Reader(store.as_ref()).superblock()?;
+        let place = store.name();
+        let profile = Profile::from_toml(&superblock.text, &place)?;
+        if let Some(asked) = options.profile.as_ref().filter(|asked| asked.to_json() != profile.to_json()) {
+            let (found, asked) = (profile.name.clone(), asked.name.clone());
+            return Err(ImageError::OtherProfile { place, found, asked });
+        }
+        let layer = skylight_drive::build::layer(&profile)?;
+        Self::start(store, superblock, layer, options)
+    }
+
+    /// Opens an image on a store, for a drive with this layer, and recovers what it holds.
+    ///
+    /// # Errors
+    /// As [`Image::open`].
+    pub fn open_on(
+        store: Box<dyn Store>,
+        layer: Box<dyn Layer>,
+        options: &Options,
+    ) -> Result<Self, ImageError> {
+        let (superblock, _) = Reader(store.as_ref()).superblock()?;
+        Self::start(store, superblock, layer, options)
+    }
+
+    fn start(
+        store: Box<dyn Store>,
+        superblock: Superblock,
+        mut layer: Box<dyn Layer>,
+        options: &Options,
+    ) -> Result<Self, ImageError> {
+        check_room(store.name(), &superblock, layer.capacity(), &layer.room())?;
+        let capacity = superblock.capacity;
+        let (mut interpreter, recovery) = recover(store, superblock, layer.as_mut(), options.planted)?;
+        interpreter.every_access = options.every_access;
+        Ok(Self {
+            layer,
+            interpreter,
+            capacity,
+            write_cache: options.write_cache,
+            recovery,
+            plan: Plan::default(),
+            waiting: Vec::new(),
+        })
+    }
+
+    /// Bytes that the host sees.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Whether writes are answered before they are durable.
+    pub fn write_cache(&self) -> bool {
+        self.write_cache
+    }
+
+    /// Switches the write cache; what was written is durable first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn set_write_cache(&mut self, on: bool) -> Result<(), ImageError> {
+        self.flush()?;
+        self.write_cache = on;
+        Ok(())
+    }
+
+    /// The profile of the drive, as TOML.
+    pub fn profile_text(&self) -> &str {
+        &self.interpreter.superblock.text
+    }
+
+    fn extent(&self, offset: u64, length: u64) -> Result<LbaExtent, ImageError> {
+        let aligned = offset.is_multiple_of(SECTOR_BYTES) && length.is_multiple_of(SECTOR_BYTES);
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.capacity);
+        if !aligned || !inside {
+            return Err(ImageError::OutOfRange { offset, length, capacity_bytes: self.capacity });
+        }
+        Ok(LbaExtent::new(Lba(offset / SECTOR_BYTES), Sectors(length / SECTOR_BYTES)))
+    }
+
+    /// Reads what was written last.
+    ///
+    /// # Errors
+    /// When the range is none of the drive, or the store fails.
+    pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ImageError> {
+        let extent = self.extent(offset, buffer.len() as u64)?;
+        self.interpreter.read(extent, buffer, self.layer.as_ref())?;
+        if extent.is_empty() || self.layer.raw_shingled().is_none() {
+            return Ok(());
+        }
+        // What writes have overwritten of a raw shingled disk, only its layer knows.
+        let read = Command { id: CommandId(0), op: HostOp::Read, extent };
+        self.plan.clear();
+        self.layer.take(Queue { waiting: &[read], next: 0 }, &mut self.plan);
+        for step in self.plan.steps() {
+            match *step {
+                Step::Fill { extent: part, pattern, .. } => {
+                    let from = (part.start - extent.start).bytes() as usize;
+                    buffer[from..from + part.len.bytes() as usize].fill(pattern);
+                }
+                Step::Fail { extent: part, reason, .. } => {
+                    let (first, last) = (part.start.get(), part.end().get() - 1);
+                    return Err(ImageError::Unreadable { first, last, reason: reason.name() });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes.
+    ///
+    /// # Errors
+    /// When the range is none of the drive, or the store fails.
+    pub fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), ImageError> {
+        self.write_many(&[Write { offset, data, fua }])
+    }
+
+    /// Writes that wait together, oldest first: the layer packs them as it packs a deep queue.
+    ///
+    /// # Errors
+    /// When a range is none of the drive, in which case nothing is written, or the store fails.
+    pub fn write_many(&mut self, writes: &[Write<'_>]) -> Result<(), ImageError> {
+        let mut all = Vec::with_capacity(writes.len());
+        for (index, write) in writes.iter().enumerate() {
+            let extent = self.extent(write.offset, write.data.len() as u64)?;
+            if !extent.is_empty() {
+                all.push(HostWrite { id: CommandId(index as u32), extent, data: write.data });
+            }
+        }
+        let mut rest = all.as_slice();
+        self.waiting.clear();
+        loop {
+            let more = rest.len().min(WAITING_MAX - self.waiting.len());
+            self.waiting.extend(rest[..more].iter().map(|write| Command {
+                id: write.id,
+                op: HostOp::Write,
+                extent: write.extent,
+            }));
+            rest = &rest[more..];
+            if self.waiting.is_empty() {
+                break;
+            }
+            self.take(&all)?;
+        }
+        if !self.write_cache || writes.iter().any(|write| write.fua) {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Has the layer take some of the waiting commands, and does what it says.
+    fn take(&mut self, writes: &[HostWrite<'_>]) -> Result<(), ImageError> {
+        self.plan.clear();
+        self.layer.take(Queue { waiting: &self.waiting, next: 0 }, &mut self.plan);
+        self.interpreter.apply(&self.plan, self.layer.as_ref(), writes)?;
+        for step in self.plan.steps() {
+            if let Step::Complete(id) = step {
+                self.waiting.retain(|command| command.id != *id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes zeros of a range, durable as a write is.
+    ///
+    /// # Errors
+    /// When the range is none of the drive, or the store fails.
+    pub fn write_zeroes(&mut self, offset: u64, len: u64, fua: bool) -> Result<(), ImageError> {
+        self.forget(offset, len, true)?;
+        if !self.write_cache || fua { self.flush() } else { Ok(()) }
+    }
+
+    /// Forgets a range: it reads as zeros where the store can discard, and else, or when the power fails before a
+    /// flush, as something that it ever held.
+    ///
+    /// # Errors
+    /// When the range is none of the drive, or the store fails.
+    pub fn trim(&mut self, offset: u64, len: u64) -> Result<(), ImageError> {
+        self.forget(offset, len, false)
+    }
+
+    fn forget(&mut self, offset: u64, len: u64, zeros: bool) -> Result<(), ImageError> {
+        self.extent(offset, len)?;
+        let mut done = 0;
+        while done < len {
+            let here = (len - done).min(TRIM_MAX);
+            let extent = self.extent(offset + done, here)?;
+            let trim = Command { id: CommandId(0), op: HostOp::Trim, extent };
+            self.plan.clear();
+            self.layer.take(Queue { waiting: &[trim], next: 0 }, &mut self.plan);
+            let layer = self.layer.as_ref();
+            match zeros {
+                true => self.interpreter.apply_zeroes(&self.plan, layer, extent)?,
+                false => self.interpreter.apply_trim(&self.plan, layer, extent)?,
+            }
+            done += here;
+        }
+        Ok(())
+    }
+
+    /// Makes durable all that was answered.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn flush(&mut self) -> Result<(), ImageError> {
+        self.interpreter.flush()
+    }
+
+    /// One unit of what the drive does when it is left alone.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn idle(&mut self) -> Result<Idle, ImageError> {
+        self.plan.clear();
+        let idle = self.layer.idle(&mut self.plan);
+        self.interpreter.apply(&self.plan, self.layer.as_ref(), &[])?;
+        Ok(idle)
+    }
+
+    /// Where a range lies, in order.
+    ///
+    /// # Errors
+    /// When the range is none of the drive, or the store fails.
+    pub fn locate(&self, offset: u64, len: u64) -> Result<Vec<Place>, ImageError> {
+        let extent = self.extent(offset, len)?;
+        let mut pieces: Vec<Piece> = Vec::new();
+        if !extent.is_empty() {
+            self.layer.locate(extent, &mut pieces);
+        }
+        let mut places: Vec<Place> = Vec::new();
+        let mut at = offset;
+        for piece in pieces {
+            let mut done = 0;
+            while done < piece.extent.len.bytes() {
+                let (allocated, len) = self.interpreter.allocated(piece.medium, piece.extent, done)?;
+                let next = Place { offset: at, len, cached: piece.cached, allocated };
+                match places.last_mut() {
+                    Some(last) if last.cached == next.cached && last.allocated == allocated => {
+                        last.len += len
+                    }
+                    _ => places.push(next),
+                }
+                (done, at) = (done + len, at + len);
+            }
+        }
+        Ok(places)
+    }
+
+    /// Gives back the room of all that nothing reads any more; bytes that this was.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn discard_dead(&mut self) -> Result<u64, ImageError> {
+        self.interpreter.checkpoint(false)?;
+        let all = LbaExtent::new(Lba(0), self.layer.capacity());
+        let mut pieces = Vec::new();
+        self.interpreter.pieces(all, self.layer.as_ref(), &mut |medium, piece| pieces.push((medium, piece)));
+        self.interpreter.discard_but(&mut pieces)
+    }
+
+    /// Bytes that the image takes where it lies, and bytes that it would take if nothing of it were holes.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn stored_bytes(&self) -> Result<(u64, u64), ImageError> {
+        self.interpreter.stored_bytes()
+    }
+
+    /// Checks that layer and interpreter find every sector at one place, and no two at the same; slow.
+    ///
+    /// # Errors
+    /// The first sector for which that does not hold.
+    pub fn audit(&self) -> Result<(), String> {
+        let all = LbaExtent::new(Lba(0), self.layer.capacity());
+        let mut pieces: Vec<Piece> = Vec::new();
+        self.layer.locate(all, &mut pieces);
+        let of_layer = joined(pieces.iter().map(|piece| (piece.medium, piece.extent)));
+        let mut pieces = Vec::new();
+        self.interpreter.pieces(all, self.layer.as_ref(), &mut |medium, piece| pieces.push((medium, piece)));
+        let of_image = joined(pieces.into_iter());
+        if let Some((one, other)) = of_layer.iter().zip(&of_image).find(|(one, other)| one != other) {
+            return Err(format!("the layer has {one:?} where the image has {other:?}"));
+        }
+        let mut places = of_layer;
+        places.sort_unstable_by_key(|(medium, piece)| (*medium == Medium::Flash, piece.start));
+        let shared =
+            |pair: &&[(Medium, PbaExtent)]| pair[0].0 == pair[1].0 && pair[0].1.end() > pair[1].1.start;
+        match places.windows(2).find(shared) {
+            Some(pair) => Err(format!("{:?} and {:?} share sectors", pair[0], pair[1])),
+            None => Ok(()),
+        }
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        Status {
+            cache: self.layer.cache_use(),
+            counters: self.interpreter.counters,
+            generation: self.interpreter.log.generation(),
+            recovery: self.recovery,
+        }
+    }
+
+    /// The layer, to look at.
+    pub fn layer(&self) -> &dyn Layer {
+        self.layer.as_ref()
+    }
+
+    /// The layer and the interpreter, for whoever drives the one and hands its plans to the other. The layer has
+    /// taken up what was found.
+    pub fn into_parts(self) -> (Box<dyn Layer>, Interpreter) {
+        (self.layer, self.interpreter)
+    }
+
+    /// Switches the drive off in order: all is durable, and the next start reads no log.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn close(mut self) -> Result<(), ImageError> {
+        self.interpreter.close()
+    }
+}
+
+/// Pieces, as long as they can be.
+fn joined(pieces: impl Iterator<Item = (Medium, PbaExtent)>) -> Vec<(Medium, PbaExtent)> {
+    let mut joined: Vec<(Medium, PbaExtent)> = Vec::new();
+    for (medium, piece) in pieces.filter(|(_, piece)| !piece.is_empty()) {
+        match joined.last_mut() {
+            Some((same, before)) if *same == medium && before.end() == piece.start => before.len += piece.len,
+            _ => joined.push((medium, piece)),
+        }
+    }
+    joined
+}
+
+/// What a new image is.
+fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
+    // A number that no other image has, from the keys that the system gives every process.
+    let salt = RandomState::new().build_hasher().finish() as u32;
+    let (capacity, room) = (layer.capacity().bytes(), layer.room());
+    match options.log_bytes {
+        Some(bytes) => Superblock::with_log(salt, capacity, &room, text, bytes),
+        None => Superblock::new(salt, capacity, &room, text),
+    }
+}
+
+/// Makes a file, or takes a block device.
+fn make(path: &Path, len_bytes: u64, options: &Options) -> Result<Box<dyn Store>, ImageError> {
+    if !is_block_device(path) {
+        return Ok(Box::new(FileStore::create(path, len_bytes, options.overwrite)?));
+    }
+    if !options.overwrite {
+        return Err(ImageError::NotEmpty(path.to_owned()));
+    }
+    Ok(Box::new(DeviceStore::open(path)?))
+}
+
+/// Opens an image's file or block device, and the one of its flash.
+pub(crate) fn reach_all(path: &Path, options: &Options) -> Result<Box<dyn Store>, ImageError> {
+    let main = reach(path)?;
+    let Some(flash) = &options.cache_on else {
+        return Ok(main);
+    };
+    let flash = reach(flash)?;
+    let (found, _) = Reader(main.as_ref()).superblock_of_parts()?;
+    Ok(Box::new(PartsStore::new(vec![(found.platter.end(), main), (found.flash.len, flash)])))
+}
+
+/// Opens a file or a block device.
+fn reach(path: &Path) -> Result<Box<dyn Store>, ImageError> {
+    Ok(if is_block_device(path) {
+        Box::new(DeviceStore::open(path)?)
+    } else {
+        Box::new(FileStore::open(path)?)
+    })
+}

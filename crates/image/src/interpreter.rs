@@ -1,0 +1,658 @@
+//! A plan's bytes: where data goes, when it is durable, and what a recovery will find.
+//!
+//! The data of a host write goes where the commit of the map says, with a *tag* in the log that names it and its
+//! checksum; a write to a native place goes there at once. What cleaning writes is what reads see when the map
+//! changes. A tag for a band says that the band is whole at its place, so it waits until the band's data is
+//! durable: [`Interpreter::flush`] syncs, appends these tags, and syncs again.
+//!
+//! Invariants:
+//! * What a cut leaves is the state at the last sync and any of the tags since: each of them, alone or with any
+//!   others, gives sectors a value that was written and that nothing durable comes after.
+//! * Sectors that this may read are not written over: what a change of the map gives back is written again only
+//!   after a sync that made the change durable (`freed`).
+//! * An error of the store in the middle of a plan stops the interpreter: memory and media may differ then.
+//!
+//! Source: the tags are what Skylight (FAST'15, sections 2 and 4.3) takes a drive's journal entries to hold.
+
+use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
+use skylight_layer::{Layer, MapChange, Medium, Plan, Purpose, Step};
+
+use crate::error::ImageError;
+use crate::format::superblock::{Part, Superblock};
+use crate::format::tag::{Kind, TAGS, Tag};
+use crate::host::HostData;
+pub use crate::host::HostWrite;
+use crate::log::TagLog;
+use crate::ranges::{Freed, Room};
+use crate::state::State;
+use crate::store::Store;
+
+/// Faults planted for tests of the tests: each must be noticed by the power-cut tests.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// Recovery believes a tag without looking at its data.
+    TagWithoutData,
+    /// The tag of a band is written with the band.
+    BandTagFirst,
+    /// Recovery takes tags in the order of the log.
+    NoSequence,
+    /// What the map gives back is written over at once.
+    ReuseAtOnce,
+    /// A flush does not sync.
+    NoSync,
+}
+
+/// Bytes that were moved since the image was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Written by the host.
+    pub host_bytes: u64,
+    /// Data written to the media: the host's, and what cleaning wrote.
+    pub media_bytes: u64,
+    /// Syncs of the store.
+    pub syncs: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+}
+
+/// The refusal of a plan that takes a write of which nobody gave the bytes.
+fn no_bytes() -> ImageError {
+    ImageError::Stopped("a plan takes a write whose bytes were not given".to_owned())
+}
+
+/// Most bytes that are moved at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// See the module page.
+pub struct Interpreter {
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) superblock: Superblock,
+    pub(crate) log: TagLog,
+    pub(crate) state: State,
+    /// The number of the last tag.
+    pub(crate) sequence: u64,
+    pub(crate) planted: Option<Planted>,
+    /// Whether accesses that have no bytes are done all the same.
+    pub(crate) every_access: bool,
+    pub(crate) counters: Counters,
+    home_medium: Medium,
+    cache_medium: Medium,
+    freed: Freed,
+    /// Tags of bands whose data may not be durable yet.
+    waiting: Vec<Tag>,
+    /// Whether data was written for which no tag vouches with a checksum, since the last sync.
+    untagged: bool,
+    /// Whether any data was written since then.
+    dirty: bool,
+    /// Whether anything at all was.
+    unsynced: bool,
+    /// Where cleanings have said that they write, and no commit has come yet. What reads see is what such a
+    /// band holds, so its bytes move with the commit.
+    cleaned: Vec<PbaExtent>,
+    stopped: Option<String>,
+    buffer: Vec<u8>,
+}
+
+impl Interpreter {
+    /// Over a store that is formatted, with what lies where.
+    pub(crate) fn new(
+        store: Box<dyn Store>,
+        superblock: Superblock,
+        log: TagLog,
+        state: State,
+        sequence: u64,
+    ) -> Self {
+        let (platter, flash) = (superblock.platter.len > 0, superblock.flash.len > 0);
+        Self {
+            store,
+            log,
+            state,
+            sequence,
+            planted: None,
+            every_access: false,
+            counters: Counters::default(),
+            home_medium: if platter { Medium::Platter } else { Medium::Flash },
+            cache_medium: if flash { Medium::Flash } else { Medium::Platter },
+            superblock,
+            freed: Freed::default(),
+            waiting: Vec::new(),
+            untagged: false,
+            dirty: false,
+            unsynced: false,
+            cleaned: Vec::new(),
+            stopped: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Does what a plan of `layer` says; `writes` are the host writes that it may take. Nothing of it is durable
+    /// before [`Interpreter::flush`].
+    ///
+    /// # Errors
+    /// When the store fails: then it is stopped.
+    pub fn apply(
+        &mut self,
+        plan: &Plan,
+        layer: &dyn Layer,
+        writes: &[HostWrite<'_>],
+    ) -> Result<(), ImageError> {
+        self.run(|this| {
+            this.steps(plan, layer, writes)?;
+            if this.log.is_half_full() { this.checkpoint_now(false) } else { Ok(()) }
+        })
+    }
+
+    /// Does what the plan of a trim of `extent` says. What is read there from now on is zeros where the store can
+    /// discard, else something that it ever held.
+    ///
+    /// # Errors
+    /// When the store fails: then it is stopped.
+    pub fn apply_trim(
+        &mut self,
+        plan: &Plan,
+        layer: &dyn Layer,
+        extent: LbaExtent,
+    ) -> Result<(), ImageError> {
+        self.forget(plan, layer, extent, self.store.can_discard())
+    }
+
+    /// The same for a write of zeros: zeros it is, and after a flush also when the power fails.
+    ///
+    /// # Errors
+    /// When the store fails: then it is stopped.
+    pub fn apply_zeroes(
+        &mut self,
+        plan: &Plan,
+        layer: &dyn Layer,
+        extent: LbaExtent,
+    ) -> Result<(), ImageError> {
+        self.forget(plan, layer, extent, true)
+    }
+
+    fn forget(
+        &mut self,
+        plan: &Plan,
+        layer: &dyn Layer,
+        extent: LbaExtent,
+        zeros: bool,
+    ) -> Result<(), ImageError> {
+        self.run(|this| {
+            // The tag that nothing of it is in the cache vouches for the zeros.
+            this.untagged |= zeros;
+            this.steps(plan, layer, &[])?;
+            if zeros {
+                this.discard(extent, layer)?;
+            }
+            if this.log.is_half_full() { this.checkpoint_now(false) } else { Ok(()) }
+        })
+    }
+
+    fn steps(&mut self, plan: &Plan, layer: &dyn Layer, writes: &[HostWrite<'_>]) -> Result<(), ImageError> {
+        let mut host = HostData::of(plan, writes);
+        let steps = plan.steps();
+        for (index, step) in steps.iter().enumerate() {
+            match *step {
+                Step::Access { medium, direction, extent, purpose } => {
+                    let next = steps.get(index + 1);
+                    self.access((medium, direction, extent, purpose), next, layer, &mut host)?;
+                }
+                Step::Commit(change) => self.commit(change, layer, &mut host)?,
+                Step::AnyOrder { .. } | Step::Complete(_) | Step::Fill { .. } | Step::Fail { .. } => {}
+            }
+        }
+        self.counters.host_bytes += host.bytes();
+        Ok(())
+    }
+
+    /// Runs what may leave memory and media different, and is over if it fails.
+    fn run<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, ImageError>) -> Result<T, ImageError> {
+        if let Some(why) = &self.stopped {
+            return Err(ImageError::Stopped(why.clone()));
+        }
+        let done = act(self);
+        if let Err(error) = &done {
+            self.stopped = Some(error.to_string());
+        }
+        done
+    }
+
+    fn access(
+        &mut self,
+        (medium, direction, extent, purpose): (Medium, Direction, PbaExtent, Purpose),
+        next: Option<&Step>,
+        layer: &dyn Layer,
+        host: &mut HostData<'_>,
+    ) -> Result<(), ImageError> {
+        if self.every_access {
+            self.touch((medium, direction, extent, purpose), layer)?;
+        }
+        let committed = matches!(next, Some(Step::Commit(MapChange::Cached { .. })));
+        match (direction, purpose) {
+            (Direction::Write, Purpose::CleanWrite) => {
+                self.forget_cleaned(extent);
+                self.cleaned.push(extent);
+            }
+            (Direction::Write, Purpose::Cache) => return self.takes_room(extent, layer),
+            (Direction::Write, Purpose::Host) if committed => return self.takes_room(extent, layer),
+            (Direction::Write, Purpose::Host) => return self.write_in_place((medium, extent), layer, host),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Does an access that has no bytes, so that a disk underneath takes its time for it.
+    fn touch(
+        &mut self,
+        (medium, direction, extent, purpose): (Medium, Direction, PbaExtent, Purpose),
+        layer: &dyn Layer,
+    ) -> Result<(), ImageError> {
+        let writes = direction == Direction::Write;
+        match purpose {
+            Purpose::Host | Purpose::Cache | Purpose::CleanWrite => return Ok(()),
+            Purpose::CleanRead if writes => return Ok(()),
+            _ => {}
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut done = Sectors(0);
+        while done < extent.len {
+            let here = (extent.len - done).min(Sectors(CHUNK / SECTOR_BYTES));
+            buffer.clear();
+            buffer.resize(here.bytes() as usize, 0);
+            if writes {
+                self.write((medium, extent.start + done), &buffer, layer)?;
+            } else {
+                self.read_media(medium, extent.start + done, &mut buffer)?;
+            }
+            done += here;
+        }
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    /// The commits that follow belong to this access to the cache.
+    fn takes_room(&mut self, access: PbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
+        self.claim(self.cache_medium, access, layer)?;
+        self.state.rooms.add(Room { access, taken: self.state.taken });
+        self.state.taken += access.len.get();
+        if self.cache_medium == self.home_medium {
+            self.forget_cleaned(access);
+        }
+        Ok(())
+    }
+
+    /// Something else is written where a cleaning had written that was given up.
+    fn forget_cleaned(&mut self, extent: PbaExtent) {
+        self.cleaned.retain(|old| old.end() <= extent.start || extent.end() <= old.start);
+    }
+
+    /// The host's data at its place.
+    fn write_in_place(
+        &mut self,
+        (medium, extent): (Medium, PbaExtent),
+        layer: &dyn Layer,
+        host: &mut HostData<'_>,
+    ) -> Result<(), ImageError> {
+        self.forget_cleaned(extent);
+        let mut done = Sectors(0);
+        while done < extent.len {
+            let (piece, data) = host.take(extent.len - done).ok_or_else(no_bytes)?;
+            self.write((medium, extent.start + done), data, layer)?;
+            done += piece.len;
+        }
+        self.untagged = true;
+        Ok(())
+    }
+
+    fn commit(
+        &mut self,
+        change: MapChange,
+        layer: &dyn Layer,
+        host: &mut HostData<'_>,
+    ) -> Result<(), ImageError> {
+        // One tag more, after a flush that appends those that wait and leaves the rest of its block.
+        if self.log.room() <= self.waiting.len() as u64 + 2 * TAGS as u64 {
+            self.checkpoint_now(false)?;
+        }
+        match change {
+            MapChange::Cached { lba, pba } => self.commit_cached((lba, pba), layer, host),
+            MapChange::Native { lba } => {
+                let mut home = PbaExtent::default();
+                layer.home(LbaExtent::new(lba.start, Sectors(1)), &mut |piece| home = piece);
+                let whole = PbaExtent::new(home.start, lba.len);
+                if self.cleaned.contains(&whole) {
+                    self.forget_cleaned(whole);
+                    self.merge_in_place(lba, layer)?;
+                }
+                self.give_back(lba, PbaExtent::default());
+                let tag = self.tag(lba, Pba(0), Kind::Home);
+                self.band_tag(tag, self.untagged)
+            }
+            MapChange::Remapped { lba, pba } => {
+                self.merge_elsewhere(lba, pba, layer)?;
+                let new = PbaExtent::new(pba, lba.len);
+                let mut before = Vec::new();
+                self.state.visit_home(layer, lba, &mut |piece| before.push(piece));
+                self.give_back(lba, new);
+                before.into_iter().for_each(|piece| self.freed.add(piece));
+                let tag = self.tag(lba, pba, Kind::Moved);
+                self.band_tag(tag, self.dirty)
+            }
+        }
+    }
+
+    fn commit_cached(
+        &mut self,
+        (lba, pba): (LbaExtent, Pba),
+        layer: &dyn Layer,
+        host: &mut HostData<'_>,
+    ) -> Result<(), ImageError> {
+        let mut crc = 0;
+        let mut done = Sectors(0);
+        while done < lba.len {
+            let (piece, data) = host.take(lba.len - done).ok_or_else(no_bytes)?;
+            debug_assert_eq!(piece.start, lba.start + done, "commits follow the host's data");
+            self.write((self.cache_medium, pba + done), data, layer)?;
+            crc = crc32c::crc32c_append(crc, data);
+            done += piece.len;
+        }
+        self.give_back(lba, PbaExtent::default());
+        let (access, taken) = match self.state.rooms.of(pba) {
+            Some(room) => (room.access, room.taken),
+            None => (PbaExtent::new(pba, lba.len), self.state.taken),
+        };
+        let tag = self.tag(lba, pba, Kind::Cached { data_crc: crc, access, taken });
+        self.state.apply(&tag);
+        self.log.append(self.store.as_mut(), tag).map_err(|error| self.failed("write its tag log", error))
+    }
+
+    fn tag(&mut self, lba: LbaExtent, pba: Pba, kind: Kind) -> Tag {
+        self.sequence += 1;
+        self.unsynced = true;
+        Tag { sequence: self.sequence, lba, pba, kind }
+    }
+
+    /// A tag for a band: at once, or when what it vouches for is durable.
+    fn band_tag(&mut self, tag: Tag, waits: bool) -> Result<(), ImageError> {
+        self.state.apply(&tag);
+        if waits && self.planted != Some(Planted::BandTagFirst) {
+            self.waiting.push(tag);
+            return Ok(());
+        }
+        self.log.append(self.store.as_mut(), tag).map_err(|error| self.failed("write its tag log", error))
+    }
+
+    /// What the cache has of an extent is dead, but for what lies in `kept`. With it goes all that was written by
+    /// the same access: the checksum of a tag is that of its whole extent, also when a part of it is dead.
+    fn give_back(&mut self, lba: LbaExtent, kept: PbaExtent) {
+        for mapped in self.state.map.overlapping(lba) {
+            let mut rest = PbaExtent::new(mapped.pba, mapped.lba.len);
+            while !rest.is_empty() {
+                let room = self.state.rooms.of(rest.start).map_or(rest, |room| room.access);
+                let here = rest.len.min(room.end() - rest.start);
+                if rest.start < kept.start || kept.end() < rest.start + here {
+                    self.freed.add(room);
+                }
+                rest = PbaExtent::new(rest.start + here, rest.len - here);
+            }
+        }
+    }
+
+    /// What the cache has of a band goes to its place.
+    fn merge_in_place(&mut self, lba: LbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
+        let cached: Vec<_> = self.state.map.overlapping(lba).collect();
+        for mapped in cached {
+            let mut homes = Vec::new();
+            layer.home(mapped.lba, &mut |piece| homes.push(piece));
+            let mut from = mapped.pba;
+            for home in homes {
+                self.copy((self.cache_medium, from), (self.home_medium, home), layer)?;
+                from += home.len;
+            }
+        }
+        self.untagged = true;
+        Ok(())
+    }
+
+    /// What a cleaning has said that it writes of a band at its new place.
+    fn merge_elsewhere(&mut self, lba: LbaExtent, pba: Pba, layer: &dyn Layer) -> Result<(), ImageError> {
+        let new = PbaExtent::new(pba, lba.len);
+        let inside = |part: &PbaExtent| new.start <= part.start && part.end() <= new.end();
+        let parts: Vec<PbaExtent> = self.cleaned.iter().copied().filter(inside).collect();
+        self.forget_cleaned(new);
+        for part in parts {
+            let part_lba = LbaExtent::new(lba.start + (part.start - pba), part.len);
+            let mut pieces = Vec::new();
+            self.pieces(part_lba, layer, &mut |medium, piece| pieces.push((medium, piece)));
+            let mut to = part.start;
+            for (medium, piece) in pieces {
+                self.copy((medium, piece.start), (self.home_medium, PbaExtent::new(to, piece.len)), layer)?;
+                to += piece.len;
+            }
+            self.untagged = true;
+        }
+        Ok(())
+    }
+
+    fn copy(
+        &mut self,
+        (from_medium, from): (Medium, Pba),
+        (to_medium, to): (Medium, PbaExtent),
+        layer: &dyn Layer,
+    ) -> Result<(), ImageError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut done = Sectors(0);
+        while done < to.len {
+            let here = (to.len - done).min(Sectors(CHUNK / SECTOR_BYTES));
+            buffer.resize(here.bytes() as usize, 0);
+            self.read_media(from_medium, from + done, &mut buffer)?;
+            self.write((to_medium, to.start + done), &buffer, layer)?;
+            done += here;
+        }
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn part(&self, medium: Medium) -> Part {
+        match medium {
+            Medium::Platter => self.superblock.platter,
+            Medium::Flash => self.superblock.flash,
+        }
+    }
+
+    /// Before something is written: a sync, if a recovery may still need what is there. A part that gets another
+    /// use waits for all that was given back, not for its own sectors alone: what is taken away must not be durable
+    /// without what was given for it.
+    fn claim(&mut self, medium: Medium, extent: PbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
+        let needed = medium == self.cache_medium
+            && !self.freed.is_empty()
+            && (self.freed.touches(extent) || layer.begins_part(extent.start));
+        if needed && self.planted != Some(Planted::ReuseAtOnce) { self.flush_now() } else { Ok(()) }
+    }
+
+    /// Writes to a medium, after a sync if a recovery may still need what is there.
+    fn write(
+        &mut self,
+        (medium, pba): (Medium, Pba),
+        data: &[u8],
+        layer: &dyn Layer,
+    ) -> Result<(), ImageError> {
+        let extent = PbaExtent::new(pba, Sectors(data.len() as u64 / SECTOR_BYTES));
+        self.claim(medium, extent, layer)?;
+        (self.dirty, self.unsynced) = (true, true);
+        self.counters.media_bytes += data.len() as u64;
+        let offset = self.part(medium).start + pba.get() * SECTOR_BYTES;
+        self.store.write_at(offset, data).map_err(|error| self.failed("write", error))
+    }
+
+    fn read_media(&self, medium: Medium, pba: Pba, buffer: &mut [u8]) -> Result<(), ImageError> {
+        let offset = self.part(medium).start + pba.get() * SECTOR_BYTES;
+        self.store.read_at(offset, buffer).map_err(|error| self.failed("read", error))
+    }
+
+    fn failed(&self, action: &'static str, source: std::io::Error) -> ImageError {
+        ImageError::Io { place: self.store.name(), action, source }
+    }
+
+    /// Where each piece of an extent lies, in order.
+    pub(crate) fn pieces(
+        &self,
+        extent: LbaExtent,
+        layer: &dyn Layer,
+        visit: &mut dyn FnMut(Medium, PbaExtent),
+    ) {
+        let mut at = extent.start;
+        let home = self.home_medium;
+        for mapped in self.state.map.overlapping(extent) {
+            let gap = LbaExtent::new(at, mapped.lba.start - at);
+            self.state.visit_home(layer, gap, &mut |piece| visit(home, piece));
+            visit(self.cache_medium, PbaExtent::new(mapped.pba, mapped.lba.len));
+            at = mapped.lba.end();
+        }
+        let rest = LbaExtent::new(at, extent.end() - at);
+        self.state.visit_home(layer, rest, &mut |piece| visit(home, piece));
+    }
+
+    /// Reads what was written last.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn read(&self, extent: LbaExtent, buffer: &mut [u8], layer: &dyn Layer) -> Result<(), ImageError> {
+        if let Some(why) = &self.stopped {
+            return Err(ImageError::Stopped(why.clone()));
+        }
+        let mut result = Ok(());
+        let mut at = 0;
+        self.pieces(extent, layer, &mut |medium, piece| {
+            let len = piece.len.bytes() as usize;
+            if result.is_ok() {
+                result = self.read_media(medium, piece.start, &mut buffer[at..at + len]);
+            }
+            at += len;
+        });
+        result
+    }
+
+    /// Makes durable all that was done.
+    ///
+    /// # Errors
+    /// When the store fails: then it is stopped.
+    pub fn flush(&mut self) -> Result<(), ImageError> {
+        self.run(Self::flush_now)
+    }
+
+    fn flush_now(&mut self) -> Result<(), ImageError> {
+        if !self.unsynced {
+            return Ok(());
+        }
+        if !self.waiting.is_empty() {
+            self.sync()?;
+            for tag in std::mem::take(&mut self.waiting) {
+                let appended = self.log.append(self.store.as_mut(), tag);
+                appended.map_err(|error| self.failed("write its tag log", error))?;
+            }
+        }
+        let written = self.log.write(self.store.as_mut());
+        written.map_err(|error| self.failed("write its tag log", error))?;
+        self.sync()?;
+        self.log.synced(self.sequence);
+        self.freed.clear();
+        (self.untagged, self.dirty, self.unsynced) = (false, false, false);
+        Ok(())
+    }
+
+    pub(crate) fn sync(&mut self) -> Result<(), ImageError> {
+        self.counters.syncs += 1;
+        if self.planted == Some(Planted::NoSync) {
+            return Ok(());
+        }
+        self.store.sync().map_err(|error| self.failed("sync", error))
+    }
+
+    /// Makes zeros of what a host extent has on the media now.
+    fn discard(&mut self, extent: LbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
+        let mut pieces = Vec::new();
+        self.pieces(extent, layer, &mut |medium, piece| pieces.push((medium, piece)));
+        for (medium, piece) in pieces {
+            let offset = self.part(medium).start + piece.start.get() * SECTOR_BYTES;
+            let discarded = self.store.discard(offset, piece.len.bytes());
+            discarded.map_err(|error| self.failed("discard", error))?;
+        }
+        (self.untagged, self.dirty, self.unsynced) = (true, true, true);
+        Ok(())
+    }
+
+    /// Writes down where everything lies, so that a start need not read the log.
+    ///
+    /// # Errors
+    /// When the store fails: then it is stopped.
+    pub fn checkpoint(&mut self, clean: bool) -> Result<(), ImageError> {
+        self.run(|this| this.checkpoint_now(clean))
+    }
+
+    /// A checkpoint after a recovery: what was found may not be durable yet, if no power failed.
+    pub(crate) fn checkpoint_all(&mut self) -> Result<(), ImageError> {
+        self.unsynced = true;
+        self.checkpoint(false)
+    }
+
+    fn checkpoint_now(&mut self, clean: bool) -> Result<(), ImageError> {
+        self.flush_now()?;
+        self.write_checkpoint(clean)
+    }
+
+    /// Makes zeros of both media but for these pieces, which come in any order; bytes that this was.
+    pub(crate) fn discard_but(&mut self, pieces: &mut [(Medium, PbaExtent)]) -> Result<u64, ImageError> {
+        if !self.store.can_discard() {
+            return Ok(0);
+        }
+        pieces.sort_unstable_by_key(|(_, piece)| piece.start);
+        self.run(|this| {
+            let mut bytes = 0;
+            for medium in [Medium::Platter, Medium::Flash] {
+                let part = this.part(medium);
+                let end = PbaExtent::new(Pba(part.len / SECTOR_BYTES), Sectors(0));
+                let kept = pieces.iter().filter(|(on, _)| *on == medium).map(|(_, piece)| *piece);
+                let mut at = Pba(0);
+                for piece in kept.chain([end]) {
+                    let gap = piece.start.get().saturating_sub(at.get()) * SECTOR_BYTES;
+                    let discarded = this.store.discard(part.start + at.get() * SECTOR_BYTES, gap);
+                    discarded.map_err(|error| this.failed("discard", error))?;
+                    bytes += gap;
+                    at = at.max(piece.end());
+                }
+            }
+            this.unsynced = true;
+            this.flush_now()?;
+            Ok(bytes)
+        })
+    }
+
+    pub(crate) fn stored_bytes(&self) -> Result<(u64, u64), ImageError> {
+        let stored = self.store.stored_bytes().map_err(|error| self.failed("look at", error))?;
+        Ok((stored, self.store.len_bytes()))
+    }
+
+    /// Whether there may be anything but zeros in an extent from a byte on, and for how many bytes that is so.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn allocated(&self, medium: Medium, extent: PbaExtent, from: u64) -> Result<(bool, u64), ImageError> {
+        let offset = self.part(medium).start + extent.start.get() * SECTOR_BYTES + from;
+        let found = self.store.is_data(offset, extent.len.bytes() - from);
+        found.map_err(|error| self.failed("look at", error))
+    }
+
+    /// Bytes that were moved since the image was opened.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Switches off in order: all is durable, and the next start reads no log.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn close(&mut self) -> Result<(), ImageError> {
+        self.checkpoint(true)
+    }
+}

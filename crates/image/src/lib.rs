@@ -1,0 +1,33 @@
+//! Drives that keep their data: a plan interpreter with bytes, over a file, a block device or memory.
+//!
+//! The clock gives the steps of a layer's plans a duration; here they get their bytes, and what the drive
+//! writes beside the data is enough to find everything again after a power cut.
+//!
+//! * [`image`]: one drive: layer, store and interpreter; what a server talks to.
+//! * [`interpreter`]: a plan's bytes, and when they are durable.
+//! * [`store`]: what lies underneath: sparse files, block devices, memory, and a medium that fails.
+//! * [`format`]: the bytes beside the data; `log`, `ranges`, `recovery`: how they are written and read.
+//! * [`maintenance`]: looking at an image, checking it, making it small.
+//! * [`error`]: what can go wrong, one line each.
+//!
+//! Invariants: nothing acknowledged as durable is ever lost; a sector reads as one of the values that were
+//! written to it, whole; nothing that a recovery may need is written over before a sync has made its successor
+//! durable. The formats are in `docs/formats.md`.
+
+pub mod error;
+pub mod format;
+mod host;
+pub mod image;
+pub mod interpreter;
+mod log;
+pub mod maintenance;
+mod ranges;
+mod recovery;
+mod state;
+pub mod store;
+
+pub use error::ImageError;
+pub use image::{Image, Options, Place, Status, Write};
+pub use interpreter::{HostWrite, Interpreter};
+pub use recovery::Recovery;
+pub use store::Store;

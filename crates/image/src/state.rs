@@ -1,0 +1,107 @@
+//! Where everything lies that is not where a new drive has it.
+//!
+//! Invariants: no sector twice; every extent in the cache lies in the room of the access that wrote it; a moved
+//! band lies at one place.
+
+use std::collections::BTreeMap;
+
+use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_layer::{ExtentMap, Found, Layer, Recovered};
+
+use crate::format::tag::{Kind, Tag};
+use crate::ranges::{Room, Rooms};
+
+/// See the module page.
+#[derive(Default)]
+pub(crate) struct State {
+    pub map: ExtentMap,
+    pub rooms: Rooms,
+    /// By first host sector of the band: its length and place.
+    pub moved: BTreeMap<u64, (Sectors, Pba)>,
+    /// Sectors that accesses to the cache have taken.
+    pub taken: u64,
+}
+
+impl State {
+    /// Applies what a tag says.
+    pub fn apply(&mut self, tag: &Tag) {
+        match tag.kind {
+            Kind::Cached { access, taken, .. } => {
+                if self.rooms.of(tag.pba) != Some(Room { access, taken }) {
+                    self.rooms.add(Room { access, taken });
+                }
+                self.map.insert(tag.lba, tag.pba);
+                self.taken = self.taken.max(taken + access.len.get());
+            }
+            Kind::Home => self.map.remove(tag.lba),
+            Kind::Moved => {
+                self.map.remove(tag.lba);
+                self.moved.insert(tag.lba.start.get(), (tag.lba.len, tag.pba));
+            }
+        }
+    }
+
+    /// What lies in the cache, by host address, each part with the access that wrote it.
+    pub fn found(&self, capacity: Sectors) -> impl Iterator<Item = Found> + '_ {
+        let all = LbaExtent::new(Lba(0), capacity);
+        self.map.overlapping(all).flat_map(move |mapped| {
+            let mut at = Sectors(0);
+            std::iter::from_fn(move || {
+                if at == mapped.lba.len {
+                    return None;
+                }
+                let pba = mapped.pba + at;
+                let room = self
+                    .rooms
+                    .of(pba)
+                    .unwrap_or(Room { access: PbaExtent::new(pba, mapped.lba.len - at), taken: self.taken });
+                let len = (mapped.lba.len - at).min(room.access.end() - pba);
+                let lba = LbaExtent::new(mapped.lba.start + at, len);
+                at += len;
+                Some(Found { lba, pba, access: room.access, taken: room.taken })
+            })
+        })
+    }
+
+    /// Makes a layer take up all of it.
+    pub fn restore(&self, layer: &mut dyn Layer) -> Result<(), String> {
+        let mut cached: Vec<Found> = self.found(layer.capacity()).collect();
+        let room = layer.room();
+        if room.cached == Sectors(0) && !cached.is_empty() || room.movable == 0 && !self.moved.is_empty() {
+            return Err("it has sectors elsewhere than its drive ever puts them".to_owned());
+        }
+        cached.sort_unstable_by_key(|found| found.pba);
+        if let Some(pair) = cached.windows(2).find(|pair| pair[0].pba + pair[0].lba.len > pair[1].pba) {
+            let [one, other] = [pair[0].lba.start, pair[1].lba.start];
+            return Err(format!("sectors from {one} and from {other} on lie at one place of the cache"));
+        }
+        cached.sort_unstable_by_key(Found::order);
+        let moved: Vec<(LbaExtent, Pba)> =
+            self.moved.iter().map(|(&start, &(len, pba))| (LbaExtent::new(Lba(start), len), pba)).collect();
+        layer.restore(&Recovered { cached: &cached, moved: &moved }).map_err(|error| error.to_string())
+    }
+
+    /// Where an extent lies that is not in the cache, piece by piece.
+    pub fn visit_home(&self, layer: &dyn Layer, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+        let mut at = extent.start;
+        while at < extent.end() {
+            let before = self.moved.range(..=at.get()).next_back();
+            let inside = before.filter(|&(&start, &(len, _))| start + len.get() > at.get());
+            let end = match inside {
+                Some((&start, &(len, pba))) => {
+                    let end = extent.end().min(Lba(start) + len);
+                    visit(PbaExtent::new(pba + (at - Lba(start)), end - at));
+                    end
+                }
+                None => {
+                    let next =
+                        self.moved.range(at.get()..).next().map_or(extent.end(), |(&start, _)| Lba(start));
+                    let end = next.min(extent.end());
+                    layer.home(LbaExtent::new(at, end - at), visit);
+                    end
+                }
+            };
+            at = end;
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A block device as a store, past the page cache (`O_DIRECT`) and for one process alone (`O_EXCL`).
+//!
+//! Direct I/O wants buffers, offsets and lengths aligned to the device's logical blocks: what is not goes through
+//! an aligned buffer, and a part of a block is written with the rest of the block as it is.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use super::file::lock;
+use super::{Store, check_range, write_zeros};
+use crate::error::ImageError;
+
+/// Bytes to which all is aligned: no device has larger logical blocks.
+const BLOCK: u64 = 4096;
+/// Bytes of the aligned buffer.
+const BUFFER: usize = 1 << 20;
+
+/// See the module page.
+pub struct DeviceStore {
+    path: PathBuf,
+    file: File,
+    len: u64,
+    buffer: Aligned,
+}
+
+/// Whether a path is a block device.
+pub fn is_block_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
+}
+
+/// A buffer of which a part is aligned.
+struct Aligned {
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+impl Aligned {
+    /// For so many bytes, of [`BUFFER`] at most.
+    fn new(len: usize) -> Self {
+        let bytes = vec![0; len.min(BUFFER) + 2 * BLOCK as usize];
+        let from = bytes.as_ptr().align_offset(BLOCK as usize).min(BLOCK as usize);
+        Self { bytes, from }
+    }
+
+    fn get(&self, len: usize) -> &[u8] {
+        &self.bytes[self.from..self.from + len]
+    }
+
+    fn get_mut(&mut self, len: usize) -> &mut [u8] {
+        &mut self.bytes[self.from..self.from + len]
+    }
+}
+
+impl DeviceStore {
+    /// Opens a device, or a file as if it were one, which tests do.
+    ///
+    /// # Errors
+    /// When another process has it, or the system says no.
+    pub fn open(path: &Path) -> Result<Self, ImageError> {
+        let failed = |source| ImageError::Io { place: path.display().to_string(), action: "open it", source };
+        let mut flags = OFlags::DIRECT;
+        if is_block_device(path) {
+            flags |= OFlags::EXCL;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(flags.bits() as i32);
+        let mut file = match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                return Err(ImageError::Locked(path.to_owned()));
+            }
+            opened => opened.map_err(failed)?,
+        };
+        lock(&file, path)?;
+        let len = file.seek(SeekFrom::End(0)).map_err(failed)? / BLOCK * BLOCK;
+        Ok(Self { path: path.to_owned(), file, len, buffer: Aligned::new(BUFFER) })
+    }
+}
+
+/// The aligned pieces of a range: start, length, the part of it that is asked, and where that is in the buffer.
+fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>, usize)> {
+    let (mut at, end) = (offset, offset + len);
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let start = at / BLOCK * BLOCK;
+        let stop = end.min(start + BUFFER as u64);
+        let piece = (stop - start).next_multiple_of(BLOCK) as usize;
+        let inside = (at - start) as usize..(stop - start) as usize;
+        let found = (start, piece, inside, (at - offset) as usize);
+        at = stop;
+        Some(found)
+    })
+}
+
+impl Store for DeviceStore {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        // One of its own, since reads may not change the store; small reads need little.
+        let mut own = Aligned::new(buffer.len() + BLOCK as usize);
+        for (start, len, inside, at) in pieces(offset, buffer.len() as u64) {
+            self.file.read_exact_at(own.get_mut(len), start)?;
+            let count = inside.len();
+            buffer[at..at + count].copy_from_slice(&own.get(len)[inside]);
+        }
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        check_range(self, offset, data.len() as u64)?;
+        for (start, len, inside, at) in pieces(offset, data.len() as u64) {
+            let into = self.buffer.get_mut(len);
+            if inside.len() < len {
+                self.file.read_exact_at(into, start)?;
+            }
+            let count = inside.len();
+            into[inside].copy_from_slice(&data[at..at + count]);
+            self.file.write_all_at(self.buffer.get(len), start)?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn can_discard(&self) -> bool {
+        false
+    }
+
+    fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        // A device's own discard need not give zeros, so zeros are written.
+        write_zeros(self, offset, len)
+    }
+}

@@ -1,0 +1,298 @@
+//! A medium that fails: at a cut it keeps, loses or tears each write that was not synced, in any order; it fails
+//! or corrupts reads on demand; and it remembers every effect, so that a test can cut after each of them.
+//!
+//! Invariants: what was synced stays; a sector of 512 bytes is one of the values that were written to it; the same
+//! number gives the same cut.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::ram::RamStore;
+use super::{Store, check_range};
+
+const SECTOR: u64 = 512;
+
+/// Something that changes a medium.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Bytes from an offset on.
+    Write(u64, Arc<[u8]>),
+    /// Zeros: offset and length.
+    Discard(u64, u64),
+    /// What came before is durable.
+    Sync,
+}
+
+/// Numbers from a seed (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number below `bound`, which is at least 1.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// A medium with a volatile buffer.
+#[derive(Clone)]
+pub struct Medium {
+    durable: RamStore,
+    unsynced: Vec<Effect>,
+}
+
+impl Medium {
+    /// One that holds what the store holds, all of it durable.
+    pub fn new(durable: RamStore) -> Self {
+        Self { durable, unsynced: Vec::new() }
+    }
+
+    /// An effect reaches the buffer, or the medium.
+    pub fn take(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Sync => {
+                for effect in std::mem::take(&mut self.unsynced) {
+                    reach(&mut self.durable, &effect, &mut |_| true);
+                }
+            }
+            other => self.unsynced.push(other.clone()),
+        }
+    }
+
+    /// What is left after a power cut.
+    pub fn cut(&self, random: &mut Random) -> RamStore {
+        let mut left = self.durable.clone();
+        let mut effects = self.unsynced.clone();
+        let count = effects.len() as u64;
+        // Cuts of different kinds, since what is rare in one is common in another.
+        let kind = random.below(7);
+        if kind >= 4 {
+            shuffle(&mut effects, random);
+        }
+        let (alone, share) = (random.below(count.max(1)), 1 + random.below(7));
+        for (index, effect) in effects.iter().enumerate() {
+            let whole = match kind {
+                0 => Some(false),
+                1 => Some(true),
+                2 => Some(index as u64 == alone),
+                3 => Some(index as u64 != alone),
+                4 => Some(random.below(8) < share),
+                _ => None,
+            };
+            match whole {
+                Some(true) => reach(&mut left, effect, &mut |_| true),
+                Some(false) => {}
+                None => {
+                    // Kept, lost, or torn between any two sectors.
+                    let fate = random.below(4);
+                    reach(&mut left, effect, &mut |_| match fate {
+                        0 => true,
+                        1 => false,
+                        _ => random.below(8) < share,
+                    });
+                }
+            }
+        }
+        left
+    }
+}
+
+/// The sectors of an effect that `keep` says, by number, come to lie in a store.
+fn reach(store: &mut RamStore, effect: &Effect, keep: &mut dyn FnMut(u64) -> bool) {
+    let (offset, len) = match effect {
+        Effect::Write(offset, data) => (*offset, data.len() as u64),
+        Effect::Discard(offset, len) => (*offset, *len),
+        Effect::Sync => return,
+    };
+    let mut at = 0;
+    while at < len {
+        let here = (SECTOR - (offset + at) % SECTOR).min(len - at);
+        if keep(at / SECTOR) {
+            // What was accepted lies within the store.
+            let written = match effect {
+                Effect::Write(_, data) => {
+                    store.write_at(offset + at, &data[at as usize..(at + here) as usize])
+                }
+                _ => store.discard(offset + at, here),
+            };
+            debug_assert!(written.is_ok(), "{written:?}");
+        }
+        at += here;
+    }
+}
+
+fn shuffle<T>(items: &mut [T], random: &mut Random) {
+    for index in (1..items.len()).rev() {
+        items.swap(index, random.below(index as u64 + 1) as usize);
+    }
+}
+
+#[derive(Default)]
+struct Faults {
+    failing: Vec<Range<u64>>,
+    corrupt: Vec<Range<u64>>,
+    /// Effects that still succeed.
+    effects_left: Option<u64>,
+}
+
+struct Inner {
+    now: RamStore,
+    effects: Vec<Effect>,
+    faults: Faults,
+}
+
+/// A store over a medium that fails. A clone is another handle of the same one.
+#[derive(Clone)]
+pub struct FaultStore {
+    len: u64,
+    inner: Arc<Mutex<Inner>>,
+}
+
+impl FaultStore {
+    /// One that holds what the store holds.
+    pub fn new(now: RamStore) -> Self {
+        let len = now.len_bytes();
+        let inner = Inner { now, effects: Vec::new(), faults: Faults::default() };
+        Self { len, inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many effects there were.
+    pub fn effects(&self) -> usize {
+        self.inner().effects.len()
+    }
+
+    /// Hands out the effects there were, and forgets them.
+    pub fn take_effects(&self) -> Vec<Effect> {
+        std::mem::take(&mut self.inner().effects)
+    }
+
+    /// Reads of these bytes fail from now on.
+    pub fn fail_reads(&self, bytes: Range<u64>) {
+        self.inner().faults.failing.push(bytes);
+    }
+
+    /// Reads of these bytes give others from now on.
+    pub fn corrupt_reads(&self, bytes: Range<u64>) {
+        self.inner().faults.corrupt.push(bytes);
+    }
+
+    /// So many effects succeed, and none after them.
+    pub fn fail_after(&self, effects: u64) {
+        self.inner().faults.effects_left = Some(effects);
+    }
+
+    /// Reads and effects succeed from now on.
+    pub fn mend(&self) {
+        self.inner().faults = Faults::default();
+    }
+
+    fn effect(&self, effect: Effect) -> io::Result<()> {
+        let mut inner = self.inner();
+        if let Some(left) = &mut inner.faults.effects_left {
+            *left = left.checked_sub(1).ok_or_else(|| io::Error::other("a planted fault"))?;
+        }
+        reach(&mut inner.now, &effect, &mut |_| true);
+        inner.effects.push(effect);
+        Ok(())
+    }
+}
+
+impl Store for FaultStore {
+    fn name(&self) -> String {
+        "a medium that fails".to_owned()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let inner = self.inner();
+        let asked = offset..offset + buffer.len() as u64;
+        let touches = |range: &Range<u64>| range.start < asked.end && asked.start < range.end;
+        if inner.faults.failing.iter().any(touches) {
+            return Err(io::Error::other("a planted fault"));
+        }
+        inner.now.read_at(offset, buffer)?;
+        for range in inner.faults.corrupt.iter().filter(|range| touches(range)) {
+            let (from, to) = (range.start.max(asked.start), range.end.min(asked.end));
+            buffer[(from - offset) as usize..(to - offset) as usize]
+                .iter_mut()
+                .for_each(|byte| *byte ^= 0x5a);
+        }
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        check_range(self, offset, data.len() as u64)?;
+        self.effect(Effect::Write(offset, data.into()))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.effect(Effect::Sync)
+    }
+
+    fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self, offset, len)?;
+        self.effect(Effect::Discard(offset, len))
+    }
+
+    fn is_data(&self, offset: u64, len: u64) -> io::Result<(bool, u64)> {
+        self.inner().now.is_data(offset, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_keeps_what_was_synced_and_any_of_the_rest_whole_by_sector() {
+        let mut medium = Medium::new(RamStore::new(4096));
+        medium.take(&Effect::Write(0, vec![1; 2048].into()));
+        medium.take(&Effect::Sync);
+        medium.take(&Effect::Write(512, vec![2; 2048].into()));
+        medium.take(&Effect::Write(1024, vec![3; 512].into()));
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..2000 {
+            let left = medium.cut(&mut Random(seed));
+            let mut bytes = [0; 4096];
+            left.read_at(0, &mut bytes).unwrap();
+            assert!(bytes[..512].iter().all(|&byte| byte == 1));
+            let sectors: Vec<u8> = bytes
+                .chunks(512)
+                .map(|sector| {
+                    assert!(sector.iter().all(|byte| *byte == sector[0]), "torn within a sector");
+                    sector[0]
+                })
+                .collect();
+            seen.insert(sectors[1..5].to_vec());
+        }
+        let all = 2 * 3 * 2 * 2;
+        assert_eq!(seen.len(), all, "every outcome comes up: {seen:?}");
+    }
+
+    #[test]
+    fn faults_come_and_go() {
+        let mut store = FaultStore::new(RamStore::new(4096));
+        store.write_at(0, &[7; 1024]).unwrap();
+        let mut bytes = [0; 512];
+        store.fail_reads(600..601);
+        store.corrupt_reads(0..2);
+        assert!(store.read_at(512, &mut bytes).is_err());
+        store.read_at(0, &mut bytes).unwrap();
+        assert_eq!(bytes[..3], [7 ^ 0x5a, 7 ^ 0x5a, 7]);
+        store.fail_after(1);
+        assert!(store.sync().is_ok() && store.sync().is_err());
+        store.mend();
+        assert!(store.read_at(512, &mut bytes).is_ok() && store.sync().is_ok());
+    }
+}

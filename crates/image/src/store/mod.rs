@@ -1,0 +1,96 @@
+//! What lies under an image: bytes that can be read, written, made durable and given back.
+//!
+//! * [`ram`]: memory, sparse; a copy costs little. For tests, and for drives that need not last.
+//! * [`file`]: a sparse file, in parts where the file system allows no larger one.
+//! * [`device`]: a raw block device.
+//! * [`parts`]: several stores, one behind the other.
+//! * [`fault`]: a medium that loses, tears and reorders what was not synced, and fails on demand.
+//!
+//! Invariants: what a read gives is what was written last, synced or not; bytes that were never written are
+//! zeros; after [`Store::sync`] all that was written before is durable. Offsets and lengths are whole sectors of
+//! 512 bytes, and a store may lose or keep each of them by itself, but never tears one.
+
+pub mod device;
+pub mod fault;
+pub mod file;
+pub mod parts;
+pub mod ram;
+
+use std::io;
+
+/// See the module page.
+pub trait Store: Send {
+    /// How errors call it.
+    fn name(&self) -> String;
+
+    /// Bytes that it holds.
+    fn len_bytes(&self) -> u64;
+
+    /// Reads from `offset` on.
+    ///
+    /// # Errors
+    /// What the system says; a read beyond the end is one.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// Writes from `offset` on.
+    ///
+    /// # Errors
+    /// What the system says; a write beyond the end is one.
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Makes durable all that was written and discarded.
+    ///
+    /// # Errors
+    /// What the system says; then nothing is known of what was not durable before.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Makes bytes zeros, and gives their room back where the store can.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn discard(&mut self, offset: u64, len: u64) -> io::Result<()>;
+
+    /// Whether a discard costs little, however long it is: where not, zeros are written.
+    fn can_discard(&self) -> bool {
+        true
+    }
+
+    /// Bytes that it takes where it lies.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn stored_bytes(&self) -> io::Result<u64> {
+        Ok(self.len_bytes())
+    }
+
+    /// Whether there may be anything but zeros at `offset`, and for how many bytes of the `len` asked that is so.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn is_data(&self, _offset: u64, len: u64) -> io::Result<(bool, u64)> {
+        Ok((true, len))
+    }
+}
+
+/// The refusal of what lies beyond the end.
+pub(crate) fn check_range(store: &(impl Store + ?Sized), offset: u64, len: u64) -> io::Result<()> {
+    if offset.checked_add(len).is_some_and(|end| end <= store.len_bytes()) {
+        return Ok(());
+    }
+    let message = format!("{len} bytes at {offset} lie beyond its end at {}", store.len_bytes());
+    Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
+}
+
+/// Zeros, as many bytes as are ever written at a time.
+pub(crate) static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Writes zeros where a store has no better way.
+pub(crate) fn write_zeros(store: &mut (impl Store + ?Sized), offset: u64, len: u64) -> io::Result<()> {
+    let mut at = 0;
+    while at < len {
+        let here = (len - at).min(ZEROS.len() as u64);
+        store.write_at(offset + at, &ZEROS[..here as usize])?;
+        at += here;
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! `docs/formats.md` is what the bytes are: its tables are read here, an image is written from them by hand, and it opens.
+
+use std::collections::BTreeMap;
+
+use skylight_disk::{Pba, Sectors};
+use skylight_image::store::ram::RamStore;
+use skylight_image::{Image, Options, Store};
+use skylight_layer::{
+    FullyAssociative, FullyAssociativeSpec, Layer, Medium, SetAssociative, SetAssociativeSpec,
+};
+
+/// Where the fields are: by table and field, offsets and lengths.
+struct Tables(BTreeMap<(String, String), Vec<(usize, usize)>>);
+
+impl Tables {
+    /// Reads the tables of the page whose head says `at` and `bytes`.
+    fn of(page: &str) -> Self {
+        let mut tables = BTreeMap::new();
+        let mut table = None;
+        for line in page.lines() {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            match cells[..] {
+                ["at", "bytes", title] => table = Some(title.to_owned()),
+                [at, bytes, field] => {
+                    if let (Some(table), Ok(at)) = (&table, at.replace(',', "").parse::<usize>()) {
+                        let field = field.split([':', ';', ',']).next().unwrap_or_default();
+                        let mut from = at;
+                        let place = |len: &str| {
+                            let place =
+                                (from, len.trim().trim_end_matches(" each").parse().expect("a length"));
+                            from += place.1;
+                            place
+                        };
+                        tables
+                            .insert((table.clone(), field.to_owned()), bytes.split(',').map(place).collect());
+                    }
+                }
+                _ => table = None,
+            }
+        }
+        Self(tables)
+    }
+
+    fn at(&self, table: &str, field: &str) -> &[(usize, usize)] {
+        let found = self.0.iter().find(|((t, f), _)| t.starts_with(table) && f.starts_with(field));
+        found
+            .map(|(_, places)| places.as_slice())
+            .unwrap_or_else(|| panic!("{table}: {field} is not on the page"))
+    }
+
+    fn put(&self, block: &mut [u8], table: &str, field: &str, values: &[u64]) {
+        for (&(at, len), value) in self.at(table, field).iter().zip(values) {
+            block[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+        }
+    }
+}
+
+const SALT: u32 = 0x1234_5678;
+const TEXT: &str = "no profile, the test has the layer";
+const LOG: u64 = 2 << 20;
+const A: u64 = LOG + 8192;
+const B: u64 = A + 65536;
+const PLATTER: u64 = B + 65536;
+
+struct Hand {
+    tables: Tables,
+    store: RamStore,
+}
+
+impl Hand {
+    fn new(layer: &dyn Layer) -> Self {
+        let tables = Tables::of(include_str!("../../../docs/formats.md"));
+        let platter = layer.room().platter.bytes();
+        let mut hand = Self { tables, store: RamStore::new(PLATTER + platter.next_multiple_of(4096)) };
+        let mut block = [0; 512];
+        block[..8].copy_from_slice(b"SKYLIGHT");
+        let mut put = |field: &str, values: &[u64]| hand.tables.put(&mut block, "field", field, values);
+        put("version", &[1]);
+        put("salt", &[SALT.into()]);
+        put("length of the profile's text", &[TEXT.len() as u64]);
+        put("CRC of the text", &[crc32c::crc32c(TEXT.as_bytes()).into()]);
+        put("bytes that the host sees", &[layer.capacity().bytes()]);
+        put("tag log", &[LOG, A - LOG]);
+        put("checkpoint area A", &[A, B - A]);
+        put("checkpoint area B", &[B, PLATTER - B]);
+        put("platters", &[PLATTER, platter.next_multiple_of(4096)]);
+        put("flash", &[PLATTER + platter.next_multiple_of(4096), 0]);
+        let crc = crc32c::crc32c(&block[..508]);
+        hand.tables.put(&mut block, "field", "CRC of bytes 0 to 507", &[crc.into()]);
+        // Only the copy: the first is for another day.
+        hand.write(1 << 20, &block);
+        hand.write((1 << 20) + 4096, TEXT.as_bytes());
+        hand
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) {
+        self.store.write_at(at, bytes).expect("room");
+    }
+
+    fn salted(&self, block: &mut [u8], table: &str) {
+        let crc = crc32c::crc32c_append(SALT, &block[8..]);
+        self.tables.put(block, table, "CRC of bytes 8 to 511", &[crc.into()]);
+    }
+
+    /// Generation 4, so area A.
+    fn checkpoint(&mut self, cached: &[[u64; 6]], moved: &[[u64; 3]]) {
+        let mut entries = Vec::new();
+        for values in cached {
+            let fields = [
+                "first LBA",
+                "first PBA",
+                "first PBA of the access",
+                "taken",
+                "sectors",
+                "sectors of the access",
+            ];
+            entries.extend(self.entry(40, "entry for an extent", &fields, values));
+        }
+        for values in moved {
+            entries.extend(self.entry(
+                24,
+                "entry for a moved",
+                &["first LBA", "sectors", "first PBA"],
+                values,
+            ));
+        }
+        self.write(A + 4096, &entries);
+        let mut head = [0; 512];
+        head[..4].copy_from_slice(b"SKYC");
+        let counts = [cached.len() as u64, moved.len() as u64];
+        let crc = crc32c::crc32c_append(SALT, &entries);
+        for (field, value) in [
+            ("generation", 4),
+            ("position of the first block", 21),
+            ("highest sequence number", 100),
+            ("entries for extents", counts[0]),
+            ("entries for moved", counts[1]),
+            ("CRC of all entries", crc.into()),
+        ] {
+            self.tables.put(&mut head, "field of the head", field, &[value]);
+        }
+        self.salted(&mut head, "field of the head");
+        // The second head serves as well as the first.
+        self.write(A + 512, &head);
+    }
+
+    /// The last field that a name begins is taken where several do, so the longer names go first here.
+    fn entry(&self, len: usize, table: &str, fields: &[&str], values: &[u64]) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        for (field, value) in fields.iter().zip(values) {
+            let exact = self.tables.0.iter().find(|((t, f), _)| {
+                t.starts_with(table) && (f == field || field.len() > 10 && f.starts_with(field))
+            });
+            let (_, places) = exact.unwrap_or_else(|| panic!("{table}: {field} is not on the page"));
+            let (at, len) = places[0];
+            bytes[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+        }
+        bytes
+    }
+
+    /// Kind, data CRC, sequence, LBA, sectors, PBA, taken, access and its sectors: each in its place.
+    fn tag_block(&mut self, position: u64, durable: u64, tags: &[[u64; 9]]) {
+        let mut block = [0; 512];
+        block[..4].copy_from_slice(b"SKYT");
+        let counts = [
+            ("position", position),
+            ("durable", durable),
+            ("generation", 4),
+            ("number of tags", tags.len() as u64),
+        ];
+        for (field, value) in counts {
+            self.tables.put(&mut block, "field of the block", field, &[value]);
+        }
+        let (first, size) = self.tables.at("field of the block", "tags")[0];
+        for (index, values) in tags.iter().enumerate() {
+            let fields = [
+                "kind",
+                "CRC of the data",
+                "sequence number",
+                "first LBA",
+                "sectors",
+                "first PBA",
+                "taken",
+                "first PBA of the access",
+                "sectors of that access",
+            ];
+            let bytes = self.entry(size, "field of a tag", &fields, values);
+            block[first + size * index..][..size].copy_from_slice(&bytes);
+        }
+        self.salted(&mut block, "field of the block");
+        self.write(LOG + position % 16 * 512, &block);
+    }
+
+    fn data(&mut self, pba: u64, sectors: usize, byte: u8) -> u64 {
+        let data = vec![byte; 512 * sectors];
+        self.write(PLATTER + pba * 512, &data);
+        crc32c::crc32c(&data).into()
+    }
+
+    fn open(self, layer: Box<dyn Layer>) -> Vec<u8> {
+        let mut image = Image::open_on(Box::new(self.store), layer, &Options::default()).expect("an image");
+        assert_eq!(image.profile_text(), TEXT);
+        image.audit().expect("one place for each sector");
+        let mut bytes = vec![0; image.capacity_bytes() as usize];
+        image.read(0, &mut bytes).expect("a read");
+        bytes.chunks(512).map(|sector| sector[0]).collect()
+    }
+}
+
+#[test]
+fn an_image_written_from_the_page_opens() {
+    let layer = || -> Box<dyn Layer> {
+        Box::new(SetAssociative::new(SetAssociativeSpec {
+            capacity: Sectors(256),
+            band: Sectors(64),
+            cache_bands: 2,
+            cache_medium: Medium::Platter,
+            cache_start: Pba(0),
+            usable: Sectors(64),
+            idle_after: None,
+        }))
+    };
+    let mut hand = Hand::new(layer().as_ref());
+    // At home behind the two cache bands.
+    hand.data(128, 256, 1);
+    hand.data(0, 8, 2);
+    hand.checkpoint(&[[10, 0, 0, 0, 8, 8]], &[]);
+    let newer = hand.data(8, 16, 3);
+    let lost = hand.data(24, 8, 9) ^ 1;
+    hand.data(72, 8, 4);
+    hand.tag_block(21, 103, &[[1, newer, 102, 12, 16, 8, 8, 8, 16], [2, 0, 101, 10, 1, 0, 0, 0, 0]]);
+    // Later than the last that is known to be durable: one whose data was lost, and one whose data is there.
+    let there = hand.data(80, 8, 5);
+    hand.tag_block(23, 103, &[[1, lost, 104, 40, 8, 24, 24, 24, 8], [1, there, 105, 70, 8, 80, 32, 80, 8]]);
+    // An old block, which its position says it is, and one of another image.
+    hand.tag_block(20, 99, &[[2, 0, 99, 0, 256, 0, 0, 0, 0]]);
+    let sectors = hand.open(layer());
+    let mut expected = [1; 256];
+    expected[11..12].fill(2);
+    expected[12..28].fill(3);
+    expected[70..78].fill(5);
+    assert_eq!(sectors, expected);
+}
+
+#[test]
+fn moved_bands_written_from_the_page_are_found() {
+    let layer = || -> Box<dyn Layer> {
+        Box::new(FullyAssociative::new(FullyAssociativeSpec {
+            capacity: Sectors(256),
+            band: Sectors(64),
+            zone: Sectors(256),
+            free_bands: 2,
+            clean_threshold: 1,
+            idle_after: None,
+            start: Pba(0),
+        }))
+    };
+    let mut homes = Vec::new();
+    let all = skylight_disk::LbaExtent::new(skylight_disk::Lba(0), Sectors(256));
+    layer().home(all, &mut |piece| homes.push(piece.start.get()));
+    let free: Vec<u64> = (0..6).map(|slot| slot * 64).filter(|start| !homes.contains(start)).collect();
+    let mut hand = Hand::new(layer().as_ref());
+    for &home in &homes {
+        hand.data(home, 64, 1);
+    }
+    hand.data(free[0], 64, 2);
+    hand.checkpoint(&[], &[[0, 64, free[0]]]);
+    hand.data(homes[0], 64, 3);
+    hand.tag_block(21, 101, &[[3, 0, 101, 64, 64, homes[0], 0, 0, 0]]);
+    let sectors = hand.open(layer());
+    let expected = [[2; 64], [3; 64], [1; 64], [1; 64]].concat();
+    assert_eq!(sectors, expected);
+}

@@ -1,0 +1,81 @@
+//! Power cuts: nothing that was acknowledged as durable is ever lost, wherever the power fails.
+//!
+//! `SKYLIGHT_CUTS` is how many cuts there are in all (20,000 if it is not set), `PROPTEST_RNG_SEED` the seed (1).
+
+mod drives;
+mod oracle;
+mod run;
+
+use drives::{DRIVES, Drive};
+use run::Life;
+use skylight_image::interpreter::Planted;
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+}
+
+fn lives(drive: Drive) {
+    let (cuts, seed) = (number("SKYLIGHT_CUTS", 20_000), number("PROPTEST_RNG_SEED", 1));
+    let each = cuts / (2 * DRIVES.len() as u64) + 1;
+    for write_cache in [false, true] {
+        let mut life = Life::new(drive, write_cache, seed, None);
+        let lived = life.live(each);
+        println!(
+            "{}, write cache {}, seed {seed}: {} cuts, {:?}",
+            drive.name,
+            if write_cache { "on" } else { "off" },
+            life.cuts,
+            life.seen
+        );
+        if let Err(why) = lived {
+            panic!("{}, write cache {write_cache}, seed {seed}, cut {}: {why}", drive.name, life.cuts);
+        }
+        assert!(life.cuts >= each);
+    }
+}
+
+macro_rules! drive {
+    ($name:ident, $index:expr) => {
+        #[test]
+        fn $name() {
+            lives(DRIVES[$index]);
+        }
+    };
+}
+
+drive!(conventional, 0);
+drive!(ssd, 1);
+drive!(set_associative_lazy, 2);
+drive!(set_associative_aggressive, 3);
+drive!(set_associative_flash, 4);
+drive!(journaled_fifo, 5);
+drive!(journaled_lifo_flash, 6);
+drive!(journaled_greedy, 7);
+drive!(fully_associative_lazy, 8);
+drive!(fully_associative_aggressive, 9);
+
+/// Cuts until a planted fault is noticed on some drive; none if it is not.
+fn noticed(planted: Planted, write_cache: bool) -> Option<String> {
+    let seed = number("PROPTEST_RNG_SEED", 1);
+    [3, 5, 6, 9].into_iter().find_map(|index| {
+        let mut life = Life::new(DRIVES[index], write_cache, seed, Some(planted));
+        let why = life.live(3000).err()?;
+        Some(format!("{}, cut {}: {why}", DRIVES[index].name, life.cuts))
+    })
+}
+
+#[test]
+fn planted_faults_are_noticed() {
+    let all = [
+        Planted::NoSync,
+        Planted::TagWithoutData,
+        Planted::BandTagFirst,
+        Planted::NoSequence,
+        Planted::ReuseAtOnce,
+    ];
+    for planted in all {
+        let found = noticed(planted, true).or_else(|| noticed(planted, false));
+        let found = found.unwrap_or_else(|| panic!("{planted:?} went unnoticed"));
+        println!("{planted:?}: {found}");
+    }
+}

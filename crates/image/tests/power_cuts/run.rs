@@ -1,0 +1,306 @@
+//! A drive's life in sessions, and a cut after every effect of each.
+//!
+//! A session starts a drive, works with it, and often switches it off; its effects on the medium are kept. Then
+//! the power is cut after none of them, after the first, after the second, and so on: each time the medium keeps
+//! some of what was not synced, a drive is started from that (sometimes it is cut again in the middle of its
+//! start), and every sector is compared with what the oracle allows; then it has to work on. The next session
+//! starts from one of the cuts.
+
+use skylight_image::interpreter::Planted;
+use skylight_image::store::fault::{Effect, FaultStore, Medium, Random};
+use skylight_image::store::ram::RamStore;
+use skylight_image::{Image, Options, Write};
+use skylight_layer::Idle;
+
+use crate::drives::{Drive, SECTORS};
+use crate::oracle::{Op, Oracle, bytes_of};
+
+/// Commands of a session.
+const SESSION: u64 = 60;
+
+/// A life: which drive, how, and how many cuts of it there were.
+pub struct Life {
+    drive: Drive,
+    options: Options,
+    random: Random,
+    oracle: Oracle,
+    next_number: u64,
+    pub cuts: u64,
+    /// What came up, to be sure that it did.
+    pub seen: Seen,
+}
+
+/// How often something came up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    pub refused_tags: u64,
+    pub checkpoints: u64,
+    pub cuts_in_recovery: u64,
+    pub clean_starts: u64,
+    pub idle_work: u64,
+}
+
+/// What happened when so many effects had been.
+enum Event {
+    Begin(Op),
+    End(Op),
+    /// A start found this.
+    Found(Vec<u8>),
+}
+
+struct Session {
+    start: Medium,
+    effects: Vec<Effect>,
+    events: Vec<(usize, Event)>,
+}
+
+impl Life {
+    pub fn new(drive: Drive, write_cache: bool, seed: u64, planted: Option<Planted>) -> Self {
+        let every_access = drive.name.ends_with("fifo");
+        let options =
+            Options { write_cache, planted, every_access, log_bytes: Some(8192), ..Options::default() };
+        Self {
+            drive,
+            options,
+            random: Random(seed),
+            oracle: Oracle::new(SECTORS, write_cache),
+            next_number: 1,
+            cuts: 0,
+            seen: Seen::default(),
+        }
+    }
+
+    /// Lives until there were so many cuts.
+    pub fn live(&mut self, cuts: u64) -> Result<(), String> {
+        let layer = (self.drive.layer)();
+        let mut store = RamStore::new(Image::bytes_needed(layer.as_ref(), &self.options));
+        let made = FaultStore::new(store.clone());
+        let image = Image::create_on(Box::new(made.clone()), layer, "", &self.options);
+        drop(image.map_err(|error| error.to_string())?);
+        let mut medium = Medium::new(store);
+        made.take_effects().iter().for_each(|effect| medium.take(effect));
+        medium.take(&Effect::Sync);
+        store = medium.cut(&mut self.random);
+        while self.cuts < cuts {
+            let session = self.session(store)?;
+            store = self.cut_everywhere(session, cuts)?;
+        }
+        Ok(())
+    }
+
+    fn open(&self, store: &FaultStore) -> Result<Image, String> {
+        let image = Image::open_on(Box::new(store.clone()), (self.drive.layer)(), &self.options);
+        image.map_err(|error| format!("does not open: {error}"))
+    }
+
+    /// Works with a drive; the oracle stays as it was at the start.
+    fn session(&mut self, store: RamStore) -> Result<Session, String> {
+        let start = Medium::new(store.clone());
+        let store = FaultStore::new(store);
+        let mut events = vec![(0, Event::Begin(Op::Open))];
+        let mut now = self.oracle.clone();
+        let mut image = self.open(&store)?;
+        let found = self.look_at(&mut image)?;
+        now.check_cut(&found)?;
+        now.found(&found);
+        image.audit().map_err(|why| format!("session start: {why}"))?;
+        events.push((store.effects(), Event::Found(found)));
+        self.seen.refused_tags += image.status().recovery.refused;
+        self.seen.clean_starts += u64::from(image.status().recovery.clean);
+        let commands = 1 + self.random.below(SESSION);
+        let hot = self.random.below(4);
+        for _ in 0..commands {
+            let op = self.draw(hot);
+            events.push((store.effects(), Event::Begin(op.clone())));
+            now.begin(&op);
+            self.ask(&mut image, &op)?;
+            events.push((store.effects(), Event::End(op.clone())));
+            now.end(&op);
+            image.audit().map_err(|why| format!("in a session, {op:?}: {why}"))?;
+            if self.random.below(8) == 0 {
+                now.check_now(&self.look_at(&mut image)?)?;
+            }
+        }
+        now.check_now(&self.look_at(&mut image)?)?;
+        self.seen.checkpoints += image.status().counters.checkpoints;
+        if self.random.below(3) == 0 {
+            events.push((store.effects(), Event::Begin(Op::Close)));
+            image.close().map_err(|error| error.to_string())?;
+            events.push((store.effects(), Event::End(Op::Close)));
+        }
+        Ok(Session { start, effects: store.take_effects(), events })
+    }
+
+    /// All of a drive, as it reads; where its layer and its image say that it lies is one place.
+    fn look_at(&self, image: &mut Image) -> Result<Vec<u8>, String> {
+        let mut bytes = vec![0; (SECTORS * 512) as usize];
+        image.read(0, &mut bytes).map_err(|error| error.to_string())?;
+        Ok(bytes)
+    }
+
+    fn draw_extent(&mut self, hot: u64) -> (u64, u64) {
+        let random = &mut self.random;
+        let len = match random.below(16) {
+            0..=5 => 8,
+            6..=8 => 1 + random.below(16),
+            9..=12 => 8 * (1 + random.below(8)),
+            13 | 14 => [96, 64, 64, 128][random.below(4) as usize],
+            _ => 1 + random.below(512),
+        };
+        // Some sessions keep to a part of the drive, so that writes meet again.
+        let most = if hot == 0 { SECTORS } else { (SECTORS / (1 << (2 * hot))).max(128) };
+        let start = match random.below(4) {
+            0 => random.below(most / 96) * 96,
+            1 => SECTORS / 2 + random.below(most / 2 / 64) * 64,
+            _ => random.below(most / 8) * 8 + if random.below(4) == 0 { random.below(8) } else { 0 },
+        };
+        let start = start.min(SECTORS - 1);
+        (start, (start + len).min(SECTORS))
+    }
+
+    fn draw(&mut self, hot: u64) -> Op {
+        match self.random.below(32) {
+            0..=17 => {
+                let several = self.random.below(4) == 0;
+                let count = if several { 2 + self.random.below(8) } else { 1 };
+                let mut writes: Vec<(u64, u64, u64)> = Vec::new();
+                let in_order = self.random.below(3) == 0;
+                for _ in 0..count {
+                    let (mut from, mut to) = self.draw_extent(hot);
+                    // Runs that continue each other become streams and whole bands.
+                    if let Some(&(_, last, _)) = writes.last().filter(|_| in_order) {
+                        let len = to - from;
+                        from = last % SECTORS;
+                        to = (from + len).min(SECTORS);
+                    }
+                    writes.push((from, to, self.next_number));
+                    self.next_number += 1;
+                }
+                Op::Write(writes, self.random.below(8) == 0)
+            }
+            18..=20 => Op::Flush,
+            21 => {
+                let (from, to) = self.draw_extent(hot);
+                Op::Trim(from, to)
+            }
+            22 => {
+                let (from, to) = self.draw_extent(hot);
+                Op::Zero(from, to, self.random.below(2) == 0)
+            }
+            _ => Op::Idle,
+        }
+    }
+
+    fn ask(&mut self, image: &mut Image, op: &Op) -> Result<(), String> {
+        let range = |from: u64, to: u64| (from * 512, (to - from) * 512);
+        let done = match op {
+            Op::Write(writes, fua) => {
+                let data: Vec<_> =
+                    writes.iter().map(|&(from, to, number)| bytes_of(from, to, number)).collect();
+                let writes: Vec<_> = writes
+                    .iter()
+                    .zip(&data)
+                    .map(|(&(from, ..), data)| Write { offset: from * 512, data, fua: *fua })
+                    .collect();
+                image.write_many(&writes)
+            }
+            Op::Flush => image.flush(),
+            Op::Trim(from, to) => image.trim(range(*from, *to).0, range(*from, *to).1),
+            Op::Zero(from, to, fua) => image.write_zeroes(range(*from, *to).0, range(*from, *to).1, *fua),
+            Op::Idle => image.idle().map(|idle| self.seen.idle_work += u64::from(idle == Idle::Worked)),
+            Op::Open | Op::Close => Ok(()),
+        };
+        done.map_err(|error| error.to_string())
+    }
+
+    /// Cuts a session after every effect; what is left of one of the cuts.
+    fn cut_everywhere(&mut self, session: Session, most: u64) -> Result<RamStore, String> {
+        let Session { start, effects, events } = session;
+        let mut medium = start;
+        let mut events = events.into_iter().peekable();
+        let next_start = self.random.below(effects.len() as u64 * 5 / 4 + 1) as usize;
+        let mut next = None;
+        let mut happened = String::new();
+        for done in 0..=effects.len() {
+            if let Some(effect) = done.checked_sub(1).map(|last| &effects[last]) {
+                medium.take(effect);
+            }
+            while let Some((_, event)) = events.next_if(|(at, _)| *at <= done) {
+                match event {
+                    Event::Begin(op) => {
+                        happened = format!("{op:?}").chars().take(160).collect();
+                        self.oracle.begin(&op);
+                    }
+                    Event::End(op) => self.oracle.end(&op),
+                    Event::Found(bytes) => self.oracle.found(&bytes),
+                }
+            }
+            let place = |why| format!("cut after effect {done} of {}, in {happened}: {why}", effects.len());
+            self.cut(&medium).map_err(place)?;
+            self.cuts += 1;
+            if done == next_start.min(effects.len()) {
+                next = Some((medium.cut(&mut self.random), self.oracle.clone()));
+            }
+            if self.cuts >= most {
+                break;
+            }
+        }
+        let Some((store, oracle)) = next else {
+            return Ok(medium.cut(&mut self.random));
+        };
+        self.oracle = oracle;
+        Ok(store)
+    }
+
+    /// One cut.
+    fn cut(&mut self, medium: &Medium) -> Result<(), String> {
+        let left = medium.cut(&mut self.random);
+        let store = FaultStore::new(left.clone());
+        let mut image = self.open(&store)?;
+        let found = self.look_at(&mut image)?;
+        self.oracle.check_cut(&found)?;
+        let effects = store.take_effects();
+        if !effects.is_empty() && self.random.below(2) == 0 {
+            self.cut_in_recovery(left, &effects, &found)?;
+        }
+        if self.random.below(3) == 0 {
+            self.work_on(image, store, &found)?;
+        }
+        Ok(())
+    }
+
+    /// The start is cut after some of its effects; the next one finds the same.
+    fn cut_in_recovery(&mut self, left: RamStore, effects: &[Effect], found: &[u8]) -> Result<(), String> {
+        let mut medium = Medium::new(left);
+        let count = self.random.below(effects.len() as u64 + 1) as usize;
+        effects[..count].iter().for_each(|effect| medium.take(effect));
+        let store = FaultStore::new(medium.cut(&mut self.random));
+        let mut image = self.open(&store).map_err(|why| format!("in recovery: {why}"))?;
+        self.seen.cuts_in_recovery += 1;
+        if self.look_at(&mut image)? != found {
+            return Err("a recovery that was cut and done again found something else".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The drive that was cut goes on, and keeps what it flushes.
+    fn work_on(&mut self, mut image: Image, store: FaultStore, found: &[u8]) -> Result<(), String> {
+        image.audit()?;
+        let mut oracle = self.oracle.clone();
+        oracle.found(found);
+        for _ in 0..self.random.below(6) {
+            let op = self.draw(0);
+            oracle.begin(&op);
+            self.ask(&mut image, &op)?;
+            oracle.end(&op);
+            image.audit().map_err(|why| format!("working on, {op:?}: {why}"))?;
+        }
+        let now = self.look_at(&mut image)?;
+        oracle.check_now(&now).map_err(|why| format!("working on: {why}"))?;
+        image.flush().map_err(|error| error.to_string())?;
+        oracle.end(&Op::Flush);
+        drop(image);
+        let mut image = self.open(&store).map_err(|why| format!("after a kill: {why}"))?;
+        oracle.check_cut(&self.look_at(&mut image)?).map_err(|why| format!("after a kill: {why}"))
+    }
+}

@@ -1,0 +1,197 @@
+//! Writes that continue each other, and what they destroy when somebody asks.
+//!
+//! A sequential write destroys what it is going to write next. Only what a run leaves destroyed at its end is
+//! of use to anyone, and that is known from where the run begins and ends: a run is kept as one extent, with
+//! the number of each write in it, and settled when a write does not continue it, when anything is read, or
+//! when it has so many writes that their numbers take room.
+//!
+//! Invariant: settling gives the map that every write on its own would have given: sectors of the run are
+//! native unless a track that was written after theirs lies before them; behind the run, the last writer has it.
+
+use skylight_disk::shingling::{self, Destroyed, Sources};
+use skylight_disk::{Geometry, Pba, PbaExtent, Sectors, Time, Track};
+
+use super::Swd;
+use super::stamps::Stamp;
+
+/// Writes in a run, at most: 16 bytes each, so half a mebibyte; it is what settling costs that is shared by them.
+const MOST_WRITES: usize = 32 * PAGE;
+
+/// Writes that are kept in one piece of memory: what is there never moves.
+const PAGE: usize = 1024;
+
+/// See the module page.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Run {
+    extent: PbaExtent,
+    /// The number of its first write; the others follow, since one that does not continue a run ends it.
+    first_write: u64,
+    /// Where and when each write of it began, page by page.
+    pages: Vec<Vec<(Pba, Time)>>,
+    writes: usize,
+}
+
+impl Run {
+    /// Whether a write at this address would go on where the run ends, and the run has room for it.
+    #[inline]
+    pub(super) fn continues_at(&self, start: Pba) -> bool {
+        self.extent.end() == start && self.writes < MOST_WRITES
+    }
+
+    /// Whether there is anything to settle.
+    pub(super) fn is_empty(&self) -> bool {
+        self.writes == 0
+    }
+
+    /// Begins anew where the run ends, and keeps the memory.
+    fn clear(&mut self) {
+        self.writes = 0;
+        self.pages.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Adds a write that continues the run, or the first.
+    #[inline]
+    pub(super) fn push(&mut self, place: PbaExtent, stamp: Stamp) {
+        if self.writes == 0 {
+            (self.extent, self.first_write) = (place, stamp.write);
+        } else {
+            self.extent.len += place.len;
+        }
+        debug_assert_eq!(stamp.write, self.first_write + self.writes as u64);
+        let page = self.writes / PAGE;
+        if page == self.pages.len() {
+            self.pages.push(Vec::with_capacity(PAGE));
+        }
+        self.pages[page].push((place.start, stamp.at));
+        self.writes += 1;
+    }
+
+    fn write(&self, index: usize) -> (Pba, Stamp) {
+        let (start, at) = self.pages[index / PAGE][index % PAGE];
+        (start, Stamp { write: self.first_write + index as u64, at })
+    }
+
+    /// How many writes begin at or before an address.
+    fn begun_at(&self, address: Pba) -> usize {
+        let page =
+            self.pages.partition_point(|page| page.first().is_some_and(|&(start, _)| start <= address));
+        let Some(page) = page.checked_sub(1) else { return 0 };
+        page * PAGE + self.pages[page].partition_point(|&(start, _)| start <= address)
+    }
+
+    /// The writes that wrote a part of the run, with what each wrote of it.
+    fn visit_writes(&self, part: PbaExtent, visit: &mut impl FnMut(PbaExtent, Stamp)) {
+        for index in self.begun_at(part.start).saturating_sub(1)..self.writes {
+            let (start, stamp) = self.write(index);
+            let end = if index + 1 < self.writes { self.write(index + 1).0 } else { self.extent.end() };
+            let (start, end) = (start.max(part.start), end.min(part.end()));
+            if start >= end {
+                return;
+            }
+            visit(PbaExtent::new(start, end - start), stamp);
+        }
+    }
+}
+
+/// The parts of what was destroyed that the run does not write later: before and behind `later`.
+fn outside(geometry: &Geometry, destroyed: Destroyed, later: PbaExtent, visit: &mut impl FnMut(Destroyed)) {
+    let Destroyed { extent, first_source, last_source } = destroyed;
+    if later.is_empty() || extent.end() <= later.start || later.end() <= extent.start {
+        return visit(destroyed);
+    }
+    let sources = Sources::new(geometry, extent.start, first_source, last_source);
+    let mut part = |start: Pba, end: Pba| {
+        if start < end {
+            visit(Destroyed {
+                extent: PbaExtent::new(start, end - start),
+                first_source: sources.at((start - extent.start).get()),
+                last_source: sources.at((end - extent.start).get() - 1),
+            });
+        }
+    };
+    part(extent.start, later.start);
+    part(later.end(), extent.end());
+}
+
+impl Swd {
+    /// Brings the map up to date with the run.
+    pub(super) fn settle(&mut self) {
+        if self.run.is_empty() {
+            return;
+        }
+        let run = std::mem::take(&mut self.run);
+        self.map.clear(&self.spec.geometry, run.extent);
+        let mut rest = run.extent;
+        while !rest.is_empty() {
+            rest = self.settle_track(&run, rest);
+        }
+        self.run = run;
+        self.run.clear();
+        if self.stamps.is_crowded() {
+            self.forget_idle_stamps();
+        }
+    }
+
+    /// What the run does on the track where `rest`, which is left of it, begins; what is left then.
+    fn settle_track(&mut self, run: &Run, rest: PbaExtent) -> PbaExtent {
+        let (on, written, beyond) = shingling::split_at_track(&self.spec.geometry, rest);
+        // Where the run writes all of the next track, that track's write covers whatever this one's did.
+        let next_track = Sectors(on.sectors_per_track.into());
+        if on.tracks_ahead > 0 && on.end() + next_track <= beyond.end() {
+            let shingles = self.spec.shingling.width_tracks() > 1;
+            self.count(run, written, |_| shingles);
+            return beyond;
+        }
+        let mut behind = std::mem::take(&mut self.behind);
+        behind.clear();
+        self.spec.shingling.visit_behind(&self.spec.geometry, &on, &mut |track| behind.push(track));
+        if let Some(used) = self.destroy(&on, written, &behind, beyond) {
+            self.stamps.forget(used);
+            run.visit_writes(used, &mut |part, stamp| self.stamps.record(part, stamp));
+        }
+        let whole = |track: &Track| track.first_sector == 0 && track.end_sector == track.sectors_per_track;
+        let whole_behind = behind.iter().any(whole);
+        self.count(run, written, |part| {
+            let mut destroys = whole_behind;
+            for track in behind.iter().filter(|_| !whole_behind) {
+                shingling::destroyed(&on, part, track, &mut |_| destroys = true);
+            }
+            destroys
+        });
+        self.behind = behind;
+        beyond
+    }
+
+    /// Notes what a written part of a track destroys behind it and `later` does not write; the sources, from the
+    /// first to the last.
+    fn destroy(
+        &mut self,
+        on: &Track,
+        written: PbaExtent,
+        behind: &[Track],
+        later: PbaExtent,
+    ) -> Option<PbaExtent> {
+        let Self { spec, map, .. } = self;
+        let mut sources = None::<(Pba, Pba)>;
+        for track in behind.iter().filter(|track| track.start < later.start || later.end() < track.end()) {
+            shingling::destroyed(on, written, track, &mut |destroyed| {
+                outside(&spec.geometry, destroyed, later, &mut |part| {
+                    map.set(&spec.geometry, part);
+                    let (first, last) = sources.unwrap_or((part.first_source, part.last_source));
+                    sources = Some((first.min(part.first_source), last.max(part.last_source)));
+                });
+            });
+        }
+        sources.map(|(first, last)| PbaExtent::new(first, last - first + Sectors(1)))
+    }
+
+    /// Counts the writes of a part of the run that destroy something.
+    fn count(&mut self, run: &Run, part: PbaExtent, destroys: impl Fn(PbaExtent) -> bool) {
+        run.visit_writes(part, &mut |part, stamp| {
+            if stamp.write > self.counted && destroys(part) {
+                self.counted = stamp.write;
+                self.counters.overwriting_writes += 1;
+            }
+        });
+    }
+}

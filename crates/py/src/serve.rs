@@ -1,0 +1,330 @@
+//! The binding of `skylight-serve`: `DriveServer`, the status of one that runs elsewhere, and what is done with an
+//! image that nobody serves.
+//!
+//! Invariants: no logic; what goes wrong is a `ServeError` with the one line that the Rust crate gives, and its
+//! kind: "refused" (wrong use) or "failed" (the image or the system).
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use skylight_drive::profile::Profile;
+use skylight_image::ImageError;
+use skylight_image::maintenance::{self, Info};
+use skylight_serve::backend::{Errno, Op};
+use skylight_serve::client;
+use skylight_serve::endpoint::{Endpoint, EndpointError};
+use skylight_serve::filters::delay::Delays;
+use skylight_serve::filters::error::Faults;
+use skylight_serve::filters::log::Sink;
+use skylight_serve::nbd::handshake::TlsPolicy;
+use skylight_serve::open::{OpenError, Opened, Plan, Timing, open};
+use skylight_serve::server::{Options, Server};
+use skylight_serve::tls::server_config;
+
+use crate::profile::profile_error;
+
+create_exception!(
+    skylight._native,
+    ServeError,
+    PyException,
+    "Nothing can be served, or not any more. str() is one line; `kind` is \"refused\" or \"failed\"."
+);
+
+fn error_of(py: Python<'_>, kind: &str, line: &dyn std::fmt::Display) -> PyErr {
+    let error = ServeError::new_err(line.to_string());
+    // An exception of ours takes attributes; without it the kind would be missing, and the line still there.
+    let _ = error.value(py).setattr("kind", kind);
+    error
+}
+
+fn refused(py: Python<'_>, line: impl std::fmt::Display) -> PyErr {
+    error_of(py, "refused", &line)
+}
+
+fn image_error(py: Python<'_>, error: &ImageError) -> PyErr {
+    let failed = matches!(error, ImageError::Io { .. } | ImageError::Stopped(_));
+    error_of(py, if failed { "failed" } else { "refused" }, error)
+}
+
+fn open_error(py: Python<'_>, error: &OpenError) -> PyErr {
+    match error {
+        OpenError::Profile(error) => profile_error(error),
+        OpenError::Image(error) => image_error(py, error),
+        OpenError::System(_) => error_of(py, "failed", error),
+        OpenError::NoDrive(_) => refused(py, error),
+    }
+}
+
+fn endpoint_error(py: Python<'_>, error: &EndpointError) -> PyErr {
+    let kind = if matches!(error, EndpointError::System(..)) { "failed" } else { "refused" };
+    error_of(py, kind, error)
+}
+
+/// Rate, first byte, end, names of operations, name of the error, seed.
+type FaultColumns = (f64, u64, u64, Vec<String>, String, u64);
+
+fn faults(py: Python<'_>, given: FaultColumns) -> PyResult<Faults> {
+    let (rate, start, end, ops, errno, seed) = given;
+    let named = |name: &String| {
+        let found = Op::ALL.into_iter().find(|op| op.name() == name);
+        found.ok_or_else(|| {
+            refused(
+                py,
+                format!("{name}: is no operation; use read, write, flush, trim, write_zeroes or cache"),
+            )
+        })
+    };
+    let ops = ops.iter().map(named).collect::<PyResult<_>>()?;
+    let errno = Errno::named(&errno).ok_or_else(|| {
+        refused(py, format!("{errno}: is no error of NBD; use EIO, ENOSPC, EPERM, EINVAL or ENOMEM"))
+    })?;
+    Ok(Faults { rate, range: start..end, ops, errno, seed })
+}
+
+/// A sink that appends lines to a file.
+fn log_to(py: Python<'_>, path: &Path) -> PyResult<Sink> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let mut file =
+        file.map_err(|error| refused(py, format!("{}: cannot be written: {error}", path.display())))?;
+    Ok(Box::new(move |line| {
+        // A full disk must not end the drive.
+        let _ = writeln!(file, "{line}");
+    }))
+}
+
+/// A served drive, until it is stopped.
+#[pyclass(frozen, module = "skylight._native")]
+pub struct DriveServer {
+    server: Mutex<Option<Server>>,
+    endpoints: Vec<Endpoint>,
+    tls: bool,
+    facts: Facts,
+}
+
+struct Facts {
+    name: String,
+    size_bytes: u64,
+    created: bool,
+    clean: bool,
+    write_cache: bool,
+}
+
+#[pymethods]
+impl DriveServer {
+    /// Opens or makes the image at `image` and serves it at `places` (unix:PATH, tcp:HOST:PORT). `profile_toml`
+    /// is the drive, None for the one in the image; `origin` is what errors call it. `timing` is "none", "model"
+    /// or "native". `delays_ns` are those of reads and of the rest; `faults` is (rate, first byte, end, names of
+    /// operations, name of the error, seed). `tls` is (certificate, key, authority of clients or None, whether it
+    /// is required). Raises ServeError and ProfileError.
+    #[new]
+    #[pyo3(signature = (
+        profile_toml, origin, image, places, *, timing="none", write_cache=None, cache_on=None, overwrite=false,
+        seed=1, delays_ns=(0, 0), faults=None, log=None, tls=None, remote=false, verbose=false
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "one place for all that the command line has to say")]
+    fn new(
+        py: Python<'_>,
+        profile_toml: Option<&str>,
+        origin: &str,
+        image: PathBuf,
+        places: Vec<String>,
+        timing: &str,
+        write_cache: Option<bool>,
+        cache_on: Option<PathBuf>,
+        overwrite: bool,
+        seed: u64,
+        delays_ns: (u64, u64),
+        faults: Option<FaultColumns>,
+        log: Option<PathBuf>,
+        tls: Option<(PathBuf, PathBuf, Option<PathBuf>, bool)>,
+        remote: bool,
+        verbose: bool,
+    ) -> PyResult<Self> {
+        let profile = profile_toml.map(|toml| Profile::from_toml(toml, origin)).transpose();
+        let timing = Timing::named(timing)
+            .ok_or_else(|| refused(py, format!("{timing}: is no timing; use none, model or native")))?;
+        let plan = Plan {
+            profile: profile.map_err(|error| profile_error(&error))?,
+            image,
+            cache_on,
+            timing,
+            write_cache,
+            overwrite,
+            seed,
+            delays: Delays {
+                read: Duration::from_nanos(delays_ns.0),
+                write: Duration::from_nanos(delays_ns.1),
+            },
+            faults: faults.map(|given| self::faults(py, given)).transpose()?,
+            log: log.map(|path| log_to(py, &path)).transpose()?,
+        };
+        let places: Vec<Endpoint> = places
+            .iter()
+            .map(|place| place.parse())
+            .collect::<Result<_, _>>()
+            .map_err(|error| endpoint_error(py, &error))?;
+        let tls = match tls {
+            None => TlsPolicy::Off,
+            Some((cert, key, clients, required)) => {
+                let config =
+                    server_config(&cert, &key, clients.as_deref()).map_err(|error| refused(py, error))?;
+                if required { TlsPolicy::Required(config) } else { TlsPolicy::Offered(config) }
+            }
+        };
+        let secure = !matches!(tls, TlsPolicy::Off);
+        let opened: Opened = py.detach(|| open(plan)).map_err(|error| open_error(py, &error))?;
+        let facts = Facts {
+            name: opened.profile.name.clone(),
+            size_bytes: opened.backend.shape().size,
+            created: opened.created,
+            clean: opened.clean,
+            write_cache: opened.write_cache,
+        };
+        let options = Options { tls, remote, log: verbose, ..Options::default() };
+        let server = py
+            .detach(|| Server::start(opened.backend, &places, options))
+            .map_err(|error| endpoint_error(py, &error))?;
+        let endpoints = server.endpoints().to_vec();
+        Ok(Self { server: Mutex::new(Some(server)), endpoints, tls: secure, facts })
+    }
+
+    /// Where it listens: unix:PATH, tcp:HOST:PORT.
+    #[getter]
+    fn endpoints(&self) -> Vec<String> {
+        self.endpoints.iter().map(ToString::to_string).collect()
+    }
+
+    /// The URIs by which NBD clients know it.
+    #[getter]
+    fn uris(&self) -> Vec<String> {
+        self.endpoints.iter().map(|endpoint| endpoint.uri(self.tls)).collect()
+    }
+
+    /// The name of the drive.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.facts.name
+    }
+
+    /// Size in bytes.
+    #[getter]
+    fn size_bytes(&self) -> u64 {
+        self.facts.size_bytes
+    }
+
+    /// Whether the image was made just now.
+    #[getter]
+    fn created(&self) -> bool {
+        self.facts.created
+    }
+
+    /// Whether the image had been closed in order.
+    #[getter]
+    fn clean(&self) -> bool {
+        self.facts.clean
+    }
+
+    /// Whether writes are answered before they are durable.
+    #[getter]
+    fn write_cache(&self) -> bool {
+        self.facts.write_cache
+    }
+
+    /// How it does, as JSON; empty once it was stopped.
+    fn status(&self, py: Python<'_>) -> String {
+        py.detach(|| {
+            let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+            server.as_ref().map(Server::status).unwrap_or_default()
+        })
+    }
+
+    /// Takes no more clients, answers what was asked, makes everything durable. Does nothing the second time.
+    /// Raises ServeError when what was written cannot be kept.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+            server.map_or(Ok(()), Server::stop)
+        })
+        .map_err(|line| error_of(py, "failed", &line))
+    }
+}
+
+/// The status of the server at a place (unix:PATH, tcp:HOST:PORT), as JSON. Raises ServeError.
+#[pyfunction]
+fn serve_status(py: Python<'_>, place: &str) -> PyResult<String> {
+    let endpoint: Endpoint = place.parse().map_err(|error| endpoint_error(py, &error))?;
+    py.detach(|| client::status(&endpoint)).map_err(|error| {
+        refused(
+            py,
+            format!("{place}: no skylight server answers there ({error}); start one with skylight serve"),
+        )
+    })
+}
+
+fn image_options(cache_on: Option<PathBuf>) -> skylight_image::Options {
+    skylight_image::Options { cache_on, ..skylight_image::Options::default() }
+}
+
+fn info_dict<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("format", info.format)?;
+    dict.set_item("drive", &info.drive)?;
+    dict.set_item("capacity_bytes", info.capacity_bytes)?;
+    dict.set_item("stored_bytes", info.stored_bytes)?;
+    dict.set_item("len_bytes", info.len_bytes)?;
+    dict.set_item("clean", info.clean)?;
+    dict.set_item("generation", info.generation)?;
+    dict.set_item("cached_extents", info.cached_extents)?;
+    dict.set_item("cached_bytes", info.cached_bytes)?;
+    dict.set_item("moved_bands", info.moved_bands)?;
+    dict.set_item("tags", info.tags)?;
+    dict.set_item("refused_tags", info.refused_tags)?;
+    Ok(dict)
+}
+
+/// What an image is: version, drive, sizes, what is in the cache, how it was switched off. Raises ServeError.
+#[pyfunction]
+#[pyo3(signature = (path, cache_on=None))]
+fn image_info(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<Bound<'_, PyDict>> {
+    let found = py.detach(|| maintenance::info(&path, &image_options(cache_on)));
+    info_dict(py, &found.map_err(|error| image_error(py, &error))?)
+}
+
+/// Checks an image without changing it: what `image_info` gives, or None, and a line for each thing that is
+/// wrong. Raises ServeError.
+#[pyfunction]
+#[pyo3(signature = (path, cache_on=None))]
+fn image_check(
+    py: Python<'_>,
+    path: PathBuf,
+    cache_on: Option<PathBuf>,
+) -> PyResult<(Option<Bound<'_, PyDict>>, Vec<String>)> {
+    let found = py.detach(|| maintenance::check(&path, &image_options(cache_on)));
+    let report = found.map_err(|error| image_error(py, &error))?;
+    Ok((report.info.map(|info| info_dict(py, &info)).transpose()?, report.problems))
+}
+
+/// Cleans an image and gives back what nothing reads; bytes that it took before and takes now. Raises ServeError.
+#[pyfunction]
+#[pyo3(signature = (path, cache_on=None))]
+fn image_compact(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<(u64, u64)> {
+    let done = py.detach(|| maintenance::compact(&path, &image_options(cache_on)));
+    done.map_err(|error| image_error(py, &error))
+}
+
+/// Adds this part to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("ServeError", module.py().get_type::<ServeError>())?;
+    module.add_class::<DriveServer>()?;
+    module.add_function(wrap_pyfunction!(serve_status, module)?)?;
+    module.add_function(wrap_pyfunction!(image_info, module)?)?;
+    module.add_function(wrap_pyfunction!(image_check, module)?)?;
+    module.add_function(wrap_pyfunction!(image_compact, module)?)
+}

@@ -1,0 +1,25 @@
+//! Serves a plain file: what the server costs without a drive behind it (bench/serve.py).
+//!
+//! `serve_file FILE unix:PATH|tcp:HOST:PORT`; ends when standard input does.
+
+use std::error::Error;
+use std::io::Read;
+use std::sync::Arc;
+
+use skylight_serve::plain::PlainFile;
+use skylight_serve::server::{Options, Server};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(path), Some(place)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: serve_file FILE unix:PATH|tcp:HOST:PORT".into());
+    };
+    let file = std::fs::File::options().read(true).write(true).open(&path)?;
+    let size = file.metadata()?.len();
+    let backend = Arc::new(PlainFile::new(file, "file", size));
+    let server = Server::start(backend, &[place.parse()?], Options::default())?;
+    println!("{}", server.endpoints()[0]);
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    server.stop()?;
+    Ok(())
+}

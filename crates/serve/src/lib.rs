@@ -1,0 +1,25 @@
+//! Servers: a drive for any program, over one backend trait.
+//!
+//! * [`backend`]: what is served: commands on bytes, done at once or answered later.
+//! * [`served`]: an image, as fast as it goes; [`timed`]: an image behind a drive in model time.
+//! * [`open`]: from a profile and a path to a backend.
+//! * [`plain`]: bytes in memory and in a file.
+//! * [`filters`]: delay, error and log, each a backend over a backend.
+//! * [`nbd`]: the NBD protocol. [`server`]: sockets, connections, the end.
+//! * [`counters`]: what was done.
+//!
+//! Invariants: a client can neither end the server nor make it hold memory without bound, whatever it sends or
+//! leaves unread; every whole request is answered once or its connection ends.
+
+pub mod backend;
+pub mod client;
+pub mod counters;
+pub mod endpoint;
+pub mod filters;
+pub mod nbd;
+pub mod open;
+pub mod plain;
+pub mod served;
+pub mod server;
+pub mod timed;
+pub mod tls;

@@ -1,0 +1,259 @@
+//! The bytes to and from one client: a socket, plain or under TLS, and what came and was not looked at yet.
+//!
+//! Invariants: one thread receives, any may send, and what one `send` was given goes out in one piece; nothing
+//! that came before TLS is taken for something that came under it.
+//! Source: the NBD protocol, "TLS support"; TLS itself is rustls.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use rustls::{ServerConfig, ServerConnection};
+
+/// The bytes to and from one client.
+pub trait Channel: Send + Sync {
+    /// Waits for bytes; 0 when there will be no more.
+    ///
+    /// # Errors
+    /// When the client cannot be reached any more.
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Sends all of it.
+    ///
+    /// # Errors
+    /// When the client cannot be reached any more.
+    fn send(&self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Sends as much as can be sent without waiting; how much that was.
+    ///
+    /// # Errors
+    /// When the client cannot be reached any more.
+    fn send_now(&self, _bytes: &[u8]) -> io::Result<usize> {
+        Ok(0)
+    }
+}
+
+/// [`Channel::send_now`] on a socket.
+fn socket_send_now(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    match rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        Ok(count) => Ok(count),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Channel for UnixStream {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.read(buffer)
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut stream = self;
+        stream.write_all(bytes)
+    }
+
+    fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        socket_send_now(self, bytes)
+    }
+}
+
+impl Channel for TcpStream {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.read(buffer)
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut stream = self;
+        stream.write_all(bytes)
+    }
+
+    fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        socket_send_now(self, bytes)
+    }
+}
+
+/// Ciphertext that is taken at once.
+const TLS_BYTES: usize = 64 << 10;
+
+/// TLS over another channel.
+pub struct Tls {
+    below: Arc<dyn Channel>,
+    connection: Mutex<ServerConnection>,
+    /// Ciphertext that came: rustls takes no more once it holds plaintext that nobody has read. One thread
+    /// receives, so nobody waits for this lock.
+    came: Mutex<Came>,
+}
+
+struct Came {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Tls {
+    /// Does the TLS handshake.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn accept(below: Arc<dyn Channel>, config: Arc<ServerConfig>) -> io::Result<Self> {
+        let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
+        connection.set_buffer_limit(None);
+        let came = Mutex::new(Came { bytes: vec![0; TLS_BYTES], start: 0, end: 0 });
+        let tls = Self { below, connection: Mutex::new(connection), came };
+        while tls.held().is_handshaking() {
+            if !tls.take()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(tls)
+    }
+
+    // Nothing is left half done by a thread that ended while it held it.
+    fn held(&self) -> MutexGuard<'_, ServerConnection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes some ciphertext, and answers what TLS itself has to answer; whether there was any.
+    fn take(&self) -> io::Result<bool> {
+        let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+        if came.start == came.end {
+            (came.start, came.end) = (0, self.below.receive(&mut came.bytes)?);
+            if came.end == 0 {
+                return Ok(false);
+            }
+        }
+        let mut connection = self.held();
+        let mut rest = &came.bytes[came.start..came.end];
+        connection.read_tls(&mut rest)?;
+        came.start = came.end - rest.len();
+        let result = connection.process_new_packets();
+        self.send_cipher(&mut connection)?;
+        result.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok(true)
+    }
+
+    fn send_cipher(&self, connection: &mut ServerConnection) -> io::Result<()> {
+        let mut cipher = Vec::new();
+        while connection.wants_write() {
+            connection.write_tls(&mut cipher)?;
+        }
+        if cipher.is_empty() { Ok(()) } else { self.below.send(&cipher) }
+    }
+}
+
+impl Channel for Tls {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.held().reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+            if !self.take()? {
+                return Ok(0);
+            }
+        }
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut connection = self.held();
+        for part in bytes.chunks(TLS_BYTES) {
+            connection.writer().write_all(part)?;
+            self.send_cipher(&mut connection)?;
+        }
+        Ok(())
+    }
+}
+
+/// What came from a client and was not looked at yet.
+#[derive(Debug)]
+pub struct Input {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    /// Room for so many bytes to begin with.
+    pub fn new(room: usize) -> Self {
+        Self { bytes: vec![0; room], start: 0, end: 0 }
+    }
+
+    /// What came.
+    pub fn available(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// What came, to be changed in place.
+    pub fn available_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.end]
+    }
+
+    /// Forgets the first bytes.
+    pub fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Waits for more, with room for `whole` bytes in all; whether there was more.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`].
+    pub fn fill(&mut self, channel: &dyn Channel, whole: usize) -> io::Result<bool> {
+        if self.bytes.len() < whole {
+            self.bytes.resize(whole, 0);
+        }
+        if self.bytes.len() - self.start < whole || self.end == self.bytes.len() {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        loop {
+            match channel.receive(&mut self.bytes[self.end..]) {
+                Ok(count) => {
+                    self.end += count;
+                    return Ok(count > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until so many bytes came; none if the client goes before.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`].
+    pub fn need(&mut self, channel: &dyn Channel, count: usize) -> io::Result<Option<&[u8]>> {
+        while self.available().len() < count {
+            if !self.fill(channel, count)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(&self.available()[..count]))
+    }
+
+    /// Throws away the next bytes, as they come; whether they all came.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`].
+    pub fn discard(&mut self, channel: &dyn Channel, mut count: usize) -> io::Result<bool> {
+        loop {
+            let here = self.available().len().min(count);
+            self.consume(here);
+            count -= here;
+            if count == 0 {
+                return Ok(true);
+            }
+            if !self.fill(channel, 1)? {
+                return Ok(false);
+            }
+        }
+    }
+}

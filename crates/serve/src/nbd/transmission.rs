@@ -1,0 +1,569 @@
+//! The transmission phase of one connection: requests in, replies out.
+//!
+//! What came is looked at in one go: all whole requests that one `receive` brought are done one after the other,
+//! writes that wait together together, and their replies go out in one `send`. A backend that takes its time
+//! ([`Backend::waits`]) gets the requests as they come and answers when it likes; replies then go out by a thread
+//! of their own, so that a client that does not read holds up nobody else.
+//!
+//! Invariants: bytes in memory are bounded for each connection, whatever a client says or leaves unread
+//! ([`PIECE_BYTES`] in, a little more out, [`MOST_WAITING_BYTES`] with a backend that waits): longer requests are
+//! done piece by piece. Every request that came whole is answered once, unless the connection breaks.
+//! Source: the NBD protocol, "Transmission phase", "Structured reply".
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::mpsc::channel as handover;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::backend::{Backend, Errno, Extent, Job, Op, Request};
+use crate::counters::Counters;
+use crate::nbd::channel::{Channel, Input};
+use crate::nbd::handshake::Agreed;
+use crate::nbd::validate::{Asked, PIECE_BYTES, validate};
+use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES, chunk};
+use crate::nbd::{Session, context_id};
+
+/// Bytes of requests with a backend that waits, before no more are taken.
+pub const MOST_WAITING_BYTES: usize = 8 << 20;
+/// Requests with a backend that waits, before no more are taken.
+pub const MOST_WAITING: usize = 1024;
+/// Replies that go out at once.
+const SEND_BYTES: usize = 256 << 10;
+/// No reply is held back longer than this for another one to go with it.
+const HOLD_BACK: Duration = Duration::from_micros(200);
+/// Requests that are looked at together.
+const MOST_TOGETHER: usize = 256;
+/// Runs of blocks in one reply.
+const MOST_EXTENTS: usize = 1024;
+/// Room for requests to begin with.
+const INPUT_BYTES: usize = 256 << 10;
+
+/// Replies that go out together. Its room is kept, so that it is cleared once.
+#[derive(Default)]
+struct Output {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Output {
+    fn room(&mut self, count: usize) -> &mut [u8] {
+        let (start, end) = (self.len, self.len + count);
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.len = end;
+        &mut self.bytes[start..end]
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+    }
+
+    fn send(&mut self, channel: &dyn Channel) -> io::Result<()> {
+        let len = std::mem::take(&mut self.len);
+        if len == 0 { Ok(()) } else { channel.send(&self.bytes[..len]) }
+    }
+}
+
+fn push_error(out: &mut Output, structured: bool, cookie: u64, errno: Errno) {
+    if !structured {
+        return out.push(&wire::simple_reply(errno.number(), cookie));
+    }
+    out.push(&wire::chunk_header(chunk::DONE, chunk::ERROR, cookie, 6));
+    out.push(&errno.number().to_be_bytes());
+    out.push(&[0, 0]);
+}
+
+/// What goes before the bytes of a read, and how long that is.
+fn push_read_header(
+    out: &mut Output,
+    structured: bool,
+    raw: &RawRequest,
+    (at, len): (u64, usize),
+    last: bool,
+) {
+    if structured {
+        let flags = if last { chunk::DONE } else { 0 };
+        out.push(&wire::chunk_header(flags, chunk::OFFSET_DATA, raw.cookie, len as u32 + 8));
+        out.push(&at.to_be_bytes());
+    } else if at == raw.offset {
+        out.push(&wire::simple_reply(0, raw.cookie));
+    }
+}
+
+/// The reply to anything but a block status or a read in pieces.
+fn push_reply(out: &mut Output, structured: bool, raw: &RawRequest, result: Result<(), Errno>, data: &[u8]) {
+    let read = raw.kind == wire::command::READ;
+    match result {
+        Err(errno) => push_error(out, structured && read, raw.cookie, errno),
+        Ok(()) if read => {
+            push_read_header(out, structured, raw, (raw.offset, data.len()), true);
+            out.push(data);
+        }
+        Ok(()) => out.push(&wire::simple_reply(0, raw.cookie)),
+    }
+}
+
+/// A reply that waits to be sent by the thread that sends.
+struct Outgoing {
+    bytes: Vec<u8>,
+    /// Those that were sent already.
+    sent: usize,
+    /// What it gives back of the room for commands.
+    room: usize,
+}
+
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Outgoing>,
+    /// Commands that were taken and whose replies are not out, and their bytes.
+    commands: usize,
+    bytes: usize,
+    /// A reply is being sent.
+    sending: bool,
+    /// Nothing more comes, or can be sent.
+    over: bool,
+}
+
+/// Replies on their way from a backend that waits. Who answers sends at once what can be sent without waiting;
+/// the rest goes out by a thread of its own.
+struct Outbox {
+    channel: Arc<dyn Channel>,
+    structured: bool,
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+impl Outbox {
+    // The lists are whole between any two statements that can panic.
+    fn held(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for room for a command.
+    ///
+    /// # Errors
+    /// When the client cannot be reached any more.
+    fn enter(&self, bytes: usize) -> io::Result<()> {
+        let full = |waiting: &mut Waiting| {
+            !waiting.over
+                && waiting.commands > 0
+                && (waiting.bytes + bytes > MOST_WAITING_BYTES || waiting.commands >= MOST_WAITING)
+        };
+        let guard = self.changed.wait_while(self.held(), full);
+        let mut waiting = guard.unwrap_or_else(PoisonError::into_inner);
+        if waiting.over {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        waiting.commands += 1;
+        waiting.bytes += bytes;
+        Ok(())
+    }
+
+    fn answer(&self, raw: &RawRequest, result: Result<(), Errno>, data: &[u8], room: usize) {
+        let mut out = Output::default();
+        push_reply(&mut out, self.structured, raw, result, data);
+        self.push(out.bytes, room);
+    }
+
+    fn push(&self, bytes: Vec<u8>, room: usize) {
+        let mut waiting = self.held();
+        let mut sent = 0;
+        if waiting.queue.is_empty() && !waiting.sending && !waiting.over {
+            // An error is met again by the thread that sends.
+            sent = self.channel.send_now(&bytes).unwrap_or(0);
+        }
+        if sent == bytes.len() {
+            waiting.commands -= 1;
+            waiting.bytes -= room;
+        } else {
+            waiting.queue.push_back(Outgoing { bytes, sent, room });
+        }
+        drop(waiting);
+        self.changed.notify_all();
+    }
+
+    fn end(&self) {
+        self.held().over = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until every reply is out.
+    fn drain(&self) {
+        let busy = |waiting: &mut Waiting| !waiting.over && waiting.commands > 0;
+        drop(self.changed.wait_while(self.held(), busy));
+    }
+
+    /// Sends what could not be sent at once, until the end.
+    fn send_all(&self) {
+        loop {
+            let idle = |waiting: &mut Waiting| !waiting.over && waiting.queue.is_empty();
+            let guard = self.changed.wait_while(self.held(), idle);
+            let mut waiting = guard.unwrap_or_else(PoisonError::into_inner);
+            let Some(Outgoing { bytes, sent, room }) = waiting.queue.pop_front() else {
+                return;
+            };
+            waiting.sending = true;
+            drop(waiting);
+            let failed = self.channel.send(&bytes[sent..]).is_err();
+            let mut waiting = self.held();
+            waiting.sending = false;
+            waiting.commands -= 1;
+            waiting.bytes -= room;
+            waiting.over |= failed;
+            self.changed.notify_all();
+            if failed {
+                waiting.queue.clear();
+                return;
+            }
+        }
+    }
+}
+
+/// A whole request in the input: the request, and where its payload lies.
+#[derive(Clone, Copy, Debug)]
+struct Whole {
+    raw: RawRequest,
+    payload: (usize, usize),
+}
+
+/// What the bytes that came begin with.
+enum Ahead {
+    /// So many whole requests, of so many bytes.
+    Requests(usize),
+    /// A request that is done piece by piece as its payload comes.
+    Long(RawRequest),
+    /// Part of a request, which has so many bytes.
+    Part(usize),
+}
+
+/// One connection in its transmission phase.
+struct Connection<'a> {
+    channel: Arc<dyn Channel>,
+    session: Session,
+    backend: &'a dyn Backend,
+    counters: &'a Counters,
+    input: Input,
+    out: Output,
+    whole: Vec<Whole>,
+    results: Vec<Result<(), Errno>>,
+    sent_at: Instant,
+    /// For a backend that waits.
+    outbox: Option<Arc<Outbox>>,
+}
+
+/// Answers a client until it goes.
+///
+/// # Errors
+/// When it cannot be reached any more, or does not speak the protocol.
+pub fn transmit(agreed: Agreed, backend: &dyn Backend, counters: &Counters) -> io::Result<()> {
+    let Agreed { session, channel, mut input } = agreed;
+    if input.available().is_empty() {
+        input = Input::new(INPUT_BYTES);
+    }
+    let mut connection = Connection {
+        channel,
+        session,
+        backend,
+        counters,
+        input,
+        out: Output::default(),
+        whole: Vec::new(),
+        results: Vec::new(),
+        sent_at: Instant::now(),
+        outbox: None,
+    };
+    if !backend.waits() {
+        return connection.run();
+    }
+    let outbox = Arc::new(Outbox {
+        channel: connection.channel.clone(),
+        structured: connection.session.structured,
+        waiting: Mutex::default(),
+        changed: Condvar::new(),
+    });
+    connection.outbox = Some(outbox.clone());
+    std::thread::scope(|scope| {
+        let sender = std::thread::Builder::new().name("nbd-send".to_owned());
+        sender.spawn_scoped(scope, || outbox.send_all())?;
+        let result = connection.run();
+        outbox.drain();
+        outbox.end();
+        result
+    })
+}
+
+impl Connection<'_> {
+    fn run(&mut self) -> io::Result<()> {
+        loop {
+            match self.look_ahead()? {
+                Ahead::Requests(bytes) => {
+                    let goes_on = self.do_whole()?;
+                    self.send()?;
+                    if !goes_on {
+                        return Ok(());
+                    }
+                    self.input.consume(bytes);
+                }
+                Ahead::Long(raw) => {
+                    self.input.consume(wire::REQUEST_BYTES);
+                    if !self.write_in_pieces(&raw)? {
+                        return Ok(());
+                    }
+                }
+                Ahead::Part(bytes) => {
+                    if !self.input.fill(self.channel.as_ref(), bytes)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds the whole requests that came.
+    fn look_ahead(&mut self) -> io::Result<Ahead> {
+        self.whole.clear();
+        let came = self.input.available();
+        let mut at = 0;
+        while self.whole.len() < MOST_TOGETHER {
+            let Some(header) = came.get(at..at + wire::REQUEST_BYTES) else {
+                return Ok(self.ahead(at, wire::REQUEST_BYTES));
+            };
+            let Some(raw) = RawRequest::parse(header) else {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "no request magic"));
+            };
+            let payload = raw.payload();
+            if payload > PIECE_BYTES {
+                return Ok(if at == 0 { Ahead::Long(raw) } else { Ahead::Requests(at) });
+            }
+            let start = at + wire::REQUEST_BYTES;
+            if came.len() < start + payload {
+                return Ok(self.ahead(at, wire::REQUEST_BYTES + payload));
+            }
+            self.whole.push(Whole { raw, payload: (start, start + payload) });
+            at = start + payload;
+        }
+        Ok(Ahead::Requests(at))
+    }
+
+    fn ahead(&self, at: usize, next: usize) -> Ahead {
+        if at == 0 { Ahead::Part(next) } else { Ahead::Requests(at) }
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        self.sent_at = Instant::now();
+        let Some(outbox) = &self.outbox else {
+            return self.out.send(self.channel.as_ref());
+        };
+        if self.out.len > 0 {
+            let bytes = self.out.bytes[..self.out.len].to_vec();
+            self.out.len = 0;
+            outbox.enter(bytes.len())?;
+            let room = bytes.len();
+            outbox.push(bytes, room);
+        }
+        Ok(())
+    }
+
+    /// Sends what waits if it is much, or waited long.
+    fn send_some(&mut self) -> io::Result<()> {
+        let due = self.out.len >= SEND_BYTES || self.sent_at.elapsed() >= HOLD_BACK;
+        if due { self.send() } else { Ok(()) }
+    }
+
+    /// Does the whole requests that were found; whether the client stays.
+    fn do_whole(&mut self) -> io::Result<bool> {
+        let mut index = 0;
+        while index < self.whole.len() {
+            let Whole { raw, payload } = self.whole[index];
+            index += 1;
+            let asked = match validate(&raw, &self.session, self.backend.shape()) {
+                Ok(asked) => asked,
+                Err(errno) => {
+                    self.counters.refuse();
+                    let structured = self.session.structured && raw.kind != wire::command::WRITE;
+                    push_error(&mut self.out, structured, raw.cookie, errno);
+                    continue;
+                }
+            };
+            if let Asked::Command(request) = &asked {
+                self.counters.count(request);
+            }
+            match asked {
+                Asked::Disconnect => return Ok(false),
+                Asked::BlockStatus { offset, len, one } => self.block_status(&raw, (offset, len), one),
+                Asked::Command(request) if request.data_len() > PIECE_BYTES as u64 => {
+                    self.read_in_pieces(&raw, &request)?;
+                }
+                Asked::Command(request) if self.outbox.is_some() => self.submit(raw, request, payload)?,
+                Asked::Command(request) if request.op == Op::Write => {
+                    index = self.do_writes(index - 1, request)
+                }
+                Asked::Command(request) => self.do_command(&raw, &request),
+            }
+            self.send_some()?;
+        }
+        Ok(true)
+    }
+
+    /// A command that is no write, done here and now.
+    fn do_command(&mut self, raw: &RawRequest, request: &Request) {
+        let structured = self.session.structured;
+        if request.op != Op::Read {
+            let result = self.backend.execute(request, &mut []);
+            return push_reply(&mut self.out, structured, raw, result, &[]);
+        }
+        let before = self.out.len;
+        push_read_header(&mut self.out, structured, raw, (raw.offset, raw.len as usize), true);
+        if let Err(errno) = self.backend.execute(request, self.out.room(raw.len as usize)) {
+            self.out.len = before;
+            push_error(&mut self.out, structured, raw.cookie, errno);
+        }
+    }
+
+    /// The write at `first`, and those right behind it; the place of the first request that is none of them.
+    fn do_writes(&mut self, first: usize, request: Request) -> usize {
+        let mut requests = vec![request];
+        let behind = self.whole[first + 1..].iter().map_while(|whole| {
+            match validate(&whole.raw, &self.session, self.backend.shape()) {
+                Ok(Asked::Command(request)) if request.op == Op::Write => Some(request),
+                _ => None,
+            }
+        });
+        requests.extend(behind);
+        requests[1..].iter().for_each(|request| self.counters.count(request));
+        let next = first + requests.len();
+        let mut writes = Vec::with_capacity(requests.len());
+        let (mut rest, mut passed) = (self.input.available_mut(), 0);
+        for (request, whole) in requests.into_iter().zip(&self.whole[first..next]) {
+            let (start, end) = whole.payload;
+            let (_, from) = rest.split_at_mut(start - passed);
+            let (data, behind) = from.split_at_mut(end - start);
+            (rest, passed) = (behind, end);
+            writes.push((request, data));
+        }
+        self.results.clear();
+        self.backend.execute_writes(&mut writes, &mut self.results);
+        drop(writes);
+        for (whole, &result) in self.whole[first..next].iter().zip(&self.results) {
+            push_reply(&mut self.out, false, &whole.raw, result, &[]);
+        }
+        next
+    }
+
+    /// Hands a command to a backend that waits.
+    fn submit(&mut self, raw: RawRequest, request: Request, payload: (usize, usize)) -> io::Result<()> {
+        let Some(outbox) = self.outbox.clone() else {
+            return Ok(());
+        };
+        // Errors of what came before go out before it waits for room.
+        self.send()?;
+        let len = request.data_len() as usize;
+        outbox.enter(len)?;
+        let data = match request.op {
+            Op::Write => self.input.available()[payload.0..payload.1].to_vec(),
+            _ => vec![0; len],
+        };
+        let answer = move |result, data: Vec<u8>| {
+            outbox.answer(&raw, result, &data, len);
+        };
+        self.backend.submit(Job::new(request, data, Box::new(answer)));
+        Ok(())
+    }
+
+    /// Does a piece of a long command and waits for it; the buffer comes back.
+    fn do_piece(&self, request: Request, mut data: Vec<u8>) -> (Result<(), Errno>, Vec<u8>) {
+        if self.outbox.is_none() {
+            let result = self.backend.execute(&request, &mut data);
+            return (result, data);
+        }
+        let (sender, receiver) = handover();
+        let answer = move |result, data| {
+            // Nobody waits any more when the connection broke.
+            let _ = sender.send((result, data));
+        };
+        self.backend.submit(Job::new(request, data, Box::new(answer)));
+        receiver.recv().unwrap_or((Err(Errno::Shutdown), Vec::new()))
+    }
+
+    /// A write longer than a piece: done as its bytes come, answered at the end; whether the client stays.
+    fn write_in_pieces(&mut self, raw: &RawRequest) -> io::Result<bool> {
+        let asked = validate(raw, &self.session, self.backend.shape());
+        match &asked {
+            Ok(Asked::Command(request)) => self.counters.count(request),
+            _ => self.counters.refuse(),
+        }
+        let (mut left, mut at, mut result) = (raw.len as usize, raw.offset, asked.map(|_| ()));
+        while left > 0 && result.is_ok() {
+            let len = left.min(PIECE_BYTES);
+            let Some(piece) = self.input.need(self.channel.as_ref(), len)?.map(<[u8]>::to_vec) else {
+                return Ok(false);
+            };
+            self.input.consume(len);
+            let fua = raw.flags & wire::command_flag::FUA != 0;
+            let request = Request { fua, ..Request::new(Op::Write, at, len as u64) };
+            (left, at) = (left - len, at + len as u64);
+            result = self.do_piece(request, piece).0;
+        }
+        if !self.input.discard(self.channel.as_ref(), left)? {
+            return Ok(false);
+        }
+        push_reply(&mut self.out, false, raw, result, &[]);
+        self.send()?;
+        Ok(true)
+    }
+
+    /// A read longer than a piece: a chunk for each piece, or, without structured replies, one reply whose
+    /// header has to promise what is not read yet; then an error breaks the connection, as the protocol says.
+    fn read_in_pieces(&mut self, raw: &RawRequest, request: &Request) -> io::Result<()> {
+        let structured = self.session.structured;
+        let (mut at, end) = (request.offset, request.offset + request.len);
+        let mut data = Vec::new();
+        while at < end {
+            let len = (end - at).min(PIECE_BYTES as u64) as usize;
+            data.resize(len, 0);
+            let (result, buffer) = self.do_piece(Request::new(Op::Read, at, len as u64), data);
+            data = buffer;
+            match result {
+                Err(errno) if structured || at == request.offset => {
+                    push_error(&mut self.out, structured, raw.cookie, errno);
+                    return Ok(());
+                }
+                Err(errno) => return Err(io::Error::other(format!("a long read failed half way: {errno}"))),
+                Ok(()) => {}
+            }
+            push_read_header(&mut self.out, structured, raw, (at, len), at + len as u64 == end);
+            self.out.push(&data);
+            self.send()?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    fn block_status(&mut self, raw: &RawRequest, (offset, len): (u64, u64), one: bool) {
+        let most = if one { 1 } else { MOST_EXTENTS };
+        let before = self.out.len;
+        for (number, &context) in self.session.contexts.iter().enumerate() {
+            let mut extents: Vec<Extent> = Vec::new();
+            let told = self.backend.block_status(offset, len, context, most, &mut extents);
+            extents.truncate(most);
+            if told.is_err() || extents.is_empty() {
+                self.out.len = before;
+                let errno = told.err().unwrap_or(Errno::Io);
+                return push_error(&mut self.out, true, raw.cookie, errno);
+            }
+            let last = number + 1 == self.session.contexts.len();
+            let flags = if last { chunk::DONE } else { 0 };
+            let bytes = 4 + 8 * extents.len() as u32;
+            self.out.push(&wire::chunk_header(flags, chunk::BLOCK_STATUS, raw.cookie, bytes));
+            self.out.push(&context_id(context).to_be_bytes());
+            for extent in extents {
+                self.out.push(&(extent.len as u32).to_be_bytes());
+                self.out.push(&extent.flags.to_be_bytes());
+            }
+        }
+    }
+}
+
+const _: () = assert!(SIMPLE_REPLY_BYTES < CHUNK_BYTES && CHUNK_BYTES < wire::REQUEST_BYTES);

@@ -1,0 +1,253 @@
+//! An image as a backend, as fast as it goes (`--timing none`, and `native`, where the medium sets the time).
+//!
+//! Left alone for as long as the layer's own patience, it does the layer's idle work, one unit at a time, so that
+//! a command waits for at most one.
+//!
+//! Invariant: what fails is told to the client by the error of the protocol, and in `last_error` of the status
+//! in words.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use skylight_image::{Image, ImageError, Place, Status, Write};
+use skylight_layer::Idle;
+
+use crate::backend::{
+    Backend, Context, Errno, Extent, HOLE_AND_ZERO, IN_CACHE, Op, Request, Shape, push_extent,
+};
+
+/// What is looked at in one go for block status, bytes.
+const STATUS_STEP: u64 = 64 << 20;
+/// Zeroes that are written in one go.
+const ZEROES: usize = 1 << 20;
+
+/// The error of the protocol for what went wrong with an image.
+pub(crate) fn errno_of(error: &ImageError) -> Errno {
+    match error {
+        ImageError::Io { source, .. } => Errno::from(source),
+        ImageError::OutOfRange { .. } => Errno::Invalid,
+        _ => Errno::Io,
+    }
+}
+
+/// The status of an image as JSON.
+pub(crate) fn status_json(status: &Status) -> Value {
+    json!({
+        "cache_live_bytes": status.cache.live_sectors * skylight_disk::SECTOR_BYTES,
+        "cache_map_entries": status.cache.map_entries,
+        "host_bytes": status.counters.host_bytes,
+        "media_bytes": status.counters.media_bytes,
+        "syncs": status.counters.syncs,
+        "write_amplification": status.write_amplification(),
+        "generation": status.generation,
+    })
+}
+
+/// Runs of blocks from where stretches of a drive lie.
+pub(crate) fn push_places(places: &[Place], context: Context, extents: &mut Vec<Extent>) {
+    for place in places {
+        let flags = match context {
+            Context::Allocation if !place.allocated => HOLE_AND_ZERO,
+            Context::Place if place.cached => IN_CACHE,
+            _ => 0,
+        };
+        push_extent(extents, place.len, flags);
+    }
+}
+
+struct Inner {
+    shape: Shape,
+    /// What the status calls the timing.
+    timing: &'static str,
+    /// None once it is closed.
+    image: Mutex<Option<Image>>,
+    began: Instant,
+    /// When the last command came, us since it began.
+    asked_at: AtomicU64,
+    idle_units: AtomicU64,
+    last_error: Mutex<Option<String>>,
+    over: Mutex<bool>,
+    ends: Condvar,
+}
+
+/// See the module page.
+pub struct ServedImage {
+    inner: Arc<Inner>,
+    idles: Option<JoinHandle<()>>,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    fn with<T>(&self, work: impl FnOnce(&mut Image) -> Result<T, ImageError>) -> Result<T, Errno> {
+        // A panic in the middle of a change leaves an image that nobody should use: its lock stays poisoned.
+        let mut image = self.image.lock().map_err(|_| Errno::Io)?;
+        let image = image.as_mut().ok_or(Errno::Shutdown)?;
+        work(image).map_err(|error| {
+            *held(&self.last_error) = Some(error.to_string());
+            errno_of(&error)
+        })
+    }
+
+    fn asked(&self) {
+        let since = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.asked_at.store(since, Ordering::Relaxed);
+    }
+
+    /// Until the end: waits until nothing was asked for `patience`, then works until something is.
+    fn idle(&self, patience: Duration) {
+        loop {
+            let asked = Duration::from_micros(self.asked_at.load(Ordering::Relaxed));
+            let quiet = self.began.elapsed().saturating_sub(asked);
+            let worked = quiet >= patience && {
+                let unit = self.with(Image::idle);
+                self.idle_units.fetch_add(u64::from(unit == Ok(Idle::Worked)), Ordering::Relaxed);
+                unit == Ok(Idle::Worked)
+            };
+            // With nothing to do it looks again after as long as it was patient.
+            let pause =
+                if worked { Duration::ZERO } else { patience.saturating_sub(quiet).max(patience / 4) };
+            let waited = self.ends.wait_timeout_while(held(&self.over), pause, |over| !*over);
+            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                return;
+            }
+        }
+    }
+}
+
+impl ServedImage {
+    /// Serves an image under this shape; its size is the image's. `timing` is what the status calls it.
+    ///
+    /// # Errors
+    /// When the system has no more threads.
+    pub fn new(image: Image, shape: Shape, timing: &'static str) -> std::io::Result<Self> {
+        let patience = image.layer().idle_after().map(|after| Duration::from_nanos(after.get()));
+        let shape = Shape { size: image.capacity_bytes(), places: true, ..shape };
+        let inner = Arc::new(Inner {
+            shape,
+            timing,
+            image: Mutex::new(Some(image)),
+            began: Instant::now(),
+            asked_at: AtomicU64::new(0),
+            idle_units: AtomicU64::new(0),
+            last_error: Mutex::new(None),
+            over: Mutex::new(false),
+            ends: Condvar::new(),
+        });
+        let idles = match patience {
+            None => None,
+            Some(patience) => {
+                let inner = inner.clone();
+                let thread = std::thread::Builder::new().name("image-idle".to_owned());
+                Some(thread.spawn(move || inner.idle(patience))?)
+            }
+        };
+        Ok(Self { inner, idles })
+    }
+
+    fn end(&mut self) {
+        *held(&self.inner.over) = true;
+        self.inner.ends.notify_all();
+        if let Some(thread) = self.idles.take() {
+            // If it panicked, the image says so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for ServedImage {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Backend for ServedImage {
+    fn shape(&self) -> &Shape {
+        &self.inner.shape
+    }
+
+    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
+        self.inner.asked();
+        let Request { op, offset, len, fua, .. } = *request;
+        if op == Op::WriteZeroes && request.no_hole && request.fast {
+            return Err(Errno::NotSupported);
+        }
+        self.inner.with(|image| match op {
+            Op::Read => image.read(offset, data),
+            Op::Write => image.write(offset, data, fua),
+            Op::Flush => image.flush(),
+            Op::Trim => {
+                image.trim(offset, len)?;
+                if fua { image.flush() } else { Ok(()) }
+            }
+            Op::WriteZeroes if request.no_hole => {
+                let zeroes = vec![0; len.min(ZEROES as u64) as usize];
+                let mut at = offset;
+                while at < offset + len {
+                    let here = (offset + len - at).min(ZEROES as u64);
+                    image.write(at, &zeroes[..here as usize], fua)?;
+                    at += here;
+                }
+                Ok(())
+            }
+            Op::WriteZeroes => image.write_zeroes(offset, len, fua),
+            Op::Cache => Ok(()),
+        })
+    }
+
+    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+        self.inner.asked();
+        let result = match &*writes {
+            [(request, data)] => self.inner.with(|image| image.write(request.offset, data, request.fua)),
+            several => {
+                let waiting: Vec<Write<'_>> = several
+                    .iter()
+                    .map(|(request, data)| Write { offset: request.offset, data, fua: request.fua })
+                    .collect();
+                self.inner.with(|image| image.write_many(&waiting))
+            }
+        };
+        results.extend(std::iter::repeat_n(result, writes.len()));
+    }
+
+    fn block_status(
+        &self,
+        offset: u64,
+        len: u64,
+        context: Context,
+        most: usize,
+        extents: &mut Vec<Extent>,
+    ) -> Result<(), Errno> {
+        let (mut at, end) = (offset, offset + len);
+        while at < end && extents.len() <= most {
+            let here = (end - at).min(STATUS_STEP);
+            let places = self.inner.with(|image| image.locate(at, here))?;
+            push_places(&places, context, extents);
+            at += here;
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> Value {
+        let status = self.inner.with(|image| Ok(status_json(&image.status()))).unwrap_or(Value::Null);
+        json!({
+            "timing": self.inner.timing,
+            "image": status,
+            "idle_units": self.inner.idle_units.load(Ordering::Relaxed),
+            "last_error": *held(&self.inner.last_error),
+        })
+    }
+
+    /// The next start reads no log.
+    fn close(&self) -> Result<(), String> {
+        *held(&self.inner.over) = true;
+        self.inner.ends.notify_all();
+        let image = self.inner.image.lock().map_err(|_| "the image failed before".to_owned())?.take();
+        image.map_or(Ok(()), |image| image.close().map_err(|error| error.to_string()))
+    }
+}

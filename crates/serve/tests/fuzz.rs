@@ -1,0 +1,205 @@
+//! Clients that say anything: words of the protocol with any numbers in them, in any order, and plain noise.
+//!
+//! No panic, no hang, and what comes back is the protocol. SKYLIGHT_FUZZ_SECONDS makes each test go on that long (3600:
+//! an hour); cargo-fuzz looks deeper with fuzz/fuzz_targets/nbd.rs, which says the same words.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use skylight_serve::backend::{Errno, Shape};
+use skylight_serve::nbd::replay::replay;
+use skylight_serve::nbd::wire::{self, RawRequest, chunk, handshake_flag, option};
+use skylight_serve::plain::Memory;
+
+const SIZE: u64 = 1 << 20;
+
+/// Numbers at which something could go wrong.
+fn number() -> impl Strategy<Value = u64> {
+    let edges =
+        vec![0, 1, 511, 512, 4096, SIZE - 512, SIZE, SIZE + 512, 1 << 31, 1 << 32, u64::MAX - 511, u64::MAX];
+    prop_oneof![
+        proptest::sample::select(edges),
+        0..SIZE,
+        (0..SIZE / 512).prop_map(|sector| sector * 512),
+        any::<u64>()
+    ]
+}
+
+fn noise(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(any::<u8>(), 0..most)
+}
+
+fn string() -> impl Strategy<Value = Vec<u8>> {
+    let known = ["", "disk", "base:allocation", "base:", "x-skylight:place", "x-skylight:status"];
+    prop_oneof![proptest::sample::select(known.map(|name| name.as_bytes().to_vec()).to_vec()), noise(40)]
+}
+
+/// A string with its length before it, which may be another one's.
+fn told(string: Vec<u8>, len: Option<u32>) -> Vec<u8> {
+    let mut bytes = len.unwrap_or(string.len() as u32).to_be_bytes().to_vec();
+    bytes.extend(string);
+    bytes
+}
+
+fn option_data() -> impl Strategy<Value = Vec<u8>> {
+    let strings = proptest::collection::vec(string(), 0..4);
+    let info =
+        (string(), proptest::option::weighted(0.1, any::<u32>()), proptest::collection::vec(0u16..5, 0..5));
+    let info = info.prop_map(|(name, len, wanted)| {
+        let mut data = told(name, len);
+        data.extend((wanted.len() as u16).to_be_bytes());
+        wanted.iter().for_each(|about| data.extend(about.to_be_bytes()));
+        data
+    });
+    let contexts = (string(), proptest::option::weighted(0.1, any::<u32>()), strings).prop_map(
+        |(name, count, queries)| {
+            let mut data = told(name, None);
+            data.extend(count.unwrap_or(queries.len() as u32).to_be_bytes());
+            queries.into_iter().for_each(|query| data.extend(told(query, None)));
+            data
+        },
+    );
+    prop_oneof![3 => Just(Vec::new()), 3 => info, 3 => contexts, 1 => noise(60)]
+}
+
+fn options() -> impl Strategy<Value = Vec<u8>> {
+    let kinds = vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 77];
+    let one = (proptest::sample::select(kinds), option_data())
+        .prop_map(|(kind, data)| wire::option_bytes(kind, &data));
+    proptest::collection::vec(prop_oneof![20 => one, 1 => noise(30)], 0..6).prop_map(|parts| parts.concat())
+}
+
+fn request() -> impl Strategy<Value = Vec<u8>> {
+    let flags = prop_oneof![6 => Just(0u16), 3 => 0u16..32, 1 => any::<u16>()];
+    let payload = prop_oneof![8 => Just(None), 1 => (0usize..5000).prop_map(Some)];
+    // Few disconnect, or little would follow.
+    let kind = prop_oneof![30 => prop_oneof![0u16..2, 3u16..9], 1 => Just(2u16), 1 => any::<u16>()];
+    (kind, flags, any::<u64>(), number(), number(), payload).prop_map(
+        |(kind, flags, cookie, offset, len, payload)| {
+            // Few are long: they take long.
+            let len = (len % if cookie % 16 == 0 { 3 << 20 } else { 1 << 15 }) as u32;
+            let raw = RawRequest { flags, kind, cookie, offset, len };
+            let mut bytes = raw.to_bytes().to_vec();
+            if kind == wire::command::WRITE {
+                bytes.resize(bytes.len() + payload.unwrap_or(len as usize), 0xa5);
+            }
+            bytes
+        },
+    )
+}
+
+fn requests() -> impl Strategy<Value = Vec<u8>> {
+    let one = prop_oneof![30 => request(), 1 => noise(50)];
+    proptest::collection::vec(one, 0..12).prop_map(|parts| parts.concat())
+}
+
+fn client_flags() -> impl Strategy<Value = u32> {
+    prop_oneof![8 => Just(3u32), 1 => 0u32..4, 1 => any::<u32>()]
+}
+
+fn greeting(flags: u32) -> Vec<u8> {
+    flags.to_be_bytes().to_vec()
+}
+
+/// The words of a client that gets through to the transmission phase.
+fn way_in(structured: bool) -> Vec<u8> {
+    let mut bytes = greeting(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+    if structured {
+        bytes.extend(wire::option_bytes(option::STRUCTURED_REPLY, &[]));
+        let contexts =
+            [&[0u8; 4][..], &1u32.to_be_bytes(), &told(b"base:allocation".to_vec(), None)].concat();
+        bytes.extend(wire::option_bytes(option::SET_META_CONTEXT, &contexts));
+    }
+    bytes.extend(wire::option_bytes(option::GO, &[0; 6]));
+    bytes
+}
+
+fn disk() -> Memory {
+    Memory::shaped(Shape { places: true, ..Shape::drive("disk", SIZE) })
+}
+
+/// Checks that what follows the handshake is replies, each whole, with errors of the protocol.
+fn check_replies(mut heard: &[u8], said: &[u8]) -> Result<(), TestCaseError> {
+    let known = |number: u32| Errno::ALL.iter().any(|errno| errno.number() == number);
+    while heard.len() >= 16 && heard.len() < 1 << 19 {
+        match wire::u32_at(heard, 0) {
+            Some(wire::CHUNK_MAGIC) => {
+                let (Some(kind), Some(len)) = (wire::u16_at(heard, 6), wire::u32_at(heard, 16)) else {
+                    return Err(TestCaseError::fail("a chunk without its header"));
+                };
+                if kind == chunk::ERROR {
+                    prop_assert!(wire::u32_at(heard, 20).is_some_and(known));
+                }
+                heard = heard.get(20 + len as usize..).unwrap_or(&[]);
+            }
+            Some(wire::SIMPLE_REPLY_MAGIC) => {
+                let (Some(error), Some(cookie)) = (wire::u32_at(heard, 4), wire::u64_at(heard, 8)) else {
+                    return Err(TestCaseError::fail("a reply without its header"));
+                };
+                prop_assert!(error == 0 || known(error), "error {error}");
+                let read = (error == 0).then(|| read_len(said, cookie)).flatten();
+                heard = heard.get(16 + read.unwrap_or(0)..).unwrap_or(&[]);
+            }
+            magic => return Err(TestCaseError::fail(format!("{magic:x?} is no reply"))),
+        }
+    }
+    Ok(())
+}
+
+/// How long the read with a cookie is, if one was asked for; cookies are drawn, so none comes twice.
+fn read_len(said: &[u8], cookie: u64) -> Option<usize> {
+    said.windows(wire::REQUEST_BYTES).find_map(|bytes| {
+        let raw = RawRequest::parse(bytes).filter(|raw| raw.cookie == cookie)?;
+        (raw.kind == wire::command::READ).then_some(raw.len as usize)
+    })
+}
+
+/// Runs as many cases as configured, and on until the time is over.
+fn run<S: Strategy>(cases: u32, strategy: &S, check: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    let seconds = std::env::var("SKYLIGHT_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let mut runner = TestRunner::new(Config { cases, ..Config::default() });
+    loop {
+        runner.run(strategy, &check).unwrap_or_else(|error| panic!("{error}"));
+        if Instant::now() >= until {
+            return;
+        }
+    }
+}
+
+#[test]
+fn any_words_in_the_handshake() {
+    let strategy = (client_flags(), options(), requests(), 1usize..200);
+    run(400, &strategy, |(flags, options, requests, part)| {
+        let said = [greeting(flags), options, requests].concat();
+        let (heard, _) = replay(&said, part, &disk());
+        prop_assert_eq!(wire::u64_at(&heard, 0), Some(wire::MAGIC));
+        Ok(())
+    });
+}
+
+#[test]
+fn any_requests_have_replies_of_the_protocol() {
+    let strategy = (any::<bool>(), requests(), prop_oneof![1usize..100, Just(1 << 20)]);
+    run(400, &strategy, |(structured, requests, part)| {
+        let way_in = way_in(structured);
+        let (alone, _) = replay(&way_in, 1 << 20, &disk());
+        let said = [way_in, requests.clone()].concat();
+        let (heard, all) = replay(&said, part, &disk());
+        prop_assert!(heard.starts_with(&alone));
+        // Not more than was asked for: a read is at most as long as its request says, and an error short.
+        prop_assert!(all <= (32 << 20) * 12 + 4096);
+        check_replies(&heard[alone.len()..], &requests)
+    });
+}
+
+#[test]
+fn noise_is_no_client() {
+    let strategy = (noise(2000), 1usize..100);
+    run(200, &strategy, |(said, part)| {
+        let (heard, _) = replay(&said, part, &disk());
+        prop_assert!(heard.len() >= 18);
+        Ok(())
+    });
+}

@@ -1,0 +1,343 @@
+//! Clients that mean no good, or are broken: the server answers with an error of the protocol or ends their
+//! connection, and goes on serving everybody else.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{House, Reply, context_data, info_data};
+use skylight_serve::backend::{Backend, Errno, Shape};
+use skylight_serve::filters::delay::{Delay, Delays};
+use skylight_serve::nbd::wire::{self, RawRequest, chunk, command, command_flag, info, option, reply};
+use skylight_serve::plain::Memory;
+use skylight_serve::server::Options;
+
+const SIZE: u64 = 64 << 20;
+
+fn memory() -> Arc<dyn Backend> {
+    Arc::new(Memory::shaped(Shape { places: true, rotational: true, ..Shape::drive("disk", SIZE) }))
+}
+
+fn house() -> House {
+    House::new(memory(), Options::default())
+}
+
+/// The same behind a filter that answers by another thread.
+fn waiting_house() -> House {
+    let delays = Delays { read: Duration::from_micros(1), write: Duration::ZERO };
+    House::new(Arc::new(Delay::new(memory(), delays).expect("a thread")), Options::default())
+}
+
+/// The server still does what it is for.
+fn still_serves(house: &House) {
+    let mut client = house.client(true, &[]);
+    client.ask(command::WRITE, 0, 4096, 512, &[9; 512]);
+    assert_eq!(client.error(), 0);
+    client.ask(command::READ, 0, 4096, 512, &[]);
+    let Reply::Chunk { last: true, kind: chunk::OFFSET_DATA, data, .. } = client.reply() else {
+        panic!("a read has one chunk");
+    };
+    assert_eq!(data[8..], [9; 512]);
+}
+
+#[test]
+fn whatever_a_request_says_its_error_is_one_of_the_protocol() {
+    for house in [house(), waiting_house()] {
+        let mut client = house.client(false, &[]);
+        for (kind, flags, offset, len, errno) in [
+            (command::READ, 0, SIZE, 512, Errno::Invalid),
+            (command::READ, 0, u64::MAX, u32::MAX, Errno::Invalid),
+            (command::READ, 0, 0, (32 << 20) + 512, Errno::Invalid),
+            (command::READ, command_flag::DF, 0, 512, Errno::Invalid),
+            (command::TRIM, 0, SIZE - 512, 1024, Errno::Invalid),
+            (command::WRITE_ZEROES, 0, SIZE - 512, 1024, Errno::NoSpace),
+            (command::BLOCK_STATUS, 0, 0, 512, Errno::Invalid),
+            (77, 0, 0, 512, Errno::Invalid),
+        ] {
+            client.ask(kind, flags, offset, len, &[]);
+            assert_eq!(client.error(), errno.number(), "{kind} {flags} {offset} {len}");
+        }
+        still_serves(&house);
+    }
+}
+
+#[test]
+fn a_write_that_is_refused_is_read_to_its_end() {
+    for house in [house(), waiting_house()] {
+        let mut client = house.client(false, &[]);
+        // Past the end, not whole blocks, longer than a piece, longer than allowed.
+        for (offset, len, errno) in [
+            (SIZE, 512, Errno::NoSpace),
+            (1, 512, Errno::Invalid),
+            (SIZE - 512, 3 << 20, Errno::NoSpace),
+            (0, (32 << 20) + 512, Errno::Invalid),
+        ] {
+            client.ask(command::WRITE, 0, offset, len, &vec![1; len as usize]);
+            assert_eq!(client.error(), errno.number(), "{offset} {len}");
+        }
+        client.ask(command::READ, 0, 0, 512, &[]);
+        assert_eq!(client.error(), 0);
+        assert_eq!(client.take(512), [0; 512]);
+    }
+}
+
+#[test]
+fn long_commands_are_done_in_pieces() {
+    for (house, structured) in [(house(), true), (house(), false), (waiting_house(), true)] {
+        let mut client = house.client(structured, &[]);
+        let data: Vec<u8> = (0..5 << 20).map(|index: u32| (index / 509) as u8).collect();
+        client.ask(command::WRITE, command_flag::FUA, 4096, data.len() as u32, &data);
+        assert_eq!(client.error(), 0);
+        client.ask(command::READ, 0, 4096, data.len() as u32, &[]);
+        let mut got = vec![0; data.len()];
+        if structured {
+            loop {
+                let Reply::Chunk { last, kind: chunk::OFFSET_DATA, data, .. } = client.reply() else {
+                    panic!("chunks of data");
+                };
+                let at = (wire::u64_at(&data, 0).unwrap() - 4096) as usize;
+                got[at..at + data.len() - 8].copy_from_slice(&data[8..]);
+                if last {
+                    break;
+                }
+            }
+        } else {
+            assert_eq!(client.error(), 0);
+            got = client.take(data.len());
+        }
+        assert!(got == data);
+        still_serves(&house);
+    }
+}
+
+#[test]
+fn requests_in_bits_and_in_heaps() {
+    for house in [house(), waiting_house()] {
+        let mut client = house.client(true, &[]);
+        let mut bytes = Vec::new();
+        for index in 0..600u64 {
+            let raw =
+                RawRequest { flags: 0, kind: command::WRITE, cookie: index, offset: index * 512, len: 512 };
+            bytes.extend(raw.to_bytes());
+            bytes.extend([index as u8; 512]);
+        }
+        for part in bytes.chunks(1021) {
+            client.send(part);
+        }
+        let mut cookies: Vec<u64> = (0..600)
+            .map(|_| match client.reply() {
+                Reply::Simple { error: 0, cookie } => cookie,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        cookies.sort_unstable();
+        assert!(cookies.into_iter().eq(0..600));
+        client.ask(command::READ, 0, 0, 600 * 512, &[]);
+        let Reply::Chunk { data, .. } = client.reply() else { panic!("data") };
+        assert!(data[8..].chunks(512).enumerate().all(|(index, block)| block == [index as u8; 512]));
+    }
+}
+
+#[test]
+fn half_sent_words_hold_up_nobody() {
+    let options = Options { handshake: Duration::from_millis(300), ..Options::default() };
+    let house = House::new(memory(), options);
+    // In the handshake: dropped in time.
+    let mut silent = house.greeted(3);
+    silent.send(&wire::OPTION_MAGIC.to_be_bytes()[..5]);
+    // In a request, and in its payload: they may take their time.
+    let mut slow = house.client(false, &[]);
+    let raw = RawRequest { flags: 0, kind: command::WRITE, cookie: 1, offset: 0, len: 8 << 20 };
+    slow.send(&raw.to_bytes()[..13]);
+    let mut slower = house.client(false, &[]);
+    slower.send(&raw.to_bytes());
+    slower.send(&[7; 3 << 20]);
+    still_serves(&house);
+    let began = Instant::now();
+    assert!(silent.is_closed());
+    assert!(began.elapsed() < Duration::from_secs(5));
+    slow.send(&raw.to_bytes()[13..]);
+    slow.send(&vec![7; 8 << 20]);
+    assert_eq!(slow.error(), 0);
+    drop(slower);
+    still_serves(&house);
+}
+
+#[test]
+fn a_hundred_clients_at_once() {
+    let house = house();
+    let mut clients: Vec<_> = (0..100).map(|_| house.client(true, &[])).collect();
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.ask(command::WRITE, 0, index as u64 * 4096, 4096, &[index as u8; 4096]);
+    }
+    for client in &mut clients {
+        assert_eq!(client.error(), 0);
+    }
+    for (index, client) in clients.iter_mut().enumerate() {
+        let other = (index + 37) % 100;
+        client.ask(command::READ, 0, other as u64 * 4096, 4096, &[]);
+        let Reply::Chunk { data, .. } = client.reply() else { panic!("data") };
+        assert_eq!(data[8..], [other as u8; 4096]);
+    }
+}
+
+#[test]
+fn beyond_the_most_clients_are_turned_away() {
+    let house = House::new(memory(), Options { most_connections: 3, ..Options::default() });
+    let clients: Vec<_> = (0..3).map(|_| house.client(true, &[])).collect();
+    let mut fourth = house.socket();
+    assert!(matches!(fourth.read(&mut [0; 18]), Ok(0) | Err(_)));
+    drop(clients);
+    std::thread::sleep(Duration::from_millis(300));
+    still_serves(&house);
+}
+
+/// Resident memory of this process, bytes.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("a number of pages");
+    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.expect("a number of pages") * 4096
+}
+
+#[test]
+fn a_client_that_stops_reading_costs_bounded_memory_and_no_time_of_others() {
+    for mut house in [house(), waiting_house()] {
+        let before = resident();
+        let mut deaf: Vec<_> = (0..4).map(|_| house.client(true, &[])).collect();
+        for client in &mut deaf {
+            client.socket.set_nonblocking(true).unwrap();
+            let raw = RawRequest { flags: 0, kind: command::READ, cookie: 1, offset: 0, len: 1 << 20 };
+            // As many as the kernel takes: each asks for 1 MiB that is never read.
+            let mut asked = 0;
+            while asked < 20_000 && client.socket.write_all(&raw.to_bytes()).is_ok() {
+                asked += 1;
+            }
+            assert!(asked > 100, "{asked}");
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        still_serves(&house);
+        let grown = resident().saturating_sub(before);
+        // Four connections, at most 16 MiB each, and what the tests beside this one hold.
+        assert!(grown < 400 << 20, "{grown}");
+        let began = Instant::now();
+        house.server.take().unwrap().stop().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(10), "deaf clients do not keep a server from ending");
+    }
+}
+
+#[test]
+fn options_that_make_no_sense() {
+    let house = house();
+    let mut client = house.greeted(3);
+    for (kind, data, expected) in [
+        (option::GO, vec![], reply::ERR_INVALID),
+        (option::GO, vec![0xff; 64], reply::ERR_INVALID),
+        (option::INFO, info_data("another", &[]), reply::ERR_UNKNOWN),
+        (option::INFO, [info_data("", &[3]), vec![0]].concat(), reply::ERR_INVALID),
+        (option::LIST, vec![1], reply::ERR_INVALID),
+        (option::STARTTLS, vec![], reply::ERR_POLICY),
+        (option::SET_META_CONTEXT, context_data("", &["base:allocation"]), reply::ERR_INVALID),
+        (option::STRUCTURED_REPLY, vec![1], reply::ERR_INVALID),
+        (4711, vec![1, 2, 3], reply::ERR_UNSUP),
+        (4, vec![], reply::ERR_UNSUP),
+        (option::GO, vec![0; 1 << 20], reply::ERR_TOO_BIG),
+    ] {
+        client.send(&wire::option_bytes(kind, &data));
+        assert_eq!(client.option_reply().0, expected, "option {kind}");
+    }
+    client.send(&wire::option_bytes(option::ABORT, &[]));
+    assert_eq!(client.option_reply().0, reply::ACK);
+    assert!(client.is_closed());
+    assert!(house.greeted(1 << 5).is_closed(), "an unknown client flag");
+    let mut client = house.greeted(3);
+    client.send(&[0; 16]);
+    assert!(client.is_closed(), "no option magic");
+    let mut client = house.client(false, &[]);
+    client.send(&[0; 28]);
+    assert!(client.is_closed(), "no request magic");
+    still_serves(&house);
+}
+
+#[test]
+fn an_export_is_found_and_described() {
+    let house = house();
+    let mut client = house.greeted(3);
+    client.send(&wire::option_bytes(option::LIST, &[]));
+    assert_eq!(client.option_reply(), (reply::SERVER, b"\0\0\0\x04disk".to_vec()));
+    assert_eq!(client.option_reply().0, reply::ACK);
+    client.send(&wire::option_bytes(option::INFO, &info_data("disk", &[info::NAME, info::DESCRIPTION])));
+    let (_, export) = client.option_reply();
+    assert_eq!(wire::u64_at(&export, 2), Some(SIZE));
+    let (_, sizes) = client.option_reply();
+    assert_eq!((wire::u32_at(&sizes, 2), wire::u32_at(&sizes, 6)), (Some(512), Some(4096)));
+    assert_eq!(client.option_reply().1[2..], *b"disk");
+    assert!(client.option_reply().1.ends_with(b"flushes"));
+    assert_eq!(client.option_reply().0, reply::ACK);
+    // The oldest way in, with its zeroes.
+    let mut client = house.greeted(1);
+    client.send(&wire::option_bytes(option::EXPORT_NAME, b"disk"));
+    assert_eq!(wire::u64_at(&client.take(134), 0), Some(SIZE));
+    client.ask(command::FLUSH, 0, 0, 0, &[]);
+    assert_eq!(client.error(), 0);
+    let mut client = house.greeted(3);
+    client.send(&wire::option_bytes(option::EXPORT_NAME, b"another"));
+    assert!(client.is_closed());
+}
+
+#[test]
+fn contexts_are_listed_set_and_answered() {
+    let house = house();
+    let mut client = house.greeted(3);
+    client.send(&wire::option_bytes(option::STRUCTURED_REPLY, &[]));
+    assert_eq!(client.option_reply().0, reply::ACK);
+    for (queries, names) in [
+        (&[][..], &["base:allocation", "x-skylight:place"][..]),
+        (&["base:"], &["base:allocation"]),
+        (&["x-skylight:place", "other:thing"], &["x-skylight:place"]),
+    ] {
+        client.send(&wire::option_bytes(option::LIST_META_CONTEXT, &context_data("", queries)));
+        for name in names {
+            let (kind, data) = client.option_reply();
+            assert_eq!((kind, &data[4..]), (reply::META_CONTEXT, name.as_bytes()));
+        }
+        assert_eq!(client.option_reply().0, reply::ACK);
+    }
+    let mut client = house.client(true, &["base:allocation", "x-skylight:place"]);
+    client.ask(command::BLOCK_STATUS, command_flag::REQ_ONE, 0, 1 << 20, &[]);
+    for (number, done) in [(1, false), (2, true)] {
+        let Reply::Chunk { last, kind: chunk::BLOCK_STATUS, data, .. } = client.reply() else {
+            panic!("block status");
+        };
+        assert_eq!(
+            (last, wire::u32_at(&data, 0), wire::u32_at(&data, 4)),
+            (done, Some(number), Some(1 << 20))
+        );
+    }
+}
+
+#[test]
+fn one_that_asks_and_hangs_up_leaves_the_others() {
+    let house = waiting_house();
+    for _ in 0..20 {
+        let mut client = house.client(true, &[]);
+        for _ in 0..50 {
+            client.ask(command::READ, 0, 0, 65_536, &[]);
+        }
+    }
+    still_serves(&house);
+}
+
+#[test]
+fn what_was_asked_before_the_end_is_answered() {
+    let delays = Delays { read: Duration::from_millis(200), write: Duration::ZERO };
+    let mut house = House::new(Arc::new(Delay::new(memory(), delays).unwrap()), Options::default());
+    let mut client = house.client(false, &[]);
+    client.ask(command::READ, 0, 0, 512, &[]);
+    std::thread::sleep(Duration::from_millis(50));
+    house.server.take().unwrap().stop().unwrap();
+    assert_eq!(client.error(), 0);
+    assert_eq!(client.take(512).len(), 512);
+    assert!(client.is_closed());
+}

@@ -1,0 +1,114 @@
+"""``skylight image check|info|compact PATH``: an image that nobody serves.
+
+The work is done by the native module; this verb prints what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.decorators import FC
+
+from skylight.cli.console import headline, line, table
+from skylight.cli.drives import line_json
+from skylight.cli.serve import serve_error
+from skylight.units import format_capacity, format_count, format_size
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.group(
+    epilog="\b\nExamples:\n  skylight image info smr.img\n  skylight image check smr.img\n"
+    "  skylight image compact smr.img\n"
+)
+def image() -> None:
+    """Images of drives: look at one, check it, make it small."""
+
+
+def _arguments(command: FC) -> FC:
+    """What every verb on an image takes."""
+    for decorate in (
+        click.option("--json", "as_json", is_flag=True, help="Print as JSON."),
+        click.option(
+            "--cache-on", type=_FILE, help="Where the flash of the drive lies, if not with the rest."
+        ),
+        click.argument("path", type=_FILE),
+    ):
+        command = decorate(command)
+    return command
+
+
+def _asked(ask: Callable[[], Any]) -> Any:
+    """What the native module says, its errors as those of the command line."""
+    from skylight import _native
+
+    try:
+        return ask()
+    except _native.ServeError as error:
+        raise serve_error(error) from error
+
+
+def _show(info: dict[str, Any]) -> None:
+    """What there is to say, as a table."""
+    stored = f"{format_size(info['stored_bytes'])} of {format_size(info['len_bytes'])}"
+    rows = [
+        ("Drive", f"{info['drive']}, {format_capacity(info['capacity_bytes'])}"),
+        ("Format", str(info["format"])),
+        ("Takes", stored),
+        ("Switched off", "in order" if info["clean"] else "not in order; the next start recovers it"),
+        (
+            "In the cache",
+            f"{format_size(info['cached_bytes'])}, {format_count(info['cached_extents'])} extents",
+        ),
+        ("Bands moved", format_count(info["moved_bands"])),
+        ("Checkpoint", f"{info['generation']}, {format_count(info['tags'])} tags behind it"),
+    ]
+    if info["refused_tags"]:
+        rows.append(("Lost to a cut", f"{format_count(info['refused_tags'])} tags, as may be"))
+    table(("", ""), rows)
+
+
+@image.command(epilog="\b\nExamples:\n  skylight image info smr.img\n  skylight image info smr.img --json\n")
+@_arguments
+def info(path: Path, cache_on: Path | None, as_json: bool) -> None:
+    """Say which drive an image holds, and how it lies there."""
+    from skylight import _native
+
+    found = _asked(lambda: _native.image_info(path, cache_on))
+    if as_json:
+        line_json({"schema": 1, **found})
+    else:
+        _show(found)
+
+
+@image.command(epilog="\b\nExamples:\n  skylight image check smr.img\n")
+@_arguments
+def check(path: Path, cache_on: Path | None, as_json: bool) -> None:
+    """Check an image without changing it; exit code 1 when something is wrong."""
+    from skylight import _native
+
+    found, problems = _asked(lambda: _native.image_check(path, cache_on))
+    if as_json:
+        line_json({"schema": 1, "good": not problems, "problems": problems, "info": found})
+    else:
+        for problem in problems:
+            line(problem)
+        headline(f"{path}: {'damaged' if problems else 'good'}")
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+@image.command(epilog="\b\nExamples:\n  skylight image compact smr.img\n")
+@_arguments
+def compact(path: Path, cache_on: Path | None, as_json: bool) -> None:
+    """Clean an image as the drive would when left alone, and give back what nothing reads."""
+    from skylight import _native
+
+    before, after = _asked(lambda: _native.image_compact(path, cache_on))
+    if as_json:
+        line_json({"schema": 1, "before_bytes": before, "after_bytes": after})
+    else:
+        line(f"{path}: {format_size(before)} before, {format_size(after)} now")

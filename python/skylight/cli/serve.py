@@ -1,0 +1,284 @@
+"""``skylight serve DRIVE --image PATH``: a drive for any program, over NBD.
+
+What for: opens or makes the image, listens, says how to attach, and waits. The work is done by the native
+module; this verb joins options to it and ends it in order.
+
+Invariants:
+- SIGTERM, SIGHUP and Ctrl-C end a server with everything durable and exit code 0.
+- Beside the image lies a note that says where it is served, while it is; ``skylight status IMAGE`` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skylight.cli.console import line
+from skylight.engines.sim import read_profile
+from skylight.errors import SkylightError, TargetError, UsageError
+from skylight.units import format_capacity, format_size
+
+if TYPE_CHECKING:
+    from skylight._native import DriveServer
+
+NOTE_SUFFIX = ".serve.json"
+OPERATIONS = ("read", "write", "flush", "trim", "write_zeroes", "cache")
+_STATUS_EVERY_S = 1.0
+_LOOK_UP_S = 0.2
+
+_EPILOG = """\b
+DRIVE is a name (skylight drives list) or a profile of your own (FILE.toml); "-" is the drive in the image.
+
+\b
+Timing:
+  none      as fast as it goes
+  model     each command is answered when the model of the drive says so
+  native    as none, on a raw conventional disk (--on DEVICE), which then sets the time
+
+\b
+Examples:
+  skylight serve st5000as0011 --image smr.img --nbd unix:smr.sock
+  skylight serve emulated-smr-1 --image smr.img --nbd unix:smr.sock --timing model
+  skylight serve - --image smr.img --nbd tcp:localhost:10809
+  skylight serve st4000nc001 --image d.img --nbd unix:d.sock --delay-read 8 --fail rate=0.01,op=read
+  skylight status smr.img
+"""
+
+
+def serve_error(error: Exception) -> SkylightError:
+    """An error of the native module as the one that the command ends with."""
+    kind = getattr(error, "kind", "refused")
+    return TargetError(str(error)) if kind == "failed" else UsageError(str(error))
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"--fail: {what} {text} is no number") from error
+
+
+def _faults(text: str) -> tuple[float, int, int, list[str], str, int]:
+    """``rate=0.01,op=read,range=0-4096,error=EIO,seed=7`` in the order of the native module."""
+    rate, start, end, errno, seed = 1.0, 0, (1 << 64) - 1, "EIO", 1
+    operations: list[str] = []
+    for part in filter(None, text.split(",")):
+        key, _, value = part.partition("=")
+        if key == "rate":
+            rate = _number(value, "rate")
+        elif key == "op":
+            operations += value.split("+")
+        elif key == "range":
+            first, _, last = value.partition("-")
+            start, end = int(_number(first, "range")), int(_number(last, "range"))
+        elif key == "error":
+            errno = value
+        elif key == "seed":
+            seed = int(_number(value, "seed"))
+        else:
+            raise UsageError(f"--fail: {key} is not known; use rate, op, range (bytes A-B), error, seed")
+    if not 0 <= rate <= 1 or not 0 <= start < end or seed < 0:
+        raise UsageError("--fail: rate is 0 to 1, range A-B is bytes with A below B, seed is from 0")
+    return rate, start, end, operations, errno, seed
+
+
+def note_of(image: Path) -> Path:
+    """Where it is noted that an image is served."""
+    return image.with_name(image.name + NOTE_SUFFIX)
+
+
+@contextmanager
+def _noted(image: Path, endpoints: list[str]) -> Iterator[None]:
+    """The note beside the image, while it is served; without it status needs the socket."""
+    note = note_of(image)
+    with suppress(OSError):
+        note.write_text(json.dumps({"pid": os.getpid(), "endpoints": endpoints}) + "\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            note.unlink()
+
+
+def _attach(server: DriveServer) -> None:
+    """How programs reach the drive."""
+    for place, uri in zip(server.endpoints, server.uris, strict=True):
+        kind, _, where = place.partition(":")
+        quoted = shlex.quote(uri)
+        line(f"serving {server.name}, {format_capacity(server.size_bytes)}, at {place}")
+        if kind == "unix":
+            path = os.path.abspath(where)
+            line(f"  kernel   nbd-client -unix {shlex.quote(path)} /dev/nbd0 -b 4096")
+            line(f"  qemu     -drive file=nbd:unix:{path},format=raw,if=virtio,cache=none")
+        else:
+            host, _, port = where.rpartition(":")
+            line(f"  kernel   nbd-client {host} {port} /dev/nbd0 -b 4096")
+            line(f"  qemu     -drive file=nbd:{where},format=raw,if=virtio,cache=none")
+        line(f"  file     nbdfuse DIR/disk.img {quoted} &")
+        line("           losetup -f --show --direct-io=on -b 4096 DIR/disk.img")
+        line(f"  fio      fio --name=x --ioengine=nbd --uri={quoted} --rw=randread --bs=4k --iodepth=32")
+    sys.stdout.flush()
+
+
+def status_words(status: dict[str, Any]) -> str:
+    """A status in one line: what a person wants to know first."""
+    drive = status.get("drive") or {}
+    image = drive.get("image") or {}
+    words = [f"{status.get('connections', 0)} connected"]
+    commands = (status.get("requests") or {}).get("commands") or {}
+    words.append(f"{commands.get('read', 0)} reads, {commands.get('write', 0)} writes")
+    words.append(f"{format_size(int(image.get('cache_live_bytes') or 0))} in the cache")
+    if image.get("write_amplification") is not None:
+        words.append(f"write amplification {image['write_amplification']:.2f}")
+    if drive.get("idle_units"):
+        words.append(f"{drive['idle_units']} steps of idle cleaning")
+    queue, lateness = drive.get("queue"), drive.get("lateness")
+    if queue:
+        words.append(f"queue {queue['now']}, at most {queue['most']}")
+    if lateness and lateness.get("answers"):
+        late = f"p50 {lateness['p50_us']} us, p99 {lateness['p99_us']} us, worst {lateness['worst_us']} us"
+        words.append(f"late by {late}")
+    if drive.get("last_error"):
+        words.append(f"last error: {drive['last_error']}")
+    return ", ".join(words)
+
+
+def _wait(server: DriveServer, quiet: bool) -> None:
+    """Waits for a signal, with a line of status where there is a terminal."""
+    shows, told_at = sys.stderr.isatty() and not quiet, 0.0
+    while True:
+        time.sleep(_LOOK_UP_S)
+        now = time.monotonic()
+        if shows and now - told_at >= _STATUS_EVERY_S:
+            told_at = now
+            sys.stderr.write(f"\r\x1b[K{status_words(json.loads(server.status()))}")
+            sys.stderr.flush()
+
+
+def _tls(
+    cert: Path | None, key: Path | None, clients: Path | None, required: bool
+) -> tuple[Path, Path, Path | None, bool] | None:
+    if cert is None and key is None and clients is None and not required:
+        return None
+    if cert is None or key is None:
+        raise UsageError("TLS needs both --tls-cert and --tls-key")
+    return cert, key, clients, required
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("drive")
+@click.option("--image", type=_FILE, help="The file that keeps the data; made if it does not exist.")
+@click.option("--on", "device", type=_FILE, help="A raw block device that keeps the data instead of a file.")
+@click.option(
+    "--cache-on", type=_FILE, help="Where the flash of the drive lies: a file or device of its own."
+)
+@click.option(
+    "--nbd", "places", multiple=True, required=True, help="unix:PATH or tcp:HOST:PORT; may be repeated."
+)
+@click.option("--timing", type=click.Choice(["none", "model", "native"]), default="none", show_default=True)
+@click.option(
+    "--write-cache", type=click.Choice(["on", "off"]), help="Answer writes before they are durable."
+)
+@click.option("--destroy-data", is_flag=True, help="What is on the device may be lost.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the drive's jitter."
+)
+@click.option(
+    "--delay-read", type=click.FloatRange(min=0), default=0.0, help="Answer reads so much later, ms."
+)
+@click.option("--delay-write", type=click.FloatRange(min=0), default=0.0, help="Answer the rest later, ms.")
+@click.option("--fail", help="Fail commands: rate=0.01,op=read+write,range=A-B,error=EIO,seed=1.")
+@click.option("--log", "log_file", type=_FILE, help="Append a line for each command to a file.")
+@click.option("--tls-cert", type=_FILE, help="Offer TLS with this certificate (PEM).")
+@click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
+@click.option(
+    "--tls-clients", type=_FILE, help="Let in only clients with a certificate of this authority (PEM)."
+)
+@click.option("--tls-required", is_flag=True, help="Turn away clients that do not start TLS.")
+@click.option("--allow-remote", is_flag=True, help="Listen on addresses that other machines reach.")
+@click.option("--verbose", is_flag=True, help="Say who connects and why who goes.")
+@click.option("--quiet", is_flag=True, help="No status line.")
+def serve(
+    drive: str,
+    image: Path | None,
+    device: Path | None,
+    cache_on: Path | None,
+    places: tuple[str, ...],
+    timing: str,
+    write_cache: str | None,
+    destroy_data: bool,
+    seed: int,
+    delay_read: float,
+    delay_write: float,
+    fail: str | None,
+    log_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_clients: Path | None,
+    tls_required: bool,
+    allow_remote: bool,
+    verbose: bool,
+    quiet: bool,
+) -> None:
+    """Serve a drive that keeps its data, over NBD."""
+    from skylight import _native
+
+    if (image is None) == (device is None):
+        raise UsageError("give one of --image PATH and --on DEVICE: where the data is kept")
+    if timing == "native" and device is None:
+        raise UsageError("--timing native needs a disk that sets the time: --on DEVICE")
+    path = image if image is not None else device
+    assert path is not None
+    profile, origin = (None, drive) if drive == "-" else read_profile(drive)
+    try:
+        server = _native.DriveServer(
+            profile,
+            origin,
+            path,
+            list(places),
+            timing=timing,
+            write_cache=None if write_cache is None else write_cache == "on",
+            cache_on=cache_on,
+            overwrite=destroy_data,
+            seed=seed,
+            delays_ns=(round(delay_read * 1e6), round(delay_write * 1e6)),
+            faults=None if fail is None else _faults(fail),
+            log=log_file,
+            tls=_tls(tls_cert, tls_key, tls_clients, tls_required),
+            remote=allow_remote,
+            verbose=verbose,
+        )
+    except (_native.ServeError, _native.ProfileError) as error:
+        raise serve_error(error) from error
+    _run(server, path, quiet)
+
+
+def _run(server: DriveServer, path: Path, quiet: bool) -> None:
+    """From the first word to the last."""
+    from skylight import _native
+
+    try:
+        with _noted(path, server.endpoints):
+            if not server.clean:
+                line(f"{path}: was not switched off in order; what it holds was recovered")
+            _attach(server)
+            with suppress(KeyboardInterrupt):
+                _wait(server, quiet)
+    finally:
+        try:
+            server.stop()
+        except _native.ServeError as error:
+            raise serve_error(error) from error
+    line("stopped; everything is durable")

@@ -1,0 +1,190 @@
+"""Rows W3, W4 and W5: what shingling costs beside the conventional layer, on one backing in one run.
+
+Each round times the conventional layer, the conventional layer again, and the shingled disk, in turns; a
+figure is the median over rounds of a ratio within a round. What the two conventional ones differ by is noise:
+three standard errors of their ratio's median, or how far that is from one, whichever is more. Instructions
+are counted by valgrind, in user mode, as the difference between a longer and a shorter run.
+
+Invariant: a noise that hides two percent makes a row of two percent unknown, never a pass.
+
+Source: UCSC-SSRC-12-05, chapter 5, figures 7 to 10.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skylight.probe import Figure
+from skylight.reproduce.drawing import MARKS, log_axis, new
+from skylight.reproduce.rows import Measured, Ours
+from skylight.reproduce.swd.tool import NotMeasured, Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+KIB = 1024
+K = 3
+SIZE = (60, 121)
+"""Operations in a round, and rounds."""
+SWEEP = (40, 241)
+PART = 0.02
+"""What a sequential or banded workload may cost more."""
+WIDTHS = (1, 2, 4, 8, 12, 16)
+BLOCKS_KIB = (4, 16, 64, 256, 1024)
+BANDS = (1, 4, 16, 64, 128)
+SHORT, LONG = 40_000, 40_000 + 4 * 32_768
+"""Operations of the runs; the layer settles what 32,768 sequential writes did at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The shingled disk's time by the conventional layer's, the noise of that, and the time of the latter."""
+
+    ratio: float
+    noise: float
+    base_ns: float
+    direct: bool
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        how = "direct I/O" if self.direct else "through the page cache, the file system has no direct I/O"
+        return f"{self.ratio:.4f} of {self.base_ns / 1e3:.1f} us, noise {self.noise:.4f}, {how}"
+
+
+def _error(ratios: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    """The standard error of a median, from the spread of the middle."""
+    spread = 1.4826 * float(np.median(np.abs(ratios - np.median(ratios))))
+    return 1.2533 * spread / float(np.sqrt(len(ratios)))
+
+
+def cost(compared: Mapping[str, Any]) -> Cost:
+    """The cost that a comparison shows."""
+    base, again, shingled = (
+        np.array(compared[key], dtype=np.float64) for key in ("conventional_ns", "again_ns", "shingled_ns")
+    )
+    # Half of a ratio is one of two equal sides: both serve as what the shingled disk is compared with.
+    both = np.sqrt(base * again)
+    same = again / base
+    noise = max(3 * _error(same), 3 * _error(shingled / both), abs(float(np.median(same)) - 1))
+    return Cost(float(np.median(shingled / both)), noise, float(np.median(base)), bool(compared["direct"]))
+
+
+def _within(one: Cost) -> Ours:
+    """The ratio, if the noise leaves two percent to be seen."""
+    return one.ratio if one.noise <= PART or one.ratio + one.noise <= 1 + PART else None
+
+
+def w3(tool: Tool) -> Measured:
+    """Figure 7."""
+    figures: dict[str, Ours] = {}
+    notes = []
+    for workload in ("write-sequential", "read-sequential", "write-random", "read-random"):
+        one = cost(tool.compare(workload, K, 4 * KIB, 1, SIZE))
+        way, kind = workload.split("-")
+        if kind == "sequential":
+            figures[f"{kind} {way}s, time of the conventional layer"] = _within(one)
+        else:
+            figures[f"{kind} {way}s, difference by noise"] = abs(one.ratio - 1) / one.noise
+        notes.append(f"{kind} {way}s: {one.text}")
+    return Measured(figures, notes=tuple(notes))
+
+
+def _counted(tool: Tool, workload: str, k: int, operations: int) -> int:
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        raise NotMeasured(
+            "unknown: valgrind is not here to count instructions; install it, say, apt install valgrind"
+        )
+    before = [valgrind, "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={os.devnull}"]
+    arguments = ["count", str(tool.profile), str(tool.backing), workload, str(k), str(4 * KIB), "1"]
+    _, said = tool.run([*arguments, str(operations)], before=before)
+    found = re.search(r"I\s+refs:\s+([\d,]+)", said)
+    if found is None:
+        raise NotMeasured("unknown: valgrind said no number of instructions")
+    return int(found.group(1).replace(",", ""))
+
+
+def instructions(tool: Tool, workload: str, k: int) -> float:
+    """Instructions of one operation; k = 0 is the conventional layer."""
+    longer, shorter = (_counted(tool, workload, k, count) for count in (LONG, SHORT))
+    return (longer - shorter) / (LONG - SHORT)
+
+
+def _slope(by_width: Mapping[int, float]) -> float:
+    """Percent of k = 1 for each track more."""
+    widths = np.array(list(by_width), dtype=np.float64)
+    counts = np.array(list(by_width.values()))
+    return 100 * float(np.polyfit(widths, counts, 1)[0]) / by_width[1]
+
+
+def w4(tool: Tool) -> Measured:
+    """Figure 8."""
+    counts = {
+        way: {k: instructions(tool, f"{way}-sequential", k) for k in WIDTHS} for way in ("write", "read")
+    }
+    figures: dict[str, Ours] = {f"{way}s, percent a track": _slope(by) for way, by in counts.items()}
+    notes = [
+        f"{way}s, instructions in user mode: {instructions(tool, f'{way}-sequential', 0):.0f} conventional, "
+        + ", ".join(f"{count:.0f} at k = {k}" for k, count in by.items())
+        for way, by in counts.items()
+    ]
+
+    def draw() -> list[Figure]:
+        drawing, axes = new()
+        for number, (way, by) in enumerate(counts.items()):
+            axes.plot(list(by), list(by.values()), f"{MARKS[number]}-", color=f"C{number}", label=f"{way}s")
+        axes.set_xlabel("tracks under the head, k")
+        axes.set_ylabel("instructions of an operation")
+        axes.set_ylim(bottom=0)
+        axes.legend()
+        alt = "Two nearly level lines: instructions of writes and of reads over 1 to 16 tracks."
+        caption = "Sequential operations of 4 KiB, instructions in user mode, the system call not counted."
+        return [Figure("w4", "Instructions by the width of the head", caption, alt, drawing)]
+
+    return Measured(figures, draw, tuple(notes))
+
+
+def _drawn(name: str, title: str, of: str, costs: Mapping[int, Cost]) -> Figure:
+    drawing, axes = new()
+    at = list(costs)
+    ratios = [costs[x].ratio for x in at]
+    axes.errorbar(at, ratios, yerr=[costs[x].noise for x in at], fmt=MARKS[0], color="C0", capsize=3)
+    axes.axhline(1.0, color="C1", linewidth=1)
+    axes.axhline(1.0 + PART, color="C1", linewidth=1, linestyle="--")
+    log_axis(axes, "x", of)
+    axes.set_ylabel("time of the conventional layer")
+    alt = f"Times between {min(ratios):.3f} and {max(ratios):.3f} of the conventional layer's."
+    return Figure(name, title, "Bars are the noise; the dashed line is two percent more.", alt, drawing)
+
+
+def _worst(costs: Sequence[Cost]) -> Ours:
+    """The worst ratio, unless noise hides it."""
+    worst = max(costs, key=lambda one: one.ratio)
+    return _within(worst)
+
+
+def w5(tool: Tool) -> Measured:
+    """Figures 9 and 10."""
+    by_block = {kib: cost(tool.compare("write-banded", K, kib * KIB, 16, SWEEP)) for kib in BLOCKS_KIB}
+    by_bands = {bands: cost(tool.compare("write-banded", K, 32 * KIB, bands, SWEEP)) for bands in BANDS}
+    figures: dict[str, Ours] = {
+        "16 bands, 4 KiB to 1 MiB, worst time of the conventional layer": _worst(list(by_block.values())),
+        "32 KiB, 1 to 128 bands, worst time of the conventional layer": _worst(list(by_bands.values())),
+    }
+    notes = [f"16 bands, {kib} KiB: {one.text}" for kib, one in by_block.items()]
+    notes += [f"{bands} bands, 32 KiB: {one.text}" for bands, one in by_bands.items()]
+
+    def draw() -> list[Figure]:
+        return [
+            _drawn("w5-blocks", "Banded writes by their size, 16 bands", "size (KiB", by_block),
+            _drawn("w5-bands", "Banded writes by the number of bands, 32 KiB", "bands (number", by_bands),
+        ]
+
+    return Measured(figures, draw, tuple(notes))

@@ -1,0 +1,89 @@
+"""An NBD client of a few lines, for tests that decide themselves what is asked when.
+
+It speaks the oldest way in (`NBD_OPT_EXPORT_NAME`) and simple replies; several requests may be outstanding.
+Source: the NBD protocol, "Newstyle negotiation" and "Transmission phase".
+"""
+
+import socket
+import struct
+from pathlib import Path
+
+READ, WRITE, DISCONNECT, FLUSH, TRIM, CACHE, WRITE_ZEROES = range(7)
+FUA = 1
+_GREETING, _OPTION, _EXPORT = struct.Struct(">QQH"), struct.Struct(">QLL"), struct.Struct(">QH")
+_REQUEST, _REPLY = struct.Struct(">LHHQQL"), struct.Struct(">LLQ")
+_OPTION_MAGIC, _REQUEST_MAGIC, _REPLY_MAGIC = 0x49484156454F5054, 0x25609513, 0x67446698
+
+
+class NbdError(Exception):
+    """The server answered with an error; its number is `errno`."""
+
+    def __init__(self, errno: int) -> None:
+        super().__init__(f"error {errno}")
+        self.errno = errno
+
+
+class NbdClient:
+    """A connection in its transmission phase."""
+
+    def __init__(self, path: Path, timeout_s: float = 60.0) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(timeout_s)
+        self._socket.connect(str(path))
+        magic, option, _ = _GREETING.unpack(self._take(_GREETING.size))
+        assert (magic, option) == (0x4E42444D41474943, _OPTION_MAGIC)
+        self._socket.sendall(struct.pack(">L", 3) + _OPTION.pack(_OPTION_MAGIC, 1, 0))
+        self.size, self.flags = _EXPORT.unpack(self._take(_EXPORT.size))
+        self._outstanding: dict[int, int] = {}
+        self._next = 0
+
+    def _take(self, count: int) -> bytes:
+        parts = []
+        while count:
+            part = self._socket.recv(min(count, 1 << 20))
+            if not part:
+                raise ConnectionResetError("the server went")
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def send(self, kind: int, offset: int = 0, size: int = 0, data: bytes = b"", flags: int = 0) -> int:
+        """Asks; the number by which the answer is known."""
+        cookie = self._next
+        self._next += 1
+        self._outstanding[cookie] = size if kind == READ else 0
+        request = _REQUEST.pack(_REQUEST_MAGIC, flags, kind, cookie, offset, size or len(data))
+        self._socket.sendall(request + data)
+        return cookie
+
+    def answer(self) -> tuple[int, int, bytes]:
+        """The next answer: its number, its error, and what was read."""
+        magic, error, cookie = _REPLY.unpack(self._take(_REPLY.size))
+        assert magic == _REPLY_MAGIC, hex(magic)
+        size = self._outstanding.pop(cookie)
+        return cookie, error, self._take(size) if not error else b""
+
+    def call(self, kind: int, offset: int = 0, size: int = 0, data: bytes = b"", flags: int = 0) -> bytes:
+        """Asks and waits. Raises NbdError."""
+        asked = self.send(kind, offset, size, data, flags)
+        cookie, error, answer = self.answer()
+        assert cookie == asked
+        if error:
+            raise NbdError(error)
+        return answer
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Reads."""
+        return self.call(READ, offset, size)
+
+    def write(self, offset: int, data: bytes, fua: bool = False) -> None:
+        """Writes."""
+        self.call(WRITE, offset, data=data, flags=FUA if fua else 0)
+
+    def flush(self) -> None:
+        """Makes durable what was answered."""
+        self.call(FLUSH)
+
+    def close(self) -> None:
+        """Goes."""
+        self._socket.close()

@@ -1,0 +1,92 @@
+"""`skylight reproduce swd`: rows and bands, the oracle on disks one can check by hand, and what noise does.
+
+The whole run needs cargo, valgrind and minutes of direct I/O: `make test-all` has it.
+"""
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skylight.reproduce.rows import judge
+from skylight.reproduce.swd import cost, oracle, table
+from skylight.reproduce.swd.tool import NotMeasured, Tool
+
+
+def test_every_row_has_bands_and_every_band_a_row() -> None:
+    ids = [spec.id for spec in table.ROWS]
+    assert len(ids) == len(set(ids))
+    assert set(ids) == {band.row for band in table.BANDS}
+    names = [(band.row, band.name) for band in table.BANDS]
+    assert len(names) == len(set(names))
+
+
+def test_without_the_program_a_row_is_unknown_and_a_miss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = Tool(tmp_path)
+    monkeypatch.setattr(tool, "_program", None)
+    with pytest.raises(NotMeasured, match="unknown: the example program is not built"):
+        tool.run(["states"])
+    row = next(spec for spec in table.ROWS if spec.id == "W1")
+    judged = judge(row, row.measure(tool), table.BANDS)
+    assert not judged.passed
+    assert judged.measured.notes[0].startswith("unknown: ")
+
+
+def two_tracks(outer: int, inner: int, skew: Fraction, k: int = 2) -> oracle.RandomDisk:
+    """A track of `outer` sectors and one of `inner` behind it, `skew` turns later."""
+    tracks = (oracle.Track(0, outer, Fraction(0)), oracle.Track(outer, inner, skew))
+    return oracle.RandomDisk(tracks, k, "")
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "skew", "written", "destroyed"),
+    [
+        (10, 10, Fraction(0), 3, [3]),
+        # The paper's formulas fail where a position equals the skew, or the track's size.
+        (10, 10, Fraction(3, 10), 3, [0]),
+        (10, 10, Fraction(3, 10), 2, [9]),
+        (10, 10, Fraction(1, 20), 3, [2, 3]),
+        (10, 10, Fraction(1, 20), 0, [0, 9]),
+        # Across the edge of a recording zone.
+        (10, 5, Fraction(0), 3, [1]),
+        (5, 10, Fraction(0), 1, [2, 3]),
+        (4, 3, Fraction(0), 1, [0, 1]),
+    ],
+)
+def test_the_oracle_by_hand(
+    outer: int, inner: int, skew: Fraction, written: int, destroyed: list[int]
+) -> None:
+    source, by = oracle.surface_after(two_tracks(outer, inner, skew), [(written, 1)])
+    torn = [int(at) - outer for at in np.flatnonzero(source != np.arange(outer + inner))]
+    assert torn == destroyed
+    assert [int(by[outer + at]) for at in destroyed] == [1] * len(destroyed)
+
+
+def test_a_chain_keeps_what_the_head_left() -> None:
+    tracks = tuple(oracle.Track(10 * n, 10, Fraction(0)) for n in range(4))
+    source, _ = oracle.surface_after(oracle.RandomDisk(tracks, 2, ""), [(15, 1), (5, 1), (25, 1)])
+    # Sector 15 holds 5's data; what 15 left on 25 was 15's, until 25 was written.
+    assert [int(source[at]) for at in (5, 15, 25, 35)] == [5, 5, 25, 25]
+
+
+def compared(shingled: float, spread: float) -> dict[str, object]:
+    """Rounds of a comparison in which the shingled disk takes so many times as long."""
+    draw = np.random.default_rng(7)
+    rounds = {key: 1e5 * (1 + spread * draw.standard_normal(121)) for key in ("conventional", "again")}
+    times = {f"{key}_ns": list(value) for key, value in rounds.items()}
+    return times | {
+        "shingled_ns": list(shingled * 1e5 * (1 + spread * draw.standard_normal(121))),
+        "direct": True,
+    }
+
+
+def test_noise_that_hides_two_percent_makes_a_row_unknown() -> None:
+    quiet, loud, slow = (cost.cost(compared(*how)) for how in ((1.005, 0.01), (1.0, 0.3), (1.05, 0.01)))
+    assert quiet.ratio == pytest.approx(1.005, abs=0.005)
+    assert cost._within(quiet) == quiet.ratio
+    assert cost._within(loud) is None
+    assert slow.ratio > 1 + cost.PART
+    assert cost._within(slow) == slow.ratio
