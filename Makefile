@@ -85,13 +85,20 @@ test: lint test-rust test-python ## install what is missing, lint, run every tes
 .PHONY: test-all
 test-all: ## every test with a fresh seed and more cases, the documentation build and the benchmarks
 	@seed=$${RANDOM}; echo "skylight: seed $$seed"; \
-	PROPTEST_CASES=2048 SKYLIGHT_OPERATIONS=1000000000 HYPOTHESIS_PROFILE=long $(MAKE) --no-print-directory test SEED=$$seed
+	PROPTEST_CASES=2048 SKYLIGHT_OPERATIONS=1000000000 SKYLIGHT_CUTS=2000000 HYPOTHESIS_PROFILE=long $(MAKE) --no-print-directory test SEED=$$seed
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items --quiet
+	@$(MAKE) --no-print-directory burn-in
 	@$(MAKE) --no-print-directory bench
+
+.PHONY: burn-in
+burn-in: setup test-tools ## use the emulated drives as disks: ext4, a kernel compiled on them, a guest, kills
+	@. scripts/common.sh; apt_install make gcc flex bison bc libelf-dev libssl-dev xz-utils kmod
+	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=tests $(BIN)/python -m burn_in
 
 .PHONY: bench
 bench: setup test-tools ## print the rates and ratios of bench/
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
+	$(BIN)/python bench/inference.py
 
 .PHONY: score
 score: setup ## how often the suite is right about random drives: make score SEEDS=1-300

@@ -13,12 +13,20 @@ tools=(
     fio:fio
     nbdkit:nbdkit
     nbdinfo:libnbd-bin
+    nbdcopy:libnbd-bin
+    nbdfuse:libnbd-bin
+    qemu-img:qemu-utils
+    nbd-client:nbd-client
+    openssl:openssl
     mkfs.ext4:e2fsprogs
     sfdisk:fdisk
     losetup:mount
     mount:mount
     blockdev:util-linux
     modprobe:kmod
+    chromium:chromium
+    qemu-system-x86_64:qemu-system-x86
+    cpio:cpio
 )
 
 missing=()
