@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.errors import UsageError
-from skylight.evidence import Evidence, IoBatch, IoLog, Op, Step, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, Op, Step, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import phase
 from skylight.infer.phase import Coherence
@@ -41,6 +41,7 @@ from skylight.probe.drive_type.mixed import PAIRS, Mixed
 from skylight.probe.drive_type.verdict import (
     FAST_LARGE_NS,
     LARGE_BYTES,
+    STALL_NS,
     Observed,
     Sustained,
     Writes,
@@ -58,15 +59,19 @@ WIDE_BYTES = 1 << 30
 QUICK_BYTES = 4 << 30  # a quick answer stays within these, at the start
 WIDE_WRITES = 512
 NARROW_BYTES = (16 << 20, 4 << 20)
-SUSTAINED_PIECES = (256,) * 8 + (2048,) * 8  # writes of 64 KiB: 1,152 MiB in all
+SUSTAINED_WRITES = 18_432  # of 64 KiB: 1,152 MiB
+SUSTAINED_PIECE, LATER_PIECE, LATER = 256, 2_048, 2_048  # writes in a piece, and in one after so many of them
+MOST_PIECES = 96  # most are shorter where bands are cleaned all the time
 SUSTAINED_REGION_BYTES = 2 << 30  # wide enough that a volatile cache cannot write them out in one sweep
+# So many slow ones of so many are bands being cleaned, not outliers: a piece ends there, for each takes long.
+STALLING = Stop(STALL_NS, count=8, within=64)
 FLUSHES, FLUSHED_BURST = 3, 16
 LEAST_TARGET_BYTES = 4 << 20
 LARGEST_PARAM = 1 << 62
 SLOWEST_IO_S = 0.03
 
 SETTINGS, READS, READ_BACK, FLUSH = "settings", "reads", "reads-back", "flush"
-SUSTAINED = tuple(Sustained.name(number) for number in range(1, len(SUSTAINED_PIECES) + 1))
+SUSTAINED = tuple(Sustained.name(number) for number in range(1, MOST_PIECES + 1))
 WIDE, NARROW = "writes-wide", ("writes-narrow", "writes-narrowest")
 FLUSHED_NARROW = ("writes-narrow-flushed", "writes-narrowest-flushed")
 MIXED, MIXED_FLUSHED = "writes-after-reads", "writes-after-reads-flushed"
@@ -79,11 +84,12 @@ class _Plan:
     session: Session
     places: int
     wide_writes: int
+    pair_count: int
 
     @staticmethod
     def of(session: Session) -> _Plan:
         part = 2 if session.quick else 1
-        return _Plan(session, PLACES // part, WIDE_WRITES // part)
+        return _Plan(session, PLACES // part, WIDE_WRITES // part, PAIRS)
 
     @property
     def reach(self) -> int:
@@ -136,15 +142,15 @@ class _Plan:
         """A read anywhere, then a write in the narrowest region (and its FLUSH), and so on."""
         region = self.region(NARROW_BYTES[-1])
         rng = self.session.rng(MIXED)
-        reads = rng.integers(0, self.reach // self.io_bytes, PAIRS)
-        writes = rng.integers(0, region // self.io_bytes, PAIRS)
+        reads = rng.integers(0, self.reach // self.io_bytes, self.pair_count)
+        writes = rng.integers(0, region // self.io_bytes, self.pair_count)
         ops = (Op.READ, Op.WRITE, Op.FLUSH) if flushed else (Op.READ, Op.WRITE)
         where = np.stack([reads, writes, np.zeros_like(reads)][: len(ops)], axis=1) * self.io_bytes
         size = [0 if op == Op.FLUSH else self.io_bytes for op in ops]
         return IoBatch(
-            np.tile(np.array(ops, np.uint8), PAIRS),
+            np.tile(np.array(ops, np.uint8), self.pair_count),
             where.ravel().astype(np.uint64),
-            np.tile(np.array(size, np.uint32), PAIRS),
+            np.tile(np.array(size, np.uint32), self.pair_count),
         )
 
     def params(self, region: int, *, flushed: bool = False) -> dict[str, str | int | float | bool | None]:
@@ -166,7 +172,9 @@ class _Plan:
     def write(self, name: str, offsets: NDArray[np.uint64], region: int, *, flushed: bool = False) -> Writes:
         make = IoBatch.flushed_writes if flushed else IoBatch.writes
         params = self.params(region, flushed=flushed)
-        log = self.session.run(name, make(offsets, self.io_bytes), params=params)
+        # A quick answer has no time for the same stall over and over.
+        until = STALLING if self.session.quick else None
+        log = self.session.run(name, make(offsets, self.io_bytes), until=until, params=params)
         return writes_of(Step(name, "run", params, log))
 
 
@@ -275,7 +283,7 @@ class DriveType:
             return Cost(PLACES * VISITS, PLACES * VISITS * SLOWEST_IO_S, 0)
         reads = 2 * PLACES * VISITS
         narrow = len(NARROW_BYTES) * PLACES * VISITS
-        sustained = sum(SUSTAINED_PIECES)
+        sustained = SUSTAINED_WRITES
         single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS
         seconds = (
             reads + WIDE_WRITES + 2 * narrow + 5 * PAIRS
@@ -370,16 +378,18 @@ class DriveType:
         """More random writes than a volatile cache holds, piece by piece, until they are plainly slow."""
         session = plan.session
         region = plan.region(SUSTAINED_REGION_BYTES)
-        sizes = SUSTAINED_PIECES
-        where = plan.scattered("writes-sustained", region, sum(sizes), LARGE_BYTES)
+        where = plan.scattered("writes-sustained", region, SUSTAINED_WRITES, LARGE_BYTES)
         session.expect(plan.places * VISITS + plan.wide_writes + FLUSHES * (FLUSHED_BURST + 1) + len(where))
         logs: list[IoLog] = []
-        for name, piece in zip(SUSTAINED, np.split(where, np.cumsum(sizes)[:-1]), strict=True):
+        for name in SUSTAINED:
+            piece = where[: SUSTAINED_PIECE if SUSTAINED_WRITES - len(where) < LATER else LATER_PIECE]
             if len(piece) == 0:
                 return
-            logs.append(session.run(name, IoBatch.writes(piece, LARGE_BYTES), params=plan.params(region)))
+            io = IoBatch.writes(piece, LARGE_BYTES)
+            logs.append(session.run(name, io, until=STALLING, params=plan.params(region)))
+            where = where[len(logs[-1]) :]
             so_far = Sustained.of(logs)
-            if so_far.slow(wide) or so_far.enough:
+            if so_far.enough(wide) or (so_far.tells and so_far.slow(wide)):
                 return
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:

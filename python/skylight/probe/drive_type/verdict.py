@@ -37,6 +37,7 @@ SLOWEST_WRITE_NS, FEWEST_SINCE_STALL = (
 )  # a disk's random write within 2 GiB, with room to spare
 STALL_NS = 100_000_000  # slower than any single seek and wait: a band being cleaned, a retry
 SLOW_SHARE = 0.2
+FEWEST_LAST = 256  # sustained writes that are looked at together: enough for shares, with bands being cleaned
 FAST_READ_NS = 3_000_000  # no rotating disk serves half of its random reads within this: seek and half a turn
 SLOW_FIXED_NS = 3_500_000  # a turn at more than 17,000 rpm: fixed writes above it may be missed turns
 TURN_SHARE = 0.9  # a fixed latency of at least this many turns waits for a platter
@@ -83,7 +84,9 @@ class Writes:
 
 @dataclass(frozen=True, slots=True)
 class Sustained:
-    """Random large writes that followed fast ones: latency of all and of the last piece (ns), bytes."""
+    """Random large writes that followed fast ones: latency of all and of the last ones (ns), bytes.
+
+    The last ones are the last piece, or at least `FEWEST_LAST`: a piece ends early when bands are cleaned."""
 
     latency_ns: I64
     tail_ns: I64
@@ -98,7 +101,8 @@ class Sustained:
             return Sustained(nothing, nothing, 0, 0)
         latency_ns = np.concatenate([piece.latency_ns for piece in pieces])
         total = sum(int(piece.size.sum(dtype=np.uint64)) for piece in pieces)
-        return Sustained(latency_ns, pieces[-1].latency_ns, total, len(pieces))
+        last = max(len(pieces[-1].latency_ns), FEWEST_LAST)
+        return Sustained(latency_ns, latency_ns[-last:], total, len(pieces))
 
     @staticmethod
     def name(number: int) -> str:
@@ -110,6 +114,11 @@ class Sustained:
         """The steps of all pieces."""
         return tuple(self.name(number) for number in range(1, self.pieces + 1))
 
+    @property
+    def tells(self) -> bool:
+        """True if there are enough of them for a share to mean anything."""
+        return len(self.latency_ns) >= FEWEST_SINCE_STALL
+
     @staticmethod
     def limit_ns(writes: Writes) -> float:
         """What still counts as fast, given the small writes before."""
@@ -120,23 +129,22 @@ class Sustained:
         a full volatile cache waits for one block at a time."""
         return _waiting(self.limit_ns(writes))(self.tail_ns)
 
-    @property
-    def enough(self) -> bool:
+    def enough(self, writes: Writes) -> bool:
         """True if a volatile cache would have been full before the last of these, or written out meanwhile,
         or if bands were cleaned."""
         before_bytes = self.total_bytes - LARGE_BYTES * len(self.tail_ns)
         long = self.total_bytes >= LEAST_VOLATILE_BYTES and int(self.latency_ns.sum()) >= LONG_NS
-        return before_bytes >= MOST_VOLATILE_BYTES or long or self.cleaned
+        return before_bytes >= MOST_VOLATILE_BYTES or long or self.cleaned(writes)
 
-    @property
-    def cleaned(self) -> bool:
+    def cleaned(self, writes: Writes) -> bool:
         """True if bands were cleaned meanwhile, which no conventional disk has to: since the first stall half
         of the writes were fast still, but all together took longer than any disk takes for as many."""
         stalls = np.flatnonzero(self.latency_ns >= STALL_NS)
         since_ns = self.latency_ns[stalls[0] :] if len(stalls) else self.latency_ns[:0]
         if len(since_ns) < FEWEST_SINCE_STALL:
             return False
-        return float(np.median(since_ns)) < FAST_READ_NS and float(since_ns.mean()) > SLOWEST_WRITE_NS
+        fast_ns = max(FAST_READ_NS, self.limit_ns(writes))
+        return float(np.median(since_ns)) < fast_ns and float(since_ns.mean()) > SLOWEST_WRITE_NS
 
     @property
     def stalls(self) -> int:
@@ -386,7 +394,7 @@ def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
             " probe again.",
             *rows,
         )
-    if not more.enough:
+    if not more.enough(wide):
         return _unknown(
             f"{start}, but only {written} more were written, which a volatile cache may hold; go on with"
             " --resume if the test was cut short, or probe the whole disk.",
