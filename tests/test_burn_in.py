@@ -4,6 +4,7 @@
 packages, into build/burn-in.
 """
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +27,8 @@ def tools(need_tool: Callable[[str], str], need_root: None) -> None:
 def test_a_drive_that_is_killed_keeps_what_was_made_durable(
     drive: str, tools: None, tmp_path: Path, seed: int
 ) -> None:
-    command = ["skylight", "serve", drive, "--image", "{image}", "--nbd", "unix:{socket}", "--timing", "none"]
+    skylight = str(Path(sys.executable).with_name("skylight"))
+    command = [skylight, "serve", drive, "--image", "{image}", "--nbd", "unix:{socket}", "--timing", "none"]
     burn_in(Plan(command, tmp_path, ROOT / "build/burn-in", short=True, kills=2, seed=seed))
 
 
