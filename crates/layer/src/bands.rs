@@ -1,8 +1,8 @@
 //! Bands: how the host's address space lies in bands on the platters, each at its native location.
 //!
 //! Stretches of bands of one size follow each other in LBA; on the platters a guard may lie behind each band,
-//! and other regions (a persistent cache, a map) between stretches. A look-up is a search among the stretches
-//! and a division.
+//! and other regions (a persistent cache, a map) between stretches. A look-up takes the slice of the drive that
+//! a sector is in, the first stretch in that slice or one soon behind it, and a division.
 //!
 //! Invariants: stretches leave no gap in LBA; bands do not overlap on the platters; the last band of a stretch
 //! may be short.
@@ -49,8 +49,14 @@ impl Stretch {
 #[derive(Clone, Debug)]
 pub struct Bands {
     stretches: Vec<Stretch>,
+    /// The first stretch in each slice of two to the power of `slice_shift` host sectors.
+    slices: Vec<u32>,
+    slice_shift: u32,
     smallest: Sectors,
 }
+
+/// Slices are at most two to the power of this many.
+const SLICE_BITS: u32 = 8;
 
 /// A band: its number, what it holds, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +91,12 @@ impl Bands {
             });
         }
         let smallest = stretches.iter().map(Stretch::smallest).min().unwrap_or_default();
-        Self { stretches, smallest: Sectors(smallest) }
+        let last = stretches.last().map_or(0, |stretch| stretch.end_lba.saturating_sub(1));
+        let slice_shift = (u64::BITS - last.leading_zeros()).saturating_sub(SLICE_BITS);
+        let first_in =
+            |slice: u64| stretches.partition_point(|stretch| stretch.end_lba <= slice << slice_shift) as u32;
+        let slices = (0..=last >> slice_shift).map(first_in).collect();
+        Self { stretches, slices, slice_shift, smallest: Sectors(smallest) }
     }
 
     /// Host sectors of the smallest band.
@@ -113,7 +124,10 @@ impl Bands {
     /// When the sector is past the end of the last band.
     #[inline]
     pub fn of(&self, lba: Lba) -> Band {
-        let index = self.stretches.partition_point(|stretch| stretch.end_lba <= lba.get());
+        let mut index = self.slices[(lba.get() >> self.slice_shift) as usize] as usize;
+        while self.stretches[index].end_lba <= lba.get() {
+            index += 1;
+        }
         let stretch = &self.stretches[index];
         let (in_stretch, _) = stretch.divisor.div_rem(lba.get() - stretch.first_lba);
         let start = stretch.first_lba + in_stretch * stretch.band;

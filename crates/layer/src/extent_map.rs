@@ -62,6 +62,8 @@ pub struct ExtentMap {
     leaves: Leaves,
     entries: u64,
     sectors: u64,
+    /// At least as many sectors as any entry has.
+    longest: u64,
     /// By some bits of the start.
     hinted: [Cell<Hinted>; HINTS],
     /// The last starts that were hinted, in a ring.
@@ -123,6 +125,7 @@ impl ExtentMap {
             leaves,
             entries: 0,
             sectors: 0,
+            longest: 0,
             hinted: [const { Cell::new(NO_HINT) }; HINTS],
         }
     }
@@ -135,6 +138,11 @@ impl ExtentMap {
     /// How many sectors it finds.
     pub fn sectors(&self) -> u64 {
         self.sectors
+    }
+
+    /// No entry is longer: the longest that the map ever held.
+    pub fn longest(&self) -> Sectors {
+        Sectors(self.longest)
     }
 
     /// Memory that it takes.
@@ -225,7 +233,28 @@ impl ExtentMap {
 
     /// What is mapped in an extent, in order, cut to it.
     pub fn overlapping(&self, extent: LbaExtent) -> impl Iterator<Item = Mapped> + '_ {
-        let mut at = self.first_ending_after(extent.start);
+        self.overlapping_from(self.first_ending_after(extent.start), extent)
+    }
+
+    /// As [`ExtentMap::overlapping`], from a sector of the extent on which the map was asked for lately: one way
+    /// down the tree does for both, where little lies before that sector.
+    pub fn overlapping_around(&self, extent: LbaExtent, asked: Lba) -> impl Iterator<Item = Mapped> + '_ {
+        let mut at = self.first_ending_after(asked);
+        while let Some(before) = self.before(at)
+            && self.leaves.get(before.leaf).get(before.index).lba.end() > extent.start
+        {
+            at = before;
+        }
+        if at.index > 0 && self.entry(at).is_none_or(|first| first.lba.start >= extent.start) {
+            // The leaf has the entries on both sides of the extent's start, so it is the one for that too.
+            let hinted = Hinted { start: extent.start.get(), leaf: at.leaf };
+            self.hinted[hint_slot(hinted.start)].set(hinted);
+        }
+        self.overlapping_from(at, extent)
+    }
+
+    /// What is mapped in an extent, whose first entry is at a place, cut to it.
+    fn overlapping_from(&self, mut at: Cursor, extent: LbaExtent) -> impl Iterator<Item = Mapped> + '_ {
         std::iter::from_fn(move || {
             let entry = self.entry(at).filter(|e| e.lba.start < extent.end())?;
             at = self.after(at);
@@ -312,8 +341,7 @@ impl ExtentMap {
         let leaf = self.leaves.get_mut(number);
         if let Some(index) = leaf.clear_place(entry.lba) {
             leaf.insert(index, entry);
-            self.entries += 1;
-            self.sectors += entry.lba.len.get();
+            self.count(entry);
             return;
         }
         let at = Cursor { leaf: number, index: leaf.rank(entry.lba.start.get()) };
@@ -373,8 +401,15 @@ impl ExtentMap {
             return self.add(entry);
         }
         self.leaves.get_mut(at.leaf).insert(at.index, entry);
+        self.count(entry);
+    }
+
+    /// An entry more.
+    #[inline]
+    fn count(&mut self, entry: Mapped) {
         self.entries += 1;
         self.sectors += entry.lba.len.get();
+        self.longest = self.longest.max(entry.lba.len.get());
     }
 
     fn delete(&mut self, at: Cursor, entry: Mapped) {

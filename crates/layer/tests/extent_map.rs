@@ -53,7 +53,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn agrees_with_a_map_of_sectors(changes in changes(2000, 6000), probe in 0u64..6000, len in 1u64..300) {
+    fn agrees_with_a_map_of_sectors(
+        changes in changes(2000, 6000), probe in 0u64..6000, len in 1u64..300, asked in 0u64..300
+    ) {
         let mut map = ExtentMap::new();
         let mut oracle = BTreeMap::new();
         for (number, change) in changes.iter().enumerate() {
@@ -80,6 +82,16 @@ proptest! {
         let extent = LbaExtent::new(Lba(probe), Sectors(len));
         let clipped: u64 = map.overlapping(extent).map(|m| m.lba.len.get()).sum();
         prop_assert_eq!(clipped, oracle.range(probe..probe + len).count() as u64);
+        let plain: Vec<Mapped> = map.overlapping(extent).collect();
+        let around: Vec<Mapped> = map.overlapping_around(extent, Lba(probe + asked % len)).collect();
+        prop_assert_eq!(around, plain);
+        // Both go where it hinted.
+        map.remove(extent);
+        oracle.retain(|lba, _| !(probe..probe + len).contains(lba));
+        check(&map, &oracle);
+        map.insert(extent, Pba(7));
+        oracle.extend((0..len).map(|k| (probe + k, 7 + k)));
+        check(&map, &oracle);
         map.remove(LbaExtent::new(Lba(0), Sectors(1 << 40)));
         prop_assert_eq!((map.entries(), map.sectors()), (0, 0));
     }

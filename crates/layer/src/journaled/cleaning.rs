@@ -8,7 +8,7 @@
 //!
 //! Invariant: a band is committed only if nothing in it changed since it was gathered.
 
-use skylight_disk::{Direction, LbaExtent, Nanos, PbaExtent};
+use skylight_disk::{Direction, Lba, LbaExtent, Nanos, PbaExtent};
 
 use crate::bands::Band;
 use crate::plan::{MapChange, Medium, Plan, Purpose, Step};
@@ -59,24 +59,53 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub struct Cleaning {
     band: Band,
+    /// A sector of it for which the map was asked when it was chosen.
+    known: Lba,
     phase: Phase,
 }
 
 impl Journaled {
     /// One step of cleaning; `false` when there is nothing to clean.
     pub(super) fn clean_step(&mut self, order: CleaningOrder, plan: &mut Plan) -> bool {
-        let begun = self.cleaning.filter(|cleaning| self.splitting_without_room(cleaning.band).is_none());
-        let Some(Cleaning { band, phase }) = begun.or_else(|| self.next_band(order)) else {
+        let Some(cleaning) = self.begun().or_else(|| self.next_band(order)) else {
             return false;
         };
+        let next = self.step(&cleaning, plan);
+        self.cleaning = next.map(|phase| Cleaning { phase, ..cleaning });
+        true
+    }
+
+    /// All steps of one band: of the one that was begun, else of that of the journal's oldest sector if the
+    /// caller has just found that, else of the next in this order. `false` when there is nothing to clean.
+    pub(super) fn clean_band(&mut self, order: CleaningOrder, oldest: Option<Lba>, plan: &mut Plan) -> bool {
+        let chosen = self.begun().or_else(|| oldest.map(|sector| self.cleaning_for(sector)));
+        let Some(mut cleaning) = chosen.or_else(|| self.next_band(order)) else {
+            return false;
+        };
+        while let Some(phase) = self.step(&cleaning, plan) {
+            cleaning.phase = phase;
+        }
+        self.cleaning = None;
+        true
+    }
+
+    /// The band that is being cleaned, if it can go on.
+    fn begun(&self) -> Option<Cleaning> {
+        self.cleaning.filter(|cleaning| self.splitting_without_room(cleaning.band).is_none())
+    }
+
+    /// Does a step; what is left to do after it.
+    #[inline]
+    fn step(&mut self, cleaning: &Cleaning, plan: &mut Plan) -> Option<Phase> {
+        let Cleaning { ref band, known, phase } = *cleaning;
         let platter = Medium::Platter;
-        let next = match phase {
+        match phase {
             Phase::Read => {
                 plan.access(platter, Direction::Read, band.native, Purpose::CleanRead);
                 Some(Phase::Gather)
             }
             Phase::Gather => {
-                self.gather(band.lba, plan);
+                self.gather(band.lba, known, plan);
                 Some(Phase::Stage)
             }
             Phase::Stage => {
@@ -91,22 +120,11 @@ impl Journaled {
             Phase::Commit => {
                 plan.access(platter, Direction::Write, self.spec.cleaning.map_update, Purpose::MapUpdate);
                 self.forget(band.lba);
+                self.journal.drop_oldest_in(band.lba);
                 plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
                 None
             }
-        };
-        self.cleaning = next.map(|phase| Cleaning { band, phase });
-        true
-    }
-
-    /// All steps of one band; `false` when there is nothing to clean.
-    pub(super) fn clean_band(&mut self, order: CleaningOrder, plan: &mut Plan) -> bool {
-        while self.clean_step(order, plan) {
-            if self.cleaning.is_none() {
-                return true;
-            }
         }
-        false
     }
 
     /// A change in a band that is being cleaned: what was gathered is old.
@@ -123,9 +141,17 @@ impl Journaled {
             CleaningOrder::Lifo => self.journal.newest(&self.map)?.start,
             CleaningOrder::Greedy | CleaningOrder::Random { .. } => self.dirty.as_mut()?.next()?,
         };
-        let band = self.spec.bands.of(first);
-        let before = self.splitting_without_room(band).map(|around| self.spec.bands.of(around.start));
-        Some(Cleaning { band: before.unwrap_or(band), phase: Phase::Read })
+        Some(self.cleaning_for(first))
+    }
+
+    /// Cleaning that begins with the band of a sector that lies in the cache.
+    fn cleaning_for(&self, sector: Lba) -> Cleaning {
+        let band = self.spec.bands.of(sector);
+        let (band, known) = match self.splitting_without_room(band) {
+            Some(around) => (self.spec.bands.of(around.start), around.start),
+            None => (band, sector),
+        };
+        Cleaning { band, known, phase: Phase::Read }
     }
 
     /// Without its middle an extent is two. Where the map has no room for that, the extent whose middle a band
@@ -134,9 +160,10 @@ impl Journaled {
         if self.lacks_entries(1) { self.extent_around(band.lba) } else { None }
     }
 
-    /// Reads what the journal has of a band.
-    fn gather(&self, band: LbaExtent, plan: &mut Plan) {
-        let pieces = self.map.overlapping(band).map(|mapped| PbaExtent::new(mapped.pba, mapped.lba.len));
+    /// Reads what the journal has of a band, of which the map was asked for a sector before.
+    fn gather(&self, band: LbaExtent, known: Lba, plan: &mut Plan) {
+        let pieces =
+            self.map.overlapping_around(band, known).map(|mapped| PbaExtent::new(mapped.pba, mapped.lba.len));
         plan.in_any_order((self.spec.cache_medium, Direction::Read, Purpose::CleanRead), pieces);
     }
 }

@@ -102,7 +102,7 @@ impl Journal {
         &self.spec
     }
 
-    /// Places in use.
+    /// Places in use, and those of the oldest records that are dead and not dropped yet.
     pub fn places_used(&self) -> u64 {
         self.head - self.records.front().map_or(self.head, |oldest| oldest.place)
     }
@@ -162,6 +162,15 @@ impl Journal {
             self.announced = self.announced.saturating_sub(1);
         }
         None
+    }
+
+    /// Nothing in an extent is live any more: the oldest records that lie in it give their places back.
+    pub fn drop_oldest_in(&mut self, extent: LbaExtent) {
+        let inside = |lba: LbaExtent| extent.start <= lba.start && lba.end() <= extent.end();
+        while self.records.front().is_some_and(|record| inside(record.lba)) {
+            self.records.pop_front();
+            self.announced = self.announced.saturating_sub(1);
+        }
     }
 
     /// What is live of the newest record that is; dead ones behind it are forgotten.

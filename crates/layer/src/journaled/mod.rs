@@ -149,13 +149,18 @@ impl Journaled {
     fn make_room(&mut self, quanta: u64, extents: impl Iterator<Item = LbaExtent> + Clone, plan: &mut Plan) {
         let least = extents.clone().map(entries_of).sum::<u64>();
         loop {
-            self.journal.oldest(&self.map);
-            let places = self.journal.places_used() + quanta <= self.spec.journal.places;
+            let has_places = |journal: &Journal| journal.places_used() + quanta <= self.spec.journal.places;
+            let mut places = has_places(&self.journal);
+            let mut oldest = None;
+            if !places {
+                oldest = self.journal.oldest(&self.map).map(|live| live.start);
+                places = has_places(&self.journal);
+            }
             // What they need at most lies between `least` and its double: it is worked out only where it decides.
             let entries = !self.lacks_entries(2 * least)
                 || !self.lacks_entries(least) && !self.lacks_entries(self.most_entries(extents.clone()));
             let order = if places { self.spec.cleaning.order } else { CleaningOrder::Fifo };
-            if (places && entries) || !self.clean_band(order, plan) {
+            if (places && entries) || !self.clean_band(order, oldest.filter(|_| !places), plan) {
                 return;
             }
         }
@@ -167,8 +172,13 @@ impl Journaled {
     }
 
     /// The most entries by which these writes can make the map longer: one each, and one more for each that
-    /// cuts an extent in two, be it one of the map or one of theirs.
-    fn most_entries(&self, extents: impl Iterator<Item = LbaExtent>) -> u64 {
+    /// cuts an extent in two, be it one of the map or one of theirs. Only a longer one can be cut so.
+    fn most_entries(&self, extents: impl Iterator<Item = LbaExtent> + Clone) -> u64 {
+        let lengths = || extents.clone().map(|extent| extent.len);
+        let longest = lengths().fold(self.map.longest(), Sectors::max);
+        if lengths().all(|len| len >= longest) {
+            return extents.map(entries_of).sum();
+        }
         let mut sorted: Vec<LbaExtent> = extents.collect();
         sorted.sort_unstable_by_key(|extent| extent.start);
         let (mut most, mut farthest, mut first) = (0, Lba(0), true);
@@ -216,7 +226,7 @@ impl Journaled {
     fn make_room_to_forget(&mut self, extent: LbaExtent, plan: &mut Plan) {
         while self.lacks_entries(1)
             && self.extent_around(extent).is_some()
-            && self.clean_band(self.spec.cleaning.order, plan)
+            && self.clean_band(self.spec.cleaning.order, None, plan)
         {}
     }
 
