@@ -204,7 +204,8 @@ class TestFreeBands:
 
     def test_nothing_lies_in_two_bands_or_beyond_the_drive(self) -> None:
         """At all places and attempts, with and without an idea of a band."""
-        for size in (100 * 10**9, 30 * 10**12):
+        # The second is a drive of which the last attempt once wrote past the end.
+        for size in (100 * 10**9, 248_999_997_440, 30 * 10**12):
             for attempt in range(len(free_bands.SHIFTS)):
                 for band in (None, 4 << 20, 40 << 20, 256 << 20):
                     layout = free_bands.Layout.at(size, 5, attempt, band)
@@ -212,3 +213,6 @@ class TestFreeBands:
                     assert steps.min() > (band or 256 << 20)
                     assert layout.stretch.start + layout.length < size
                     assert layout.length >= 8 * (band or 256 << 20)
+                    for part in layout.parts(size, 4096):
+                        assert len(part) > free_bands.FIRST_PIECE
+                        assert int((part.offset + part.size).max()) <= size

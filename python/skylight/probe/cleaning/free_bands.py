@@ -81,12 +81,12 @@ class Layout:
         """The half-written bands."""
         return Stretch(self.start + (MARKS + 2) * self.pitch, self.length, self.cell)
 
-    def parts(self, ground: Ground) -> tuple[IoBatch, IoBatch]:
-        """The writes behind the marks: the stretch, and more data."""
+    def parts(self, size: int, block: int) -> tuple[IoBatch, IoBatch]:
+        """The writes behind the marks, up to the drive's end: the stretch, in blocks, and more data."""
         behind = self.stretch.start + self.stretch.length + 64 * KIB
-        count = min(MOST_FILLED, ground.session.size // 8) // MIB
+        count = max(0, min(MOST_FILLED, size // 8, size - behind)) // MIB
         where = behind + np.arange(count, dtype=np.uint64) * np.uint64(MIB)
-        return self.stretch.writes(ground.block), IoBatch.writes(where, FILL)
+        return self.stretch.writes(block), IoBatch.writes(where, FILL)
 
 
 def measure(ground: Ground) -> None:
@@ -112,7 +112,9 @@ def _place(ground: Ground, name: str, place: int, layout: Layout) -> Watched:
     session, seen, waits, more_ns = ground.session, Watched(), False, 0
     over = np.full(OVER_WRITES, layout.over, np.uint64)
     session.run(f"{name}-marks", joined(ground.writes(layout.marks), IoBatch.writes(over, OVER)))
-    for part, writes in enumerate(layout.parts(ground), 1):
+    for part, writes in enumerate(layout.parts(session.size, ground.block), 1):
+        if len(writes) <= FIRST_PIECE:
+            break
         first = session.run(f"{name}-{part}-first", writes.part(0, FIRST_PIECE))
         plain_ns, done = int(np.median(first.latency_ns)), FIRST_PIECE
         if not waits:
