@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::backend::{Answer, Backend, Context, Errno, Extent, Job, Op, Request, Shape};
+use crate::backend::{Answer, Backend, Errno, Job, Op};
 
 /// How long answers are held back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,24 +138,9 @@ impl Drop for Delay {
     }
 }
 
-impl Backend for Delay {
-    fn shape(&self) -> &Shape {
-        self.inner.shape()
-    }
-
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        self.inner.execute(request, data)
-    }
-
-    fn block_status(
-        &self,
-        offset: u64,
-        len: u64,
-        context: Context,
-        most: usize,
-        extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
-        self.inner.block_status(offset, len, context, most, extents)
+impl super::Filter for Delay {
+    fn inner(&self) -> &dyn Backend {
+        self.inner.as_ref()
     }
 
     fn waits(&self) -> bool {
@@ -168,14 +153,6 @@ impl Backend for Delay {
             clock.hold(since + delay, result, data, answer);
         }));
     }
-
-    fn status(&self) -> serde_json::Value {
-        self.inner.status()
-    }
-
-    fn close(&self) -> Result<(), String> {
-        self.inner.close()
-    }
 }
 
 #[cfg(test)]
@@ -183,6 +160,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+    use crate::backend::Request;
     use crate::plain::Memory;
 
     #[test]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::backend::{Backend, Context, Errno, Extent, Job, Op, Request, Shape};
+use crate::backend::{Backend, Errno, Job, Op, Request};
 
 /// Which commands fail, and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,9 +61,9 @@ impl Failing {
     }
 }
 
-impl Backend for Failing {
-    fn shape(&self) -> &Shape {
-        self.inner.shape()
+impl super::Filter for Failing {
+    fn inner(&self) -> &dyn Backend {
+        self.inner.as_ref()
     }
 
     fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
@@ -71,34 +71,11 @@ impl Backend for Failing {
         self.inner.execute(request, data)
     }
 
-    fn block_status(
-        &self,
-        offset: u64,
-        len: u64,
-        context: Context,
-        most: usize,
-        extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
-        self.inner.block_status(offset, len, context, most, extents)
-    }
-
-    fn waits(&self) -> bool {
-        self.inner.waits()
-    }
-
     fn submit(&self, job: Job) {
         match self.fails(&job.request) {
             Ok(()) => self.inner.submit(job),
             Err(errno) => job.finish(Err(errno)),
         }
-    }
-
-    fn status(&self) -> serde_json::Value {
-        self.inner.status()
-    }
-
-    fn close(&self) -> Result<(), String> {
-        self.inner.close()
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::backend::{Backend, Context, Errno, Extent, Job, Request, Shape};
+use crate::backend::{Backend, Errno, Job, Request};
 
 /// Takes lines.
 pub type Sink = Box<dyn FnMut(&str) + Send>;
@@ -40,9 +40,9 @@ impl Log {
     }
 }
 
-impl Backend for Log {
-    fn shape(&self) -> &Shape {
-        self.inner.shape()
+impl super::Filter for Log {
+    fn inner(&self) -> &dyn Backend {
+        self.inner.as_ref()
     }
 
     fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
@@ -60,34 +60,11 @@ impl Backend for Log {
         }
     }
 
-    fn block_status(
-        &self,
-        offset: u64,
-        len: u64,
-        context: Context,
-        most: usize,
-        extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
-        self.inner.block_status(offset, len, context, most, extents)
-    }
-
-    fn waits(&self) -> bool {
-        self.inner.waits()
-    }
-
     fn submit(&self, job: Job) {
         let (lines, since, request) = (self.lines.clone(), Instant::now(), job.request);
         self.inner.submit(job.intercept(move |result, data, answer| {
             lines.say(&request, since, result);
             answer(result, data);
         }));
-    }
-
-    fn status(&self) -> serde_json::Value {
-        self.inner.status()
-    }
-
-    fn close(&self) -> Result<(), String> {
-        self.inner.close()
     }
 }

@@ -10,3 +10,74 @@
 pub mod delay;
 pub mod error;
 pub mod log;
+
+use crate::backend::{Backend, Context, Errno, Extent, Job, Request, Shape};
+
+/// A backend over a backend: what it does not do itself goes through. As for [`Backend::execute_writes`], writes
+/// that wait together come one by one unless a filter says otherwise, for each is looked at.
+pub trait Filter: Send + Sync {
+    /// What is below.
+    fn inner(&self) -> &dyn Backend;
+
+    /// As [`Backend::execute`].
+    ///
+    /// # Errors
+    /// As the command fails.
+    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
+        self.inner().execute(request, data)
+    }
+
+    /// As [`Backend::execute_writes`].
+    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+        results.extend(writes.iter_mut().map(|(request, data)| self.execute(request, data)));
+    }
+
+    /// As [`Backend::waits`].
+    fn waits(&self) -> bool {
+        self.inner().waits()
+    }
+
+    /// As [`Backend::submit`].
+    fn submit(&self, job: Job);
+}
+
+impl<F: Filter> Backend for F {
+    fn shape(&self) -> &Shape {
+        self.inner().shape()
+    }
+
+    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
+        Filter::execute(self, request, data)
+    }
+
+    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+        Filter::execute_writes(self, writes, results);
+    }
+
+    fn block_status(
+        &self,
+        offset: u64,
+        len: u64,
+        context: Context,
+        most: usize,
+        extents: &mut Vec<Extent>,
+    ) -> Result<(), Errno> {
+        self.inner().block_status(offset, len, context, most, extents)
+    }
+
+    fn waits(&self) -> bool {
+        Filter::waits(self)
+    }
+
+    fn submit(&self, job: Job) {
+        Filter::submit(self, job);
+    }
+
+    fn status(&self) -> serde_json::Value {
+        self.inner().status()
+    }
+
+    fn close(&self) -> Result<(), String> {
+        self.inner().close()
+    }
+}

@@ -5,9 +5,7 @@
 //! Source: the NBD protocol, "TLS support"; TLS itself is rustls.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -37,16 +35,12 @@ pub trait Channel: Send + Sync {
     }
 }
 
-/// [`Channel::send_now`] on a socket.
-fn socket_send_now(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
-    match rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-        Ok(count) => Ok(count),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-        Err(error) => Err(error.into()),
-    }
-}
-
-impl Channel for UnixStream {
+/// A socket.
+impl<S> Channel for S
+where
+    S: AsFd + Send + Sync,
+    for<'a> &'a S: Read + Write,
+{
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut stream = self;
         stream.read(buffer)
@@ -58,23 +52,11 @@ impl Channel for UnixStream {
     }
 
     fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        socket_send_now(self, bytes)
-    }
-}
-
-impl Channel for TcpStream {
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.read(buffer)
-    }
-
-    fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut stream = self;
-        stream.write_all(bytes)
-    }
-
-    fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        socket_send_now(self, bytes)
+        match rustix::net::send(self, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(count) => Ok(count),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
