@@ -1,46 +1,24 @@
 """A served drive and its ways to the host: the server's process, nbdfuse and a loop device, a mount.
 
-Invariants: each is a context manager that takes down what it set up, also after the server was killed; a tool
-that fails raises `BurnInError` with the tool's own words.
+Invariants: each is a context manager that takes down what it set up, also after the server was killed; a
+tool that fails raises `BurnInError` with the tool's own words; `leftovers` takes down what a run left
+behind that was itself killed.
 """
 
-import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from burn_in.processes import LOG, BurnInError, Process, attempt, run, wait_for
+
 SECONDS_TO_START = 120.0
 SECONDS_TO_STOP = 300.0
-ENVIRONMENT = os.environ | {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin", "LC_ALL": "C"}
-
-
-class BurnInError(Exception):
-    """A step of the burn-in failed: which, and why."""
-
-
-def run(*words: str | Path, accept: Sequence[int] = (0,), cwd: Path | None = None) -> str:
-    """Runs a tool and returns what it prints; `accept` lists the exit codes that are no failure."""
-    names = [str(word) for word in words]
-    done = subprocess.run(
-        names, capture_output=True, text=True, errors="replace", check=False, env=ENVIRONMENT, cwd=cwd
-    )
-    if done.returncode not in accept:
-        said = " / ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-4:])
-        raise BurnInError(f"{' '.join(names)}: exit {done.returncode}: {said}")
-    return done.stdout
-
-
-def wait_for(what: str, holds: Callable[[], bool], seconds: float) -> None:
-    """Waits until something holds; `BurnInError` when it does not within so many seconds."""
-    until = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > until:
-            raise BurnInError(f"{what}: not within {seconds:.0f} s")
-        time.sleep(0.05)
+SECONDS_OF_FUSE = 60.0
+TRIES_TO_UNMOUNT = 20
 
 
 class Server:
@@ -50,18 +28,26 @@ class Server:
         """Starts it and waits until it listens."""
         self.socket = socket
         self._log = log
-        with suppress(FileNotFoundError):
-            socket.unlink()
+        socket.unlink(missing_ok=True)
         words = [word.format(image=image, socket=socket) for word in command]
+        LOG.debug("$ %s &", " ".join(words))
         with log.open("ab") as out:
-            self._process = subprocess.Popen(words, stdout=out, stderr=out, env=ENVIRONMENT)
-        wait_for(f"{' '.join(words)} listens", self._listens, SECONDS_TO_START)
+            self._process = Process(words, out)
+        try:
+            wait_for(f"{' '.join(words)} listens", self._listens, SECONDS_TO_START)
+        except BaseException:
+            self.kill()
+            raise
 
     def _listens(self) -> bool:
-        if self._process.poll() is not None:
-            said = self._log.read_text(errors="replace").strip().splitlines()[-1:]
-            raise BurnInError(f"the server ended with {self._process.returncode}: {' '.join(said)}")
+        self._still_runs()
         return self.socket.exists()
+
+    def _still_runs(self) -> None:
+        code = self._process.ended()
+        if code is not None:
+            said = self._log.read_text(errors="replace").strip().splitlines()[-1:]
+            raise BurnInError(f"the server ended with {code}: {' '.join(said)}")
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -69,21 +55,18 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         """A server that a failure left behind is killed."""
-        if self._process.poll() is None:
-            self.kill()
+        self.kill()
 
     def kill(self) -> None:
         """SIGKILL: what a power cut is to a program."""
         self._process.kill()
-        self._process.wait()
 
     def stop(self) -> None:
         """SIGTERM; it has to end by itself, with exit code 0."""
-        if self._process.poll() is not None:
-            return
-        self._process.send_signal(signal.SIGTERM)
+        self._still_runs()
+        self._process.popen.send_signal(signal.SIGTERM)
         try:
-            code = self._process.wait(SECONDS_TO_STOP)
+            code = self._process.popen.wait(SECONDS_TO_STOP)
         except subprocess.TimeoutExpired:
             self.kill()
             raise BurnInError(f"the server did not end within {SECONDS_TO_STOP:.0f} s of SIGTERM") from None
@@ -92,38 +75,38 @@ class Server:
 
 
 @contextmanager
-def attached(socket: Path, point: Path) -> Iterator[str]:
+def attached(socket: Path, point: Path, log: Path) -> Iterator[str]:
     """The served drive as a loop device over nbdfuse; yields the device."""
     point.mkdir(parents=True, exist_ok=True)
-    fuse = subprocess.Popen(
-        ["nbdfuse", str(point / "disk"), "--unix", str(socket)], env=ENVIRONMENT, stderr=subprocess.DEVNULL
-    )
+    words = ["nbdfuse", str(point / "disk"), "--unix", str(socket)]
     device = ""
-    try:
-        wait_for("nbdfuse shows the drive", lambda: fuse.poll() is not None or (point / "disk").exists(), 60)
-        if fuse.poll() is not None:
-            raise BurnInError(f"nbdfuse ended with {fuse.returncode}")
-        device = run(
-            "losetup", "--find", "--show", "--direct-io=on", "--sector-size", "4096", point / "disk"
-        ).strip()
-        yield device
-    finally:
-        if device:
-            subprocess.run(["losetup", "--detach", device], env=ENVIRONMENT, check=False)
-        let_go(fuse, point)
+    LOG.debug("$ %s &", " ".join(words))
+    with log.open("ab") as out, Process(words, out) as fuse:
+        try:
+            shown = point / "disk"
+            wait_for(
+                "nbdfuse shows the drive", lambda: fuse.ended() is not None or shown.exists(), SECONDS_OF_FUSE
+            )
+            if fuse.ended() is not None:
+                raise BurnInError(f"nbdfuse ended with {fuse.ended()}: its words are in {log}")
+            device = run(
+                "losetup", "--find", "--show", "--direct-io=on", "--sector-size", "4096", shown
+            ).strip()
+            yield device
+        finally:
+            if device:
+                attempt("losetup", "--detach", device)
+            let_go(fuse, point)
 
 
-def let_go(fuse: subprocess.Popen[bytes], point: Path) -> None:
+def let_go(fuse: Process, point: Path) -> None:
     """Unmounts what nbdfuse shows and waits for its end; lazily where something still holds it."""
-    for words in (["fusermount3", "-u"], ["fusermount", "-u"], ["umount", "--lazy"]):
-        with suppress(FileNotFoundError):
-            if subprocess.run([*words, str(point)], capture_output=True, env=ENVIRONMENT).returncode == 0:
-                break
+    if not attempt("umount", point):
+        attempt("umount", "--lazy", point)
     try:
-        fuse.wait(30)
+        fuse.popen.wait(SECONDS_OF_FUSE)
     except subprocess.TimeoutExpired:
-        fuse.kill()
-        fuse.wait()
+        LOG.debug("nbdfuse did not end: killed")
 
 
 @contextmanager
@@ -139,8 +122,25 @@ def mounted(device: str, point: Path) -> Iterator[Path]:
 
 def unmount(point: Path) -> None:
     """Unmounts, lazily at last: after the server's death nothing can be written any more."""
-    for _ in range(20):
-        if subprocess.run(["umount", str(point)], capture_output=True, env=ENVIRONMENT).returncode == 0:
+    for _ in range(TRIES_TO_UNMOUNT):
+        if attempt("umount", point):
             return
         time.sleep(0.2)
-    subprocess.run(["umount", "--lazy", str(point)], capture_output=True, env=ENVIRONMENT, check=False)
+    attempt("umount", "--lazy", point)
+
+
+def leftovers(folder: Path) -> None:
+    """Takes down mounts and loop devices below a folder that a run which was killed left behind."""
+    mounts = [Path(line.split()[4]) for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    loops = {
+        f"/dev/{file.parent.parent.name}"
+        for file in Path("/sys/block").glob("loop*/loop/backing_file")
+        if Path(file.read_text().strip()).is_relative_to(folder)
+    }
+    # Loop devices between the mounts on them and the nbdfuse below them: the last mount goes first.
+    for point in reversed([point for point in mounts if point.is_relative_to(folder)]):
+        LOG.info("left behind, taken down: %s", point)
+        attempt("umount", "--lazy", point)
+    for device in sorted(loops):
+        LOG.info("left behind, taken down: %s", device)
+        attempt("losetup", "--detach", device)

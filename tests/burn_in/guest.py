@@ -1,32 +1,56 @@
-"""The guest: a kernel in QEMU with its root on the served drive, which checks what it finds there.
+"""The guest: a kernel in QEMU with its root on the served drive, by QEMU's own NBD client.
 
-QEMU runs without hardware help: slowly, but anywhere. The guest talks on its serial line; the words that its
-`init` says at the end are the result.
+QEMU runs without hardware help: slowly, but anywhere. The guest talks on its serial line; the words that
+its `init` says are the result.
+
+Invariants: a guest that says nothing, or not all of it, fails the step; QEMU has ended when a function here
+returns, however it returns.
 """
 
+import random
 import re
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from burn_in.disk import ENVIRONMENT, BurnInError, run
+from burn_in.disk import Server
+from burn_in.processes import LOG, BurnInError, Process, run, wait_for
 
-SECONDS = 300.0
+SECONDS = 600.0
 SUMS_GOOD = "skylight-guest: every sum is right"
 DONE = "skylight-guest: done"
+# With the end of its line: the last one may be half said.
+DURABLE = re.compile(r"^skylight-guest: durable ([0-9a-f]{64})  (\S+)\r?\n", re.MULTILINE)
+TO_WRITE = "skylight.write"
 # From virtio's queues to its disk, in the order in which they need each other.
 PCI_MODULES = ("virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci")
 MODULES = ("virtio_ring", "virtio", *PCI_MODULES, "virtio_blk")
+# Debian's kernel wants a PC; ours has neither PCI nor ACPI, and a machine without them.
+PC = ("-machine", "q35", "-device", "virtio-blk-pci,drive=d")
+SMALLEST = ("-machine", "microvm,acpi=off,rtc=on", "-device", "virtio-blk-device,drive=d")
 
 INIT_OF_THE_ROOT = f"""#!/bin/sh
 mount -t proc proc /proc
 cd /burn-in
+if grep -q {TO_WRITE} /proc/cmdline; then
+    number=0
+    while true; do
+        name=guest-$number
+        dd if=/dev/urandom of=$name bs=4096 count=$((1 + number % 40)) conv=fsync 2>/dev/null || break
+        echo "skylight-guest: durable $(sha256sum $name)"
+        number=$((number + 1))
+    done
+    reboot -f
+fi
 if sha256sum -s -c guest.sums; then echo "{SUMS_GOOD}"; fi
 uname -r > booted
 sync
 mount -o remount,ro /
 echo "{DONE}"
-poweroff -f
+reboot -f
 """
 
 INIT_OF_THE_MEMORY = """#!/bin/busybox sh
@@ -44,9 +68,11 @@ exec busybox switch_root /root /sbin/init
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel to boot, with the file system in memory that it needs to find its disk, if it needs one."""
+    """A kernel to boot: its file and release, the machine it needs, and what finds its disk, if it cannot."""
 
     image: Path
+    release: str
+    machine: tuple[str, ...]
     initramfs: Path | None = None
 
 
@@ -73,35 +99,67 @@ def initramfs(busybox: Path, modules: Path, folder: Path) -> Path:
     return archive
 
 
-def boot(kernel: Kernel, socket: Path, log: Path) -> None:
-    """Boots a kernel with its root on the served drive; `BurnInError` unless `init` finds all in order."""
+@contextmanager
+def started(kernel: Kernel, socket: Path, serial: Path, more: str = "") -> Iterator[Process]:
+    """QEMU with a kernel and its root on the served drive; what the guest says goes into `serial`."""
+    # A reset without the help of firmware: the smallest machine has none to speak of.
+    ending = "panic=-1 reboot=t"
+    append = f"console=ttyS0 root=/dev/vda rw init=/sbin/init {ending} mitigations=off tsc=reliable {more}"
     words = [
-        "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "q35", "-m", "1024",
-        "-smp", "1", "-display", "none", "-no-reboot", "-nodefaults", "-serial", "stdio",
-        "-kernel", str(kernel.image),
-        "-append", "console=ttyS0 root=/dev/vda rw init=/sbin/init panic=-1 mitigations=off tsc=reliable",
+        "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "1024", "-smp", "1",
+        "-display", "none", "-no-reboot", "-nodefaults", "-serial", "stdio",
+        "-kernel", str(kernel.image), "-append", append,
         "-drive", f"file=nbd:unix:{socket},format=raw,if=none,id=d,cache=none,discard=unmap",
-        "-device", "virtio-blk-pci,drive=d",
+        *kernel.machine,
     ]  # fmt: skip
     if kernel.initramfs is not None:
         words += ["-initrd", str(kernel.initramfs)]
-    try:
-        done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-            env=ENVIRONMENT,
-        )
-        said = done.stdout + done.stderr
-    except subprocess.TimeoutExpired as slow:
-        said = slow.stdout or b""
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode(errors="replace"))
-    log.write_text(text)
+    LOG.debug("$ %s &", " ".join(words))
+    with serial.open("wb") as out, Process(words, out) as qemu:
+        yield qemu
+
+
+def words_of(serial: Path) -> str:
+    """What the guest has said so far, without the escapes of terminals."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", serial.read_text(errors="replace"))
+
+
+def boot(kernel: Kernel, socket: Path, serial: Path) -> None:
+    """Boots a kernel; `BurnInError` unless `init` finds all in order."""
+    with started(kernel, socket, serial) as qemu:
+        try:
+            qemu.popen.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            LOG.debug("the guest did not end within %.0f s", SECONDS)
+    said = words_of(serial)
     for words_of_success in (SUMS_GOOD, DONE):
-        if words_of_success not in text:
-            raise BurnInError(f"the guest did not say '{words_of_success}': its words are in {log}")
+        if words_of_success not in said:
+            raise BurnInError(f"the guest did not say '{words_of_success}': its words are in {serial}")
+
+
+def killed_under(kernel: Kernel, server: Server, serial: Path, seconds: float) -> dict[str, str]:
+    """Kills the server so many seconds after a guest began to write; sums of what was durable by then.
+
+    The guest writes with fsync, which fails once the drive is gone: what it says later is true too.
+    """
+    with started(kernel, server.socket, serial, TO_WRITE) as qemu:
+
+        def writes() -> bool:
+            if qemu.ended() is not None:
+                raise BurnInError(f"the guest ended before it wrote: its words are in {serial}")
+            return DURABLE.search(words_of(serial)) is not None
+
+        wait_for("the guest writes", writes, SECONDS)
+        time.sleep(seconds)
+        if qemu.ended() is not None:
+            raise BurnInError(f"the guest ended while it wrote: its words are in {serial}")
+        server.kill()
+    return {name: digest for digest, name in DURABLE.findall(words_of(serial))}
+
+
+def seconds_to_kill(seed: int) -> float:
+    """When a server is killed: at no particular moment."""
+    return random.Random(seed).uniform(2.0, 6.0)
 
 
 def install(busybox: Path, root: Path) -> None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from burn_in.disk import BurnInError
+from burn_in.processes import BurnInError
 
 PIECE_BYTES = 1 << 20
 
