@@ -159,3 +159,17 @@ class TestNeighbours:
         one, other, _ = cylinder_times(rng, 2, back=False, arm_ns=1, switch_ns=1)
         for _ in range(10):
             assert neighbours.next_track(one, other, rng.uniform(3e5, 2e6, len(one))) is None
+
+
+def test_an_interval_of_95_percent_holds_the_turn_as_often(rng: np.random.Generator) -> None:
+    """Reads in random order over eight tracks, late by noise that no two logs share."""
+    held = 0
+    for _ in range(200):
+        turn = TURN_NS * rng.uniform(0.5, 1.5)
+        x = (rng.integers(0, 4096, 600) * 4096).astype(np.float64)
+        passes = np.cumsum(rng.integers(1, 3, 600)) + x / (2 << 20)
+        done = (passes * turn + rng.gamma(2.0, 0.01, 600) * turn).astype(np.uint64)
+        rough = turning.refined(turn * (1 + rng.uniform(-1e-4, 1e-4)), done, x, 16 << 10)
+        period, error = turning.settled(rough, done, x, 16 << 10)
+        held += abs(period / turn - 1) <= 1.96 * error
+    assert 0.88 <= held / 200 <= 0.99, f"{held} of 200"

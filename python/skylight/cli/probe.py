@@ -8,6 +8,7 @@ only joins them.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import shlex
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from skylight.errors import INTERRUPTED, SkylightError, UsageError
 from skylight.evidence import TargetFacts
 from skylight.probe import Test
 from skylight.probe.fragmented.keep import keep_logs
-from skylight.probe.suite import SuiteOptions, SuiteResult, chosen, infer_suite, run_suite
+from skylight.probe.suite import QUICK_SECONDS, SuiteOptions, SuiteResult, chosen, infer_suite, run_suite
 from skylight.recording import RECORDING_DIR, Recording, recording_dir
 from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
 
@@ -50,7 +51,7 @@ Examples:
   skylight probe sim:emulated-smr-1 sim:st4000nc001 --out compared
   skylight probe /dev/sdX                     reads only
   skylight probe /dev/sdX --destroy-data      the full answer, in hours; its data is lost
-  skylight probe /dev/sdX --destroy-data --quick             its kind, in minutes
+  skylight probe /dev/sdX --destroy-data --quick             its kind, in a minute
   skylight probe sim:emulated-smr-1 --only band_size,zones
   skylight probe recording:skylight-report/sdX --out again
   skylight probe sim:st4000nc001 --json | jq .findings.drive_type.value
@@ -190,8 +191,9 @@ def _risk(facts: TargetFacts, can_write: bool, bytes_written: int) -> str:
     )
 
 
-def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], seed: int) -> None:
+def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], options: SuiteOptions) -> None:
     """What will be done to a live target, before it is done."""
+    seed, most_seconds = options.seed, QUICK_SECONDS if options.quick else math.inf
     line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {seed}")
     written, seconds, idle = 0, 0.0, []
     for test in tests:
@@ -200,11 +202,12 @@ def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], seed
             idle.append(test.title)
             continue
         written += cost.bytes_written
-        seconds += cost.device_seconds
+        takes = min(cost.device_seconds, most_seconds)
+        seconds += takes
         writes = f"{format_size(cost.bytes_written)} written" if can_write else "reads only"
         line(
             f"  plan: {test.title}: up to {format_count(cost.ios)} requests, "
-            f"{format_seconds(cost.device_seconds)} of device time, {writes}"
+            f"{format_seconds(takes)} of device time, {writes}"
         )
     if idle:
         line(f"  not without leave to write: {', '.join(idle)}")
@@ -236,7 +239,7 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
     if done and not quiet:
         line(f"{facts.name}: the run in {job.folder} was complete already; nothing is measured again")
     elif not quiet:
-        _print_plan(facts, engine.can_write, tests, options.seed)
+        _print_plan(facts, engine.can_write, tests, options)
     new = not Recording.is_begun(job.recording)
     made = [path for path in (job.folder, job.folder.parent) if not path.exists()]
     try:

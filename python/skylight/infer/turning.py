@@ -37,6 +37,8 @@ SHORT_WINDOW, LONG_WINDOW = 0.35, 0.7  # turns within which phases must rise eve
 LEAST_SIGMA = 1e-3  # turns: 10 us at 10 ms; no log is finer
 OUTLIER_TURNS = 0.12
 MOST_SIGMA = 0.05  # turns; jitter of 3 % and 200 us is 0.02 of the fastest turn
+FEWEST_PAIRS = 8
+PEAK = 0.1  # turns over the longest time: farther off lies no longer the same peak
 ROUGH = 3e-3  # how far off a period may be that is to be refined
 CUT_PENALTY_PER_LOG = 2.0  # two parameters a cut, and twice the criterion's half log n
 LONGEST_PIECE_TURNS = 1.25
@@ -89,15 +91,20 @@ def phase_of(at_ns: NDArray[np.generic], zero_ns: int, period_ns: float) -> F64:
     return np.asarray(np.mod(since / period_ns, 1.0), np.float64)
 
 
+def _apart(at_ns: NDArray[np.generic], x: F64, near_bytes: float) -> F64:
+    """Times between neighbours closer than `near_bytes`, ns, by address."""
+    order = np.argsort(x, kind="stable")
+    time, where = (at_ns.astype(np.int64) - int(at_ns.min()))[order].astype(np.float64), x[order]
+    apart, close = np.diff(time), np.diff(where) < near_bytes
+    return np.asarray(apart[close], np.float64)
+
+
 def refined(period_ns: float, at_ns: NDArray[np.generic], x: F64, near_bytes: float) -> float:
     """The period near `period_ns` at which neighbours (closer than `near_bytes`) agree best.
 
     Goes from short times between neighbours to long ones, so that no turn is ever miscounted."""
-    order = np.argsort(x, kind="stable")
-    time, where = (at_ns.astype(np.int64) - int(at_ns.min()))[order].astype(np.float64), x[order]
-    apart, close = np.diff(time), np.diff(where) < near_bytes
-    apart = apart[close]
-    if len(apart) < 8:
+    apart = _apart(at_ns, x, near_bytes)
+    if len(apart) < FEWEST_PAIRS:
         return period_ns
     hz = 1.0 / period_ns
     reach = ROUGH * hz
@@ -112,6 +119,35 @@ def refined(period_ns: float, at_ns: NDArray[np.generic], x: F64, near_bytes: fl
             return float(1.0 / hz)
         reach = min(reach, 0.3 / span)
         span *= 4
+
+
+def settled(period_ns: float, at_ns: NDArray[np.generic], x: F64, near_bytes: float) -> tuple[float, float]:
+    """The period of `refined` between the steps of its search, and its standard error (relative).
+
+    Where the mean vector is longest its slope is zero (Newton's steps), and how much the terms of that slope
+    scatter says how well it is known, whatever their distribution; neighbouring terms share a read, so their
+    products count too (the sandwich estimator with one lag). A period that would leave the peak is not
+    taken; its error is then that of the search."""
+    apart = _apart(at_ns, x, near_bytes)
+    if len(apart) < FEWEST_PAIRS:
+        return period_ns, 1.0
+    begin = hz = 1.0 / period_ns
+    widest = PEAK / float(np.abs(apart).max())
+    for _ in range(3):
+        slope, bend = _slope_at(hz, apart)
+        if bend <= 0 or abs(hz - slope.sum() / bend - begin) > widest:
+            return period_ns, widest * period_ns
+        hz -= float(slope.sum()) / bend
+    slope, bend = _slope_at(hz, apart)
+    variance = float((slope**2).sum() + 2 * (slope[1:] * slope[:-1]).sum())
+    return 1.0 / hz, float(np.sqrt(max(variance, 0.0))) / bend / hz
+
+
+def _slope_at(hz: float, apart: F64) -> tuple[F64, float]:
+    """Each pair's part of the slope of the mean vector's length at a frequency, and how it bends."""
+    vector = np.exp(2j * np.pi * hz * apart)
+    off = np.angle(vector * np.conj(vector.sum()))
+    return np.sin(off) * apart, float((2 * np.pi * np.cos(off) * apart**2).sum())
 
 
 def fit_tracks(x: F64, phase: F64, low: float, high: float) -> Tracks | None:

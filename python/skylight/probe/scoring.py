@@ -69,6 +69,25 @@ def score(findings: Iterable[Finding], truth: Mapping[str, Any]) -> list[Mark]:
     return marks
 
 
+def holds(findings: Iterable[Finding], truth: Mapping[str, Any]) -> dict[str, bool]:
+    """Of each number that was found with an interval and is true of the drive: does its interval hold the
+    truth? What is out of reach is left out, as is a value that is a table: its interval is of one number.
+
+    >>> found = Finding("rotation_ns", 100, "ns", (99, 101), 0.9, "measured")
+    >>> holds([found], {"rotation_ns": {"value": 102, "interval": [90, 110], "measurable": True}})
+    {'rotation_ns': False}
+    """
+    held = {}
+    for finding in findings:
+        row = truth.get(finding.name)
+        if finding.interval is None or not finding.known or row is None or not row["measurable"]:
+            continue
+        true = row["value"]
+        if isinstance(true, int | float):
+            held[finding.name] = finding.interval[0] <= true <= finding.interval[1]
+    return held
+
+
 def _outcome(value: Value | None, row: Mapping[str, Any] | None) -> Outcome:
     if row is None:
         return "wrong"

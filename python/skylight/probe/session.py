@@ -9,7 +9,11 @@ Invariants: a step's rows reach the file in pieces of about half a second of dev
 Ctrl-C leaves a readable recording; at a greater depth a batch is one long piece, because cutting it would
 drain the queue; pieces on an emulated drive only grow.
 
-Source: DESIGN, idea 3.
+A run may have a budget of device time, which all its steps share: no command is sent once it is spent, so a
+step may end early or hold nothing. What is left depends on the logs alone, so that a resumed run is cut at
+the same commands.
+
+Source: DESIGN, idea 3; issue 4, "--quick: in under a minute of device time".
 """
 
 from __future__ import annotations
@@ -44,6 +48,32 @@ LARGEST_PIECE_IOS = 1 << 16
 PIECE_NS = 500_000_000
 
 
+class Budget:
+    """Device time that the steps of a run may take together, ns.
+
+    >>> budget = Budget(50)
+    >>> budget.spend(30, slowest_ns=20)
+    >>> budget.left_ns, budget.piece(8, budget.left_ns)
+    (20, 1)
+    """
+
+    def __init__(self, total_ns: int) -> None:
+        """Begins with all of it left."""
+        self.total_ns = total_ns
+        self.left_ns = total_ns
+        self._slowest_ns = 1
+
+    def spend(self, spent_ns: int, slowest_ns: int = 1) -> None:
+        """Takes off what a piece took; `slowest_ns` is its slowest command."""
+        self.left_ns -= spent_ns
+        self._slowest_ns = max(self._slowest_ns, slowest_ns)
+
+    def piece(self, ios: int, left_ns: int) -> int:
+        """How many of so many commands may be sent before the rest is looked at again, in case all of them
+        are as slow as the slowest was."""
+        return max(1, min(ios, left_ns // self._slowest_ns))
+
+
 @dataclass(frozen=True, slots=True)
 class ProgressReport:
     """How far a test is: I/Os done and expected, device time spent and expected to remain (ns); `place` says
@@ -76,6 +106,7 @@ class Session:
         known: Known | None = None,
         total_ios: int = 0,
         most_device_ns: int | None = None,
+        budget: Budget | None = None,
         progress: Progress | None = None,
         place: str = "",
     ) -> None:
@@ -87,6 +118,7 @@ class Session:
         self._progress = progress
         self._place = place
         self._most_device_ns = most_device_ns
+        self._budget = budget
         self._done_ios = 0
         self._total_ios = total_ios
         self._device_ns = 0
@@ -108,6 +140,10 @@ class Session:
         """Says anew how many I/Os the whole test takes, once that is known better."""
         self._total_ios = max(total_ios, self._done_ios)
 
+    def spent(self) -> bool:
+        """Whether a budget of device time leaves none."""
+        return self._budget is not None and self._budget.left_ns <= 0
+
     def holes(self, offsets: U64) -> float | None:
         """The share of places that hold nothing, so that reads need not reach the medium; None: not known."""
         return self._engine.holes(offsets) if isinstance(self._engine, TellsHoles) else None
@@ -120,17 +156,24 @@ class Session:
         depth: int = 1,
         until: Stop | None = None,
         params: Mapping[str, JsonScalar] | None = None,
+        share: float = 1.0,
     ) -> IoLog:
-        """Does the batch as one step and returns its log, which is shorter when `until` ended it."""
+        """Does the batch as one step and returns its log, which is shorter when `until` or the budget ended
+        it. Of a budget the step may take that share; a budget's rest is kept as the parameter `left_ns`."""
+        limit_ns = None
+        if self._budget is not None:
+            limit_ns = max(min(self._budget.left_ns, round(share * self._budget.total_ns)), 0)
         kept = self._recorded(name, "run")
         if kept is not None:
             self._check_plan(kept, io)
-            if self._engine.repeatable and not self._execute(name, io, depth, until, None).equals(kept.rows):
+            if not self._engine.repeatable:
+                self._advance(name, kept.rows)
+            elif not self._execute(name, io, depth, until, None, limit_ns).equals(kept.rows):
                 raise self._other_drive(name)
-            self._advance(name, kept.rows if not self._engine.repeatable else None)
             return kept.rows
-        self._writer.begin(name, "run", {"depth": depth, **(params or {})})
-        log = self._execute(name, io, depth, until, self._writer)
+        left: dict[str, JsonScalar] = {} if limit_ns is None else {"left_ns": limit_ns}
+        self._writer.begin(name, "run", {"depth": depth, **(params or {}), **left})
+        log = self._execute(name, io, depth, until, self._writer, limit_ns)
         self._writer.end()
         return log
 
@@ -193,26 +236,66 @@ class Session:
         )
 
     def _execute(
-        self, name: str, io: IoBatch, depth: int, until: Stop | None, writer: PartWriter | SpentPart | None
+        self,
+        name: str,
+        io: IoBatch,
+        depth: int,
+        until: Stop | None,
+        writer: PartWriter | SpentPart | None,
+        limit_ns: int | None,
     ) -> IoLog:
         """Runs the batch in pieces, each kept (with a writer) and reported as it is done."""
+        if limit_ns is not None and self._budget is not None:
+            return self._execute_within(name, io, depth, until, writer, self._budget, limit_ns)
         logs: list[IoLog] = []
         patient = self._engine.repeatable  # virtual time waits for nobody
         first, piece = 0, FIRST_PIECE_IOS if depth == 1 else LARGEST_PIECE_IOS
         while first < len(io):
             asked = io.part(first, first + piece)
-            log = self._done(asked, depth, until, writer)
+            log, spent_ns = self._piece(name, asked, depth, until, writer)
             first += len(log)
-            if writer is not None:
-                writer.rows(log)
             logs.append(log)
-            spent_ns = self._advance(name, log)
             if until is not None and (len(log) < len(asked) or until.reached(log)):
                 break
             if depth == 1:
                 longer = patient or spent_ns < PIECE_NS
                 piece = min(2 * piece, LARGEST_PIECE_IOS) if longer else max(piece // 2, 1)
         return IoLog.joined(logs)
+
+    def _execute_within(
+        self,
+        name: str,
+        io: IoBatch,
+        depth: int,
+        until: Stop | None,
+        writer: PartWriter | SpentPart | None,
+        budget: Budget,
+        left_ns: int,
+    ) -> IoLog:
+        """As `_execute`, while device time is left: a piece also ends at a command that took so long that as
+        many as it holds would spend the rest. So only the last command of all can be late."""
+        done = EMPTY_LOG
+        while left_ns > 0 and len(done) < len(io):
+            size = budget.piece(min(depth * FIRST_PIECE_IOS, len(io) - len(done)), left_ns)
+            slow_ns = left_ns // size
+            if until is not None:
+                slow_ns = min(slow_ns, until.latency_ns)  # each that counts ends a piece, so none is missed
+            asked = io.part(len(done), len(done) + size)
+            log, spent_ns = self._piece(name, asked, depth, Stop(slow_ns), writer)
+            left_ns -= spent_ns
+            done = IoLog.joined([done, log])
+            if until is not None and until.reached(done):
+                break
+        return done
+
+    def _piece(
+        self, name: str, io: IoBatch, depth: int, until: Stop | None, writer: PartWriter | SpentPart | None
+    ) -> tuple[IoLog, int]:
+        """Runs, keeps and reports one piece; its log and device time, ns."""
+        log = self._done(io, depth, until, writer)
+        if writer is not None:
+            writer.rows(log)
+        return log, self._advance(name, log)
 
     def _done(
         self, io: IoBatch, depth: int, until: Stop | None, writer: PartWriter | SpentPart | None
@@ -234,6 +317,8 @@ class Session:
             spent_ns = int(log.complete_ns.max()) - int(log.submit_ns[0])
             self._done_ios += len(log)
             self._device_ns += spent_ns
+            if self._budget is not None:
+                self._budget.spend(spent_ns, int(log.latency_ns.max()))
         self._total_ios = max(self._total_ios, self._done_ios)
         if self._progress is not None and self._done_ios:
             left = self._device_ns * (self._total_ios - self._done_ios) // self._done_ios

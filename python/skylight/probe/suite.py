@@ -32,7 +32,7 @@ from skylight.probe.fragmented import FragmentedReads
 from skylight.probe.journal import Journal
 from skylight.probe.mapping import Mapping
 from skylight.probe.rotation import Rotation
-from skylight.probe.session import Progress, Session
+from skylight.probe.session import Budget, Progress, Session
 from skylight.probe.write_rates import WriteRates
 from skylight.probe.zones import Zones
 from skylight.recording import PartWriter, Recording, SpentPart
@@ -60,6 +60,10 @@ ALL_TESTS = (*TESTS, *LOG_TESTS)
 
 QUICK = ("drive_type",)
 """What is run for a quick answer."""
+
+QUICK_SECONDS = 50.0
+"""Device time of a quick answer, after which no command is sent. A minute is promised; the last command may
+be a stall of cleaning, of which most take less than the ten seconds between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,7 @@ def run_suite(
         recording = Recording.create(out, facts, kept_options, options.seed)
     known = nothing_known(recording)
     gathered: list[Evidence] = []
+    budget = Budget(round(QUICK_SECONDS * 1e9)) if options.quick else None
     tests = chosen(options.only, quick=options.quick)
     begun = {test.name: recording.evidence(test.name) for test in tests}
     done = all(kept is not None and kept.complete for kept in begun.values())
@@ -160,7 +165,7 @@ def run_suite(
         place = f"{number}/{len(tests)} " if len(tests) > 1 else ""
         before = begun[test.name]
         if before is None or not before.complete or (engine.repeatable and not done):
-            before = _measured(test, engine, recording, before, known, progress, place)
+            before = _measured(test, engine, recording, before, known, budget, progress, place)
         gathered.append(before)
         known = known.with_more(_inferred(test, before, known, out))
     return _result(recording, gathered, known)
@@ -172,6 +177,7 @@ def _measured(
     recording: Recording,
     before: Evidence | None,
     known: Known,
+    budget: Budget | None,
     progress: Progress | None,
     place: str,
 ) -> Evidence:
@@ -192,7 +198,8 @@ def _measured(
             before=before,
             known=known,
             total_ios=cost.ios,
-            most_device_ns=round(cost.device_seconds * 1e9),
+            most_device_ns=round(min(cost.device_seconds, _most_seconds(budget)) * 1e9),
+            budget=budget,
             progress=progress,
             place=place,
         )
@@ -202,6 +209,10 @@ def _measured(
     if kept is None:
         raise KeepError(f"{recording.path}: the evidence of {test.name} vanished; choose another --out")
     return kept
+
+
+def _most_seconds(budget: Budget | None) -> float:
+    return float("inf") if budget is None else budget.total_ns / 1e9
 
 
 def nothing_known(recording: Recording) -> Known:

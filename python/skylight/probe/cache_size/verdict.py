@@ -2,14 +2,15 @@
 
 A cache in use up to its watermark shows the watermark only: what lies above is not to be seen. Drives begin
 to clean somewhere between 80 % of what they have and all of it (the paper's two at 94 and 91 %), so the size
-is what was in use, divided by 0.9092, and the interval says the rest: that is the least divisor whose answer
-is within 10 % for a watermark of 1 as well, counts of writes being off by a few, and so from 0.8183 on. Where
+is what was in use, divided by 0.9092: that is the least divisor whose answer is within 10 % for a watermark
+of 1 as well, counts of writes being off by a few, and so from 0.8183 on. The interval holds 95 % of what may
+be there. Where
 the parts of a cache are seen whole (cache bands are as large as data bands) or can be only so many (a zone
 has whole free bands and keeps one at least), the size is nearer.
 
 Confidence: one minus the chance of what the counting rests on: agreement of repeats (a half for each),
-clearness of the onset of cleaning, and for a size behind a watermark the part of the interval that lies
-within 10 %.
+clearness of the onset of cleaning, and for a size behind a watermark the part of what may be there that
+lies within 10 %.
 
 Source: Skylight (FAST '15), section 4.6: "assuming that the drive uses a low watermark to trigger cleaning".
 """
@@ -26,6 +27,7 @@ from skylight.probe.cache_size.rooms import Rooms
 from skylight.units import format_count, format_size
 
 LOWEST_WATERMARK, USUAL_WATERMARK = 0.8, 0.9092
+LIKELY_WATERMARKS = (0.805, 0.995)  # 95 % of the even choice between the lowest and all
 RIGHT_WITHIN = 0.1
 TIME_TO = 0.05  # of a turn: how well the time of out-of-band data is known, where no interval says
 LEAST_SKEW, MOST_SKEW = 0.03, 0.45  # of a turn, where the step to the next track is not known
@@ -54,14 +56,21 @@ def nothing(why: str, rows: Sequence[str], *, with_map: bool = False) -> list[Fi
 
 
 def behind(used: float, fewest: float = 0.0) -> tuple[float, Interval, float]:
-    """What is behind a watermark that `used` was below: the most likely, the interval, the confidence.
+    """What is behind a watermark that `used` was below: the most likely, the interval of 95 %, the chance
+    that the first is right.
 
-    `fewest` is what there must be at least."""
+    `fewest` is what there must be at least.
+
+    >>> value, (low, high), sure = behind(90.0)
+    >>> round(value), round(low), round(high), round(sure, 2)
+    (99, 90, 112, 0.9)
+    """
     low, high = max(used, fewest), used / LOWEST_WATERMARK
     value = used / USUAL_WATERMARK
     lowest_right, highest_right = value / (1 + RIGHT_WITHIN), value / (1 - RIGHT_WITHIN)
     inside = max(0.0, min(high, highest_right) - max(low, lowest_right)) / max(high - low, 1e-9)
-    return value, (low, high), min(inside, 1.0)
+    likely = (max(used / LIKELY_WATERMARKS[1], fewest), used / LIKELY_WATERMARKS[0])
+    return value, likely, min(inside, 1.0)
 
 
 def _bytes(

@@ -137,7 +137,7 @@ def _band(evidence: Evidence, seen: list[Trial], bands: cache_bands.Seen, turn_n
         return _unknown(BAND, "ns", "no pause was found in which some bands were cleaned and some were not")
     times = [progress.band_s() for progress in places.values()]
     told = [seconds for seconds in times if seconds is not None]
-    single = f"{one.count} bands with one written block took {format_duration(one.work_s * 1e9)}"
+    single = f"{one.count} bands with one written block took {format_duration(one.band_s * 1e9)} each"
     if len(told) < len(half.PLACES):
         why = (
             f"{single}, but at {len(half.PLACES) - len(told)} of 3 places no half-written bands were counted"

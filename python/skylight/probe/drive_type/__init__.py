@@ -38,16 +38,16 @@ from skylight.infer.phase import Coherence
 from skylight.probe import Cost, Figure
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.mixed import PAIRS, Mixed
-from skylight.probe.drive_type.verdict import (
+from skylight.probe.drive_type.verdict import Observed, judge, reads_fast, slow_flush
+from skylight.probe.drive_type.writes import (
     FAST_LARGE_NS,
+    FEWEST_SHARE,
     LARGE_BYTES,
     STALL_NS,
-    Observed,
+    TELLING_NS,
     Sustained,
     Writes,
-    judge,
-    reads_fast,
-    slow_flush,
+    cleaned_early,
 )
 from skylight.probe.session import Session
 
@@ -62,9 +62,12 @@ NARROW_BYTES = (16 << 20, 4 << 20)
 SUSTAINED_WRITES = 18_432  # of 64 KiB: 1,152 MiB
 SUSTAINED_PIECE, LATER_PIECE, LATER = 256, 2_048, 2_048  # writes in a piece, and in one after so many of them
 MOST_PIECES = 96  # most are shorter where bands are cleaned all the time
+# A quick answer's shares of its device time: the rest is for sustained writes, which need half a minute.
+WIDE_SHARE, MIXED_SHARE, FLUSH_SHARE = 0.2, 0.3, 0.1
 SUSTAINED_REGION_BYTES = 2 << 30  # wide enough that a volatile cache cannot write them out in one sweep
 # So many slow ones of so many are bands being cleaned, not outliers: a piece ends there, for each takes long.
 STALLING = Stop(STALL_NS, count=8, within=64)
+TELLING = Stop(TELLING_NS)  # a quick answer has no time to wait for many
 FLUSHES, FLUSHED_BURST = 3, 16
 LEAST_TARGET_BYTES = 4 << 20
 LARGEST_PARAM = 1 << 62
@@ -172,9 +175,7 @@ class _Plan:
     def write(self, name: str, offsets: NDArray[np.uint64], region: int, *, flushed: bool = False) -> Writes:
         make = IoBatch.flushed_writes if flushed else IoBatch.writes
         params = self.params(region, flushed=flushed)
-        # A quick answer has no time for the same stall over and over.
-        until = STALLING if self.session.quick else None
-        log = self.session.run(name, make(offsets, self.io_bytes), until=until, params=params)
+        log = self.session.run(name, make(offsets, self.io_bytes), params=params, share=WIDE_SHARE)
         return writes_of(Step(name, "run", params, log))
 
 
@@ -257,6 +258,7 @@ def observe(evidence: Evidence) -> Observed:
         cache_off=settings is not None and settings.params.get("write_cache") is False,
         mixed=mixed_of(mixed, known) if mixed is not None and known.rotates else None,
         writes_allowed=read is None or read.flag("writes_allowed"),
+        hurried=read is not None and "left_ns" in read.params,
         holes=0.0 if read is None else read.share("holes"),
     )
 
@@ -304,7 +306,7 @@ class DriveType:
         session.expect(reads_ios + (plan.wide_writes + 2 * PAIRS + reads_ios if session.can_write else 0))
         with session.settings(SETTINGS, write_cache=False, look_ahead=False) as report:
             reads = plan.read(READS, whole)
-            if session.can_write:
+            if session.can_write and not session.spent():
                 self._measure_writes(plan, reads, flushed=report.write_cache is not False)
 
     def _measure_writes(self, plan: _Plan, reads: IoLog, *, flushed: bool) -> None:
@@ -316,37 +318,44 @@ class DriveType:
         step = Step(READS, "run", plan.params(region), reads)
         turning: Coherence | None = _coherence(step, reads.offset, reads.complete_ns)
         wide = plan.write(WIDE, where, region, flushed=flushed)
+        if session.spent():
+            return
         if turning is not None and not turning.rotates:
             turning = None
         if turning is None and reads_fast(_first_visits(step)):
             turning = self._read_back(plan, where, region)
             if turning is None:
                 return
-        mixed = None if turning is None else self._mix(plan, turning, flushed=flushed)
-        if mixed is not None and mixed.logged and (wide.fixed(turning) or session.quick):
+        share = 1.0 if cleaned_early(wide, None) else MIXED_SHARE
+        mixed = None if turning is None else self._mix(plan, turning, flushed=flushed, share=share)
+        if session.spent() or (mixed is not None and mixed.logged and (wide.fixed(turning) or session.quick)):
             return
         if wide.quick(turning) or (mixed is not None and mixed.level):
+            if session.quick and cleaned_early(wide, mixed):
+                return
             if flushed or not self._has_dirt(plan, region):
                 if not flushed:
                     self._sustain(plan, wide)
                 return
             flushed, names = True, FLUSHED_NARROW
             if turning is not None:
-                self._mix(plan, turning, flushed=True)
+                self._mix(plan, turning, flushed=True, share=MIXED_SHARE)
         elif wide.fixed(turning):
             return
         else:
             names = NARROW
         for name, limit in zip(names, NARROW_BYTES, strict=True):
             narrow = plan.region(limit)
-            if plan.write(name, plan.rounds(name, narrow), narrow, flushed=flushed).fixed(turning):
+            if session.spent() or plan.write(name, plan.rounds(name, narrow), narrow, flushed=flushed).fixed(
+                turning
+            ):
                 return
 
-    def _mix(self, plan: _Plan, turning: Coherence, *, flushed: bool) -> Mixed:
+    def _mix(self, plan: _Plan, turning: Coherence, *, flushed: bool, share: float) -> Mixed:
         """Writes with a random read before each."""
         params = plan.params(plan.region(NARROW_BYTES[-1]), flushed=flushed)
         name = MIXED_FLUSHED if flushed else MIXED
-        log = plan.session.run(name, plan.pairs(flushed), params=params)
+        log = plan.session.run(name, plan.pairs(flushed), params=params, share=share)
         return mixed_of(Step(name, "run", params, log), turning)
 
     def _read_back(self, plan: _Plan, where: NDArray[np.uint64], region: int) -> Coherence | None:
@@ -371,7 +380,7 @@ class DriveType:
 
     def _has_dirt(self, plan: _Plan, region: int) -> bool:
         """Doubts fast writes on a rotating disk: True if a FLUSH after them had something to do."""
-        log = plan.session.run(FLUSH, plan.bursts(region), params=plan.params(region))
+        log = plan.session.run(FLUSH, plan.bursts(region), params=plan.params(region), share=FLUSH_SHARE)
         return slow_flush(log.only(Op.FLUSH).latency_ns)
 
     def _sustain(self, plan: _Plan, wide: Writes) -> None:
@@ -382,15 +391,26 @@ class DriveType:
         session.expect(plan.places * VISITS + plan.wide_writes + FLUSHES * (FLUSHED_BURST + 1) + len(where))
         logs: list[IoLog] = []
         for name in SUSTAINED:
-            piece = where[: SUSTAINED_PIECE if SUSTAINED_WRITES - len(where) < LATER else LATER_PIECE]
+            piece = where[: self._next_piece(session, SUSTAINED_WRITES - len(where), Sustained.of(logs))]
             if len(piece) == 0:
                 return
             io = IoBatch.writes(piece, LARGE_BYTES)
-            logs.append(session.run(name, io, until=STALLING, params=plan.params(region)))
+            until = TELLING if session.quick else STALLING
+            logs.append(session.run(name, io, until=until, params=plan.params(region)))
             where = where[len(logs[-1]) :]
             so_far = Sustained.of(logs)
             if so_far.enough(wide) or (so_far.tells and so_far.slow(wide)):
                 return
+
+    @staticmethod
+    def _next_piece(session: Session, done: int, so_far: Sustained) -> int:
+        """Writes of the next piece: more once a usual volatile cache is full. A quick answer has no time for
+        more, and after a stall goes on for no more than it takes to tell whether bands are cleaned."""
+        if not session.quick:
+            return SUSTAINED_PIECE if done < LATER else LATER_PIECE
+        if session.spent():
+            return 0
+        return FEWEST_SHARE if so_far.stalled_lately else SUSTAINED_PIECE
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """`drive_type` and `cache_medium`."""

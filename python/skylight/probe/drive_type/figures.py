@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from skylight.findings import Finding
 from skylight.probe import Figure
-from skylight.probe.drive_type.verdict import Observed, Writes, rotation
+from skylight.probe.drive_type.verdict import Observed, rotation
+from skylight.probe.drive_type.writes import Writes
 from skylight.units import format_duration, format_size
 
 if TYPE_CHECKING:

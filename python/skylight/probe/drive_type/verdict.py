@@ -10,146 +10,38 @@ Source: Skylight (FAST '15) section 4.3; `skylight.infer` for the statistics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
 from skylight.findings import UNKNOWN
 from skylight.infer.chance import binomial_tail
 from skylight.infer.phase import FASTEST_RPM, Coherence
-from skylight.infer.robust import FIXED_SPREAD, Spread, confidence_that, folded_spread, uneven_spread
+from skylight.infer.robust import Spread, confidence_that, folded_spread, uneven_spread
 from skylight.probe.drive_type.mixed import Mixed
+from skylight.probe.drive_type.writes import (
+    FAST_NS,
+    FAST_READ_NS,
+    LARGE_BYTES,
+    STALL_NS,
+    Sustained,
+    Writes,
+    cleaned_early,
+    is_fixed,
+    waiting,
+)
 from skylight.units import format_duration, format_size
 
 I64 = NDArray[np.int64]
 
-FAST_NS = 1_000_000  # "sub-millisecond" writes, section 4.3
-LARGE_BYTES = 64 << 10  # size of a sustained write
-FAST_LARGE_NS = 1_500_000  # the same for these, which spend up to half a millisecond on the way to the drive
-MOST_VOLATILE_BYTES = 1 << 30  # what a volatile write cache may hold, and write out while it is filled
-LEAST_VOLATILE_BYTES, LONG_NS = 128 << 20, 30_000_000_000  # more than most hold, for longer than they take
-SLOWEST_WRITE_NS, FEWEST_SINCE_STALL = (
-    25_000_000,
-    64,
-)  # a disk's random write within 2 GiB, with room to spare
-STALL_NS = 100_000_000  # slower than any single seek and wait: a band being cleaned, a retry
-SLOW_SHARE = 0.2
-FEWEST_LAST = 256  # sustained writes that are looked at together: enough for shares, with bands being cleaned
-FAST_READ_NS = 3_000_000  # no rotating disk serves half of its random reads within this: seek and half a turn
 SLOW_FIXED_NS = 3_500_000  # a turn at more than 17,000 rpm: fixed writes above it may be missed turns
-TURN_SHARE = 0.9  # a fixed latency of at least this many turns waits for a platter
-LATE_SHARE = 0.75  # share of latencies of at least a turn before whole turns are taken off
 LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none
 UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the turn
 PERIOD_TOLERANCE = 0.01
 LONG_FLUSH_TURNS = 3
 MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Writes:
-    """One step of writes: latency of each (ns; with its FLUSH if `flushed`) and how completions follow the
-    address."""
-
-    name: str
-    region_bytes: int
-    flushed: bool
-    latency_ns: I64
-    tied: Coherence
-
-    @property
-    def spread(self) -> Spread:
-        """Summary of the latencies."""
-        return Spread.of(self.latency_ns)
-
-    def fixed(self, turning: Coherence | None) -> bool:
-        """True for one latency, give or take jitter and whole turns of a disk that rotates."""
-        return is_fixed(self.latency_ns, turning)
-
-    def quick(self, turning: Coherence | None) -> bool:
-        """True if the writes did not wait for a platter: flash, a volatile cache, an eager log."""
-        if self.spread.median_ns < FAST_NS or turning is None:
-            return self.spread.median_ns < FAST_NS
-        return self.spread.fixed and self.spread.median_ns < TURN_SHARE * turning.period_ns
-
-    @property
-    def what(self) -> str:
-        """What was done, for a sentence."""
-        flush = " each with a FLUSH" if self.flushed else ""
-        return f"4 KiB writes{flush} within {format_size(self.region_bytes)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Sustained:
-    """Random large writes that followed fast ones: latency of all and of the last ones (ns), bytes.
-
-    The last ones are the last piece, or at least `FEWEST_LAST`: a piece ends early when bands are cleaned."""
-
-    latency_ns: I64
-    tail_ns: I64
-    total_bytes: int
-    pieces: int
-
-    @staticmethod
-    def of(pieces: Sequence[IoLog]) -> Sustained:
-        """The summary of the pieces that were written, in order."""
-        if not pieces:
-            nothing = np.empty(0, np.int64)
-            return Sustained(nothing, nothing, 0, 0)
-        latency_ns = np.concatenate([piece.latency_ns for piece in pieces])
-        total = sum(int(piece.size.sum(dtype=np.uint64)) for piece in pieces)
-        last = max(len(pieces[-1].latency_ns), FEWEST_LAST)
-        return Sustained(latency_ns, latency_ns[-last:], total, len(pieces))
-
-    @staticmethod
-    def name(number: int) -> str:
-        """The step of a piece, counted from 1."""
-        return f"writes-sustained-{number}"
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """The steps of all pieces."""
-        return tuple(self.name(number) for number in range(1, self.pieces + 1))
-
-    @property
-    def tells(self) -> bool:
-        """True if there are enough of them for a share to mean anything."""
-        return len(self.latency_ns) >= FEWEST_SINCE_STALL
-
-    @staticmethod
-    def limit_ns(writes: Writes) -> float:
-        """What still counts as fast, given the small writes before."""
-        return max(FAST_LARGE_NS, 2.0 * writes.spread.median_ns)
-
-    def slow(self, writes: Writes) -> bool:
-        """True if the last of these waited as for a platter. Waits as long as cleaning a band do not count:
-        a full volatile cache waits for one block at a time."""
-        return _waiting(self.limit_ns(writes))(self.tail_ns)
-
-    def enough(self, writes: Writes) -> bool:
-        """True if a volatile cache would have been full before the last of these, or written out meanwhile,
-        or if bands were cleaned."""
-        before_bytes = self.total_bytes - LARGE_BYTES * len(self.tail_ns)
-        long = self.total_bytes >= LEAST_VOLATILE_BYTES and int(self.latency_ns.sum()) >= LONG_NS
-        return before_bytes >= MOST_VOLATILE_BYTES or long or self.cleaned(writes)
-
-    def cleaned(self, writes: Writes) -> bool:
-        """True if bands were cleaned meanwhile, which no conventional disk has to: since the first stall half
-        of the writes were fast still, but all together took longer than any disk takes for as many."""
-        stalls = np.flatnonzero(self.latency_ns >= STALL_NS)
-        since_ns = self.latency_ns[stalls[0] :] if len(stalls) else self.latency_ns[:0]
-        if len(since_ns) < FEWEST_SINCE_STALL:
-            return False
-        fast_ns = max(FAST_READ_NS, self.limit_ns(writes))
-        return float(np.median(since_ns)) < fast_ns and float(since_ns.mean()) > SLOWEST_WRITE_NS
-
-    @property
-    def stalls(self) -> int:
-        """How many waited for longer than one block of a disk takes."""
-        return int(np.count_nonzero(self.latency_ns >= STALL_NS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +61,13 @@ class Observed:
     cache_off: bool
     writes_allowed: bool
     mixed: Mixed | None = None
+    hurried: bool = False  # a quick answer, whose time is bounded
     holes: float = 0.0  # share of places that hold nothing but zeros, as far as the engine can tell
+
+    @property
+    def cleaned_early(self) -> bool:
+        """True if a quick answer saw bands cleaned between the 4 KiB writes and doubted no further."""
+        return self.hurried and len(self.flush_ns) == 0 and cleaned_early(self.wide, self.mixed)
 
     @property
     def ladder(self) -> list[Writes]:
@@ -199,33 +97,18 @@ def slow_flush(flush_ns: I64) -> bool:
     return len(flush_ns) > 0 and float(np.median(flush_ns)) > LONG_FLUSH_TURNS * SLOW_FIXED_NS
 
 
-def _waiting(limit_ns: float) -> Callable[[I64], bool]:
-    def holds(latency_ns: I64) -> bool:
-        waited = np.count_nonzero((latency_ns >= limit_ns) & (latency_ns < STALL_NS))
-        stalled = float(np.median(latency_ns)) >= limit_ns
-        return bool(stalled or waited > SLOW_SHARE * len(latency_ns))
-
-    return holds
-
-
-def is_fixed(latency_ns: I64, turning: Coherence | None) -> bool:
-    """True for one latency, give or take jitter and, given a rotation, whole turns."""
-    if Spread.of(latency_ns).fixed:
-        return True
-    if turning is None:
-        return False
-    late_ns = latency_ns[latency_ns >= TURN_SHARE * turning.period_ns]
-    if len(late_ns) < LATE_SHARE * len(latency_ns):
-        return False
-    return folded_spread(late_ns, turning.period_ns) <= FIXED_SPREAD
-
-
 def _median_below(limit_ns: float) -> Callable[[I64], bool]:
     return lambda latency_ns: float(np.median(latency_ns)) < limit_ns
 
 
 def _unknown(why: str, *rows: str) -> Verdict:
     return Verdict(UNKNOWN, UNKNOWN, 0.0, why, rows)
+
+
+def _cut(seen: Observed, before: str, *rows: str) -> Verdict:
+    if seen.hurried:
+        return _unknown(f"The time of a quick answer was over before {before}; probe without --quick.", *rows)
+    return _unknown(f"The test was cut short before {before}; go on with --resume.", *rows)
 
 
 def _ms(value_ns: float) -> str:
@@ -343,6 +226,8 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
                 " be off; switch the write cache off (hdparm -W 0) and probe again.",
                 *("reads", wide.name),
             )
+        if seen.cleaned_early:
+            return _not_waiting(seen, wide, turning)
         if not slow_flush(seen.flush_ns):
             return _doubted(seen, wide, turning)
     elif wide.fixed(turning):
@@ -353,10 +238,7 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
         if writes.fixed(turning):
             return _shingled(writes, turning)
     if len(seen.ladder) < 2:
-        return _unknown(
-            "The test was cut short before writes were repeated in a narrow region; go on with --resume.",
-            wide.name,
-        )
+        return _cut(seen, "writes were repeated in a narrow region", wide.name)
     return _conventional(seen.ladder[-1], turning)
 
 
@@ -382,9 +264,7 @@ def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     )
     rows = ("reads", wide.name, "flush", *more.rows)
     if len(seen.flush_ns) == 0 or len(more.tail_ns) == 0:
-        return _unknown(
-            "The test was cut short before fast writes were doubted; go on with --resume.", wide.name
-        )
+        return _cut(seen, "fast writes were doubted", wide.name)
     if more.slow(wide):
         return _unknown(
             f"{start}, but after {written} of random writes of {format_size(LARGE_BYTES)} the last take"
@@ -395,35 +275,44 @@ def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
             *rows,
         )
     if not more.enough(wide):
+        mend = "go on with --resume if the test was cut short, or probe the whole disk"
+        if seen.hurried:
+            mend = "probe without --quick, which had no time for more"
         return _unknown(
-            f"{start}, but only {written} more were written, which a volatile cache may hold; go on with"
-            " --resume if the test was cut short, or probe the whole disk.",
-            *rows,
+            f"{start}, but only {written} more were written, which a volatile cache may hold; {mend}.", *rows
         )
     return _not_waiting(seen, wide, turning)
 
 
-def _stalls(more: Sustained) -> str:
+def _stalls(latency_ns: I64) -> str:
     """Words for the writes that waited while the drive cleaned."""
-    if not more.stalls:
+    stalls = int(np.count_nonzero(latency_ns >= STALL_NS))
+    if not stalls:
         return ""
-    return f" ({more.stalls:,} of {len(more.latency_ns):,} waited {_ms(STALL_NS)} or longer, as for cleaning)"
+    return f" ({stalls:,} of {len(latency_ns):,} waited {_ms(STALL_NS)} or longer, as for cleaning)"
 
 
 def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     """Writes that stay quick without a volatile cache: flash under 1 ms, else flash or an eager log."""
-    more = seen.sustained
-    rows = ("reads", wide.name, "flush", *more.rows)
-    slow = _waiting(more.limit_ns(wide))
+    rows: tuple[str, ...] = ("reads", wide.name)
     confidence = turning.confidence * (1 - turning.p_value)
-    confidence *= confidence_that(more.tail_ns, lambda drawn: not slow(drawn))
     why = (
         f"Reads follow {_turn(turning)}, so a platter turns, but random {wide.what} take"
-        f" {_ms(wide.spread.median_ns)} with the volatile write cache off, a FLUSH after them"
-        f" {_ms(float(np.median(seen.flush_ns)))}, and each of {len(more.latency_ns):,} more of"
-        f" {format_size(LARGE_BYTES)}, {format_size(more.total_bytes)} in all,"
-        f" {_ms(float(np.median(more.tail_ns)))}{_stalls(more)}: "
+        f" {_ms(wide.spread.median_ns)} with the volatile write cache off"
     )
+    if seen.cleaned_early:
+        why += f"{_stalls(wide.latency_ns)}: "
+    else:
+        more = seen.sustained
+        rows += ("flush", *more.rows)
+        slow = waiting(more.limit_ns(wide))
+        confidence *= confidence_that(more.tail_ns, lambda drawn: not slow(drawn))
+        why += (
+            f", a FLUSH after them {_ms(float(np.median(seen.flush_ns)))}, and each of"
+            f" {len(more.latency_ns):,} more of {format_size(LARGE_BYTES)},"
+            f" {format_size(more.total_bytes)} in all, {_ms(float(np.median(more.tail_ns)))}"
+            f"{_stalls(more.latency_ns)}: "
+        )
     mixed = seen.mixed
     if mixed is not None and mixed.level:
         confidence *= mixed.level_confidence

@@ -20,7 +20,7 @@ from skylight.evidence import IoLog
 from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.infer.reach import Reach, ideal_ns, reach_of
-from skylight.infer.turning import Tracks, centred, fit_tracks, phase_of, refined
+from skylight.infer.turning import Tracks, centred, fit_tracks, phase_of, refined, settled
 
 F64 = NDArray[np.float64]
 
@@ -32,11 +32,13 @@ ALIGN_ROWS = 64  # rows, a second or so, over which a spindle keeps its speed to
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The rotation: its period, the evidence that there is one, and how exact the period is (relative)."""
+    """The rotation: its period, the evidence that there is one, a bound on how far off the period is (how far
+    halves of the reads disagree), and its standard error (both relative)."""
 
     period_ns: float
     seen: Coherence
     error: float
+    standard_error: float
 
 
 def rough_turn(log: IoLog, place_bytes: int, round_ios: int) -> Coherence:
@@ -51,8 +53,9 @@ def exact_turn(seen: Coherence, log: IoLog) -> Turn:
     half = len(log) // 2
     parts = [refined(seen.period_ns, log.complete_ns[rows], x[rows], 2 * NEAR_BYTES)
              for rows in (slice(0, half), slice(half, None))]  # fmt: skip
-    error = max(abs(part / period_ns - 1) for part in parts)
-    return Turn(period_ns, seen, error)
+    bound = max(abs(part / period_ns - 1) for part in parts)
+    period_ns, error = settled(period_ns, log.complete_ns, x, NEAR_BYTES)
+    return Turn(period_ns, seen, bound, error)
 
 
 def place_of(log: IoLog, turn: Turn, low: float, high: float) -> Tracks | None:

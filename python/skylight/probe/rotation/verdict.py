@@ -21,6 +21,7 @@ from skylight.units import format_duration, format_size
 
 TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = 1e-3, 0.02, 0.1
 SAFETY = 2.0
+TWO_SIDED_95 = 1.96  # standard errors
 MOST_TRACK_ERROR = 0.01
 MOST_THIRD = 0.08  # half the range of fits, of the third itself
 ROWS = ("turn", "first")
@@ -57,7 +58,8 @@ def _rotation(found: Analysis, measured: bool) -> Finding:
         f"Completions of 1,024 reads in 8 MiB follow a turn of {format_duration(turn.period_ns)}"
         f" ({60e9 / turn.period_ns:,.0f} rpm); its two halves agree to {1e6 * error:.1f} parts in a million."
     )
-    interval = (turn.period_ns * (1 - 3 * error), turn.period_ns * (1 + 3 * error))
+    likely = TWO_SIDED_95 * turn.standard_error
+    interval = (turn.period_ns * (1 - likely), turn.period_ns * (1 + likely))
     confidence = turn.seen.confidence * within(error, TURN_WIDTH)
     return Finding("rotation_ns", round(turn.period_ns), "ns", interval, confidence, why, ROWS)
 

@@ -1,0 +1,186 @@
+"""Writes of test 1 and what they show by themselves: do they vary, wait for a platter, stall for cleaning?
+
+Used while measuring, to decide what to do next, and for the verdict.
+
+Invariant: everything here depends on latencies alone.
+
+Source: Skylight (FAST '15) section 4.3 (fixed latencies) and 4.6 (stalls of cleaning).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import IoLog
+from skylight.infer.phase import Coherence
+from skylight.infer.robust import FIXED_SPREAD, Spread, folded_spread
+from skylight.probe.drive_type.mixed import Mixed
+from skylight.units import format_size
+
+I64 = NDArray[np.int64]
+
+FAST_NS = 1_000_000  # "sub-millisecond" writes, section 4.3
+LARGE_BYTES = 64 << 10  # size of a sustained write
+FAST_LARGE_NS = 1_500_000  # the same for these, which spend up to half a millisecond on the way to the drive
+MOST_VOLATILE_BYTES = 1 << 30  # what a volatile write cache may hold, and write out while it is filled
+LEAST_VOLATILE_BYTES, LONG_NS = 128 << 20, 30_000_000_000  # more than most hold, for longer than they take
+SLOWEST_WRITE_NS = 25_000_000  # a disk's random write within 2 GiB, with room to spare
+FEWEST_SHARE = 64  # writes of which a share means anything
+FEWEST_SINCE_STALL = 8
+TELLING_NS = FEWEST_SHARE * SLOWEST_WRITE_NS  # a stall that makes so many slower than a disk's
+LONGEST_RETRY_NS = 30_000_000_000  # no disk tries longer for one sector: hosts give up at 30 s
+STALL_NS = 100_000_000  # slower than any single seek and wait: a band being cleaned, a retry
+SLOW_SHARE = 0.2
+FEWEST_LAST = 1_024  # sustained writes that are looked at together: longer than bands being cleaned in a row
+FAST_READ_NS = 3_000_000  # no rotating disk serves half of its random reads within this: seek and half a turn
+TURN_SHARE = 0.9  # a fixed latency of at least this many turns waits for a platter
+LATE_SHARE = 0.75  # share of latencies of at least a turn before whole turns are taken off
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """One step of writes: latency of each (ns; with its FLUSH if `flushed`) and how completions follow the
+    address."""
+
+    name: str
+    region_bytes: int
+    flushed: bool
+    latency_ns: I64
+    tied: Coherence
+
+    @property
+    def spread(self) -> Spread:
+        """Summary of the latencies."""
+        return Spread.of(self.latency_ns)
+
+    def fixed(self, turning: Coherence | None) -> bool:
+        """True for one latency, give or take jitter and whole turns of a disk that rotates."""
+        return is_fixed(self.latency_ns, turning)
+
+    def quick(self, turning: Coherence | None) -> bool:
+        """True if the writes did not wait for a platter: flash, a volatile cache, an eager log."""
+        if self.spread.median_ns < FAST_NS or turning is None:
+            return self.spread.median_ns < FAST_NS
+        return self.spread.fixed and self.spread.median_ns < TURN_SHARE * turning.period_ns
+
+    @property
+    def what(self) -> str:
+        """What was done, for a sentence."""
+        flush = " each with a FLUSH" if self.flushed else ""
+        return f"4 KiB writes{flush} within {format_size(self.region_bytes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sustained:
+    """Random large writes that followed fast ones: latency of all and of the last ones (ns), bytes.
+
+    The last ones are the last piece, or at least `FEWEST_LAST`: a piece ends early when bands are cleaned."""
+
+    latency_ns: I64
+    tail_ns: I64
+    total_bytes: int
+    pieces: int
+
+    @staticmethod
+    def of(pieces: Sequence[IoLog]) -> Sustained:
+        """The summary of the pieces that were written, in order."""
+        if not pieces:
+            nothing = np.empty(0, np.int64)
+            return Sustained(nothing, nothing, 0, 0)
+        latency_ns = np.concatenate([piece.latency_ns for piece in pieces])
+        total = sum(int(piece.size.sum(dtype=np.uint64)) for piece in pieces)
+        last = max(len(pieces[-1].latency_ns), FEWEST_LAST)
+        return Sustained(latency_ns, latency_ns[-last:], total, len(pieces))
+
+    @staticmethod
+    def name(number: int) -> str:
+        """The step of a piece, counted from 1."""
+        return f"writes-sustained-{number}"
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The steps of all pieces."""
+        return tuple(self.name(number) for number in range(1, self.pieces + 1))
+
+    @property
+    def tells(self) -> bool:
+        """True if there are enough of them for a share to mean anything."""
+        return len(self.latency_ns) >= FEWEST_SHARE
+
+    @staticmethod
+    def limit_ns(writes: Writes) -> float:
+        """What still counts as fast, given the small writes before."""
+        return max(FAST_LARGE_NS, 2.0 * writes.spread.median_ns)
+
+    def slow(self, writes: Writes) -> bool:
+        """True if the last of these waited as for a platter. Waits as long as cleaning a band do not count:
+        a full volatile cache waits for one block at a time."""
+        return waiting(self.limit_ns(writes))(self.tail_ns)
+
+    def enough(self, writes: Writes) -> bool:
+        """True if a volatile cache would have been full before the last of these, or written out meanwhile,
+        or if bands were cleaned."""
+        before_bytes = self.total_bytes - LARGE_BYTES * len(self.tail_ns)
+        long = self.total_bytes >= LEAST_VOLATILE_BYTES and int(self.latency_ns.sum()) >= LONG_NS
+        return before_bytes >= MOST_VOLATILE_BYTES or long or self.cleaned(writes)
+
+    def cleaned(self, writes: Writes) -> bool:
+        """True if bands were cleaned meanwhile."""
+        return cleaned_between(self.latency_ns, self.limit_ns(writes))
+
+    @property
+    def stalled_lately(self) -> bool:
+        """True if one of the last writes waited so long that few more tell whether bands are cleaned."""
+        return bool(np.any(self.latency_ns[-FEWEST_SHARE:] >= TELLING_NS))
+
+
+def is_fixed(latency_ns: I64, turning: Coherence | None) -> bool:
+    """True for one latency, give or take jitter and, given a rotation, whole turns."""
+    if Spread.of(latency_ns).fixed:
+        return True
+    if turning is None:
+        return False
+    late_ns = latency_ns[latency_ns >= TURN_SHARE * turning.period_ns]
+    if len(late_ns) < LATE_SHARE * len(latency_ns):
+        return False
+    return folded_spread(late_ns, turning.period_ns) <= FIXED_SPREAD
+
+
+def waiting(limit_ns: float) -> Callable[[I64], bool]:
+    """Whether latencies waited as for a platter: longer than that, but not as long as cleaning a band."""
+
+    def holds(latency_ns: I64) -> bool:
+        waited = np.count_nonzero((latency_ns >= limit_ns) & (latency_ns < STALL_NS))
+        stalled = float(np.median(latency_ns)) >= limit_ns
+        return bool(stalled or waited > SLOW_SHARE * len(latency_ns))
+
+    return holds
+
+
+def cleaned_between(latency_ns: I64, limit_ns: float) -> bool:
+    """True if bands were cleaned between writes of which `limit_ns` is still fast, which no conventional disk
+    has to: since some stall half of the writes were fast, but all together took longer than any disk takes
+    for as many (and for `FEWEST_SHARE`, if they are fewer), even without the slowest of them, which may be a
+    retry unless it is longer than any."""
+    for first in np.flatnonzero(latency_ns >= STALL_NS):
+        since_ns = latency_ns[first:]
+        if len(since_ns) < FEWEST_SINCE_STALL:
+            break
+        slowest_ns = int(since_ns.max())
+        retry_ns = slowest_ns if slowest_ns < LONGEST_RETRY_NS else 0
+        too_long = int(since_ns.sum()) - retry_ns > SLOWEST_WRITE_NS * max(len(since_ns), FEWEST_SHARE)
+        if too_long and float(np.median(since_ns)) < max(FAST_READ_NS, limit_ns):
+            return True
+    return False
+
+
+def cleaned_early(wide: Writes | None, mixed: Mixed | None) -> bool:
+    """True if bands were cleaned between 4 KiB writes already, those after reads among them."""
+    if wide is None or wide.flushed:
+        return False
+    parts = [wide.latency_ns] if mixed is None else [wide.latency_ns, mixed.latency_ns]
+    return cleaned_between(np.concatenate(parts), Sustained.limit_ns(wide))
