@@ -166,6 +166,11 @@ impl Drive {
         self.layer.as_ref()
     }
 
+    /// The translation layer as a raw shingled disk, if it is one: to set its read mode.
+    pub fn raw_shingled(&mut self) -> Option<&mut skylight_layer::Swd> {
+        self.layer.raw_shingled()
+    }
+
     /// Keeps the next accesses of the platters, up to `rows`.
     pub fn start_trace(&mut self, rows: usize) {
         self.media.trace = Some(HeadTrace::new(rows));

@@ -1,6 +1,9 @@
 //! The commands that the host has outstanding, as the drive sees them.
 //!
-//! Invariants: oldest first; columns are of one length; how a command is served follows what the volatile
+//! Commands lie in columns, oldest first. One that is answered leaves its room to those before it, so that what
+//! is answered in the order in which it came moves nothing, and the room at the front is given back now and then.
+//!
+//! Invariants: columns are of one length; how a command is served follows what the volatile
 //! cache holds now; what lies beyond the drive's queue has not come yet.
 
 use std::ops::Range;
@@ -49,12 +52,19 @@ pub(crate) struct Outlook {
     pub(crate) media: Option<Time>,
 }
 
+/// Answered commands whose room is kept at the front of the columns, at least.
+const SPARE: usize = 32;
+
 /// See the module page.
 pub(crate) struct Pending {
+    /// The columns; what lies before `first` was answered.
     commands: Vec<Command>,
     arrivals: Vec<Arrival>,
     targets: Vec<Target>,
+    first: usize,
     sweep: Sweep,
+    /// The latest choice, counted from the oldest command: the next to be answered, as a rule.
+    chosen: usize,
     queue_depth: usize,
     /// Commands that are not plain writes: only these depend on what the cache holds.
     dependents: usize,
@@ -63,17 +73,18 @@ pub(crate) struct Pending {
 impl Pending {
     pub(crate) fn new(queue_depth: usize) -> Self {
         let (commands, arrivals, targets) = (Vec::new(), Vec::new(), Vec::new());
-        Self { commands, arrivals, targets, sweep: Sweep::default(), queue_depth, dependents: 0 }
+        let sweep = Sweep::default();
+        Self { commands, arrivals, targets, first: 0, sweep, chosen: 0, queue_depth, dependents: 0 }
     }
 
     #[inline]
     pub(crate) fn commands(&self) -> &[Command] {
-        &self.commands
+        &self.commands[self.first..]
     }
 
     #[inline]
     pub(crate) fn arrivals(&self) -> &[Arrival] {
-        &self.arrivals
+        &self.arrivals[self.first..]
     }
 
     /// Of a run of commands the one that the heads reach first.
@@ -84,23 +95,26 @@ impl Pending {
         now: Time,
         overhead: Nanos,
     ) -> usize {
+        let (start, run) = (run.start, self.first + run.start..self.first + run.end);
         let arrivals = &self.arrivals[run.clone()];
         let choice = (&self.commands[run.clone()], &mut self.targets[run]);
-        self.sweep.nearest(parts, now, choice, |index| arrivals[index].at + overhead)
+        let nearest = self.sweep.nearest(parts, now, choice, |index| arrivals[index].at + overhead);
+        self.chosen = start + nearest;
+        nearest
     }
 
     /// After a plan that changed the map, places may have to be looked up again.
     #[inline]
     pub(crate) fn forget_places(&mut self, layer: &dyn Layer, plan: &Plan, trim: bool) {
         if !self.commands.is_empty() {
-            self.sweep.forget(layer, plan, trim, &mut self.targets);
+            self.sweep.forget(layer, plan, trim, &mut self.targets[self.first..]);
         }
     }
 
     /// What has come, all of it in the drive's queue.
     #[inline]
     pub(crate) fn queued(&self) -> usize {
-        self.commands.len().min(self.queue_depth)
+        self.commands().len().min(self.queue_depth)
     }
 
     /// Takes a command that the host submits at `at`.
@@ -110,35 +124,65 @@ impl Pending {
         self.dependents += usize::from(is_dependent(&command, through));
         self.commands.push(command);
         self.arrivals.push(Arrival { at, came: at, served, through });
-        self.targets.push(Target::default());
+        self.targets.push(self.sweep.admit());
     }
 
     /// Takes out a command that is answered at `at`: another one finds its room.
     #[inline]
     pub(crate) fn answer(&mut self, id: CommandId, at: Time) -> (Command, Arrival) {
-        let index = match self.commands.as_slice() {
-            [_] => 0,
-            several => several.iter().position(|command| command.id == id).unwrap_or(0),
-        };
-        let (command, arrival) = (self.commands.remove(index), self.arrivals.remove(index));
-        self.targets.remove(index);
-        self.sweep.remove(id);
+        let index = self.first + self.index_of(id);
+        let (command, arrival) = (self.commands[index], self.arrivals[index]);
+        self.sweep.remove(self.targets[index]);
+        self.close_gap(index);
         self.dependents -= usize::from(is_dependent(&command, arrival.through));
-        if let Some(comes) = self.arrivals.get_mut(self.queue_depth - 1) {
+        if let Some(comes) = self.arrivals.get_mut(self.first + self.queue_depth - 1) {
             comes.came = comes.came.max(at);
         }
         (command, arrival)
     }
 
+    /// Where a command is, counted from the oldest: that, the latest choice, or wherever.
+    #[inline]
+    fn index_of(&self, id: CommandId) -> usize {
+        let commands = self.commands();
+        let is_it = |index: &usize| commands.get(*index).is_some_and(|command| command.id == id);
+        let guess = [0, self.chosen].into_iter().find(is_it);
+        guess.or_else(|| commands.iter().position(|command| command.id == id)).unwrap_or(0)
+    }
+
+    /// Of those before and those behind a command that is taken out, the fewer move.
+    #[inline]
+    fn close_gap(&mut self, index: usize) {
+        let (first, len) = (self.first, self.commands.len());
+        if index - first >= len - index {
+            self.commands.remove(index);
+            self.arrivals.remove(index);
+            self.targets.remove(index);
+            return;
+        }
+        self.first += 1;
+        if index > first {
+            self.commands.copy_within(first..index, first + 1);
+            self.arrivals.copy_within(first..index, first + 1);
+            self.targets.copy_within(first..index, first + 1);
+        }
+        if self.first == len || (self.first >= SPARE && 2 * self.first > len) {
+            self.commands.drain(..self.first);
+            self.arrivals.drain(..self.first);
+            self.targets.drain(..self.first);
+            self.first = 0;
+        }
+    }
+
     /// What the commands in the queue wait for; the cache is busy with an earlier one until `accepting`.
     pub(crate) fn outlook(&self, accepting: Time, cache: &WriteCache) -> Outlook {
         let mut outlook = Outlook::default();
-        for (index, arrival) in self.arrivals[..self.queued()].iter().enumerate() {
+        for (index, arrival) in self.arrivals()[..self.queued()].iter().enumerate() {
             if arrival.served != Served::OnArrival {
                 outlook.media.get_or_insert(arrival.came);
                 continue;
             }
-            let command = &self.commands[index];
+            let command = &self.commands()[index];
             if command.op == HostOp::Write {
                 if outlook.full.is_none() && !cache.has_room(command.extent) {
                     outlook.full = Some(arrival.came);
@@ -168,7 +212,7 @@ impl Pending {
         if self.dependents == 0 {
             return;
         }
-        for (command, arrival) in self.commands.iter().zip(&mut self.arrivals) {
+        for (command, arrival) in self.commands[self.first..].iter().zip(&mut self.arrivals[self.first..]) {
             let touched = command.extent.start < extent.end() && extent.start < command.extent.end();
             if touched && is_dependent(command, arrival.through) {
                 arrival.served = served(command, arrival.through, cache);

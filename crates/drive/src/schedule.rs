@@ -11,54 +11,93 @@
 //! Source: shortest positioning time first after Jacobson and Wilkes, "Disk scheduling algorithms based on
 //! rotational position" (HPL-CSP-91-7).
 
+use std::ops::RangeInclusive;
+
 use skylight_disk::{Angle, Direction, Head, Nanos, Time};
-use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Step};
+use skylight_layer::{Command, HostOp, Layer, Plan, Step};
 
 use crate::media::Media;
 
 /// Angles and times may miss each other by the rounding to nanoseconds of both.
 const ROUNDING_NS: u64 = 8;
 
-/// What is known of where a command's first sector lies.
-#[derive(Clone, Copy, Debug, Default)]
+/// A command that waits, as the sweep knows it.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    known: bool,
+    /// Its number among all that came: the lower, the older.
+    age: u64,
     /// Which changes of the map move it.
     group: u32,
+    /// Its number among the spots, or [`UNKNOWN`] where it has to be looked up.
+    spot: u32,
 }
 
-/// A command with a place on the platters.
+const UNKNOWN: u32 = u32::MAX;
+
+/// Where a command that was looked up begins.
 #[derive(Clone, Copy, Debug)]
-struct Passing {
-    angle: Angle,
+struct Spot {
+    age: u64,
     /// When the heads may begin to move for it.
     ready: Time,
+    angle: Angle,
     head: Head,
-    id: CommandId,
     way: Direction,
-    group: u32,
+    /// Whether it lies on the platters; else the heads need not move: it is on flash, or nowhere.
+    passes: bool,
 }
 
-/// A command for which the heads need not move: on flash, or nowhere.
-#[derive(Clone, Copy, Debug)]
-struct Still {
-    ready: Time,
-    id: CommandId,
-    group: u32,
+/// The bits of a key that are the number of a spot: as many as no queue has commands. The bits of an angle that
+/// they leave are far less than a nanosecond.
+const SPOT_BITS: u64 = 0xffff;
+
+impl Spot {
+    /// What sorts spots by their angles and names them, in one word.
+    #[inline]
+    fn key(&self, number: u32) -> u64 {
+        (self.angle.0 & !SPOT_BITS) | u64::from(number)
+    }
+
+    fn positioning(&self, media: &Media, begin: Time) -> Nanos {
+        let moved = media.disk.move_time(media.head, self.head, self.way);
+        moved + media.disk.mechanics().rotation.wait_for(self.angle, begin + moved)
+    }
 }
 
-/// The best so far: how long the heads take, and the place in the queue.
-type Best = Option<(Nanos, usize)>;
+/// The best so far: how long the heads take, and the command's age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Best {
+    takes: Nanos,
+    age: u64,
+}
+
+const NONE_YET: Best = Best { takes: Nanos(u64::MAX), age: u64::MAX };
 
 /// See the module page.
 #[derive(Default)]
 pub(crate) struct Sweep {
-    /// In the order of their angles.
-    passing: Vec<Passing>,
-    still: Vec<Still>,
+    /// Commands that ever came.
+    came: u64,
+    /// Those that have to be looked up.
+    unknown: usize,
+    spots: Vec<Spot>,
+    /// Numbers of spots that are not in use.
+    free: Vec<u32>,
+    /// The keys of those on the platters, rising.
+    passing: Vec<u64>,
+    /// The numbers of the others.
+    still: Vec<u32>,
 }
 
 impl Sweep {
+    /// A command that comes now.
+    #[inline]
+    pub(crate) fn admit(&mut self) -> Target {
+        self.came += 1;
+        self.unknown += 1;
+        Target { age: self.came, group: 0, spot: UNKNOWN }
+    }
+
     /// The command that the heads reach first; `ready` is when they may begin to move for each.
     pub(crate) fn nearest(
         &mut self,
@@ -67,90 +106,119 @@ impl Sweep {
         (commands, targets): (&[Command], &mut [Target]),
         ready: impl Fn(usize) -> Time,
     ) -> usize {
-        for (index, target) in targets.iter_mut().enumerate().filter(|(_, target)| !target.known) {
-            *target = self.find(layer, media, &commands[index], ready(index));
-        }
-        let place_of = |id: CommandId| commands.iter().position(|command| command.id == id);
-        let mut best = None;
-        for still in &self.still {
-            if let Some(index) = place_of(still.id) {
-                better(&mut best, still.ready.max(now) - now, index);
+        // As a rule that is the newest alone.
+        for (index, target) in targets.iter_mut().enumerate().rev() {
+            if self.unknown == 0 {
+                break;
+            }
+            if target.spot == UNKNOWN {
+                self.find((layer, media), &commands[index], ready(index), target);
             }
         }
-        self.walk(media, now, place_of, &mut best);
-        if best.is_none() {
-            for passing in &self.passing {
-                if let Some(index) = place_of(passing.id) {
-                    let begin = passing.ready.max(now);
-                    better(&mut best, begin - now + passing.positioning(media, begin), index);
-                }
+        let (Some(oldest), Some(newest)) = (targets.first(), targets.last()) else {
+            return 0;
+        };
+        // Others that were looked up are not among these.
+        let ages = oldest.age..=newest.age;
+        let mut best = NONE_YET;
+        for &number in &self.still {
+            let Spot { age, ready, .. } = self.spots[number as usize];
+            if ages.contains(&age) {
+                best = best.min(Best { takes: ready.max(now) - now, age });
             }
         }
-        best.map_or(0, |(_, index)| index)
+        best = self.walk(media, now, &ages, best);
+        if best == NONE_YET {
+            let passing = self.passing.iter().map(|key| &self.spots[(key & SPOT_BITS) as usize]);
+            for spot in passing.filter(|spot| ages.contains(&spot.age)) {
+                let begin = spot.ready.max(now);
+                best = best.min(Best { takes: begin - now + spot.positioning(media, begin), age: spot.age });
+            }
+        }
+        targets.partition_point(|target| target.age < best.age).min(targets.len() - 1)
     }
 
-    /// Of what passes the heads within a turn, what they are in time for.
-    fn walk(&self, media: &Media, now: Time, place_of: impl Fn(CommandId) -> Option<usize>, best: &mut Best) {
+    /// Of what passes the heads within a turn, what they are in time for, if it is better than the best so far.
+    #[inline]
+    fn walk(&self, media: &Media, now: Time, ages: &RangeInclusive<u64>, mut best: Best) -> Best {
         let rotation = media.disk.mechanics().rotation;
-        let phase = rotation.phase(now);
         // What passed a moment ago may still be caught.
         let caught = rotation.angle_in(Nanos(ROUNDING_NS));
-        let from = phase.since(caught);
-        let middle = self.passing.partition_point(|passing| passing.angle < from);
+        let from = rotation.phase(now).since(caught).0 & !SPOT_BITS;
+        let middle = self.passing.partition_point(|&key| key < from);
         let (behind, ahead) = self.passing.split_at(middle);
-        for passing in ahead.iter().chain(behind) {
-            let round = passing.angle.since(from);
-            let passes = rotation.time_for(Angle(round.0.saturating_sub(caught.0)));
-            if best.is_some_and(|(least, _)| passes.get() > least.get() + ROUNDING_NS) {
-                return;
+        for &key in ahead.iter().chain(behind) {
+            let round = (key & !SPOT_BITS).wrapping_sub(from);
+            let passes = rotation.time_for(Angle(round.saturating_sub(caught.0)));
+            if passes.get() > best.takes.get().saturating_add(ROUNDING_NS) {
+                break;
             }
-            let begin = passing.ready.max(now);
-            let least = begin - now + media.disk.move_at_least(media.head, passing.head);
+            let spot = &self.spots[(key & SPOT_BITS) as usize];
+            let waits = spot.ready.max(now) - now;
+            let least = waits + media.disk.move_at_least(media.head, spot.head);
             if least.get() > passes.get() + ROUNDING_NS {
                 continue;
             }
-            let moved = media.disk.move_time(media.head, passing.head, passing.way);
-            if (begin - now + moved).get() > passes.get() + ROUNDING_NS {
+            let moved = media.disk.move_time(media.head, spot.head, spot.way);
+            if (waits + moved).get() > passes.get() + ROUNDING_NS {
                 continue;
             }
-            let takes = begin - now + moved + rotation.wait_for(passing.angle, begin + moved);
-            if takes.get() > passes.get() + 2 * ROUNDING_NS {
-                continue;
-            }
-            if let Some(index) = place_of(passing.id) {
-                better(best, takes, index);
+            let takes = waits + moved + rotation.wait_for(spot.angle, now + waits + moved);
+            if takes.get() <= passes.get() + 2 * ROUNDING_NS && ages.contains(&spot.age) {
+                best = best.min(Best { takes, age: spot.age });
             }
         }
+        best
     }
 
-    fn find(&mut self, layer: &dyn Layer, media: &Media, command: &Command, ready: Time) -> Target {
-        let id = command.id;
-        if !matches!(command.op, HostOp::Read | HostOp::Write) {
-            self.still.push(Still { ready, id, group: 0 });
-            return Target { known: true, group: 0 };
-        }
+    /// Looks up where a command begins.
+    fn find(
+        &mut self,
+        (layer, media): (&dyn Layer, &Media),
+        command: &Command,
+        ready: Time,
+        target: &mut Target,
+    ) {
         let way = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
-        let group = layer.place_group(command.extent.start);
-        let (medium, first) = layer.locate_first(command.extent, way == Direction::Write);
-        match media.place(medium, first) {
-            None => self.still.push(Still { ready, id, group }),
-            Some(place) => {
-                let head = Head { surface: place.surface, track: place.track };
-                let passing = Passing { angle: place.angle, ready, head, id, way, group };
-                let at = self.passing.partition_point(|other| other.angle < place.angle);
-                self.passing.insert(at, passing);
-            }
+        let mut place = None;
+        target.group = 0;
+        if matches!(command.op, HostOp::Read | HostOp::Write) {
+            let (medium, first) = layer.locate_first(command.extent, way == Direction::Write);
+            place = media.place(medium, first);
+            target.group = layer.place_group(command.extent.start);
         }
-        Target { known: true, group }
+        let head = place.map_or(media.head, |place| Head { surface: place.surface, track: place.track });
+        let angle = place.map_or(Angle(0), |place| place.angle);
+        let spot = Spot { age: target.age, ready, angle, head, way, passes: place.is_some() };
+        self.unknown -= 1;
+        target.spot = self.free.pop().unwrap_or(self.spots.len() as u32);
+        match self.spots.get_mut(target.spot as usize) {
+            Some(free) => *free = spot,
+            None => self.spots.push(spot),
+        }
+        if spot.passes {
+            let key = spot.key(target.spot);
+            let at = self.passing.partition_point(|&other| other < key);
+            self.passing.insert(at, key);
+        } else {
+            self.still.push(target.spot);
+        }
     }
 
     /// Forgets a command that is answered.
     #[inline]
-    pub(crate) fn remove(&mut self, id: CommandId) {
-        if let Some(index) = self.passing.iter().position(|passing| passing.id == id) {
-            self.passing.remove(index);
-        } else if let Some(index) = self.still.iter().position(|still| still.id == id) {
-            self.still.remove(index);
+    pub(crate) fn remove(&mut self, target: Target) {
+        let Some(spot) = self.spots.get(target.spot as usize) else {
+            self.unknown -= 1;
+            return;
+        };
+        self.free.push(target.spot);
+        if spot.passes {
+            let key = spot.key(target.spot);
+            let at = self.passing.partition_point(|&other| other < key);
+            self.passing.remove(at);
+        } else {
+            self.still.retain(|&other| other != target.spot);
         }
     }
 
@@ -166,29 +234,12 @@ impl Sweep {
                 continue;
             }
             done = Some(group);
-            let mut any = false;
-            for target in targets.iter_mut().filter(|target| trim || target.group == group) {
-                any |= target.known;
-                target.known = false;
-            }
-            if any {
-                self.passing.retain(|passing| !trim && passing.group != group);
-                self.still.retain(|still| !trim && still.group != group);
+            let moves = |target: &Target| (trim || target.group == group) && target.spot != UNKNOWN;
+            for target in targets.iter_mut().filter(|target| moves(target)) {
+                self.remove(*target);
+                self.unknown += 1;
+                target.spot = UNKNOWN;
             }
         }
-    }
-}
-
-impl Passing {
-    fn positioning(&self, media: &Media, begin: Time) -> Nanos {
-        let moved = media.disk.move_time(media.head, self.head, self.way);
-        moved + media.disk.mechanics().rotation.wait_for(self.angle, begin + moved)
-    }
-}
-
-#[inline]
-fn better(best: &mut Best, takes: Nanos, index: usize) {
-    if best.is_none_or(|least| (takes, index) < least) {
-        *best = Some((takes, index));
     }
 }

@@ -199,7 +199,7 @@ impl WriteCache {
         }
         self.writes.push(Command { id, op: HostOp::Write, extent });
         self.logged.push(self.end);
-        self.targets.push(Target::default());
+        self.targets.push(self.sweep.admit());
         self.end += extent.len + Sectors(1);
         id
     }
@@ -269,7 +269,7 @@ impl WriteCache {
             self.held = self.held - extent.len;
             self.runs.remove(id);
             self.forget_newest(extent, logged);
-            self.sweep.remove(id);
+            self.sweep.remove(self.targets[at]);
             self.writes.copy_within(first..at, first + 1);
             self.logged.copy_within(first..at, first + 1);
             self.targets.copy_within(first..at, first + 1);

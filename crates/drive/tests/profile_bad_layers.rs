@@ -188,8 +188,8 @@ fn what_does_not_fit() {
             (
                 "capacity = \"1 GiB\"",
                 "capacity = \"2000 MiB\"",
-                "f.toml:3: capacity = \"2000 MiB\" finds no place for its last 60 MiB in bands with their \
-                 guards; give each surface 35 tracks more, or the drive less",
+                "f.toml:3: capacity = \"2000 MiB\" finds no place for its last 76 MiB in bands with their \
+                 guards; give each surface 54 tracks more, or the drive less",
             ),
         ],
     );
@@ -351,11 +351,30 @@ fn bands_and_guards() {
             (
                 "guard_tracks = 1.1",
                 "guard_tracks = 30",
-                "f.toml:3: capacity = \"1 GiB\" finds no place for its last 252 MiB in bands with their \
-                 guards; give each surface 146 tracks more, or the drive less",
+                "f.toml:3: capacity = \"1 GiB\" finds no place for its last 332 MiB in bands with their \
+                 guards; give each surface 517 tracks more, or the drive less",
             ),
         ],
     );
+}
+
+/// The tracks that those lines ask for are enough.
+#[test]
+fn with_the_tracks_asked_for_bands_and_guards_fit() {
+    for (from, to, more) in [
+        ("guard_tracks = 1.1", "guard_tracks = 30", 517),
+        ("capacity = \"1 GiB\"", "capacity = \"2000 MiB\"", 54),
+    ] {
+        let larger = JOURNALED.replace(from, to).replace("tracks = 501", &format!("tracks = {}", 501 + more));
+        assert_eq!(outcome(&larger).err(), None, "{to}");
+    }
+    let passes = JOURNALED
+        .replace("layout = \"horizontal-zones\"", "layout = \"hybrid-serpentine\"\ngroup_tracks = 10");
+    let zones = passes.replace(", group_tracks = 80", "").replace(", group_tracks = 40", "");
+    let zones = zones.replace(", outward = true", "").replace("surface_density = [1, 0.98]\n", "");
+    let line = "f.toml:42: layer.guard_tracks = 1.1 leaves no room for a band of 16 MiB in a pass over a surface; \
+                give fewer, or smaller bands, or passes of more tracks";
+    assert_eq!(outcome(&zones).err().as_deref(), Some(line));
 }
 
 #[test]

@@ -114,7 +114,8 @@ fn the_cache_has_the_first_zone_and_the_host_begins_a_stroke() {
             zone.tracks * u64::from(zone.sectors_per_track) * u64::from(profile.geometry.surfaces) * 512;
         assert_eq!(journaled(&profile).cache_region.map(|region| region.get()), Some(bytes), "{name}");
         let first = native(&drive, 0);
-        assert_eq!((u64::from(first.track), first.sector, first.surface), (zone.tracks, 0, 0), "{name}");
+        let behind = zone.tracks + journaled(&profile).guard_tracks as u64;
+        assert_eq!((u64::from(first.track), first.sector, first.surface), (behind, 0, 0), "{name}");
     }
 }
 

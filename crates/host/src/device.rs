@@ -237,12 +237,12 @@ pub fn one_line(path: &Path) -> String {
     path.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-fn io_refusal(path: &str, doing: &'static str, source: io::Error) -> Refusal {
+pub(crate) fn io_refusal(path: &str, doing: &'static str, source: io::Error) -> Refusal {
     let path = path.to_owned();
     Refusal::Io { path, doing, source }
 }
 
-fn look(path: &Path, name: &str) -> Result<fs::Metadata, Refusal> {
+pub(crate) fn look(path: &Path, name: &str) -> Result<fs::Metadata, Refusal> {
     fs::metadata(path).map_err(|error| match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR) => Refusal::NoSuchPath { path: name.to_owned() },
         Some(libc::EACCES | libc::EPERM) => Refusal::no_permission(name.to_owned(), "reading", is_root()),
@@ -250,7 +250,7 @@ fn look(path: &Path, name: &str) -> Result<fs::Metadata, Refusal> {
     })
 }
 
-fn kind_of(metadata: &fs::Metadata, name: &str) -> Result<Kind, Refusal> {
+pub(crate) fn kind_of(metadata: &fs::Metadata, name: &str) -> Result<Kind, Refusal> {
     let file_type = metadata.file_type();
     let path = name.to_owned();
     if file_type.is_block_device() {
@@ -265,7 +265,7 @@ fn kind_of(metadata: &fs::Metadata, name: &str) -> Result<Kind, Refusal> {
 }
 
 /// Who else uses the target; an error when that cannot be told.
-fn used_by(
+pub(crate) fn used_by(
     name: &str,
     kind: Kind,
     metadata: &fs::Metadata,
@@ -286,11 +286,11 @@ fn used_by(
 }
 
 /// Whether sysfs says that a disk, or the disk below a partition, is write-protected.
-fn is_protected(node: &Node) -> bool {
+pub(crate) fn is_protected(node: &Node) -> bool {
     node.flag("ro") == Some(true) || node.disk().flag("ro") == Some(true)
 }
 
-fn open_file(path: &Path, name: &str, kind: Kind, access: Access) -> Result<File, Refusal> {
+pub(crate) fn open_file(path: &Path, name: &str, kind: Kind, access: Access) -> Result<File, Refusal> {
     let (mut flags, purpose) = match access {
         Access::ReadOnly => (OFlags::RDONLY, "reading"),
         Access::DestroyData => (OFlags::RDWR, "writing"),
@@ -320,7 +320,7 @@ fn is_root() -> bool {
 }
 
 /// What was opened must be what was looked at.
-fn check_same(file: &File, seen: &fs::Metadata, name: &str) -> Result<(), Refusal> {
+pub(crate) fn check_same(file: &File, seen: &fs::Metadata, name: &str) -> Result<(), Refusal> {
     let opened = file.metadata().map_err(|source| io_refusal(name, "looking it up", source))?;
     let key = |m: &fs::Metadata| (m.dev(), m.ino(), m.rdev());
     if key(&opened) == key(seen) {
@@ -331,7 +331,7 @@ fn check_same(file: &File, seen: &fs::Metadata, name: &str) -> Result<(), Refusa
 }
 
 /// The kernel's read-only flag of an open block device (`BLKROGET`).
-fn ioctl_read_only(file: &File) -> bool {
+pub(crate) fn ioctl_read_only(file: &File) -> bool {
     const BLKROGET: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 94);
     // SAFETY: BLKROGET writes one int to its argument, and to nothing else.
     let answer = unsafe {
@@ -366,6 +366,6 @@ fn block_bytes(file: &File, kind: Kind, name: &str) -> Result<u32, Refusal> {
 }
 
 /// The size in bytes now, of a device or a file.
-fn current_size(mut file: &File) -> io::Result<u64> {
+pub(crate) fn current_size(mut file: &File) -> io::Result<u64> {
     file.seek(SeekFrom::End(0))
 }

@@ -42,6 +42,8 @@ pub struct Identity {
     pub firmware: Option<String>,
     /// What the kernel believes of rotation; for a file, of the device below.
     pub rotational: Option<bool>,
+    /// Turns a minute that a disk declares, where it declares a number.
+    pub rotation_rpm: Option<u16>,
     /// Size in bytes, whole logical blocks.
     pub size_bytes: u64,
     /// Logical block in bytes: the unit of offsets and sizes.
@@ -92,6 +94,7 @@ impl Identity {
             serial,
             firmware: text(&["device/firmware_rev", "device/rev"]),
             rotational: disk.as_ref().and_then(|d| d.flag("queue/rotational")),
+            rotation_rpm: disk.as_ref().and_then(rotation_rpm),
             size_bytes,
             block_bytes: block,
             physical_block_bytes: text(&["queue/physical_block_size"]).and_then(|size| size.parse().ok()),
@@ -124,6 +127,7 @@ impl Identity {
             serial: None,
             firmware: None,
             rotational: disk.and_then(|disk| disk.flag("queue/rotational")),
+            rotation_rpm: None,
             size_bytes,
             block_bytes: block,
             physical_block_bytes: None,
@@ -169,6 +173,20 @@ fn unit_serial(disk: &Node) -> Option<String> {
     (!serial.is_empty()).then_some(serial)
 }
 
+/// The medium rotation rate in a disk's block device characteristics page, as the kernel keeps it; ATA disks
+/// declare the same through the kernel's translation.
+fn rotation_rpm(disk: &Node) -> Option<u16> {
+    nominal_rpm(&fs::read(disk.dir().join("device/vpd_pgb1")).ok()?)
+}
+
+/// The rate in a block device characteristics page (SBC-4, VPD page B1h): bytes 4 and 5, the higher first.
+/// 0000h is not reported, 0001h does not rotate, and from 0401h to FFFEh it is turns a minute.
+fn nominal_rpm(page: &[u8]) -> Option<u16> {
+    let [_, 0xb1, _, _, high, low, ..] = *page else { return None };
+    let rate = u16::from_be_bytes([high, low]);
+    (0x0401..=0xfffe).contains(&rate).then_some(rate)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +201,8 @@ mod tests {
         };
         set("device/model", "ST5000AS0011-1BG\n");
         set("device/vpd_pg80", "\0\u{1}\0\u{8}Z8  1234  ");
+        let page = tree.file("sys/devices/sdq/device/vpd_pgb1", "");
+        fs::write(page, b"\0\xb1\0\x3c\x17\x0c\0\x02").expect("a page of bytes");
         set("device/rev", "AR13");
         set("device/scsi_disk/2:0:0:0/cache_type", "write back\n");
         set("queue/rotational", "1\n");
@@ -196,13 +216,37 @@ mod tests {
             assert_eq!(it.model.as_deref(), Some("ST5000AS0011-1BG"));
             assert_eq!(it.serial.as_deref(), Some("Z8  1234"));
             assert_eq!(it.firmware.as_deref(), Some("AR13"));
-            assert_eq!(it.rotational, Some(true));
+            assert_eq!((it.rotational, it.rotation_rpm), (Some(true), Some(5900)));
             assert_eq!(it.physical_block_bytes, Some(4096));
             assert_eq!(it.zoned.as_deref(), Some("none"));
             assert_eq!(it.write_cache.as_deref(), Some("write back"));
             assert_eq!(it.cache_type.as_deref(), Some("write back"));
             assert_eq!(it.key.as_deref(), Some("ST5000AS0011-1BG-Z8__1234"));
         }
+    }
+
+    #[test]
+    fn a_rotation_rate_is_a_number_of_turns_or_none() {
+        let page = |rate: [u8; 2]| [&[0, 0xb1, 0, 0x3c][..], &rate, &[0; 58]].concat();
+        for (rate, rpm) in [
+            ([0x1c, 0x20], Some(7200)),
+            ([0x17, 0x0c], Some(5900)),
+            ([0x04, 0x01], Some(1025)),
+            ([0xff, 0xfe], Some(65534)),
+            ([0x00, 0x00], None),
+            ([0x00, 0x01], None),
+            ([0x04, 0x00], None),
+            ([0xff, 0xff], None),
+        ] {
+            assert_eq!(nominal_rpm(&page(rate)), rpm, "{rate:02x?}");
+        }
+        let short = page([0x17, 0x0c]);
+        assert_eq!(
+            (nominal_rpm(&short[..6]), nominal_rpm(&short[..5]), nominal_rpm(&[])),
+            (Some(5900), None, None)
+        );
+        let other = [0, 0xb0, 0, 0x3c, 0x17, 0x0c];
+        assert_eq!(nominal_rpm(&other), None, "another page");
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //! `proc_pid_mountinfo(5)`, `io_uring_enter(2)`; UEFI specification 2.10, section 5 (MBR, GPT).
 
 mod arena;
+mod claim;
 mod columns;
 mod device;
 mod engine;
@@ -34,6 +35,7 @@ mod signatures;
 mod sysfs;
 mod usage;
 
+pub use claim::Claim;
 pub use columns::{Columns, MAX_BUFFERS_BYTES, MAX_DEPTH, MAX_IO_BYTES, Op};
 pub use device::{Access, Counters, Device, MIN_SIZE_BYTES, now_ns};
 pub use engine::{End, Log, POLL_NS};

@@ -99,6 +99,30 @@ impl Bands {
         Self { stretches, slices, slice_shift, smallest: Sectors(smallest) }
     }
 
+    /// How many bands.
+    pub fn count(&self) -> u64 {
+        self.stretches
+            .last()
+            .map_or(0, |last| last.first_band + (last.end_lba - last.first_lba).div_ceil(last.band))
+    }
+
+    /// The first host sector of a band that there is.
+    pub fn first_of(&self, number: u64) -> Lba {
+        let after = self.stretches.partition_point(|stretch| stretch.first_band <= number);
+        let stretch = &self.stretches[after.saturating_sub(1)];
+        Lba(stretch.first_lba + (number - stretch.first_band) * stretch.band)
+    }
+
+    /// The runs of bands of one size, as they were given.
+    pub fn stretches(&self) -> impl Iterator<Item = StretchSpec> + '_ {
+        self.stretches.iter().map(|stretch| StretchSpec {
+            sectors: Sectors(stretch.end_lba - stretch.first_lba),
+            band: Sectors(stretch.band),
+            guard: Sectors(stretch.pitch - stretch.band),
+            start: Pba(stretch.first_pba),
+        })
+    }
+
     /// Host sectors of the smallest band.
     #[inline]
     pub fn smallest(&self) -> Sectors {
@@ -201,6 +225,8 @@ mod tests {
         assert_eq!(bands.of(Lba(100)).number, 3);
         assert_eq!(bands.of(Lba(189)).number, 5);
         assert_eq!((bands.capacity(), bands.smallest()), (Sectors(190), Sectors(20)));
+        let firsts: Vec<Lba> = (0..bands.count()).map(|number| bands.first_of(number)).collect();
+        assert_eq!(firsts, [0, 40, 80, 100, 130, 160].map(Lba));
     }
 
     #[test]

@@ -66,6 +66,9 @@ pub struct ExtentMap {
     longest: u64,
     /// By some bits of the start.
     hinted: [Cell<Hinted>; HINTS],
+    /// Where the first entry is that ends after the latest start for which that was found; none once it may have
+    /// moved. Cleaning asks for the same start several times in a row.
+    latest: Cell<Option<(Lba, Cursor)>>,
     /// The last starts that were hinted, in a ring.
     ahead: [Ahead; HINTS_AHEAD],
     hints: usize,
@@ -127,6 +130,7 @@ impl ExtentMap {
             sectors: 0,
             longest: 0,
             hinted: [const { Cell::new(NO_HINT) }; HINTS],
+            latest: Cell::new(None),
         }
     }
 
@@ -216,6 +220,24 @@ impl ExtentMap {
         }
     }
 
+    /// Maps an extent if it is plain at a glance that nothing in it or beside it is mapped; whether it did. Most
+    /// writes are such, and need not be asked what they replace.
+    #[inline]
+    pub fn insert_if_clear(&mut self, extent: LbaExtent, pba: Pba) -> bool {
+        if extent.is_empty() || extent.len.get() > ENTRY_MAX_SECTORS {
+            return false;
+        }
+        let number = self.leaf_for(extent.start);
+        let leaf = self.leaves.get_mut(number);
+        let Some(index) = leaf.clear_place(extent) else {
+            return false;
+        };
+        let entry = Mapped { lba: extent, pba };
+        leaf.insert(index, entry);
+        self.count(entry);
+        true
+    }
+
     /// Forgets all that is mapped in an extent.
     pub fn remove(&mut self, extent: LbaExtent) {
         let mut more = true;
@@ -250,6 +272,7 @@ impl ExtentMap {
             let hinted = Hinted { start: extent.start.get(), leaf: at.leaf };
             self.hinted[hint_slot(hinted.start)].set(hinted);
         }
+        self.latest.set(Some((extent.start, at)));
         self.overlapping_from(at, extent)
     }
 
@@ -322,11 +345,18 @@ impl ExtentMap {
 
     /// The first entry that holds a sector at or after `start`.
     fn first_ending_after(&self, start: Lba) -> Cursor {
+        if let Some((latest, at)) = self.latest.get()
+            && latest == start
+        {
+            return at;
+        }
         let at = self.descend(start);
-        match self.before(at) {
+        let found = match self.before(at) {
             Some(before) if self.leaves.get(before.leaf).get(before.index).lba.end() > start => before,
             _ => self.settled(at),
-        }
+        };
+        self.latest.set(Some((start, found)));
+        found
     }
 
     fn first_overlap(&self, extent: LbaExtent) -> Option<(Cursor, Mapped)> {
@@ -337,13 +367,11 @@ impl ExtentMap {
 
     /// Maps an extent of one entry: replaced in place, joined to a neighbour, or added.
     fn insert_entry(&mut self, entry: Mapped) {
-        let number = self.leaf_for(entry.lba.start);
-        let leaf = self.leaves.get_mut(number);
-        if let Some(index) = leaf.clear_place(entry.lba) {
-            leaf.insert(index, entry);
-            self.count(entry);
+        if self.insert_if_clear(entry.lba, entry.pba) {
             return;
         }
+        let number = self.leaf_for(entry.lba.start);
+        let leaf = self.leaves.get(number);
         let at = Cursor { leaf: number, index: leaf.rank(entry.lba.start.get()) };
         let before = self.before(at).map(|b| (b, self.leaves.get(b.leaf).get(b.index)));
         if let Some((place, found)) = before
@@ -407,12 +435,14 @@ impl ExtentMap {
     /// An entry more.
     #[inline]
     fn count(&mut self, entry: Mapped) {
+        self.latest.set(None);
         self.entries += 1;
         self.sectors += entry.lba.len.get();
         self.longest = self.longest.max(entry.lba.len.get());
     }
 
     fn delete(&mut self, at: Cursor, entry: Mapped) {
+        self.latest.set(None);
         let leaf = self.leaves.get_mut(at.leaf);
         leaf.remove(at.index);
         let empty = leaf.len() == 0;
@@ -444,6 +474,7 @@ impl ExtentMap {
 
     /// Changes the tree so that the entry has a leaf that can take it.
     fn make_room(&mut self, number: u32, entry: Mapped) {
+        self.latest.set(None);
         let start = entry.lba.start.get();
         let leaf = self.leaves.get_mut(number);
         if !leaf.reaches(start) {

@@ -52,10 +52,14 @@ pub struct Misplaced(pub Lba);
 pub struct Room {
     /// Sectors of the platters, from address 0.
     pub platter: Sectors,
+    /// Sectors of the platters that nothing ever lies in, if they lie together: a store may leave them out.
+    pub gap: PbaExtent,
     /// Sectors of flash, from address 0.
     pub flash: Sectors,
     /// The most sectors that ever lie in the persistent cache.
     pub cached: Sectors,
     /// The most bands that ever lie elsewhere than on a new drive.
     pub movable: u64,
+    /// The most sectors of the platters that writes to others ever overwrite: those of a raw shingled disk.
+    pub overwritable: Sectors,
 }

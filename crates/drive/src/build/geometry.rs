@@ -18,9 +18,37 @@ pub(super) struct Run {
     pub(super) end: u64,
     /// Sectors in a track.
     pub(super) track: u64,
+    /// Surfaces that it goes over.
+    pub(super) surfaces: u64,
+    /// Tracks that it takes on one surface before it goes on to the next.
+    pub(super) group_tracks: u64,
 }
 
 impl Run {
+    /// Sectors between two tracks of a surface that lie beside each other: those of a track, or of a cylinder.
+    pub(super) fn radial_step(&self) -> u64 {
+        self.track * if self.group_tracks == 1 { self.surfaces } else { 1 }
+    }
+
+    /// Its parts in which no two tracks lie beside each other but in the order of addresses: passes over one
+    /// surface, or all of it where it is walked by cylinders.
+    pub(super) fn passes(self) -> impl Iterator<Item = Self> {
+        let one = self.surfaces == 1 || self.group_tracks == 1;
+        let tracks = (self.end - self.start) / self.track;
+        let group = if one { tracks } else { self.group_tracks * self.surfaces };
+        (0..tracks.div_ceil(group)).flat_map(move |number| {
+            let first = number * group;
+            let tracks = group.min(tracks - first);
+            let passes = if one { 1 } else { self.surfaces };
+            (0..passes).map(move |pass| {
+                let at = |tracks: u64| self.start + (first + tracks) * self.track;
+                let (start, end) = (at(tracks / passes * pass), at(tracks / passes * (pass + 1)));
+                let surfaces = if one { self.surfaces } else { 1 };
+                Self { start, end, surfaces, ..self }
+            })
+        })
+    }
+
     /// How many pieces of `len` sectors it holds.
     pub(super) fn room(&self, len: u64) -> u64 {
         (self.end - self.start) / len
@@ -46,7 +74,8 @@ impl Tracks {
             let start = runs.last().map_or(0, |before| before.end);
             let track = u64::from(spec.sectors_per_track);
             let end = start + u64::from(spec.tracks) * u64::from(spec.surfaces) * track;
-            runs.push(Run { start, end, track });
+            let group_tracks = spec.group_tracks.min(spec.tracks).into();
+            runs.push(Run { start, end, track, surfaces: spec.surfaces.into(), group_tracks });
         }
         let (sectors, track) = runs.last().map_or((0, 0), |run| (run.end, run.track));
         let strokes = specs.iter().all(|spec| spec.surfaces == 1);
@@ -108,7 +137,7 @@ pub(super) fn build(profile: &Profile, mechanics: &Mechanics) -> Result<(Geometr
     Ok((geometry, Tracks::new(&specs, surfaces)))
 }
 
-fn recording_zones(profile: &Profile) -> Vec<RecordingZone> {
+pub(super) fn recording_zones(profile: &Profile) -> Vec<RecordingZone> {
     let zone = |zone: &profile::RecordingZone| RecordingZone {
         tracks: zone.tracks as u32,
         sectors_per_track: zone.sectors_per_track,

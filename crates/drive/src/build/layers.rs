@@ -5,11 +5,11 @@ use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::swd::{ReadData, ReadMode};
 use skylight_layer::{
     Bands, Conventional, FullyAssociative, FullyAssociativeSpec, Journaled, JournaledSpec, Layer, Medium,
-    SetAssociative, SetAssociativeSpec, Swd, SwdSpec,
+    SetAssociative, SetAssociativeSpec, StretchSpec, Swd, SwdSpec,
 };
 
 use super::geometry::Tracks;
-use super::regions::{about, bands, fits, free_runs, joined, reserve, track_bands, tracks_for};
+use super::regions::{about, bands, fits, free_runs, reserve, track_bands, tracks_for, tracks_for_bands};
 use super::sectors;
 use crate::profile::{self, BandRun, CacheLocation, CacheMedium, CleaningType, Profile, ProfileError};
 
@@ -137,7 +137,8 @@ fn idle_after(cleaning: CleaningType, idle: Option<profile::Duration>) -> Option
     idle.filter(|_| cleaning == CleaningType::Aggressive).map(profile::Duration::nanos)
 }
 
-fn journaled(
+/// What a journaled layer is made of.
+pub(super) fn journaled(
     profile: &Profile,
     keys: &profile::Journaled,
     tracks: &Tracks,
@@ -171,7 +172,7 @@ fn journaled(
     let staging = PbaExtent::new(journal.region.end(), staged);
 
     Ok(JournaledSpec {
-        bands: native_bands(profile, keys, tracks, &reserved)?,
+        bands: Bands::new(&stretches(profile, keys, tracks, &reserved)?),
         journal,
         cache_medium: medium(keys.cache_medium),
         map_limit: keys.map_entries.map(|entries| (entries as f64 * keys.map_watermark) as u64),
@@ -230,12 +231,12 @@ fn journal_room(
 }
 
 /// Bands on all that is not reserved.
-fn native_bands(
+pub(super) fn stretches(
     profile: &Profile,
     keys: &profile::Journaled,
     tracks: &Tracks,
     reserved: &[PbaExtent],
-) -> Result<Bands, ProfileError> {
+) -> Result<Vec<StretchSpec>, ProfileError> {
     let mut start = 0;
     let size = |run: &BandRun| {
         let end = run.until.unwrap_or(profile.capacity).get();
@@ -244,17 +245,22 @@ fn native_bands(
         size
     };
     let sizes: Vec<_> = keys.bands.iter().map(size).collect();
-    let free = free_runs(tracks, reserved);
-    let free = if keys.guard_tracks == 0.0 { joined(&free) } else { free };
-    let placed = bands(&sizes, &free, keys.guard_tracks);
-    let stretches = placed.map_err(|short| {
+    let free = free_runs(tracks, reserved, keys.guard_tracks);
+    let band = sizes.last().map_or(Sectors(0), |&(_, band)| band);
+    bands(&sizes, &free, keys.guard_tracks).map_err(|short| {
+        let Some(more) = tracks_for_bands(short, band, &free, keys.guard_tracks, tracks) else {
+            let message = format!(
+                "leaves no room for a band of {} in a pass over a surface; \
+                 give fewer, or smaller bands, or passes of more tracks",
+                about(band)
+            );
+            return profile.error_at("layer.guard_tracks", &message);
+        };
         let message = format!(
             "finds no place for its last {} in bands with their guards; \
-             give each surface {} more, or the drive less",
+             give each surface {more} more, or the drive less",
             about(short),
-            tracks_for(short.get() + short.get() / 8, tracks),
         );
         profile.error_at("capacity", &message)
-    })?;
-    Ok(Bands::new(&stretches))
+    })
 }

@@ -10,7 +10,10 @@
 mod geometry;
 mod layers;
 mod regions;
+#[cfg(test)]
+mod shingled;
 
+use skylight_disk::layout::RecordingZone;
 use skylight_disk::{Disk, Mechanics, Rotation, SECTOR_BYTES, Sectors, SeekCurve};
 use skylight_layer::Layer;
 
@@ -52,6 +55,11 @@ impl Drive {
 pub fn layer(profile: &Profile) -> Result<Box<dyn Layer>, ProfileError> {
     let (geometry, tracks) = geometry::build(profile, &mechanics(profile))?;
     layers::build(profile, &geometry, &tracks)
+}
+
+/// The recording zones of a profile, from the outer diameter on: the tracks of each surface.
+pub fn recording_zones(profile: &Profile) -> Vec<RecordingZone> {
+    geometry::recording_zones(profile)
 }
 
 /// Whole sectors of a size that the profile has checked to be whole blocks.

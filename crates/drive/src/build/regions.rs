@@ -3,8 +3,16 @@
 //! A persistent cache on the disk and the home of a map are *reserved*: extents that start on a track at the
 //! OD, MD or ID. Bands fill what is left, run by run, from the first sector to the last.
 //!
+//! A head that is wider than a track destroys what lies beside the track that it writes, so bands need guards.
+//! A band ends anywhere in a track. Behind a guard of `k` tracks the next begins at the same place of the track
+//! `k` further on, so that `k - 1` whole tracks lie between them: what a head `k` tracks wide needs. Less is not
+//! enough, even where the next band begins behind the angle at which the last one ended: the last track of a
+//! band is written from its start, which by the skew lies beside the end of the next track. A band lies in one
+//! pass over a surface, and a pass begins with a guard for what may lie behind its edge.
+//! Inside a reserved extent nothing is guarded: how it is written is the layer's business.
+//!
 //! Invariants: reserved extents and bands share no sector; a band with a guard lies in one run, with the guard
-//! behind it.
+//! behind it; a head as wide as the guard writes a band, or a reserved extent, and destroys nothing of others.
 
 use skylight_disk::{BLOCK_SECTORS, Pba, PbaExtent, Sectors};
 use skylight_layer::StretchSpec;
@@ -41,10 +49,36 @@ pub(super) fn about(size: Sectors) -> profile::Bytes {
 
 /// How many more tracks at the ID hold so many sectors, in words.
 pub(super) fn tracks_for(sectors: u64, tracks: &Tracks) -> String {
-    match sectors.div_ceil(tracks.sectors_a_track.max(1)) {
+    counted(sectors.div_ceil(tracks.sectors_a_track.max(1)))
+}
+
+fn counted(tracks: u64) -> String {
+    match tracks {
         1 => "1 track".to_owned(),
         count => format!("{count} tracks"),
     }
+}
+
+/// How many more tracks at the ID hold so many host sectors in bands of this size with their guards, in words.
+/// None where no run holds a band.
+pub(super) fn tracks_for_bands(
+    short: Sectors,
+    band: Sectors,
+    free: &[Run],
+    guard_tracks: f64,
+    tracks: &Tracks,
+) -> Option<String> {
+    let Some(last) = tracks.runs.last().filter(|_| guard_tracks > 0.0) else {
+        return Some(tracks_for(short.get(), tracks));
+    };
+    let pitch = |run: &Run| band.get() + guard(*run, guard_tracks);
+    if free.iter().all(|run| run.room(pitch(run)) == 0) {
+        return None;
+    }
+    // As many on each surface, or one after the other where a radius is walked on all surfaces at once.
+    let at_once = tracks.sectors_a_track / last.radial_step();
+    let bands = short.get().div_ceil(band.get()).div_ceil(at_once.max(1));
+    Some(counted(bands * pitch(last).div_ceil(last.radial_step())))
 }
 
 /// Extents of these lengths at these places, in the same order; the lengths together fit the platters.
@@ -69,28 +103,36 @@ pub(super) fn reserve(wanted: &[(CacheLocation, Sectors)], tracks: &Tracks) -> V
         .collect()
 }
 
-/// The runs that are left when these extents are taken out; each starts on a track.
-pub(super) fn free_runs(tracks: &Tracks, reserved: &[PbaExtent]) -> Vec<Run> {
+/// The runs that are left for bands when these extents are taken out. With guards each is part of a pass, and
+/// begins on a track that has a guard before it; without, they are as long as they can be.
+pub(super) fn free_runs(tracks: &Tracks, reserved: &[PbaExtent], guard_tracks: f64) -> Vec<Run> {
     let mut reserved: Vec<_> = reserved.iter().filter(|extent| !extent.is_empty()).collect();
     reserved.sort_by_key(|extent| extent.start);
     let mut free = Vec::new();
-    for run in &tracks.runs {
-        let mut start = run.start;
+    let mut take_out = |run: Run, guard: u64| {
+        let mut start = run.start + guard;
         for extent in &reserved {
-            let (from, to) = (extent.start.0.max(start), extent.end().0.min(run.end));
-            if from < to {
-                free.push(Run { start, end: from, ..*run });
-                start = run.start + (to - run.start).next_multiple_of(run.track);
+            if extent.start.0 < run.end && run.start < extent.end().0 {
+                free.push(Run { start, end: extent.start.0, ..run });
+                let behind = (extent.end().0 - run.start).next_multiple_of(run.track);
+                start = run.start + behind + guard;
             }
         }
-        free.push(Run { start, ..*run });
+        free.push(Run { start, ..run });
+    };
+    for run in &tracks.runs {
+        if guard_tracks == 0.0 {
+            take_out(*run, 0);
+            continue;
+        }
+        run.passes().for_each(|pass| take_out(pass, guard_tracks.ceil() as u64 * pass.radial_step()));
     }
     free.retain(|run| run.start < run.end);
-    free
+    if guard_tracks == 0.0 { joined(&free) } else { free }
 }
 
 /// Runs joined where nothing lies between them, as one run without tracks.
-pub(super) fn joined(runs: &[Run]) -> Vec<Run> {
+fn joined(runs: &[Run]) -> Vec<Run> {
     let mut joined: Vec<Run> = Vec::new();
     for run in runs {
         match joined.last_mut() {
@@ -102,9 +144,8 @@ pub(super) fn joined(runs: &[Run]) -> Vec<Run> {
 }
 
 /// Bands on free runs, in order: `sizes` are host sectors and the size of their bands, `guard_tracks` what is
-/// left unused behind each. A guard that is to part shingled bands is longer than a track by the skew, so that
-/// no sector behind it lies beside one before it. Where bands of one size have filled a run, those of the next
-/// size begin in the run behind it.
+/// left unused behind each. Where bands of one size have filled a run, those of the next size begin in the run
+/// behind it.
 ///
 /// # Errors
 /// The host sectors that found no place.
@@ -158,9 +199,9 @@ pub(super) fn track_bands(
     (stretches, left)
 }
 
-/// The guard behind each band of a run: whole blocks, at least so many tracks.
+/// The guard behind each band of a run: whole blocks, at least so many tracks of each surface.
 fn guard(run: Run, guard_tracks: f64) -> u64 {
-    ((run.track as f64 * guard_tracks).ceil() as u64).next_multiple_of(BLOCK_SECTORS)
+    ((run.radial_step() as f64 * guard_tracks).ceil() as u64).next_multiple_of(BLOCK_SECTORS)
 }
 
 #[cfg(test)]
@@ -175,7 +216,7 @@ mod tests {
         let runs = runs.iter().map(|&(count, track)| {
             let start = end;
             end += count * track;
-            Run { start, end, track }
+            Run { start, end, track, surfaces: 1, group_tracks: count }
         });
         let runs: Vec<Run> = runs.collect();
         Tracks { runs, sectors: end, sectors_a_track: 1, strokes: true }
@@ -199,8 +240,7 @@ mod tests {
             prop_assume!(total * 2 < tracks.sectors);
             let reserved = reserve(&wanted, &tracks);
             prop_assert!(reserved.iter().zip(&wanted).all(|(extent, (_, len))| extent.len == *len));
-            let free = free_runs(&tracks, &reserved);
-            let free = if guard_tracks == 0.0 { joined(&free) } else { free };
+            let free = free_runs(&tracks, &reserved, guard_tracks);
             let sizes: Vec<_> = sizes.iter().map(|&(total, band)| (Sectors(total), Sectors(band))).collect();
             let placed = bands(&sizes, &free, guard_tracks);
             let stretches = placed.as_deref().unwrap_or_default();

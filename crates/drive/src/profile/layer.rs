@@ -290,11 +290,12 @@ pub struct Journaled {
     #[serde(default = "default::off")]
     #[schemars(extend("examples" = [true]))]
     pub whole_bands_bypass: bool,
-    /// Tracks left unused behind each band. With any, no band crosses the edge of a stroke or recording zone;
-    /// with none, bands follow each other without a gap. To part bands shingled two tracks wide it takes one
-    /// track and the skew.
+    /// Tracks left unused behind each band, on each surface that it lies on. A head that writes `k` tracks wide
+    /// destroys `k - 1` tracks behind the last track of a band, and bands end anywhere in a track: it takes `k`.
+    /// With any, no band crosses the edge of a stroke, of a recording zone or of a pass over a surface, and each
+    /// of these begins with as many; with none, bands follow each other without a gap.
     #[serde(default = "default::nothing_of_a_track")]
-    #[schemars(range(min = 0, max = 64), extend("examples" = [1.05]))]
+    #[schemars(range(min = 0, max = 64), extend("examples" = [2]))]
     pub guard_tracks: f64,
     /// The sizes of bands, from the first address to the last.
     #[schemars(length(min = 1, max = 1_000))]

@@ -87,6 +87,26 @@ impl Profile {
         &self.source.text
     }
 
+    /// The same disk with a head of another width, and a name that says so; none if it is no raw shingled disk.
+    ///
+    /// # Errors
+    /// When such a disk cannot be.
+    pub fn with_width_tracks(&self, width_tracks: u32) -> Result<Option<Self>, ProfileError> {
+        let Layer::Swd(keys) = &self.layer else { return Ok(None) };
+        if keys.width_tracks == width_tracks {
+            return Ok(Some(self.clone()));
+        }
+        let origin = &self.source.origin;
+        let mut table: toml::Table = toml::from_str(&self.source.text)
+            .map_err(|error| ProfileError::new(origin, 1, error.message()))?;
+        let name = format!("{}-k{width_tracks}", self.name);
+        table.insert("name".to_owned(), toml::Value::String(name));
+        if let Some(toml::Value::Table(layer)) = table.get_mut("layer") {
+            layer.insert("width_tracks".to_owned(), toml::Value::Integer(width_tracks.into()));
+        }
+        Self::from_toml(&table.to_string(), origin).map(Some)
+    }
+
     /// An error about the key at `path`, such as `geometry.taper.tracks`, in the form of the others: the file
     /// and line of the key, the key and its value as written, then `message`.
     pub fn error_at(&self, path: &str, message: &str) -> ProfileError {

@@ -275,6 +275,19 @@ pub enum Layout {
     HorizontalZones,
 }
 
+impl Layout {
+    /// The name in profiles.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cylinder => "cylinder",
+            Self::CylinderSerpentine => "cylinder-serpentine",
+            Self::SurfaceSerpentine => "surface-serpentine",
+            Self::HybridSerpentine => "hybrid-serpentine",
+            Self::HorizontalZones => "horizontal-zones",
+        }
+    }
+}
+
 /// A recording zone: tracks with one number of sectors. One `[[geometry.zone]]` each, the outermost first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

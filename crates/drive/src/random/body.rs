@@ -83,10 +83,22 @@ impl Body {
         Size { surfaces, tracks: rounded_up(tracks * spare / surfaces, 4).max(self.zones).ceil() }
     }
 
-    /// The smallest stretch of tracks that a band may not cross, in sectors, on a drive of that size.
-    pub fn smallest_run(&self, size: Size) -> f64 {
-        let passes = if self.layout == "horizontal-zones" { 1.0 } else { size.surfaces };
-        (size.tracks / self.zones).floor() * passes * self.inner
+    /// How many tracks of a radius follow each other in the order of addresses: a guard is as many times wider.
+    pub fn tracks_side_by_side(&self, size: Size) -> f64 {
+        if self.layout.starts_with("cylinder") { size.surfaces } else { 1.0 }
+    }
+
+    /// The smallest stretch of tracks that a band may not cross when it has a guard, in sectors, on a drive of
+    /// that size: a recording zone where it is walked by cylinders, else a pass over one surface.
+    pub fn smallest_pass(&self, size: Size) -> f64 {
+        let zone = (size.tracks / self.zones).floor();
+        let grouped = match self.layout {
+            "hybrid-serpentine" => true,
+            "horizontal-zones" => self.draws.chance(&range::SHINGLED_TOWARDS_MD),
+            _ => false,
+        };
+        let tracks = if grouped { zone.min(self.draws.number(&range::GROUP_TRACKS)) } else { zone };
+        tracks * self.tracks_side_by_side(size) * self.inner
     }
 
     /// All sections but the layer.

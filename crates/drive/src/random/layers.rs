@@ -5,7 +5,8 @@
 //!   grows.
 //! * *A place*: a journal with its out-of-band data takes at most [`MOST_REGION`] of the platters, or it would
 //!   lie at no one diameter: its cache shrinks, within its range.
-//! * *Guards* stand between bands that are some tracks long, in strokes that hold several: otherwise none.
+//! * *Guards* are as wide as the head (`build/regions.rs`). They stand between bands that are some times longer,
+//!   in passes over a surface that hold several: otherwise there are none, as of a head as wide as its track.
 //! * *A map merge* lasts at least as long as the way to the map and back and a turn.
 //! * Cache at many places, dynamic mapping: what a fully associative layer is, and the others are not. A map
 //!   limit, quanta, out-of-band data, entry bound, merges, bands by zone, cleaning order: of journaled ones.
@@ -256,13 +257,15 @@ pub(super) fn journaled(body: &Body, size: impl Fn(f64) -> Size) -> LayerText {
     let staged = if journal.flash { 0.0 } else { largest };
     let track = body.outer * 512.0;
     let reserved = journal.region + staged + home + 8.0 * track;
-    let guard = draws.number(&range::GUARD_TRACKS);
-    let pitch = |band: f64| band + (1.0 + guard) * track;
-    let run = body.smallest_run(size(capacity + reserved)) * 512.0;
-    let guarded = guard > 0.0 && smallest >= 4.0 * (1.0 + guard) * track && run >= 8.0 * pitch(largest);
+    let width = 1.0 + draws.number(&range::GUARD_TRACKS);
+    let size = size(capacity + reserved);
+    let guard = width * track * body.tracks_side_by_side(size);
+    let pitch = |band: f64| band + guard;
+    let run = body.smallest_pass(size) * 512.0;
+    let guarded = width > 1.0 && smallest >= 4.0 * guard && run >= 8.0 * pitch(largest);
     let mut platters = capacity + reserved;
     if guarded {
-        text.key("guard_tracks", guard);
+        text.key("guard_tracks", width);
         platters = capacity * pitch(smallest) / smallest + reserved;
     }
     write_bands(body, &sizes, &mut text);

@@ -101,7 +101,7 @@ ranges! {
     BAND_MIB = 4.0, 256.0, Log, 2, DESIGN;
     BAND_INNER_PART = 0.4, 1.0, Linear, 2, "Skylight, table 3: 36 to 17 and 40 to 15 MiB; bands by zone";
     BAND_RUNS = 2.0, 12.0, Whole, 2, "chosen: bands by zone, sizes from the OD to the ID";
-    GUARD_TRACKS = 0.0, 2.0, Whole, 1, "chosen: shingles of up to three tracks";
+    GUARD_TRACKS = 0.0, 2.0, Whole, 1, "chosen: whole tracks between bands, of heads up to three tracks wide";
     DISK_CACHE_PART = 0.001, 0.1, Log, 2, DESIGN;
     FLASH_CACHE_MIB = 64.0, 65_536.0, Log, 3, DESIGN;
     MAP_ENTRIES = 10_000.0, 2_000_000.0, Log, 2, DESIGN;

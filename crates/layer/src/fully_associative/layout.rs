@@ -33,6 +33,8 @@ pub(super) struct Layout {
     /// Sectors from one zone to the next on the platters.
     pitch: u64,
     band_divisor: Divisor,
+    /// None where the drive is too large for an exact one.
+    zone_divisor: Option<Divisor>,
 }
 
 impl Layout {
@@ -46,6 +48,7 @@ impl Layout {
             start: spec.start.get(),
             pitch: (zone.div_ceil(band) + u64::from(spec.free_bands)) * band,
             band_divisor: Divisor::new(band),
+            zone_divisor: spec.capacity.get().checked_mul(zone).map(|_| Divisor::new(zone)),
         }
     }
 
@@ -57,7 +60,11 @@ impl Layout {
     /// The zone of a sector.
     #[inline]
     pub fn zone_of(&self, lba: Lba) -> usize {
-        (lba.get() / self.zone) as usize
+        let zone = match self.zone_divisor {
+            Some(divisor) => divisor.div_rem(lba.get()).0,
+            None => lba.get() / self.zone,
+        };
+        zone as usize
     }
 
     /// The host sectors of a zone.

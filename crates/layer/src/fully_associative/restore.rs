@@ -20,9 +20,9 @@ impl FullyAssociative {
         let zones = self.layout.zones();
         Room {
             platter: Sectors(self.spec.start.get()) + self.spec.platter_sectors(),
-            flash: Sectors(0),
             cached: Sectors(zones as u64 * u64::from(self.spec.free_bands) * self.spec.band.get()),
             movable: (0..zones).map(|zone| u64::from(self.layout.bands(zone))).sum(),
+            ..Room::default()
         }
     }
 

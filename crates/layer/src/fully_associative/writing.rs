@@ -51,7 +51,7 @@ impl FullyAssociative {
             Some(at.lba.start + Sectors(zone.written(slot).into()))
         });
         let head = streamed.unwrap_or(at.lba.start);
-        let begins = |command: &Command| command.op == HostOp::Write && command.extent.start == head;
+        let begins = |command: &Command| command.extent.start == head && command.op == HostOp::Write;
         // Never one that came later: the chosen one would wait for ever behind a host that writes the same
         // band again and again.
         let Some(first) = waiting[..=queue.next].iter().position(begins) else {
@@ -125,9 +125,12 @@ impl FullyAssociative {
 
     /// A new log for a stream, if the write may begin one.
     fn new_stream(&mut self, at: BandAt, lba: LbaExtent) -> Option<u32> {
+        if lba.start != at.lba.start {
+            return None;
+        }
         let (near, threshold, opened) = (self.slot(at), self.spec.clean_threshold as usize, self.opened);
         let zone = self.zone_mut(at.zone);
-        if lba.start != at.lba.start || !zone.may_stream(threshold) {
+        if !zone.may_stream(threshold) {
             return None;
         }
         let slot = zone.take_free(near)?;
@@ -165,6 +168,10 @@ impl FullyAssociative {
     }
 
     fn log_with_room(&mut self, at: BandAt) -> Option<u32> {
+        let current = self.zones[at.zone].as_ref().and_then(|zone| zone.current_with_room());
+        if current.is_some() {
+            return current;
+        }
         let threshold = self.spec.clean_threshold as usize;
         let (near, opened) = (self.slot(at), self.opened);
         let zone = self.zone_mut(at.zone);
@@ -214,8 +221,11 @@ impl FullyAssociative {
         let pba = self.layout.place(at.zone, slot) + Sectors(offset.into());
         let lba = LbaExtent::new(lba.start, Sectors(len.into()));
         plan.access(Medium::Platter, Direction::Write, PbaExtent::new(pba, lba.len), purpose);
-        let emptied = self.release(at.zone, lba);
-        self.exceptions.insert(lba, pba);
+        let replaces = !self.exceptions.insert_if_clear(lba, pba);
+        let emptied = replaces && self.release(at.zone, lba);
+        if replaces {
+            self.exceptions.insert(lba, pba);
+        }
         plan.push(Step::Commit(MapChange::Cached { lba, pba }));
         if emptied {
             self.reap(at.zone);
@@ -228,7 +238,6 @@ impl FullyAssociative {
     /// enough for a scheduler.
     pub(super) fn write_place(&self, at: BandAt, extent: LbaExtent) -> Pba {
         let place = |slot| self.layout.place(at.zone, slot);
-        let near = self.slot(at);
         let Some(zone) = &self.zones[at.zone] else {
             return place(self.layout.nearest_free_slot(at.zone, at.band));
         };
@@ -242,16 +251,17 @@ impl FullyAssociative {
         // The write breaks the stream of its band, which may leave a spare log.
         stream = stream.filter(|&slot| u64::from(zone.next_block(slot)) < self.spec.band.get());
         let begins = whole || into.get() == 0 && stream.is_none() && zone.may_stream(threshold);
-        if begins && let Some(slot) = zone.nearest_free(near) {
+        if begins && let Some(slot) = zone.nearest_free(self.slot(at)) {
             return place(slot);
         }
         let spare = stream.filter(|_| zone.spares.is_empty());
-        match zone.current.filter(|&slot| zone.has_room(slot)).or(spare) {
-            Some(slot) => place(slot) + Sectors(zone.next_block(slot).into()),
-            None => match zone.next_room(near, threshold) {
-                Some((slot, _)) => place(slot) + Sectors(zone.next_block(slot).into()),
-                None => zone.logs.front().map_or(place(near), |log| place(log.slot)),
-            },
+        if let Some(slot) = zone.current_with_room().or(spare) {
+            return place(slot) + Sectors(zone.next_block(slot).into());
+        }
+        let near = self.slot(at);
+        match zone.next_room(near, threshold) {
+            Some((slot, _)) => place(slot) + Sectors(zone.next_block(slot).into()),
+            None => zone.logs.front().map_or(place(near), |log| place(log.slot)),
         }
     }
 }

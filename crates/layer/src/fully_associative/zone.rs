@@ -258,9 +258,15 @@ impl Zone {
         }
     }
 
+    /// The log that writes are appended to, if it has room.
+    #[inline]
+    pub fn current_with_room(&self) -> Option<u32> {
+        self.current.filter(|&slot| self.has_room(slot))
+    }
+
     /// Where the next write that is no stream goes, if that needs no cleaning, and whether it is free yet.
     pub fn next_room(&self, near: u32, threshold: usize) -> Option<(u32, bool)> {
-        if let Some(slot) = self.current.filter(|&slot| self.has_room(slot)) {
+        if let Some(slot) = self.current_with_room() {
             return Some((slot, false));
         }
         if let Some(&slot) = self.spares.front() {

@@ -119,7 +119,7 @@ impl Journaled {
             }
             Phase::Commit => {
                 plan.access(platter, Direction::Write, self.spec.cleaning.map_update, Purpose::MapUpdate);
-                self.forget(band.lba);
+                self.forget_band(band);
                 self.journal.drop_oldest_in(band.lba);
                 plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
                 None
@@ -139,7 +139,9 @@ impl Journaled {
         let first = match order {
             CleaningOrder::Fifo => self.journal.oldest(&self.map)?.start,
             CleaningOrder::Lifo => self.journal.newest(&self.map)?.start,
-            CleaningOrder::Greedy | CleaningOrder::Random { .. } => self.dirty.as_mut()?.next()?,
+            CleaningOrder::Greedy | CleaningOrder::Random { .. } => {
+                self.spec.bands.first_of(self.dirty.as_ref()?.next()?)
+            }
         };
         Some(self.cleaning_for(first))
     }

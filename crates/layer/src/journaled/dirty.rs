@@ -4,21 +4,19 @@
 //! draws a lot when it becomes dirty, and the highest lot is next; lots come from the seed and a counter, so a
 //! drive has no randomness of its own.
 //!
-//! A heap holds every place that a band ever had in the order; those that are out of date are passed over when
-//! they come up, and thrown out when they are more than half. What bands have is in pages that are taken when a
-//! band of theirs becomes dirty.
+//! Both are the band of the highest *rank*, which a tree finds: a node has the highest rank among its sixteen
+//! children, and the first child that has it is on the way to the band. A change of rank goes up only as far as
+//! it changes what is highest, and looks at the other children only where the highest fell. What bands have is
+//! in pages that are taken when a band of theirs becomes dirty.
 //!
-//! Invariants: a band has a place in the heap that is not out of date if and only if the map finds a sector of
-//! it; a change costs a push to a heap, and nothing is ever scanned but what was pushed.
+//! Invariants: a band has a rank if and only if the map finds a sector of it in the cache; every node has the
+//! highest rank below it.
 //! Source: the orders are those of DESIGN's table of random drives; Skylight's drives are FIFO.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-use skylight_disk::{Lba, Sectors};
+use skylight_disk::Sectors;
 
 use super::cleaning::CleaningOrder;
-use crate::bands::Band;
+use crate::inner::prefetch;
 
 #[derive(Clone, Copy, Debug)]
 enum Rule {
@@ -26,8 +24,22 @@ enum Rule {
     Random { seed: u64 },
 }
 
-/// Bands in a page.
-const PAGE: u64 = 256;
+impl Rule {
+    /// The rank of a band; 0 is none.
+    #[inline]
+    fn rank(self, standing: Standing) -> u64 {
+        match self {
+            _ if standing.sectors == 0 => 0,
+            Self::Greedy => standing.sectors.into(),
+            Self::Random { seed } => lot(seed, standing.lot.into()).max(1),
+        }
+    }
+}
+
+/// Children of a node.
+const CHILDREN: usize = 16;
+/// Bands in a page: two levels of the tree.
+const PAGE: usize = CHILDREN * CHILDREN;
 
 /// What a band has in the cache, and the number of its lot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,114 +48,136 @@ struct Standing {
     lot: u32,
 }
 
-/// A place in the order; the greatest is next, and of equal ranks the first band.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    rank: u64,
-    first: Reverse<Lba>,
-    band: u64,
+/// The bands of a page, and the lowest nodes; aligned so that the children of a node lie in few lines of memory.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Page {
+    bands: [Standing; PAGE],
+    nodes: [u64; CHILDREN],
 }
 
 /// See the module page.
 #[derive(Clone, Debug)]
 pub(super) struct Dirty {
     rule: Rule,
-    /// By band number; pages of which no band was ever dirty are not there.
-    pages: Vec<Option<Box<[Standing; PAGE as usize]>>>,
-    bands: usize,
-    heap: BinaryHeap<Place>,
+    /// Pages of which no band was ever dirty are not there.
+    pages: Vec<Option<Box<Page>>>,
+    /// The nodes above the pages, a level at a time, from one for each page up to the root.
+    levels: Vec<Vec<u64>>,
     /// How many lots were drawn.
     lots: u32,
 }
 
 impl Dirty {
-    /// An empty drive's, for the orders that need it.
-    pub fn new(order: CleaningOrder) -> Option<Self> {
+    /// An empty drive's of so many bands, for the orders that need it.
+    pub fn new(order: CleaningOrder, bands: u64) -> Option<Self> {
         let rule = match order {
             CleaningOrder::Fifo | CleaningOrder::Lifo => return None,
             CleaningOrder::Greedy => Rule::Greedy,
             CleaningOrder::Random { seed } => Rule::Random { seed },
         };
-        Some(Self { rule, pages: Vec::new(), bands: 0, heap: BinaryHeap::new(), lots: 0 })
+        let pages = (bands as usize).div_ceil(PAGE).max(1);
+        let mut levels = vec![vec![0; pages]];
+        while let Some(below) = levels.last().map(Vec::len).filter(|&nodes| nodes > 1) {
+            levels.push(vec![0; below.div_ceil(CHILDREN)]);
+        }
+        Some(Self { rule, pages: vec![None; pages], levels, lots: 0 })
     }
 
-    /// The first sector of the band that is next.
-    pub fn next(&mut self) -> Option<Lba> {
-        while let Some(&place) = self.heap.peek() {
-            if self.is_now(place) {
-                return Some(place.first.0);
-            }
-            self.heap.pop();
+    /// Has fetched into the processor's cache what a change of a band looks at: its node, and its siblings.
+    #[inline]
+    pub fn prefetch(&self, band: u64) {
+        if let Some(page) = &self.pages[band as usize / PAGE] {
+            let node = band as usize % PAGE / CHILDREN;
+            prefetch(&page.nodes[node], size_of::<u64>());
+            prefetch(&page.bands[node * CHILDREN], CHILDREN * size_of::<Standing>());
         }
-        None
+    }
+
+    /// The number of the band that is next.
+    pub fn next(&self) -> Option<u64> {
+        let highest = *self.levels.last()?.first().filter(|&&rank| rank > 0)?;
+        let mut at = 0;
+        for level in self.levels.iter().rev().skip(1) {
+            at = at * CHILDREN + level[at * CHILDREN..].iter().position(|&rank| rank == highest)?;
+        }
+        let page = self.pages[at].as_ref()?;
+        let node = page.nodes.iter().position(|&rank| rank == highest)?;
+        let bands = &page.bands[node * CHILDREN..];
+        let band = bands.iter().position(|&standing| self.rule.rank(standing) == highest)?;
+        Some((at * PAGE + node * CHILDREN + band) as u64)
     }
 
     /// More of a band lies in the cache.
     #[inline]
-    pub fn add(&mut self, band: &Band, sectors: Sectors) {
-        let lot = self.lots;
-        let standing = self.standing_mut(band.number);
-        let becomes_dirty = standing.sectors == 0;
-        standing.sectors += sectors.get() as u32;
-        if becomes_dirty {
-            standing.lot = lot;
-            self.lots = self.lots.wrapping_add(1);
-            self.bands += 1;
-        }
-        if becomes_dirty || matches!(self.rule, Rule::Greedy) {
-            self.push(band);
-        }
+    pub fn add(&mut self, band: u64, sectors: Sectors) {
+        let lots = self.lots;
+        let mut drawn = false;
+        self.change(band, |standing| {
+            drawn = standing.sectors == 0;
+            standing.lot = if drawn { lots } else { standing.lot };
+            standing.sectors += sectors.get() as u32;
+        });
+        self.lots = lots.wrapping_add(drawn.into());
     }
 
     /// Less of a band lies in the cache.
-    pub fn remove(&mut self, band: &Band, sectors: Sectors) {
-        let standing = self.standing_mut(band.number);
-        standing.sectors -= sectors.get() as u32;
-        if standing.sectors == 0 {
-            self.bands -= 1;
-        } else if matches!(self.rule, Rule::Greedy) {
-            self.push(band);
+    pub fn remove(&mut self, band: u64, sectors: Sectors) {
+        self.change(band, |standing| standing.sectors -= sectors.get() as u32);
+    }
+
+    /// Nothing of a band lies in the cache any more.
+    #[inline]
+    pub fn clean(&mut self, band: u64) {
+        self.change(band, |standing| standing.sectors = 0);
+    }
+
+    /// Changes what a band has, and what is highest above it.
+    #[inline]
+    fn change(&mut self, band: u64, how: impl FnOnce(&mut Standing)) {
+        let Self { rule, pages, levels, .. } = self;
+        let (number, band) = (band as usize / PAGE, band as usize % PAGE);
+        let page = pages[number].get_or_insert_with(|| {
+            Box::new(Page { bands: [Standing::default(); PAGE], nodes: [0; CHILDREN] })
+        });
+        let before = rule.rank(page.bands[band]);
+        how(&mut page.bands[band]);
+        let rank = rule.rank(page.bands[band]);
+        let node = band / CHILDREN;
+        let bands = page.bands[node * CHILDREN..][..CHILDREN].iter();
+        let mut changed =
+            follow(&mut page.nodes[node], (before, rank), bands.map(|&standing| rule.rank(standing)));
+        if let Some(change) = changed {
+            changed = follow(&mut levels[0][number], change, page.nodes.iter().copied());
+        }
+        let mut child = number;
+        for level in 1..levels.len() {
+            let Some(change) = changed else {
+                return;
+            };
+            let (below, above) = levels.split_at_mut(level);
+            let parent = child / CHILDREN;
+            let children = below[level - 1][parent * CHILDREN..].iter().take(CHILDREN);
+            changed = follow(&mut above[0][parent], change, children.copied());
+            child = parent;
         }
     }
+}
 
-    fn standing_mut(&mut self, band: u64) -> &mut Standing {
-        let page = (band / PAGE) as usize;
-        if page >= self.pages.len() {
-            self.pages.resize_with(page + 1, || None);
-        }
-        let page = self.pages[page].get_or_insert_with(|| Box::new([Standing::default(); PAGE as usize]));
-        &mut page[(band % PAGE) as usize]
+/// Has a node follow the change of one of its children from one rank to another; its own change, if any.
+#[inline]
+fn follow(
+    node: &mut u64,
+    (before, rank): (u64, u64),
+    children: impl Iterator<Item = u64>,
+) -> Option<(u64, u64)> {
+    let was = *node;
+    if rank > was {
+        *node = rank;
+    } else if before == was && rank < was {
+        *node = children.fold(0, u64::max);
     }
-
-    fn standing(&self, band: u64) -> Standing {
-        let page = self.pages.get((band / PAGE) as usize).and_then(Option::as_ref);
-        page.map_or(Standing::default(), |page| page[(band % PAGE) as usize])
-    }
-
-    fn rank(&self, standing: Standing) -> u64 {
-        match self.rule {
-            Rule::Greedy => standing.sectors.into(),
-            Rule::Random { seed } => lot(seed, standing.lot.into()),
-        }
-    }
-
-    /// Whether a place is that which its band has now.
-    fn is_now(&self, place: Place) -> bool {
-        let standing = self.standing(place.band);
-        standing.sectors > 0 && self.rank(standing) == place.rank
-    }
-
-    fn push(&mut self, band: &Band) {
-        let rank = self.rank(self.standing(band.number));
-        self.heap.push(Place { rank, first: Reverse(band.lba.start), band: band.number });
-        if self.heap.len() > 64 + 2 * self.bands {
-            let mut places = std::mem::take(&mut self.heap).into_vec();
-            places.retain(|&place| self.is_now(place));
-            places.sort_unstable();
-            places.dedup();
-            self.heap = places.into();
-        }
-    }
+    (*node != was).then_some((was, *node))
 }
 
 /// The lot with a number: the output function of SplitMix64.
@@ -156,24 +190,25 @@ fn lot(seed: u64, number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use skylight_disk::{LbaExtent, Pba, PbaExtent};
+    use std::cmp::Reverse;
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
 
     use super::*;
 
-    fn band(number: u64) -> Band {
-        let extent = LbaExtent::new(Lba(number * 100), Sectors(100));
-        Band { number, lba: extent, native: PbaExtent::new(Pba(number * 100), Sectors(100)) }
+    fn new(order: CleaningOrder) -> Dirty {
+        Dirty::new(order, 100).unwrap_or_else(|| panic!("{order:?} keeps bands"))
     }
 
     fn cleaned(order: CleaningOrder, writes: &[(u64, u64)]) -> Vec<u64> {
-        let mut dirty = Dirty::new(order).unwrap_or_else(|| panic!("{order:?} keeps bands"));
+        let mut dirty = new(order);
         for &(number, sectors) in writes {
-            dirty.add(&band(number), Sectors(sectors));
+            dirty.add(number, Sectors(sectors));
         }
         std::iter::from_fn(|| {
-            let next = dirty.next()?.get() / 100;
-            let all = dirty.standing(next).sectors;
-            dirty.remove(&band(next), Sectors(all.into()));
+            let next = dirty.next()?;
+            dirty.clean(next);
             Some(next)
         })
         .collect()
@@ -187,24 +222,54 @@ mod tests {
 
     #[test]
     fn a_band_that_lost_sectors_falls_back() {
-        let mut dirty = Dirty::new(CleaningOrder::Greedy).expect("greedy keeps bands");
-        dirty.add(&band(1), Sectors(9));
-        dirty.add(&band(2), Sectors(8));
-        dirty.remove(&band(1), Sectors(2));
-        assert_eq!(dirty.next(), Some(Lba(200)));
-        dirty.remove(&band(2), Sectors(8));
-        assert_eq!(dirty.next(), Some(Lba(100)));
-        dirty.remove(&band(1), Sectors(7));
-        assert_eq!((dirty.next(), dirty.bands, dirty.heap.len()), (None, 0, 0));
+        let mut dirty = new(CleaningOrder::Greedy);
+        dirty.add(1, Sectors(9));
+        dirty.add(2, Sectors(8));
+        dirty.remove(1, Sectors(2));
+        assert_eq!(dirty.next(), Some(2));
+        dirty.remove(2, Sectors(8));
+        assert_eq!(dirty.next(), Some(1));
+        dirty.remove(1, Sectors(7));
+        assert_eq!(dirty.next(), None);
     }
 
-    #[test]
-    fn places_out_of_date_are_thrown_out() {
-        let mut dirty = Dirty::new(CleaningOrder::Greedy).expect("greedy keeps bands");
-        for round in 0..100_000 {
-            dirty.add(&band(round % 7), Sectors(3));
-            dirty.remove(&band(round % 7), Sectors(2));
-            assert!(dirty.heap.len() <= 64 + 2 * 7, "{} places", dirty.heap.len());
+    proptest! {
+        /// Against a scan of all bands, in trees of one page to three levels above the pages.
+        #[test]
+        fn next_is_the_first_of_the_highest_rank(
+            random in any::<bool>(),
+            bands in prop_oneof![1u64..40, 200u64..600, 60_000u64..80_000],
+            changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..4), 1..300),
+        ) {
+            let order = if random { CleaningOrder::Random { seed: 5 } } else { CleaningOrder::Greedy };
+            let mut dirty = Dirty::new(order, bands).expect("both keep bands");
+            let mut had: BTreeMap<u64, Standing> = BTreeMap::new();
+            let mut lots = 0;
+            for (index, more) in changes {
+                let band = index.index(bands as usize) as u64;
+                let standing = had.entry(band).or_default();
+                match more {
+                    0 if standing.sectors > 0 => {
+                        dirty.remove(band, Sectors(1));
+                        standing.sectors -= 1;
+                    }
+                    0 | 1 => {
+                        dirty.clean(band);
+                        standing.sectors = 0;
+                    }
+                    _ => {
+                        dirty.add(band, Sectors(more.into()));
+                        if standing.sectors == 0 {
+                            standing.lot = lots;
+                            lots += 1;
+                        }
+                        standing.sectors += more;
+                    }
+                }
+                let held = had.iter().filter(|(_, standing)| standing.sectors > 0);
+                let first = held.max_by_key(|&(&band, &standing)| (dirty.rule.rank(standing), Reverse(band)));
+                prop_assert_eq!(dirty.next(), first.map(|(&band, _)| band));
+            }
         }
     }
 

@@ -74,7 +74,7 @@ impl Journaled {
     /// An empty drive.
     pub fn new(spec: JournaledSpec) -> Self {
         let journal = Journal::new(spec.journal);
-        let dirty = Dirty::new(spec.cleaning.order);
+        let dirty = Dirty::new(spec.cleaning.order, spec.bands.count());
         Self { spec, journal, map: ExtentMap::new(), entries: 0, cleaning: None, dirty }
     }
 
@@ -127,7 +127,7 @@ impl Journaled {
         }
         // Cleaning will ask for the oldest writes, of which the host says nothing.
         while let Some(start) = self.journal.coming() {
-            self.map.hint(start);
+            self.expect(start);
         }
         let place = self.journal.begin(data);
         if !place.out_of_band.is_empty() {
@@ -141,6 +141,15 @@ impl Journaled {
             self.journal.record(Record { lba, pba, place: place.place });
             plan.push(Step::Commit(MapChange::Cached { lba, pba }));
             pba += lba.len;
+        }
+    }
+
+    /// A sector will be asked for soon, or its band cleaned: what is known of it is fetched. A flush names any.
+    #[inline]
+    fn expect(&mut self, sector: Lba) {
+        self.map.hint(sector);
+        if let Some(dirty) = self.dirty.as_ref().filter(|_| sector.get() < self.spec.bands.capacity().get()) {
+            dirty.prefetch(self.spec.bands.of(sector).number);
         }
     }
 
@@ -199,10 +208,12 @@ impl Journaled {
 
     /// The map finds an extent in the journal from now on.
     fn cache(&mut self, lba: LbaExtent, pba: Pba) {
-        self.uncount(lba);
-        self.map.insert(lba, pba);
+        if !self.map.insert_if_clear(lba, pba) {
+            self.uncount(lba);
+            self.map.insert(lba, pba);
+        }
         if let Some(dirty) = &mut self.dirty {
-            self.spec.bands.visit_bands(lba, |band, part| dirty.add(&band, part.len));
+            self.spec.bands.visit_bands(lba, |band, part| dirty.add(band.number, part.len));
         }
     }
 
@@ -212,12 +223,20 @@ impl Journaled {
         self.map.remove(lba);
     }
 
+    /// The map finds a band natively from now on, all of it.
+    fn forget_band(&mut self, band: &Band) {
+        if let Some(dirty) = &mut self.dirty {
+            dirty.clean(band.number);
+        }
+        self.map.remove(band.lba);
+    }
+
     /// What the journal has of an extent is about to be dead.
     fn uncount(&mut self, lba: LbaExtent) {
         if let Some(dirty) = &mut self.dirty {
             for found in self.map.overlapping(lba) {
                 let bands = &self.spec.bands;
-                bands.visit_bands(found.lba, |band, part| dirty.remove(&band, part.len));
+                bands.visit_bands(found.lba, |band, part| dirty.remove(band.number, part.len));
             }
         }
     }
@@ -272,7 +291,7 @@ impl Journaled {
         self.make_room_to_forget(band.lba, plan);
         self.cancel_cleaning_of(band.lba);
         plan.access(Medium::Platter, Direction::Write, band.native, Purpose::Host);
-        self.forget(band.lba);
+        self.forget_band(&band);
         plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
         for command in &waiting[..commands] {
             plan.push(Step::Complete(command.id));
@@ -349,7 +368,7 @@ impl Layer for Journaled {
     }
 
     fn hint(&mut self, address: Lba) {
-        self.map.hint(address);
+        self.expect(address);
     }
 
     fn erase(&mut self) {

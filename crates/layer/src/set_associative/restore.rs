@@ -3,7 +3,7 @@
 //! A cache band is filled up to the end of the last extent that was found in it: what lay behind was dead.
 //! Source: as the module above.
 
-use skylight_disk::{BLOCK_SECTORS, Sectors};
+use skylight_disk::{BLOCK_SECTORS, Pba, PbaExtent, Sectors};
 
 use super::SetAssociative;
 use crate::plan::Medium;
@@ -18,7 +18,10 @@ impl SetAssociative {
             // Native data lies around the cache, which may begin behind the end of it.
             Medium::Platter => {
                 let platter = (capacity + cache).max(Sectors(self.spec.cache_start.get()) + cache);
-                Room { platter, cached: cache, ..Room::default() }
+                // What lies around the cache ends with it, or where all data would if the cache were not there.
+                let gap = Sectors(self.spec.cache_start.get().saturating_sub(capacity.get()));
+                let gap = PbaExtent::new(Pba(capacity.get()), gap);
+                Room { platter, gap, cached: cache, ..Room::default() }
             }
             Medium::Flash => {
                 let flash = Sectors(self.spec.cache_start.get()) + cache;

@@ -7,9 +7,9 @@
 //! wanted, with a record of the write that did it. The address space may be cut into bands with guards behind
 //! them ([`SwdSpec::bands`]), between which writes do no harm.
 //!
-//! `overwritten` is the map of what was destroyed, `stamps` says by which write, `run` holds back what a
-//! sequential write destroys until somebody asks: most of it is written a moment later, and then nothing was
-//! destroyed. So a write that continues the last one costs the same whatever `k` is.
+//! `overwritten` is the map of what was destroyed, `stamps` says by which write, `run` and `runs` hold
+//! back what sequential writes destroy until somebody asks: most of it is written a moment later, and then nothing
+//! was destroyed. So a write that continues the last one costs the same whatever `k` is.
 //!
 //! Invariants: what is overwritten depends on which sectors were written in which order, not on how they were
 //! put into commands, nor on when anyone looked; a sector that is written is native until a track before it is
@@ -18,9 +18,11 @@
 //! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), chapter 3; error, banding and geometry
 //! for upper layers: its conclusion.
 
+mod keep;
 mod lost;
 mod overwritten;
 mod run;
+mod runs;
 mod stamps;
 
 use skylight_disk::shingling::{Destroyed, Sources};
@@ -29,9 +31,10 @@ use skylight_disk::{Direction, Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors
 use crate::bands::Bands;
 use crate::plan::{CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Step};
 use crate::restore::Room;
+pub use keep::Snapshot;
 pub use lost::{Log, LostRead};
 use overwritten::Overwritten;
-use run::Run;
+use runs::Runs;
 pub use stamps::Stamp;
 use stamps::Stamps;
 
@@ -95,23 +98,12 @@ pub enum SectorState {
     },
 }
 
-/// What a snapshot of the map keeps: see [`Swd::snapshot`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
-    /// What is overwritten, by address.
-    pub fragments: Vec<Destroyed>,
-    /// Who wrote the sources, by address.
-    pub stamps: Vec<(PbaExtent, Stamp)>,
-    /// Writes so far.
-    pub writes: u64,
-}
-
 /// See the module page.
 pub struct Swd {
     spec: SwdSpec,
     map: Overwritten,
     stamps: Stamps,
-    run: Run,
+    runs: Runs,
     log: Log,
     counters: SwdCounters,
     /// Write commands so far, and what the clock says.
@@ -123,6 +115,8 @@ pub struct Swd {
     torn: Vec<(Lba, Destroyed)>,
     /// The tracks behind one that was written, while they are being looked at.
     behind: Vec<Track>,
+    /// Where the pieces of a write lie, while it is being noted.
+    places: Vec<PbaExtent>,
 }
 
 impl Swd {
@@ -132,7 +126,7 @@ impl Swd {
             spec,
             map: Overwritten::default(),
             stamps: Stamps::default(),
-            run: Run::default(),
+            runs: Runs::default(),
             log: Log::default(),
             counters: SwdCounters::default(),
             writes: 0,
@@ -140,6 +134,7 @@ impl Swd {
             counted: 0,
             torn: Vec::new(),
             behind: Vec::new(),
+            places: Vec::new(),
         }
     }
 
@@ -205,38 +200,6 @@ impl Swd {
         });
     }
 
-    /// All that is needed to go on elsewhere: an image keeps it.
-    pub fn snapshot(&mut self) -> Snapshot {
-        self.settle();
-        self.forget_idle_stamps();
-        Snapshot {
-            fragments: self.map.iter().collect(),
-            stamps: self.stamps.iter().collect(),
-            writes: self.writes,
-        }
-    }
-
-    /// Goes on from a snapshot of a disk of the same geometry.
-    pub fn restore(&mut self, snapshot: &Snapshot) {
-        self.erase();
-        for &fragment in &snapshot.fragments {
-            self.map.set(&self.spec.geometry, fragment);
-        }
-        for &(extent, stamp) in &snapshot.stamps {
-            self.stamps.record(extent, stamp);
-        }
-        self.writes = snapshot.writes;
-        self.counted = snapshot.writes;
-    }
-
-    /// Notes what a write of a place on the disk does; a run that it continues waits on.
-    fn wrote(&mut self, place: PbaExtent, stamp: Stamp) {
-        if !self.run.continues_at(place.start) {
-            self.settle();
-        }
-        self.run.push(place, stamp);
-    }
-
     fn read(&mut self, id: CommandId, extent: LbaExtent, plan: &mut Plan) {
         self.settle();
         self.torn.clear();
@@ -295,14 +258,6 @@ impl Swd {
                 by,
             });
         });
-    }
-
-    fn forget_idle_stamps(&mut self) {
-        let sources = self.map.iter().map(|fragment| {
-            let len = fragment.last_source - fragment.first_source;
-            PbaExtent::new(fragment.first_source, len + Sectors(1))
-        });
-        self.stamps.keep(sources);
     }
 }
 
@@ -365,11 +320,14 @@ impl Layer for Swd {
                     visit_places(self.spec.bands.as_ref(), command.extent, &mut |_, place| {
                         plan.access(Medium::Platter, Direction::Write, place, Purpose::Host);
                     });
-                    for step in &plan.steps()[from..] {
-                        if let Step::Access { extent, .. } = *step {
-                            self.wrote(extent, stamp);
-                        }
-                    }
+                    let mut places = std::mem::take(&mut self.places);
+                    places.clear();
+                    places.extend(plan.steps()[from..].iter().filter_map(|step| match *step {
+                        Step::Access { extent, .. } => Some(extent),
+                        _ => None,
+                    }));
+                    self.wrote_pieces(&places, stamp);
+                    self.places = places;
                 }
             }
             HostOp::Flush | HostOp::Trim => {}
@@ -403,13 +361,13 @@ impl Layer for Swd {
     fn erase(&mut self) {
         self.map.erase();
         self.stamps.erase();
-        self.run = Run::default();
+        self.runs = Runs::default();
     }
 
     fn room(&self) -> Room {
         let end = |bands: &Bands| bands.native(Lba(self.spec.capacity.get() - 1)).get() + 1;
         let platter = Sectors(self.spec.bands.as_ref().map_or(self.spec.capacity.get(), end));
-        Room { platter, ..Room::default() }
+        Room { platter, overwritable: platter, ..Room::default() }
     }
 
     fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {

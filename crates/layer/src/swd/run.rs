@@ -2,73 +2,67 @@
 //!
 //! A sequential write destroys what it is going to write next. Only what a run leaves destroyed at its end is
 //! of use to anyone, and that is known from where the run begins and ends: a run is kept as one extent, with
-//! the number of each write in it, and settled when a write does not continue it, when anything is read, or
-//! when it has so many writes that their numbers take room.
+//! the number of each write in it, and settled when anything comes to its tracks that does not continue it, when
+//! anything is read, or when so many writes wait that their numbers take room (`runs`).
 //!
 //! Invariant: settling gives the map that every write on its own would have given: sectors of the run are
 //! native unless a track that was written after theirs lies before them; behind the run, the last writer has it.
 
 use skylight_disk::shingling::{self, Destroyed, Sources};
-use skylight_disk::{Geometry, Pba, PbaExtent, Sectors, Time, Track};
+use skylight_disk::{Geometry, Pba, PbaExtent, Sectors, Track};
 
 use super::Swd;
 use super::stamps::Stamp;
 
-/// Writes in a run, at most: 16 bytes each, so half a mebibyte; it is what settling costs that is shared by them.
-const MOST_WRITES: usize = 32 * PAGE;
-
 /// Writes that are kept in one piece of memory: what is there never moves.
-const PAGE: usize = 1024;
+const PAGE: usize = 64;
+
+/// Where each write began, and its number.
+pub(super) type Page = Vec<(Pba, Stamp)>;
 
 /// See the module page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Run {
     extent: PbaExtent,
-    /// The number of its first write; the others follow, since one that does not continue a run ends it.
-    first_write: u64,
-    /// Where and when each write of it began, page by page.
-    pages: Vec<Vec<(Pba, Time)>>,
+    pages: Vec<Page>,
     writes: usize,
 }
 
 impl Run {
-    /// Whether a write at this address would go on where the run ends, and the run has room for it.
-    #[inline]
-    pub(super) fn continues_at(&self, start: Pba) -> bool {
-        self.extent.end() == start && self.writes < MOST_WRITES
+    /// Where it ends.
+    pub(super) fn end(&self) -> Pba {
+        self.extent.end()
     }
 
-    /// Whether there is anything to settle.
-    pub(super) fn is_empty(&self) -> bool {
-        self.writes == 0
-    }
-
-    /// Begins anew where the run ends, and keeps the memory.
-    fn clear(&mut self) {
-        self.writes = 0;
-        self.pages.iter_mut().for_each(Vec::clear);
+    /// How many writes it has.
+    pub(super) fn writes(&self) -> usize {
+        self.writes
     }
 
     /// Adds a write that continues the run, or the first.
     #[inline]
-    pub(super) fn push(&mut self, place: PbaExtent, stamp: Stamp) {
+    pub(super) fn push(&mut self, place: PbaExtent, stamp: Stamp, spare: &mut Vec<Page>) {
         if self.writes == 0 {
-            (self.extent, self.first_write) = (place, stamp.write);
+            self.extent = place;
         } else {
             self.extent.len += place.len;
         }
-        debug_assert_eq!(stamp.write, self.first_write + self.writes as u64);
         let page = self.writes / PAGE;
         if page == self.pages.len() {
-            self.pages.push(Vec::with_capacity(PAGE));
+            self.pages.push(spare.pop().unwrap_or_else(|| Vec::with_capacity(PAGE)));
         }
-        self.pages[page].push((place.start, stamp.at));
+        self.pages[page].push((place.start, stamp));
         self.writes += 1;
     }
 
+    /// Gives its memory back.
+    pub(super) fn give_back(&mut self, spare: &mut Vec<Page>) {
+        self.pages.iter_mut().for_each(Vec::clear);
+        spare.append(&mut self.pages);
+    }
+
     fn write(&self, index: usize) -> (Pba, Stamp) {
-        let (start, at) = self.pages[index / PAGE][index % PAGE];
-        (start, Stamp { write: self.first_write + index as u64, at })
+        self.pages[index / PAGE][index % PAGE]
     }
 
     /// How many writes begin at or before an address.
@@ -114,19 +108,13 @@ fn outside(geometry: &Geometry, destroyed: Destroyed, later: PbaExtent, visit: &
 }
 
 impl Swd {
-    /// Brings the map up to date with the run.
-    pub(super) fn settle(&mut self) {
-        if self.run.is_empty() {
-            return;
-        }
-        let run = std::mem::take(&mut self.run);
+    /// Brings the map up to date with a run.
+    pub(super) fn settle_writes(&mut self, run: &Run) {
         self.map.clear(&self.spec.geometry, run.extent);
         let mut rest = run.extent;
         while !rest.is_empty() {
-            rest = self.settle_track(&run, rest);
+            rest = self.settle_track(run, rest);
         }
-        self.run = run;
-        self.run.clear();
         if self.stamps.is_crowded() {
             self.forget_idle_stamps();
         }
@@ -188,7 +176,7 @@ impl Swd {
     /// Counts the writes of a part of the run that destroy something.
     fn count(&mut self, run: &Run, part: PbaExtent, destroys: impl Fn(PbaExtent) -> bool) {
         run.visit_writes(part, &mut |part, stamp| {
-            if stamp.write > self.counted && destroys(part) {
+            if stamp.write != self.counted && destroys(part) {
                 self.counted = stamp.write;
                 self.counters.overwriting_writes += 1;
             }

@@ -2,18 +2,22 @@
 //!
 //! All layers together make ten million operations, or as many as `SKYLIGHT_OPERATIONS` says, each layer its
 //! share: `SKYLIGHT_OPERATIONS=1_000_000_000 cargo test -p skylight-layer`. What was made is counted as
-//! commands are submitted, checked, and printed past the capture of the test harness.
+//! commands are submitted, checked, and printed past the capture of the test harness; a long run says every two
+//! minutes how far it is.
 
 use std::cell::Cell;
 use std::fmt::Debug;
 use std::io::Write as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestRunner};
 
 /// Operations over all layers when nothing else is asked for.
 const OPERATIONS: u64 = 10_000_000;
+
+/// How often a long run says how far it is.
+const PROGRESS: Duration = Duration::from_secs(120);
 
 /// Operations in one case of a long run.
 pub const LONG: u64 = 20_000;
@@ -45,10 +49,16 @@ where
     assert_eq!(SHARES.iter().map(|(_, percent)| percent).sum::<u64>(), 100, "shares of the whole");
     let percent = SHARES.iter().find(|(name, _)| *name == layer).map(|(_, percent)| percent);
     let due = (total() * percent.expect("a layer with a share")).div_ceil(200);
-    let (made, begun) = (Cell::new(0), Instant::now());
+    let (made, begun, said) = (Cell::new(0), Instant::now(), Cell::new(Instant::now()));
+    let seed =
+        std::env::var("PROPTEST_RNG_SEED").unwrap_or_else(|_| "drawn (PROPTEST_RNG_SEED is not set)".into());
     let config = Config { cases: due.div_ceil(LONG) as u32, failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(strategy, |value| {
         made.set(made.get() + run(value));
+        if said.get().elapsed() >= PROGRESS {
+            said.set(Instant::now());
+            say(&format!("{layer}, {queues}: {} of {due} random operations so far, seed {seed}", made.get()));
+        }
         Ok(())
     });
     if let Err(error) = result {
@@ -56,7 +66,11 @@ where
     }
     let (made, seconds) = (made.get(), begun.elapsed().as_secs_f64());
     assert!(made >= due, "{made} operations of {due}");
-    // Not `println!`, which the harness keeps to itself.
-    let line = format!("skylight-layer: {layer}, {queues}: {made} random operations in {seconds:.1} s\n");
+    say(&format!("{layer}, {queues}: {made} random operations in {seconds:.1} s"));
+}
+
+/// A line for whoever looks on: not with `println!`, which the harness keeps to itself.
+fn say(what: &str) {
+    let line = format!("skylight-layer: {what}\n");
     std::io::stderr().write_all(line.as_bytes()).expect("standard error takes a line");
 }

@@ -11,6 +11,9 @@ use super::common::host::Stream;
 use super::disks::{Disk, sectors};
 use super::oracle::Surface;
 
+/// Places where a host goes on, by turns.
+const LOGS: usize = 3;
+
 /// What a read gave for a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Given {
@@ -34,7 +37,11 @@ pub struct Pair<'a> {
     stream: Stream,
     plan: Plan,
     mode: ReadMode,
-    next: u64,
+    /// Where each of a few logs goes on, and the one that is written now.
+    next: [u64; LOGS],
+    log: usize,
+    /// A host that reads so seldom leaves many writes for later.
+    reads_once_in: u64,
     value: u64,
     now: u64,
     writes: u64,
@@ -46,10 +53,26 @@ impl<'a> Pair<'a> {
     pub fn new(disk: &'a Disk, layer: Swd, surface: Surface, seed: u64) -> Self {
         let (backing, mode) = (vec![0; surface.sectors() as usize], layer.mode());
         let plan = Plan::default();
-        let [next, value, now, writes] = [0; 4];
-        let stream = Stream(seed ^ 0x5eed);
+        let ([value, now, writes], next, log) = ([0; 3], [0; LOGS], 0);
+        let mut stream = Stream(seed ^ 0x5eed);
+        let reads_once_in = if stream.once_in(3) { 12 } else { 4 };
         let counted = [0; 3];
-        Self { disk, layer, surface, backing, stream, plan, mode, next, value, now, writes, counted }
+        Self {
+            disk,
+            layer,
+            surface,
+            backing,
+            stream,
+            plan,
+            mode,
+            next,
+            log,
+            reads_once_in,
+            value,
+            now,
+            writes,
+            counted,
+        }
     }
 
     /// So many commands, each checked.
@@ -75,16 +98,18 @@ impl<'a> Pair<'a> {
         self.now += self.stream.below(3);
         self.layer.clock(Time(self.now));
         let mut extent = self.disk.extent(&mut self.stream);
-        let write = !self.stream.once_in(4);
-        if write && self.stream.once_in(2) && self.next < self.disk.places.len() as u64 {
-            let left = self.disk.places.len() as u64 - self.next;
-            extent = LbaExtent::new(Lba(self.next), extent.len.min(Sectors(left)));
+        let write = !self.stream.once_in(self.reads_once_in);
+        let all = self.disk.places.len() as u64;
+        self.log = self.stream.below(LOGS as u64) as usize;
+        let next = self.next[self.log];
+        if write && !self.stream.once_in(3) && next < all {
+            extent = LbaExtent::new(Lba(next), extent.len.min(Sectors(all - next)));
         }
         match write {
             true => self.write(extent),
             false => self.read(extent),
         }
-        if self.stream.once_in(8) {
+        if self.stream.once_in(2 * self.reads_once_in) {
             let extent = self.disk.extent(&mut self.stream);
             self.check_state(extent);
         }
@@ -107,7 +132,7 @@ impl<'a> Pair<'a> {
     fn write(&mut self, extent: LbaExtent) {
         self.take(HostOp::Write, extent);
         self.writes += 1;
-        self.next = extent.end().get();
+        self.next[self.log] = extent.end().get();
         let by = Stamp { write: self.writes, at: Time(self.now) };
         let mut places = self.disk.places(extent).iter();
         let (last, steps) = self.plan.steps().split_last().expect("a plan has steps");

@@ -1,0 +1,215 @@
+//! Bands where profiles put them, on a medium that destroys: a raw shingled disk of the profile's own tracks,
+//! with a head as wide as its guards. Rewriting a band, or a cache or map, may destroy nothing of another.
+//!
+//! Invariant: every check has a layout with too little guard that it catches.
+//! Source: Skylight (FAST'15), section 2: guards part bands so that each can be written on its own.
+
+use rand_core::Rng;
+use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Track};
+use skylight_layer::swd::{ReadData, ReadMode, SectorState};
+use skylight_layer::{Command, CommandId, HostOp, Layer as _, Plan, Queue, StretchSpec, Swd, SwdSpec};
+
+use super::{geometry, layers, mechanics};
+use crate::jitter::substream;
+use crate::profile::{Layer, Profile};
+use crate::random::{Kind, random_drive};
+
+/// What lies where: in order of addresses.
+struct Layout {
+    geometry: Geometry,
+    stretches: Vec<StretchSpec>,
+    reserved: Vec<PbaExtent>,
+}
+
+impl Layout {
+    fn of(profile: &Profile) -> Self {
+        let Layer::Journaled(keys) = &profile.layer else { panic!("{:?}", profile.layer) };
+        let (geometry, tracks) = geometry::build(profile, &mechanics(profile)).expect("tracks");
+        let spec = layers::journaled(profile, keys, &tracks).expect("a layer");
+        let home = PbaExtent::new(spec.map_merge.start, spec.map_merge.len.max(spec.cleaning.map_update.len));
+        let cache =
+            PbaExtent::new(spec.journal.region.start, spec.journal.region.len + spec.cleaning.staging.len);
+        let on_disk = keys.cache_location.is_some();
+        let reserved: Vec<_> = if on_disk { vec![cache, home] } else { vec![home] };
+        let stretches = layers::stretches(profile, keys, &tracks, &reserved).expect("bands");
+        Self { geometry, stretches, reserved }
+    }
+
+    fn band(stretch: &StretchSpec, number: u64) -> PbaExtent {
+        let before = Sectors(stretch.band.get() * number);
+        let guards = Sectors(stretch.guard.get() * number);
+        let start = stretch.start + before + guards;
+        PbaExtent::new(start, stretch.band.min(stretch.sectors - before))
+    }
+
+    fn count(stretch: &StretchSpec) -> u64 {
+        stretch.sectors.get().div_ceil(stretch.band.get())
+    }
+
+    /// The band or region that a sector belongs to.
+    fn owner(&self, at: Pba) -> Option<PbaExtent> {
+        let within = |extent: &PbaExtent| extent.start <= at && at < extent.end();
+        let reserved = self.reserved.iter().copied().find(within);
+        reserved.or_else(|| {
+            let stretch =
+                &self.stretches[self.stretches.partition_point(|s| s.start <= at).checked_sub(1)?];
+            let number = (at - stretch.start).get() / (stretch.band + stretch.guard).get();
+            (number < Self::count(stretch)).then(|| Self::band(stretch, number)).filter(within)
+        })
+    }
+
+    /// The first and the last bands of stretches, and some between.
+    fn some_bands(&self, seed: u64, most: usize) -> Vec<PbaExtent> {
+        let mut random = substream(seed, "shingled");
+        let mut below = |end: u64| random.next_u64() % end;
+        let mut bands = Vec::new();
+        // Neighbours lie in stretches that follow each other, or in the next zone.
+        let from = below(self.stretches.len().saturating_sub(most).max(1) as u64) as usize;
+        for stretch in self.stretches.iter().skip(from).take(most) {
+            let count = Self::count(stretch);
+            let mut numbers = vec![0, 1, count / 2, count - 1, count.saturating_sub(2), below(count)];
+            numbers.retain(|number| *number < count);
+            bands.extend(numbers.into_iter().map(|number| Self::band(stretch, number)));
+        }
+        for at in (1..bands.len()).rev() {
+            bands.swap(at, below(at as u64 + 1) as usize);
+        }
+        bands
+    }
+
+    /// Writes these, one after the other: how many of the writes destroyed what is not theirs.
+    fn harmful(&self, written: &[PbaExtent], width_tracks: u32) -> usize {
+        let shingling = Shingling::new(width_tracks).expect("a width");
+        let mut disk = Swd::new(SwdSpec {
+            capacity: self.geometry.capacity(),
+            geometry: self.geometry.clone(),
+            shingling,
+            bands: None,
+            mode: ReadMode { data: ReadData::Overwriting, fail: true },
+        });
+        let mut harmful = 0;
+        for &unit in written {
+            write(&mut disk, unit);
+            let mut harm = 0;
+            self.visit_tracks(unit, &mut |track| {
+                shingling.visit_behind(&self.geometry, track, &mut |behind| {
+                    harm += self.lost_of_others(&mut disk, &behind, unit);
+                });
+            });
+            harmful += usize::from(harm > 0);
+        }
+        // At the end all that is a band's is whole.
+        let torn = |unit: &&PbaExtent| !self.reserved.contains(unit) && lost(&mut disk, **unit) > 0;
+        let torn = written.iter().filter(torn).count();
+        assert!(harmful > 0 || torn == 0, "{torn} bands were harmed by none");
+        harmful
+    }
+
+    fn visit_tracks(&self, unit: PbaExtent, visit: &mut impl FnMut(&Track)) {
+        let mut at = unit.start;
+        while at < unit.end() {
+            let track = self.geometry.track_of(at);
+            visit(&track);
+            at = track.end();
+        }
+    }
+
+    /// Sectors of a track that are overwritten and belong to a band or region other than this. Each of these is
+    /// some tracks long, so it has the start or the end of the track or no part of it.
+    fn lost_of_others(&self, disk: &mut Swd, track: &Track, unit: PbaExtent) -> u64 {
+        let last = Pba(track.end().get() - 1);
+        let mut others: Vec<_> = [track.start, last].into_iter().filter_map(|at| self.owner(at)).collect();
+        others.retain(|other| *other != unit);
+        others.dedup();
+        others
+            .iter()
+            .map(|other| {
+                let (start, end) = (other.start.max(track.start), other.end().min(track.end()));
+                lost(disk, PbaExtent::new(start, end - start))
+            })
+            .sum()
+    }
+}
+
+fn write(disk: &mut Swd, extent: PbaExtent) {
+    let extent = LbaExtent::new(Lba(extent.start.get()), extent.len);
+    let waiting = [Command { id: CommandId(0), op: HostOp::Write, extent }];
+    disk.take(Queue { waiting: &waiting, next: 0 }, &mut Plan::default());
+}
+
+/// Sectors that are overwritten.
+fn lost(disk: &mut Swd, extent: PbaExtent) -> u64 {
+    let mut lost = Sectors(0);
+    disk.visit_state(LbaExtent::new(Lba(extent.start.get()), extent.len), &mut |part, state| {
+        if state != SectorState::Native {
+            lost += part.len;
+        }
+    });
+    lost.get()
+}
+
+fn guard_tracks(profile: &Profile) -> f64 {
+    let Layer::Journaled(keys) = &profile.layer else { panic!("{:?}", profile.layer) };
+    keys.guard_tracks
+}
+
+/// The profile with another guard, and room for it.
+fn with_guard(profile: &Profile, guard_tracks: f64) -> Profile {
+    let mut changed = profile.clone();
+    let Layer::Journaled(keys) = &mut changed.layer else { panic!("{:?}", profile.layer) };
+    keys.guard_tracks = guard_tracks;
+    changed
+}
+
+/// The profiles of the journaled drives that come with Skylight.
+const PACKAGED: [(&str, &str); 2] = [
+    ("st5000as0011", include_str!("../../../../python/skylight/profiles/st5000as0011.toml")),
+    ("st8000as0011", include_str!("../../../../python/skylight/profiles/st8000as0011.toml")),
+];
+
+/// The drive-managed drives that come with Skylight. The emulated ones are bands of a conventional disk.
+#[test]
+fn packaged_bands_are_rewritten_without_harm() {
+    for (name, text) in PACKAGED {
+        let profile = Profile::from_toml(text, name).unwrap_or_else(|error| panic!("{error}"));
+        let layout = Layout::of(&profile);
+        let mut written = layout.reserved.clone();
+        written.extend(layout.some_bands(1, usize::MAX));
+        written.extend(&layout.reserved);
+        assert_eq!(guard_tracks(&profile), 2.0, "{name}: a head two tracks wide");
+        assert_eq!(layout.harmful(&written, 2), 0, "{name}: of {} rewrites", written.len());
+        println!("{name}: {} rewrites", written.len());
+        // A track, and a track and the skew, are not enough.
+        for less in [1.0, 1.05] {
+            let layout = Layout::of(&with_guard(&profile, less));
+            let bands = layout.some_bands(1, 100);
+            let harmful = layout.harmful(&bands, 2);
+            assert!(harmful * 2 > bands.len(), "{name}, {less}: {harmful} of {}", bands.len());
+        }
+    }
+}
+
+/// Journaled drives with guards among the random ones of these seeds.
+#[test]
+fn random_bands_are_rewritten_without_harm() {
+    const SEEDS: std::ops::RangeInclusive<u64> = 1..=200;
+    let (mut guarded, mut rewrites) = (0, 0);
+    for seed in SEEDS {
+        let random = random_drive(seed, Some(Kind::Journaled)).unwrap_or_else(|error| panic!("{error}"));
+        let guard = guard_tracks(&random.profile);
+        if guard == 0.0 {
+            // Its head is as wide as its track.
+            continue;
+        }
+        let layout = Layout::of(&random.profile);
+        let mut written = layout.some_bands(seed, 200);
+        written.extend(layout.reserved.last());
+        rewrites += written.len();
+        assert_eq!(layout.harmful(&written, guard as u32), 0, "seed {seed}, {guard} tracks");
+        let less = Layout::of(&with_guard(&random.profile, guard - 1.0));
+        assert!(less.harmful(&less.some_bands(seed, 200), guard as u32) > 0, "seed {seed}, {guard} tracks");
+        guarded += 1;
+    }
+    println!("{guarded} of 200 drives have guards: {rewrites} rewrites");
+    assert!(guarded > 20, "only {guarded} drives have guards");
+}

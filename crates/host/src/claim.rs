@@ -1,0 +1,79 @@
+//! A block device to keep data on: for this process alone, past the page cache, and with what is known of what it
+//! holds.
+//!
+//! Invariants: the questions of [`Device::open`](crate::Device::open) for writing are asked, in the same order and
+//! with the same words; nothing is written. What is on the medium is told and not judged: the caller knows whether
+//! it is its own.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use crate::device::{
+    Access, check_same, current_size, io_refusal, ioctl_read_only, is_protected, kind_of, look, one_line,
+    open_file, used_by,
+};
+use crate::error::Refusal;
+use crate::identity::Kind;
+use crate::signatures;
+use crate::sysfs::{Sysfs, dev_number};
+
+/// Direct I/O wants memory at such addresses.
+const ALIGNMENT: usize = 4096;
+
+/// A block device that nobody else uses, open for reading and writing.
+#[derive(Debug)]
+pub struct Claim {
+    /// Open with `O_DIRECT` and `O_EXCL`.
+    pub file: File,
+    /// Size in bytes.
+    pub size_bytes: u64,
+}
+
+impl Claim {
+    /// Opens a block device, or says why not.
+    ///
+    /// # Errors
+    /// When it is none, is in use, is read-only, or the system says no.
+    pub fn new(path: &Path) -> Result<Self, Refusal> {
+        let (name, sysfs) = (one_line(path), Sysfs::default());
+        let metadata = look(path, &name)?;
+        if kind_of(&metadata, &name)? != Kind::BlockDevice {
+            return Err(Refusal::WrongKind { path: name });
+        }
+        let node = sysfs.node(dev_number(metadata.rdev()));
+        if node.as_ref().is_some_and(is_protected) {
+            return Err(Refusal::ReadOnly { path: name });
+        }
+        if let Some(used) = used_by(&name, Kind::BlockDevice, &metadata, node.as_ref(), &sysfs)? {
+            return Err(used);
+        }
+        let file = open_file(path, &name, Kind::BlockDevice, Access::DestroyData)?;
+        check_same(&file, &metadata, &name)?;
+        if ioctl_read_only(&file) {
+            return Err(Refusal::ReadOnly { path: name });
+        }
+        let size = current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
+        Ok(Self { file, size_bytes: size })
+    }
+
+    /// What somebody's data on it is, if it has the signature of any.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn signature(&self) -> std::io::Result<Option<&'static str>> {
+        let aligned = |len: u32| (u64::from(len).min(self.size_bytes) as usize) / ALIGNMENT * ALIGNMENT;
+        let head = self.read(0, aligned(signatures::HEAD_BYTES))?;
+        let len = aligned(signatures::TAIL_BYTES);
+        let end = self.size_bytes / ALIGNMENT as u64 * ALIGNMENT as u64;
+        let tail = self.read(end - len as u64, len)?;
+        Ok(signatures::find(&head, &tail, self.size_bytes))
+    }
+
+    fn read(&self, offset: u64, len: usize) -> std::io::Result<Vec<u8>> {
+        let mut buffer = vec![0; len + ALIGNMENT];
+        let from = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        self.file.read_exact_at(&mut buffer[from..from + len], offset)?;
+        Ok(buffer[from..from + len].to_vec())
+    }
+}

@@ -1,0 +1,216 @@
+//! Open runs: writes that continue each other, one run for each place where a host goes on, such as a log in each
+//! of many bands.
+//!
+//! A run waits with what it destroys (`run`) until somebody asks. That several may wait at once is because they have
+//! nothing to do with each other: the *hull* of a run is all addresses between the first and the last of its tracks
+//! and of those behind them, and hulls of open runs do not overlap. A write that comes into the hull of a run has it
+//! settled first. A write that continues nothing is settled at once; where it ends is remembered, and the write that
+//! continues it opens a run.
+//!
+//! Invariant: settling open runs in any order gives the map that all their writes give in the order in which they
+//! were made, for no sector is touched by two of them.
+
+use skylight_disk::shingling;
+use skylight_disk::{Pba, PbaExtent};
+
+use super::Swd;
+use super::run::{Page, Run};
+use super::stamps::Stamp;
+
+/// Most runs that are open: each costs a page of memory.
+const MOST_RUNS: usize = 128;
+/// Ends of writes that are remembered.
+const MOST_ENDS: usize = 128;
+/// Writes in all open runs, at most: 24 bytes each; it is what settling costs that is shared by them.
+const MOST_WRITES: usize = 32 * 1024;
+
+/// Addresses from the first to before the second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hull {
+    from: Pba,
+    to: Pba,
+}
+
+impl Hull {
+    fn touches(self, other: Self) -> bool {
+        self.from < other.to && other.from < self.to
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self { from: self.from.min(other.from), to: self.to.max(other.to) }
+    }
+}
+
+/// A run that is open.
+#[derive(Clone, Debug)]
+struct Open {
+    run: Run,
+    hull: Hull,
+    /// The end of the last track that is in the hull with all behind it.
+    known_to: Pba,
+}
+
+/// See the module page.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runs {
+    open: Vec<Open>,
+    /// Where each of them ends: looked for at every write.
+    ends: Vec<Pba>,
+    /// The one that was continued last.
+    last: usize,
+    /// Where writes ended that were settled.
+    settled: Vec<Pba>,
+    next_settled: usize,
+    writes: usize,
+    spare: Vec<Page>,
+}
+
+impl Runs {
+    /// The run that a write at this address continues.
+    #[inline]
+    fn continued_at(&mut self, start: Pba) -> Option<usize> {
+        if self.ends.get(self.last) != Some(&start) {
+            self.last = self.ends.iter().position(|&end| end == start)?;
+        }
+        Some(self.last)
+    }
+
+    fn push(&mut self, open: Open) {
+        self.last = self.open.len();
+        self.ends.push(open.run.end());
+        self.open.push(open);
+    }
+
+    fn remove(&mut self, index: usize) -> Open {
+        self.ends.swap_remove(index);
+        self.open.swap_remove(index)
+    }
+
+    fn ended_at(&mut self, end: Pba) {
+        if self.settled.len() < MOST_ENDS {
+            self.settled.push(end);
+        } else {
+            self.settled[self.next_settled] = end;
+            self.next_settled = (self.next_settled + 1) % MOST_ENDS;
+        }
+    }
+}
+
+impl Swd {
+    /// Notes what a write of a place on the disk does.
+    #[inline]
+    pub(super) fn wrote(&mut self, place: PbaExtent, stamp: Stamp) {
+        let Some(index) = self.runs.continued_at(place.start) else {
+            return self.wrote_elsewhere(place, stamp);
+        };
+        if self.runs.writes >= MOST_WRITES {
+            self.settle();
+            return self.open_run(place, stamp);
+        }
+        let Runs { open, ends, spare, writes, .. } = &mut self.runs;
+        let end = place.end();
+        if end > open[index].known_to {
+            return self.goes_on(index, place, stamp);
+        }
+        open[index].run.push(place, stamp, spare);
+        ends[index] = end;
+        *writes += 1;
+    }
+
+    /// The pieces of a write of a banded disk, which counts once.
+    pub(super) fn wrote_pieces(&mut self, places: &[PbaExtent], stamp: Stamp) {
+        if let [place] = places {
+            return self.wrote(*place, stamp);
+        }
+        self.settle();
+        places.iter().for_each(|&place| self.wrote_alone(place, stamp));
+    }
+
+    fn wrote_elsewhere(&mut self, place: PbaExtent, stamp: Stamp) {
+        if self.runs.settled.contains(&place.start) {
+            return self.open_run(place, stamp);
+        }
+        if !self.runs.open.is_empty() {
+            let (hull, _) = self.hull(place);
+            self.settle_touching(hull);
+        }
+        self.wrote_alone(place, stamp);
+    }
+
+    fn wrote_alone(&mut self, place: PbaExtent, stamp: Stamp) {
+        let mut run = Run::default();
+        run.push(place, stamp, &mut self.runs.spare);
+        self.runs.writes += 1;
+        self.settle_run(run);
+    }
+
+    /// A run goes on where its hull ends.
+    fn goes_on(&mut self, index: usize, place: PbaExtent, stamp: Stamp) {
+        let mut open = self.runs.remove(index);
+        let (hull, known_to) = self.hull(place);
+        open.hull = open.hull.with(hull);
+        open.known_to = known_to;
+        self.settle_touching(open.hull);
+        open.run.push(place, stamp, &mut self.runs.spare);
+        self.runs.writes += 1;
+        self.runs.push(open);
+    }
+
+    fn open_run(&mut self, place: PbaExtent, stamp: Stamp) {
+        let (hull, known_to) = self.hull(place);
+        self.settle_touching(hull);
+        if self.runs.open.len() == MOST_RUNS {
+            let oldest = self.runs.remove(0);
+            self.settle_run(oldest.run);
+        }
+        let mut run = Run::default();
+        run.push(place, stamp, &mut self.runs.spare);
+        self.runs.writes += 1;
+        self.runs.push(Open { run, hull, known_to });
+    }
+
+    /// All tracks that a write of a place touches and those behind them, and the end of the last of the first.
+    fn hull(&self, place: PbaExtent) -> (Hull, Pba) {
+        let geometry = &self.spec.geometry;
+        let mut hull = Hull { from: place.start, to: place.end() };
+        let (mut rest, mut known_to) = (place, place.end());
+        while !rest.is_empty() {
+            let (on, _, beyond) = shingling::split_at_track(geometry, rest);
+            known_to = on.end();
+            hull = hull.with(Hull { from: on.start, to: on.end() });
+            self.spec.shingling.visit_behind(geometry, &on, &mut |track| {
+                hull = hull.with(Hull { from: track.start, to: track.end() });
+            });
+            rest = beyond;
+        }
+        (hull, known_to)
+    }
+
+    /// Brings the map up to date with the runs whose hulls a hull touches.
+    fn settle_touching(&mut self, hull: Hull) {
+        let mut index = 0;
+        while index < self.runs.open.len() {
+            if self.runs.open[index].hull.touches(hull) {
+                let open = self.runs.remove(index);
+                self.settle_run(open.run);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Brings the map up to date with all that was written.
+    pub(super) fn settle(&mut self) {
+        self.runs.ends.clear();
+        while let Some(open) = self.runs.open.pop() {
+            self.settle_run(open.run);
+        }
+    }
+
+    fn settle_run(&mut self, mut run: Run) {
+        self.settle_writes(&run);
+        self.runs.writes -= run.writes();
+        self.runs.ended_at(run.end());
+        run.give_back(&mut self.runs.spare);
+    }
+}
