@@ -27,6 +27,10 @@ NATIVE_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -path
 PYTHON_SOURCES := python tests $(wildcard bench)
 RUN_TARGETS := sim:st5000as0011 sim:emulated-smr-1 sim:emulated-smr-2 sim:st4000nc001
 PYTEST_ARGS ?= -n auto --dist loadfile
+# What compiles the burn-in's kernel, by Debian's names.
+KERNEL_TOOLS := make gcc libc6-dev flex bison bc libelf-dev xz-utils
+# How long `make fuzz` runs, all its targets together, s.
+FUZZ_SECONDS ?= 3600
 # Random drives that `make score` probes.
 SEEDS ?= 1-300
 
@@ -85,20 +89,25 @@ test: lint test-rust test-python ## install what is missing, lint, run every tes
 .PHONY: test-all
 test-all: ## every test with a fresh seed and more cases, the documentation build and the benchmarks
 	@seed=$${RANDOM}; echo "skylight: seed $$seed"; \
-	PROPTEST_CASES=2048 SKYLIGHT_OPERATIONS=1000000000 SKYLIGHT_CUTS=2000000 HYPOTHESIS_PROFILE=long $(MAKE) --no-print-directory test SEED=$$seed
+	PROPTEST_CASES=2048 SKYLIGHT_OPERATIONS=1000000000 SKYLIGHT_CUTS=2000000 SKYLIGHT_KILLS=50 HYPOTHESIS_PROFILE=long $(MAKE) --no-print-directory test SEED=$$seed
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items --quiet
 	@$(MAKE) --no-print-directory burn-in
 	@$(MAKE) --no-print-directory bench
 
 .PHONY: burn-in
 burn-in: setup test-tools ## use the emulated drives as disks: ext4, a kernel compiled on them, a guest, kills
-	@. scripts/common.sh; apt_install make gcc flex bison bc libelf-dev libssl-dev xz-utils kmod
-	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=tests $(BIN)/python -m burn_in
+	@. scripts/common.sh; dpkg --status $(KERNEL_TOOLS) >/dev/null 2>&1 || apt_install $(KERNEL_TOOLS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=tests $(BIN)/python -m burn_in --seed $(SEED) $(BURN_IN_ARGS)
 
 .PHONY: bench
 bench: setup test-tools ## print the rates and ratios of bench/
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
 	$(BIN)/python bench/inference.py
+
+.PHONY: fuzz
+fuzz: ## give the server and the images any bytes: an hour in all, or FUZZ_SECONDS
+	@scripts/check-rust.sh
+	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run.sh
 
 .PHONY: score
 score: setup ## how often the suite is right about random drives: make score SEEDS=1-300

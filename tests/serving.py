@@ -73,12 +73,15 @@ def small_profile(folder: Path, layer: str, write_cache: str = "0 B") -> Path:
 class Served:
     """``skylight serve`` in a process of its own, from the moment it listens."""
 
-    def __init__(self, folder: Path, drive: str | Path, *options: str, image: str = "disk.img") -> None:
-        """Starts it; it listens when this returns."""
-        self.image = folder / image
+    def __init__(
+        self, folder: Path, drive: str | Path, *options: str, image: str | None = "disk.img"
+    ) -> None:
+        """Starts it; it listens when this returns. Without an image the options say where the data is."""
+        self.image = folder / (image or "none")
         self.socket = folder / "s"
+        self.known_as = str(self.image) if image else f"unix:{self.socket}"
         self.uri = f"nbd+unix:///?socket={self.socket}"
-        command = [*SKYLIGHT, "serve", str(drive), "--image", str(self.image)]
+        command = [*SKYLIGHT, "serve", str(drive), *(["--image", str(self.image)] if image else [])]
         command += ["--nbd", f"unix:{self.socket}", *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.said: list[str] = []
@@ -98,7 +101,7 @@ class Served:
 
     def status(self) -> dict[str, Any]:
         """What ``skylight status`` says."""
-        found = run([*SKYLIGHT, "status", str(self.image), "--json"])
+        found = run([*SKYLIGHT, "status", self.known_as, "--json"])
         whole: dict[str, Any] = json.loads(found)
         return whole
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -276,6 +277,25 @@ def test_model_time_is_kept(layer: str, tmp_path: Path, rng: np.random.Generator
         assert layer != "conventional" or found["virtual_s"] >= 0.5 * 100 * 8.3e-3
         code, said = served.stop()
         assert code == 0, said
+
+
+def test_the_log_has_the_models_time_and_no_answer_is_early(tmp_path: Path, rng: np.random.Generator) -> None:
+    log = tmp_path / "log"
+    measured: list[float] = []
+    profile = small_profile(tmp_path, "conventional")
+    with Served(tmp_path, profile, "--timing", "model", "--log", str(log)) as served:
+        client = served.client()
+        for block in rng.integers(0, SIZE // 4096, 60):
+            began = time.monotonic()
+            client.read(int(block) * 4096, 4096)
+            measured.append((time.monotonic() - began) * 1e6)
+        served.stop()
+    rows = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
+    modelled = [float(row[7]) for row in rows]
+    assert len(modelled) == len(measured)
+    assert all(ours >= model for ours, model in zip(measured, modelled, strict=True)), "answered too early"
+    # Half a turn and more on the average: the log has times of the model, not of this machine.
+    assert 3000 < np.mean(modelled) < 30_000
 
 
 def test_an_image_is_looked_at_checked_and_made_small(tmp_path: Path, rng: np.random.Generator) -> None:

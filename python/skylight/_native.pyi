@@ -22,6 +22,7 @@ __all__ = [
     "profile_schema",
     "profile_truth",
     "random_profile",
+    "serve_control",
     "serve_status",
 ]
 
@@ -148,6 +149,11 @@ class ServeError(Exception):
 
     kind: Literal["refused", "failed"]
 
+def serve_control(place: str, key: str, value: str) -> str:
+    """Changes a setting of what the server at a place (unix:PATH, tcp:HOST:PORT) serves; what it is then.
+
+    Raises ServeError."""
+
 def serve_status(place: str) -> str:
     """The status of the server at a place (unix:PATH, tcp:HOST:PORT), as JSON. Raises ServeError."""
 
@@ -184,6 +190,8 @@ class DriveServer:
         tls: tuple[PathLike[str], PathLike[str], PathLike[str] | None, bool] | None = None,
         remote: bool = False,
         verbose: bool = False,
+        read_mode: str | None = None,
+        shingle_width: int | None = None,
     ) -> DriveServer: ...
     @property
     def endpoints(self) -> list[str]:

@@ -15,7 +15,7 @@ from tidy import python
 RUST_ARROWS: Mapping[str, tuple[str, ...]] = {
     "py": ("serve", "image", "drive", "host"),
     "serve": ("image", "drive"),
-    "image": ("drive", "layer", "disk"),
+    "image": ("drive", "layer", "disk", "host"),
     "drive": ("layer", "disk"),
     "layer": ("disk",),
     "host": (),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use skylight_drive::profile::ProfileError;
+use skylight_host::Refusal;
 
 /// Why an image was refused, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -22,8 +23,33 @@ pub enum ImageError {
     #[error("{0}: is in use by another skylight; stop that one first")]
     Locked(PathBuf),
     /// It exists, and is not to be overwritten.
-    #[error("{0}: is not empty; name another file, or ask for it to be overwritten")]
+    #[error("{0}: is not empty; name another file, or give --destroy-data to overwrite it")]
     NotEmpty(PathBuf),
+    /// It is a block device, and nobody said that what it holds may go.
+    #[error(
+        "{0}: holds no image of this drive; --destroy-data makes one there, and all that it holds is lost"
+    )]
+    NoConsent(PathBuf),
+    /// It cannot be had as a block device.
+    #[error(transparent)]
+    Device(#[from] Refusal),
+    /// The drive has no flash that could lie elsewhere.
+    #[error("{0}: the drive has no flash cache to keep there; leave out --cache-on")]
+    NoFlash(PathBuf),
+    /// Its flash lies elsewhere.
+    #[error("{0}: keeps its flash on another file or device; name that with --cache-on")]
+    FlashApart(String),
+    /// Its flash lies with the rest.
+    #[error("{0}: keeps no flash on another file or device; leave out --cache-on")]
+    FlashWithin(String),
+    /// The flash is that of another image.
+    #[error("{place}: is not the flash of {image}; name what --cache-on named when that was made")]
+    OtherFlash {
+        /// The file or device.
+        place: String,
+        /// Of the image.
+        image: String,
+    },
     /// It is none of ours.
     #[error("{0}: is not a skylight image; create one first")]
     Foreign(String),

@@ -12,18 +12,21 @@ use std::path::{Path, PathBuf};
 
 use skylight_disk::{Lba, LbaExtent, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
-use skylight_layer::{CacheUse, Command, CommandId, HostOp, Idle, Layer, Medium, Piece, Plan, Queue, Step};
+use skylight_layer::swd::SectorState;
+use skylight_layer::{
+    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Queue, Step, Swd,
+};
 
 use crate::error::ImageError;
 use crate::format::checkpoint::Head;
 use crate::format::superblock::{COPY, Superblock, TEXT};
 use crate::format::{BLOCK, checksum};
 use crate::interpreter::{Counters, HostWrite, Interpreter, Planted};
+use crate::place;
 use crate::recovery::{Reader, Recovery, check_room, recover};
+use crate::shingled::{Loss, ShingledCounters};
 use crate::store::Store;
-use crate::store::device::{DeviceStore, is_block_device};
-use crate::store::file::FileStore;
-use crate::store::parts::PartsStore;
+use crate::store::device::is_block_device;
 
 /// How an image is made and opened.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +44,9 @@ pub struct Options {
     /// Whether what a drive writes and reads that has no bytes here (out-of-band data, map merges, staged bands) is
     /// written and read all the same: where a raw disk underneath sets the time.
     pub every_access: bool,
+    /// Entries of a checkpoint that are written behind a command, if not as many as suit a large drive: for tests.
+    #[doc(hidden)]
+    pub piece: Option<u64>,
     /// For tests of the tests.
     #[doc(hidden)]
     pub planted: Option<Planted>,
@@ -96,6 +102,14 @@ impl Status {
 const WAITING_MAX: usize = 256;
 /// The most of a trim that is one command, in bytes: a drive's own limit is a few times that.
 const TRIM_MAX: u64 = 1 << 40;
+/// Zeros that are written at a time.
+const ZEROES: u64 = 1 << 20;
+
+/// The error of a read of overwritten sectors.
+pub fn unreadable(part: LbaExtent) -> ImageError {
+    let (first, last) = (part.start.get(), part.end().get() - 1);
+    ImageError::Unreadable { first, last, reason: FailReason::Overwritten.name() }
+}
 
 /// See the module page.
 pub struct Image {
@@ -115,15 +129,43 @@ impl Image {
     /// When the drive cannot be built, when something is there already, when the system says no.
     pub fn create(path: &Path, profile: &Profile, options: &Options) -> Result<Self, ImageError> {
         let layer = skylight_drive::build::layer(profile)?;
-        let superblock = superblock(layer.as_ref(), profile.text(), options);
-        let (whole, main) = (superblock.len_bytes(), superblock.platter.end());
-        let Some(flash) = &options.cache_on else {
-            let store = make(path, whole, options)?;
-            return Self::format(store, superblock, layer, options);
+        let mut superblock = superblock(layer.as_ref(), profile.text(), options);
+        let store = place::make(path, &mut superblock, layer.room().gap, options)?;
+        Self::format(store, superblock, layer, options)
+    }
+
+    /// Opens the image of a drive, or makes it where there is none; whether it was made. What is no image of the
+    /// drive is overwritten only if the options say so: on a block device whatever it is, in a file only what is no
+    /// image at all.
+    ///
+    /// # Errors
+    /// As [`Image::open`] and [`Image::create`].
+    pub fn open_or_create(
+        path: &Path,
+        profile: &Profile,
+        options: &Options,
+    ) -> Result<(Self, bool), ImageError> {
+        if path.try_exists().is_ok_and(|there| !there) {
+            return Ok((Self::create(path, profile, options)?, true));
+        }
+        let options = Options { profile: Some(profile.clone()), ..options.clone() };
+        let error = match Self::open(path, &options) {
+            Ok(image) => return Ok((image, false)),
+            Err(error) => error,
         };
-        let parts =
-            vec![(main, make(path, main, options)?), (whole - main, make(flash, whole - main, options)?)];
-        Self::format(Box::new(PartsStore::new(parts)), superblock, layer, options)
+        let device = is_block_device(path);
+        let replaced = match &error {
+            ImageError::Foreign(_) => true,
+            ImageError::OtherProfile { .. } | ImageError::Newer { .. } | ImageError::Damaged { .. } => device,
+            _ => false,
+        };
+        match (replaced, options.overwrite) {
+            (true, true) => Ok((Self::create(path, profile, &options)?, true)),
+            (true, false) if device && matches!(error, ImageError::Foreign(_)) => {
+                Err(ImageError::NoConsent(path.to_owned()))
+            }
+            _ => Err(error),
+        }
     }
 
     /// Makes the image of a drive with this layer on a store, and opens it; `text` is its profile.
@@ -158,10 +200,7 @@ impl Image {
         let place = store.name();
         let failed = |source| ImageError::Io { place: place.clone(), action: "format it", source };
         // The superblocks last: what is cut short is no image.
-        for at in [0, COPY] {
-            store.write_at(at, &[0; BLOCK]).map_err(failed)?;
-        }
-        store.sync().map_err(failed)?;
+        place::erase(store.as_mut())?;
         let salt = superblock.salt;
         let head = Head { entries_crc: checksum(salt, &[]), clean: true, ..Head::default() };
         for copy in [0, BLOCK as u64] {
@@ -187,7 +226,7 @@ impl Image {
     /// When another process has it; when it is no image, of a later version, damaged, or another drive's; when
     /// the system says no.
     pub fn open(path: &Path, options: &Options) -> Result<Self, ImageError> {
-        let store = reach_all(path, options)?;
+        let store = place::reach(path, options)?;
         let (superblock, _) = Reader(store.as_ref()).superblock()?;
         let place = store.name();
         let profile = Profile::from_toml(&superblock.text, &place)?;
@@ -222,6 +261,8 @@ impl Image {
         let capacity = superblock.capacity;
         let (mut interpreter, recovery) = recover(store, superblock, layer.as_mut(), options.planted)?;
         interpreter.every_access = options.every_access;
+        interpreter.piece = options.piece.unwrap_or(interpreter.piece);
+        interpreter.record_first(!options.write_cache);
         Ok(Self {
             layer,
             interpreter,
@@ -249,6 +290,7 @@ impl Image {
     /// When the store fails.
     pub fn set_write_cache(&mut self, on: bool) -> Result<(), ImageError> {
         self.flush()?;
+        self.interpreter.record_first(!on);
         self.write_cache = on;
         Ok(())
     }
@@ -273,28 +315,17 @@ impl Image {
     /// When the range is none of the drive, or the store fails.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ImageError> {
         let extent = self.extent(offset, buffer.len() as u64)?;
-        self.interpreter.read(extent, buffer, self.layer.as_ref())?;
-        if extent.is_empty() || self.layer.raw_shingled().is_none() {
-            return Ok(());
+        if extent.is_empty() || !self.interpreter.is_shingled() {
+            return self.interpreter.read(extent, buffer, self.layer.as_ref());
         }
-        // What writes have overwritten of a raw shingled disk, only its layer knows.
+        // Where the data of overwritten sectors is, and whether it is given, only the layer knows.
         let read = Command { id: CommandId(0), op: HostOp::Read, extent };
         self.plan.clear();
         self.layer.take(Queue { waiting: &[read], next: 0 }, &mut self.plan);
-        for step in self.plan.steps() {
-            match *step {
-                Step::Fill { extent: part, pattern, .. } => {
-                    let from = (part.start - extent.start).bytes() as usize;
-                    buffer[from..from + part.len.bytes() as usize].fill(pattern);
-                }
-                Step::Fail { extent: part, reason, .. } => {
-                    let (first, last) = (part.start.get(), part.end().get() - 1);
-                    return Err(ImageError::Unreadable { first, last, reason: reason.name() });
-                }
-                _ => {}
-            }
+        match self.interpreter.read_plan(&self.plan, read.id, extent, buffer)?.first() {
+            Some(part) => Err(unreadable(*part)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes.
@@ -356,8 +387,51 @@ impl Image {
     /// # Errors
     /// When the range is none of the drive, or the store fails.
     pub fn write_zeroes(&mut self, offset: u64, len: u64, fua: bool) -> Result<(), ImageError> {
+        if self.interpreter.is_shingled() {
+            return self.write_zeroes_in_place(offset, len, fua);
+        }
         self.forget(offset, len, true)?;
         if !self.write_cache || fua { self.flush() } else { Ok(()) }
+    }
+
+    /// A raw shingled disk has no zeros but those that are written, over what they destroy.
+    fn write_zeroes_in_place(&mut self, offset: u64, len: u64, fua: bool) -> Result<(), ImageError> {
+        self.extent(offset, len)?;
+        let zeroes = vec![0; len.min(ZEROES) as usize];
+        for at in (offset..offset + len).step_by(ZEROES as usize) {
+            let here = (offset + len - at).min(ZEROES) as usize;
+            self.write(at, &zeroes[..here], fua && at + ZEROES >= offset + len)?;
+        }
+        Ok(())
+    }
+
+    /// Which writes destroyed what of a range of a raw shingled disk.
+    ///
+    /// # Errors
+    /// When the range is none of the drive.
+    pub fn losses(&mut self, offset: u64, len: u64) -> Result<Vec<Loss>, ImageError> {
+        let extent = self.extent(offset, len)?;
+        Ok(self.interpreter.losses(extent))
+    }
+
+    /// Which parts of a range are overwritten, in order: bytes, and whether they are.
+    ///
+    /// # Errors
+    /// When the range is none of the drive.
+    pub fn overwritten(&mut self, offset: u64, len: u64) -> Result<Vec<(u64, bool)>, ImageError> {
+        let (extent, mut parts) = (self.extent(offset, len)?, Vec::new());
+        self.interpreter.visit_overwritten(extent, &mut |part, torn| parts.push((part.len.bytes(), torn)));
+        Ok(parts)
+    }
+
+    /// The counters of a raw shingled disk.
+    pub fn shingled_counters(&mut self) -> Option<ShingledCounters> {
+        self.interpreter.shingled_counters()
+    }
+
+    /// The layer as a raw shingled disk, if it is one: its tracks, bands and read mode.
+    pub fn raw_shingled(&mut self) -> Option<&mut Swd> {
+        self.layer.raw_shingled()
     }
 
     /// Forgets a range: it reads as zeros where the store can discard, and else, or when the power fails before a
@@ -481,6 +555,24 @@ impl Image {
         }
     }
 
+    /// Checks that layer and image say the same of what is overwritten, and by which writes; slow.
+    ///
+    /// # Errors
+    /// What they differ in.
+    pub fn audit_overwritten(&mut self) -> Result<(), String> {
+        let (Some(disk), Some(kept)) = (self.layer.raw_shingled(), self.interpreter.shingled_mut()) else {
+            return Ok(());
+        };
+        let all = LbaExtent::new(Lba(0), disk.capacity());
+        let (one, other) = (destroyed_by(disk, all), destroyed_by(kept, all));
+        if one == other && disk.writes() == kept.writes() {
+            return Ok(());
+        }
+        let differ = one.iter().zip(&other).find(|(one, other)| one != other);
+        let counts = (disk.writes(), one.len(), kept.writes(), other.len());
+        Err(format!("layer and image differ in what is overwritten, {counts:?}: {differ:?}"))
+    }
+
     /// How it is.
     pub fn status(&self) -> Status {
         Status {
@@ -511,6 +603,23 @@ impl Image {
     }
 }
 
+/// What is overwritten of an extent, from where, and by the write of which number.
+fn destroyed_by(disk: &mut Swd, extent: LbaExtent) -> Vec<(LbaExtent, u64, u64)> {
+    let mut all: Vec<(LbaExtent, u64, u64)> = Vec::new();
+    disk.visit_state(extent, &mut |part, state| {
+        let SectorState::Overwritten { source, by } = state else { return };
+        match all.last_mut() {
+            Some((last, from, write))
+                if (last.end(), *from + last.len.get(), *write) == (part.start, source.get(), by.write) =>
+            {
+                last.len += part.len;
+            }
+            _ => all.push((part, source.get(), by.write)),
+        }
+    });
+    all
+}
+
 /// Pieces, as long as they can be.
 fn joined(pieces: impl Iterator<Item = (Medium, PbaExtent)>) -> Vec<(Medium, PbaExtent)> {
     let mut joined: Vec<(Medium, PbaExtent)> = Vec::new();
@@ -532,35 +641,4 @@ fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
         Some(bytes) => Superblock::with_log(salt, capacity, &room, text, bytes),
         None => Superblock::new(salt, capacity, &room, text),
     }
-}
-
-/// Makes a file, or takes a block device.
-fn make(path: &Path, len_bytes: u64, options: &Options) -> Result<Box<dyn Store>, ImageError> {
-    if !is_block_device(path) {
-        return Ok(Box::new(FileStore::create(path, len_bytes, options.overwrite)?));
-    }
-    if !options.overwrite {
-        return Err(ImageError::NotEmpty(path.to_owned()));
-    }
-    Ok(Box::new(DeviceStore::open(path)?))
-}
-
-/// Opens an image's file or block device, and the one of its flash.
-pub(crate) fn reach_all(path: &Path, options: &Options) -> Result<Box<dyn Store>, ImageError> {
-    let main = reach(path)?;
-    let Some(flash) = &options.cache_on else {
-        return Ok(main);
-    };
-    let flash = reach(flash)?;
-    let (found, _) = Reader(main.as_ref()).superblock_of_parts()?;
-    Ok(Box::new(PartsStore::new(vec![(found.platter.end(), main), (found.flash.len, flash)])))
-}
-
-/// Opens a file or a block device.
-fn reach(path: &Path) -> Result<Box<dyn Store>, ImageError> {
-    Ok(if is_block_device(path) {
-        Box::new(DeviceStore::open(path)?)
-    } else {
-        Box::new(FileStore::open(path)?)
-    })
 }

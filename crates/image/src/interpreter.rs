@@ -17,9 +17,11 @@
 use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, MapChange, Medium, Plan, Purpose, Step};
 
+use crate::checkpoints::{Checkpoint, PIECE};
 use crate::error::ImageError;
 use crate::format::superblock::{Part, Superblock};
 use crate::format::tag::{Kind, TAGS, Tag};
+use crate::held::Held;
 use crate::host::HostData;
 pub use crate::host::HostWrite;
 use crate::log::TagLog;
@@ -41,6 +43,10 @@ pub enum Planted {
     ReuseAtOnce,
     /// A flush does not sync.
     NoSync,
+    /// A raw shingled disk writes no tags.
+    NoRecord,
+    /// The tag of a write that is answered when durable is made durable with its bytes, not before.
+    RecordWithData,
 }
 
 /// Bytes that were moved since the image was opened.
@@ -54,6 +60,8 @@ pub struct Counters {
     pub syncs: u64,
     /// Checkpoints.
     pub checkpoints: u64,
+    /// Pieces of checkpoints that were written behind commands.
+    pub pieces: u64,
 }
 
 /// The refusal of a plan that takes a write of which nobody gave the bytes.
@@ -63,6 +71,8 @@ fn no_bytes() -> ImageError {
 
 /// Most bytes that are moved at a time.
 const CHUNK: u64 = 1 << 20;
+/// Bytes of zeros that are worth a hole.
+const HOLE: usize = 64 << 10;
 
 /// See the module page.
 pub struct Interpreter {
@@ -87,9 +97,19 @@ pub struct Interpreter {
     dirty: bool,
     /// Whether anything at all was.
     unsynced: bool,
+    /// Whether tags of a raw shingled disk are durable before the bytes that they are about.
+    pub(crate) records_first: bool,
+    /// Reads of a raw shingled disk that met overwritten sectors, and how many of these.
+    pub(crate) shingled_reads: (u64, u64),
     /// Where cleanings have said that they write, and no commit has come yet. What reads see is what such a
     /// band holds, so its bytes move with the commit.
     cleaned: Vec<PbaExtent>,
+    /// What cleanings have read, where every access is done.
+    held: Held,
+    /// The checkpoint that is being written in pieces.
+    pub(crate) checkpoint: Option<Checkpoint>,
+    /// Entries of a piece.
+    pub(crate) piece: u64,
     stopped: Option<String>,
     buffer: Vec<u8>,
 }
@@ -120,7 +140,12 @@ impl Interpreter {
             untagged: false,
             dirty: false,
             unsynced: false,
+            records_first: false,
+            shingled_reads: (0, 0),
             cleaned: Vec::new(),
+            held: Held::default(),
+            checkpoint: None,
+            piece: PIECE,
             stopped: None,
             buffer: Vec::new(),
         }
@@ -139,7 +164,7 @@ impl Interpreter {
     ) -> Result<(), ImageError> {
         self.run(|this| {
             this.steps(plan, layer, writes)?;
-            if this.log.is_half_full() { this.checkpoint_now(false) } else { Ok(()) }
+            this.checkpoint_if_due()
         })
     }
 
@@ -181,15 +206,19 @@ impl Interpreter {
             // The tag that nothing of it is in the cache vouches for the zeros.
             this.untagged |= zeros;
             this.steps(plan, layer, &[])?;
-            if zeros {
+            // What a raw shingled disk forgets, it does not touch: a track that is written destroys others.
+            if zeros && !this.is_shingled() {
                 this.discard(extent, layer)?;
             }
-            if this.log.is_half_full() { this.checkpoint_now(false) } else { Ok(()) }
+            this.checkpoint_if_due()
         })
     }
 
     fn steps(&mut self, plan: &Plan, layer: &dyn Layer, writes: &[HostWrite<'_>]) -> Result<(), ImageError> {
         let mut host = HostData::of(plan, writes);
+        if self.is_shingled() {
+            self.record(host.writes())?;
+        }
         let steps = plan.steps();
         for (index, step) in steps.iter().enumerate() {
             match *step {
@@ -205,11 +234,17 @@ impl Interpreter {
         Ok(())
     }
 
+    /// Whether it has not stopped.
+    pub(crate) fn check_running(&self) -> Result<(), ImageError> {
+        match &self.stopped {
+            Some(why) => Err(ImageError::Stopped(why.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// Runs what may leave memory and media different, and is over if it fails.
     fn run<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, ImageError>) -> Result<T, ImageError> {
-        if let Some(why) = &self.stopped {
-            return Err(ImageError::Stopped(why.clone()));
-        }
+        self.check_running()?;
         let done = act(self);
         if let Err(error) = &done {
             self.stopped = Some(error.to_string());
@@ -241,7 +276,8 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Does an access that has no bytes, so that a disk underneath takes its time for it.
+    /// Does an access that has no bytes, so that a disk underneath takes its time for it. What a cleaning reads is
+    /// held until it is written.
     fn touch(
         &mut self,
         (medium, direction, extent, purpose): (Medium, Direction, PbaExtent, Purpose),
@@ -253,20 +289,18 @@ impl Interpreter {
             Purpose::CleanRead if writes => return Ok(()),
             _ => {}
         }
-        let mut buffer = std::mem::take(&mut self.buffer);
         let mut done = Sectors(0);
         while done < extent.len {
             let here = (extent.len - done).min(Sectors(CHUNK / SECTOR_BYTES));
-            buffer.clear();
-            buffer.resize(here.bytes() as usize, 0);
+            let mut buffer = vec![0; here.bytes() as usize];
             if writes {
                 self.write((medium, extent.start + done), &buffer, layer)?;
             } else {
                 self.read_media(medium, extent.start + done, &mut buffer)?;
+                self.held.add((medium, extent.start + done), buffer);
             }
             done += here;
         }
-        self.buffer = buffer;
         Ok(())
     }
 
@@ -322,7 +356,11 @@ impl Interpreter {
                 let whole = PbaExtent::new(home.start, lba.len);
                 if self.cleaned.contains(&whole) {
                     self.forget_cleaned(whole);
-                    self.merge_in_place(lba, layer)?;
+                    // The same bytes come to lie where the cache has nothing: a disk takes its time for them too.
+                    match self.every_access {
+                        true => self.rewrite(lba, whole.start, layer)?,
+                        false => self.merge_in_place(lba, layer)?,
+                    }
                 }
                 self.give_back(lba, PbaExtent::default());
                 let tag = self.tag(lba, Pba(0), Kind::Home);
@@ -366,7 +404,7 @@ impl Interpreter {
         self.log.append(self.store.as_mut(), tag).map_err(|error| self.failed("write its tag log", error))
     }
 
-    fn tag(&mut self, lba: LbaExtent, pba: Pba, kind: Kind) -> Tag {
+    pub(crate) fn tag(&mut self, lba: LbaExtent, pba: Pba, kind: Kind) -> Tag {
         self.sequence += 1;
         self.unsynced = true;
         Tag { sequence: self.sequence, lba, pba, kind }
@@ -398,6 +436,33 @@ impl Interpreter {
         }
     }
 
+    /// What reads see of an extent is written to a place, all of it.
+    fn rewrite(&mut self, lba: LbaExtent, to: Pba, layer: &dyn Layer) -> Result<(), ImageError> {
+        let mut pieces = Vec::new();
+        self.pieces(lba, layer, &mut |medium, piece| pieces.push((medium, piece)));
+        let mut buffer = vec![0; lba.len.bytes() as usize];
+        let mut rest = buffer.as_mut_slice();
+        // All is read before anything is written, since what is held is forgotten where it is written over.
+        for (medium, piece) in pieces {
+            let (here, behind) = rest.split_at_mut(piece.len.bytes() as usize);
+            let mut at = piece.start;
+            for part in here.chunks_mut(CHUNK as usize) {
+                if !self.held.read((medium, at), part) {
+                    self.read_media(medium, at, part)?;
+                }
+                at += Sectors(part.len() as u64 / SECTOR_BYTES);
+            }
+            rest = behind;
+        }
+        let mut at = to;
+        for part in buffer.chunks(CHUNK as usize) {
+            self.write((self.home_medium, at), part, layer)?;
+            at += Sectors(part.len() as u64 / SECTOR_BYTES);
+        }
+        self.untagged = true;
+        Ok(())
+    }
+
     /// What the cache has of a band goes to its place.
     fn merge_in_place(&mut self, lba: LbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
         let cached: Vec<_> = self.state.map.overlapping(lba).collect();
@@ -422,6 +487,10 @@ impl Interpreter {
         self.forget_cleaned(new);
         for part in parts {
             let part_lba = LbaExtent::new(lba.start + (part.start - pba), part.len);
+            if self.every_access {
+                self.rewrite(part_lba, part.start, layer)?;
+                continue;
+            }
             let mut pieces = Vec::new();
             self.pieces(part_lba, layer, &mut |medium, piece| pieces.push((medium, piece)));
             let mut to = part.start;
@@ -446,10 +515,38 @@ impl Interpreter {
             let here = (to.len - done).min(Sectors(CHUNK / SECTOR_BYTES));
             buffer.resize(here.bytes() as usize, 0);
             self.read_media(from_medium, from + done, &mut buffer)?;
-            self.write((to_medium, to.start + done), &buffer, layer)?;
+            self.write_sparse((to_medium, to.start + done), &buffer, layer)?;
             done += here;
         }
         self.buffer = buffer;
+        Ok(())
+    }
+
+    /// Writes to a medium, zeros as holes where the store can have them: what is moved stays as small as it was.
+    fn write_sparse(&mut self, to: (Medium, Pba), data: &[u8], layer: &dyn Layer) -> Result<(), ImageError> {
+        if !self.store.can_discard() {
+            return self.write(to, data, layer);
+        }
+        let is_zero = |part: &&[u8]| part.iter().all(|&byte| byte == 0);
+        let (medium, mut at) = to;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let zeros = rest.chunks(HOLE).take_while(is_zero).map(<[u8]>::len).sum::<usize>();
+            let len = match zeros {
+                0 => rest.chunks(HOLE).take_while(|part| !is_zero(part)).map(<[u8]>::len).sum(),
+                zeros => zeros,
+            };
+            let (here, behind) = rest.split_at(len);
+            if zeros == 0 {
+                self.write((medium, at), here, layer)?;
+            } else {
+                let offset = self.ready((medium, at), len as u64, layer)?;
+                let discarded = self.store.discard(offset, len as u64);
+                discarded.map_err(|error| self.failed("discard", error))?;
+            }
+            at += Sectors(len as u64 / SECTOR_BYTES);
+            rest = behind;
+        }
         Ok(())
     }
 
@@ -477,20 +574,31 @@ impl Interpreter {
         data: &[u8],
         layer: &dyn Layer,
     ) -> Result<(), ImageError> {
-        let extent = PbaExtent::new(pba, Sectors(data.len() as u64 / SECTOR_BYTES));
-        self.claim(medium, extent, layer)?;
-        (self.dirty, self.unsynced) = (true, true);
-        self.counters.media_bytes += data.len() as u64;
-        let offset = self.part(medium).start + pba.get() * SECTOR_BYTES;
+        let offset = self.ready((medium, pba), data.len() as u64, layer)?;
         self.store.write_at(offset, data).map_err(|error| self.failed("write", error))
     }
 
-    fn read_media(&self, medium: Medium, pba: Pba, buffer: &mut [u8]) -> Result<(), ImageError> {
+    /// Gets ready for other bytes at a place of a medium: where in the store that is.
+    fn ready(
+        &mut self,
+        (medium, pba): (Medium, Pba),
+        len_bytes: u64,
+        layer: &dyn Layer,
+    ) -> Result<u64, ImageError> {
+        let extent = PbaExtent::new(pba, Sectors(len_bytes / SECTOR_BYTES));
+        self.claim(medium, extent, layer)?;
+        self.held.forget(medium, extent);
+        (self.dirty, self.unsynced) = (true, true);
+        self.counters.media_bytes += len_bytes;
+        Ok(self.part(medium).start + pba.get() * SECTOR_BYTES)
+    }
+
+    pub(crate) fn read_media(&self, medium: Medium, pba: Pba, buffer: &mut [u8]) -> Result<(), ImageError> {
         let offset = self.part(medium).start + pba.get() * SECTOR_BYTES;
         self.store.read_at(offset, buffer).map_err(|error| self.failed("read", error))
     }
 
-    fn failed(&self, action: &'static str, source: std::io::Error) -> ImageError {
+    pub(crate) fn failed(&self, action: &'static str, source: std::io::Error) -> ImageError {
         ImageError::Io { place: self.store.name(), action, source }
     }
 
@@ -518,9 +626,7 @@ impl Interpreter {
     /// # Errors
     /// When the store fails.
     pub fn read(&self, extent: LbaExtent, buffer: &mut [u8], layer: &dyn Layer) -> Result<(), ImageError> {
-        if let Some(why) = &self.stopped {
-            return Err(ImageError::Stopped(why.clone()));
-        }
+        self.check_running()?;
         let mut result = Ok(());
         let mut at = 0;
         self.pieces(extent, layer, &mut |medium, piece| {
@@ -541,7 +647,7 @@ impl Interpreter {
         self.run(Self::flush_now)
     }
 
-    fn flush_now(&mut self) -> Result<(), ImageError> {
+    pub(crate) fn flush_now(&mut self) -> Result<(), ImageError> {
         if !self.unsynced {
             return Ok(());
         }
@@ -574,6 +680,7 @@ impl Interpreter {
         let mut pieces = Vec::new();
         self.pieces(extent, layer, &mut |medium, piece| pieces.push((medium, piece)));
         for (medium, piece) in pieces {
+            self.held.forget(medium, piece);
             let offset = self.part(medium).start + piece.start.get() * SECTOR_BYTES;
             let discarded = self.store.discard(offset, piece.len.bytes());
             discarded.map_err(|error| self.failed("discard", error))?;
@@ -594,11 +701,6 @@ impl Interpreter {
     pub(crate) fn checkpoint_all(&mut self) -> Result<(), ImageError> {
         self.unsynced = true;
         self.checkpoint(false)
-    }
-
-    fn checkpoint_now(&mut self, clean: bool) -> Result<(), ImageError> {
-        self.flush_now()?;
-        self.write_checkpoint(clean)
     }
 
     /// Makes zeros of both media but for these pieces, which come in any order; bytes that this was.

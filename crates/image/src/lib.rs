@@ -6,7 +6,9 @@
 //! * [`image`]: one drive: layer, store and interpreter; what a server talks to.
 //! * [`interpreter`]: a plan's bytes, and when they are durable.
 //! * [`store`]: what lies underneath: sparse files, block devices, memory, and a medium that fails.
-//! * [`format`]: the bytes beside the data; `log`, `ranges`, `recovery`: how they are written and read.
+//! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`, `recovery`: how they are written and read.
+//! * `place`: files and devices, and what is asked of them before anything is written.
+//! * [`shingled`]: what a raw shingled disk keeps beside its data, and its read modes.
 //! * [`maintenance`]: looking at an image, checking it, making it small.
 //! * [`error`]: what can go wrong, one line each.
 //!
@@ -14,15 +16,19 @@
 //! written to it, whole; nothing that a recovery may need is written over before a sync has made its successor
 //! durable. The formats are in `docs/formats.md`.
 
+mod checkpoints;
 pub mod error;
 pub mod format;
+mod held;
 mod host;
 pub mod image;
 pub mod interpreter;
 mod log;
 pub mod maintenance;
+mod place;
 mod ranges;
 mod recovery;
+pub mod shingled;
 mod state;
 pub mod store;
 

@@ -29,7 +29,8 @@ impl TagLog {
         Self { salt, ring, start: position, open, unwritten: false }
     }
 
-    fn blocks(&self) -> u64 {
+    /// Blocks of the ring.
+    pub fn blocks(&self) -> u64 {
         self.ring.len / BLOCK as u64
     }
 
@@ -89,9 +90,9 @@ impl TagLog {
         self.open.durable = durable;
     }
 
-    /// All that was appended is in a checkpoint.
-    pub fn behind_checkpoint(&mut self, generation: u32) {
-        self.start = self.open.position;
+    /// All that was appended before a position is in a checkpoint.
+    pub fn behind_checkpoint(&mut self, generation: u32, position: u64) {
+        self.start = position;
         self.open.generation = generation;
     }
 }

@@ -10,11 +10,13 @@ use skylight_layer::Idle;
 
 use crate::error::ImageError;
 use crate::format::VERSION;
-use crate::image::{Image, Options, reach_all};
+use crate::image::{Image, Options};
+use crate::place::reach;
 use crate::recovery::{Reader, look};
+use crate::shingled::ShingledInfo;
 
 /// An image in short.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Info {
     /// The version of its formats.
     pub format: u32,
@@ -40,10 +42,12 @@ pub struct Info {
     pub tags: u64,
     /// Of those, how many a power cut has left without their data.
     pub refused_tags: u64,
+    /// What a raw shingled disk has besides.
+    pub shingled: Option<ShingledInfo>,
 }
 
 /// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// The image in short, if it could be read.
     pub info: Option<Info>,
@@ -76,7 +80,7 @@ pub fn check(path: &Path, options: &Options) -> Result<Report, ImageError> {
 
 /// What there is to say of an image, and what is wrong with it.
 fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageError> {
-    let store = reach_all(path, options)?;
+    let store = reach(path, options)?;
     let reader = Reader(store.as_ref());
     let (superblock, both) = reader.superblock()?;
     let profile = Profile::from_toml(&superblock.text, &store.name())?;
@@ -88,6 +92,12 @@ fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageE
         problems.push(format!(
             "{place}: one of its superblocks, at 0 and at 1 MiB, is damaged; the other is used"
         ));
+    }
+    if found.recovery.lost > 0 {
+        let lost = found.recovery.lost;
+        problems.push(
+            reader.damaged(format!("{lost} tags of its log that were durable are not there")).to_string(),
+        );
     }
     if let Some(misplaced) = found.misplaced {
         problems.push(reader.damaged(misplaced).to_string());
@@ -106,6 +116,7 @@ fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageE
         moved_bands: found.moved_bands,
         tags: found.recovery.tags,
         refused_tags: found.recovery.refused,
+        shingled: ShingledInfo::of(&profile, layer.as_mut()),
     };
     Ok((info, problems))
 }

@@ -10,12 +10,14 @@
 
 use std::collections::BTreeSet;
 
+use skylight_disk::shingling::Destroyed;
 use skylight_disk::{LbaExtent, PbaExtent, SECTOR_BYTES, Sectors};
-use skylight_layer::{Found, Layer, Medium, Room};
+use skylight_layer::swd::Snapshot;
+use skylight_layer::{Found, Layer, Medium, Room, Swd};
 
 use crate::error::ImageError;
 use crate::format::checkpoint::{
-    CACHED, ENTRIES, Head, MOVED, decode_cached, decode_moved, encode_cached, encode_moved,
+    CACHED, ENTRIES, Head, MOVED, TORN, WRITER, decode_cached, decode_moved, decode_torn, decode_writer,
 };
 use crate::format::superblock::{COPY, NotOne, Superblock};
 use crate::format::tag::{Kind, Tag, TagBlock};
@@ -150,15 +152,17 @@ struct Bounds {
     capacity: u64,
     cache: u64,
     home: u64,
+    /// Whether writes overwrite others.
+    shingled: bool,
 }
 
 impl Bounds {
-    fn new(superblock: &Superblock) -> Self {
+    fn new(superblock: &Superblock, shingled: bool) -> Self {
         let sectors = |bytes: u64| bytes / SECTOR_BYTES;
         let platter = sectors(superblock.platter.len);
         let flash = sectors(superblock.flash.len);
         let cache = if flash > 0 { flash } else { platter };
-        Self { capacity: sectors(superblock.capacity), cache, home: platter }
+        Self { capacity: sectors(superblock.capacity), cache, home: platter, shingled }
     }
 
     fn hold_lba(&self, lba: LbaExtent) -> bool {
@@ -182,6 +186,7 @@ impl Bounds {
                 }
                 Kind::Home => true,
                 Kind::Moved => self.hold_moved(tag.lba, tag.pba),
+                Kind::Written { number, .. } => self.shingled && number < NUMBERS_MAX,
             }
     }
 
@@ -199,6 +204,8 @@ pub struct Recovery {
     pub checked: u64,
     /// Of those, how many had lost it.
     pub refused: u64,
+    /// Tags that were durable and are not there: the medium has lost a block of the log.
+    pub lost: u64,
     /// Whether it had been switched off in order.
     pub clean: bool,
 }
@@ -218,18 +225,20 @@ struct Understood {
 fn understand(
     reader: &Reader<'_>,
     superblock: &Superblock,
+    shingled: Option<Swd>,
     planted: Option<Planted>,
 ) -> Result<Understood, ImageError> {
     let head = reader.head(superblock)?;
     if head.sequence.max(head.log_position) >= NUMBERS_MAX {
         return Err(reader.damaged(format!("checkpoint {} has numbers that none has", head.generation)));
     }
-    let bounds = Bounds::new(superblock);
-    let mut state = read_checkpoint(reader, superblock, &head, &bounds)?;
+    let bounds = Bounds::new(superblock, shingled.is_some());
+    let mut state = read_checkpoint(reader, superblock, &head, &bounds, shingled)?;
     let blocks = reader.log(superblock, &head)?;
     let replay = Replay { reader, superblock, bounds: &bounds, planted };
     let (highest, mut recovery) = replay.run(&blocks, &mut state)?;
     recovery.clean = head.clean && blocks.is_empty();
+    recovery.lost = lost_tags(&head, &blocks);
     state.settle(Sectors(superblock.capacity / SECTOR_BYTES));
     Ok(Understood {
         state,
@@ -241,6 +250,14 @@ fn understand(
     })
 }
 
+/// How many tags behind a checkpoint were durable by the word of a later block, and are in none.
+fn lost_tags(head: &Head, blocks: &[TagBlock]) -> u64 {
+    let durable = blocks.iter().map(|block| block.durable).max().unwrap_or(0);
+    let tags = blocks.iter().flat_map(|block| &block.tags);
+    let there = tags.filter(|tag| head.sequence < tag.sequence && tag.sequence <= durable).count() as u64;
+    durable.saturating_sub(head.sequence).saturating_sub(there)
+}
+
 /// Reads where everything lies and has the layer take it up. The store is as it was, unless there was something
 /// behind the checkpoint: then there is a new one.
 pub(crate) fn recover(
@@ -249,7 +266,8 @@ pub(crate) fn recover(
     layer: &mut dyn Layer,
     planted: Option<Planted>,
 ) -> Result<(Interpreter, Recovery), ImageError> {
-    let found = understand(&Reader(store.as_ref()), &superblock, planted)?;
+    let blank = layer.raw_shingled().map(|disk| disk.blank());
+    let mut found = understand(&Reader(store.as_ref()), &superblock, blank, planted)?;
     let damaged = |what| Reader(store.as_ref()).damaged(what);
     found.state.restore(layer).map_err(damaged)?;
     let log = TagLog::new(superblock.salt, superblock.log, found.position, found.head.generation);
@@ -277,8 +295,10 @@ pub(crate) fn look(
     superblock: &Superblock,
     layer: &mut dyn Layer,
 ) -> Result<Looked, ImageError> {
-    let found = understand(reader, superblock, None)?;
-    let cached_extents = found.state.found(layer.capacity()).count() as u64;
+    let blank = layer.raw_shingled().map(|disk| disk.blank());
+    let mut found = understand(reader, superblock, blank, None)?;
+    let cached_extents =
+        found.state.found(LbaExtent::new(skylight_disk::Lba(0), layer.capacity())).count() as u64;
     let misplaced = found.state.restore(layer).err();
     Ok(Looked {
         recovery: found.recovery,
@@ -294,10 +314,12 @@ fn read_checkpoint(
     superblock: &Superblock,
     head: &Head,
     bounds: &Bounds,
+    shingled: Option<Swd>,
 ) -> Result<State, ImageError> {
     let entries = reader.entries(superblock, head)?;
-    let (cached, moved) = entries.split_at(head.cached as usize * CACHED);
-    let mut state = State::default();
+    let (cached, rest) = entries.split_at(head.cached as usize * CACHED);
+    let (moved, rest) = rest.split_at(head.moved as usize * MOVED);
+    let mut state = State { shingled, ..State::default() };
     let wrong = || reader.damaged(format!("checkpoint {} has an entry beyond the drive", head.generation));
     for entry in cached.chunks_exact(CACHED) {
         let found = decode_cached(entry);
@@ -315,7 +337,33 @@ fn read_checkpoint(
         }
         state.moved.insert(lba.start.get(), (lba.len, pba));
     }
+    if !take_up_overwritten(rest, head, bounds, state.shingled.as_mut()) {
+        return Err(wrong());
+    }
     Ok(state)
+}
+
+/// Has a raw shingled disk take up what a checkpoint says of it; whether it may have been so.
+fn take_up_overwritten(entries: &[u8], head: &Head, bounds: &Bounds, disk: Option<&mut Swd>) -> bool {
+    let Some(disk) = disk else {
+        return entries.is_empty();
+    };
+    let (torn, writers) = entries.split_at(head.torn as usize * TORN);
+    let fragments: Vec<Destroyed> = torn.chunks_exact(TORN).map(decode_torn).collect();
+    let stamps: Vec<_> = writers.chunks_exact(WRITER).map(decode_writer).collect();
+    let placed = |extent: &PbaExtent| {
+        let end = extent.start.get().checked_add(extent.len.get());
+        !extent.is_empty() && end.is_some_and(|end| end <= bounds.home)
+    };
+    let right = head.writes < NUMBERS_MAX
+        && fragments.iter().all(|fragment| disk.may_hold(fragment))
+        && fragments.windows(2).all(|pair| pair[0].extent.end() <= pair[1].extent.start)
+        && stamps.iter().all(|(extent, _)| placed(extent))
+        && stamps.windows(2).all(|pair| pair[0].0.end() <= pair[1].0.start);
+    if right {
+        disk.restore(&Snapshot { fragments, stamps, writes: head.writes });
+    }
+    right
 }
 
 /// The tags of a log on their way to a state.
@@ -389,7 +437,7 @@ impl State {
     fn settle(&mut self, capacity: Sectors) {
         let mut live = BTreeSet::new();
         let mut taken = 0;
-        for found in self.found(capacity) {
+        for found in self.found(LbaExtent::new(skylight_disk::Lba(0), capacity)) {
             live.insert(found.access.start.get());
             taken = taken.max(found.taken + found.access.len.get());
         }
@@ -405,70 +453,6 @@ impl crate::ranges::Rooms {
         if !known {
             self.add(crate::ranges::Room { access, taken });
         }
-    }
-}
-
-impl Interpreter {
-    /// Writes a checkpoint of what is durable: its entries, then its head, twice.
-    pub(crate) fn write_checkpoint(&mut self, clean: bool) -> Result<(), ImageError> {
-        let generation = self.log.generation().wrapping_add(1);
-        let salt = self.superblock.salt;
-        let area = self.superblock.checkpoints[generation as usize % 2];
-        let capacity = Sectors(self.superblock.capacity / SECTOR_BYTES);
-        let mut head = Head {
-            generation,
-            clean,
-            log_position: self.log.end(),
-            sequence: self.sequence,
-            entries_crc: salt,
-            ..Head::default()
-        };
-        let mut out = Out { at: area.start + ENTRIES, crc: salt, bytes: Vec::with_capacity(CHUNK + CACHED) };
-        let store = self.store.as_mut();
-        let mut wrote = Ok(());
-        for found in self.state.found(capacity) {
-            encode_cached(&found, &mut out.bytes);
-            head.cached += 1;
-            wrote = wrote.and_then(|()| out.spill(store, CHUNK));
-        }
-        for (&start, &(len, pba)) in &self.state.moved {
-            encode_moved(LbaExtent::new(skylight_disk::Lba(start), len), pba, &mut out.bytes);
-            head.moved += 1;
-            wrote = wrote.and_then(|()| out.spill(store, CHUNK));
-        }
-        let wrote = wrote.and_then(|()| out.spill(store, 0));
-        let place = self.store.name();
-        let failed = |source| ImageError::Io { place: place.clone(), action: "write a checkpoint", source };
-        wrote.map_err(failed)?;
-        head.entries_crc = out.crc;
-        self.sync()?;
-        for copy in [0, BLOCK as u64] {
-            self.store.write_at(area.start + copy, &head.encode(salt)).map_err(failed)?;
-        }
-        self.sync()?;
-        self.log.behind_checkpoint(generation);
-        self.counters.checkpoints += 1;
-        Ok(())
-    }
-}
-
-/// Entries on their way to the store.
-struct Out {
-    at: u64,
-    crc: u32,
-    bytes: Vec<u8>,
-}
-
-impl Out {
-    /// Writes what there is, if it is more than so much.
-    fn spill(&mut self, store: &mut dyn Store, most: usize) -> std::io::Result<()> {
-        if self.bytes.len() > most {
-            store.write_at(self.at, &self.bytes)?;
-            self.at += self.bytes.len() as u64;
-            self.crc = crc32c::crc32c_append(self.crc, &self.bytes);
-            self.bytes.clear();
-        }
-        Ok(())
     }
 }
 

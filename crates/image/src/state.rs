@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
-use skylight_layer::{ExtentMap, Found, Layer, Recovered};
+use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
+use skylight_layer::swd::Stamp;
+use skylight_layer::{ExtentMap, Found, Layer, Recovered, Swd};
 
 use crate::format::tag::{Kind, Tag};
 use crate::ranges::{Room, Rooms};
@@ -20,6 +21,8 @@ pub(crate) struct State {
     pub moved: BTreeMap<u64, (Sectors, Pba)>,
     /// Sectors that accesses to the cache have taken.
     pub taken: u64,
+    /// The disk as far as it matters what writes overwrite, if it is a raw shingled one.
+    pub shingled: Option<Swd>,
 }
 
 impl State {
@@ -38,13 +41,17 @@ impl State {
                 self.map.remove(tag.lba);
                 self.moved.insert(tag.lba.start.get(), (tag.lba.len, tag.pba));
             }
+            Kind::Written { number, at_ns } => {
+                if let Some(disk) = &mut self.shingled {
+                    disk.redo(tag.lba, Stamp { write: number, at: Time(at_ns) });
+                }
+            }
         }
     }
 
-    /// What lies in the cache, by host address, each part with the access that wrote it.
-    pub fn found(&self, capacity: Sectors) -> impl Iterator<Item = Found> + '_ {
-        let all = LbaExtent::new(Lba(0), capacity);
-        self.map.overlapping(all).flat_map(move |mapped| {
+    /// What lies in the cache of an extent, by host address, each part with the access that wrote it.
+    pub fn found(&self, of: LbaExtent) -> impl Iterator<Item = Found> + '_ {
+        self.map.overlapping(of).flat_map(move |mapped| {
             let mut at = Sectors(0);
             std::iter::from_fn(move || {
                 if at == mapped.lba.len {
@@ -64,8 +71,11 @@ impl State {
     }
 
     /// Makes a layer take up all of it.
-    pub fn restore(&self, layer: &mut dyn Layer) -> Result<(), String> {
-        let mut cached: Vec<Found> = self.found(layer.capacity()).collect();
+    pub fn restore(&mut self, layer: &mut dyn Layer) -> Result<(), String> {
+        if let (Some(disk), Some(kept)) = (layer.raw_shingled(), &mut self.shingled) {
+            disk.restore(&kept.snapshot());
+        }
+        let mut cached: Vec<Found> = self.found(LbaExtent::new(Lba(0), layer.capacity())).collect();
         let room = layer.room();
         if room.cached == Sectors(0) && !cached.is_empty() || room.movable == 0 && !self.moved.is_empty() {
             return Err("it has sectors elsewhere than its drive ever puts them".to_owned());

@@ -55,6 +55,7 @@ const CACHED: Options = Options {
     profile: None,
     log_bytes: None,
     every_access: false,
+    piece: None,
     planted: None,
 };
 
@@ -97,7 +98,7 @@ fn a_second_opener_is_refused_and_so_is_what_exists() {
     let exists = refused(Image::create(&path, &profile("emulated-smr-1"), &CACHED));
     assert_eq!(
         exists,
-        Some(format!("{shown}: is not empty; name another file, or ask for it to be overwritten"))
+        Some(format!("{shown}: is not empty; name another file, or give --destroy-data to overwrite it"))
     );
     let other = Options { profile: Some(profile("emulated-smr-2")), ..CACHED };
     let other = refused(Image::open(&path, &other)).expect("another drive");
@@ -361,4 +362,109 @@ fn direct_io_writes_what_is_not_aligned() {
     let mut data = vec![1; expected.len()];
     image.read(0, &mut data).expect("a read");
     assert!(data == expected);
+}
+
+/// Length of a part of an image where one file cannot hold it.
+const PART: u64 = 8 << 40;
+
+fn beside(path: &Path, number: u64) -> PathBuf {
+    PathBuf::from(format!("{}.{number}", path.display()))
+}
+
+/// An image in parts, then one in their place that needs none, or fewer: nothing of the old one is left over.
+#[test]
+fn parts_of_an_image_that_is_overwritten_go() {
+    let folder = Folder::new();
+    let path = folder.path("drive.img");
+    if let Err(error) = FileStore::create(&path, 3 * PART - 4096, false) {
+        println!("skipped, no room for large holes here: {error}");
+        return;
+    }
+    if !beside(&path, 1).exists() {
+        println!("skipped: this file system takes 24 TiB in one file");
+        return;
+    }
+    drop(FileStore::create(&path, 3 * PART - 4096, true).expect("the same again"));
+    assert!(beside(&path, 2).exists() && !beside(&path, 3).exists());
+    let mut store = FileStore::create(&path, 2 * PART + (1 << 40), true).expect("a smaller one");
+    assert_eq!(fs::metadata(beside(&path, 2)).expect("the last part").len(), 1 << 40);
+    store.write_at(2 * PART, &[7; 512]).expect("a write to the last part");
+    drop(store);
+    let store = FileStore::open(&path).expect("all parts");
+    assert_eq!(store.len_bytes(), 2 * PART + (1 << 40));
+    drop(store);
+    let store = FileStore::create(&path, 1 << 20, true).expect("one without parts");
+    assert!(!beside(&path, 1).exists() && !beside(&path, 2).exists());
+    let mut bytes = [1; 512];
+    store.read_at(0, &mut bytes).expect("a read");
+    assert_eq!((bytes, store.len_bytes()), ([0; 512], 1 << 20));
+}
+
+/// What has the name of a part and is none of ours is not touched, and no image is begun beside it.
+#[test]
+fn a_file_that_is_in_the_way_of_a_part_stays() {
+    let folder = Folder::new();
+    let path = folder.path("drive.img");
+    fs::write(beside(&path, 1), "somebody's").expect("a file");
+    drop(FileStore::create(&path, 1 << 20, false).expect("an image that needs no parts"));
+    assert_eq!(fs::read(beside(&path, 1)).expect("the file"), b"somebody's");
+    fs::remove_file(&path).expect("the image");
+    match FileStore::create(&path, 3 * PART, false) {
+        Ok(_) => assert!(!beside(&path, 2).exists(), "in one file"),
+        Err(ImageError::NotEmpty(in_the_way)) => {
+            assert_eq!(in_the_way, beside(&path, 1));
+            assert!(!path.exists(), "what was begun is gone");
+        }
+        Err(error) => println!("skipped, no room for large holes here: {error}"),
+    }
+    assert_eq!(fs::read(beside(&path, 1)).expect("the file"), b"somebody's");
+}
+
+/// No space left on device.
+const ENOSPC: i32 = 28;
+
+/// A store whose file system is full: what was acknowledged stays, what was not is refused with the system's word.
+#[test]
+fn a_full_file_system_loses_nothing_that_was_acknowledged() {
+    for write_cache in [false, true] {
+        let options = Options { write_cache, ..CACHED };
+        let store = FaultStore::new(RamStore::new(Image::bytes_needed(set_associative().as_ref(), &options)));
+        let mut durable: Vec<u64> = Vec::new();
+        for round in 0..40 {
+            let opened = match round {
+                0 => Image::create_on(Box::new(store.clone()), set_associative(), "", &options),
+                _ => Image::open_on(Box::new(store.clone()), set_associative(), &options),
+            };
+            let mut image = opened.expect("an image after space was made");
+            for &at in &durable {
+                assert_eq!(read(&mut image, at * 4096), block(at as u8 ^ 0x5a), "round {round}, block {at}");
+            }
+            store.fail_after_with(3 + round * 7 % 23, ENOSPC);
+            let mut failed = None;
+            let mut unflushed = Vec::new();
+            for k in 0..200 {
+                let at = (round * 200 + k) % 8192;
+                if let Err(error) = image.write(at * 4096, &block(at as u8 ^ 0x5a), false) {
+                    failed = Some(error);
+                    break;
+                }
+                unflushed.push(at);
+                if write_cache && k % 5 != 4 {
+                    continue;
+                }
+                if let Err(error) = image.flush() {
+                    failed = Some(error);
+                    break;
+                }
+                durable.append(&mut unflushed);
+            }
+            let failed = failed.expect("it was full at some point").to_string();
+            assert!(failed.contains("No space left on device"), "{failed}");
+            let again = image.write(0, &block(0x5a), false).expect_err("it has stopped").to_string();
+            assert!(again.starts_with("the image stopped") && again.contains("No space left"), "{again}");
+            assert!(image.flush().is_err(), "nothing is said to be durable that is not");
+            store.mend();
+        }
+        assert!(durable.len() > 100, "{}", durable.len());
+    }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use skylight_disk::{Pba, Sectors};
+use skylight_disk::layout::{Layout, RecordingZone, Skews, segments};
+use skylight_disk::{Geometry, Pba, Sectors, Shingling};
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options, Store};
+use skylight_layer::swd::{ReadData, ReadMode};
 use skylight_layer::{
-    FullyAssociative, FullyAssociativeSpec, Layer, Medium, SetAssociative, SetAssociativeSpec,
+    FullyAssociative, FullyAssociativeSpec, Layer, Medium, SetAssociative, SetAssociativeSpec, Swd, SwdSpec,
 };
 
 /// Where the fields are: by table and field, offsets and lengths.
@@ -124,19 +126,40 @@ impl Hand {
                 values,
             ));
         }
-        self.write(A + 4096, &entries);
+        let counts = [cached.len() as u64, moved.len() as u64];
+        self.head(&entries, &[("entries for extents", counts[0]), ("entries for moved", counts[1])]);
+    }
+
+    /// The same for a raw shingled disk: fragments, and who wrote their sources.
+    fn shingled_checkpoint(&mut self, torn: &[[u64; 4]], writers: &[[u64; 4]], writes: u64) {
+        let mut entries = Vec::new();
+        let fields = ["first PBA", "first source", "sectors", "sources"];
+        torn.iter()
+            .for_each(|values| entries.extend(self.entry(24, "entry for an overwritten", &fields, values)));
+        let fields = ["first PBA", "sectors", "number of the write", "time of that write"];
+        writers
+            .iter()
+            .for_each(|values| entries.extend(self.entry(32, "entry for a writer", &fields, values)));
+        let counts = [
+            ("entries for overwritten", torn.len() as u64),
+            ("entries for writers", writers.len() as u64),
+            ("writes so far", writes),
+        ];
+        self.head(&entries, &counts);
+    }
+
+    fn head(&mut self, entries: &[u8], counts: &[(&str, u64)]) {
+        self.write(A + 4096, entries);
         let mut head = [0; 512];
         head[..4].copy_from_slice(b"SKYC");
-        let counts = [cached.len() as u64, moved.len() as u64];
-        let crc = crc32c::crc32c_append(SALT, &entries);
-        for (field, value) in [
+        let crc = crc32c::crc32c_append(SALT, entries);
+        let common = [
             ("generation", 4),
             ("position of the first block", 21),
             ("highest sequence number", 100),
-            ("entries for extents", counts[0]),
-            ("entries for moved", counts[1]),
             ("CRC of all entries", crc.into()),
-        ] {
+        ];
+        for &(field, value) in common.iter().chain(counts) {
             self.tables.put(&mut head, "field of the head", field, &[value]);
         }
         self.salted(&mut head, "field of the head");
@@ -187,6 +210,24 @@ impl Hand {
             let bytes = self.entry(size, "field of a tag", &fields, values);
             block[first + size * index..][..size].copy_from_slice(&bytes);
         }
+        self.salted(&mut block, "field of the block");
+        self.write(LOG + position % 16 * 512, &block);
+    }
+
+    /// The tag of a write of a raw shingled disk, alone in its block.
+    fn write_tag(&mut self, position: u64, sequence: u64, lba: u64, sectors: u64, number: u64, at_ns: u64) {
+        let mut block = [0; 512];
+        block[..4].copy_from_slice(b"SKYT");
+        for (field, value) in
+            [("position", position), ("durable", sequence), ("generation", 4), ("number of tags", 1)]
+        {
+            self.tables.put(&mut block, "field of the block", field, &[value]);
+        }
+        let (first, size) = self.tables.at("field of the block", "tags")[0];
+        let fields =
+            ["kind", "sequence number", "first LBA", "sectors", "time of the write", "number of the write"];
+        let bytes = self.entry(size, "field of a tag", &fields, &[4, sequence, lba, sectors, at_ns, number]);
+        block[first..][..size].copy_from_slice(&bytes);
         self.salted(&mut block, "field of the block");
         self.write(LOG + position % 16 * 512, &block);
     }
@@ -270,4 +311,46 @@ fn moved_bands_written_from_the_page_are_found() {
     let sectors = hand.open(layer());
     let expected = [[2; 64], [3; 64], [1; 64], [1; 64]].concat();
     assert_eq!(sectors, expected);
+}
+
+#[test]
+fn what_is_overwritten_written_from_the_page_is_known() {
+    let specs = segments(
+        Layout::Cylinder,
+        &[RecordingZone { tracks: 16, sectors_per_track: 16 }],
+        1,
+        Skews::default(),
+    );
+    let geometry = Geometry::new(&specs).expect("segments");
+    let layer = || -> Box<dyn Layer> {
+        Box::new(Swd::new(SwdSpec {
+            geometry: geometry.clone(),
+            shingling: Shingling::new(2).expect("a head"),
+            capacity: geometry.capacity(),
+            bands: None,
+            mode: ReadMode { data: ReadData::Overwriting, fail: false },
+        }))
+    };
+    let mut hand = Hand::new(layer().as_ref());
+    hand.data(0, 256, 1);
+    hand.data(4, 2, 2);
+    hand.data(36, 2, 3);
+    // Write 7 to sectors 4 and 5 destroyed 20 and 21; then write 9 to 36 and 37 destroyed 52 and 53.
+    hand.shingled_checkpoint(&[[20, 4, 2, 1]], &[[4, 2, 7, 1_000]], 8);
+    hand.write_tag(21, 101, 36, 2, 9, 2_000);
+    let mut image = Image::open_on(Box::new(hand.store), layer(), &Options::default()).expect("an image");
+    let mut bytes = vec![0; 256 * 512];
+    image.read(0, &mut bytes).expect("a read");
+    let mut expected = [1; 256];
+    expected[4..6].fill(2);
+    expected[20..22].fill(2);
+    expected[36..38].fill(3);
+    expected[52..54].fill(3);
+    assert!(bytes.chunks(512).map(|sector| sector[0]).eq(expected));
+    let found = image.losses(0, 256 * 512).expect("a look");
+    let told: Vec<_> = found
+        .iter()
+        .map(|loss| (loss.lba.start.get(), loss.source.get(), loss.by.write, loss.by.at.get()))
+        .collect();
+    assert_eq!(told, [(20, 4, 7, 1_000), (52, 36, 9, 2_000)]);
 }

@@ -73,6 +73,7 @@ fn try_one(random: &mut Random) -> bool {
         cached: if lying { near(random, 100) } else { counts[0] },
         moved: counts[1],
         entries_crc: crc32c::crc32c_append(7, &entries),
+        ..Head::default()
     };
     let area = superblock.checkpoints[head.generation as usize % 2].start;
     store.write_at(area, &head.encode(7)).expect("room");

@@ -154,6 +154,7 @@ impl HostDevice {
         dict.set_item("serial", &it.serial)?;
         dict.set_item("firmware", &it.firmware)?;
         dict.set_item("rotational", it.rotational)?;
+        dict.set_item("rotation_rpm", it.rotation_rpm)?;
         dict.set_item("size_bytes", it.size_bytes)?;
         dict.set_item("block_bytes", it.block_bytes)?;
         dict.set_item("physical_block_bytes", it.physical_block_bytes)?;

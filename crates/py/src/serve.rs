@@ -17,6 +17,7 @@ use pyo3::types::PyDict;
 use skylight_drive::profile::Profile;
 use skylight_image::ImageError;
 use skylight_image::maintenance::{self, Info};
+use skylight_image::shingled::ShingledInfo;
 use skylight_serve::backend::{Errno, Op};
 use skylight_serve::client;
 use skylight_serve::endpoint::{Endpoint, EndpointError};
@@ -26,6 +27,7 @@ use skylight_serve::filters::log::Sink;
 use skylight_serve::nbd::handshake::TlsPolicy;
 use skylight_serve::open::{OpenError, Opened, Plan, Timing, open};
 use skylight_serve::server::{Options, Server};
+use skylight_serve::shingled::ReadModeName;
 use skylight_serve::tls::server_config;
 
 use crate::profile::profile_error;
@@ -49,7 +51,11 @@ fn refused(py: Python<'_>, line: impl std::fmt::Display) -> PyErr {
 }
 
 fn image_error(py: Python<'_>, error: &ImageError) -> PyErr {
-    let failed = matches!(error, ImageError::Io { .. } | ImageError::Stopped(_));
+    let failed = match error {
+        ImageError::Io { source, .. } => source.kind() != std::io::ErrorKind::NotFound,
+        ImageError::Stopped(_) => true,
+        _ => false,
+    };
     error_of(py, if failed { "failed" } else { "refused" }, error)
 }
 
@@ -58,7 +64,7 @@ fn open_error(py: Python<'_>, error: &OpenError) -> PyErr {
         OpenError::Profile(error) => profile_error(error),
         OpenError::Image(error) => image_error(py, error),
         OpenError::System(_) => error_of(py, "failed", error),
-        OpenError::NoDrive(_) => refused(py, error),
+        OpenError::NoDrive(_) | OpenError::NotShingled(_) | OpenError::WidthOfImage => refused(py, error),
     }
 }
 
@@ -86,6 +92,12 @@ fn faults(py: Python<'_>, given: FaultColumns) -> PyResult<Faults> {
         refused(py, format!("{errno}: is no error of NBD; use EIO, ENOSPC, EPERM, EINVAL or ENOMEM"))
     })?;
     Ok(Faults { rate, range: start..end, ops, errno, seed })
+}
+
+fn read_mode_of(py: Python<'_>, name: &str) -> PyResult<ReadModeName> {
+    let names = ReadModeName::ALL.map(ReadModeName::name).join(", ");
+    ReadModeName::named(name)
+        .ok_or_else(|| refused(py, format!("{name}: is no read mode; use one of {names}")))
 }
 
 /// A sink that appends lines to a file.
@@ -122,11 +134,12 @@ impl DriveServer {
     /// is the drive, None for the one in the image; `origin` is what errors call it. `timing` is "none", "model"
     /// or "native". `delays_ns` are those of reads and of the rest; `faults` is (rate, first byte, end, names of
     /// operations, name of the error, seed). `tls` is (certificate, key, authority of clients or None, whether it
-    /// is required). Raises ServeError and ProfileError.
+    /// is required). `read_mode` and `shingle_width` are of a raw shingled disk. Raises ServeError and ProfileError.
     #[new]
     #[pyo3(signature = (
         profile_toml, origin, image, places, *, timing="none", write_cache=None, cache_on=None, overwrite=false,
-        seed=1, delays_ns=(0, 0), faults=None, log=None, tls=None, remote=false, verbose=false
+        seed=1, delays_ns=(0, 0), faults=None, log=None, tls=None, remote=false, verbose=false,
+        read_mode=None, shingle_width=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "one place for all that the command line has to say")]
     fn new(
@@ -146,6 +159,8 @@ impl DriveServer {
         tls: Option<(PathBuf, PathBuf, Option<PathBuf>, bool)>,
         remote: bool,
         verbose: bool,
+        read_mode: Option<&str>,
+        shingle_width: Option<u32>,
     ) -> PyResult<Self> {
         let profile = profile_toml.map(|toml| Profile::from_toml(toml, origin)).transpose();
         let timing = Timing::named(timing)
@@ -163,6 +178,9 @@ impl DriveServer {
                 write: Duration::from_nanos(delays_ns.1),
             },
             faults: faults.map(|given| self::faults(py, given)).transpose()?,
+            read_mode: read_mode.map(|name| read_mode_of(py, name)).transpose()?,
+            width_tracks: shingle_width,
+            refused: log.as_ref().map(|path| log_to(py, path)).transpose()?,
             log: log.map(|path| log_to(py, &path)).transpose()?,
         };
         let places: Vec<Endpoint> = places
@@ -268,6 +286,49 @@ fn serve_status(py: Python<'_>, place: &str) -> PyResult<String> {
     })
 }
 
+/// Changes a setting of what the server at a place (unix:PATH, tcp:HOST:PORT) serves, such as "read-mode"; what it
+/// is then, in words. Raises ServeError.
+#[pyfunction]
+fn serve_control(py: Python<'_>, place: &str, key: &str, value: &str) -> PyResult<String> {
+    let endpoint: Endpoint = place.parse().map_err(|error| endpoint_error(py, &error))?;
+    py.detach(|| client::control(&endpoint, key, value))
+        .map_err(|error| refused(py, format!("{place}: {error}")))
+}
+
+/// What there is to say of a raw shingled disk: head, tracks, zones, bands, counters.
+fn shingled_dict<'py>(py: Python<'py>, info: &ShingledInfo) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("width_tracks", info.width_tracks)?;
+    dict.set_item("tracks", info.tracks)?;
+    dict.set_item("surfaces", info.surfaces)?;
+    dict.set_item("layout", &info.layout)?;
+    dict.set_item("rotation_ns", info.rotation_ns)?;
+    dict.set_item("track_skew_turns", info.track_skew_turns)?;
+    let zones = info.zones.iter().map(|&(tracks, sectors)| {
+        let zone = PyDict::new(py);
+        zone.set_item("tracks", tracks)?;
+        zone.set_item("sectors_per_track", sectors)?;
+        Ok(zone)
+    });
+    dict.set_item("zones", zones.collect::<PyResult<Vec<_>>>()?)?;
+    dict.set_item("band_tracks", info.band_tracks)?;
+    dict.set_item("efficiency", info.efficiency)?;
+    let bands = info.bands.iter().map(|run| {
+        let band = PyDict::new(py);
+        band.set_item("first_lba", run.first_lba)?;
+        band.set_item("sectors", run.sectors)?;
+        band.set_item("band_sectors", run.band_sectors)?;
+        band.set_item("guard_sectors", run.guard_sectors)?;
+        band.set_item("first_pba", run.first_pba)?;
+        Ok(band)
+    });
+    dict.set_item("bands", bands.collect::<PyResult<Vec<_>>>()?)?;
+    dict.set_item("overwritten_sectors", info.overwritten_sectors)?;
+    dict.set_item("overwritten_fragments", info.overwritten_fragments)?;
+    dict.set_item("writes", info.writes)?;
+    Ok(dict)
+}
+
 fn image_options(cache_on: Option<PathBuf>) -> skylight_image::Options {
     skylight_image::Options { cache_on, ..skylight_image::Options::default() }
 }
@@ -286,6 +347,8 @@ fn info_dict<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> 
     dict.set_item("moved_bands", info.moved_bands)?;
     dict.set_item("tags", info.tags)?;
     dict.set_item("refused_tags", info.refused_tags)?;
+    let shingled = info.shingled.as_ref().map(|disk| shingled_dict(py, disk)).transpose()?;
+    dict.set_item("shingled", shingled)?;
     Ok(dict)
 }
 
@@ -324,6 +387,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ServeError", module.py().get_type::<ServeError>())?;
     module.add_class::<DriveServer>()?;
     module.add_function(wrap_pyfunction!(serve_status, module)?)?;
+    module.add_function(wrap_pyfunction!(serve_control, module)?)?;
     module.add_function(wrap_pyfunction!(image_info, module)?)?;
     module.add_function(wrap_pyfunction!(image_check, module)?)?;
     module.add_function(wrap_pyfunction!(image_compact, module)?)

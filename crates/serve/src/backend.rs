@@ -8,6 +8,8 @@
 //! the drive, whole blocks, allowed. A [`Job`] is answered exactly once, also when it is dropped.
 //! Source: the NBD protocol, "Request types" and "Error values", for the commands and what may fail.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Why a command failed: the errors that the NBD protocol knows, by its names and numbers.
@@ -151,12 +153,21 @@ pub enum Context {
     Allocation,
     /// `x-skylight:place`: at its native location, or in the persistent cache.
     Place,
+    /// `x-skylight:overwritten`: of a raw shingled disk, native or overwritten by a write to another track.
+    Overwritten,
+}
+
+impl Context {
+    /// Every context.
+    pub const ALL: [Self; 3] = [Self::Allocation, Self::Place, Self::Overwritten];
 }
 
 /// Flags of an extent in [`Context::Allocation`]: nothing is allocated, and it reads as zeroes.
 pub const HOLE_AND_ZERO: u32 = 0b11;
 /// Flag of an extent in [`Context::Place`]: it lies in the persistent cache.
 pub const IN_CACHE: u32 = 0b1;
+/// Flag of an extent in [`Context::Overwritten`]: what was written there is gone.
+pub const OVERWRITTEN: u32 = 0b1;
 
 /// A run of blocks of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +186,9 @@ pub fn push_extent(extents: &mut Vec<Extent>, len: u64, flags: u32) {
         _ => {}
     }
 }
+
+/// Most bytes of a read that must come in one chunk, and of a piece of any other command.
+pub const PIECE_BYTES: usize = 1 << 20;
 
 /// What a backend is like, for its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,6 +211,11 @@ pub struct Shape {
     pub multi_conn: bool,
     /// Can say where blocks lie ([`Context::Place`]).
     pub places: bool,
+    /// Is a raw shingled disk ([`Context::Overwritten`]).
+    pub shingled: bool,
+    /// Bytes of a long write that are done at once: whole preferred blocks, at most [`PIECE_BYTES`]. Small where a
+    /// write costs the same in one or in parts: then it is done while the processor still has what came.
+    pub write_piece: usize,
 }
 
 impl Shape {
@@ -214,12 +233,31 @@ impl Shape {
             rotational: false,
             multi_conn: true,
             places: false,
+            shingled: false,
+            write_piece: PIECE_BYTES,
         }
     }
 }
 
 /// What answers a [`Job`]: the result, and the buffer with what was read.
 pub type Answer = Box<dyn FnOnce(Result<(), Errno>, Vec<u8>) + Send>;
+
+/// What a model says a command takes, for whoever wants to know beside the answer.
+#[derive(Clone, Debug)]
+pub struct ModelTime(Arc<AtomicU64>);
+
+impl Default for ModelTime {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+}
+
+impl ModelTime {
+    /// From the arrival to the answer, ns; none before the answer, and where no model is.
+    pub fn get_ns(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&time| time != u64::MAX)
+    }
+}
 
 /// A command on its way, with its bytes.
 pub struct Job {
@@ -228,18 +266,32 @@ pub struct Job {
     /// Room for what is read, or what is written; [`Request::data_len`] bytes.
     pub data: Vec<u8>,
     answer: Option<Answer>,
+    model_time: Option<ModelTime>,
 }
 
 impl Job {
     /// A command that is answered through `answer`.
     pub fn new(request: Request, data: Vec<u8>, answer: Answer) -> Self {
-        Self { request, data, answer: Some(answer) }
+        Self { request, data, answer: Some(answer), model_time: None }
     }
 
     /// Answers it.
     pub fn finish(mut self, result: Result<(), Errno>) {
         if let Some(answer) = self.answer.take() {
             answer(result, std::mem::take(&mut self.data));
+        }
+    }
+
+    /// Wants to know what the model says it takes.
+    pub fn timed(mut self, model_time: ModelTime) -> Self {
+        self.model_time = Some(model_time);
+        self
+    }
+
+    /// Says what the model says it takes, before it is answered.
+    pub fn takes_ns(&self, time_ns: u64) {
+        if let Some(ModelTime(told)) = &self.model_time {
+            told.store(time_ns, Ordering::Relaxed);
         }
     }
 
@@ -309,6 +361,14 @@ pub trait Backend: Send + Sync {
     /// Counters as JSON, for `skylight status`.
     fn status(&self) -> serde_json::Value {
         serde_json::Value::Null
+    }
+
+    /// Changes how it works; what it is then, in words.
+    ///
+    /// # Errors
+    /// One line, when it knows no such key or value.
+    fn control(&self, key: &str, _value: &str) -> Result<String, String> {
+        Err(format!("{key}: this drive has nothing of that name to set"))
     }
 
     /// Ends in order, when nobody asks any more: all is durable.

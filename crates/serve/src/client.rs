@@ -1,4 +1,4 @@
-//! The little of a client that `skylight status` needs: asks a server for the description of an export.
+//! The little of a client that `skylight status` and `skylight control` need: asks a server for the description of an export.
 //!
 //! Source: the NBD protocol, `NBD_OPT_INFO`.
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::endpoint::{Endpoint, Socket};
 use crate::nbd::channel::Input;
-use crate::nbd::handshake::STATUS_EXPORT;
+use crate::nbd::handshake::{SET_EXPORT, STATUS_EXPORT};
 use crate::nbd::wire::{self, handshake_flag, info, option, reply};
 
 /// How long a server may take to answer.
@@ -24,6 +24,19 @@ fn wrong(what: &str) -> io::Error {
 /// # Errors
 /// When there is none, or it is another one's.
 pub fn status(endpoint: &Endpoint) -> io::Result<String> {
+    describe(endpoint, STATUS_EXPORT)
+}
+
+/// Changes a setting of what the server at a place serves; what it is then, in words.
+///
+/// # Errors
+/// When there is none, it is another one's, or it knows no such setting; then the error is what it says.
+pub fn control(endpoint: &Endpoint, key: &str, value: &str) -> io::Result<String> {
+    describe(endpoint, &format!("{SET_EXPORT}{key}={value}"))
+}
+
+/// The description of an export.
+fn describe(endpoint: &Endpoint, export: &str) -> io::Result<String> {
     let socket = endpoint.connect()?;
     match &socket {
         Socket::Unix(stream) => stream.set_read_timeout(Some(PATIENCE))?,
@@ -37,8 +50,8 @@ pub fn status(endpoint: &Endpoint) -> io::Result<String> {
         return Err(wrong("no NBD server"));
     }
     input.consume(18);
-    let mut data = (STATUS_EXPORT.len() as u32).to_be_bytes().to_vec();
-    data.extend(STATUS_EXPORT.as_bytes());
+    let mut data = (export.len() as u32).to_be_bytes().to_vec();
+    data.extend(export.as_bytes());
     data.extend(1u16.to_be_bytes());
     data.extend(info::DESCRIPTION.to_be_bytes());
     let mut words = (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes().to_vec();
@@ -59,6 +72,9 @@ pub fn status(endpoint: &Endpoint) -> io::Result<String> {
         }
         if kind == reply::ERR_TLS_REQD {
             return Err(wrong("the server answers under TLS only; ask by the path of the image"));
+        }
+        if kind == reply::ERR_INVALID && !data.is_empty() {
+            return Err(wrong(&String::from_utf8_lossy(data)));
         }
         if kind != reply::INFO {
             return Err(wrong("not a server of skylight"));

@@ -2,6 +2,7 @@
 //!
 //! * [`backend`]: what is served: commands on bytes, done at once or answered later.
 //! * [`served`]: an image, as fast as it goes; [`timed`]: an image behind a drive in model time.
+//! * [`shingled`]: read modes of a raw shingled disk, and the line for each read that was refused.
 //! * [`open`]: from a profile and a path to a backend.
 //! * [`plain`]: bytes in memory and in a file.
 //! * [`filters`]: delay, error and log, each a backend over a backend.
@@ -21,5 +22,6 @@ pub mod open;
 pub mod plain;
 pub mod served;
 pub mod server;
+pub mod shingled;
 pub mod timed;
 pub mod tls;

@@ -11,12 +11,16 @@ use skylight_drive::Drive;
 use skylight_drive::profile::{Layer, Profile, ProfileError};
 use skylight_image::{Image, ImageError, Options};
 
-use crate::backend::{Backend, Shape};
+use crate::backend::{Backend, PIECE_BYTES, Shape};
 use crate::filters::delay::{Delay, Delays};
 use crate::filters::error::{Failing, Faults};
 use crate::filters::log::{Log, Sink};
 use crate::served::ServedImage;
+use crate::shingled::{ReadModeName, Shingles};
 use crate::timed::TimedDrive;
+
+/// Small enough that what was received is still in the cache of the processor when it is written.
+const SMALL_PIECE: usize = 128 << 10;
 
 /// Who says when a command is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +76,12 @@ pub struct Plan {
     pub faults: Option<Faults>,
     /// Filter: says what was asked.
     pub log: Option<Sink>,
+    /// What reads of overwritten sectors of a raw shingled disk give, if not what the profile says.
+    pub read_mode: Option<ReadModeName>,
+    /// Tracks that a write of a raw shingled disk covers, if not what the profile says.
+    pub width_tracks: Option<u32>,
+    /// Takes the lines of reads that were refused, beside standard error.
+    pub refused: Option<Sink>,
 }
 
 /// Why nothing can be served, as one line.
@@ -86,6 +96,14 @@ pub enum OpenError {
     /// Neither an image nor a drive to make one of.
     #[error("{0}: does not exist; name the drive that it is to be")]
     NoDrive(String),
+    /// A raw shingled disk was asked for, and it is none.
+    #[error(
+        "{0}: is no raw shingled disk, which a read mode and a shingle width are for; serve one such as swd-160gb"
+    )]
+    NotShingled(String),
+    /// A width for a disk that is named by its image alone.
+    #[error("a shingle width needs the name of the drive: it is fixed when an image is made")]
+    WidthOfImage,
     /// What the system says.
     #[error("cannot begin to serve: {0}; try again when less is running")]
     System(#[from] io::Error),
@@ -110,28 +128,54 @@ fn open_image(plan: &Plan) -> Result<(Image, bool), OpenError> {
         write_cache: plan.write_cache.unwrap_or_else(|| plan.profile.as_ref().is_some_and(has_write_cache)),
         overwrite: plan.overwrite,
         cache_on: plan.cache_on.clone(),
-        profile: plan.profile.clone(),
+        // A raw disk takes its time for all that the drive would do.
+        every_access: plan.timing == Timing::Native,
         ..Options::default()
     };
-    let there = plan.image.try_exists()?;
-    let opened = if there {
-        Image::open(&plan.image, &options)
-    } else {
-        Err(ImageError::NotEmpty(plan.image.clone()))
-    };
-    match (opened, &plan.profile) {
-        (Ok(image), _) => Ok((image, false)),
-        (Err(ImageError::Foreign(_)), Some(profile)) if plan.overwrite => {
-            Ok((Image::create(&plan.image, profile, &options)?, true))
-        }
-        (Err(_), Some(profile)) if !there => Ok((Image::create(&plan.image, profile, &options)?, true)),
-        (Err(_), None) if !there => Err(OpenError::NoDrive(plan.image.display().to_string())),
-        (Err(error), _) => Err(error.into()),
+    match &plan.profile {
+        Some(profile) => Ok(Image::open_or_create(&plan.image, profile, &options)?),
+        None if !plan.image.try_exists()? => Err(OpenError::NoDrive(plan.image.display().to_string())),
+        None => Ok((Image::open(&plan.image, &options)?, false)),
     }
+}
+
+/// Bytes of a long write that are done at once. Where every sector is written at its own place and nothing is
+/// durable before a flush, parts are as good as the whole; a journal makes one entry of what comes at once, and
+/// filters are to see whole commands.
+fn write_piece(plan: &Plan, profile: &Profile, write_cache: bool) -> usize {
+    let in_place = matches!(profile.layer, Layer::Conventional(_) | Layer::Ssd(_));
+    let filters = plan.faults.is_some() || plan.log.is_some() || plan.delays != Delays::default();
+    // A model, and a disk underneath, mind how long a command is.
+    let timed = plan.timing != Timing::None;
+    if in_place && write_cache && !filters && !timed { SMALL_PIECE } else { PIECE_BYTES }
 }
 
 fn has_write_cache(profile: &Profile) -> bool {
     profile.interface.write_cache_on
+}
+
+/// Puts the shingle width into the profile: it is the image's then.
+fn widen(plan: &mut Plan) -> Result<(), OpenError> {
+    let Some(width_tracks) = plan.width_tracks else { return Ok(()) };
+    let profile = plan.profile.as_ref().ok_or(OpenError::WidthOfImage)?;
+    let wider = profile.with_width_tracks(width_tracks)?;
+    plan.profile = Some(wider.ok_or_else(|| OpenError::NotShingled(profile.name.clone()))?);
+    Ok(())
+}
+
+fn set_read_mode(plan: &Plan, profile: &Profile, image: &mut Image) -> Result<(), OpenError> {
+    let Some(name) = plan.read_mode else { return Ok(()) };
+    let (Layer::Swd(keys), Some(disk)) = (&profile.layer, image.raw_shingled()) else {
+        return Err(OpenError::NotShingled(profile.name.clone()));
+    };
+    disk.set_mode(name.mode(keys.pattern.unwrap_or(0)));
+    Ok(())
+}
+
+fn tell_also(shingles: Option<Arc<Shingles>>, plan: &mut Plan) {
+    if let (Some(shingles), Some(sink)) = (shingles, plan.refused.take()) {
+        shingles.tell_also(sink);
+    }
 }
 
 /// Opens what a plan says.
@@ -139,6 +183,7 @@ fn has_write_cache(profile: &Profile) -> bool {
 /// # Errors
 /// See [`OpenError`].
 pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
+    widen(&mut plan)?;
     let (mut image, created) = open_image(&plan)?;
     let clean = image.status().recovery.clean;
     let profile = match plan.profile.take() {
@@ -147,19 +192,29 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
     };
     let write_cache = plan.write_cache.unwrap_or_else(|| has_write_cache(&profile));
     image.set_write_cache(write_cache)?;
+    set_read_mode(&plan, &profile, &mut image)?;
     let rotational = !matches!(profile.layer, Layer::Ssd(_));
     let description = format!("{}, {} timing", profile.summary, plan.timing.name());
-    let shape =
-        Shape { rotational, description, ..Shape::drive(profile.name.clone(), image.capacity_bytes()) };
+    let write_piece = write_piece(&plan, &profile, write_cache);
+    let shape = Shape {
+        rotational,
+        description,
+        write_piece,
+        ..Shape::drive(profile.name.clone(), image.capacity_bytes())
+    };
     let (backend, write_cache): (Arc<dyn Backend>, bool) = match plan.timing {
         Timing::None | Timing::Native => {
-            (Arc::new(ServedImage::new(image, shape, plan.timing.name())?), write_cache)
+            let served = ServedImage::new(image, shape, plan.timing.name())?;
+            tell_also(served.shingles(), &mut plan);
+            (Arc::new(served), write_cache)
         }
         Timing::Model => {
             let (layer, interpreter) = image.into_parts();
             let mut drive = Drive::with_layer(&profile, layer, plan.seed)?;
             let write_cache = drive.set_write_cache(write_cache);
-            (Arc::new(TimedDrive::new(drive, interpreter, shape)?), write_cache)
+            let timed = TimedDrive::new(drive, interpreter, shape)?;
+            tell_also(timed.shingles(), &mut plan);
+            (Arc::new(timed), write_cache)
         }
     };
     let backend = filtered(backend, plan)?;

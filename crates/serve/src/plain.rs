@@ -136,7 +136,7 @@ impl Backend for PlainFile {
         most: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno> {
-        if context == Context::Place {
+        if context != Context::Allocation {
             push_extent(extents, len, 0);
             return Ok(());
         }

@@ -18,6 +18,7 @@ use skylight_layer::Idle;
 use crate::backend::{
     Backend, Context, Errno, Extent, HOLE_AND_ZERO, IN_CACHE, Op, Request, Shape, push_extent,
 };
+use crate::shingled::{Shingles, push_overwritten};
 
 /// What is looked at in one go for block status, bytes.
 const STATUS_STEP: u64 = 64 << 20;
@@ -58,6 +59,12 @@ pub(crate) fn push_places(places: &[Place], context: Context, extents: &mut Vec<
     }
 }
 
+/// What there is to say of an image of a raw shingled disk.
+fn image_shingles(image: &mut Image, shingles: &Shingles) -> Option<Value> {
+    let mode = image.raw_shingled()?.mode();
+    Some(shingles.status(mode, image.shingled_counters()?))
+}
+
 struct Inner {
     shape: Shape,
     /// What the status calls the timing.
@@ -69,6 +76,8 @@ struct Inner {
     asked_at: AtomicU64,
     idle_units: AtomicU64,
     last_error: Mutex<Option<String>>,
+    /// For a raw shingled disk.
+    shingles: Option<Arc<Shingles>>,
     over: Mutex<bool>,
     ends: Condvar,
 }
@@ -125,9 +134,11 @@ impl ServedImage {
     ///
     /// # Errors
     /// When the system has no more threads.
-    pub fn new(image: Image, shape: Shape, timing: &'static str) -> std::io::Result<Self> {
+    pub fn new(mut image: Image, shape: Shape, timing: &'static str) -> std::io::Result<Self> {
         let patience = image.layer().idle_after().map(|after| Duration::from_nanos(after.get()));
-        let shape = Shape { size: image.capacity_bytes(), places: true, ..shape };
+        let shingles = image.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)));
+        let shingled = shingles.is_some();
+        let shape = Shape { size: image.capacity_bytes(), places: true, shingled, ..shape };
         let inner = Arc::new(Inner {
             shape,
             timing,
@@ -136,6 +147,7 @@ impl ServedImage {
             asked_at: AtomicU64::new(0),
             idle_units: AtomicU64::new(0),
             last_error: Mutex::new(None),
+            shingles,
             over: Mutex::new(false),
             ends: Condvar::new(),
         });
@@ -148,6 +160,11 @@ impl ServedImage {
             }
         };
         Ok(Self { inner, idles })
+    }
+
+    /// What is told of a raw shingled disk.
+    pub fn shingles(&self) -> Option<Arc<Shingles>> {
+        self.inner.shingles.clone()
     }
 
     fn end(&mut self) {
@@ -178,7 +195,11 @@ impl Backend for ServedImage {
             return Err(Errno::NotSupported);
         }
         self.inner.with(|image| match op {
-            Op::Read => image.read(offset, data),
+            Op::Read => image.read(offset, data).inspect_err(|error| {
+                if let (ImageError::Unreadable { .. }, Some(shingles)) = (error, &self.inner.shingles) {
+                    shingles.tell(&image.losses(offset, len).unwrap_or_default());
+                }
+            }),
             Op::Write => image.write(offset, data, fua),
             Op::Flush => image.flush(),
             Op::Trim => {
@@ -226,6 +247,11 @@ impl Backend for ServedImage {
         let (mut at, end) = (offset, offset + len);
         while at < end && extents.len() <= most {
             let here = (end - at).min(STATUS_STEP);
+            if context == Context::Overwritten {
+                push_overwritten(&self.inner.with(|image| image.overwritten(at, here))?, extents);
+                at += here;
+                continue;
+            }
             let places = self.inner.with(|image| image.locate(at, here))?;
             push_places(&places, context, extents);
             at += here;
@@ -235,12 +261,27 @@ impl Backend for ServedImage {
 
     fn status(&self) -> Value {
         let status = self.inner.with(|image| Ok(status_json(&image.status()))).unwrap_or(Value::Null);
+        let shingled =
+            self.inner.shingles.as_ref().and_then(|shingles| {
+                self.inner.with(|image| Ok(image_shingles(image, shingles))).ok().flatten()
+            });
         json!({
             "timing": self.inner.timing,
             "image": status,
+            "shingled": shingled,
             "idle_units": self.inner.idle_units.load(Ordering::Relaxed),
             "last_error": *held(&self.inner.last_error),
         })
+    }
+
+    fn control(&self, key: &str, value: &str) -> Result<String, String> {
+        let set = |image: &mut Image| {
+            Ok(match (&self.inner.shingles, image.raw_shingled()) {
+                (Some(shingles), Some(disk)) => shingles.control(disk, key, value),
+                _ => Err(format!("{key}: {} has nothing of that name to set", self.inner.shape.name)),
+            })
+        };
+        self.inner.with(set).map_err(|errno| format!("{key}: cannot be set: {errno}"))?
     }
 
     /// The next start reads no log.

@@ -167,6 +167,10 @@ impl House for Inner {
         self.backend.shape()
     }
 
+    fn control(&self, key: &str, value: &str) -> Result<String, String> {
+        self.backend.control(key, value)
+    }
+
     fn description(&self) -> String {
         let shape = self.backend.shape();
         let clients = self.clients().by_number.len();

@@ -23,9 +23,8 @@ use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Step};
 
 use crate::backend::{Answer, Backend, Context, Errno, Extent, Job, Lateness, Op, Request, Shape};
 use crate::served::{errno_of, push_places};
+use crate::shingled::{Shingles, push_overwritten};
 
-/// The wall clock is watched, not slept through, for the last bit before an answer is due.
-const WATCH: Duration = Duration::from_micros(40);
 /// Zeroes that the drive is asked to write in one command.
 const ZEROES: u64 = 1 << 20;
 
@@ -33,10 +32,21 @@ fn extent_of(request: &Request) -> LbaExtent {
     LbaExtent::new(Lba(request.offset / SECTOR_BYTES), Sectors(request.len / SECTOR_BYTES))
 }
 
+/// What is left of an extent without another one.
+fn without(part: LbaExtent, other: LbaExtent) -> impl Iterator<Item = LbaExtent> {
+    let before = LbaExtent::new(part.start, other.start.clamp(part.start, part.end()) - part.start);
+    let from = other.end().clamp(part.start, part.end()).max(before.end());
+    let behind = LbaExtent::new(from, part.end() - from);
+    [before, behind].into_iter().filter(|part| !part.is_empty())
+}
+
 /// A command between its arrival and its answer.
 struct Flying {
     job: Job,
+    came: Time,
     result: Result<(), Errno>,
+    /// Of a raw shingled disk: what its layer's plan has read, and which parts of it are errors.
+    planned: Option<Vec<LbaExtent>>,
 }
 
 /// A write that the volatile cache holds.
@@ -56,11 +66,13 @@ struct Bytes {
     /// Whether writes that are not answered from the volatile cache are durable when answered.
     write_cache: bool,
     last_error: Option<String>,
+    /// For a raw shingled disk.
+    shingles: Option<Arc<Shingles>>,
 }
 
 impl Bytes {
-    fn start(&mut self, job: Job) -> u32 {
-        let flying = Some(Flying { job, result: Ok(()) });
+    fn start(&mut self, job: Job, came: Time) -> u32 {
+        let flying = Some(Flying { job, came, result: Ok(()), planned: None });
         match self.free.pop() {
             Some(id) => {
                 self.flying[id as usize] = flying;
@@ -142,7 +154,10 @@ impl Bytes {
             return;
         };
         let extent = extent_of(&flying.job.request);
-        let result = self.interpreter.read(extent, &mut flying.job.data, layer);
+        let result = match flying.planned {
+            Some(_) => Ok(()),
+            None => self.interpreter.read(extent, &mut flying.job.data, layer),
+        };
         for cached in &self.cached {
             let (start, end) = (extent.start.max(cached.extent.start), extent.end().min(cached.extent.end()));
             if start < end {
@@ -152,9 +167,42 @@ impl Bytes {
                 flying.job.data[to..to + len].copy_from_slice(&cached.data[from..from + len]);
             }
         }
+        let refused = flying.planned.take().unwrap_or_default();
         if let Err(error) = result {
             self.fail(&[id], &error);
         }
+        self.refuse(id, &refused);
+    }
+
+    /// Fails a read some parts of which are errors, unless the volatile cache has these.
+    fn refuse(&mut self, id: CommandId, parts: &[LbaExtent]) {
+        let mut losses = Vec::new();
+        for &part in parts {
+            let mut rest = vec![part];
+            for cached in &self.cached {
+                rest = rest.into_iter().flat_map(|part| without(part, cached.extent)).collect();
+            }
+            rest.into_iter().for_each(|part| losses.extend(self.interpreter.losses(part)));
+        }
+        if let (Some(loss), Some(shingles)) = (losses.first(), &self.shingles) {
+            shingles.tell(&losses);
+            let error = skylight_image::image::unreadable(loss.lba);
+            self.fail(&[id], &error);
+        }
+    }
+
+    /// Reads what the plan of a read of a raw shingled disk says.
+    fn planned_read(&mut self, plan: &Plan, ids: &[CommandId]) -> Result<(), ImageError> {
+        for &id in ids {
+            let Some(Some(Flying { job, planned, .. })) = self.flying.get_mut(id.0 as usize) else {
+                continue;
+            };
+            if job.request.op == Op::Read {
+                let extent = extent_of(&job.request);
+                *planned = Some(self.interpreter.read_plan(plan, id, extent, &mut job.data)?);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -166,6 +214,9 @@ impl Mover for Bytes {
         });
         let ids: Vec<CommandId> = completes.collect();
         let moved = match origin {
+            Origin::Host if self.shingles.is_some() => {
+                self.planned_read(plan, &ids).and_then(|()| self.host_plan(plan, layer, &ids))
+            }
             Origin::Host => self.host_plan(plan, layer, &ids),
             Origin::Cache => self.cache_plan(plan, layer, &ids),
             Origin::Idle => self.interpreter.apply(plan, layer, &[]),
@@ -229,6 +280,31 @@ pub struct TimedDrive {
     shape: Shape,
     shared: Arc<Shared>,
     pacer: Mutex<Option<JoinHandle<()>>>,
+    /// For a raw shingled disk.
+    shingles: Option<Arc<Shingles>>,
+}
+
+/// How much longer than asked for this machine lets a thread sleep: measured, for it is 5 us on one machine and 100
+/// on the next. So long before something is due, the clock is watched and no more slept.
+struct Sleep {
+    overshoot: Duration,
+}
+
+/// What nothing is known of yet, and what is watched at most: a sleep on a machine that is overloaded ends when it ends.
+const OVERSHOOT: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(200)];
+
+impl Default for Sleep {
+    fn default() -> Self {
+        Self { overshoot: OVERSHOOT[0] }
+    }
+}
+
+impl Sleep {
+    /// The most of late, that fades: the next sleep should not be too long either.
+    fn learn(&mut self, over: Duration) {
+        let faded = self.overshoot - self.overshoot / 128;
+        self.overshoot = faded.max(over + over / 4).min(OVERSHOOT[1]);
+    }
 }
 
 impl Shared {
@@ -252,7 +328,7 @@ impl Shared {
     }
 
     /// Waits until a command comes or something is due; the commands that came, none at the end.
-    fn wait(&self, due: Option<Instant>) -> Option<Vec<(Job, Instant)>> {
+    fn wait(&self, due: Option<Instant>, sleep: &mut Sleep) -> Option<Vec<(Job, Instant)>> {
         let mut inbox = self.inbox();
         loop {
             if !inbox.jobs.is_empty() {
@@ -261,19 +337,25 @@ impl Shared {
             if inbox.over {
                 return None;
             }
-            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
-            inbox = match left {
-                Some(Duration::ZERO) => return Some(Vec::new()),
-                Some(left) if left <= WATCH => {
-                    drop(inbox);
-                    std::hint::spin_loop();
-                    self.inbox()
+            let Some(due) = due else {
+                inbox = self.came.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let now = Instant::now();
+            let left = due.saturating_duration_since(now);
+            inbox = if left.is_zero() {
+                return Some(Vec::new());
+            } else if left <= sleep.overshoot {
+                drop(inbox);
+                std::hint::spin_loop();
+                self.inbox()
+            } else {
+                let nap = left - sleep.overshoot;
+                let (inbox, end) = self.came.wait_timeout(inbox, nap).unwrap_or_else(PoisonError::into_inner);
+                if end.timed_out() {
+                    sleep.learn(now.elapsed().saturating_sub(nap));
                 }
-                Some(left) => {
-                    let waited = self.came.wait_timeout(inbox, left - WATCH);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.came.wait(inbox).unwrap_or_else(PoisonError::into_inner),
+                inbox
             };
         }
     }
@@ -281,9 +363,9 @@ impl Shared {
     fn pace(&self) {
         // The kernel wakes a thread up to 50 us late unless asked not to; it is as well without.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let mut answers = Vec::new();
+        let (mut answers, mut sleep) = (Vec::new(), Sleep::default());
         let mut due = self.state().ok().and_then(|state| state.online.next());
-        while let Some(jobs) = self.wait(due.map(|time| self.wall_at(time))) {
+        while let Some(jobs) = self.wait(due.map(|time| self.wall_at(time)), &mut sleep) {
             let Ok(mut state) = self.state() else {
                 return;
             };
@@ -293,9 +375,9 @@ impl Shared {
             let State { online, bytes, .. } = &mut *state;
             online.advance(self.virtual_at(Instant::now()), bytes, &mut answers);
             due = online.next().map(|time| time + Nanos(1));
-            let done: Vec<(Flying, Instant)> = state.collect(&mut answers, |time| self.wall_at(time));
+            let done = state.collect(&mut answers, |time| self.wall_at(time));
             drop(state);
-            for (Flying { job, result }, _) in done {
+            for Flying { job, result, .. } in done {
                 job.finish(result);
             }
         }
@@ -303,6 +385,13 @@ impl Shared {
 }
 
 impl State {
+    /// What there is to say of a raw shingled disk.
+    fn shingled(&mut self) -> Option<Value> {
+        let shingles = self.bytes.shingles.as_ref()?;
+        let mode = self.online.drive_mut().raw_shingled()?.mode();
+        Some(shingles.status(mode, self.bytes.interpreter.shingled_counters()?))
+    }
+
     fn submit(&mut self, job: Job, at: Time) {
         let op = match job.request.op {
             Op::Read => HostOp::Read,
@@ -311,18 +400,14 @@ impl State {
             Op::Flush | Op::Cache => HostOp::Flush,
         };
         let (extent, through) = (extent_of(&job.request), op == HostOp::Write && job.request.fua);
-        let id = CommandId(self.bytes.start(job));
+        let id = CommandId(self.bytes.start(job, at));
         self.outstanding += 1;
         self.deepest = self.deepest.max(self.outstanding);
         self.online.submit(Command { id, op, extent }, through, at, &mut self.bytes);
     }
 
     /// Takes out what is answered, and counts how late that is.
-    fn collect(
-        &mut self,
-        answers: &mut Vec<Answered>,
-        wall_at: impl Fn(Time) -> Instant,
-    ) -> Vec<(Flying, Instant)> {
+    fn collect(&mut self, answers: &mut Vec<Answered>, wall_at: impl Fn(Time) -> Instant) -> Vec<Flying> {
         let now = Instant::now();
         let mut done = Vec::with_capacity(answers.len());
         for answer in answers.drain(..) {
@@ -331,7 +416,8 @@ impl State {
                 self.bytes.free.push(answer.id);
                 self.outstanding -= 1;
                 self.lateness.count(now.saturating_duration_since(due));
-                done.push((flying, due));
+                flying.job.takes_ns((answer.at - flying.came).get());
+                done.push(flying);
             }
         }
         done
@@ -344,9 +430,10 @@ impl TimedDrive {
     ///
     /// # Errors
     /// When the system has no more threads.
-    pub fn new(drive: Drive, interpreter: Interpreter, shape: Shape) -> std::io::Result<Self> {
+    pub fn new(mut drive: Drive, interpreter: Interpreter, shape: Shape) -> std::io::Result<Self> {
         let size = drive.capacity().bytes();
-        let shape = Shape { size, places: true, ..shape };
+        let shingles = drive.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)));
+        let shape = Shape { size, places: true, shingled: shingles.is_some(), ..shape };
         let (base, write_cache) = (drive.now(), drive.write_cache());
         let bytes = Bytes {
             interpreter,
@@ -355,6 +442,7 @@ impl TimedDrive {
             cached: Vec::new(),
             write_cache,
             last_error: None,
+            shingles: shingles.clone(),
         };
         let online = Online::new(drive);
         let state = State { online, bytes, lateness: Lateness::default(), deepest: 0, outstanding: 0 };
@@ -367,7 +455,12 @@ impl TimedDrive {
         });
         let paces = shared.clone();
         let pacer = std::thread::Builder::new().name("pacer".to_owned()).spawn(move || paces.pace())?;
-        Ok(Self { shape, shared, pacer: Mutex::new(Some(pacer)) })
+        Ok(Self { shape, shared, pacer: Mutex::new(Some(pacer)), shingles })
+    }
+
+    /// What is told of a raw shingled disk.
+    pub fn shingles(&self) -> Option<Arc<Shingles>> {
+        self.shingles.clone()
     }
 
     fn end(&self) {
@@ -444,7 +537,14 @@ impl Backend for TimedDrive {
         most: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno> {
-        let state = self.shared.state()?;
+        let mut state = self.shared.state()?;
+        if context == Context::Overwritten {
+            let (extent, mut parts) = (extent_of(&Request::new(Op::Read, offset, len)), Vec::new());
+            let interpreter = &mut state.bytes.interpreter;
+            interpreter.visit_overwritten(extent, &mut |part, torn| parts.push((part.len.bytes(), torn)));
+            push_overwritten(&parts, extents);
+            return Ok(());
+        }
         let layer = state.online.drive().layer();
         let mut pieces = Vec::new();
         layer.locate(extent_of(&Request::new(Op::Read, offset, len)), &mut pieces);
@@ -489,17 +589,19 @@ impl Backend for TimedDrive {
     }
 
     fn status(&self) -> Value {
-        let Ok(state) = self.shared.state() else {
+        let Ok(mut state) = self.shared.state() else {
             return json!({ "timing": "model", "last_error": "the drive failed; start it again" });
         };
         let (counters, cache) = (state.bytes.interpreter.counters(), state.online.drive().cache_use());
         let status = skylight_image::Status { cache, counters, ..skylight_image::Status::default() };
+        let shingled = state.shingled();
         let lateness = &state.lateness;
         json!({
             "timing": "model",
             "image": crate::served::status_json(&status),
             "queue": { "now": state.outstanding, "most": state.deepest },
             "volatile_writes": state.bytes.cached.len(),
+            "shingled": shingled,
             "virtual_s": state.online.clock().get() / 1_000_000_000,
             "lateness": {
                 "answers": lateness.answers(),
@@ -510,6 +612,15 @@ impl Backend for TimedDrive {
             },
             "last_error": state.bytes.last_error,
         })
+    }
+
+    fn control(&self, key: &str, value: &str) -> Result<String, String> {
+        let failed = |errno| format!("{key}: cannot be set: {errno}");
+        let mut state = self.shared.state().map_err(failed)?;
+        match (&self.shingles, state.online.drive_mut().raw_shingled()) {
+            (Some(shingles), Some(disk)) => shingles.control(disk, key, value),
+            _ => Err(format!("{key}: {} has nothing of that name to set", self.shape.name)),
+        }
     }
 
     /// Writes that the volatile cache holds reach the media, as when a drive is switched off in order.

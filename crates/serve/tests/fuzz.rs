@@ -1,7 +1,7 @@
 //! Clients that say anything: words of the protocol with any numbers in them, in any order, and plain noise.
 //!
 //! No panic, no hang, and what comes back is the protocol. SKYLIGHT_FUZZ_SECONDS makes each test go on that long (3600:
-//! an hour); cargo-fuzz looks deeper with fuzz/fuzz_targets/nbd.rs, which says the same words.
+//! an hour); cargo-fuzz looks deeper with fuzz/fuzz_targets/handshake.rs and requests.rs (`make fuzz`).
 
 use std::time::{Duration, Instant};
 

@@ -141,6 +141,33 @@ fn requests_in_bits_and_in_heaps() {
 }
 
 #[test]
+fn writes_that_overlap_leave_one_of_them_in_each_block() {
+    for house in [house(), waiting_house()] {
+        let mut clients: Vec<_> = (0..4).map(|_| house.client(false, &[])).collect();
+        // All at once, from several clients, over the same MiB: each byte is that of a write over it.
+        for round in 0..16u64 {
+            for (index, client) in clients.iter_mut().enumerate() {
+                let (start, len) = (round * 37 % 64 * 4096 + index as u64 * 512, (1 + round % 5) << 16);
+                client.ask(command::WRITE, 0, start, len as u32, &vec![1 + index as u8; len as usize]);
+            }
+        }
+        for client in &mut clients {
+            (0..16).for_each(|_| assert_eq!(client.error(), 0));
+        }
+        let mut client = house.client(false, &[]);
+        client.ask(command::READ, 0, 0, 1 << 20, &[]);
+        assert_eq!(client.error(), 0);
+        let got = client.take(1 << 20);
+        assert!(got.chunks(512).all(|block| block[0] <= 4 && block.iter().all(|byte| *byte == block[0])));
+        // Answered means done: what one client writes when all is answered is what another one reads.
+        clients[0].ask(command::WRITE, 0, 0, 4096, &[9; 4096]);
+        assert_eq!(clients[0].error(), 0);
+        clients[1].ask(command::READ, 0, 0, 4096, &[]);
+        assert_eq!((clients[1].error(), clients[1].take(4096)), (0, vec![9; 4096]));
+    }
+}
+
+#[test]
 fn half_sent_words_hold_up_nobody() {
     let options = Options { handshake: Duration::from_millis(300), ..Options::default() };
     let house = House::new(memory(), options);

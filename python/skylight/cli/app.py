@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import click
 
 from skylight import __version__
-from skylight.cli import drives, geometry, image, probe, reproduce, serve, status
+from skylight.cli import control, drives, geometry, image, probe, reproduce, serve, status
 from skylight.errors import INTERNAL, INTERRUPTED, PIPE, SkylightError, one_line
 
 __all__ = ["EXIT_CODES", "cli", "run"]
@@ -65,6 +65,7 @@ cli.add_command(drives.drives)
 cli.add_command(reproduce.reproduce)
 cli.add_command(serve.serve)
 cli.add_command(status.status)
+cli.add_command(control.control)
 cli.add_command(image.image)
 cli.add_command(geometry.geometry)
 

@@ -68,7 +68,33 @@ def _show(info: dict[str, Any]) -> None:
     ]
     if info["refused_tags"]:
         rows.append(("Lost to a cut", f"{format_count(info['refused_tags'])} tags, as may be"))
+    if shingled := info.get("shingled"):
+        rows += _shingled_rows(shingled)
     table(("", ""), rows)
+
+
+def _shingled_rows(disk: dict[str, Any]) -> list[tuple[str, str]]:
+    """What there is to say of a raw shingled disk."""
+    zones = disk["zones"]
+    sizes = f"{zones[0]['sectors_per_track']} to {zones[-1]['sectors_per_track']} sectors"
+    tracks = f"{format_count(disk['tracks'])} on each of {disk['surfaces']} surfaces, {disk['layout']}"
+    torn, fragments = format_count(disk["overwritten_sectors"]), format_count(disk["overwritten_fragments"])
+    rows = [
+        ("A write covers", f"{disk['width_tracks']} tracks"),
+        ("Tracks", f"{tracks}, {sizes} in {len(zones)} recording zones"),
+        (
+            "Overwritten",
+            f"{torn} sectors, {fragments} fragments, {format_count(disk['writes'])} writes so far",
+        ),
+    ]
+    if disk["band_tracks"] is not None:
+        rows.append(
+            (
+                "Bands",
+                f"{disk['band_tracks']} tracks, {100 * disk['efficiency']:.2f} % of the tracks hold data",
+            )
+        )
+    return rows
 
 
 @image.command(epilog="\b\nExamples:\n  skylight image info smr.img\n  skylight image info smr.img --json\n")

@@ -25,12 +25,13 @@ import click
 from skylight.cli.console import line
 from skylight.engines.sim import read_profile
 from skylight.errors import SkylightError, TargetError, UsageError
-from skylight.units import format_capacity, format_size
+from skylight.units import format_capacity, format_count, format_size
 
 if TYPE_CHECKING:
     from skylight._native import DriveServer
 
 NOTE_SUFFIX = ".serve.json"
+READ_MODES = ("data", "performance", "development", "development-performance")
 OPERATIONS = ("read", "write", "flush", "trim", "write_zeroes", "cache")
 _STATUS_EVERY_S = 1.0
 _LOOK_UP_S = 0.2
@@ -45,11 +46,19 @@ Timing:
   native    as none, on a raw conventional disk (--on DEVICE), which then sets the time
 
 \b
+Read modes of a raw shingled disk (kind = "swd"), for sectors that a write to another track has overwritten:
+  data                     the data that is there now; one read becomes several
+  performance              a pattern; the read is made as if nothing had happened
+  development              an error, and a line that says which write did it and when
+  development-performance  the same, with the read as in performance
+
+\b
 Examples:
   skylight serve st5000as0011 --image smr.img --nbd unix:smr.sock
   skylight serve emulated-smr-1 --image smr.img --nbd unix:smr.sock --timing model
   skylight serve - --image smr.img --nbd tcp:localhost:10809
   skylight serve st4000nc001 --image d.img --nbd unix:d.sock --delay-read 8 --fail rate=0.01,op=read
+  skylight serve swd-160gb --image swd.img --nbd unix:swd.sock --read-mode development --shingle-width 4
   skylight status smr.img
 """
 
@@ -92,8 +101,12 @@ def _faults(text: str) -> tuple[float, int, int, list[str], str, int]:
 
 
 def note_of(image: Path) -> Path:
-    """Where it is noted that an image is served."""
-    return image.with_name(image.name + NOTE_SUFFIX)
+    """Where it is noted that an image is served: beside it; for a device where restore notes are, too."""
+    if not image.is_block_device():
+        return image.with_name(image.name + NOTE_SUFFIX)
+    from skylight.engines.device import state_dir
+
+    return state_dir() / (image.name + NOTE_SUFFIX)
 
 
 @contextmanager
@@ -101,6 +114,7 @@ def _noted(image: Path, endpoints: list[str]) -> Iterator[None]:
     """The note beside the image, while it is served; without it status needs the socket."""
     note = note_of(image)
     with suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(json.dumps({"pid": os.getpid(), "endpoints": endpoints}) + "\n", encoding="utf-8")
     try:
         yield
@@ -141,6 +155,11 @@ def status_words(status: dict[str, Any]) -> str:
         words.append(f"write amplification {image['write_amplification']:.2f}")
     if drive.get("idle_units"):
         words.append(f"{drive['idle_units']} steps of idle cleaning")
+    if shingled := drive.get("shingled"):
+        words.append(
+            f"read mode {shingled['read_mode']}, {format_count(shingled['overwritten_sectors'])} sectors "
+            f"overwritten, {format_count(shingled['overwritten_reads'])} reads of such"
+        )
     queue, lateness = drive.get("queue"), drive.get("lateness")
     if queue:
         words.append(f"queue {queue['now']}, at most {queue['most']}")
@@ -199,6 +218,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--delay-read", type=click.FloatRange(min=0), default=0.0, help="Answer reads so much later, ms."
 )
 @click.option("--delay-write", type=click.FloatRange(min=0), default=0.0, help="Answer the rest later, ms.")
+@click.option(
+    "--read-mode",
+    type=click.Choice(READ_MODES),
+    help="What reads of overwritten sectors of a raw shingled disk give; as its profile says without.",
+)
+@click.option(
+    "--shingle-width",
+    type=click.IntRange(1, 16),
+    help="Tracks that a write of a raw shingled disk covers; fixed when its image is made.",
+)
 @click.option("--fail", help="Fail commands: rate=0.01,op=read+write,range=A-B,error=EIO,seed=1.")
 @click.option("--log", "log_file", type=_FILE, help="Append a line for each command to a file.")
 @click.option("--tls-cert", type=_FILE, help="Offer TLS with this certificate (PEM).")
@@ -222,6 +251,8 @@ def serve(
     seed: int,
     delay_read: float,
     delay_write: float,
+    read_mode: str | None,
+    shingle_width: int | None,
     fail: str | None,
     log_file: Path | None,
     tls_cert: Path | None,
@@ -239,9 +270,16 @@ def serve(
         raise UsageError("give one of --image PATH and --on DEVICE: where the data is kept")
     if timing == "native" and device is None:
         raise UsageError("--timing native needs a disk that sets the time: --on DEVICE")
+    if device is not None and not device.is_block_device():
+        raise UsageError(f"{device}: is no block device; name one (lsblk lists them), or a file with --image")
     path = image if image is not None else device
     assert path is not None
     profile, origin = (None, drive) if drive == "-" else read_profile(drive)
+    shingled: dict[str, Any] = {}
+    if read_mode is not None:
+        shingled["read_mode"] = read_mode
+    if shingle_width is not None:
+        shingled["shingle_width"] = shingle_width
     try:
         server = _native.DriveServer(
             profile,
@@ -259,6 +297,7 @@ def serve(
             tls=_tls(tls_cert, tls_key, tls_clients, tls_required),
             remote=allow_remote,
             verbose=verbose,
+            **shingled,
         )
     except (_native.ServeError, _native.ProfileError) as error:
         raise serve_error(error) from error

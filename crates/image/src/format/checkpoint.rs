@@ -3,8 +3,10 @@
 //! A checkpoint is a block of 512 bytes, the same block again, and its entries. The entries are durable before
 //! the blocks are written, so a block that is whole over entries that are not is damage and no power cut.
 
-use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_disk::shingling::Destroyed;
+use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
 use skylight_layer::Found;
+use skylight_layer::swd::Stamp;
 
 use super::{BLOCK, checksum, put_u32, put_u64, u32_at, u64_at};
 
@@ -16,9 +18,15 @@ pub const CACHED: usize = 40;
 /// Bytes of an entry for a band that was moved.
 pub const MOVED: usize = 24;
 
-/// The most bytes that a checkpoint takes of so many cached sectors and moved bands.
-pub fn most_bytes(cached: u64, moved: u64) -> u64 {
-    ENTRIES + cached * CACHED as u64 + moved * MOVED as u64
+/// Bytes of an entry for an overwritten fragment.
+pub const TORN: usize = 24;
+/// Bytes of an entry for who wrote what lies on such fragments.
+pub const WRITER: usize = 32;
+
+/// The most bytes that a checkpoint takes of so many cached sectors, moved bands and sectors that can be overwritten:
+/// each of these may be a fragment, with data of a write of its own.
+pub fn most_bytes(cached: u64, moved: u64, overwritable: u64) -> u64 {
+    ENTRIES + cached * CACHED as u64 + moved * MOVED as u64 + overwritable * (TORN + WRITER) as u64
 }
 
 /// The head of a checkpoint.
@@ -38,6 +46,12 @@ pub struct Head {
     pub moved: u64,
     /// Of the entries.
     pub entries_crc: u32,
+    /// Entries for overwritten fragments, behind those.
+    pub torn: u64,
+    /// Entries for who wrote what lies on them, behind those.
+    pub writers: u64,
+    /// Writes of a raw shingled disk so far.
+    pub writes: u64,
 }
 
 impl Head {
@@ -52,6 +66,9 @@ impl Head {
         put_u64(&mut block, 32, self.cached);
         put_u64(&mut block, 40, self.moved);
         put_u32(&mut block, 48, self.entries_crc);
+        put_u64(&mut block, 56, self.torn);
+        put_u64(&mut block, 64, self.writers);
+        put_u64(&mut block, 72, self.writes);
         let crc = checksum(salt, &block[8..]);
         put_u32(&mut block, 4, crc);
         block
@@ -70,13 +87,17 @@ impl Head {
             cached: u64_at(block, 32),
             moved: u64_at(block, 40),
             entries_crc: u32_at(block, 48),
+            torn: u64_at(block, 56),
+            writers: u64_at(block, 64),
+            writes: u64_at(block, 72),
         })
     }
 
     /// Bytes of the entries; none if that is more than any medium has.
     pub fn entries_bytes(&self) -> Option<u64> {
-        let cached = self.cached.checked_mul(CACHED as u64)?;
-        cached.checked_add(self.moved.checked_mul(MOVED as u64)?)
+        let of = |count: u64, bytes: usize| count.checked_mul(bytes as u64);
+        let layer = of(self.cached, CACHED)?.checked_add(of(self.moved, MOVED)?)?;
+        layer.checked_add(of(self.torn, TORN)?)?.checked_add(of(self.writers, WRITER)?)
     }
 }
 
@@ -111,4 +132,35 @@ pub fn encode_moved(lba: LbaExtent, pba: Pba, bytes: &mut Vec<u8>) {
 /// What [`encode_moved`] wrote.
 pub fn decode_moved(bytes: &[u8]) -> (LbaExtent, Pba) {
     (LbaExtent::new(Lba(u64_at(bytes, 0)), Sectors(u64_at(bytes, 8))), Pba(u64_at(bytes, 16)))
+}
+
+/// The entry of an overwritten fragment.
+pub fn encode_torn(fragment: &Destroyed, bytes: &mut Vec<u8>) {
+    bytes.extend(fragment.extent.start.get().to_le_bytes());
+    bytes.extend(fragment.first_source.get().to_le_bytes());
+    bytes.extend((fragment.extent.len.get() as u32).to_le_bytes());
+    bytes.extend(((fragment.last_source - fragment.first_source).get() as u32).to_le_bytes());
+}
+
+/// What [`encode_torn`] wrote.
+pub fn decode_torn(bytes: &[u8]) -> Destroyed {
+    let first_source = u64_at(bytes, 8);
+    Destroyed {
+        extent: PbaExtent::new(Pba(u64_at(bytes, 0)), Sectors(u32_at(bytes, 16).into())),
+        first_source: Pba(first_source),
+        last_source: Pba(first_source.saturating_add(u32_at(bytes, 20).into())),
+    }
+}
+
+/// The entry of who wrote an extent.
+pub fn encode_writer(extent: PbaExtent, by: Stamp, bytes: &mut Vec<u8>) {
+    for value in [extent.start.get(), extent.len.get(), by.write, by.at.get()] {
+        bytes.extend(value.to_le_bytes());
+    }
+}
+
+/// What [`encode_writer`] wrote.
+pub fn decode_writer(bytes: &[u8]) -> (PbaExtent, Stamp) {
+    let extent = PbaExtent::new(Pba(u64_at(bytes, 0)), Sectors(u64_at(bytes, 8)));
+    (extent, Stamp { write: u64_at(bytes, 16), at: Time(u64_at(bytes, 24)) })
 }

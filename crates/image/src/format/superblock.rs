@@ -3,6 +3,7 @@
 //! Invariants: it is written once, when the image is made, at 0 and at [`COPY`]; parts do not overlap and lie
 //! within the image; the profile's text follows each copy.
 
+use skylight_disk::{PbaExtent, SECTOR_BYTES};
 use skylight_layer::Room;
 
 use super::{BLOCK, VERSION, checksum, put_u32, put_u64, u32_at, u64_at};
@@ -19,6 +20,8 @@ const END: u64 = 2 * COPY;
 const ALIGNMENT: u64 = 4096;
 
 const MAGIC: [u8; 8] = *b"SKYLIGHT";
+const FLASH_APART: usize = 120;
+const GAP: usize = 128;
 const CRC_AT: usize = BLOCK - 4;
 /// The salt of superblocks themselves: they say what the salt of everything else is.
 const UNSALTED: u32 = 0;
@@ -54,6 +57,10 @@ pub struct Superblock {
     pub platter: Part,
     /// The drive's flash, by PBA: the last part.
     pub flash: Part,
+    /// Whether the flash lies on another file or device, behind a head of its own.
+    pub flash_apart: bool,
+    /// Bytes of the platters that nothing ever lies in, and that are not there: what follows comes before.
+    pub gap: Part,
     /// The profile, as TOML.
     pub text: String,
 }
@@ -77,7 +84,9 @@ impl Superblock {
     /// The layout of an image for a drive that needs this room.
     pub fn new(salt: u32, capacity: u64, room: &Room, text: &str) -> Self {
         let [least, most] = LOG_BYTES;
-        let log = (room.cached.bytes() / LOG_SHARE).clamp(least, most);
+        // A raw shingled disk has a tag for each write, wherever it goes.
+        let tagged = room.cached + room.overwritable;
+        let log = (tagged.bytes() / LOG_SHARE).clamp(least, most);
         Self::with_log(salt, capacity, room, text, log)
     }
 
@@ -89,7 +98,8 @@ impl Superblock {
             at = part.end();
             part
         };
-        let checkpoint = super::checkpoint::most_bytes(room.cached.get(), room.movable);
+        let checkpoint =
+            super::checkpoint::most_bytes(room.cached.get(), room.movable, room.overwritable.get());
         Self {
             salt,
             capacity,
@@ -97,6 +107,8 @@ impl Superblock {
             checkpoints: [part(checkpoint), part(checkpoint)],
             platter: part(room.platter.bytes()),
             flash: part(room.flash.bytes()),
+            flash_apart: false,
+            gap: Part::default(),
             text: text.to_owned(),
         }
     }
@@ -104,6 +116,13 @@ impl Superblock {
     /// Bytes of the whole image.
     pub fn len_bytes(&self) -> u64 {
         self.flash.end()
+    }
+
+    /// Leaves out what nothing ever lies in.
+    pub fn leave_out(&mut self, gap: PbaExtent) {
+        let start = (self.platter.start + gap.start.get() * SECTOR_BYTES).next_multiple_of(ALIGNMENT);
+        let end = (self.platter.start + gap.end().get() * SECTOR_BYTES) / ALIGNMENT * ALIGNMENT;
+        self.gap = if start < end { Part { start, len: end - start } } else { Part::default() };
     }
 
     /// Blocks of the log.
@@ -125,6 +144,9 @@ impl Superblock {
             put_u64(&mut block, 40 + 16 * index, part.start);
             put_u64(&mut block, 48 + 16 * index, part.len);
         }
+        put_u32(&mut block, FLASH_APART, self.flash_apart.into());
+        put_u64(&mut block, GAP, self.gap.start);
+        put_u64(&mut block, GAP + 8, self.gap.len);
         let crc = checksum(UNSALTED, &block[..CRC_AT]);
         put_u32(&mut block, CRC_AT, crc);
         block
@@ -167,6 +189,8 @@ impl Superblock {
             checkpoints: [part(1), part(2)],
             platter: part(3),
             flash: part(4),
+            flash_apart: u32_at(block, FLASH_APART) != 0,
+            gap: Part { start: u64_at(block, GAP), len: u64_at(block, GAP + 8) },
             text: String::from_utf8(bytes).map_err(|_| NotOne::Damaged)?,
         };
         if read.adds_up() { Ok(read) } else { Err(NotOne::Damaged) }
@@ -182,6 +206,8 @@ impl Superblock {
             at = part.end();
             fits && part.start < 1 << 60
         });
-        placed && self.log_blocks() > 1
+        let gap = self.gap;
+        let left_out = gap.len == 0 || self.platter.start <= gap.start && gap.end() <= self.platter.end();
+        placed && left_out && gap.len.is_multiple_of(BLOCK as u64) && self.log_blocks() > 1
     }
 }

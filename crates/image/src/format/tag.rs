@@ -29,6 +29,13 @@ pub enum Kind {
     Home,
     /// The extent, a whole band, is at the tag's place; nothing of it is in the cache.
     Moved,
+    /// The extent of a raw shingled disk was written in place, which destroys what it destroys.
+    Written {
+        /// Its number among all writes of the disk, from 1 on.
+        number: u64,
+        /// When, in nanoseconds of the UNIX clock.
+        at_ns: u64,
+    },
 }
 
 /// See the module page.
@@ -38,7 +45,7 @@ pub struct Tag {
     pub sequence: u64,
     /// What the host calls the extent.
     pub lba: LbaExtent,
-    /// Where it lies; 0 for [`Kind::Home`].
+    /// Where it lies; 0 for [`Kind::Home`] and [`Kind::Written`].
     pub pba: Pba,
     /// What it says.
     pub kind: Kind,
@@ -95,6 +102,7 @@ fn encode_tag(tag: &Tag, bytes: &mut [u8]) {
         Kind::Cached { .. } => 1,
         Kind::Home => 2,
         Kind::Moved => 3,
+        Kind::Written { .. } => 4,
     };
     put_u32(bytes, 0, number);
     put_u64(bytes, 8, tag.sequence);
@@ -107,6 +115,10 @@ fn encode_tag(tag: &Tag, bytes: &mut [u8]) {
         put_u64(bytes, 48, access.start.get());
         put_u32(bytes, 56, access.len.get() as u32);
     }
+    if let Kind::Written { number, at_ns } = tag.kind {
+        put_u64(bytes, 40, at_ns);
+        put_u64(bytes, 48, number);
+    }
 }
 
 fn decode_tag(bytes: &[u8]) -> Option<Tag> {
@@ -118,6 +130,7 @@ fn decode_tag(bytes: &[u8]) -> Option<Tag> {
         },
         2 => Kind::Home,
         3 => Kind::Moved,
+        4 => Kind::Written { number: u64_at(bytes, 48), at_ns: u64_at(bytes, 40) },
         _ => return None,
     };
     Some(Tag {

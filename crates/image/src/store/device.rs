@@ -3,12 +3,13 @@
 //! Direct I/O wants buffers, offsets and lengths aligned to the device's logical blocks: what is not goes through
 //! an aligned buffer, and a part of a block is written with the rest of the block as it is.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use skylight_host::Claim;
 
 use super::file::lock;
 use super::{Store, check_range, write_zeros};
@@ -22,7 +23,7 @@ const BUFFER: usize = 1 << 20;
 /// See the module page.
 pub struct DeviceStore {
     path: PathBuf,
-    file: File,
+    claim: Claim,
     len: u64,
     buffer: Aligned,
 }
@@ -56,28 +57,33 @@ impl Aligned {
 }
 
 impl DeviceStore {
-    /// Opens a device, or a file as if it were one, which tests do.
+    /// Opens a device that nobody else uses, or a file as if it were one, which tests do.
     ///
     /// # Errors
-    /// When another process has it, or the system says no.
+    /// When it is in use, or the system says no.
     pub fn open(path: &Path) -> Result<Self, ImageError> {
-        let failed = |source| ImageError::Io { place: path.display().to_string(), action: "open it", source };
-        let mut flags = OFlags::DIRECT;
-        if is_block_device(path) {
-            flags |= OFlags::EXCL;
-        }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(flags.bits() as i32);
-        let mut file = match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                return Err(ImageError::Locked(path.to_owned()));
-            }
-            opened => opened.map_err(failed)?,
-        };
-        lock(&file, path)?;
-        let len = file.seek(SeekFrom::End(0)).map_err(failed)? / BLOCK * BLOCK;
-        Ok(Self { path: path.to_owned(), file, len, buffer: Aligned::new(BUFFER) })
+        let claim = if is_block_device(path) { Claim::new(path)? } else { as_device(path)? };
+        lock(&claim.file, path)?;
+        let len = claim.size_bytes / BLOCK * BLOCK;
+        Ok(Self { path: path.to_owned(), claim, len, buffer: Aligned::new(BUFFER) })
     }
+
+    /// What somebody's data on it is, if it has the signature of any.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn signature(&self) -> io::Result<Option<&'static str>> {
+        self.claim.signature()
+    }
+}
+
+fn as_device(path: &Path) -> Result<Claim, ImageError> {
+    let failed = |source| ImageError::Io { place: path.display().to_string(), action: "open it", source };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32);
+    let mut file = options.open(path).map_err(failed)?;
+    let size_bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
+    Ok(Claim { file, size_bytes })
 }
 
 /// The aligned pieces of a range: start, length, the part of it that is asked, and where that is in the buffer.
@@ -111,7 +117,7 @@ impl Store for DeviceStore {
         // One of its own, since reads may not change the store; small reads need little.
         let mut own = Aligned::new(buffer.len() + BLOCK as usize);
         for (start, len, inside, at) in pieces(offset, buffer.len() as u64) {
-            self.file.read_exact_at(own.get_mut(len), start)?;
+            self.claim.file.read_exact_at(own.get_mut(len), start)?;
             let count = inside.len();
             buffer[at..at + count].copy_from_slice(&own.get(len)[inside]);
         }
@@ -123,17 +129,17 @@ impl Store for DeviceStore {
         for (start, len, inside, at) in pieces(offset, data.len() as u64) {
             let into = self.buffer.get_mut(len);
             if inside.len() < len {
-                self.file.read_exact_at(into, start)?;
+                self.claim.file.read_exact_at(into, start)?;
             }
             let count = inside.len();
             into[inside].copy_from_slice(&data[at..at + count]);
-            self.file.write_all_at(self.buffer.get(len), start)?;
+            self.claim.file.write_all_at(self.buffer.get(len), start)?;
         }
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_data()
+        self.claim.file.sync_data()
     }
 
     fn can_discard(&self) -> bool {

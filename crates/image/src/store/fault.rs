@@ -135,8 +135,8 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
 struct Faults {
     failing: Vec<Range<u64>>,
     corrupt: Vec<Range<u64>>,
-    /// Effects that still succeed.
-    effects_left: Option<u64>,
+    /// Effects that still succeed, and the number of the system's error for those that do not.
+    effects_left: Option<(u64, Option<i32>)>,
 }
 
 struct Inner {
@@ -186,7 +186,12 @@ impl FaultStore {
 
     /// So many effects succeed, and none after them.
     pub fn fail_after(&self, effects: u64) {
-        self.inner().faults.effects_left = Some(effects);
+        self.inner().faults.effects_left = Some((effects, None));
+    }
+
+    /// The same with an error of the system's, by its number.
+    pub fn fail_after_with(&self, effects: u64, errno: i32) {
+        self.inner().faults.effects_left = Some((effects, Some(errno)));
     }
 
     /// Reads and effects succeed from now on.
@@ -196,8 +201,12 @@ impl FaultStore {
 
     fn effect(&self, effect: Effect) -> io::Result<()> {
         let mut inner = self.inner();
-        if let Some(left) = &mut inner.faults.effects_left {
-            *left = left.checked_sub(1).ok_or_else(|| io::Error::other("a planted fault"))?;
+        if let Some((left, errno)) = &mut inner.faults.effects_left {
+            let failed = || {
+                let planted = || io::Error::other("a planted fault");
+                errno.map_or_else(planted, io::Error::from_raw_os_error)
+            };
+            *left = left.checked_sub(1).ok_or_else(failed)?;
         }
         reach(&mut inner.now, &effect, &mut |_| true);
         inner.effects.push(effect);

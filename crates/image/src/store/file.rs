@@ -2,6 +2,9 @@
 //!
 //! Where the file system allows no file of the length asked (ext4: 16 TiB), the image goes on in parts beside it:
 //! `NAME`, `NAME.1`, `NAME.2`, each as long as the first.
+//!
+//! Invariant: a file whose length is not that of a part has none beside it; parts of an older image go when a new
+//! one is made in its place.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -29,11 +32,22 @@ pub struct FileStore {
 }
 
 impl FileStore {
+    /// Whether a file may be made: it is not there, is empty, or may be overwritten.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn check_free(path: &Path, overwrite: bool) -> Result<(), ImageError> {
+        if !overwrite && std::fs::metadata(path).is_ok_and(|found| found.len() > 0) {
+            return Err(ImageError::NotEmpty(path.to_owned()));
+        }
+        Ok(())
+    }
+
     /// Makes a file that holds so much, all zeros, and takes its lock.
     ///
     /// # Errors
-    /// When it exists and is not empty, unless that is to be overwritten; when another process has it; when the
-    /// system says no.
+    /// When it, or a part that it needs, exists and is not empty, unless that is to be overwritten; when another
+    /// process has it; when the system says no. What was made just now is removed again.
     pub fn create(path: &Path, len_bytes: u64, overwrite: bool) -> Result<Self, ImageError> {
         let failed =
             |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
@@ -45,19 +59,45 @@ impl FileStore {
         if held > 0 && !overwrite {
             return Err(ImageError::NotEmpty(path.to_owned()));
         }
+        let made = Self::fill(path, first, len_bytes, overwrite, held == PART_BYTES);
+        if made.is_err() && held == 0 {
+            // It was nothing before, and nobody else has it: a file of zeros would be in the way of the next try.
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    /// Makes `first` and the parts behind it as long as they have to be; `split` if it had parts before.
+    fn fill(
+        path: &Path,
+        first: File,
+        len_bytes: u64,
+        overwrite: bool,
+        split: bool,
+    ) -> Result<Self, ImageError> {
+        let failed =
+            |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
         first.set_len(0).map_err(failed("empty it"))?;
-        let mut files = vec![first];
         // A longer file than the file system allows is refused with EFBIG, which std has no name for yet.
-        let whole = files[0].set_len(len_bytes);
-        let split = len_bytes > PART_BYTES && whole.is_err();
-        if !split {
+        let whole = first.set_len(len_bytes);
+        let splits = len_bytes > PART_BYTES && whole.is_err();
+        if !splits {
             whole.map_err(failed("make it as long as the drive"))?;
         }
-        let part = if split { PART_BYTES } else { len_bytes.max(1) };
-        for number in 1..len_bytes.div_ceil(part) {
-            let file = options.open(part_path(path, number)).map_err(failed("create a part of it"))?;
-            file.set_len(0).map_err(failed("empty a part of it"))?;
-            files.push(file);
+        let part = if splits { PART_BYTES } else { len_bytes.max(1) };
+        let count = len_bytes.div_ceil(part).max(1);
+        // Parts that would be taken for this image's: its own ones, and what follows on those of an older image.
+        let last = if splits || split { PARTS_MAX } else { 1 };
+        let stale = (1..last).map(|number| part_path(path, number)).take_while(|name| name.exists());
+        for name in stale {
+            Self::check_free(&name, overwrite)?;
+            std::fs::remove_file(name).map_err(failed("remove an old part of it"))?;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut files = vec![first];
+        for number in 1..count {
+            files.push(options.open(part_path(path, number)).map_err(failed("create a part of it"))?);
         }
         for (number, file) in files.iter().enumerate() {
             let here = part.min(len_bytes - number as u64 * part);
@@ -160,6 +200,14 @@ impl Store for FileStore {
 
     fn sync(&mut self) -> io::Result<()> {
         self.files.iter().try_for_each(File::sync_data)
+    }
+
+    fn begin_sync(&mut self, offset: u64, len: u64) {
+        // What is not needed in memory any more goes to the disk; it is advice, so nothing is made of an error.
+        let _ = self.each_file(offset, len, |file, at, range| {
+            let len = std::num::NonZeroU64::new((range.end - range.start) as u64);
+            Ok(rustix::fs::fadvise(file, at, len, rustix::fs::Advice::DontNeed)?)
+        });
     }
 
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {

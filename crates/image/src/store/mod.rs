@@ -3,6 +3,7 @@
 //! * [`ram`]: memory, sparse; a copy costs little. For tests, and for drives that need not last.
 //! * [`file`]: a sparse file, in parts where the file system allows no larger one.
 //! * [`device`]: a raw block device.
+//! * [`fold`]: a store without a stretch that nothing lies in.
 //! * [`parts`]: several stores, one behind the other.
 //! * [`fault`]: a medium that loses, tears and reorders what was not synced, and fails on demand.
 //!
@@ -13,6 +14,7 @@
 pub mod device;
 pub mod fault;
 pub mod file;
+pub mod fold;
 pub mod parts;
 pub mod ram;
 
@@ -43,6 +45,9 @@ pub trait Store: Send {
     /// # Errors
     /// What the system says; then nothing is known of what was not durable before.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// Says that bytes are to be durable soon, so that the sync which makes them so has less to do.
+    fn begin_sync(&mut self, _offset: u64, _len: u64) {}
 
     /// Makes bytes zeros, and gives their room back where the store can.
     ///

@@ -35,6 +35,10 @@ pub struct Life {
 pub struct Seen {
     pub refused_tags: u64,
     pub checkpoints: u64,
+    /// Pieces of checkpoints that were written behind commands.
+    pub pieces: u64,
+    /// Sessions that did every access, as a raw disk underneath does.
+    pub every_access: u64,
     pub cuts_in_recovery: u64,
     pub clean_starts: u64,
     pub idle_work: u64,
@@ -56,9 +60,9 @@ struct Session {
 
 impl Life {
     pub fn new(drive: Drive, write_cache: bool, seed: u64, planted: Option<Planted>) -> Self {
-        let every_access = drive.name.ends_with("fifo");
-        let options =
-            Options { write_cache, planted, every_access, log_bytes: Some(8192), ..Options::default() };
+        // Small ones, so that checkpoints take several commands and many a cut meets one half done.
+        let (log_bytes, piece) = (Some(8192), Some(3));
+        let options = Options { write_cache, planted, log_bytes, piece, ..Options::default() };
         Self {
             drive,
             options,
@@ -95,6 +99,8 @@ impl Life {
 
     /// Works with a drive; the oracle stays as it was at the start.
     fn session(&mut self, store: RamStore) -> Result<Session, String> {
+        self.options.every_access = self.random.below(2) == 0;
+        self.seen.every_access += u64::from(self.options.every_access);
         let start = Medium::new(store.clone());
         let store = FaultStore::new(store);
         let mut events = vec![(0, Event::Begin(Op::Open))];
@@ -123,6 +129,7 @@ impl Life {
         }
         now.check_now(&self.look_at(&mut image)?)?;
         self.seen.checkpoints += image.status().counters.checkpoints;
+        self.seen.pieces += image.status().counters.pieces;
         if self.random.below(3) == 0 {
             events.push((store.effects(), Event::Begin(Op::Close)));
             image.close().map_err(|error| error.to_string())?;

@@ -77,6 +77,10 @@ impl<F: Filter> Backend for F {
         self.inner().status()
     }
 
+    fn control(&self, key: &str, value: &str) -> Result<String, String> {
+        self.inner().control(key, value)
+    }
+
     fn close(&self) -> Result<(), String> {
         self.inner().close()
     }

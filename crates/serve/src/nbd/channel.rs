@@ -5,12 +5,15 @@
 //! Source: the NBD protocol, "TLS support"; TLS itself is rustls.
 
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use rustls::{ServerConfig, ServerConnection};
+
+use crate::nbd::watch::Watch;
+use crate::nbd::wire::REQUEST_BYTES;
 
 /// The bytes to and from one client.
 pub trait Channel: Send + Sync {
@@ -19,6 +22,19 @@ pub trait Channel: Send + Sync {
     /// # Errors
     /// When the client cannot be reached any more.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Takes what is there without waiting; none if nothing is. A channel that cannot tell waits.
+    ///
+    /// # Errors
+    /// When the client cannot be reached any more.
+    fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        self.receive(buffer).map(Some)
+    }
+
+    /// The socket, if bytes that came are to be had from it and from nowhere else.
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Sends all of it.
     ///
@@ -44,6 +60,18 @@ where
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut stream = self;
         stream.read(buffer)
+    }
+
+    fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match rustix::net::recv(self, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((count, _)) => Ok(Some(count)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
@@ -152,18 +180,45 @@ impl Channel for Tls {
     }
 }
 
+/// Payloads lie on pages of memory as they do in the system's cache, so that copies are of whole pages.
+pub const PAGE: usize = 4096;
+
 /// What came from a client and was not looked at yet.
 #[derive(Debug)]
 pub struct Input {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    watch: Watch,
+    /// Whether it is worth looking for what comes next before sleeping.
+    looks: bool,
 }
 
 impl Input {
     /// Room for so many bytes to begin with.
     pub fn new(room: usize) -> Self {
-        Self { bytes: vec![0; room], start: 0, end: 0 }
+        let mut input =
+            Self { bytes: vec![0; room + PAGE], start: 0, end: 0, watch: Watch::default(), looks: false };
+        input.rewind();
+        input
+    }
+
+    /// With nothing in it: what comes next begins so that the payload behind a request's header begins a page.
+    pub fn rewind(&mut self) {
+        let first = self.bytes.as_ptr().align_offset(PAGE) % PAGE;
+        let start = (first + PAGE - REQUEST_BYTES) % PAGE;
+        (self.start, self.end) = (start, start);
+    }
+
+    /// How to wait for more.
+    pub fn watch_mut(&mut self) -> &mut Watch {
+        &mut self.watch
+    }
+
+    /// Whether what comes next is looked for, or slept on: worth it for a client that has little to do before it asks
+    /// again, not while long payloads move.
+    pub fn looks(&mut self, looks: bool) {
+        self.looks = looks;
     }
 
     /// What came.
@@ -179,9 +234,6 @@ impl Input {
     /// Forgets the first bytes.
     pub fn consume(&mut self, count: usize) {
         self.start = (self.start + count).min(self.end);
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
     }
 
     /// Waits for more, with room for `whole` bytes in all; whether there was more.
@@ -189,15 +241,20 @@ impl Input {
     /// # Errors
     /// As [`Channel::receive`].
     pub fn fill(&mut self, channel: &dyn Channel, whole: usize) -> io::Result<bool> {
-        if self.bytes.len() < whole {
-            self.bytes.resize(whole, 0);
+        if self.bytes.len() < whole + PAGE {
+            self.bytes.resize(whole + PAGE, 0);
         }
-        if self.bytes.len() - self.start < whole || self.end == self.bytes.len() {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
+        let empty = self.start == self.end;
+        if empty || self.bytes.len() - self.start < whole || self.end == self.bytes.len() {
+            // Whole pages are given up, so that what lies on a page goes on to.
+            let back = self.start - self.start % PAGE;
+            self.bytes.copy_within(self.start..self.end, self.start - back);
+            (self.start, self.end) = (self.start - back, self.end - back);
         }
         loop {
-            match channel.receive(&mut self.bytes[self.end..]) {
+            let room = &mut self.bytes[self.end..];
+            let received = if self.looks { self.watch.receive(channel, room) } else { channel.receive(room) };
+            match received {
                 Ok(count) => {
                     self.end += count;
                     return Ok(count > 0);

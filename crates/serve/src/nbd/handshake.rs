@@ -21,6 +21,8 @@ use crate::nbd::{Session, context_id, context_name};
 
 /// The export whose description is the status as JSON.
 pub const STATUS_EXPORT: &str = "x-skylight:status";
+/// The start of the name of exports that cannot be used either: who asks about `x-skylight:set:KEY=VALUE` sets it.
+pub const SET_EXPORT: &str = "x-skylight:set:";
 /// Most bytes of an option that are looked at; longer ones are read and refused.
 const MOST_OPTION_BYTES: usize = 16 << 10;
 /// Longest string of the protocol.
@@ -46,6 +48,11 @@ pub trait House: Send + Sync {
     fn description(&self) -> String;
     /// The same as JSON.
     fn status(&self) -> String;
+    /// Changes how what is served works; what it is then, or why not, in a line.
+    ///
+    /// # Errors
+    /// When there is nothing of that name, or not that value of it.
+    fn control(&self, key: &str, value: &str) -> Result<String, String>;
     /// Whether TLS is spoken.
     fn tls(&self) -> &TlsPolicy;
 }
@@ -273,6 +280,9 @@ impl Haggling<'_> {
             self.tell(kind, info::DESCRIPTION, &[bounded(&status)])?;
             return self.answer(kind, reply::ACK, b"");
         }
+        if let Some(setting) = set_request(name).filter(|_| kind == option::INFO) {
+            return self.set(setting);
+        }
         if !self.is_export(name) {
             return self.answer(kind, reply::ERR_UNKNOWN, b"no export of that name");
         }
@@ -297,6 +307,19 @@ impl Haggling<'_> {
         Ok(Next::Transmission)
     }
 
+    /// Changes a setting, and tells what it is then as a description.
+    fn set(&self, (key, value): (&str, &str)) -> io::Result<Next> {
+        let kind = option::INFO;
+        match self.house.control(key, value) {
+            Ok(words) => {
+                self.tell(kind, info::EXPORT, &[&0u64.to_be_bytes()[..], &flag::HAS_FLAGS.to_be_bytes()])?;
+                self.tell(kind, info::DESCRIPTION, &[bounded(&words)])?;
+                self.answer(kind, reply::ACK, b"")
+            }
+            Err(why) => self.answer(kind, reply::ERR_INVALID, bounded(&why)),
+        }
+    }
+
     fn tell(&self, option: u32, about: u16, parts: &[&[u8]]) -> io::Result<()> {
         let mut data = about.to_be_bytes().to_vec();
         parts.iter().for_each(|part| data.extend(*part));
@@ -311,9 +334,12 @@ impl Haggling<'_> {
             return self.answer(kind, reply::ERR_UNKNOWN, b"no export of that name");
         }
         let sets = kind == option::SET_META_CONTEXT;
-        let known = [Context::Allocation, Context::Place];
-        let known =
-            known.into_iter().filter(|&context| context == Context::Allocation || self.house.shape().places);
+        let shape = self.house.shape();
+        let known = Context::ALL.into_iter().filter(|context| match context {
+            Context::Allocation => true,
+            Context::Place => shape.places,
+            Context::Overwritten => shape.shingled,
+        });
         let found: Vec<Context> = known
             .filter(|&context| {
                 let all = !sets && queries.is_empty();
@@ -351,6 +377,11 @@ fn string(data: &[u8]) -> Option<(&[u8], &[u8])> {
         return None;
     }
     data.get(4..)?.split_at_checked(len)
+}
+
+/// The key and the value of a name that sets something.
+fn set_request(name: &[u8]) -> Option<(&str, &str)> {
+    std::str::from_utf8(name).ok()?.strip_prefix(SET_EXPORT)?.split_once('=')
 }
 
 /// The data of INFO and GO: a name, and what is wanted.

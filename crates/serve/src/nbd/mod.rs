@@ -1,7 +1,7 @@
 //! NBD: the newstyle fixed handshake and the transmission phase, on the server's side.
 //!
 //! * [`wire`]: magics, numbers and headers.
-//! * [`channel`]: the bytes to and from a client, plain or TLS.
+//! * [`channel`]: the bytes to and from a client, plain or TLS. [`watch`]: waiting for them.
 //! * [`handshake`]: option haggling; ends in a [`Session`].
 //! * [`validate`]: the one place that decides whether a request is a command.
 //! * [`transmission`]: requests in, replies out. [`replay`]: a client for tests.
@@ -15,6 +15,7 @@ pub mod handshake;
 pub mod replay;
 pub mod transmission;
 pub mod validate;
+pub mod watch;
 pub mod wire;
 
 use crate::backend::Context;
@@ -35,6 +36,7 @@ pub const fn context_id(context: Context) -> u32 {
     match context {
         Context::Allocation => 1,
         Context::Place => 2,
+        Context::Overwritten => 3,
     }
 }
 
@@ -43,5 +45,6 @@ pub const fn context_name(context: Context) -> &'static str {
     match context {
         Context::Allocation => "base:allocation",
         Context::Place => "x-skylight:place",
+        Context::Overwritten => "x-skylight:overwritten",
     }
 }

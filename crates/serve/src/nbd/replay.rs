@@ -61,6 +61,10 @@ impl House for Empty<'_> {
         "{}".to_owned()
     }
 
+    fn control(&self, key: &str, value: &str) -> Result<String, String> {
+        self.0.control(key, value)
+    }
+
     fn tls(&self) -> &TlsPolicy {
         &TlsPolicy::Off
     }

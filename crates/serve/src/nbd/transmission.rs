@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Errno, Extent, Job, Op, Request};
 use crate::counters::Counters;
-use crate::nbd::channel::{Channel, Input};
+use crate::nbd::channel::{Channel, Input, PAGE};
 use crate::nbd::handshake::Agreed;
 use crate::nbd::validate::{Asked, PIECE_BYTES, validate};
+use crate::nbd::watch::Bell;
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES, chunk};
 use crate::nbd::{Session, context_id};
 
@@ -34,25 +35,52 @@ const SEND_BYTES: usize = 256 << 10;
 const HOLD_BACK: Duration = Duration::from_micros(200);
 /// Requests that are looked at together.
 const MOST_TOGETHER: usize = 256;
+/// Bytes that were asked for together, up to which the next request is looked for.
+const LIGHT_BYTES: usize = 256 << 10;
 /// Runs of blocks in one reply.
 const MOST_EXTENTS: usize = 1024;
 /// Room for requests to begin with.
 const INPUT_BYTES: usize = 256 << 10;
+/// Room for replies to begin with.
+const OUTPUT_BYTES: usize = 64 << 10;
 
 /// Replies that go out together. Its room is kept, so that it is cleared once.
 #[derive(Default)]
 struct Output {
     bytes: Vec<u8>,
-    len: usize,
+    start: usize,
+    end: usize,
+    /// Bytes before the payload of a read that is the first to go out: that is to begin a page.
+    header: Option<usize>,
 }
 
 impl Output {
+    /// Replies of a connection, to be sent again and again.
+    fn of(structured: bool) -> Self {
+        let header = if structured { CHUNK_BYTES + size_of::<u64>() } else { SIMPLE_REPLY_BYTES };
+        let mut out = Self { bytes: vec![0; OUTPUT_BYTES], header: Some(header), ..Self::default() };
+        out.rewind();
+        out
+    }
+
+    fn rewind(&mut self) {
+        let start = match self.header {
+            Some(header) => (self.bytes.as_ptr().align_offset(PAGE) % PAGE + PAGE - header) % PAGE,
+            None => 0,
+        };
+        (self.start, self.end) = (start, start);
+    }
+
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+
     fn room(&mut self, count: usize) -> &mut [u8] {
-        let (start, end) = (self.len, self.len + count);
+        let (start, end) = (self.end, self.end + count);
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
         }
-        self.len = end;
+        self.end = end;
         &mut self.bytes[start..end]
     }
 
@@ -60,9 +88,22 @@ impl Output {
         self.room(bytes.len()).copy_from_slice(bytes);
     }
 
+    /// Forgets all but the first bytes.
+    fn truncate(&mut self, len: usize) {
+        self.end = self.start + len;
+    }
+
     fn send(&mut self, channel: &dyn Channel) -> io::Result<()> {
-        let len = std::mem::take(&mut self.len);
-        if len == 0 { Ok(()) } else { channel.send(&self.bytes[..len]) }
+        let sent = if self.len() == 0 { Ok(()) } else { channel.send(&self.bytes[self.start..self.end]) };
+        self.rewind();
+        sent
+    }
+
+    /// What is to go out, for somebody else to send.
+    fn take(&mut self) -> Vec<u8> {
+        let bytes = self.bytes[self.start..self.end].to_vec();
+        self.rewind();
+        bytes
     }
 }
 
@@ -133,6 +174,8 @@ struct Outbox {
     structured: bool,
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Rings when an answer went out.
+    bell: Arc<Bell>,
 }
 
 impl Outbox {
@@ -177,6 +220,7 @@ impl Outbox {
         if sent == bytes.len() {
             waiting.commands -= 1;
             waiting.bytes -= room;
+            self.bell.ring();
         } else {
             waiting.queue.push_back(Outgoing { bytes, sent, room });
         }
@@ -249,6 +293,8 @@ struct Connection<'a> {
     whole: Vec<Whole>,
     results: Vec<Result<(), Errno>>,
     sent_at: Instant,
+    /// What was asked last was little: then a wake-up is much beside it.
+    light: bool,
     /// For a backend that waits.
     outbox: Option<Arc<Outbox>>,
 }
@@ -262,27 +308,32 @@ pub fn transmit(agreed: Agreed, backend: &dyn Backend, counters: &Counters) -> i
     if input.available().is_empty() {
         input = Input::new(INPUT_BYTES);
     }
+    let out = Output::of(session.structured);
     let mut connection = Connection {
         channel,
         session,
         backend,
         counters,
         input,
-        out: Output::default(),
+        out,
         whole: Vec::new(),
         results: Vec::new(),
         sent_at: Instant::now(),
+        light: true,
         outbox: None,
     };
     if !backend.waits() {
         return connection.run();
     }
+    let bell = Arc::new(Bell::new()?);
     let outbox = Arc::new(Outbox {
         channel: connection.channel.clone(),
         structured: connection.session.structured,
         waiting: Mutex::default(),
         changed: Condvar::new(),
+        bell: bell.clone(),
     });
+    connection.input.watch_mut().listen(bell);
     connection.outbox = Some(outbox.clone());
     std::thread::scope(|scope| {
         let sender = std::thread::Builder::new().name("nbd-send".to_owned());
@@ -299,6 +350,8 @@ impl Connection<'_> {
         loop {
             match self.look_ahead()? {
                 Ahead::Requests(bytes) => {
+                    let asked: usize = self.whole.iter().map(|whole| whole.raw.len as usize).sum();
+                    self.light = asked <= LIGHT_BYTES;
                     let goes_on = self.do_whole()?;
                     self.send()?;
                     if !goes_on {
@@ -307,12 +360,19 @@ impl Connection<'_> {
                     self.input.consume(bytes);
                 }
                 Ahead::Long(raw) => {
+                    self.light = false;
+                    self.input.looks(false);
                     self.input.consume(wire::REQUEST_BYTES);
                     if !self.write_in_pieces(&raw)? {
                         return Ok(());
                     }
                 }
                 Ahead::Part(bytes) => {
+                    let between = self.input.available().is_empty();
+                    if between {
+                        self.input.rewind();
+                    }
+                    self.input.looks(between && self.light);
                     if !self.input.fill(self.channel.as_ref(), bytes)? {
                         return Ok(());
                     }
@@ -334,7 +394,7 @@ impl Connection<'_> {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "no request magic"));
             };
             let payload = raw.payload();
-            if payload > PIECE_BYTES {
+            if payload > self.backend.shape().write_piece {
                 return Ok(if at == 0 { Ahead::Long(raw) } else { Ahead::Requests(at) });
             }
             let start = at + wire::REQUEST_BYTES;
@@ -356,9 +416,8 @@ impl Connection<'_> {
         let Some(outbox) = &self.outbox else {
             return self.out.send(self.channel.as_ref());
         };
-        if self.out.len > 0 {
-            let bytes = self.out.bytes[..self.out.len].to_vec();
-            self.out.len = 0;
+        if self.out.len() > 0 {
+            let bytes = self.out.take();
             outbox.enter(bytes.len())?;
             let room = bytes.len();
             outbox.push(bytes, room);
@@ -368,7 +427,7 @@ impl Connection<'_> {
 
     /// Sends what waits if it is much, or waited long.
     fn send_some(&mut self) -> io::Result<()> {
-        let due = self.out.len >= SEND_BYTES || self.sent_at.elapsed() >= HOLD_BACK;
+        let due = self.out.len() >= SEND_BYTES || self.sent_at.elapsed() >= HOLD_BACK;
         if due { self.send() } else { Ok(()) }
     }
 
@@ -414,10 +473,10 @@ impl Connection<'_> {
             let result = self.backend.execute(request, &mut []);
             return push_reply(&mut self.out, structured, raw, result, &[]);
         }
-        let before = self.out.len;
+        let before = self.out.len();
         push_read_header(&mut self.out, structured, raw, (raw.offset, raw.len as usize), true);
         if let Err(errno) = self.backend.execute(request, self.out.room(raw.len as usize)) {
-            self.out.len = before;
+            self.out.truncate(before);
             push_error(&mut self.out, structured, raw.cookie, errno);
         }
     }
@@ -494,24 +553,52 @@ impl Connection<'_> {
             Ok(Asked::Command(request)) => self.counters.count(request),
             _ => self.counters.refuse(),
         }
+        let fua = raw.flags & wire::command_flag::FUA != 0;
         let (mut left, mut at, mut result) = (raw.len as usize, raw.offset, asked.map(|_| ()));
         while left > 0 && result.is_ok() {
-            let len = left.min(PIECE_BYTES);
-            let Some(piece) = self.input.need(self.channel.as_ref(), len)?.map(<[u8]>::to_vec) else {
+            let Some(len) = self.next_piece(left)? else {
                 return Ok(false);
             };
-            self.input.consume(len);
-            let fua = raw.flags & wire::command_flag::FUA != 0;
             let request = Request { fua, ..Request::new(Op::Write, at, len as u64) };
             (left, at) = (left - len, at + len as u64);
-            result = self.do_piece(request, piece).0;
+            result = self.write_piece(request);
+            self.input.consume(len);
         }
         if !self.input.discard(self.channel.as_ref(), left)? {
             return Ok(false);
         }
+        if fua && self.outbox.is_none() && result.is_ok() {
+            result = self.backend.execute(&Request::new(Op::Flush, 0, 0), &mut []);
+        }
         push_reply(&mut self.out, false, raw, result, &[]);
         self.send()?;
         Ok(true)
+    }
+
+    /// Waits for the next bytes of a write of which so many are missing: a whole piece, or, where small ones do, what
+    /// came from half a piece on; how many these are, none if the client goes.
+    fn next_piece(&mut self, left: usize) -> io::Result<Option<usize>> {
+        let shape = self.backend.shape();
+        let piece = shape.write_piece;
+        let least = if piece < PIECE_BYTES { piece / 2 } else { piece };
+        let Some(_) = self.input.need(self.channel.as_ref(), least.min(left))? else {
+            return Ok(None);
+        };
+        let came = self.input.available().len().min(piece);
+        let whole = came - came % shape.preferred as usize;
+        Ok(Some(if came < left { whole } else { left }))
+    }
+
+    /// Writes the first bytes of the input. What is done at once is made durable by the flush at the end, not piece by
+    /// piece.
+    fn write_piece(&mut self, request: Request) -> Result<(), Errno> {
+        let len = request.len as usize;
+        if self.outbox.is_some() {
+            let data = self.input.available()[..len].to_vec();
+            return self.do_piece(request, data).0;
+        }
+        let backend = self.backend;
+        backend.execute(&Request { fua: false, ..request }, &mut self.input.available_mut()[..len])
     }
 
     /// A read longer than a piece: a chunk for each piece, or, without structured replies, one reply whose
@@ -543,13 +630,13 @@ impl Connection<'_> {
 
     fn block_status(&mut self, raw: &RawRequest, (offset, len): (u64, u64), one: bool) {
         let most = if one { 1 } else { MOST_EXTENTS };
-        let before = self.out.len;
+        let before = self.out.len();
         for (number, &context) in self.session.contexts.iter().enumerate() {
             let mut extents: Vec<Extent> = Vec::new();
             let told = self.backend.block_status(offset, len, context, most, &mut extents);
             extents.truncate(most);
             if told.is_err() || extents.is_empty() {
-                self.out.len = before;
+                self.out.truncate(before);
                 let errno = told.err().unwrap_or(Errno::Io);
                 return push_error(&mut self.out, true, raw.cookie, errno);
             }

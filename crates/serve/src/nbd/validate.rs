@@ -13,8 +13,7 @@ use crate::nbd::wire::{RawRequest, command, command_flag};
 
 /// Most bytes of one read or write, as the protocol suggests for clients that do not ask.
 pub const MOST_BYTES: u32 = 32 << 20;
-/// Most bytes of a read that must come in one chunk, and of a piece of any other.
-pub const PIECE_BYTES: usize = 1 << 20;
+pub use crate::backend::PIECE_BYTES;
 
 /// A request that makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,196 @@
+"""Whether a served drive keeps the model's time: fio's latencies against the model's, request by request.
+
+Each drive is served with --timing model and a log with the model's time of every request. fio measures the
+same requests from outside: reads and writes mixed over the whole drive, at depths 1 and 4. What it measures
+above the model is what serving adds: the way through two sockets, and lateness.
+
+What invalidates results: another load on the machine; no second processor for the client; an image on a disk
+that takes longer to sync than the model's drive to write (the images lie in memory, in /dev/shm, unless
+--folder says otherwise).
+
+``bench/fidelity.py [--seconds S] [--drives A,B] [--json]``; exit code 1 when a drive's median is above 150 us
+or its 99th percentile above 1 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict, deque
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+MEDIAN_US, P99_US = 150.0, 1000.0
+DRIVES = ("st4000nc001", "st5000as0011", "st8000as0011", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3")
+DEPTHS = (1, 4)
+SKYLIGHT = (sys.executable, "-c", "from skylight.cli import main; main()")
+MEMORY = Path("/dev/shm")
+# fio's names for directions in its logs.
+_OPS = ("read", "write", "trim")
+
+# Operation, first byte, bytes.
+Key = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One drive at one depth, or at all: what a client measured above the model, us."""
+
+    drive: str
+    depth: str
+    requests: int
+    least_us: float
+    median_us: float
+    p99_us: float
+    most_us: float
+    model_median_us: float
+
+
+def row_of(drive: str, depth: str, pairs: list[tuple[float, float]]) -> Row:
+    """The row of requests: pairs of the client's and the model's latency, us."""
+    both = np.array(pairs)
+    above = both[:, 0] - both[:, 1]
+    least, median, p99, most = (float(np.quantile(above, part)) for part in (0, 0.5, 0.99, 1))
+    return Row(drive, depth, len(pairs), least, median, p99, most, float(np.median(both[:, 1])))
+
+
+def show(row: Row) -> None:
+    """A line for people."""
+    print(
+        f"{row.drive:16} depth {row.depth:3} {row.requests:7} requests  above the model: least"
+        f" {row.least_us:7.1f}  median {row.median_us:7.1f}  p99 {row.p99_us:8.1f}"
+        f"  most {row.most_us:9.1f} us"
+        f"  (model's median {row.model_median_us / 1000:.2f} ms)",
+        flush=True,
+    )
+
+
+def start(drive: str, folder: Path, socket: Path, log: Path) -> subprocess.Popen[str]:
+    """Serves a drive; it listens when this returns."""
+    command = [*SKYLIGHT, "serve", drive, "--image", str(folder / f"{drive}.img"), "--nbd", f"unix:{socket}"]
+    command += ["--timing", "model", "--quiet", "--log", str(log)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for _ in range(1200):
+        if socket.exists():
+            return process
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    process.kill()
+    sys.exit(f"{drive} is not served: {process.communicate()[1].strip()}")
+
+
+def load(socket: Path, depth: int, seconds: float, seed: int, folder: Path) -> list[tuple[Key, float]]:
+    """Asks for reads and writes; each with its latency, us, in the order of the answers."""
+    prefix = folder / f"fio-{depth}"
+    command = ["fio", "--name=x", "--ioengine=nbd", f"--uri=nbd+unix:///?socket={socket}", "--rw=randrw"]
+    command += ["--bssplit=4k/60:16k/20:64k/20", f"--iodepth={depth}", "--norandommap", "--time_based"]
+    command += [f"--runtime={seconds}", "--randrepeat=1", f"--randseed={seed}", "--output-format=json"]
+    command += [f"--write_lat_log={prefix}", "--log_offset=1"]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    rows = []
+    for text in Path(f"{prefix}_lat.1.log").read_text(encoding="ascii").splitlines():
+        _, latency_ns, direction, length, offset = (int(word) for word in text.split(",")[:5])
+        rows.append(((_OPS[direction], offset, length), latency_ns / 1000))
+    return rows
+
+
+def modelled(lines: list[str]) -> dict[Key, deque[float]]:
+    """What the model says that requests take, us, by request in the order of the answers."""
+    found: dict[Key, deque[float]] = defaultdict(deque)
+    for text in lines:
+        _, op, offset, length, _, result, _, model_us = text.split()
+        if result != "ok" or model_us == "-":
+            sys.exit(f"the server's log has a request that no model timed: {text}")
+        found[op, int(offset), int(length)].append(float(model_us))
+    return found
+
+
+def pairs_of(client: list[tuple[Key, float]], lines: list[str]) -> list[tuple[float, float]]:
+    """The client's and the model's latency of every request, us."""
+    model = modelled(lines)
+    pairs = []
+    for key, latency_us in client:
+        if not model[key]:
+            sys.exit(f"the server's log does not have {key}, which the client was answered")
+        pairs.append((latency_us, model[key].popleft()))
+    left = sum(len(times) for times in model.values())
+    if left:
+        sys.exit(f"the server's log has {left} requests that the client did not measure")
+    return pairs
+
+
+def lateness(image: Path) -> str:
+    """The server's own histogram: answers less than 1 us late, 2, 4 and so on."""
+    done = subprocess.run(
+        [*SKYLIGHT, "status", str(image), "--json"], check=True, capture_output=True, text=True
+    )
+    counts = json.loads(done.stdout)["drive"]["lateness"]["log2_us"]
+    parts = [f"<{1 << power}: {count}" for power, count in enumerate(counts) if count]
+    return "answers late by us " + "  ".join(parts)
+
+
+def measure(drive: str, folder: Path, seconds: float, seed: int) -> list[Row]:
+    """A row for each depth, and one for all of them; `seconds` in all."""
+    socket, log = folder / "s", folder / "log"
+    process = start(drive, folder, socket, log)
+    rows, every, told = [], [], 0
+    try:
+        for depth in DEPTHS:
+            client = load(socket, depth, seconds / len(DEPTHS), seed + depth, folder)
+            # A line is written behind its answer.
+            time.sleep(0.5)
+            lines = log.read_text(encoding="ascii").splitlines()
+            pairs = pairs_of(client, lines[told:])
+            told = len(lines)
+            every += pairs
+            rows.append(row_of(drive, str(depth), pairs))
+            show(rows[-1])
+        rows.append(row_of(drive, "all", every))
+        show(rows[-1])
+        print(f"{'':16} {lateness(folder / f'{drive}.img')}", flush=True)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    return rows
+
+
+def main() -> int:
+    """Runs what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=300.0, help="of load, all drives together")
+    parser.add_argument("--drives", default=",".join(DRIVES), help="names, separated by commas")
+    parser.add_argument("--seed", type=int, default=1, help="of the load")
+    parser.add_argument("--folder", type=Path, help="where the images lie, instead of in memory")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON, after the lines")
+    options = parser.parse_args()
+    if shutil.which("fio") is None:
+        sys.exit("fio is not installed: scripts/test-tools.sh installs what the tests need")
+    drives = options.drives.split(",")
+    memory = MEMORY if MEMORY.is_dir() else None
+    print(f"seed {options.seed}", flush=True)
+    rows: list[Row] = []
+    for drive in drives:
+        with tempfile.TemporaryDirectory(dir=options.folder or memory) as folder:
+            rows += measure(drive, Path(folder), options.seconds / len(drives), options.seed)
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+    late = [row for row in rows if row.depth == "all" and (row.median_us > MEDIAN_US or row.p99_us > P99_US)]
+    for row in late:
+        print(
+            f"not the model's time: {row.drive}, median {row.median_us:.0f} us, 99th percentile"
+            f" {row.p99_us:.0f} us above it (at most {MEDIAN_US:.0f} and {P99_US:.0f})",
+            file=sys.stderr,
+        )
+    return 1 if late else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""What `--timing native` adds to the disk underneath: 4 KiB reads of native blocks through a served drive,
+and of the same blocks of the disk itself, in turns.
+
+The disk is a loop device over a served st4000nc001: once in model time, where a read takes what the disk's
+takes, and once as fast as it goes, where nothing hides what is added. The drive on it is emulated-smr-1,
+whose blocks are native until they are written. fio reads both with one seed, so in one order, and with
+another seed each turn.
+
+What invalidates results: another load on the machine, since a read that comes through wakes two threads more
+(``nice -n -15`` takes most of that away), and few reads: those of the disk in model time differ by its seeks
+and rotation, a hundred times more than by what is added. So the difference of every turn is printed. Needs
+root, for the loop device.
+
+``bench/native.py [--seconds S] [--turns N] [--json]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+BELOW, ABOVE = "st4000nc001", "emulated-smr-1"
+# Of the drive's start: far from what a cache at the ID holds, and long enough that no block comes up twice.
+READ_BYTES = 3 * 10**12
+DEPTHS = (1, 4)
+SKYLIGHT = (sys.executable, "-c", "from skylight.cli import main; main()")
+PATIENCE_S = 120.0
+# Where the superblock says at which byte the platters begin (docs/formats.md).
+PLATTERS_AT = 88
+
+
+@dataclass(frozen=True)
+class Row:
+    """Latencies, us: medians over the turns; by how much each turn's median is longer, and the ratio."""
+
+    below: str
+    depth: int
+    direct_p50_us: float
+    through_p50_us: float
+    direct_p99_us: float
+    through_p99_us: float
+    added_us: list[float]
+    ratio: float
+
+
+@contextmanager
+def process(command: list[str], shows: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A program, from when it has made a file or said its last line of greeting, to its end by SIGTERM."""
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        until, said = time.monotonic() + PATIENCE_S, ""
+        while not (shows is not None and shows.exists()):
+            if running.poll() is not None or time.monotonic() > until:
+                running.kill()
+                sys.exit(f"{' '.join(command)}: did not begin: {said}{running.communicate()[0]}")
+            time.sleep(0.05)
+        yield running
+    finally:
+        running.terminate()
+        running.communicate(timeout=PATIENCE_S)
+
+
+@contextmanager
+def disk(folder: Path, timing: str) -> Iterator[Path]:
+    """A loop device over the served disk."""
+    socket, mount = folder / "below.sock", folder / "fuse"
+    mount.mkdir()
+    serve = [*SKYLIGHT, "serve", BELOW, "--image", str(folder / "below.img"), "--nbd", f"unix:{socket}"]
+    file = mount / "disk.img"
+    with ExitStack() as stack:
+        stack.enter_context(process([*serve, "--timing", timing, "--quiet"], socket))
+        stack.enter_context(process(["nbdfuse", str(file), f"nbd+unix:///?socket={socket}"], file))
+        attach = ["losetup", "-f", "--show", "--direct-io=on", "-b", "4096", str(file)]
+        device = subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip()
+        try:
+            yield Path(device)
+        finally:
+            subprocess.run(["losetup", "-d", device], check=False)
+
+
+def latencies(place: list[str], seed: int, depth: int, seconds: float) -> tuple[float, float]:
+    """Median and p99 of random reads, us."""
+    command = ["fio", "--name=x", "--rw=randread", "--bs=4k", f"--iodepth={depth}", f"--randseed={seed}"]
+    command += ["--norandommap", f"--size={READ_BYTES}", "--time_based", f"--runtime={seconds}", *place]
+    command += ["--output-format=json", "--percentile_list=50:99"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["read"]["clat_ns"]["percentile"]
+    return found["50.000000"] / 1e3, found["99.000000"] / 1e3
+
+
+def compare(folder: Path, timing: str, seconds: float, turns: int) -> list[Row]:
+    """Both ways to the same blocks, over a disk of this timing."""
+    socket, rows = folder / "above.sock", []
+    with disk(folder, timing) as device:
+        serve = [*SKYLIGHT, "serve", ABOVE, "--on", str(device), "--destroy-data", "--timing", "native"]
+        with process([*serve, "--nbd", f"unix:{socket}", "--write-cache", "on", "--quiet"], socket):
+            with device.open("rb") as opened:
+                platters = int.from_bytes(opened.read(512)[PLATTERS_AT : PLATTERS_AT + 8], "little")
+            direct = ["--ioengine=libaio", "--direct=1", f"--filename={device}", f"--offset={platters}"]
+            through = ["--ioengine=nbd", f"--uri=nbd+unix:///?socket={socket}"]
+            for depth in DEPTHS:
+                pairs = []
+                for turn in range(turns):
+                    ways = [direct, through] if turn % 2 == 0 else [through, direct]
+                    found = [latencies(way, 2 * turn + 1, depth, seconds) for way in ways]
+                    pairs.append(found if turn % 2 == 0 else found[::-1])
+                rows.append(_row(timing, depth, pairs))
+                show(rows[-1])
+    return rows
+
+
+def _row(timing: str, depth: int, pairs: list[list[tuple[float, float]]]) -> Row:
+    def median(way: int, which: int) -> float:
+        return statistics.median(pair[way][which] for pair in pairs)
+
+    added = [through[0] - direct[0] for direct, through in pairs]
+    ratio = statistics.median(through[0] / direct[0] for direct, through in pairs)
+    half, most = (median(0, 0), median(1, 0)), (median(0, 1), median(1, 1))
+    return Row(f"{BELOW}, {timing}", depth, *half, *most, added, ratio)
+
+
+def show(row: Row) -> None:
+    """A line for people."""
+    added = " ".join(f"{value:+.0f}" for value in row.added_us)
+    print(
+        f"{row.below:20} depth {row.depth}"
+        f"  p50 {row.direct_p50_us:7.0f} us, through {row.through_p50_us:7.0f} us"
+        f"  p99 {row.direct_p99_us:7.0f}, {row.through_p99_us:7.0f}"
+        f"  added {statistics.median(row.added_us):+.0f} us ({added})  ratio {row.ratio:.3f}",
+        flush=True,
+    )
+
+
+def main() -> int:
+    """Runs what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each run of fio")
+    parser.add_argument("--turns", type=int, default=4, help="of the two ways")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    options = parser.parse_args()
+    missing = [tool for tool in ("fio", "nbdfuse", "losetup") if shutil.which(tool) is None]
+    if missing:
+        sys.exit(f"{', '.join(missing)} not installed: scripts/test-tools.sh installs what the tests need")
+    if os.geteuid() != 0:
+        sys.exit("loop devices are made by root: run this as root")
+    rows: list[Row] = []
+    for timing in ("model", "none"):
+        with tempfile.TemporaryDirectory() as folder:
+            rows += compare(Path(folder), timing, options.seconds, options.turns)
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+//! Checkpoints as they are written: in one go, or a piece behind each command, so that none waits for all of it.
+//!
+//! One that is written in pieces begins with a flush, and goes on from the log where that left it. Pieces are the
+//! entries of the map by address, each as it is when its turn comes; they need not fit together. What has changed
+//! meanwhile is in the log, whose tags from the beginning on a recovery applies in their order: each sector ends
+//! as its last tag says, or, if it has none, as the entry says that has not changed since. The head comes after a
+//! flush, so that no entry comes of a tag that is lost.
+//!
+//! Invariants: a piece is bounded; all pieces are there before the log is full, else the checkpoint is written
+//! anew in one go; until its heads are written nothing needs it.
+
+use std::io;
+
+use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
+
+use crate::error::ImageError;
+use crate::format::BLOCK;
+use crate::format::checkpoint::{
+    CACHED, ENTRIES, Head, MOVED, encode_cached, encode_moved, encode_torn, encode_writer,
+};
+use crate::interpreter::Interpreter;
+use crate::store::Store;
+
+/// Bytes that are written at a time.
+const CHUNK: usize = 1 << 20;
+/// What is written in pieces is written in whole blocks of a disk.
+const ALIGNMENT: usize = 4096;
+/// Entries of a piece: about a millisecond.
+pub(crate) const PIECE: u64 = 4096;
+
+/// A checkpoint that is being written.
+pub(crate) struct Checkpoint {
+    head: Head,
+    out: Out,
+    /// The first sector whose entry is not written.
+    next: Lba,
+    /// Entries for cached extents that there is room for.
+    most: u64,
+}
+
+impl Interpreter {
+    /// Writes a checkpoint if the log is half full, in one go if that is short; goes on with one that was begun.
+    pub(crate) fn checkpoint_if_due(&mut self) -> Result<(), ImageError> {
+        let mut checkpoint = match self.checkpoint.take() {
+            Some(begun) => begun,
+            None if !self.log.is_half_full() => return Ok(()),
+            None if self.state.map.entries() <= self.piece => return self.checkpoint_now(false),
+            None => {
+                self.flush_now()?;
+                self.begin_checkpoint()
+            }
+        };
+        // As much of it as the log has grown, of three quarters of what is left of that.
+        let (used, left) = (self.log.end() - checkpoint.head.log_position, self.log.blocks() * 3 / 8);
+        let due = u128::from(self.state.map.entries()) * u128::from(used) / u128::from(left.max(1));
+        let piece = (due as u64).saturating_sub(checkpoint.head.cached).max(self.piece);
+        self.counters.pieces += 1;
+        if !self.write_entries(&mut checkpoint, piece)? {
+            self.checkpoint = Some(checkpoint);
+            return Ok(());
+        }
+        if checkpoint.head.cached > checkpoint.most {
+            // Sectors that went from one place to another while it was written have come up too often.
+            return self.checkpoint_now(false);
+        }
+        self.flush_now()?;
+        self.finish_checkpoint(checkpoint, false)
+    }
+
+    /// Writes a checkpoint of what is durable, in one go.
+    pub(crate) fn checkpoint_now(&mut self, clean: bool) -> Result<(), ImageError> {
+        self.checkpoint = None;
+        self.flush_now()?;
+        let mut checkpoint = self.begin_checkpoint();
+        self.write_entries(&mut checkpoint, u64::MAX)?;
+        self.finish_checkpoint(checkpoint, clean)
+    }
+
+    fn begin_checkpoint(&self) -> Checkpoint {
+        let generation = self.log.generation().wrapping_add(1);
+        let area = self.superblock.checkpoints[generation as usize % 2];
+        let (salt, moved) = (self.superblock.salt, self.state.moved.len() as u64 * MOVED as u64);
+        let head = Head { generation, log_position: self.log.end(), entries_crc: salt, ..Head::default() };
+        let out = Out { at: area.start + ENTRIES, crc: salt, bytes: Vec::with_capacity(CHUNK + CACHED) };
+        let most = area.len.saturating_sub(ENTRIES + moved) / CACHED as u64;
+        Checkpoint { head, out, next: Lba(0), most }
+    }
+
+    /// Writes entries for cached extents, at most so many; whether these were the last, or more than there is room for.
+    fn write_entries(&mut self, checkpoint: &mut Checkpoint, count: u64) -> Result<bool, ImageError> {
+        let Checkpoint { head, out, next, most } = checkpoint;
+        let capacity = Sectors(self.superblock.capacity / SECTOR_BYTES);
+        let rest = LbaExtent::new(*next, Lba(capacity.get()) - *next);
+        let store = self.store.as_mut();
+        let (mut left, mut over, mut wrote) = (count, true, Ok(()));
+        for found in self.state.found(rest) {
+            over = head.cached == *most;
+            if left == 0 || over {
+                over |= left > 0;
+                break;
+            }
+            over = true;
+            encode_cached(&found, &mut out.bytes);
+            (*next, left) = (found.lba.end(), left - 1);
+            head.cached += 1;
+            wrote = wrote.and_then(|()| out.spill(store, CHUNK));
+        }
+        wrote.and_then(|()| out.spill(store, ALIGNMENT)).map_err(|error| self.failed(WRITE, error))?;
+        Ok(over)
+    }
+
+    fn finish_checkpoint(&mut self, checkpoint: Checkpoint, clean: bool) -> Result<(), ImageError> {
+        let Checkpoint { mut head, mut out, .. } = checkpoint;
+        (head.clean, head.sequence) = (clean, self.sequence);
+        let store = self.store.as_mut();
+        let mut wrote = Ok(());
+        for (&start, &(len, pba)) in &self.state.moved {
+            encode_moved(LbaExtent::new(Lba(start), len), pba, &mut out.bytes);
+            head.moved += 1;
+            wrote = wrote.and_then(|()| out.spill(store, CHUNK));
+        }
+        if let Some(disk) = &mut self.state.shingled {
+            let kept = disk.snapshot();
+            (head.torn, head.writers) = (kept.fragments.len() as u64, kept.stamps.len() as u64);
+            head.writes = kept.writes;
+            for fragment in &kept.fragments {
+                encode_torn(fragment, &mut out.bytes);
+                wrote = wrote.and_then(|()| out.spill(store, CHUNK));
+            }
+            for &(extent, by) in &kept.stamps {
+                encode_writer(extent, by, &mut out.bytes);
+                wrote = wrote.and_then(|()| out.spill(store, CHUNK));
+            }
+        }
+        wrote.and_then(|()| out.end(store)).map_err(|error| self.failed(WRITE, error))?;
+        head.entries_crc = out.crc;
+        self.sync()?;
+        let area = self.superblock.checkpoints[head.generation as usize % 2];
+        let block = head.encode(self.superblock.salt);
+        for copy in [0, BLOCK as u64] {
+            let written = self.store.write_at(area.start + copy, &block);
+            written.map_err(|error| self.failed(WRITE, error))?;
+        }
+        self.sync()?;
+        self.log.behind_checkpoint(head.generation, head.log_position);
+        self.counters.checkpoints += 1;
+        Ok(())
+    }
+}
+
+const WRITE: &str = "write a checkpoint";
+
+/// Entries on their way to the store.
+struct Out {
+    at: u64,
+    crc: u32,
+    bytes: Vec<u8>,
+}
+
+impl Out {
+    /// Writes the whole blocks of what there is, if it is so much.
+    fn spill(&mut self, store: &mut dyn Store, least: usize) -> io::Result<()> {
+        if self.bytes.len() < least {
+            return Ok(());
+        }
+        let len = self.bytes.len() / ALIGNMENT * ALIGNMENT;
+        store.write_at(self.at, &self.bytes[..len])?;
+        store.begin_sync(self.at, len as u64);
+        self.crc = crc32c::crc32c_append(self.crc, &self.bytes[..len]);
+        self.at += len as u64;
+        self.bytes.drain(..len);
+        Ok(())
+    }
+
+    /// Writes the rest.
+    fn end(&mut self, store: &mut dyn Store) -> io::Result<()> {
+        self.spill(store, ALIGNMENT)?;
+        self.crc = crc32c::crc32c_append(self.crc, &self.bytes);
+        if self.bytes.is_empty() { Ok(()) } else { store.write_at(self.at, &self.bytes) }
+    }
+}

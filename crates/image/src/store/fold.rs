@@ -1,0 +1,141 @@
+//! A store without a stretch that nothing ever lies in: what follows it comes right behind what is before. An image
+//! whose drive has such a stretch fits on a smaller device.
+//!
+//! Invariant: the stretch reads as zeros, and a write to it fails.
+
+use std::io;
+use std::ops::Range;
+
+use super::{Store, check_range};
+use crate::format::superblock::Part;
+
+/// See the module page.
+pub struct FoldedStore {
+    inner: Box<dyn Store>,
+    gap: Part,
+}
+
+/// Where a part of a range lies.
+enum Lies {
+    /// From this byte of the inner store on.
+    There(u64),
+    /// In the gap.
+    Nowhere,
+}
+
+impl FoldedStore {
+    /// A store that leaves out `gap`.
+    pub fn new(inner: Box<dyn Store>, gap: Part) -> Self {
+        Self { inner, gap }
+    }
+
+    /// The parts of a range, each with its part of the buffer.
+    fn of(&self, offset: u64, len: u64) -> impl Iterator<Item = (Lies, Range<usize>)> + use<> {
+        let (gap, end) = (self.gap, offset + len);
+        let parts = [(0, gap.start), (gap.start, gap.end()), (gap.end(), u64::MAX)];
+        parts.into_iter().enumerate().filter_map(move |(index, (start, stop))| {
+            let (from, to) = (offset.max(start), end.min(stop));
+            let lies = match index {
+                0 => Lies::There(from),
+                1 => Lies::Nowhere,
+                _ => Lies::There(from.saturating_sub(gap.len)),
+            };
+            (from < to).then(|| (lies, (from - offset) as usize..(to - offset) as usize))
+        })
+    }
+}
+
+impl Store for FoldedStore {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        let len = self.inner.len_bytes();
+        if len < self.gap.start { len } else { len.saturating_add(self.gap.len) }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        check_range(self, offset, buffer.len() as u64)?;
+        self.of(offset, buffer.len() as u64).try_for_each(|(lies, range)| match lies {
+            Lies::There(at) => self.inner.read_at(at, &mut buffer[range]),
+            Lies::Nowhere => {
+                buffer[range].fill(0);
+                Ok(())
+            }
+        })
+    }
+
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        check_range(self, offset, data.len() as u64)?;
+        self.of(offset, data.len() as u64).try_for_each(|(lies, range)| match lies {
+            Lies::There(at) => self.inner.write_at(at, &data[range]),
+            Lies::Nowhere => Err(io::Error::other("nothing of the drive lies there")),
+        })
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn begin_sync(&mut self, offset: u64, len: u64) {
+        for (lies, range) in self.of(offset, len) {
+            if let Lies::There(at) = lies {
+                self.inner.begin_sync(at, range.len() as u64);
+            }
+        }
+    }
+
+    fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self, offset, len)?;
+        self.of(offset, len).try_for_each(|(lies, range)| match lies {
+            Lies::There(at) => self.inner.discard(at, range.len() as u64),
+            Lies::Nowhere => Ok(()),
+        })
+    }
+
+    fn can_discard(&self) -> bool {
+        self.inner.can_discard()
+    }
+
+    fn stored_bytes(&self) -> io::Result<u64> {
+        self.inner.stored_bytes()
+    }
+
+    fn is_data(&self, offset: u64, len: u64) -> io::Result<(bool, u64)> {
+        check_range(self, offset, len)?;
+        match self.of(offset, len).next() {
+            Some((Lies::There(at), range)) => self.inner.is_data(at, range.len() as u64),
+            Some((Lies::Nowhere, range)) => Ok((false, range.len() as u64)),
+            None => Ok((false, len)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::ram::RamStore;
+
+    #[test]
+    fn what_follows_the_gap_lies_right_behind_what_is_before() {
+        let gap = Part { start: 4096, len: 1 << 40 };
+        let mut store = FoldedStore::new(Box::new(RamStore::new(12_288)), gap);
+        assert_eq!(store.len_bytes(), (1 << 40) + 12_288);
+        store.write_at(3584, &[1; 512]).unwrap();
+        store.write_at(gap.end(), &[2; 512]).unwrap();
+        assert!(store.write_at(3584, &[3; 1024]).is_err() && store.write_at(gap.end() - 1, &[3]).is_err());
+        store.write_at(3584, &[1; 512]).unwrap();
+        let mut bytes = [9; 512];
+        for (at, byte) in [(3584, 1), (4096, 0), (gap.end() - 512, 0), (gap.end(), 2)] {
+            store.read_at(at, &mut bytes).unwrap();
+            assert_eq!(bytes, [byte; 512], "at {at}");
+        }
+        store.inner.read_at(4096, &mut bytes).unwrap();
+        assert_eq!(bytes, [2; 512]);
+        store.discard(0, gap.end() + 512).unwrap();
+        store.read_at(gap.end(), &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 512]);
+        assert!(store.read_at(gap.end() + 8192 - 511, &mut bytes).is_err());
+    }
+}

@@ -1,0 +1,52 @@
+//! Power cuts of a raw shingled disk: what a write destroyed before a durable one never reads as good again.
+//!
+//! A disk lives in sessions; the power is cut after every effect of each on the medium. What is then said of each
+//! sector (native, or overwritten from where by which write) and what it reads as is compared with an oracle that
+//! knows the disk sector by sector. `SKYLIGHT_CUTS` is how many cuts there are in all (20,000 if it is not set, of
+//! which this test takes a tenth), `PROPTEST_RNG_SEED` the seed (1).
+
+mod oracle;
+mod run;
+#[path = "../../../layer/tests/swd/oracle.rs"]
+#[expect(dead_code, reason = "the layer's own tests use the rest of it")]
+mod surface;
+
+use run::Life;
+use skylight_image::interpreter::Planted;
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+}
+
+#[test]
+fn a_cut_makes_nothing_whole_that_a_durable_write_destroyed() {
+    // Fewer would not see all that must come up.
+    let cuts = (number("SKYLIGHT_CUTS", 20_000) / 10).max(2_000);
+    let seed = number("PROPTEST_RNG_SEED", 1);
+    let mut clean_starts = 0;
+    for banded in [false, true] {
+        for write_cache in [false, true] {
+            let mut life = Life::new(banded, write_cache, seed, None);
+            let lived = life.live(cuts / 4);
+            let how = format!("banded {banded}, write cache {write_cache}, seed {seed}");
+            println!("{how}: {:?}", life.seen);
+            lived.unwrap_or_else(|why| panic!("{how}, cut {}: {why}", life.seen.cuts));
+            assert!(life.seen.checkpoints > 0 && life.seen.overwritten > 0);
+            clean_starts += life.seen.clean_starts - 1;
+        }
+    }
+    assert!(clean_starts > 0, "no start after a disk was switched off in order");
+}
+
+#[test]
+fn planted_faults_are_noticed() {
+    let seed = number("PROPTEST_RNG_SEED", 1);
+    for planted in [Planted::NoRecord, Planted::RecordWithData, Planted::NoSync] {
+        let noticed = [false, true].into_iter().find_map(|write_cache| {
+            let mut life = Life::new(false, write_cache, seed, Some(planted));
+            let why = life.live(2000).err()?;
+            Some(format!("cut {}: {why}", life.seen.cuts))
+        });
+        println!("{planted:?}: {}", noticed.unwrap_or_else(|| panic!("{planted:?} went unnoticed")));
+    }
+}

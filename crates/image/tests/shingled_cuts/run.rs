@@ -1,0 +1,318 @@
+//! A shingled disk's life in sessions, and a cut after every effect of each.
+
+use skylight_disk::{Angle, Geometry, Lba, Pba, Sectors, SegmentSpec, Shingling};
+use skylight_image::interpreter::Planted;
+use skylight_image::store::fault::{Effect, FaultStore, Medium, Random};
+use skylight_image::store::ram::RamStore;
+use skylight_image::{Image, Options};
+use skylight_layer::swd::{ReadData, ReadMode};
+use skylight_layer::{Bands, Layer, StretchSpec, Swd, SwdSpec};
+
+use crate::oracle::{Found, Oracle, Write, bytes_of};
+use crate::surface::under_head;
+
+const WIDTH_TRACKS: u32 = 4;
+/// Commands of a session, at most.
+const SESSION: u64 = 40;
+
+/// What came up, to be sure that it did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    pub cuts: u64,
+    pub checkpoints: u64,
+    pub clean_starts: u64,
+    pub overwritten: u64,
+    pub cuts_in_recovery: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write(Vec<Write>, bool),
+    Zero(Write),
+    Flush,
+    Trim(u64, u64),
+    Close,
+}
+
+enum Event {
+    Begin(Op),
+    End(Op),
+    Found(Found),
+}
+
+struct Session {
+    start: Medium,
+    effects: Vec<Effect>,
+    events: Vec<(usize, Event)>,
+}
+
+/// See the module page.
+pub struct Life {
+    spec: SwdSpec,
+    options: Options,
+    random: Random,
+    oracle: Oracle,
+    next_value: u64,
+    pub seen: Seen,
+}
+
+/// Three recording zones on one surface, skewed by no whole sector.
+fn segments() -> Vec<SegmentSpec> {
+    [(0, 14, 24), (14, 12, 19), (26, 15, 16)]
+        .into_iter()
+        .map(|(first_track, tracks, sectors_per_track)| SegmentSpec {
+            sectors: None,
+            sectors_per_track,
+            first_track,
+            tracks,
+            inward: true,
+            first_surface: 0,
+            surfaces: 1,
+            group_tracks: 1,
+            surfaces_descend: false,
+            surfaces_alternate: false,
+            strokes_alternate: false,
+            first_sector: 0,
+            track_skew: Angle::from_turns(0.13),
+            head_skew: Angle(0),
+            group_skew: Angle(0),
+            start_angle: None,
+        })
+        .collect()
+}
+
+impl Life {
+    pub fn new(banded: bool, write_cache: bool, seed: u64, planted: Option<Planted>) -> Self {
+        let specs = segments();
+        let geometry = Geometry::new(&specs).expect("segments that add up");
+        // Bands of two tracks of the first zone with a guard, and of what there is behind.
+        let stretch = |sectors, band, guard, start| StretchSpec {
+            sectors: Sectors(sectors),
+            band: Sectors(band),
+            guard: Sectors(guard),
+            start: Pba(start),
+        };
+        let bands = banded.then(|| Bands::new(&[stretch(96, 48, 72, 0), stretch(150, 50, 57, 336)]));
+        let capacity = if banded { Sectors(246) } else { geometry.capacity() };
+        let shingling = Shingling::new(WIDTH_TRACKS).expect("a head");
+        let mode = ReadMode { data: ReadData::Overwriting, fail: false };
+        let under_head = under_head(&specs, &geometry, WIDTH_TRACKS);
+        let places = (0..capacity.get())
+            .map(|sector| bands.as_ref().map_or(sector, |bands| bands.native(Lba(sector)).get()));
+        let oracle = Oracle::new(under_head, places.collect(), !write_cache);
+        Self {
+            spec: SwdSpec { geometry, shingling, capacity, bands, mode },
+            options: Options { write_cache, planted, log_bytes: Some(16_384), ..Options::default() },
+            random: Random(seed),
+            oracle,
+            next_value: 1,
+            seen: Seen::default(),
+        }
+    }
+
+    fn layer(&self) -> Box<dyn Layer> {
+        Box::new(Swd::new(self.spec.clone()))
+    }
+
+    /// Lives until there were so many cuts.
+    pub fn live(&mut self, cuts: u64) -> Result<(), String> {
+        let store = RamStore::new(Image::bytes_needed(self.layer().as_ref(), &self.options));
+        let made = FaultStore::new(store.clone());
+        let image = Image::create_on(Box::new(made.clone()), self.layer(), "", &self.options);
+        drop(image.map_err(|error| error.to_string())?);
+        let mut medium = Medium::new(store);
+        made.take_effects().iter().for_each(|effect| medium.take(effect));
+        medium.take(&Effect::Sync);
+        let mut store = medium.cut(&mut self.random);
+        while self.seen.cuts < cuts {
+            let session = self.session(store)?;
+            store = self.cut_everywhere(session, cuts)?;
+        }
+        Ok(())
+    }
+
+    fn open(&self, store: &FaultStore) -> Result<Image, String> {
+        let image = Image::open_on(Box::new(store.clone()), self.layer(), &self.options);
+        image.map_err(|error| format!("does not open: {error}"))
+    }
+
+    /// What the disk says of every sector, and gives for it; its layer and its image agree on that.
+    fn look_at(&mut self, image: &mut Image) -> Result<Found, String> {
+        let sectors = self.oracle.places.len();
+        let mut found = Found { states: vec![None; sectors], bytes: vec![0; sectors * 512] };
+        image.read(0, &mut found.bytes).map_err(|error| error.to_string())?;
+        for loss in image.losses(0, sectors as u64 * 512).map_err(|error| error.to_string())? {
+            // Between tracks of unlike sizes each sector is told on its own.
+            for number in 0..loss.lba.len.get() {
+                found.states[(loss.lba.start.get() + number) as usize] =
+                    Some((loss.source.get() + number, loss.by.write));
+            }
+        }
+        self.seen.overwritten += u64::from(found.states.iter().any(Option::is_some));
+        image.audit()?;
+        image.audit_overwritten()?;
+        Ok(found)
+    }
+
+    fn session(&mut self, store: RamStore) -> Result<Session, String> {
+        let start = Medium::new(store.clone());
+        let store = FaultStore::new(store);
+        let mut now = self.oracle.clone();
+        let mut image = self.open(&store)?;
+        let found = self.look_at(&mut image)?;
+        now.check_cut(&found)?;
+        now.found(&found);
+        let mut events = vec![(store.effects(), Event::Found(found))];
+        self.seen.clean_starts += u64::from(image.status().recovery.clean);
+        for _ in 0..1 + self.random.below(SESSION) {
+            let op = self.draw(&mut image);
+            events.push((store.effects(), Event::Begin(op.clone())));
+            begin(&mut now, &op);
+            ask(&now, &mut image, &op)?;
+            events.push((store.effects(), Event::End(op.clone())));
+            end(&mut now, &op);
+            if self.random.below(6) == 0 {
+                now.check_now(&self.look_at(&mut image)?).map_err(|why| format!("in a session: {why}"))?;
+            }
+        }
+        now.check_now(&self.look_at(&mut image)?).map_err(|why| format!("at its end: {why}"))?;
+        self.seen.checkpoints += image.status().counters.checkpoints;
+        if self.random.below(3) == 0 {
+            events.push((store.effects(), Event::Begin(Op::Close)));
+            image.close().map_err(|error| error.to_string())?;
+            events.push((store.effects(), Event::End(Op::Close)));
+        }
+        Ok(Session { start, effects: store.take_effects(), events })
+    }
+
+    /// A write: near others, behind the last one, or anywhere.
+    fn draw_write(&mut self, number: u64, after: Option<u64>) -> Write {
+        let sectors = self.oracle.places.len() as u64;
+        let random = &mut self.random;
+        let len = [1, 1, 3, 8, 16, 40][random.below(6) as usize];
+        let from = match random.below(3) {
+            0 => after.unwrap_or(0) % sectors,
+            1 => random.below(sectors.min(120)),
+            _ => random.below(sectors),
+        };
+        self.next_value += 1;
+        Write { from, to: (from + len).min(sectors), number, value: self.next_value }
+    }
+
+    fn draw(&mut self, image: &mut Image) -> Op {
+        let written = image.shingled_counters().unwrap_or_default().writes;
+        match self.random.below(12) {
+            0..=7 => {
+                let count = if self.random.below(3) == 0 { 2 + self.random.below(5) } else { 1 };
+                let mut writes: Vec<Write> = Vec::new();
+                for number in written + 1..=written + count {
+                    writes.push(self.draw_write(number, writes.last().map(|write| write.to)));
+                }
+                Op::Write(writes, self.random.below(6) == 0)
+            }
+            8 => Op::Zero(Write { value: 0, ..self.draw_write(written + 1, None) }),
+            9 => {
+                let Write { from, to, .. } = self.draw_write(0, None);
+                Op::Trim(from, to)
+            }
+            _ => Op::Flush,
+        }
+    }
+
+    fn cut_everywhere(&mut self, session: Session, most: u64) -> Result<RamStore, String> {
+        let Session { start, effects, events } = session;
+        let mut medium = start;
+        let mut events = events.into_iter().peekable();
+        // Often enough the next session starts from the end of this one.
+        let next_start = (self.random.below(effects.len() as u64 * 5 / 4 + 1) as usize).min(effects.len());
+        let (mut next, mut happened) = (None, String::new());
+        for done in 0..=effects.len() {
+            if let Some(effect) = done.checked_sub(1).map(|last| &effects[last]) {
+                medium.take(effect);
+            }
+            while let Some((_, event)) = events.next_if(|(at, _)| *at <= done) {
+                match event {
+                    Event::Begin(op) => {
+                        happened = format!("{op:?}").chars().take(160).collect();
+                        begin(&mut self.oracle, &op);
+                    }
+                    Event::End(op) => end(&mut self.oracle, &op),
+                    Event::Found(found) => self.oracle.found(&found),
+                }
+            }
+            let place = |why| format!("cut after effect {done} of {}, in {happened}: {why}", effects.len());
+            self.cut(&medium).map_err(place)?;
+            self.seen.cuts += 1;
+            if done == next_start {
+                next = Some((medium.cut(&mut self.random), self.oracle.clone()));
+            }
+            if self.seen.cuts >= most {
+                break;
+            }
+        }
+        let Some((store, oracle)) = next else {
+            return Ok(medium.cut(&mut self.random));
+        };
+        self.oracle = oracle;
+        Ok(store)
+    }
+
+    fn cut(&mut self, medium: &Medium) -> Result<(), String> {
+        let left = medium.cut(&mut self.random);
+        let store = FaultStore::new(left.clone());
+        let mut image = self.open(&store)?;
+        let found = self.look_at(&mut image)?;
+        self.oracle.check_cut(&found)?;
+        let effects = store.take_effects();
+        if effects.is_empty() || self.random.below(3) > 0 {
+            return Ok(());
+        }
+        // The start is cut as well; the next one finds the same.
+        let mut medium = Medium::new(left);
+        let count = self.random.below(effects.len() as u64 + 1) as usize;
+        effects[..count].iter().for_each(|effect| medium.take(effect));
+        let store = FaultStore::new(medium.cut(&mut self.random));
+        let mut image = self.open(&store).map_err(|why| format!("in recovery: {why}"))?;
+        self.seen.cuts_in_recovery += 1;
+        match self.look_at(&mut image)? == found {
+            true => Ok(()),
+            false => Err("a recovery that was cut and done again found something else".to_owned()),
+        }
+    }
+}
+
+fn begin(oracle: &mut Oracle, op: &Op) {
+    match op {
+        Op::Write(writes, _) => writes.iter().for_each(|&write| oracle.begin(write)),
+        Op::Zero(write) => oracle.begin(*write),
+        Op::Flush | Op::Trim(..) | Op::Close => {}
+    }
+}
+
+fn end(oracle: &mut Oracle, op: &Op) {
+    match op {
+        // A write that must be durable makes all before it so.
+        Op::Write(_, true) | Op::Flush | Op::Close => oracle.durable(),
+        Op::Write(..) | Op::Zero(_) if oracle.strict => oracle.durable(),
+        _ => {}
+    }
+}
+
+fn ask(oracle: &Oracle, image: &mut Image, op: &Op) -> Result<(), String> {
+    let done = match op {
+        Op::Write(writes, fua) => {
+            let data: Vec<_> = writes.iter().map(|&write| bytes_of(&oracle.places, write)).collect();
+            let together: Vec<_> = writes
+                .iter()
+                .zip(&data)
+                .map(|(write, data)| skylight_image::Write { offset: write.from * 512, data, fua: *fua })
+                .collect();
+            image.write_many(&together)
+        }
+        Op::Zero(write) => image.write_zeroes(write.from * 512, (write.to - write.from) * 512, false),
+        Op::Flush => image.flush(),
+        Op::Trim(from, to) => image.trim(from * 512, (to - from) * 512),
+        Op::Close => Ok(()),
+    };
+    done.map_err(|error| error.to_string())
+}

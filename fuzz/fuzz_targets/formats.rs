@@ -1,0 +1,85 @@
+//! Any bytes as a block of each on-media format, with a checksum that is right: superblock, head of a flash, head of a
+//! checkpoint, its entries, block of tags. What is read is written and read again as the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use skylight_fuzz::seal;
+use skylight_image::format::checkpoint::{
+    CACHED, Head, MOVED, TORN, WRITER, decode_cached, decode_moved, decode_torn, decode_writer,
+};
+use skylight_image::format::flash::FlashHead;
+use skylight_image::format::superblock::{NotOne, Superblock};
+use skylight_image::format::tag::TagBlock;
+use skylight_image::format::{BLOCK, VERSION};
+
+const SALT: u32 = 7;
+
+fn superblock(block: &[u8; BLOCK], text: &[u8]) {
+    let read = Superblock::decode(block, |_, bytes| {
+        let source = text.get(..bytes.len()).ok_or(NotOne::Damaged)?;
+        bytes.copy_from_slice(source);
+        Ok(())
+    });
+    if let Ok(read) = read {
+        let again = Superblock::decode(&read.encode(), |_, bytes| {
+            bytes.copy_from_slice(read.text.as_bytes());
+            Ok(())
+        });
+        assert_eq!(again.as_ref(), Ok(&read));
+    }
+}
+
+/// Keeps the compiler from leaving out what made it.
+fn seen<T>(value: &T) {
+    std::hint::black_box(value);
+}
+
+fn entries(bytes: &[u8]) {
+    bytes.chunks_exact(CACHED).for_each(|entry| seen(&decode_cached(entry)));
+    bytes.chunks_exact(MOVED).for_each(|entry| seen(&decode_moved(entry)));
+    bytes.chunks_exact(TORN).for_each(|entry| seen(&decode_torn(entry)));
+    bytes.chunks_exact(WRITER).for_each(|entry| seen(&decode_writer(entry)));
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&which, bytes)) = data.split_first() else {
+        return;
+    };
+    let mut block = [0; BLOCK];
+    let len = bytes.len().min(BLOCK);
+    block[..len].copy_from_slice(&bytes[..len]);
+    let text = &bytes[len..];
+    match which % 5 {
+        0 => {
+            block[..12].copy_from_slice(&[&b"SKYLIGHT"[..], &VERSION.to_le_bytes()].concat());
+            // The checksum of the text, too.
+            let said = u64::from_le_bytes([16, 17, 18, 19, 20, 21, 22, 23].map(|at: usize| block[at]));
+            if let Some(text) = usize::try_from(said).ok().and_then(|len| text.get(..len)) {
+                block[24..28].copy_from_slice(&crc32c::crc32c(text).to_le_bytes());
+            }
+            seal(&mut block, None);
+            superblock(&block, text);
+        }
+        1 => {
+            seal(&mut block, None);
+            if let Some(head) = FlashHead::decode(&block) {
+                assert_eq!(FlashHead::decode(&head.encode()), Some(head));
+            }
+        }
+        2 => {
+            block[..4].copy_from_slice(b"SKYC");
+            seal(&mut block, Some(SALT));
+            let head = Head::decode(&block, SALT).expect("its magic and its checksum are right");
+            assert_eq!(Head::decode(&head.encode(SALT), SALT), Some(head));
+            head.entries_bytes();
+        }
+        3 => {
+            block[..4].copy_from_slice(b"SKYT");
+            seal(&mut block, Some(SALT));
+            if let Some(tags) = TagBlock::decode(&block, SALT) {
+                assert_eq!(TagBlock::decode(&tags.encode(SALT), SALT), Some(tags));
+            }
+        }
+        _ => entries(bytes),
+    }
+});
