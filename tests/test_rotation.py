@@ -155,6 +155,18 @@ class TestNeighbours:
         found = neighbours.next_track(one, other, times + rng.normal(0, 8_000, len(times)))
         assert found is not None and found.ns == pytest.approx(340_000, rel=0.05) and found.heads is None
 
+    @pytest.mark.parametrize("power", [0.5, 1.0])
+    def test_a_slow_rise_over_many_tracks_is_no_cylinder(
+        self, rng: np.random.Generator, power: float
+    ) -> None:
+        one, other, _ = cylinder_times(rng, 2, back=False, arm_ns=1, switch_ns=1)
+        rise = (np.abs(one - other) - 1.0) / 42
+        for most_ns in (100_000, 240_000, 400_000):
+            times = 1_770_000 + most_ns * rise**power + rng.normal(0, 15_000, len(one))
+            found = neighbours.next_track(one, other, times)
+            assert found is not None and found.ns == pytest.approx(1_770_000, rel=0.03)
+            assert found.heads is None
+
     def test_times_without_a_pattern_say_nothing(self, rng: np.random.Generator) -> None:
         one, other, _ = cylinder_times(rng, 2, back=False, arm_ns=1, switch_ns=1)
         for _ in range(10):

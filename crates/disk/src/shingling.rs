@@ -62,12 +62,23 @@ impl Shingling {
     /// there is nothing to visit.
     pub fn visit_behind(self, geometry: &Geometry, of: &Track, visit: &mut impl FnMut(Track)) {
         for distance in 1..self.width_tracks {
-            let track =
-                if of.inward { of.track.checked_add(distance) } else { of.track.checked_sub(distance) };
-            let Some(track) = track else { return };
+            let Some(track) = track_behind(of, distance) else { return };
             geometry.visit_track(of.surface, track, visit);
         }
     }
+
+    /// The last of those tracks.
+    pub fn visit_last_behind(self, geometry: &Geometry, of: &Track, visit: &mut impl FnMut(Track)) {
+        let distance = self.width_tracks - 1;
+        if let Some(track) = track_behind(of, distance).filter(|_| distance > 0) {
+            geometry.visit_track(of.surface, track, visit);
+        }
+    }
+}
+
+/// The number of the track so far behind one.
+fn track_behind(of: &Track, distance: u32) -> Option<u32> {
+    if of.inward { of.track.checked_add(distance) } else { of.track.checked_sub(distance) }
 }
 
 /// The track that a write begins on, the written part of it, and the rest of the write.

@@ -398,15 +398,27 @@ impl Drive {
 
     fn next_event_with_cache(&self) -> Option<(Time, Event)> {
         let outlook = self.pending.outlook(self.accepting, &self.cache);
-        let settled = self.cache.leaving_at().map(|at| (at, Event::Settled));
-        let arrival = outlook.arrival.map(|(begin, index)| {
-            ((begin + self.interface.command_overhead).max(self.clock), Event::Arrival(index))
-        });
-        let held = (!self.cache.is_empty()).then(|| self.cache.held_since());
-        let since = [outlook.full, outlook.media, held].into_iter().flatten().min();
-        let media = since.map(|since| (self.busy_until.max(since).max(self.clock), Event::Media));
+        let mut next = None;
         // Of those that come at once the first.
-        [settled, arrival, media].into_iter().flatten().min_by_key(|&(time, _)| time)
+        let mut comes = |time: Time, event| {
+            if next.is_none_or(|(earlier, _)| time < earlier) {
+                next = Some((time, event));
+            }
+        };
+        if let Some(at) = self.cache.leaving_at() {
+            comes(at, Event::Settled);
+        }
+        if let Some((begin, index)) = outlook.arrival {
+            comes((begin + self.interface.command_overhead).max(self.clock), Event::Arrival(index));
+        }
+        let held = (!self.cache.is_empty()).then(|| self.cache.held_since());
+        let never = Time(u64::MAX);
+        let full_or_media = outlook.full.unwrap_or(never).min(outlook.media.unwrap_or(never));
+        let since = full_or_media.min(held.unwrap_or(never));
+        if since < never {
+            comes(self.busy_until.max(since).max(self.clock), Event::Media);
+        }
+        next
     }
 
     #[inline]

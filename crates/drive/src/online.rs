@@ -110,10 +110,18 @@ impl Online {
     /// Lets time pass: everything before `until` happens. Gives the commands that are answered until then.
     pub fn advance(&mut self, until: Time, mover: &mut impl Mover, answers: &mut Vec<Answered>) {
         self.pass(until, mover);
-        while let Some(Reverse(answer)) = self.due.peek() {
-            if answer.at > until {
-                return;
-            }
+        self.hand_out(until, answers);
+    }
+
+    /// Gives the commands that are answered until then, as far as nothing else has to happen before: who waits for
+    /// an answer should not wait for what the drive begins at the same moment.
+    pub fn settled(&mut self, until: Time, answers: &mut Vec<Answered>) {
+        let event = self.drive.next_event().map_or(until, |(time, _)| time.min(until));
+        self.hand_out(event, answers);
+    }
+
+    fn hand_out(&mut self, until: Time, answers: &mut Vec<Answered>) {
+        while let Some(Reverse(answer)) = self.due.peek().filter(|Reverse(answer)| answer.at <= until) {
             answers.push(*answer);
             self.due.pop();
         }

@@ -132,8 +132,14 @@ fn feed(
     for (index, &(submit, _)) in times.iter().enumerate() {
         let (now, part) = (online.clock().get(), u64::from(cuts[index].3));
         if part > 300 && submit > now {
-            online.advance(Time(now + (submit - now) / 1000 * (1000 - part)), &mut ledger, &mut answers);
-            online.advance(Time(now + (submit - now) / 1000 * part), &mut ledger, &mut answers);
+            for share in [1000 - part, part] {
+                let until = Time(now + (submit - now) / 1000 * share);
+                if share % 2 == 0 {
+                    online.settled(until, &mut answers);
+                    assert!(answers.iter().all(|answer| answer.at <= until), "not before its time");
+                }
+                online.advance(until, &mut ledger, &mut answers);
+            }
         }
         let (command, through) = command(columns, index);
         online.submit(command, through, Time(submit), &mut ledger);

@@ -373,7 +373,11 @@ impl Shared {
                 state.submit(job, self.virtual_at(came));
             }
             let State { online, bytes, .. } = &mut *state;
-            online.advance(self.virtual_at(Instant::now()), bytes, &mut answers);
+            let now = self.virtual_at(Instant::now());
+            online.settled(now, &mut answers);
+            if answers.is_empty() {
+                online.advance(now, bytes, &mut answers);
+            }
             due = online.next().map(|time| time + Nanos(1));
             let done = state.collect(&mut answers, |time| self.wall_at(time));
             drop(state);

@@ -79,14 +79,14 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
         noise_ns = max(least_ns, float(np.median(off)) / 0.6745)
     found = fits.at(noise_ns)
     way, cost, arm_ns, switch_ns = min(found, key=lambda fit: fit[1])
-    rising = _rising(one, other, time_ns)
+    risings = _risings(one, other, time_ns)
     costs = [(fit[1], fit[2]) for fit in found]
-    if rising is not None:
-        costs.append((rising.cost(noise_ns), rising.first_ns))
+    costs += [(rising.cost(noise_ns), rising.first_ns) for rising in risings]
     least = min(each for each, _ in costs)
     likely = [ns for each, ns in costs if each < least + PLAINLY]
     if max(likely) / min(likely) > 1 + ALIKE:
         return _compromise(min(likely), max(likely))
+    rising = min(risings, key=lambda rising: rising.cost(noise_ns), default=None)
     if rising is not None and rising.cost(noise_ns) < cost:
         return rising.found(noise_ns)
     off = np.abs(time_ns - _expected(way, arm_ns, switch_ns)) > np.sqrt(CAP) * noise_ns
@@ -108,17 +108,17 @@ def _compromise(least_ns: float, most_ns: float) -> NextTrack | None:
 
 @dataclass(frozen=True, slots=True)
 class _Rising:
-    """Strokes on one surface by an arm whose time rises within a few tracks: any rising curve."""
+    """Strokes on one surface by an arm whose time rises with the distance, in tracks."""
 
     one: Ints
     other: Ints
     off: F64
     first_ns: float
-    levels: int
+    constants: int
 
     def cost(self, noise_ns: float) -> float:
         capped = np.minimum((self.off / noise_ns) ** 2, CAP)
-        return float(capped.sum()) + (self.levels + 2) * float(np.log(len(self.off)))
+        return float(capped.sum()) + self.constants * float(np.log(len(self.off)))
 
     def found(self, noise_ns: float) -> NextTrack | None:
         off = np.abs(self.off) > np.sqrt(CAP) * noise_ns
@@ -129,16 +129,24 @@ class _Rising:
         return NextTrack(self.first_ns, 0.0, pairs, None, None, STROKES)
 
 
-def _rising(one: Ints, other: Ints, time_ns: F64) -> _Rising | None:
-    """The rising curve through the median of the pairs at each distance, or None where none is one apart."""
+def _risings(one: Ints, other: Ints, time_ns: F64) -> list[_Rising]:
+    """Rising curves through the median of the pairs at each distance, if some are one apart: straight,
+    as a square root, and any, which has a constant for each of its levels."""
     apart = np.abs(one - other)
     distance, which = np.unique(apart, return_inverse=True)
     if distance[0] != 1:
-        return None
+        return []
     middle = np.array([np.median(time_ns[which == number]) for number in range(len(distance))])
+    found = []
+    for more in (distance - 1.0, np.sqrt(distance - 1.0)):
+        slope, first = np.polyfit(more, middle, 1) if len(distance) > 2 else (0.0, 0.0)
+        if slope > 0 and first > 0:
+            curve = first + slope * more
+            found.append(_Rising(one, other, time_ns - curve[which], float(first), 4))
     weight = np.bincount(which).astype(np.float64)
     curve = _monotone(middle, weight)
-    return _Rising(one, other, time_ns - curve[which], float(curve[0]), len(np.unique(curve)))
+    found.append(_Rising(one, other, time_ns - curve[which], float(curve[0]), len(np.unique(curve)) + 2))
+    return found
 
 
 def _monotone(value: F64, weight: F64) -> F64:

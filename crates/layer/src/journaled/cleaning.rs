@@ -140,7 +140,7 @@ impl Journaled {
             CleaningOrder::Fifo => self.journal.oldest(&self.map)?.start,
             CleaningOrder::Lifo => self.journal.newest(&self.map)?.start,
             CleaningOrder::Greedy | CleaningOrder::Random { .. } => {
-                self.spec.bands.first_of(self.dirty.as_ref()?.next()?)
+                self.spec.bands.first_of(self.dirty.as_mut()?.next()?)
             }
         };
         Some(self.cleaning_for(first))

@@ -4,13 +4,14 @@
 //! draws a lot when it becomes dirty, and the highest lot is next; lots come from the seed and a counter, so a
 //! drive has no randomness of its own.
 //!
-//! Both are the band of the highest *rank*, which a tree finds: a node has the highest rank among its sixteen
-//! children, and the first child that has it is on the way to the band. A change of rank goes up only as far as
-//! it changes what is highest, and looks at the other children only where the highest fell. What bands have is
-//! in pages that are taken when a band of theirs becomes dirty.
+//! Both are the band of the highest *rank*, which a tree finds: a node has a bound, which no rank among its sixteen
+//! children passes, and the first child that reaches it is on the way to the band. A rank that rises lifts the
+//! bounds above it; one that falls leaves them, and a search that meets a bound which no child reaches lowers it
+//! and goes on. So who cleans by the age of writes, and never asks, pays next to nothing. What bands have is in
+//! pages that are taken when a band of theirs becomes dirty.
 //!
-//! Invariants: a band has a rank if and only if the map finds a sector of it in the cache; every node has the
-//! highest rank below it.
+//! Invariants: a band has a rank if and only if the map finds a sector of it in the cache; no rank or bound is
+//! higher than the bound above it.
 //! Source: the orders are those of DESIGN's table of random drives; Skylight's drives are FIFO.
 
 use skylight_disk::Sectors;
@@ -48,7 +49,7 @@ struct Standing {
     lot: u32,
 }
 
-/// The bands of a page, and the lowest nodes; aligned so that the children of a node lie in few lines of memory.
+/// The bands of a page, and the lowest nodes; aligned so that what a search looks at lies in few lines of memory.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Page {
@@ -84,100 +85,111 @@ impl Dirty {
         Some(Self { rule, pages: vec![None; pages], levels, lots: 0 })
     }
 
-    /// Has fetched into the processor's cache what a change of a band looks at: its node, and its siblings.
+    /// Has fetched into the processor's cache what a change of a band looks at: itself and its node.
     #[inline]
     pub fn prefetch(&self, band: u64) {
         if let Some(page) = &self.pages[band as usize / PAGE] {
-            let node = band as usize % PAGE / CHILDREN;
-            prefetch(&page.nodes[node], size_of::<u64>());
-            prefetch(&page.bands[node * CHILDREN], CHILDREN * size_of::<Standing>());
+            let band = band as usize % PAGE;
+            prefetch(&page.nodes[band / CHILDREN], size_of::<u64>());
+            prefetch(&page.bands[band], size_of::<Standing>());
         }
     }
 
     /// The number of the band that is next.
-    pub fn next(&self) -> Option<u64> {
-        let highest = *self.levels.last()?.first().filter(|&&rank| rank > 0)?;
-        let mut at = 0;
-        for level in self.levels.iter().rev().skip(1) {
-            at = at * CHILDREN + level[at * CHILDREN..].iter().position(|&rank| rank == highest)?;
+    pub fn next(&mut self) -> Option<u64> {
+        loop {
+            let highest = *self.levels.last()?.first().filter(|&&bound| bound > 0)?;
+            let mut at = 0;
+            for level in self.levels.iter().rev().skip(1) {
+                // Bounds of inner nodes are lowered together with those below them.
+                at = at * CHILDREN + level[at * CHILDREN..].iter().position(|&bound| bound == highest)?;
+            }
+            let page = self.pages[at].as_mut()?;
+            let node = page.nodes.iter().position(|&bound| bound == highest)?;
+            let bands = &page.bands[node * CHILDREN..][..CHILDREN];
+            if let Some(band) = bands.iter().position(|&standing| self.rule.rank(standing) == highest) {
+                return Some((at * PAGE + node * CHILDREN + band) as u64);
+            }
+            page.nodes[node] = bands.iter().map(|&standing| self.rule.rank(standing)).fold(0, u64::max);
+            self.lower(at, highest);
         }
-        let page = self.pages[at].as_ref()?;
-        let node = page.nodes.iter().position(|&rank| rank == highest)?;
-        let bands = &page.bands[node * CHILDREN..];
-        let band = bands.iter().position(|&standing| self.rule.rank(standing) == highest)?;
-        Some((at * PAGE + node * CHILDREN + band) as u64)
+    }
+
+    /// Lowers the bounds above the nodes of a page, one of which was the highest of all, as far as they fall.
+    fn lower(&mut self, page: usize, highest: u64) {
+        let Self { pages, levels, .. } = self;
+        let nodes = pages[page].as_ref().map_or(&[0; CHILDREN], |page| &page.nodes);
+        levels[0][page] = nodes.iter().copied().fold(0, u64::max);
+        let mut child = page;
+        for level in 1..levels.len() {
+            let (below, above) = levels.split_at_mut(level);
+            if below[level - 1][child] == highest {
+                return;
+            }
+            let parent = child / CHILDREN;
+            let children = below[level - 1][parent * CHILDREN..].iter().take(CHILDREN);
+            above[0][parent] = children.copied().fold(0, u64::max);
+            child = parent;
+        }
     }
 
     /// More of a band lies in the cache.
     #[inline]
     pub fn add(&mut self, band: u64, sectors: Sectors) {
         let lots = self.lots;
-        let mut drawn = false;
-        self.change(band, |standing| {
-            drawn = standing.sectors == 0;
-            standing.lot = if drawn { lots } else { standing.lot };
-            standing.sectors += sectors.get() as u32;
-        });
+        let standing = self.standing(band);
+        let drawn = standing.sectors == 0;
+        if drawn {
+            standing.lot = lots;
+        }
+        standing.sectors += sectors.get() as u32;
+        let standing = *standing;
         self.lots = lots.wrapping_add(drawn.into());
+        if drawn || matches!(self.rule, Rule::Greedy) {
+            self.lift(band, self.rule.rank(standing));
+        }
     }
 
     /// Less of a band lies in the cache.
     pub fn remove(&mut self, band: u64, sectors: Sectors) {
-        self.change(band, |standing| standing.sectors -= sectors.get() as u32);
+        self.standing(band).sectors -= sectors.get() as u32;
     }
 
     /// Nothing of a band lies in the cache any more.
     #[inline]
     pub fn clean(&mut self, band: u64) {
-        self.change(band, |standing| standing.sectors = 0);
+        self.standing(band).sectors = 0;
     }
 
-    /// Changes what a band has, and what is highest above it.
     #[inline]
-    fn change(&mut self, band: u64, how: impl FnOnce(&mut Standing)) {
-        let Self { rule, pages, levels, .. } = self;
-        let (number, band) = (band as usize / PAGE, band as usize % PAGE);
-        let page = pages[number].get_or_insert_with(|| {
+    fn page(&mut self, band: u64) -> &mut Page {
+        self.pages[band as usize / PAGE].get_or_insert_with(|| {
             Box::new(Page { bands: [Standing::default(); PAGE], nodes: [0; CHILDREN] })
-        });
-        let before = rule.rank(page.bands[band]);
-        how(&mut page.bands[band]);
-        let rank = rule.rank(page.bands[band]);
-        let node = band / CHILDREN;
-        let bands = page.bands[node * CHILDREN..][..CHILDREN].iter();
-        let mut changed =
-            follow(&mut page.nodes[node], (before, rank), bands.map(|&standing| rule.rank(standing)));
-        if let Some(change) = changed {
-            changed = follow(&mut levels[0][number], change, page.nodes.iter().copied());
-        }
-        let mut child = number;
-        for level in 1..levels.len() {
-            let Some(change) = changed else {
-                return;
-            };
-            let (below, above) = levels.split_at_mut(level);
-            let parent = child / CHILDREN;
-            let children = below[level - 1][parent * CHILDREN..].iter().take(CHILDREN);
-            changed = follow(&mut above[0][parent], change, children.copied());
-            child = parent;
-        }
+        })
     }
-}
 
-/// Has a node follow the change of one of its children from one rank to another; its own change, if any.
-#[inline]
-fn follow(
-    node: &mut u64,
-    (before, rank): (u64, u64),
-    children: impl Iterator<Item = u64>,
-) -> Option<(u64, u64)> {
-    let was = *node;
-    if rank > was {
-        *node = rank;
-    } else if before == was && rank < was {
-        *node = children.fold(0, u64::max);
+    #[inline]
+    fn standing(&mut self, band: u64) -> &mut Standing {
+        &mut self.page(band).bands[band as usize % PAGE]
     }
-    (*node != was).then_some((was, *node))
+
+    /// No bound above a band is lower than its rank.
+    #[inline]
+    fn lift(&mut self, band: u64, rank: u64) {
+        let node = &mut self.page(band).nodes[band as usize % PAGE / CHILDREN];
+        if *node >= rank {
+            return;
+        }
+        *node = rank;
+        let mut at = band as usize / PAGE;
+        for level in &mut self.levels {
+            if level[at] >= rank {
+                return;
+            }
+            level[at] = rank;
+            at /= CHILDREN;
+        }
+    }
 }
 
 /// The lot with a number: the output function of SplitMix64.

@@ -63,6 +63,8 @@ pub(super) fn part(geometry: &Geometry, fragment: Destroyed, within: PbaExtent) 
 pub(super) struct Overwritten {
     fragments: BTreeMap<u64, Entry>,
     sectors: u64,
+    /// A stretch without fragments, where the last look-up found none: the next read is mostly there as well.
+    intact: PbaExtent,
 }
 
 impl Overwritten {
@@ -99,8 +101,22 @@ impl Overwritten {
     }
 
     /// Whether any sector of an extent is overwritten.
-    pub(super) fn touches(&self, extent: PbaExtent) -> bool {
-        self.last_touching(extent).is_some()
+    #[inline]
+    pub(super) fn touches(&mut self, extent: PbaExtent) -> bool {
+        let known = self.intact.start <= extent.start && extent.end() <= self.intact.end();
+        !known && self.finds(extent)
+    }
+
+    fn finds(&mut self, extent: PbaExtent) -> bool {
+        let (start, end) = (extent.start.get(), extent.end().get());
+        let before =
+            self.fragments.range(..end).next_back().map_or(0, |(&at, entry)| at + u64::from(entry.len));
+        if before > start {
+            return true;
+        }
+        let behind = self.fragments.range(end..).next().map_or(u64::MAX, |(&at, _)| at);
+        self.intact = PbaExtent::new(Pba(before), Sectors(behind - before));
+        false
     }
 
     /// The pieces of an extent in order: native, or with the sources that overwrote it.
@@ -166,6 +182,7 @@ impl Overwritten {
 
     fn insert(&mut self, fragment: Destroyed) {
         self.sectors += fragment.extent.len.get();
+        self.intact = PbaExtent::default();
         self.fragments.insert(fragment.extent.start.get(), Entry::of(fragment));
     }
 

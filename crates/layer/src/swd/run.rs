@@ -34,6 +34,11 @@ impl Run {
         self.extent.end()
     }
 
+    /// What it wrote.
+    pub(super) fn extent(&self) -> PbaExtent {
+        self.extent
+    }
+
     /// How many writes it has.
     pub(super) fn writes(&self) -> usize {
         self.writes
@@ -126,8 +131,9 @@ impl Swd {
         // Where the run writes all of the next track, that track's write covers whatever this one's did.
         let next_track = Sectors(on.sectors_per_track.into());
         if on.tracks_ahead > 0 && on.end() + next_track <= beyond.end() {
-            let shingles = self.spec.shingling.width_tracks() > 1;
-            self.count(run, written, |_| shingles);
+            if self.spec.shingling.width_tracks() > 1 {
+                self.count_all(run, written);
+            }
             return beyond;
         }
         let mut behind = std::mem::take(&mut self.behind);
@@ -138,14 +144,17 @@ impl Swd {
             run.visit_writes(used, &mut |part, stamp| self.stamps.record(part, stamp));
         }
         let whole = |track: &Track| track.first_sector == 0 && track.end_sector == track.sectors_per_track;
-        let whole_behind = behind.iter().any(whole);
-        self.count(run, written, |part| {
-            let mut destroys = whole_behind;
-            for track in behind.iter().filter(|_| !whole_behind) {
-                shingling::destroyed(&on, part, track, &mut |_| destroys = true);
-            }
-            destroys
-        });
+        if behind.iter().any(whole) {
+            self.count_all(run, written);
+        } else {
+            self.count(run, written, |part| {
+                let mut destroys = false;
+                for track in &behind {
+                    shingling::destroyed(&on, part, track, &mut |_| destroys = true);
+                }
+                destroys
+            });
+        }
         self.behind = behind;
         beyond
     }
@@ -171,6 +180,15 @@ impl Swd {
             });
         }
         sources.map(|(first, last)| PbaExtent::new(first, last - first + Sectors(1)))
+    }
+
+    /// Counts the writes of a part of the run, all of which destroy something: no look at each is needed.
+    fn count_all(&mut self, run: &Run, part: PbaExtent) {
+        let (first, end) =
+            (run.begun_at(part.start).saturating_sub(1), run.begun_at(Pba(part.end().get() - 1)));
+        let (first_write, last_write) = (run.write(first).1.write, run.write(end - 1).1.write);
+        self.counters.overwriting_writes += (end - first) as u64 - u64::from(first_write == self.counted);
+        self.counted = last_write;
     }
 
     /// Counts the writes of a part of the run that destroy something.

@@ -11,7 +11,7 @@
 //! were made, for no sector is touched by two of them.
 
 use skylight_disk::shingling;
-use skylight_disk::{Pba, PbaExtent};
+use skylight_disk::{Pba, PbaExtent, Sectors, Track};
 
 use super::Swd;
 use super::run::{Page, Run};
@@ -23,6 +23,9 @@ const MOST_RUNS: usize = 128;
 const MOST_ENDS: usize = 128;
 /// Writes in all open runs, at most: 24 bytes each; it is what settling costs that is shared by them.
 const MOST_WRITES: usize = 32 * 1024;
+
+/// A place without sectors.
+const NOTHING: PbaExtent = PbaExtent::new(Pba(0), Sectors(0));
 
 /// Addresses from the first to before the second.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +134,7 @@ impl Swd {
             return self.open_run(place, stamp);
         }
         if !self.runs.open.is_empty() {
-            let (hull, _) = self.hull(place);
+            let (hull, _) = self.hull(place, NOTHING);
             self.settle_touching(hull);
         }
         self.wrote_alone(place, stamp);
@@ -147,7 +150,7 @@ impl Swd {
     /// A run goes on where its hull ends.
     fn goes_on(&mut self, index: usize, place: PbaExtent, stamp: Stamp) {
         let mut open = self.runs.remove(index);
-        let (hull, known_to) = self.hull(place);
+        let (hull, known_to) = self.hull(place, open.run.extent());
         open.hull = open.hull.with(hull);
         open.known_to = known_to;
         self.settle_touching(open.hull);
@@ -157,7 +160,7 @@ impl Swd {
     }
 
     fn open_run(&mut self, place: PbaExtent, stamp: Stamp) {
-        let (hull, known_to) = self.hull(place);
+        let (hull, known_to) = self.hull(place, NOTHING);
         self.settle_touching(hull);
         if self.runs.open.len() == MOST_RUNS {
             let oldest = self.runs.remove(0);
@@ -169,8 +172,9 @@ impl Swd {
         self.runs.push(Open { run, hull, known_to });
     }
 
-    /// All tracks that a write of a place touches and those behind them, and the end of the last of the first.
-    fn hull(&self, place: PbaExtent) -> (Hull, Pba) {
+    /// All tracks that a write of a place touches and those behind them, without what the hull of `known` has if
+    /// that is not empty; and the end of the last of the first.
+    fn hull(&self, place: PbaExtent, known: PbaExtent) -> (Hull, Pba) {
         let geometry = &self.spec.geometry;
         let mut hull = Hull { from: place.start, to: place.end() };
         let (mut rest, mut known_to) = (place, place.end());
@@ -178,12 +182,32 @@ impl Swd {
             let (on, _, beyond) = shingling::split_at_track(geometry, rest);
             known_to = on.end();
             hull = hull.with(Hull { from: on.start, to: on.end() });
-            self.spec.shingling.visit_behind(geometry, &on, &mut |track| {
-                hull = hull.with(Hull { from: track.start, to: track.end() });
-            });
+            let widen = &mut |track: Track| hull = hull.with(Hull { from: track.start, to: track.end() });
+            if self.follows(&on, known) {
+                self.spec.shingling.visit_last_behind(geometry, &on, widen);
+            } else {
+                self.spec.shingling.visit_behind(geometry, &on, widen);
+            }
             rest = beyond;
         }
         (hull, known_to)
+    }
+
+    /// Whether a part of the track before this one on its surface, walked the same way, is in `known`: then the
+    /// hull of that has all tracks behind this one but the last. So going on costs the same whatever `k` is.
+    fn follows(&self, on: &Track, known: PbaExtent) -> bool {
+        if known.is_empty() || self.spec.shingling.width_tracks() <= 2 {
+            return false;
+        }
+        let before = if on.inward { on.track.checked_sub(1) } else { on.track.checked_add(1) };
+        let mut follows = false;
+        if let Some(before) = before {
+            self.spec.geometry.visit_track(on.surface, before, &mut |piece| {
+                let touches = piece.start < known.end() && known.start < piece.end();
+                follows |= piece.inward == on.inward && touches;
+            });
+        }
+        follows
     }
 
     /// Brings the map up to date with the runs whose hulls a hull touches.
