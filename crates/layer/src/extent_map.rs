@@ -75,9 +75,9 @@ pub struct ExtentMap {
 }
 
 /// Hints that are followed up together; a power of two.
-const HINT_BATCH: usize = 8;
+const HINT_BATCH: usize = 4;
 /// The ring holds some batches; a power of two, so that it goes on where the counter begins anew.
-const HINTS_AHEAD: usize = 4 * HINT_BATCH;
+const HINTS_AHEAD: usize = 8 * HINT_BATCH;
 
 /// A start that was hinted, and how far the way to it was gone.
 #[derive(Clone, Copy)]
@@ -91,7 +91,7 @@ struct Ahead {
 pub const MAX_ADDRESS: Pba = Pba(1 << crate::leaf::ADDRESS_BITS);
 
 /// How many hints are remembered; a power of two.
-const HINTS: usize = 128;
+const HINTS: usize = 256;
 
 /// A start that will be asked for or was asked for lately, and the leaf that holds it: found once for the hint
 /// and the look-ups.
@@ -155,7 +155,8 @@ impl ExtentMap {
     }
 
     /// Has what finds an address that will be asked for soon fetched into the processor's cache. Best 24
-    /// look-ups ahead: hints are followed up in batches of eight, each in three steps.
+    /// look-ups ahead: hints are followed up in batches of four, each in three steps with a batch between them for
+    /// what they fetch to come.
     #[inline]
     pub fn hint(&mut self, address: Lba) {
         self.ahead[self.hints % HINTS_AHEAD].start = address.get();
@@ -172,7 +173,7 @@ impl ExtentMap {
             let first = self.hints.wrapping_sub(back * HINT_BATCH) % HINTS_AHEAD;
             first..first + HINT_BATCH
         };
-        let (found, searched, filled) = (batch(1), batch(2), batch(3));
+        let (found, searched, filled) = (batch(1), batch(3), batch(5));
         for ahead in &mut self.ahead[found] {
             ahead.approach = self.inners.approach(ahead.start);
         }

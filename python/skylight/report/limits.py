@@ -52,8 +52,8 @@ def _burst(known: Known) -> str:
             f" Written one block at a time they fill {format_size(round(raw))} of its surface: small writes"
             " that wait for each other use the cache up soonest."
         )
-    first = " or ".join(parts)
-    return f"Its cache takes {first}, whichever comes first. Then writes wait for bands to be cleaned.{more}"
+    first = " or ".join(parts) + (", whichever comes first" if len(parts) > 1 else "")
+    return f"Its cache takes {first}. Then writes wait for bands to be cleaned.{more}"
 
 
 def _recovery(known: Known) -> str:

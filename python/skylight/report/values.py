@@ -78,17 +78,24 @@ def _value(finding: Finding) -> str:
     return finding.value if isinstance(finding.value, str) else _number(finding.value, finding.unit)
 
 
+def _interval(finding: Finding) -> str:
+    """A finding's interval as text; one too narrow for the digits of its ends by its half."""
+    if finding.interval is None:
+        return DASH
+    least, most = finding.interval
+    ends = [_number(end, finding.unit) for end in (least, most)]
+    if ends[0] != ends[1]:
+        return f"{ends[0]} to {ends[1]}"
+    return ends[0] if least == most else f"± {_number((most - least) / 2, finding.unit)}"
+
+
 def finding_row(finding: Finding) -> FindingRow:
     """A finding as a line of text."""
-    ends = finding.interval
-    interval = (
-        DASH if ends is None else f"{_number(ends[0], finding.unit)} to {_number(ends[1], finding.unit)}"
-    )
     return FindingRow(
         finding.name,
         finding_title(finding.name),
         _value(finding),
-        interval,
+        _interval(finding),
         finding.confidence,
         finding.known,
         finding.why,

@@ -67,6 +67,8 @@ pub(super) struct Dirty {
     levels: Vec<Vec<u64>>,
     /// How many lots were drawn.
     lots: u32,
+    /// The band that was found to be next last.
+    found: Option<u64>,
 }
 
 impl Dirty {
@@ -82,7 +84,7 @@ impl Dirty {
         while let Some(below) = levels.last().map(Vec::len).filter(|&nodes| nodes > 1) {
             levels.push(vec![0; below.div_ceil(CHILDREN)]);
         }
-        Some(Self { rule, pages: vec![None; pages], levels, lots: 0 })
+        Some(Self { rule, pages: vec![None; pages], levels, lots: 0, found: None })
     }
 
     /// Has fetched into the processor's cache what a change of a band looks at: itself and its node.
@@ -104,32 +106,40 @@ impl Dirty {
                 // Bounds of inner nodes are lowered together with those below them.
                 at = at * CHILDREN + level[at * CHILDREN..].iter().position(|&bound| bound == highest)?;
             }
-            let page = self.pages[at].as_mut()?;
+            let page = self.pages[at].as_ref()?;
             let node = page.nodes.iter().position(|&bound| bound == highest)?;
             let bands = &page.bands[node * CHILDREN..][..CHILDREN];
+            let first = (at * PAGE + node * CHILDREN) as u64;
             if let Some(band) = bands.iter().position(|&standing| self.rule.rank(standing) == highest) {
-                return Some((at * PAGE + node * CHILDREN + band) as u64);
+                self.found = Some(first + band as u64);
+                return self.found;
             }
-            page.nodes[node] = bands.iter().map(|&standing| self.rule.rank(standing)).fold(0, u64::max);
-            self.lower(at, highest);
+            self.lower(first);
         }
     }
 
-    /// Lowers the bounds above the nodes of a page, one of which was the highest of all, as far as they fall.
-    fn lower(&mut self, page: usize, highest: u64) {
-        let Self { pages, levels, .. } = self;
-        let nodes = pages[page].as_ref().map_or(&[0; CHILDREN], |page| &page.nodes);
-        levels[0][page] = nodes.iter().copied().fold(0, u64::max);
-        let mut child = page;
+    /// Lowers the bounds above a band as far as they fall.
+    fn lower(&mut self, band: u64) {
+        let Self { rule, pages, levels, .. } = self;
+        let number = band as usize / PAGE;
+        let Some(page) = &mut pages[number] else {
+            return;
+        };
+        let node = band as usize % PAGE / CHILDREN;
+        let ranks = page.bands[node * CHILDREN..][..CHILDREN].iter().map(|&standing| rule.rank(standing));
+        if !replace(&mut page.nodes[node], ranks.fold(0, u64::max))
+            || !replace(&mut levels[0][number], page.nodes.iter().copied().fold(0, u64::max))
+        {
+            return;
+        }
+        let mut at = number;
         for level in 1..levels.len() {
             let (below, above) = levels.split_at_mut(level);
-            if below[level - 1][child] == highest {
+            at /= CHILDREN;
+            let children = below[level - 1][at * CHILDREN..].iter().take(CHILDREN);
+            if !replace(&mut above[0][at], children.copied().fold(0, u64::max)) {
                 return;
             }
-            let parent = child / CHILDREN;
-            let children = below[level - 1][parent * CHILDREN..].iter().take(CHILDREN);
-            above[0][parent] = children.copied().fold(0, u64::max);
-            child = parent;
         }
     }
 
@@ -159,6 +169,10 @@ impl Dirty {
     #[inline]
     pub fn clean(&mut self, band: u64) {
         self.standing(band).sectors = 0;
+        if self.found == Some(band) {
+            // It was the highest, and what is beside it is at hand.
+            self.lower(band);
+        }
     }
 
     #[inline]
@@ -190,6 +204,12 @@ impl Dirty {
             at /= CHILDREN;
         }
     }
+}
+
+/// Replaces a bound; whether it was another.
+#[inline]
+fn replace(bound: &mut u64, by: u64) -> bool {
+    std::mem::replace(bound, by) != by
 }
 
 /// The lot with a number: the output function of SplitMix64.
