@@ -91,7 +91,7 @@ struct Ahead {
 pub const MAX_ADDRESS: Pba = Pba(1 << crate::leaf::ADDRESS_BITS);
 
 /// How many hints are remembered; a power of two.
-const HINTS: usize = 256;
+const HINTS: usize = 128;
 
 /// A start that will be asked for or was asked for lately, and the leaf that holds it: found once for the hint
 /// and the look-ups.

@@ -81,11 +81,14 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// The URI by which clients know it (NBD URI specification).
+    /// The URI by which clients of any folder know it (NBD URI specification).
     pub fn uri(&self, tls: bool) -> String {
         let scheme = if tls { "nbds" } else { "nbd" };
         match self {
-            Self::Unix(path) => format!("{scheme}+unix:///?socket={}", path.display()),
+            Self::Unix(path) => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                format!("{scheme}+unix:///?socket={}", path.display())
+            }
             Self::Tcp(place) => format!("{scheme}://{place}/"),
         }
     }

@@ -131,11 +131,11 @@ def _attach(server: DriveServer) -> None:
         line(f"serving {server.name}, {format_capacity(server.size_bytes)}, at {place}")
         if kind == "unix":
             path = os.path.abspath(where)
-            line(f"  kernel   nbd-client -unix {shlex.quote(path)} /dev/nbd0 -b 4096")
+            line(f"  kernel   modprobe nbd && nbd-client -unix {shlex.quote(path)} /dev/nbd0 -b 4096")
             line(f"  qemu     -drive file=nbd:unix:{path},format=raw,if=virtio,cache=none")
         else:
             host, _, port = where.rpartition(":")
-            line(f"  kernel   nbd-client {host} {port} /dev/nbd0 -b 4096")
+            line(f"  kernel   modprobe nbd && nbd-client {host} {port} /dev/nbd0 -b 4096")
             line(f"  qemu     -drive file=nbd:{where},format=raw,if=virtio,cache=none")
         line(f"  file     nbdfuse DIR/disk.img {quoted} &")
         line("           losetup -f --show --direct-io=on -b 4096 DIR/disk.img")

@@ -158,8 +158,13 @@ impl Overwritten {
 
     /// Notes what a write destroyed.
     pub(super) fn set(&mut self, geometry: &Geometry, destroyed: Destroyed) {
-        self.clear(geometry, destroyed.extent);
         let (start, end) = (destroyed.extent.start, destroyed.extent.end());
+        // A random write mostly destroys what has no fragment on it or beside it: one look tells.
+        let nearest = self.fragments.range(..=end.get()).next_back();
+        if nearest.is_none_or(|(&at, entry)| at + u64::from(entry.len) < start.get()) {
+            return self.insert(destroyed);
+        }
+        self.clear(geometry, destroyed.extent);
         let mut joined = destroyed;
         let before = self.fragments.range(..start.get()).next_back().map(|(&at, entry)| entry.from(at));
         if let Some(before) = before.filter(|before| continues(geometry, before, &joined)) {
