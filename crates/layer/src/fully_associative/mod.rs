@@ -291,10 +291,6 @@ impl Layer for FullyAssociative {
     #[inline]
     fn hint(&mut self, address: Lba) {
         self.exceptions.hint(address);
-        // A flush names any address.
-        if let Some(Some(zone)) = self.zones.get(self.layout.zone_of(address)) {
-            zone.prefetch();
-        }
     }
 
     fn erase(&mut self) {

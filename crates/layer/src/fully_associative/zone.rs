@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use skylight_disk::BLOCK_SECTORS;
 
 use super::layout::Layout;
-use crate::inner::prefetch;
 
 /// A host write in a log; memory for it is taken once a write, so it is small.
 #[derive(Clone, Copy, Debug)]
@@ -90,15 +89,6 @@ impl Zone {
     #[inline]
     pub fn moved(&self, band: u32) -> Option<u32> {
         self.moved.get(band as usize)?.checked_sub(1)
-    }
-
-    /// Has what the next write looks at fetched into the processor's cache.
-    #[inline]
-    pub fn prefetch(&self) {
-        prefetch(self, size_of::<Self>());
-        if let Some(log) = self.current.and_then(|slot| self.log(slot)) {
-            prefetch(log, size_of::<Log>());
-        }
     }
 
     /// Remaps a logical band of `bands`.

@@ -6,8 +6,8 @@
 //!
 //! Both are the band of the highest *rank*, which a tree finds: a node has a bound, which no rank among its sixteen
 //! children passes, and the first child that reaches it is on the way to the band. A rank that rises lifts the
-//! bounds above it; one that falls leaves them, and a search that meets a bound which no child reaches lowers it
-//! and goes on. So who cleans by the age of writes, and never asks, pays next to nothing. What bands have is in
+//! bounds above it; one that falls leaves them, but for the highest of all when its band is cleaned, and a
+//! search that meets a bound which no child reaches lowers it and goes on. So who cleans by the age of writes, and never asks, pays next to nothing. What bands have is in
 //! pages that are taken when a band of theirs becomes dirty.
 //!
 //! Invariants: a band has a rank if and only if the map finds a sector of it in the cache; no rank or bound is
@@ -266,18 +266,19 @@ mod tests {
     }
 
     proptest! {
-        /// Against a scan of all bands, in trees of one page to three levels above the pages.
+        /// Against a scan of all bands, in trees of one page to three levels above the pages; asked after some
+        /// changes only, so that bounds are out of date.
         #[test]
         fn next_is_the_first_of_the_highest_rank(
             random in any::<bool>(),
             bands in prop_oneof![1u64..40, 200u64..600, 60_000u64..80_000],
-            changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..4), 1..300),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..4, any::<bool>()), 1..300),
         ) {
             let order = if random { CleaningOrder::Random { seed: 5 } } else { CleaningOrder::Greedy };
             let mut dirty = Dirty::new(order, bands).expect("both keep bands");
             let mut had: BTreeMap<u64, Standing> = BTreeMap::new();
             let mut lots = 0;
-            for (index, more) in changes {
+            for (index, more, asks) in changes {
                 let band = index.index(bands as usize) as u64;
                 let standing = had.entry(band).or_default();
                 match more {
@@ -297,6 +298,9 @@ mod tests {
                         }
                         standing.sectors += more;
                     }
+                }
+                if !asks {
+                    continue;
                 }
                 let held = had.iter().filter(|(_, standing)| standing.sectors > 0);
                 let first = held.max_by_key(|&(&band, &standing)| (dirty.rule.rank(standing), Reverse(band)));
