@@ -2,17 +2,16 @@
 //!
 //! `SKYLIGHT_CUTS` is how many cuts there are in all (20,000 if it is not set), `PROPTEST_RNG_SEED` the seed (1).
 
+#[path = "../common/mod.rs"]
+mod common;
 mod drives;
 mod oracle;
 mod run;
 
+use common::{Lives, number};
 use drives::{DRIVES, Drive};
 use run::Life;
 use skylight_image::interpreter::Planted;
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
-}
 
 fn lives(drive: Drive) {
     let (cuts, seed) = (number("SKYLIGHT_CUTS", 20_000), number("PROPTEST_RNG_SEED", 1));

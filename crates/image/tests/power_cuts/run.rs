@@ -7,11 +7,12 @@
 //! starts from one of the cuts.
 
 use skylight_image::interpreter::Planted;
-use skylight_image::store::fault::{Effect, FaultStore, Medium, Random};
+use skylight_image::store::fault::{FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options, Write};
-use skylight_layer::Idle;
+use skylight_layer::{Idle, Layer};
 
+use crate::common::{Event, Lives, Session};
 use crate::drives::{Drive, SECTORS};
 use crate::oracle::{Op, Oracle, bytes_of};
 
@@ -44,20 +45,6 @@ pub struct Seen {
     pub idle_work: u64,
 }
 
-/// What happened when so many effects had been.
-enum Event {
-    Begin(Op),
-    End(Op),
-    /// A start found this.
-    Found(Vec<u8>),
-}
-
-struct Session {
-    start: Medium,
-    effects: Vec<Effect>,
-    events: Vec<(usize, Event)>,
-}
-
 impl Life {
     pub fn new(drive: Drive, write_cache: bool, seed: u64, planted: Option<Planted>) -> Self {
         // Small ones, so that checkpoints take several commands and many a cut meets one half done.
@@ -72,77 +59,6 @@ impl Life {
             cuts: 0,
             seen: Seen::default(),
         }
-    }
-
-    /// Lives until there were so many cuts.
-    pub fn live(&mut self, cuts: u64) -> Result<(), String> {
-        let layer = (self.drive.layer)();
-        let mut store = RamStore::new(Image::bytes_needed(layer.as_ref(), &self.options));
-        let made = FaultStore::new(store.clone());
-        let image = Image::create_on(Box::new(made.clone()), layer, "", &self.options);
-        drop(image.map_err(|error| error.to_string())?);
-        let mut medium = Medium::new(store);
-        made.take_effects().iter().for_each(|effect| medium.take(effect));
-        medium.take(&Effect::Sync);
-        store = medium.cut(&mut self.random);
-        while self.cuts < cuts {
-            let session = self.session(store)?;
-            store = self.cut_everywhere(session, cuts)?;
-        }
-        Ok(())
-    }
-
-    fn open(&self, store: &FaultStore) -> Result<Image, String> {
-        let image = Image::open_on(Box::new(store.clone()), (self.drive.layer)(), &self.options);
-        image.map_err(|error| format!("does not open: {error}"))
-    }
-
-    /// Works with a drive; the oracle stays as it was at the start.
-    fn session(&mut self, store: RamStore) -> Result<Session, String> {
-        self.options.every_access = self.random.below(2) == 0;
-        self.seen.every_access += u64::from(self.options.every_access);
-        let start = Medium::new(store.clone());
-        let store = FaultStore::new(store);
-        let mut events = vec![(0, Event::Begin(Op::Open))];
-        let mut now = self.oracle.clone();
-        let mut image = self.open(&store)?;
-        let found = self.look_at(&mut image)?;
-        now.check_cut(&found)?;
-        now.found(&found);
-        image.audit().map_err(|why| format!("session start: {why}"))?;
-        events.push((store.effects(), Event::Found(found)));
-        self.seen.refused_tags += image.status().recovery.refused;
-        self.seen.clean_starts += u64::from(image.status().recovery.clean);
-        let commands = 1 + self.random.below(SESSION);
-        let hot = self.random.below(4);
-        for _ in 0..commands {
-            let op = self.draw(hot);
-            events.push((store.effects(), Event::Begin(op.clone())));
-            now.begin(&op);
-            self.ask(&mut image, &op)?;
-            events.push((store.effects(), Event::End(op.clone())));
-            now.end(&op);
-            image.audit().map_err(|why| format!("in a session, {op:?}: {why}"))?;
-            if self.random.below(8) == 0 {
-                now.check_now(&self.look_at(&mut image)?)?;
-            }
-        }
-        now.check_now(&self.look_at(&mut image)?)?;
-        self.seen.checkpoints += image.status().counters.checkpoints;
-        self.seen.pieces += image.status().counters.pieces;
-        if self.random.below(3) == 0 {
-            events.push((store.effects(), Event::Begin(Op::Close)));
-            image.close().map_err(|error| error.to_string())?;
-            events.push((store.effects(), Event::End(Op::Close)));
-        }
-        Ok(Session { start, effects: store.take_effects(), events })
-    }
-
-    /// All of a drive, as it reads; where its layer and its image say that it lies is one place.
-    fn look_at(&self, image: &mut Image) -> Result<Vec<u8>, String> {
-        let mut bytes = vec![0; (SECTORS * 512) as usize];
-        image.read(0, &mut bytes).map_err(|error| error.to_string())?;
-        Ok(bytes)
     }
 
     fn draw_extent(&mut self, hot: u64) -> (u64, u64) {
@@ -220,76 +136,6 @@ impl Life {
         done.map_err(|error| error.to_string())
     }
 
-    /// Cuts a session after every effect; what is left of one of the cuts.
-    fn cut_everywhere(&mut self, session: Session, most: u64) -> Result<RamStore, String> {
-        let Session { start, effects, events } = session;
-        let mut medium = start;
-        let mut events = events.into_iter().peekable();
-        let next_start = self.random.below(effects.len() as u64 * 5 / 4 + 1) as usize;
-        let mut next = None;
-        let mut happened = String::new();
-        for done in 0..=effects.len() {
-            if let Some(effect) = done.checked_sub(1).map(|last| &effects[last]) {
-                medium.take(effect);
-            }
-            while let Some((_, event)) = events.next_if(|(at, _)| *at <= done) {
-                match event {
-                    Event::Begin(op) => {
-                        happened = format!("{op:?}").chars().take(160).collect();
-                        self.oracle.begin(&op);
-                    }
-                    Event::End(op) => self.oracle.end(&op),
-                    Event::Found(bytes) => self.oracle.found(&bytes),
-                }
-            }
-            let place = |why| format!("cut after effect {done} of {}, in {happened}: {why}", effects.len());
-            self.cut(&medium).map_err(place)?;
-            self.cuts += 1;
-            if done == next_start.min(effects.len()) {
-                next = Some((medium.cut(&mut self.random), self.oracle.clone()));
-            }
-            if self.cuts >= most {
-                break;
-            }
-        }
-        let Some((store, oracle)) = next else {
-            return Ok(medium.cut(&mut self.random));
-        };
-        self.oracle = oracle;
-        Ok(store)
-    }
-
-    /// One cut.
-    fn cut(&mut self, medium: &Medium) -> Result<(), String> {
-        let left = medium.cut(&mut self.random);
-        let store = FaultStore::new(left.clone());
-        let mut image = self.open(&store)?;
-        let found = self.look_at(&mut image)?;
-        self.oracle.check_cut(&found)?;
-        let effects = store.take_effects();
-        if !effects.is_empty() && self.random.below(2) == 0 {
-            self.cut_in_recovery(left, &effects, &found)?;
-        }
-        if self.random.below(3) == 0 {
-            self.work_on(image, store, &found)?;
-        }
-        Ok(())
-    }
-
-    /// The start is cut after some of its effects; the next one finds the same.
-    fn cut_in_recovery(&mut self, left: RamStore, effects: &[Effect], found: &[u8]) -> Result<(), String> {
-        let mut medium = Medium::new(left);
-        let count = self.random.below(effects.len() as u64 + 1) as usize;
-        effects[..count].iter().for_each(|effect| medium.take(effect));
-        let store = FaultStore::new(medium.cut(&mut self.random));
-        let mut image = self.open(&store).map_err(|why| format!("in recovery: {why}"))?;
-        self.seen.cuts_in_recovery += 1;
-        if self.look_at(&mut image)? != found {
-            return Err("a recovery that was cut and done again found something else".to_owned());
-        }
-        Ok(())
-    }
-
     /// The drive that was cut goes on, and keeps what it flushes.
     fn work_on(&mut self, mut image: Image, store: FaultStore, found: &[u8]) -> Result<(), String> {
         image.audit()?;
@@ -309,5 +155,103 @@ impl Life {
         drop(image);
         let mut image = self.open(&store).map_err(|why| format!("after a kill: {why}"))?;
         oracle.check_cut(&self.look_at(&mut image)?).map_err(|why| format!("after a kill: {why}"))
+    }
+}
+
+impl Lives for Life {
+    type Op = Op;
+    type Found = Vec<u8>;
+    type Oracle = Oracle;
+
+    fn layer(&self) -> Box<dyn Layer> {
+        (self.drive.layer)()
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    fn oracle(&mut self) -> &mut Oracle {
+        &mut self.oracle
+    }
+
+    fn cuts(&mut self) -> &mut u64 {
+        &mut self.cuts
+    }
+
+    fn session(&mut self, store: RamStore) -> Result<Session<Op, Vec<u8>>, String> {
+        self.options.every_access = self.random.below(2) == 0;
+        self.seen.every_access += u64::from(self.options.every_access);
+        let start = Medium::new(store.clone());
+        let store = FaultStore::new(store);
+        let mut events = vec![(0, Event::Begin(Op::Open))];
+        let mut now = self.oracle.clone();
+        let mut image = self.open(&store)?;
+        let found = self.look_at(&mut image)?;
+        now.check_cut(&found)?;
+        now.found(&found);
+        image.audit().map_err(|why| format!("session start: {why}"))?;
+        events.push((store.effects(), Event::Found(found)));
+        self.seen.refused_tags += image.status().recovery.refused;
+        self.seen.clean_starts += u64::from(image.status().recovery.clean);
+        let commands = 1 + self.random.below(SESSION);
+        let hot = self.random.below(4);
+        for _ in 0..commands {
+            let op = self.draw(hot);
+            events.push((store.effects(), Event::Begin(op.clone())));
+            now.begin(&op);
+            self.ask(&mut image, &op)?;
+            events.push((store.effects(), Event::End(op.clone())));
+            now.end(&op);
+            image.audit().map_err(|why| format!("in a session, {op:?}: {why}"))?;
+            if self.random.below(8) == 0 {
+                now.check_now(&self.look_at(&mut image)?)?;
+            }
+        }
+        now.check_now(&self.look_at(&mut image)?)?;
+        self.seen.checkpoints += image.status().counters.checkpoints;
+        self.seen.pieces += image.status().counters.pieces;
+        if self.random.below(3) == 0 {
+            events.push((store.effects(), Event::Begin(Op::Close)));
+            image.close().map_err(|error| error.to_string())?;
+            events.push((store.effects(), Event::End(Op::Close)));
+        }
+        Ok(Session { start, effects: store.take_effects(), events })
+    }
+
+    fn happen(&mut self, event: Event<Op, Vec<u8>>) {
+        match event {
+            Event::Begin(op) => self.oracle.begin(&op),
+            Event::End(op) => self.oracle.end(&op),
+            Event::Found(bytes) => self.oracle.found(&bytes),
+        }
+    }
+
+    fn cut(&mut self, medium: &Medium) -> Result<(), String> {
+        let left = medium.cut(&mut self.random);
+        let store = FaultStore::new(left.clone());
+        let mut image = self.open(&store)?;
+        let found = self.look_at(&mut image)?;
+        self.oracle.check_cut(&found)?;
+        let effects = store.take_effects();
+        if !effects.is_empty() && self.random.below(2) == 0 {
+            self.cut_in_recovery(left, &effects, &found)?;
+            self.seen.cuts_in_recovery += 1;
+        }
+        if self.random.below(3) == 0 {
+            self.work_on(image, store, &found)?;
+        }
+        Ok(())
+    }
+
+    /// All of a drive, as it reads; where its layer and its image say that it lies is one place.
+    fn look_at(&mut self, image: &mut Image) -> Result<Vec<u8>, String> {
+        let mut bytes = vec![0; (SECTORS * 512) as usize];
+        image.read(0, &mut bytes).map_err(|error| error.to_string())?;
+        Ok(bytes)
     }
 }

@@ -5,18 +5,17 @@
 //! knows the disk sector by sector. `SKYLIGHT_CUTS` is how many cuts there are in all (20,000 if it is not set, of
 //! which this test takes a tenth), `PROPTEST_RNG_SEED` the seed (1).
 
+#[path = "../common/mod.rs"]
+mod common;
 mod oracle;
 mod run;
 #[path = "../../../layer/tests/swd/oracle.rs"]
 #[expect(dead_code, reason = "the layer's own tests use the rest of it")]
 mod surface;
 
+use common::{Lives, number};
 use run::Life;
 use skylight_image::interpreter::Planted;
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
-}
 
 #[test]
 fn a_cut_makes_nothing_whole_that_a_durable_write_destroyed() {

@@ -2,12 +2,13 @@
 
 use skylight_disk::{Angle, Geometry, Lba, Pba, Sectors, SegmentSpec, Shingling};
 use skylight_image::interpreter::Planted;
-use skylight_image::store::fault::{Effect, FaultStore, Medium, Random};
+use skylight_image::store::fault::{FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
 use skylight_layer::swd::{ReadData, ReadMode};
 use skylight_layer::{Bands, Layer, StretchSpec, Swd, SwdSpec};
 
+use crate::common::{Event, Lives, Session};
 use crate::oracle::{Found, Oracle, Write, bytes_of};
 use crate::surface::under_head;
 
@@ -25,25 +26,14 @@ pub struct Seen {
     pub cuts_in_recovery: u64,
 }
 
+/// A command, or the end of a session.
 #[derive(Clone, Debug)]
-enum Op {
+pub enum Op {
     Write(Vec<Write>, bool),
     Zero(Write),
     Flush,
     Trim(u64, u64),
     Close,
-}
-
-enum Event {
-    Begin(Op),
-    End(Op),
-    Found(Found),
-}
-
-struct Session {
-    start: Medium,
-    effects: Vec<Effect>,
-    events: Vec<(usize, Event)>,
 }
 
 /// See the module page.
@@ -110,81 +100,6 @@ impl Life {
         }
     }
 
-    fn layer(&self) -> Box<dyn Layer> {
-        Box::new(Swd::new(self.spec.clone()))
-    }
-
-    /// Lives until there were so many cuts.
-    pub fn live(&mut self, cuts: u64) -> Result<(), String> {
-        let store = RamStore::new(Image::bytes_needed(self.layer().as_ref(), &self.options));
-        let made = FaultStore::new(store.clone());
-        let image = Image::create_on(Box::new(made.clone()), self.layer(), "", &self.options);
-        drop(image.map_err(|error| error.to_string())?);
-        let mut medium = Medium::new(store);
-        made.take_effects().iter().for_each(|effect| medium.take(effect));
-        medium.take(&Effect::Sync);
-        let mut store = medium.cut(&mut self.random);
-        while self.seen.cuts < cuts {
-            let session = self.session(store)?;
-            store = self.cut_everywhere(session, cuts)?;
-        }
-        Ok(())
-    }
-
-    fn open(&self, store: &FaultStore) -> Result<Image, String> {
-        let image = Image::open_on(Box::new(store.clone()), self.layer(), &self.options);
-        image.map_err(|error| format!("does not open: {error}"))
-    }
-
-    /// What the disk says of every sector, and gives for it; its layer and its image agree on that.
-    fn look_at(&mut self, image: &mut Image) -> Result<Found, String> {
-        let sectors = self.oracle.places.len();
-        let mut found = Found { states: vec![None; sectors], bytes: vec![0; sectors * 512] };
-        image.read(0, &mut found.bytes).map_err(|error| error.to_string())?;
-        for loss in image.losses(0, sectors as u64 * 512).map_err(|error| error.to_string())? {
-            // Between tracks of unlike sizes each sector is told on its own.
-            for number in 0..loss.lba.len.get() {
-                found.states[(loss.lba.start.get() + number) as usize] =
-                    Some((loss.source.get() + number, loss.by.write));
-            }
-        }
-        self.seen.overwritten += u64::from(found.states.iter().any(Option::is_some));
-        image.audit()?;
-        image.audit_overwritten()?;
-        Ok(found)
-    }
-
-    fn session(&mut self, store: RamStore) -> Result<Session, String> {
-        let start = Medium::new(store.clone());
-        let store = FaultStore::new(store);
-        let mut now = self.oracle.clone();
-        let mut image = self.open(&store)?;
-        let found = self.look_at(&mut image)?;
-        now.check_cut(&found)?;
-        now.found(&found);
-        let mut events = vec![(store.effects(), Event::Found(found))];
-        self.seen.clean_starts += u64::from(image.status().recovery.clean);
-        for _ in 0..1 + self.random.below(SESSION) {
-            let op = self.draw(&mut image);
-            events.push((store.effects(), Event::Begin(op.clone())));
-            begin(&mut now, &op);
-            ask(&now, &mut image, &op)?;
-            events.push((store.effects(), Event::End(op.clone())));
-            end(&mut now, &op);
-            if self.random.below(6) == 0 {
-                now.check_now(&self.look_at(&mut image)?).map_err(|why| format!("in a session: {why}"))?;
-            }
-        }
-        now.check_now(&self.look_at(&mut image)?).map_err(|why| format!("at its end: {why}"))?;
-        self.seen.checkpoints += image.status().counters.checkpoints;
-        if self.random.below(3) == 0 {
-            events.push((store.effects(), Event::Begin(Op::Close)));
-            image.close().map_err(|error| error.to_string())?;
-            events.push((store.effects(), Event::End(Op::Close)));
-        }
-        Ok(Session { start, effects: store.take_effects(), events })
-    }
-
     /// A write: near others, behind the last one, or anywhere.
     fn draw_write(&mut self, number: u64, after: Option<u64>) -> Write {
         let sectors = self.oracle.places.len() as u64;
@@ -218,43 +133,70 @@ impl Life {
             _ => Op::Flush,
         }
     }
+}
 
-    fn cut_everywhere(&mut self, session: Session, most: u64) -> Result<RamStore, String> {
-        let Session { start, effects, events } = session;
-        let mut medium = start;
-        let mut events = events.into_iter().peekable();
-        // Often enough the next session starts from the end of this one.
-        let next_start = (self.random.below(effects.len() as u64 * 5 / 4 + 1) as usize).min(effects.len());
-        let (mut next, mut happened) = (None, String::new());
-        for done in 0..=effects.len() {
-            if let Some(effect) = done.checked_sub(1).map(|last| &effects[last]) {
-                medium.take(effect);
-            }
-            while let Some((_, event)) = events.next_if(|(at, _)| *at <= done) {
-                match event {
-                    Event::Begin(op) => {
-                        happened = format!("{op:?}").chars().take(160).collect();
-                        begin(&mut self.oracle, &op);
-                    }
-                    Event::End(op) => end(&mut self.oracle, &op),
-                    Event::Found(found) => self.oracle.found(&found),
-                }
-            }
-            let place = |why| format!("cut after effect {done} of {}, in {happened}: {why}", effects.len());
-            self.cut(&medium).map_err(place)?;
-            self.seen.cuts += 1;
-            if done == next_start {
-                next = Some((medium.cut(&mut self.random), self.oracle.clone()));
-            }
-            if self.seen.cuts >= most {
-                break;
+impl Lives for Life {
+    type Op = Op;
+    type Found = Found;
+    type Oracle = Oracle;
+
+    fn layer(&self) -> Box<dyn Layer> {
+        Box::new(Swd::new(self.spec.clone()))
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    fn oracle(&mut self) -> &mut Oracle {
+        &mut self.oracle
+    }
+
+    fn cuts(&mut self) -> &mut u64 {
+        &mut self.seen.cuts
+    }
+
+    fn session(&mut self, store: RamStore) -> Result<Session<Op, Found>, String> {
+        let start = Medium::new(store.clone());
+        let store = FaultStore::new(store);
+        let mut now = self.oracle.clone();
+        let mut image = self.open(&store)?;
+        let found = self.look_at(&mut image)?;
+        now.check_cut(&found)?;
+        now.found(&found);
+        let mut events = vec![(store.effects(), Event::Found(found))];
+        self.seen.clean_starts += u64::from(image.status().recovery.clean);
+        for _ in 0..1 + self.random.below(SESSION) {
+            let op = self.draw(&mut image);
+            events.push((store.effects(), Event::Begin(op.clone())));
+            begin(&mut now, &op);
+            ask(&now, &mut image, &op)?;
+            events.push((store.effects(), Event::End(op.clone())));
+            end(&mut now, &op);
+            if self.random.below(6) == 0 {
+                now.check_now(&self.look_at(&mut image)?).map_err(|why| format!("in a session: {why}"))?;
             }
         }
-        let Some((store, oracle)) = next else {
-            return Ok(medium.cut(&mut self.random));
-        };
-        self.oracle = oracle;
-        Ok(store)
+        now.check_now(&self.look_at(&mut image)?).map_err(|why| format!("at its end: {why}"))?;
+        self.seen.checkpoints += image.status().counters.checkpoints;
+        if self.random.below(3) == 0 {
+            events.push((store.effects(), Event::Begin(Op::Close)));
+            image.close().map_err(|error| error.to_string())?;
+            events.push((store.effects(), Event::End(Op::Close)));
+        }
+        Ok(Session { start, effects: store.take_effects(), events })
+    }
+
+    fn happen(&mut self, event: Event<Op, Found>) {
+        match event {
+            Event::Begin(op) => begin(&mut self.oracle, &op),
+            Event::End(op) => end(&mut self.oracle, &op),
+            Event::Found(found) => self.oracle.found(&found),
+        }
     }
 
     fn cut(&mut self, medium: &Medium) -> Result<(), String> {
@@ -267,17 +209,27 @@ impl Life {
         if effects.is_empty() || self.random.below(3) > 0 {
             return Ok(());
         }
-        // The start is cut as well; the next one finds the same.
-        let mut medium = Medium::new(left);
-        let count = self.random.below(effects.len() as u64 + 1) as usize;
-        effects[..count].iter().for_each(|effect| medium.take(effect));
-        let store = FaultStore::new(medium.cut(&mut self.random));
-        let mut image = self.open(&store).map_err(|why| format!("in recovery: {why}"))?;
+        self.cut_in_recovery(left, &effects, &found)?;
         self.seen.cuts_in_recovery += 1;
-        match self.look_at(&mut image)? == found {
-            true => Ok(()),
-            false => Err("a recovery that was cut and done again found something else".to_owned()),
+        Ok(())
+    }
+
+    /// What the disk says of every sector, and gives for it; its layer and its image agree on that.
+    fn look_at(&mut self, image: &mut Image) -> Result<Found, String> {
+        let sectors = self.oracle.places.len();
+        let mut found = Found { states: vec![None; sectors], bytes: vec![0; sectors * 512] };
+        image.read(0, &mut found.bytes).map_err(|error| error.to_string())?;
+        for loss in image.losses(0, sectors as u64 * 512).map_err(|error| error.to_string())? {
+            // Between tracks of unlike sizes each sector is told on its own.
+            for number in 0..loss.lba.len.get() {
+                found.states[(loss.lba.start.get() + number) as usize] =
+                    Some((loss.source.get() + number, loss.by.write));
+            }
         }
+        self.seen.overwritten += u64::from(found.states.iter().any(Option::is_some));
+        image.audit()?;
+        image.audit_overwritten()?;
+        Ok(found)
     }
 }
 
