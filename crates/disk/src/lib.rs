@@ -12,6 +12,7 @@
 pub mod divisor;
 pub mod geometry;
 pub mod layout;
+pub mod lot;
 pub mod mechanics;
 pub mod seek;
 pub mod shingling;
@@ -20,6 +21,7 @@ pub mod units;
 pub use divisor::Divisor;
 pub use geometry::{Geometry, GeometryError, Place, SegmentSpec, Track};
 pub use layout::{Layout, RecordingZone, Skews};
+pub use lot::{LOT_STEP, lot};
 pub use mechanics::{AccessTiming, Direction, Disk, Head, Mechanics, Rotation};
 pub use seek::SeekCurve;
 pub use shingling::Shingling;

@@ -8,6 +8,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use skylight_disk::{LOT_STEP, lot};
+
 use super::ram::RamStore;
 use super::{Store, check_range};
 
@@ -24,17 +26,16 @@ pub enum Effect {
     Sync,
 }
 
-/// Numbers from a seed (SplitMix64).
+/// Numbers from a seed.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
     /// The next number below `bound`, which is at least 1.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
+        let drawn = lot(self.0, 0);
+        self.0 = self.0.wrapping_add(LOT_STEP);
+        drawn % bound
     }
 }
 

@@ -14,7 +14,7 @@
 //! higher than the bound above it.
 //! Source: the orders are those of DESIGN's table of random drives; Skylight's drives are FIFO.
 
-use skylight_disk::Sectors;
+use skylight_disk::{Sectors, lot};
 
 use super::cleaning::CleaningOrder;
 use crate::inner::prefetch;
@@ -210,14 +210,6 @@ impl Dirty {
 #[inline]
 fn replace(bound: &mut u64, by: u64) -> bool {
     std::mem::replace(bound, by) != by
-}
-
-/// The lot with a number: the output function of SplitMix64.
-fn lot(seed: u64, number: u64) -> u64 {
-    let mixed = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

@@ -1,17 +1,16 @@
 //! A host: a queue of commands, and habits that change now and then.
 
-use skylight_disk::{Lba, LbaExtent, Sectors};
+use skylight_disk::{LOT_STEP, Lba, LbaExtent, Sectors, lot};
 use skylight_layer::{Command, CommandId, HostOp, Queue};
 
-/// SplitMix64: a stream of operations from one number.
+/// A stream of operations from one number.
 pub struct Stream(pub u64);
 
 impl Stream {
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let drawn = lot(self.0, 0);
+        self.0 = self.0.wrapping_add(LOT_STEP);
+        drawn
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {

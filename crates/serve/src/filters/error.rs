@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use skylight_disk::lot;
+
 use crate::backend::{Backend, Errno, Job, Op, Request};
 
 /// Which commands fail, and how.
@@ -36,12 +38,9 @@ pub struct Failing {
     drawn: AtomicU64,
 }
 
-/// A number from 0 to 1 for each `index`: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), good enough for a draw.
+/// A number from 0 to 1 for each `index`.
 fn draw(seed: u64, index: u64) -> f64 {
-    let mut bits = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    (lot(seed, index) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 impl Failing {
