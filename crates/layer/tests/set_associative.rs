@@ -11,6 +11,7 @@ mod common;
 use common::bugs::{self, Bug};
 use common::host::Sizes;
 use common::pair::{Pair, Shadow};
+use common::plans::{self, access, command, idle};
 use common::runs::{LONG, cases, half_share};
 use common::truth::{Spot, Truth, written};
 use proptest::prelude::*;
@@ -420,15 +421,7 @@ fn small() -> SetAssociativeSpec {
 }
 
 fn take(layer: &mut SetAssociative, op: HostOp, start: u64, len: u64) -> Vec<Step> {
-    let command = Command { id: CommandId(3), op, extent: LbaExtent::new(Lba(start), Sectors(len)) };
-    let mut plan = Plan::default();
-    layer.take(Queue { waiting: &[command], next: 0 }, &mut plan);
-    plan.steps().to_vec()
-}
-
-fn access(direction: Direction, start: u64, len: u64, purpose: Purpose) -> Step {
-    let extent = PbaExtent::new(Pba(start), Sectors(len));
-    Step::Access { medium: Medium::Platter, direction, extent, purpose }
+    plans::take(layer, &[command(3, op, start, len)], 0)
 }
 
 /// The plan of a cleaning, step by step: bands 1 and 5 share cache band 1, band 3 has nothing in it.
@@ -495,11 +488,6 @@ fn an_aggressive_drive_empties_its_cache_bands_in_idle_time() {
     take(&mut layer, HostOp::Write, 64, 8);
     take(&mut layer, HostOp::Write, 0, 8);
     take(&mut layer, HostOp::Write, 3 * 64, 8);
-    let idle = |layer: &mut SetAssociative| {
-        let mut plan = Plan::default();
-        layer.idle(&mut plan);
-        plan.steps().to_vec()
-    };
     let native =
         |band: u64| Step::Commit(MapChange::Native { lba: LbaExtent::new(Lba(band * 64), Sectors(64)) });
     let rewrite = |band: u64| {

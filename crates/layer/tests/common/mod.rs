@@ -4,6 +4,7 @@
 //! * [`host`]: a host with its queue and its habits, from one number.
 //! * [`pair`]: a layer and a shadow that follows its plans, command by command.
 //! * [`bugs`]: faults planted between the two, which a shadow has to see.
+//! * [`plans`]: commands and the steps of a plan, for tests that write them out.
 //! * [`runs`]: how many random operations a run of the tests makes, and that it made them.
 //!
 //! Each test binary uses a part of it.
@@ -12,5 +13,6 @@
 pub mod bugs;
 pub mod host;
 pub mod pair;
+pub mod plans;
 pub mod runs;
 pub mod truth;

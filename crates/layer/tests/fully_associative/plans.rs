@@ -2,11 +2,12 @@
 
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::{
-    Command, CommandId, FullyAssociative, FullyAssociativeSpec, HostOp, Layer, MapChange, Medium, Plan,
-    Purpose, Queue, Step,
+    Command, CommandId, FullyAssociative, FullyAssociativeSpec, HostOp, Layer, MapChange, Plan, Purpose,
+    Queue, Step,
 };
 
 use crate::common::host::Stream;
+use crate::common::plans::{access, command, idle, take};
 
 const MIB: u64 = 2048;
 
@@ -37,25 +38,7 @@ pub fn small() -> FullyAssociativeSpec {
 }
 
 fn write(number: u32, start: u64, len: u64) -> Command {
-    let extent = LbaExtent::new(Lba(start), Sectors(len));
-    Command { id: CommandId(number), op: HostOp::Write, extent }
-}
-
-fn take(layer: &mut FullyAssociative, waiting: &[Command], next: usize) -> Vec<Step> {
-    let mut plan = Plan::default();
-    layer.take(Queue { waiting, next }, &mut plan);
-    plan.steps().to_vec()
-}
-
-fn idle(layer: &mut FullyAssociative) -> Vec<Step> {
-    let mut plan = Plan::default();
-    layer.idle(&mut plan);
-    plan.steps().to_vec()
-}
-
-fn access(direction: Direction, start: u64, len: u64, purpose: Purpose) -> Step {
-    let extent = PbaExtent::new(Pba(start), Sectors(len));
-    Step::Access { medium: Medium::Platter, direction, extent, purpose }
+    command(number, HostOp::Write, start, len)
 }
 
 fn remapped(start: u64, pba: u64) -> Step {

@@ -8,6 +8,7 @@ mod shape;
 use common::bugs::{self, Bug};
 use common::host::Sizes;
 use common::pair::Pair;
+use common::plans::{access, command, idle, take};
 use common::runs::{LONG, cases, half_share};
 use proptest::prelude::*;
 use shadow::Journal;
@@ -15,8 +16,7 @@ use shape::Shape;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
-    Bands, Command, CommandId, HostOp, Journaled, JournaledSpec, Layer, MapChange, Medium, Plan, Purpose,
-    Queue, Step, StretchSpec,
+    Bands, CommandId, HostOp, Journaled, JournaledSpec, Layer, MapChange, Medium, Purpose, Step, StretchSpec,
 };
 
 fn pair(shape: &Shape, seed: u64, deepest: u64) -> Pair<Journal> {
@@ -122,27 +122,6 @@ fn small() -> JournaledSpec {
         },
         whole_bands_bypass: true,
     }
-}
-
-fn command(id: u32, op: HostOp, start: u64, len: u64) -> Command {
-    Command { id: CommandId(id), op, extent: LbaExtent::new(Lba(start), Sectors(len)) }
-}
-
-fn take(layer: &mut Journaled, waiting: &[Command], next: usize) -> Vec<Step> {
-    let mut plan = Plan::default();
-    layer.take(Queue { waiting, next }, &mut plan);
-    plan.steps().to_vec()
-}
-
-fn idle(layer: &mut Journaled) -> Vec<Step> {
-    let mut plan = Plan::default();
-    layer.idle(&mut plan);
-    plan.steps().to_vec()
-}
-
-fn access(direction: Direction, start: u64, len: u64, purpose: Purpose) -> Step {
-    let extent = PbaExtent::new(Pba(start), Sectors(len));
-    Step::Access { medium: Medium::Platter, direction, extent, purpose }
 }
 
 fn cached(start: u64, len: u64, pba: u64) -> Step {

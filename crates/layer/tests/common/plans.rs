@@ -1,0 +1,27 @@
+//! Commands and plans as tests write them out, step by step.
+
+use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_layer::{Command, CommandId, HostOp, Layer, Medium, Plan, Purpose, Queue, Step};
+
+pub fn command(id: u32, op: HostOp, start: u64, len: u64) -> Command {
+    Command { id: CommandId(id), op, extent: LbaExtent::new(Lba(start), Sectors(len)) }
+}
+
+/// The steps with which a layer answers the queue's next command.
+pub fn take(layer: &mut impl Layer, waiting: &[Command], next: usize) -> Vec<Step> {
+    let mut plan = Plan::default();
+    layer.take(Queue { waiting, next }, &mut plan);
+    plan.steps().to_vec()
+}
+
+/// What a layer does with idle time.
+pub fn idle(layer: &mut impl Layer) -> Vec<Step> {
+    let mut plan = Plan::default();
+    layer.idle(&mut plan);
+    plan.steps().to_vec()
+}
+
+pub fn access(direction: Direction, start: u64, len: u64, purpose: Purpose) -> Step {
+    let extent = PbaExtent::new(Pba(start), Sectors(len));
+    Step::Access { medium: Medium::Platter, direction, extent, purpose }
+}
