@@ -279,7 +279,7 @@ def test_model_time_is_kept(layer: str, tmp_path: Path, rng: np.random.Generator
         assert code == 0, said
 
 
-def test_the_log_has_the_models_time_and_no_answer_is_early(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_the_log_has_the_models_time_and_answers_come_then(tmp_path: Path, rng: np.random.Generator) -> None:
     log = tmp_path / "log"
     measured: list[float] = []
     profile = small_profile(tmp_path, "conventional")
@@ -293,7 +293,9 @@ def test_the_log_has_the_models_time_and_no_answer_is_early(tmp_path: Path, rng:
     rows = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
     modelled = [float(row[7]) for row in rows]
     assert len(modelled) == len(measured)
-    assert all(ours >= model for ours, model in zip(measured, modelled, strict=True)), "answered too early"
+    # An answer leaves ahead of its time by 150 us at most (crates/serve/src/way.rs).
+    early = [model - ours for ours, model in zip(measured, modelled, strict=True) if model - ours > 150]
+    assert not early, f"answered too early, by so many us: {early}"
     # Half a turn and more on the average: the log has times of the model, not of this machine.
     assert 3000 < np.mean(modelled) < 30_000
 

@@ -109,19 +109,21 @@ impl Online {
 
     /// Lets time pass: everything before `until` happens. Gives the commands that are answered until then.
     pub fn advance(&mut self, until: Time, mover: &mut impl Mover, answers: &mut Vec<Answered>) {
+        let until = until.max(self.clock);
         self.pass(until, mover);
-        self.hand_out(until, answers);
+        self.hand_out(|answer| answer.at <= until, answers);
     }
 
-    /// Gives the commands that are answered until then, as far as nothing else has to happen before: who waits for
-    /// an answer should not wait for what the drive begins at the same moment.
-    pub fn settled(&mut self, until: Time, answers: &mut Vec<Answered>) {
+    /// Gives the commands that are answered until then, each by so much earlier as `ahead` says, as far as nothing
+    /// else has to happen by now: who waits for an answer should not wait for what the drive begins at the same
+    /// moment. What is decided is answered at its time whatever comes, so it may be told before.
+    pub fn settled(&mut self, until: Time, ahead: impl Fn(Answered) -> Nanos, answers: &mut Vec<Answered>) {
         let event = self.drive.next_event().map_or(until, |(time, _)| time.min(until));
-        self.hand_out(event, answers);
+        self.hand_out(|answer| answer.at.min(until) <= event && answer.at <= until + ahead(answer), answers);
     }
 
-    fn hand_out(&mut self, until: Time, answers: &mut Vec<Answered>) {
-        while let Some(Reverse(answer)) = self.due.peek().filter(|Reverse(answer)| answer.at <= until) {
+    fn hand_out(&mut self, due: impl Fn(Answered) -> bool, answers: &mut Vec<Answered>) {
+        while let Some(Reverse(answer)) = self.due.peek().filter(|Reverse(answer)| due(*answer)) {
             answers.push(*answer);
             self.due.pop();
         }
@@ -139,10 +141,12 @@ impl Online {
         self.clock = self.clock.max(until);
     }
 
-    /// When something happens next if no command comes; none when nothing will.
-    pub fn next(&self) -> Option<Time> {
+    /// When something happens next if no command comes; none when nothing will. Answers are told by so much
+    /// earlier as `ahead` says.
+    pub fn next(&self, ahead: impl Fn(Answered) -> Nanos) -> Option<Time> {
         let event = self.drive.next_event().map(|(time, _)| time);
-        let answer = self.due.peek().map(|Reverse(answer)| answer.at);
+        let answer =
+            self.due.peek().map(|Reverse(answer)| Time(answer.at.get().saturating_sub(ahead(*answer).get())));
         let idle = if self.rests { None } else { self.drive.idle_begins() };
         [event, answer, idle].into_iter().flatten().min()
     }

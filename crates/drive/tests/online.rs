@@ -136,7 +136,7 @@ fn feed(
                 let until = Time(now + (submit - now) / 1000 * share);
                 if share % 2 == 0 {
                     let before = answers.len();
-                    online.settled(until, &mut answers);
+                    online.settled(until, |_| Nanos(0), &mut answers);
                     assert!(answers[before..].iter().all(|answer| answer.at <= until), "before its time");
                 }
                 online.advance(until, &mut ledger, &mut answers);
@@ -208,7 +208,7 @@ fn left_alone_it_cleans_and_then_rests() {
     online.submit(command, false, Time(1_000_000), &mut ledger);
     let mut answers = Vec::new();
     let mut steps = 0;
-    while let Some(next) = online.next() {
+    while let Some(next) = online.next(|_| Nanos(0)) {
         online.advance(next + Nanos(1), &mut ledger, &mut answers);
         steps += 1;
         assert!(steps < 1000, "it never rests");

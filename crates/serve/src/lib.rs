@@ -1,7 +1,8 @@
 //! Servers: a drive for any program, over one backend trait.
 //!
 //! * [`backend`]: what is served: commands on bytes, done at once or answered later.
-//! * [`served`]: an image, as fast as it goes; [`timed`]: an image behind a drive in model time.
+//! * [`served`]: an image, as fast as it goes; [`timed`]: an image behind a drive in model time, whose answers
+//!   leave ahead of their time by what the [`way`] to a client takes.
 //! * [`shingled`]: read modes of a raw shingled disk, and the line for each read that was refused.
 //! * [`open`]: from a profile and a path to a backend.
 //! * [`plain`]: bytes in memory and in a file.
@@ -25,3 +26,4 @@ pub mod server;
 pub mod shingled;
 pub mod timed;
 pub mod tls;
+pub mod way;

@@ -5,8 +5,9 @@
 //! layer gives the time and the bytes. Writes in the drive's volatile cache are held in memory here, and are lost
 //! with the process, as they would be with the power.
 //!
-//! Invariants: an answer is never early; how late it is goes into a histogram; an answer that promises
-//! durability is given when it is so; what fails, fails the commands whose bytes it was about.
+//! Invariants: an answer leaves ahead of its time by no more than its [`Way`] to a client takes, and nothing that
+//! comes meanwhile is taken as if it had come before that time; how late answers leave goes into a histogram; an
+//! answer that promises durability is given when it is so; what fails, fails the commands whose bytes it was about.
 
 use std::num::NonZeroU64;
 use std::sync::mpsc::channel as handover;
@@ -24,6 +25,7 @@ use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Step};
 use crate::backend::{Answer, Backend, Context, Errno, Extent, Job, Lateness, Op, Request, Shape};
 use crate::served::{errno_of, push_places};
 use crate::shingled::{Shingles, push_overwritten};
+use crate::way::Way;
 
 /// Zeroes that the drive is asked to write in one command.
 const ZEROES: u64 = 1 << 20;
@@ -38,6 +40,14 @@ fn without(part: LbaExtent, other: LbaExtent) -> impl Iterator<Item = LbaExtent>
     let from = other.end().clamp(part.start, part.end()).max(before.end());
     let behind = LbaExtent::new(from, part.end() - from);
     [before, behind].into_iter().filter(|part| !part.is_empty())
+}
+
+/// By how much an answer leaves ahead of its time: its client has slept since it asked, or was told of another.
+fn ahead(way: &Way, bytes: &Bytes, told: Time, answer: Answered) -> Nanos {
+    let asked = bytes.flying(CommandId(answer.id)).map_or(answer.at, |flying| flying.came);
+    let asleep = Nanos(answer.at.get().saturating_sub(asked.max(told).get()));
+    let ahead = way.ahead(Duration::from_nanos(asleep.get()));
+    Nanos(ahead.as_nanos() as u64).min(asleep)
 }
 
 /// A command between its arrival and its answer.
@@ -264,6 +274,9 @@ struct State {
     /// The most commands that were outstanding.
     deepest: usize,
     outstanding: usize,
+    /// The latest time of the answers that were told.
+    told: Time,
+    way: Way,
 }
 
 struct Shared {
@@ -364,7 +377,7 @@ impl Shared {
         // The kernel wakes a thread up to 50 us late unless asked not to; it is as well without.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let (mut answers, mut sleep) = (Vec::new(), Sleep::default());
-        let mut due = self.state().ok().and_then(|state| state.online.next());
+        let mut due = self.state().ok().and_then(|state| state.next());
         while let Some(jobs) = self.wait(due.map(|time| self.wall_at(time)), &mut sleep) {
             let Ok(mut state) = self.state() else {
                 return;
@@ -372,13 +385,8 @@ impl Shared {
             for (job, came) in jobs {
                 state.submit(job, self.virtual_at(came));
             }
-            let State { online, bytes, .. } = &mut *state;
-            let now = self.virtual_at(Instant::now());
-            online.settled(now, &mut answers);
-            if answers.is_empty() {
-                online.advance(now, bytes, &mut answers);
-            }
-            due = online.next().map(|time| time + Nanos(1));
+            state.pass(self.virtual_at(Instant::now()), &mut answers);
+            due = state.next().map(|time| time + Nanos(1));
             let done = state.collect(&mut answers, |time| self.wall_at(time));
             drop(state);
             for Flying { job, result, .. } in done {
@@ -396,7 +404,23 @@ impl State {
         Some(shingles.status(mode, self.bytes.interpreter.shingled_counters()?))
     }
 
+    /// When there is something to do if no command comes.
+    fn next(&self) -> Option<Time> {
+        self.online.next(|answer| ahead(&self.way, &self.bytes, self.told, answer))
+    }
+
+    /// Takes out the answers that leave now; if there are none, lets time pass until then.
+    fn pass(&mut self, now: Time, answers: &mut Vec<Answered>) {
+        let Self { online, bytes, told, way, .. } = self;
+        online.settled(now, |answer| ahead(way, bytes, *told, answer), answers);
+        if answers.is_empty() {
+            online.advance(now, bytes, answers);
+        }
+    }
+
     fn submit(&mut self, job: Job, at: Time) {
+        // Whoever was told of an answer ahead of its time asks again after that time.
+        let at = at.max(self.told);
         let op = match job.request.op {
             Op::Read => HostOp::Read,
             Op::Write | Op::WriteZeroes => HostOp::Write,
@@ -413,9 +437,11 @@ impl State {
     /// Takes out what is answered, and counts how late that is.
     fn collect(&mut self, answers: &mut Vec<Answered>, wall_at: impl Fn(Time) -> Instant) -> Vec<Flying> {
         let now = Instant::now();
-        let mut done = Vec::with_capacity(answers.len());
+        let (mut done, told) = (Vec::with_capacity(answers.len()), self.told);
         for answer in answers.drain(..) {
-            let due = wall_at(answer.at);
+            let ahead = ahead(&self.way, &self.bytes, told, answer);
+            let due = wall_at(answer.at) - Duration::from_nanos(ahead.get());
+            self.told = self.told.max(answer.at);
             if let Some(flying) = self.bytes.flying[answer.id as usize].take() {
                 self.bytes.free.push(answer.id);
                 self.outstanding -= 1;
@@ -449,7 +475,15 @@ impl TimedDrive {
             shingles: shingles.clone(),
         };
         let online = Online::new(drive);
-        let state = State { online, bytes, lateness: Lateness::default(), deepest: 0, outstanding: 0 };
+        let state = State {
+            online,
+            bytes,
+            lateness: Lateness::default(),
+            deepest: 0,
+            outstanding: 0,
+            told: base,
+            way: Way::measured()?,
+        };
         let shared = Arc::new(Shared {
             inbox: Mutex::default(),
             came: Condvar::new(),
@@ -600,6 +634,9 @@ impl Backend for TimedDrive {
         let status = skylight_image::Status { cache, counters, ..skylight_image::Status::default() };
         let shingled = state.shingled();
         let lateness = &state.lateness;
+        let us = |time: Duration| time.as_micros() as u64;
+        let ahead =
+            state.way.table().map(|(asleep, ahead)| json!([us(asleep), us(ahead)])).collect::<Vec<_>>();
         json!({
             "timing": "model",
             "image": crate::served::status_json(&status),
@@ -614,6 +651,7 @@ impl Backend for TimedDrive {
                 "worst_us": lateness.worst.as_micros() as u64,
                 "log2_us": lateness.buckets.to_vec(),
             },
+            "ahead_us": ahead,
             "last_error": state.bytes.last_error,
         })
     }
