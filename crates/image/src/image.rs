@@ -14,7 +14,8 @@ use skylight_disk::{Lba, LbaExtent, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_layer::swd::SectorState;
 use skylight_layer::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Queue, Step, Swd,
+    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Queue, Room, Step,
+    Swd,
 };
 
 use crate::error::ImageError;
@@ -23,7 +24,8 @@ use crate::format::superblock::{COPY, Superblock, TEXT};
 use crate::format::{BLOCK, checksum};
 use crate::interpreter::{Counters, HostWrite, Interpreter, Planted};
 use crate::place;
-use crate::recovery::{Reader, Recovery, check_room, recover};
+use crate::reader::{Reader, Route};
+use crate::recovery::{Reader as ImageReader, Recovery, check_room, recover};
 use crate::shingled::{Loss, ShingledCounters};
 use crate::store::Store;
 use crate::store::device::is_block_device;
@@ -227,7 +229,7 @@ impl Image {
     /// the system says no.
     pub fn open(path: &Path, options: &Options) -> Result<Self, ImageError> {
         let store = place::reach(path, options)?;
-        let (superblock, _) = Reader(store.as_ref()).superblock()?;
+        let (superblock, _) = ImageReader(store.as_ref()).superblock()?;
         let place = store.name();
         let profile = Profile::from_toml(&superblock.text, &place)?;
         if let Some(asked) = options.profile.as_ref().filter(|asked| asked.to_json() != profile.to_json()) {
@@ -247,7 +249,7 @@ impl Image {
         layer: Box<dyn Layer>,
         options: &Options,
     ) -> Result<Self, ImageError> {
-        let (superblock, _) = Reader(store.as_ref()).superblock()?;
+        let (superblock, _) = ImageReader(store.as_ref()).superblock()?;
         Self::start(store, superblock, layer, options)
     }
 
@@ -326,6 +328,30 @@ impl Image {
             Some(part) => Err(unreadable(*part)),
             None => Ok(()),
         }
+    }
+
+    /// What reads beside whoever has the image, along a [`Route`]; none where only one can read at a time, or where
+    /// the layer must be asked for each read: a raw shingled disk.
+    pub fn reader(&self) -> Option<Reader> {
+        match self.interpreter.is_shingled() {
+            true => None,
+            false => Reader::of(self.interpreter.store.as_ref()),
+        }
+    }
+
+    /// Where a read goes. It is right until the image is changed in any way, and whoever takes it sees to that.
+    ///
+    /// # Errors
+    /// When the range is none of the drive, or the store failed before.
+    pub fn route(&self, offset: u64, len: u64) -> Result<Route, ImageError> {
+        let extent = self.extent(offset, len)?;
+        self.interpreter.route(extent, self.layer.as_ref())
+    }
+
+    /// Whether every sector has one place for good.
+    pub fn is_in_place(&self) -> bool {
+        let Room { cached, movable, overwritable, .. } = self.layer.room();
+        cached.get() == 0 && movable == 0 && overwritable.get() == 0
     }
 
     /// Writes.

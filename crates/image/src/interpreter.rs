@@ -26,6 +26,7 @@ use crate::host::HostData;
 pub use crate::host::HostWrite;
 use crate::log::TagLog;
 use crate::ranges::{Freed, Room};
+use crate::reader::Route;
 use crate::state::State;
 use crate::store::Store;
 
@@ -637,6 +638,19 @@ impl Interpreter {
             at += len;
         });
         result
+    }
+
+    /// Where a read goes in the store.
+    ///
+    /// # Errors
+    /// When it was stopped.
+    pub(crate) fn route(&self, extent: LbaExtent, layer: &dyn Layer) -> Result<Route, ImageError> {
+        self.check_running()?;
+        let mut route = Route::default();
+        self.pieces(extent, layer, &mut |medium, piece| {
+            route.push(self.part(medium).start + piece.start.get() * SECTOR_BYTES, piece.len.bytes());
+        });
+        Ok(route)
     }
 
     /// Makes durable all that was done.

@@ -3,16 +3,17 @@
 //! Direct I/O wants buffers, offsets and lengths aligned to the device's logical blocks: what is not goes through
 //! an aligned buffer, and a part of a block is written with the rest of the block as it is.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use skylight_host::Claim;
 
 use super::file::lock;
-use super::{Store, check_range, write_zeros};
+use super::{Reads, Store, check_range, check_within, write_zeros};
 use crate::error::ImageError;
 
 /// Bytes to which all is aligned: no device has larger logical blocks.
@@ -23,9 +24,14 @@ const BUFFER: usize = 1 << 20;
 /// See the module page.
 pub struct DeviceStore {
     path: PathBuf,
+    claim: Arc<Claimed>,
+    buffer: Aligned,
+}
+
+/// The open device of a store.
+struct Claimed {
     claim: Claim,
     len: u64,
-    buffer: Aligned,
 }
 
 /// Whether a path is a block device.
@@ -65,7 +71,8 @@ impl DeviceStore {
         let claim = if is_block_device(path) { Claim::new(path)? } else { as_device(path)? };
         lock(&claim.file, path)?;
         let len = claim.size_bytes / BLOCK * BLOCK;
-        Ok(Self { path: path.to_owned(), claim, len, buffer: Aligned::new(BUFFER) })
+        let claim = Arc::new(Claimed { claim, len });
+        Ok(Self { path: path.to_owned(), claim, buffer: Aligned::new(BUFFER) })
     }
 
     /// What somebody's data on it is, if it has the signature of any.
@@ -73,7 +80,7 @@ impl DeviceStore {
     /// # Errors
     /// When it cannot be read.
     pub fn signature(&self) -> io::Result<Option<&'static str>> {
-        self.claim.signature()
+        self.claim.claim.signature()
     }
 }
 
@@ -103,25 +110,41 @@ fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, std::ops::
     })
 }
 
+impl Claimed {
+    fn file(&self) -> &File {
+        &self.claim.file
+    }
+}
+
+impl Reads for Claimed {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        check_within(self.len, offset, buffer.len() as u64)?;
+        // One of its own, since many may read at a time; small reads need little.
+        let mut own = Aligned::new(buffer.len() + BLOCK as usize);
+        for (start, len, inside, at) in pieces(offset, buffer.len() as u64) {
+            self.file().read_exact_at(own.get_mut(len), start)?;
+            let count = inside.len();
+            buffer[at..at + count].copy_from_slice(&own.get(len)[inside]);
+        }
+        Ok(())
+    }
+}
+
 impl Store for DeviceStore {
     fn name(&self) -> String {
         self.path.display().to_string()
     }
 
     fn len_bytes(&self) -> u64 {
-        self.len
+        self.claim.len
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        check_range(self, offset, buffer.len() as u64)?;
-        // One of its own, since reads may not change the store; small reads need little.
-        let mut own = Aligned::new(buffer.len() + BLOCK as usize);
-        for (start, len, inside, at) in pieces(offset, buffer.len() as u64) {
-            self.claim.file.read_exact_at(own.get_mut(len), start)?;
-            let count = inside.len();
-            buffer[at..at + count].copy_from_slice(&own.get(len)[inside]);
-        }
-        Ok(())
+        self.claim.read_at(offset, buffer)
+    }
+
+    fn reader(&self) -> Option<Arc<dyn Reads>> {
+        Some(self.claim.clone())
     }
 
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -129,17 +152,17 @@ impl Store for DeviceStore {
         for (start, len, inside, at) in pieces(offset, data.len() as u64) {
             let into = self.buffer.get_mut(len);
             if inside.len() < len {
-                self.claim.file.read_exact_at(into, start)?;
+                self.claim.file().read_exact_at(into, start)?;
             }
             let count = inside.len();
             into[inside].copy_from_slice(&data[at..at + count]);
-            self.claim.file.write_all_at(self.buffer.get(len), start)?;
+            self.claim.file().write_all_at(self.buffer.get(len), start)?;
         }
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.claim.file.sync_data()
+        self.claim.file().sync_data()
     }
 
     fn can_discard(&self) -> bool {

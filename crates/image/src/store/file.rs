@@ -9,12 +9,14 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 
-use super::{Store, check_range, write_zeros};
+use super::{Reads, Store, check_range, check_within, write_zeros};
 use crate::error::ImageError;
 
 /// A part where one file is not enough: half of what ext4 allows.
@@ -25,6 +27,11 @@ const PARTS_MAX: u64 = 1024;
 /// See the module page.
 pub struct FileStore {
     path: PathBuf,
+    files: Arc<Files>,
+}
+
+/// The open files of a store.
+struct Files {
     files: Vec<File>,
     /// Bytes of each file but the last.
     part: u64,
@@ -104,7 +111,7 @@ impl FileStore {
             file.set_len(here).map_err(failed("make it as long as the drive; choose another file system"))?;
         }
         sync_folder(path).map_err(failed("sync its folder"))?;
-        Ok(Self { path: path.to_owned(), files, part, len: len_bytes })
+        Ok(Self { path: path.to_owned(), files: Arc::new(Files { files, part, len: len_bytes }) })
     }
 
     /// Opens a file and its parts, and takes its lock.
@@ -128,9 +135,11 @@ impl FileStore {
             len += file.metadata().map_err(failed)?.len();
             files.push(file);
         }
-        Ok(Self { path: path.to_owned(), files, part, len })
+        Ok(Self { path: path.to_owned(), files: Arc::new(Files { files, part, len }) })
     }
+}
 
+impl Files {
     /// The file of an offset, the offset in it, and bytes up to its end.
     fn place(&self, offset: u64) -> (usize, u64, u64) {
         let (file, within) = ((offset / self.part) as usize, offset % self.part);
@@ -143,7 +152,7 @@ impl FileStore {
         len: u64,
         mut act: impl FnMut(&File, u64, std::ops::Range<usize>) -> io::Result<()>,
     ) -> io::Result<()> {
-        check_range(self, offset, len)?;
+        check_within(self.len, offset, len)?;
         let mut at = 0;
         while at < len {
             let (file, within, left) = self.place(offset + at);
@@ -179,32 +188,48 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-impl Store for FileStore {
-    fn name(&self) -> String {
-        self.path.display().to_string()
-    }
-
-    fn len_bytes(&self) -> u64 {
-        self.len
-    }
-
+impl Reads for Files {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.each_file(offset, buffer.len() as u64, |file, at, range| {
             file.read_exact_at(&mut buffer[range], at)
         })
     }
 
+    fn file_of(&self, offset: u64, len: u64) -> Option<(BorrowedFd<'_>, u64)> {
+        check_within(self.len, offset, len).ok()?;
+        let (file, within, left) = self.place(offset);
+        (len <= left).then(|| (self.files[file].as_fd(), within))
+    }
+}
+
+impl Store for FileStore {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.files.len
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.files.read_at(offset, buffer)
+    }
+
+    fn reader(&self) -> Option<Arc<dyn Reads>> {
+        Some(self.files.clone())
+    }
+
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.each_file(offset, data.len() as u64, |file, at, range| file.write_all_at(&data[range], at))
+        self.files.each_file(offset, data.len() as u64, |file, at, range| file.write_all_at(&data[range], at))
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.files.iter().try_for_each(File::sync_data)
+        self.files.files.iter().try_for_each(File::sync_data)
     }
 
     fn begin_sync(&mut self, offset: u64, len: u64) {
         // What is not needed in memory any more goes to the disk; it is advice, so nothing is made of an error.
-        let _ = self.each_file(offset, len, |file, at, range| {
+        let _ = self.files.each_file(offset, len, |file, at, range| {
             let len = std::num::NonZeroU64::new((range.end - range.start) as u64);
             Ok(rustix::fs::fadvise(file, at, len, rustix::fs::Advice::DontNeed)?)
         });
@@ -212,7 +237,7 @@ impl Store for FileStore {
 
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let punched = self.each_file(offset, len, |file, at, range| {
+        let punched = self.files.each_file(offset, len, |file, at, range| {
             Ok(rustix::fs::fallocate(file, punch, at, (range.end - range.start) as u64)?)
         });
         match punched {
@@ -224,13 +249,13 @@ impl Store for FileStore {
     }
 
     fn stored_bytes(&self) -> io::Result<u64> {
-        self.files.iter().map(|file| file.metadata().map(|found| found.blocks() * 512)).sum()
+        self.files.files.iter().map(|file| file.metadata().map(|found| found.blocks() * 512)).sum()
     }
 
     fn is_data(&self, offset: u64, len: u64) -> io::Result<(bool, u64)> {
         check_range(self, offset, len)?;
-        let (file, within, left) = self.place(offset);
-        let (file, most) = (&self.files[file], left.min(len));
+        let (file, within, left) = self.files.place(offset);
+        let (file, most) = (&self.files.files[file], left.min(len));
         let next = match rustix::fs::seek(file, SeekFrom::Data(within)) {
             Ok(next) => next,
             Err(rustix::io::Errno::NXIO) => return Ok((false, most)),

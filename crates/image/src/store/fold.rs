@@ -5,8 +5,10 @@
 
 use std::io;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
-use super::{Store, check_range};
+use super::{Reads, Store, check_range};
 use crate::format::superblock::Part;
 
 /// See the module page.
@@ -29,19 +31,58 @@ impl FoldedStore {
         Self { inner, gap }
     }
 
-    /// The parts of a range, each with its part of the buffer.
     fn of(&self, offset: u64, len: u64) -> impl Iterator<Item = (Lies, Range<usize>)> + use<> {
-        let (gap, end) = (self.gap, offset + len);
-        let parts = [(0, gap.start), (gap.start, gap.end()), (gap.end(), u64::MAX)];
-        parts.into_iter().enumerate().filter_map(move |(index, (start, stop))| {
-            let (from, to) = (offset.max(start), end.min(stop));
-            let lies = match index {
-                0 => Lies::There(from),
-                1 => Lies::Nowhere,
-                _ => Lies::There(from.saturating_sub(gap.len)),
-            };
-            (from < to).then(|| (lies, (from - offset) as usize..(to - offset) as usize))
-        })
+        parts_of(self.gap, offset, len)
+    }
+}
+
+/// The parts of a range, each with its part of the buffer.
+fn parts_of(gap: Part, offset: u64, len: u64) -> impl Iterator<Item = (Lies, Range<usize>)> {
+    let end = offset + len;
+    let parts = [(0, gap.start), (gap.start, gap.end()), (gap.end(), u64::MAX)];
+    parts.into_iter().enumerate().filter_map(move |(index, (start, stop))| {
+        let (from, to) = (offset.max(start), end.min(stop));
+        let lies = match index {
+            0 => Lies::There(from),
+            1 => Lies::Nowhere,
+            _ => Lies::There(from.saturating_sub(gap.len)),
+        };
+        (from < to).then(|| (lies, (from - offset) as usize..(to - offset) as usize))
+    })
+}
+
+/// Reads, with `read` for what is there.
+fn read_parts(
+    gap: Part,
+    offset: u64,
+    buffer: &mut [u8],
+    read: impl Fn(u64, &mut [u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    parts_of(gap, offset, buffer.len() as u64).try_for_each(|(lies, range)| match lies {
+        Lies::There(at) => read(at, &mut buffer[range]),
+        Lies::Nowhere => {
+            buffer[range].fill(0);
+            Ok(())
+        }
+    })
+}
+
+/// The reading half.
+struct FoldedReads {
+    inner: Arc<dyn Reads>,
+    gap: Part,
+}
+
+impl Reads for FoldedReads {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        read_parts(self.gap, offset, buffer, |at, part| self.inner.read_at(at, part))
+    }
+
+    fn file_of(&self, offset: u64, len: u64) -> Option<(BorrowedFd<'_>, u64)> {
+        match parts_of(self.gap, offset, len).next()? {
+            (Lies::There(at), range) if range.len() as u64 == len => self.inner.file_of(at, len),
+            _ => None,
+        }
     }
 }
 
@@ -57,13 +98,12 @@ impl Store for FoldedStore {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         check_range(self, offset, buffer.len() as u64)?;
-        self.of(offset, buffer.len() as u64).try_for_each(|(lies, range)| match lies {
-            Lies::There(at) => self.inner.read_at(at, &mut buffer[range]),
-            Lies::Nowhere => {
-                buffer[range].fill(0);
-                Ok(())
-            }
-        })
+        read_parts(self.gap, offset, buffer, |at, part| self.inner.read_at(at, part))
+    }
+
+    fn reader(&self) -> Option<Arc<dyn Reads>> {
+        let inner = self.inner.reader()?;
+        Some(Arc::new(FoldedReads { inner, gap: self.gap }))
     }
 
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {

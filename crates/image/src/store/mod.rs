@@ -19,6 +19,23 @@ pub mod parts;
 pub mod ram;
 
 use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// The reading half of a store, for any number of threads at a time, and beside whoever has the store itself.
+pub trait Reads: Send + Sync {
+    /// As [`Store::read_at`].
+    ///
+    /// # Errors
+    /// What the system says; a read beyond the end is one.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// The file in which a range lies in one piece, and at which of its bytes that begins: for who sends bytes on from
+    /// the system's cache. None if there is no such file, or its bytes do not go through the cache.
+    fn file_of(&self, _offset: u64, _len: u64) -> Option<(BorrowedFd<'_>, u64)> {
+        None
+    }
+}
 
 /// See the module page.
 pub trait Store: Send {
@@ -33,6 +50,11 @@ pub trait Store: Send {
     /// # Errors
     /// What the system says; a read beyond the end is one.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// What reads beside whoever has the store; none if only one can read at a time.
+    fn reader(&self) -> Option<Arc<dyn Reads>> {
+        None
+    }
 
     /// Writes from `offset` on.
     ///
@@ -79,10 +101,15 @@ pub trait Store: Send {
 
 /// The refusal of what lies beyond the end.
 pub(crate) fn check_range(store: &(impl Store + ?Sized), offset: u64, len: u64) -> io::Result<()> {
-    if offset.checked_add(len).is_some_and(|end| end <= store.len_bytes()) {
+    check_within(store.len_bytes(), offset, len)
+}
+
+/// The same for what ends at a byte.
+pub(crate) fn check_within(end: u64, offset: u64, len: u64) -> io::Result<()> {
+    if offset.checked_add(len).is_some_and(|last| last <= end) {
         return Ok(());
     }
-    let message = format!("{len} bytes at {offset} lie beyond its end at {}", store.len_bytes());
+    let message = format!("{len} bytes at {offset} lie beyond its end at {end}");
     Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
 }
 

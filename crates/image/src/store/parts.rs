@@ -1,8 +1,11 @@
 //! Several stores one behind the other: an image whose flash is on another device than its platters.
 
 use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
-use super::{Store, check_range};
+use super::{Reads, Store, check_range, check_within};
 
 /// Bytes of a store that are in use.
 pub struct Part {
@@ -25,19 +28,52 @@ impl PartsStore {
         Self { parts }
     }
 
-    /// The parts that a range touches: which, the offset in its store, and the range of the buffer.
-    fn of(&self, offset: u64, len: u64) -> Vec<(usize, u64, std::ops::Range<usize>)> {
-        let mut found = Vec::new();
-        let (mut start, end) = (0, offset + len);
-        for (index, part) in self.parts.iter().enumerate() {
-            let (from, to) = (offset.max(start), end.min(start + part.len));
-            if from < to {
-                let at = part.from + (from - start);
-                found.push((index, at, (from - offset) as usize..(to - offset) as usize));
-            }
-            start += part.len;
+    fn of(&self, offset: u64, len: u64) -> Vec<(usize, u64, Range<usize>)> {
+        touched(self.parts.iter().map(|part| (part.from, part.len)), offset, len)
+    }
+}
+
+/// The parts that a range touches: which, the offset in its store, and the range of the buffer. Of each part it is
+/// told where it begins in its store, and how long it is.
+fn touched(
+    parts: impl Iterator<Item = (u64, u64)>,
+    offset: u64,
+    len: u64,
+) -> Vec<(usize, u64, Range<usize>)> {
+    let mut found = Vec::new();
+    let (mut start, end) = (0, offset + len);
+    for (index, (first, len)) in parts.enumerate() {
+        let (from, to) = (offset.max(start), end.min(start + len));
+        if from < to {
+            let at = first + (from - start);
+            found.push((index, at, (from - offset) as usize..(to - offset) as usize));
         }
-        found
+        start += len;
+    }
+    found
+}
+
+/// The reading half: the first byte and the length of each part, and what reads it.
+struct PartsReads(Vec<(u64, u64, Arc<dyn Reads>)>);
+
+impl PartsReads {
+    fn of(&self, offset: u64, len: u64) -> Vec<(usize, u64, Range<usize>)> {
+        touched(self.0.iter().map(|(from, len, _)| (*from, *len)), offset, len)
+    }
+}
+
+impl Reads for PartsReads {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        check_within(self.0.iter().map(|(_, len, _)| len).sum(), offset, buffer.len() as u64)?;
+        let parts = self.of(offset, buffer.len() as u64);
+        parts.into_iter().try_for_each(|(part, at, range)| self.0[part].2.read_at(at, &mut buffer[range]))
+    }
+
+    fn file_of(&self, offset: u64, len: u64) -> Option<(BorrowedFd<'_>, u64)> {
+        match self.of(offset, len).as_slice() {
+            [(part, at, range)] if range.len() as u64 == len => self.0[*part].2.file_of(*at, len),
+            _ => None,
+        }
     }
 }
 
@@ -57,6 +93,11 @@ impl Store for PartsStore {
         parts
             .into_iter()
             .try_for_each(|(part, at, range)| self.parts[part].store.read_at(at, &mut buffer[range]))
+    }
+
+    fn reader(&self) -> Option<Arc<dyn Reads>> {
+        let parts = self.parts.iter().map(|part| Some((part.from, part.len, part.store.reader()?)));
+        Some(Arc::new(PartsReads(parts.collect::<Option<_>>()?)))
     }
 
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
