@@ -8,6 +8,7 @@
 //! the drive, whole blocks, allowed. A [`Job`] is answered exactly once, also when it is dropped.
 //! Source: the NBD protocol, "Request types" and "Error values", for the commands and what may fail.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -315,7 +316,7 @@ impl Drop for Job {
     }
 }
 
-/// What is served. Called from one thread for each connection.
+/// What is served. Called from any number of threads.
 pub trait Backend: Send + Sync {
     /// What it is like; it does not change.
     fn shape(&self) -> &Shape;
@@ -330,6 +331,12 @@ pub trait Backend: Send + Sync {
     /// takes one result for each.
     fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
         results.extend(writes.iter_mut().map(|(request, data)| self.execute(request, data)));
+    }
+
+    /// Gives `take` the file in which a stretch lies, and where in it, while nothing is being changed; whether it did. Only
+    /// what lies at its place for good is lent, for its bytes may be looked at when the call is over.
+    fn lend(&self, _offset: u64, _len: u64, _take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+        false
     }
 
     /// What the blocks of an extent are like in a context: runs from `offset` on, at most `most`; those beyond

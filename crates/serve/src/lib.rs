@@ -6,6 +6,7 @@
 //! * [`shingled`]: read modes of a raw shingled disk, and the line for each read that was refused.
 //! * [`open`]: from a profile and a path to a backend.
 //! * [`plain`]: bytes in memory and in a file.
+//! * `crew`: threads that do commands beside each other.
 //! * [`filters`]: delay, error and log, each a backend over a backend.
 //! * [`nbd`]: the NBD protocol. [`server`]: sockets, connections, the end.
 //! * [`counters`]: what was done.
@@ -16,6 +17,7 @@
 pub mod backend;
 pub mod client;
 pub mod counters;
+mod crew;
 pub mod endpoint;
 pub mod filters;
 pub mod nbd;

@@ -44,6 +44,15 @@ impl Timing {
         }
     }
 
+    /// What it means for who asks, for the description of the export.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::None => "answers as fast as this machine can",
+            Self::Model => "answers when the model of the drive says so",
+            Self::Native => "answers when the disk underneath has done it",
+        }
+    }
+
     /// The name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -194,7 +203,7 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
     image.set_write_cache(write_cache)?;
     set_read_mode(&plan, &profile, &mut image)?;
     let rotational = !matches!(profile.layer, Layer::Ssd(_));
-    let description = format!("{}, {} timing", profile.summary, plan.timing.name());
+    let description = format!("{}; {}", profile.summary, plan.timing.sentence());
     let write_piece = write_piece(&plan, &profile, write_cache);
     let shape = Shape {
         rotational,
@@ -205,6 +214,7 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
     let (backend, write_cache): (Arc<dyn Backend>, bool) = match plan.timing {
         Timing::None | Timing::Native => {
             let served = ServedImage::new(image, shape, plan.timing.name())?;
+            let served = if plan.timing == Timing::Native { served.beside() } else { served };
             tell_also(served.shingles(), &mut plan);
             (Arc::new(served), write_cache)
         }

@@ -5,6 +5,7 @@
 //! Invariants: bytes that nobody wrote are zero; a flush and FUA make a file durable.
 
 use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -126,6 +127,11 @@ impl Backend for PlainFile {
             Op::Cache => {}
         }
         if request.fua { self.sync() } else { Ok(()) }
+    }
+
+    fn lend(&self, offset: u64, _len: u64, take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+        take(self.file.as_fd(), offset);
+        true
     }
 
     fn block_status(

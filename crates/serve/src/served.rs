@@ -1,29 +1,40 @@
 //! An image as a backend, as fast as it goes (`--timing none`, and `native`, where the medium sets the time).
 //!
+//! Reads go on beside each other: where one goes is found out under the lock of the image, its bytes are read without
+//! it. What changes the image waits until no read is under way, and reads wait until it is done. Where a disk underneath
+//! sets the time, the commands of one client are done beside each other too ([`ServedImage::beside`]): reads by as many
+//! threads as ask, changes by one thread in the order in which they came, those that wait together.
+//!
 //! Left alone for as long as the layer's own patience, it does the layer's idle work, one unit at a time, so that
 //! a command waits for at most one.
 //!
-//! Invariant: what fails is told to the client by the error of the protocol, and in `last_error` of the status
-//! in words.
+//! Invariants: what fails is told to the client by the error of the protocol, and in `last_error` of the status
+//! in words. `still` is taken before `image`; who holds `still` to read sees an image that does not change.
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use skylight_image::{Image, ImageError, Place, Status, Write};
+use skylight_image::{Image, ImageError, Place, Reader, Status, Write};
 use skylight_layer::Idle;
 
 use crate::backend::{
-    Backend, Context, Errno, Extent, HOLE_AND_ZERO, IN_CACHE, Op, Request, Shape, push_extent,
+    Backend, Context, Errno, Extent, HOLE_AND_ZERO, IN_CACHE, Job, Op, Request, Shape, push_extent,
 };
+use crate::crew::Crew;
 use crate::shingled::{Shingles, push_overwritten};
 
 /// What is looked at in one go for block status, bytes.
 const STATUS_STEP: u64 = 64 << 20;
 /// Zeroes that are written in one go.
 const ZEROES: usize = 1 << 20;
+/// Threads that read at a time: as many commands as a disk with a queue of its own takes.
+const READERS: usize = 32;
+/// Changes that are taken together.
+const CHANGES: usize = 256;
 
 /// The error of the protocol for what went wrong with an image.
 pub(crate) fn errno_of(error: &ImageError) -> Errno {
@@ -69,8 +80,14 @@ struct Inner {
     shape: Shape,
     /// What the status calls the timing.
     timing: &'static str,
+    /// Held to read by reads, to write by what changes the image.
+    still: RwLock<()>,
     /// None once it is closed.
     image: Mutex<Option<Image>>,
+    /// What reads without the image, where that can be.
+    reader: Option<Reader>,
+    /// Every sector has one place for good, so that its bytes may be lent.
+    in_place: bool,
     began: Instant,
     /// When the last command came, us since it began.
     asked_at: AtomicU64,
@@ -86,6 +103,13 @@ struct Inner {
 pub struct ServedImage {
     inner: Arc<Inner>,
     idles: Option<JoinHandle<()>>,
+    crews: Option<Crews>,
+}
+
+/// Who does commands beside each other.
+struct Crews {
+    reads: Crew,
+    changes: Crew,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -93,14 +117,109 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
+    /// Looks at the image, or does what one alone may do at a time, but changes nothing.
     fn with<T>(&self, work: impl FnOnce(&mut Image) -> Result<T, ImageError>) -> Result<T, Errno> {
         // A panic in the middle of a change leaves an image that nobody should use: its lock stays poisoned.
         let mut image = self.image.lock().map_err(|_| Errno::Io)?;
         let image = image.as_mut().ok_or(Errno::Shutdown)?;
-        work(image).map_err(|error| {
-            *held(&self.last_error) = Some(error.to_string());
-            errno_of(&error)
-        })
+        work(image).map_err(|error| self.failed(&error))
+    }
+
+    /// Changes the image, while nobody reads.
+    fn change<T>(&self, work: impl FnOnce(&mut Image) -> Result<T, ImageError>) -> Result<T, Errno> {
+        let _still = self.still.write().unwrap_or_else(PoisonError::into_inner);
+        self.with(work)
+    }
+
+    fn failed(&self, error: &ImageError) -> Errno {
+        *held(&self.last_error) = Some(error.to_string());
+        errno_of(error)
+    }
+
+    fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Errno> {
+        let Some(reader) = &self.reader else {
+            // A raw shingled disk counts its reads, and says which sectors it refused.
+            return self.change(|image| {
+                image.read(offset, data).inspect_err(|error| {
+                    if let (ImageError::Unreadable { .. }, Some(shingles)) = (error, &self.shingles) {
+                        shingles.tell(&image.losses(offset, data.len() as u64).unwrap_or_default());
+                    }
+                })
+            });
+        };
+        let _still = self.still.read().unwrap_or_else(PoisonError::into_inner);
+        let route = self.with(|image| image.route(offset, data.len() as u64))?;
+        reader.read(&route, data).map_err(|error| self.failed(&error))
+    }
+
+    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
+        self.asked();
+        let Request { op, offset, len, fua, .. } = *request;
+        if op == Op::WriteZeroes && request.no_hole && request.fast {
+            return Err(Errno::NotSupported);
+        }
+        match op {
+            Op::Read => self.read(offset, data),
+            Op::Write => self.change(|image| image.write(offset, data, fua)),
+            Op::Flush => self.change(Image::flush),
+            Op::Trim => self.change(|image| {
+                image.trim(offset, len)?;
+                if fua { image.flush() } else { Ok(()) }
+            }),
+            Op::WriteZeroes if request.no_hole => self.change(|image| {
+                let zeroes = vec![0; len.min(ZEROES as u64) as usize];
+                let mut at = offset;
+                while at < offset + len {
+                    let here = (offset + len - at).min(ZEROES as u64);
+                    image.write(at, &zeroes[..here as usize], fua)?;
+                    at += here;
+                }
+                Ok(())
+            }),
+            Op::WriteZeroes => self.change(|image| image.write_zeroes(offset, len, fua)),
+            Op::Cache => Ok(()),
+        }
+    }
+
+    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+        self.asked();
+        let result = match &*writes {
+            [(request, data)] => self.change(|image| image.write(request.offset, data, request.fua)),
+            several => {
+                let waiting: Vec<Write<'_>> = several
+                    .iter()
+                    .map(|(request, data)| Write { offset: request.offset, data, fua: request.fua })
+                    .collect();
+                self.change(|image| image.write_many(&waiting))
+            }
+        };
+        results.extend(std::iter::repeat_n(result, writes.len()));
+    }
+
+    /// Does commands in their order, writes that follow each other together.
+    fn do_in_order(&self, jobs: Vec<Job>) {
+        let mut results = Vec::new();
+        let mut rest = jobs.into_iter().peekable();
+        while let Some(job) = rest.next() {
+            if job.request.op != Op::Write {
+                self.do_one(job);
+                continue;
+            }
+            let mut run = vec![job];
+            while let Some(job) = rest.next_if(|job| job.request.op == Op::Write) {
+                run.push(job);
+            }
+            let mut writes: Vec<_> =
+                run.iter_mut().map(|job| (job.request, job.data.as_mut_slice())).collect();
+            results.clear();
+            self.execute_writes(&mut writes, &mut results);
+            run.into_iter().zip(&results).for_each(|(job, &result)| job.finish(result));
+        }
+    }
+
+    fn do_one(&self, mut job: Job) {
+        let result = self.execute(&job.request, &mut job.data);
+        job.finish(result);
     }
 
     fn asked(&self) {
@@ -114,7 +233,7 @@ impl Inner {
             let asked = Duration::from_micros(self.asked_at.load(Ordering::Relaxed));
             let quiet = self.began.elapsed().saturating_sub(asked);
             let worked = quiet >= patience && {
-                let unit = self.with(Image::idle);
+                let unit = self.change(Image::idle);
                 self.idle_units.fetch_add(u64::from(unit == Ok(Idle::Worked)), Ordering::Relaxed);
                 unit == Ok(Idle::Worked)
             };
@@ -142,6 +261,9 @@ impl ServedImage {
         let inner = Arc::new(Inner {
             shape,
             timing,
+            still: RwLock::new(()),
+            reader: image.reader(),
+            in_place: image.is_in_place(),
             image: Mutex::new(Some(image)),
             began: Instant::now(),
             asked_at: AtomicU64::new(0),
@@ -159,7 +281,20 @@ impl ServedImage {
                 Some(thread.spawn(move || inner.idle(patience))?)
             }
         };
-        Ok(Self { inner, idles })
+        Ok(Self { inner, idles, crews: None })
+    }
+
+    /// Does the commands of each client beside each other, as a disk underneath likes it best: reads by up to
+    /// [`READERS`] threads.
+    pub fn beside(mut self) -> Self {
+        let (reads, changes) = (self.inner.clone(), self.inner.clone());
+        self.crews = Some(Crews {
+            reads: Crew::new("image-read", READERS, 1, move |jobs| {
+                jobs.into_iter().for_each(|job| reads.do_one(job));
+            }),
+            changes: Crew::new("image-change", 1, CHANGES, move |jobs| changes.do_in_order(jobs)),
+        });
+        self
     }
 
     /// What is told of a raw shingled disk.
@@ -189,51 +324,40 @@ impl Backend for ServedImage {
     }
 
     fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        self.inner.asked();
-        let Request { op, offset, len, fua, .. } = *request;
-        if op == Op::WriteZeroes && request.no_hole && request.fast {
-            return Err(Errno::NotSupported);
-        }
-        self.inner.with(|image| match op {
-            Op::Read => image.read(offset, data).inspect_err(|error| {
-                if let (ImageError::Unreadable { .. }, Some(shingles)) = (error, &self.inner.shingles) {
-                    shingles.tell(&image.losses(offset, len).unwrap_or_default());
-                }
-            }),
-            Op::Write => image.write(offset, data, fua),
-            Op::Flush => image.flush(),
-            Op::Trim => {
-                image.trim(offset, len)?;
-                if fua { image.flush() } else { Ok(()) }
-            }
-            Op::WriteZeroes if request.no_hole => {
-                let zeroes = vec![0; len.min(ZEROES as u64) as usize];
-                let mut at = offset;
-                while at < offset + len {
-                    let here = (offset + len - at).min(ZEROES as u64);
-                    image.write(at, &zeroes[..here as usize], fua)?;
-                    at += here;
-                }
-                Ok(())
-            }
-            Op::WriteZeroes => image.write_zeroes(offset, len, fua),
-            Op::Cache => Ok(()),
-        })
+        self.inner.execute(request, data)
     }
 
     fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
-        self.inner.asked();
-        let result = match &*writes {
-            [(request, data)] => self.inner.with(|image| image.write(request.offset, data, request.fua)),
-            several => {
-                let waiting: Vec<Write<'_>> = several
-                    .iter()
-                    .map(|(request, data)| Write { offset: request.offset, data, fua: request.fua })
-                    .collect();
-                self.inner.with(|image| image.write_many(&waiting))
-            }
+        self.inner.execute_writes(writes, results);
+    }
+
+    fn lend(&self, offset: u64, len: u64, take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+        let Some(reader) = self.inner.reader.as_ref().filter(|_| self.inner.in_place) else {
+            return false;
         };
-        results.extend(std::iter::repeat_n(result, writes.len()));
+        self.inner.asked();
+        let _still = self.inner.still.read().unwrap_or_else(PoisonError::into_inner);
+        // What fails here is tried again by a read, which says why.
+        let route = self.inner.with(|image| image.route(offset, len));
+        match route.ok().as_ref().and_then(|route| reader.file_of(route)) {
+            Some((file, at)) => {
+                take(file, at);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn waits(&self) -> bool {
+        self.crews.is_some()
+    }
+
+    fn submit(&self, job: Job) {
+        match &self.crews {
+            None => self.inner.do_one(job),
+            Some(crews) if job.request.op == Op::Read => crews.reads.hand(job),
+            Some(crews) => crews.changes.hand(job),
+        }
     }
 
     fn block_status(
@@ -281,13 +405,18 @@ impl Backend for ServedImage {
                 _ => Err(format!("{key}: {} has nothing of that name to set", self.inner.shape.name)),
             })
         };
-        self.inner.with(set).map_err(|errno| format!("{key}: cannot be set: {errno}"))?
+        self.inner.change(set).map_err(|errno| format!("{key}: cannot be set: {errno}"))?
     }
 
     /// The next start reads no log.
     fn close(&self) -> Result<(), String> {
         *held(&self.inner.over) = true;
         self.inner.ends.notify_all();
+        if let Some(crews) = &self.crews {
+            crews.reads.end();
+            crews.changes.end();
+        }
+        let _still = self.inner.still.write().unwrap_or_else(PoisonError::into_inner);
         let image = self.inner.image.lock().map_err(|_| "the image failed before".to_owned())?.take();
         image.map_or(Ok(()), |image| image.close().map_err(|error| error.to_string()))
     }

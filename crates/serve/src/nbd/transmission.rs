@@ -6,29 +6,29 @@
 //! of their own, so that a client that does not read holds up nobody else.
 //!
 //! Invariants: bytes in memory are bounded for each connection, whatever a client says or leaves unread
-//! ([`PIECE_BYTES`] in, a little more out, [`MOST_WAITING_BYTES`] with a backend that waits): longer requests are
+//! ([`PIECE_BYTES`] in, a little more out, more of both where long writes are written behind or a backend waits): longer requests are
 //! done piece by piece. Every request that came whole is answered once, unless the connection breaks.
 //! Source: the NBD protocol, "Transmission phase", "Structured reply".
 
-use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::channel as handover;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Errno, Extent, Job, Op, Request};
 use crate::counters::Counters;
+use crate::nbd::behind::Behind;
 use crate::nbd::channel::{Channel, Input, PAGE};
+use crate::nbd::conduit::Conduit;
 use crate::nbd::handshake::Agreed;
+use crate::nbd::outbox::Outbox;
+use crate::nbd::output::{Output, push_error, push_read_header, push_reply};
 use crate::nbd::validate::{Asked, PIECE_BYTES, validate};
 use crate::nbd::watch::Bell;
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES, chunk};
 use crate::nbd::{Session, context_id};
 
-/// Bytes of requests with a backend that waits, before no more are taken.
-pub const MOST_WAITING_BYTES: usize = 8 << 20;
-/// Requests with a backend that waits, before no more are taken.
-pub const MOST_WAITING: usize = 1024;
 /// Replies that go out at once.
 const SEND_BYTES: usize = 256 << 10;
 /// No reply is held back longer than this for another one to go with it.
@@ -41,229 +41,11 @@ const LIGHT_BYTES: usize = 256 << 10;
 const MOST_EXTENTS: usize = 1024;
 /// Room for requests to begin with.
 const INPUT_BYTES: usize = 256 << 10;
-/// Room for replies to begin with.
-const OUTPUT_BYTES: usize = 64 << 10;
-
-/// Replies that go out together. Its room is kept, so that it is cleared once.
-#[derive(Default)]
-struct Output {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-    /// Bytes before the payload of a read that is the first to go out: that is to begin a page.
-    header: Option<usize>,
-}
-
-impl Output {
-    /// Replies of a connection, to be sent again and again.
-    fn of(structured: bool) -> Self {
-        let header = if structured { CHUNK_BYTES + size_of::<u64>() } else { SIMPLE_REPLY_BYTES };
-        let mut out = Self { bytes: vec![0; OUTPUT_BYTES], header: Some(header), ..Self::default() };
-        out.rewind();
-        out
-    }
-
-    fn rewind(&mut self) {
-        let start = match self.header {
-            Some(header) => (self.bytes.as_ptr().align_offset(PAGE) % PAGE + PAGE - header) % PAGE,
-            None => 0,
-        };
-        (self.start, self.end) = (start, start);
-    }
-
-    fn len(&self) -> usize {
-        self.end - self.start
-    }
-
-    fn room(&mut self, count: usize) -> &mut [u8] {
-        let (start, end) = (self.end, self.end + count);
-        if self.bytes.len() < end {
-            self.bytes.resize(end, 0);
-        }
-        self.end = end;
-        &mut self.bytes[start..end]
-    }
-
-    fn push(&mut self, bytes: &[u8]) {
-        self.room(bytes.len()).copy_from_slice(bytes);
-    }
-
-    /// Forgets all but the first bytes.
-    fn truncate(&mut self, len: usize) {
-        self.end = self.start + len;
-    }
-
-    fn send(&mut self, channel: &dyn Channel) -> io::Result<()> {
-        let sent = if self.len() == 0 { Ok(()) } else { channel.send(&self.bytes[self.start..self.end]) };
-        self.rewind();
-        sent
-    }
-
-    /// What is to go out, for somebody else to send.
-    fn take(&mut self) -> Vec<u8> {
-        let bytes = self.bytes[self.start..self.end].to_vec();
-        self.rewind();
-        bytes
-    }
-}
-
-fn push_error(out: &mut Output, structured: bool, cookie: u64, errno: Errno) {
-    if !structured {
-        return out.push(&wire::simple_reply(errno.number(), cookie));
-    }
-    out.push(&wire::chunk_header(chunk::DONE, chunk::ERROR, cookie, 6));
-    out.push(&errno.number().to_be_bytes());
-    out.push(&[0, 0]);
-}
-
-/// What goes before the bytes of a read, and how long that is.
-fn push_read_header(
-    out: &mut Output,
-    structured: bool,
-    raw: &RawRequest,
-    (at, len): (u64, usize),
-    last: bool,
-) {
-    if structured {
-        let flags = if last { chunk::DONE } else { 0 };
-        out.push(&wire::chunk_header(flags, chunk::OFFSET_DATA, raw.cookie, len as u32 + 8));
-        out.push(&at.to_be_bytes());
-    } else if at == raw.offset {
-        out.push(&wire::simple_reply(0, raw.cookie));
-    }
-}
-
-/// The reply to anything but a block status or a read in pieces.
-fn push_reply(out: &mut Output, structured: bool, raw: &RawRequest, result: Result<(), Errno>, data: &[u8]) {
-    let read = raw.kind == wire::command::READ;
-    match result {
-        Err(errno) => push_error(out, structured && read, raw.cookie, errno),
-        Ok(()) if read => {
-            push_read_header(out, structured, raw, (raw.offset, data.len()), true);
-            out.push(data);
-        }
-        Ok(()) => out.push(&wire::simple_reply(0, raw.cookie)),
-    }
-}
-
-/// A reply that waits to be sent by the thread that sends.
-struct Outgoing {
-    bytes: Vec<u8>,
-    /// Those that were sent already.
-    sent: usize,
-    /// What it gives back of the room for commands.
-    room: usize,
-}
-
-#[derive(Default)]
-struct Waiting {
-    queue: VecDeque<Outgoing>,
-    /// Commands that were taken and whose replies are not out, and their bytes.
-    commands: usize,
-    bytes: usize,
-    /// A reply is being sent.
-    sending: bool,
-    /// Nothing more comes, or can be sent.
-    over: bool,
-}
-
-/// Replies on their way from a backend that waits. Who answers sends at once what can be sent without waiting;
-/// the rest goes out by a thread of its own.
-struct Outbox {
-    channel: Arc<dyn Channel>,
-    structured: bool,
-    waiting: Mutex<Waiting>,
-    changed: Condvar,
-    /// Rings when an answer went out.
-    bell: Arc<Bell>,
-}
-
-impl Outbox {
-    // The lists are whole between any two statements that can panic.
-    fn held(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for room for a command.
-    ///
-    /// # Errors
-    /// When the client cannot be reached any more.
-    fn enter(&self, bytes: usize) -> io::Result<()> {
-        let full = |waiting: &mut Waiting| {
-            !waiting.over
-                && waiting.commands > 0
-                && (waiting.bytes + bytes > MOST_WAITING_BYTES || waiting.commands >= MOST_WAITING)
-        };
-        let guard = self.changed.wait_while(self.held(), full);
-        let mut waiting = guard.unwrap_or_else(PoisonError::into_inner);
-        if waiting.over {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        waiting.commands += 1;
-        waiting.bytes += bytes;
-        Ok(())
-    }
-
-    fn answer(&self, raw: &RawRequest, result: Result<(), Errno>, data: &[u8], room: usize) {
-        let mut out = Output::default();
-        push_reply(&mut out, self.structured, raw, result, data);
-        self.push(out.bytes, room);
-    }
-
-    fn push(&self, bytes: Vec<u8>, room: usize) {
-        let mut waiting = self.held();
-        let mut sent = 0;
-        if waiting.queue.is_empty() && !waiting.sending && !waiting.over {
-            // An error is met again by the thread that sends.
-            sent = self.channel.send_now(&bytes).unwrap_or(0);
-        }
-        if sent == bytes.len() {
-            waiting.commands -= 1;
-            waiting.bytes -= room;
-            self.bell.ring();
-        } else {
-            waiting.queue.push_back(Outgoing { bytes, sent, room });
-        }
-        drop(waiting);
-        self.changed.notify_all();
-    }
-
-    fn end(&self) {
-        self.held().over = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits until every reply is out.
-    fn drain(&self) {
-        let busy = |waiting: &mut Waiting| !waiting.over && waiting.commands > 0;
-        drop(self.changed.wait_while(self.held(), busy));
-    }
-
-    /// Sends what could not be sent at once, until the end.
-    fn send_all(&self) {
-        loop {
-            let idle = |waiting: &mut Waiting| !waiting.over && waiting.queue.is_empty();
-            let guard = self.changed.wait_while(self.held(), idle);
-            let mut waiting = guard.unwrap_or_else(PoisonError::into_inner);
-            let Some(Outgoing { bytes, sent, room }) = waiting.queue.pop_front() else {
-                return;
-            };
-            waiting.sending = true;
-            drop(waiting);
-            let failed = self.channel.send(&bytes[sent..]).is_err();
-            let mut waiting = self.held();
-            waiting.sending = false;
-            waiting.commands -= 1;
-            waiting.bytes -= room;
-            waiting.over |= failed;
-            self.changed.notify_all();
-            if failed {
-                waiting.queue.clear();
-                return;
-            }
-        }
-    }
-}
+/// Reads from this length on go from the file to the socket where they can: below, a copy costs less than lending
+/// pages, bytes.
+const LENT_LEAST: usize = 64 << 10;
+/// Of a long write that is written behind, what is handed over at once: from so many bytes to so many.
+const BEHIND_BYTES: (usize, usize) = (64 << 10, 256 << 10);
 
 /// A whole request in the input: the request, and where its payload lies.
 #[derive(Clone, Copy, Debug)]
@@ -283,11 +65,12 @@ enum Ahead {
 }
 
 /// One connection in its transmission phase.
-struct Connection<'a> {
+struct Connection<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
     channel: Arc<dyn Channel>,
     session: Session,
-    backend: &'a dyn Backend,
-    counters: &'a Counters,
+    backend: &'env dyn Backend,
+    counters: &'env Counters,
     input: Input,
     out: Output,
     whole: Vec<Whole>,
@@ -297,6 +80,10 @@ struct Connection<'a> {
     light: bool,
     /// For a backend that waits.
     outbox: Option<Arc<Outbox>>,
+    /// For long reads.
+    conduit: Conduit,
+    /// For long writes.
+    behind: Option<Behind>,
 }
 
 /// Answers a client until it goes.
@@ -309,35 +96,34 @@ pub fn transmit(agreed: Agreed, backend: &dyn Backend, counters: &Counters) -> i
         input = Input::new(INPUT_BYTES);
     }
     let out = Output::of(session.structured);
-    let mut connection = Connection {
-        channel,
-        session,
-        backend,
-        counters,
-        input,
-        out,
-        whole: Vec::new(),
-        results: Vec::new(),
-        sent_at: Instant::now(),
-        light: true,
-        outbox: None,
-    };
-    if !backend.waits() {
-        return connection.run();
-    }
-    let bell = Arc::new(Bell::new()?);
-    let outbox = Arc::new(Outbox {
-        channel: connection.channel.clone(),
-        structured: connection.session.structured,
-        waiting: Mutex::default(),
-        changed: Condvar::new(),
-        bell: bell.clone(),
-    });
-    connection.input.watch_mut().listen(bell);
-    connection.outbox = Some(outbox.clone());
     std::thread::scope(|scope| {
+        let mut connection = Connection {
+            scope,
+            channel,
+            session,
+            backend,
+            counters,
+            input,
+            out,
+            whole: Vec::new(),
+            results: Vec::new(),
+            sent_at: Instant::now(),
+            light: true,
+            outbox: None,
+            conduit: Conduit::default(),
+            behind: None,
+        };
+        if !backend.waits() {
+            return connection.run();
+        }
+        let bell = Arc::new(Bell::new()?);
+        let structured = connection.session.structured;
+        let outbox = Arc::new(Outbox::new(connection.channel.clone(), structured, bell.clone()));
+        connection.input.watch_mut().listen(bell);
+        connection.outbox = Some(outbox.clone());
         let sender = std::thread::Builder::new().name("nbd-send".to_owned());
-        sender.spawn_scoped(scope, || outbox.send_all())?;
+        let sends = outbox.clone();
+        sender.spawn_scoped(scope, move || sends.send_all())?;
         let result = connection.run();
         outbox.drain();
         outbox.end();
@@ -345,11 +131,12 @@ pub fn transmit(agreed: Agreed, backend: &dyn Backend, counters: &Counters) -> i
     })
 }
 
-impl Connection<'_> {
+impl Connection<'_, '_> {
     fn run(&mut self) -> io::Result<()> {
         loop {
             match self.look_ahead()? {
                 Ahead::Requests(bytes) => {
+                    self.settle()?;
                     let asked: usize = self.whole.iter().map(|whole| whole.raw.len as usize).sum();
                     self.light = asked <= LIGHT_BYTES;
                     let goes_on = self.do_whole()?;
@@ -363,7 +150,11 @@ impl Connection<'_> {
                     self.light = false;
                     self.input.looks(false);
                     self.input.consume(wire::REQUEST_BYTES);
-                    if !self.write_in_pieces(&raw)? {
+                    let goes_on = match self.writes_behind(&raw) {
+                        Some(request) => self.write_behind(&raw, &request)?,
+                        None => self.write_in_pieces(&raw)?,
+                    };
+                    if !goes_on {
                         return Ok(());
                     }
                 }
@@ -452,6 +243,7 @@ impl Connection<'_> {
             match asked {
                 Asked::Disconnect => return Ok(false),
                 Asked::BlockStatus { offset, len, one } => self.block_status(&raw, (offset, len), one),
+                Asked::Command(request) if self.read_lent(&raw, &request)? => {}
                 Asked::Command(request) if request.data_len() > PIECE_BYTES as u64 => {
                     self.read_in_pieces(&raw, &request)?;
                 }
@@ -546,8 +338,59 @@ impl Connection<'_> {
         receiver.recv().unwrap_or((Err(Errno::Shutdown), Vec::new()))
     }
 
+    /// Waits for what is written behind.
+    fn settle(&mut self) -> io::Result<()> {
+        self.behind.as_mut().map_or(Ok(()), Behind::settle)
+    }
+
+    /// The request of a long write that can be written behind: one that is allowed, to a backend for which parts are
+    /// as good as the whole.
+    fn writes_behind(&mut self, raw: &RawRequest) -> Option<Request> {
+        if self.outbox.is_some() || self.backend.shape().write_piece == PIECE_BYTES {
+            return None;
+        }
+        let request = match validate(raw, &self.session, self.backend.shape()) {
+            Ok(Asked::Command(request)) => request,
+            _ => return None,
+        };
+        if self.behind.is_none() {
+            let channel = self.channel.clone();
+            self.behind = Behind::start(self.scope, channel, self.backend, INPUT_BYTES + PAGE).ok();
+        }
+        self.behind.is_some().then_some(request)
+    }
+
+    /// A long write, written behind; whether the client stays.
+    fn write_behind(&mut self, raw: &RawRequest, request: &Request) -> io::Result<bool> {
+        self.counters.count(request);
+        self.send()?;
+        let Some(behind) = &mut self.behind else {
+            return Ok(false);
+        };
+        let (least, most) = BEHIND_BYTES;
+        let (mut left, mut at) = (raw.len as usize, raw.offset);
+        while left > 0 {
+            while self.input.available().len() < least.min(left) {
+                // No more than the next request's header: what lies behind is moved.
+                let missing = left - self.input.available().len() + wire::REQUEST_BYTES;
+                if !self.input.fill_some(self.channel.as_ref(), least, missing)? {
+                    return Ok(false);
+                }
+            }
+            let came = self.input.available().len().min(most);
+            let len = if came < left { came - came % self.backend.shape().preferred as usize } else { left };
+            let phase = if len < left { 0 } else { PAGE - wire::REQUEST_BYTES };
+            let fresh = behind.buffer()?;
+            behind.write(self.input.hand_over(len, fresh, phase), at)?;
+            (left, at) = (left - len, at + len as u64);
+        }
+        behind.end(raw.cookie, request.fua)?;
+        Ok(true)
+    }
+
     /// A write longer than a piece: done as its bytes come, answered at the end; whether the client stays.
     fn write_in_pieces(&mut self, raw: &RawRequest) -> io::Result<bool> {
+        self.settle()?;
         let asked = validate(raw, &self.session, self.backend.shape());
         match &asked {
             Ok(Asked::Command(request)) => self.counters.count(request),
@@ -601,6 +444,37 @@ impl Connection<'_> {
         backend.execute(&Request { fua: false, ..request }, &mut self.input.available_mut()[..len])
     }
 
+    /// Fills the conduit with what lies at a place, if it is lent.
+    fn borrow(&mut self, at: u64, len: usize) -> bool {
+        let pages = at.is_multiple_of(PAGE as u64) && len.is_multiple_of(PAGE);
+        if len < LENT_LEAST || !pages || self.outbox.is_some() || self.channel.socket().is_none() {
+            return false;
+        }
+        let (conduit, mut filled) = (&mut self.conduit, false);
+        self.backend.lend(at, len as u64, &mut |file, offset| filled = conduit.fill(file, offset, len));
+        filled
+    }
+
+    /// Sends what was borrowed.
+    fn send_borrowed(&mut self, raw: &RawRequest, (at, len): (u64, usize), last: bool) -> io::Result<()> {
+        push_read_header(&mut self.out, self.session.structured, raw, (at, len), last);
+        self.send()?;
+        match self.channel.socket() {
+            Some(socket) => self.conduit.pour(socket, len),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// A read of one piece from a file that is lent; whether it was one.
+    fn read_lent(&mut self, raw: &RawRequest, request: &Request) -> io::Result<bool> {
+        let len = request.len as usize;
+        let lent = request.op == Op::Read && len <= PIECE_BYTES && self.borrow(request.offset, len);
+        if lent {
+            self.send_borrowed(raw, (request.offset, len), true)?;
+        }
+        Ok(lent)
+    }
+
     /// A read longer than a piece: a chunk for each piece, or, without structured replies, one reply whose
     /// header has to promise what is not read yet; then an error breaks the connection, as the protocol says.
     fn read_in_pieces(&mut self, raw: &RawRequest, request: &Request) -> io::Result<()> {
@@ -609,6 +483,11 @@ impl Connection<'_> {
         let mut data = Vec::new();
         while at < end {
             let len = (end - at).min(PIECE_BYTES as u64) as usize;
+            if self.borrow(at, len) {
+                self.send_borrowed(raw, (at, len), at + len as u64 == end)?;
+                at += len as u64;
+                continue;
+            }
             data.resize(len, 0);
             let (result, buffer) = self.do_piece(Request::new(Op::Read, at, len as u64), data);
             data = buffer;
