@@ -20,7 +20,9 @@ pub enum ImageError {
         source: io::Error,
     },
     /// Another process has it.
-    #[error("{0}: is in use by another skylight; stop that one first")]
+    #[error(
+        "{0}: is in use: another skylight process serves or checks this image; stop that one, then try again"
+    )]
     Locked(PathBuf),
     /// It exists, and is not to be overwritten.
     #[error("{0}: is not empty; name another file, or give --destroy-data to overwrite it")]
@@ -51,7 +53,9 @@ pub enum ImageError {
         image: String,
     },
     /// It is none of ours.
-    #[error("{0}: is not a skylight image; create one first")]
+    #[error(
+        "{0}: is not a skylight image; name one, or a file that does not exist yet and the drive to be made in it"
+    )]
     Foreign(String),
     /// It is a later version's.
     #[error("{place}: has image format {found}; this skylight reads {known}: use a newer skylight")]
@@ -82,7 +86,9 @@ pub enum ImageError {
         asked: String,
     },
     /// The store is too small.
-    #[error("{place}: holds {found_bytes} bytes and this drive needs {needed_bytes}; use a larger one")]
+    #[error(
+        "{place}: has {found_bytes} bytes and an image of this drive needs {needed_bytes}; use a larger one"
+    )]
     TooSmall {
         /// The file or device.
         place: String,
@@ -115,6 +121,8 @@ pub enum ImageError {
         reason: &'static str,
     },
     /// An error in the middle of a change: what is in memory is not what is on the media.
-    #[error("the image stopped after an error of its store ({0}); open it again")]
+    #[error(
+        "the image takes no more commands after an error ({0}); mend that, then stop the server and start it again"
+    )]
     Stopped(String),
 }

@@ -91,8 +91,9 @@ fn a_second_opener_is_refused_and_so_is_what_exists() {
     let image = Image::create(&path, &profile("emulated-smr-1"), &CACHED).expect("a new image");
     let shown = path.display().to_string();
     let refused = |result: Result<Image, ImageError>| result.err().map(|error| error.to_string());
+    let mend = "another skylight process serves or checks this image; stop that one, then try again";
     let second = refused(Image::open(&path, &CACHED));
-    assert_eq!(second, Some(format!("{shown}: is in use by another skylight; stop that one first")));
+    assert_eq!(second, Some(format!("{shown}: is in use: {mend}")));
     assert_eq!(second, check(&path, &CACHED).err().map(|error| error.to_string()));
     drop(image);
     let exists = refused(Image::create(&path, &profile("emulated-smr-1"), &CACHED));
@@ -217,7 +218,7 @@ fn an_error_of_a_read_is_told_and_goes_and_one_of_a_write_stops_the_image() {
     assert!(image.write(4096, &block(2), true).is_err());
     store.mend();
     let stopped = image.write(4096, &block(2), true).expect_err("stopped").to_string();
-    assert!(stopped.starts_with("the image stopped after an error of its store"), "{stopped}");
+    assert!(stopped.starts_with("the image takes no more commands after an error"), "{stopped}");
     drop(image);
     let mut image = Image::open_on(Box::new(store), set_associative(), &CACHED).expect("a recovery");
     assert_eq!(read(&mut image, 0)[0], 1);
@@ -461,7 +462,7 @@ fn a_full_file_system_loses_nothing_that_was_acknowledged() {
             let failed = failed.expect("it was full at some point").to_string();
             assert!(failed.contains("No space left on device"), "{failed}");
             let again = image.write(0, &block(0x5a), false).expect_err("it has stopped").to_string();
-            assert!(again.starts_with("the image stopped") && again.contains("No space left"), "{again}");
+            assert!(again.starts_with("the image takes no more commands") && again.contains("No space left"), "{again}");
             assert!(image.flush().is_err(), "nothing is said to be durable that is not");
             store.mend();
         }
