@@ -33,7 +33,7 @@ from pathlib import Path
 BELOW, ABOVE = "st4000nc001", "emulated-smr-1"
 # Of the drive's start: far from what a cache at the ID holds, and long enough that no block comes up twice.
 READ_BYTES = 3 * 10**12
-DEPTHS = (1, 4)
+DEPTHS = (1, 4, 32)
 SKYLIGHT = (sys.executable, "-c", "from skylight.cli import main; main()")
 PATIENCE_S = 120.0
 # Where the superblock says at which byte the platters begin (docs/formats.md).

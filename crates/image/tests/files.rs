@@ -462,7 +462,10 @@ fn a_full_file_system_loses_nothing_that_was_acknowledged() {
             let failed = failed.expect("it was full at some point").to_string();
             assert!(failed.contains("No space left on device"), "{failed}");
             let again = image.write(0, &block(0x5a), false).expect_err("it has stopped").to_string();
-            assert!(again.starts_with("the image takes no more commands") && again.contains("No space left"), "{again}");
+            assert!(
+                again.starts_with("the image takes no more commands") && again.contains("No space left"),
+                "{again}"
+            );
             assert!(image.flush().is_err(), "nothing is said to be durable that is not");
             store.mend();
         }

@@ -8,6 +8,7 @@
 //! pages are the file's own: a write to them before the client has taken the bytes is seen by it, in whole or in part.
 //! So only bytes whose place is theirs for good are lent ([`Backend::lend`](crate::backend::Backend::lend)), and
 //! what a client may see are states of commands that were under way together with its read.
+//! A splice to a socket whose client is gone raises SIGPIPE, which the runtimes of Rust and of Python ignore.
 //! Source: splice(2), pipe(7).
 
 use std::io;
