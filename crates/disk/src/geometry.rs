@@ -464,6 +464,15 @@ impl Geometry {
         (place, crossings)
     }
 
+    /// How many sectors the track of a sector has.
+    ///
+    /// # Panics
+    /// When `pba` is past the end of the disk.
+    #[inline]
+    pub fn sectors_per_track(&self, pba: Pba) -> u32 {
+        self.segments[self.segment_index(pba)].sectors_per_track
+    }
+
     /// The track that holds a sector.
     ///
     /// # Panics

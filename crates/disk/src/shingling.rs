@@ -188,10 +188,10 @@ impl Sources {
         if first == last {
             return alike;
         }
-        let (on, behind) = (geometry.track_of(first_source), geometry.track_of(start));
-        if on.sectors_per_track == behind.sectors_per_track {
+        if geometry.sectors_per_track(first_source) == geometry.sectors_per_track(start) {
             return alike;
         }
+        let (on, behind) = (geometry.track_of(first_source), geometry.track_of(start));
         let facing = Facing::new(&on, &behind);
         let sector = u64::from(behind.first_sector) + (start - behind.start).get();
         let add = on.start.get().wrapping_sub(on.first_sector.into());
@@ -230,11 +230,10 @@ impl Sources {
     }
 }
 
-/// The last sector of a written track that lies beside a sector behind it: its source, unless the write ended
-/// before.
-pub fn natural_source(geometry: &Geometry, sector: Pba, on: &Track) -> Pba {
-    let behind = geometry.track_of(sector);
-    let facing = Facing::new(on, &behind);
+/// The last sector of a written track that lies beside a sector of a track behind it: its source, unless the write
+/// ended before.
+pub fn natural_source(behind: &Track, sector: Pba, on: &Track) -> Pba {
+    let facing = Facing::new(on, behind);
     let number = u64::from(behind.first_sector) + (sector - behind.start).get();
     let last = facing.last_beside(facing.in_first_turn(number));
     Pba((on.start.get() + last).wrapping_sub(on.first_sector.into()))

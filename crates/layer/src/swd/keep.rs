@@ -51,10 +51,13 @@ impl Swd {
     pub fn restore(&mut self, snapshot: &Snapshot) {
         self.erase();
         for &fragment in &snapshot.fragments {
-            self.map.set(&self.spec.geometry, fragment);
+            let geometry = &self.spec.geometry;
+            let (on, behind) =
+                (geometry.track_of(fragment.first_source), geometry.track_of(fragment.extent.start));
+            self.map.set(geometry, &on, &behind, fragment);
         }
         for &(extent, stamp) in &snapshot.stamps {
-            self.stamps.record(extent, stamp);
+            self.stamps.set(extent, stamp);
         }
         self.writes = snapshot.writes;
         self.counted = snapshot.writes;

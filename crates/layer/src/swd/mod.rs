@@ -18,6 +18,7 @@
 //! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), chapter 3; error, banding and geometry
 //! for upper layers: its conclusion.
 
+mod extents;
 mod keep;
 mod lost;
 mod overwritten;

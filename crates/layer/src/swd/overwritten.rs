@@ -10,10 +10,10 @@
 //! Source: the table of (original, mapped) addresses of "Shingled Write Disk Emulator" (UCSC-SSRC-12-05),
 //! section 3.2.2, which has an entry a sector.
 
-use std::collections::BTreeMap;
-
 use skylight_disk::shingling::{Destroyed, Sources, natural_source};
-use skylight_disk::{Geometry, Pba, PbaExtent, Sectors};
+use skylight_disk::{Geometry, Pba, PbaExtent, Sectors, Track};
+
+use super::extents::{Extents, Held, Item};
 
 /// A fragment without its start.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +33,22 @@ impl Entry {
         }
     }
 
+    fn item(fragment: Destroyed) -> Item<Self> {
+        (fragment.extent.start.get(), Self::of(fragment))
+    }
+
     fn from(self, start: u64) -> Destroyed {
         Destroyed {
             extent: PbaExtent::new(Pba(start), Sectors(self.len.into())),
             first_source: Pba(self.first_source),
             last_source: Pba(self.first_source + u64::from(self.sources)),
         }
+    }
+}
+
+impl Held for Entry {
+    fn sectors(&self) -> u64 {
+        self.len.into()
     }
 }
 
@@ -61,8 +71,7 @@ pub(super) fn part(geometry: &Geometry, fragment: Destroyed, within: PbaExtent) 
 /// See the module page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overwritten {
-    fragments: BTreeMap<u64, Entry>,
-    sectors: u64,
+    fragments: Extents<Entry>,
     /// A stretch without fragments, where the last look-up found none: the next read is mostly there as well.
     intact: PbaExtent,
 }
@@ -70,7 +79,7 @@ pub(super) struct Overwritten {
 impl Overwritten {
     /// Sectors that are overwritten.
     pub(super) fn sectors(&self) -> u64 {
-        self.sectors
+        self.fragments.sectors()
     }
 
     /// Fragments of the map.
@@ -80,24 +89,7 @@ impl Overwritten {
 
     /// All fragments by address.
     pub(super) fn iter(&self) -> impl Iterator<Item = Destroyed> + '_ {
-        self.fragments.iter().map(|(&start, entry)| entry.from(start))
-    }
-
-    /// The fragments that an extent touches, whole, by address.
-    fn touching(&self, extent: PbaExtent) -> impl Iterator<Item = Destroyed> + '_ {
-        let (start, end) = (extent.start.get(), extent.end().get());
-        let before = self
-            .fragments
-            .range(..start)
-            .next_back()
-            .filter(move |(at, entry)| **at + u64::from(entry.len) > start);
-        before.into_iter().chain(self.fragments.range(start..end)).map(|(&at, entry)| entry.from(at))
-    }
-
-    /// The last of them.
-    fn last_touching(&self, extent: PbaExtent) -> Option<Destroyed> {
-        let (&at, entry) = self.fragments.range(..extent.end().get()).next_back()?;
-        (at + u64::from(entry.len) > extent.start.get()).then(|| entry.from(at))
+        self.fragments.iter().map(|(start, entry)| entry.from(start))
     }
 
     /// Whether any sector of an extent is overwritten.
@@ -109,12 +101,11 @@ impl Overwritten {
 
     fn finds(&mut self, extent: PbaExtent) -> bool {
         let (start, end) = (extent.start.get(), extent.end().get());
-        let before =
-            self.fragments.range(..end).next_back().map_or(0, |(&at, entry)| at + u64::from(entry.len));
+        let before = self.fragments.last_before(end).map_or(0, |(at, entry)| at + entry.sectors());
         if before > start {
             return true;
         }
-        let behind = self.fragments.range(end..).next().map_or(u64::MAX, |(&at, _)| at);
+        let behind = self.fragments.from(end).next().map_or(u64::MAX, |(at, _)| at);
         self.intact = PbaExtent::new(Pba(before), Sectors(behind - before));
         false
     }
@@ -127,7 +118,8 @@ impl Overwritten {
         visit: &mut impl FnMut(PbaExtent, Option<Destroyed>),
     ) {
         let mut at = extent.start;
-        for fragment in self.touching(extent) {
+        for (start, entry) in self.fragments.touching(extent.start.get(), extent.end().get()) {
+            let fragment = entry.from(start);
             let torn = part(geometry, fragment, extent);
             if at < torn.extent.start {
                 visit(PbaExtent::new(at, torn.extent.start - at), None);
@@ -142,59 +134,58 @@ impl Overwritten {
 
     /// Forgets an extent: it was written.
     pub(super) fn clear(&mut self, geometry: &Geometry, extent: PbaExtent) {
-        while let Some(fragment) = self.last_touching(extent) {
-            let start = fragment.extent.start;
-            self.remove(start);
-            if start < extent.start {
-                let left = PbaExtent::new(start, extent.start - start);
-                self.insert(part(geometry, fragment, left));
-            }
-            if extent.end() < fragment.extent.end() {
-                let right = PbaExtent::new(extent.end(), fragment.extent.end() - extent.end());
-                self.insert(part(geometry, fragment, right));
-            }
-        }
+        self.fragments.replace(extent.start.get(), extent.end().get(), |gone| {
+            let [left, right] = remainders(geometry, extent, gone.first, gone.last);
+            [left.map(Entry::item), right.map(Entry::item), None]
+        });
     }
 
-    /// Notes what a write destroyed.
-    pub(super) fn set(&mut self, geometry: &Geometry, destroyed: Destroyed) {
-        let (start, end) = (destroyed.extent.start, destroyed.extent.end());
-        // A random write mostly destroys what has no fragment on it or beside it: one look tells.
-        let nearest = self.fragments.range(..=end.get()).next_back();
-        if nearest.is_none_or(|(&at, entry)| at + u64::from(entry.len) < start.get()) {
-            return self.insert(destroyed);
-        }
-        self.clear(geometry, destroyed.extent);
-        let mut joined = destroyed;
-        let before = self.fragments.range(..start.get()).next_back().map(|(&at, entry)| entry.from(at));
-        if let Some(before) = before.filter(|before| continues(geometry, before, &joined)) {
-            self.remove(before.extent.start);
-            joined = join(before, joined);
-        }
-        let behind = self.fragments.get(&end.get()).map(|entry| entry.from(end.get()));
-        if let Some(behind) = behind.filter(|behind| continues(geometry, &joined, behind)) {
-            self.remove(behind.extent.start);
-            joined = join(joined, behind);
-        }
-        self.insert(joined);
+    /// Notes what a write of the track `on` destroyed of the track `behind`.
+    pub(super) fn set(&mut self, geometry: &Geometry, on: &Track, behind: &Track, destroyed: Destroyed) {
+        self.intact = PbaExtent::default();
+        let extent = destroyed.extent;
+        // What ends where it begins, or begins where it ends, may be one with it.
+        let (from, to) = (extent.start.get().saturating_sub(1), extent.end().get() + 1);
+        self.fragments.replace(from, to, |gone| {
+            let [mut left, mut right] = remainders(geometry, extent, gone.first, gone.last);
+            let mut joined = destroyed;
+            if let Some(before) = left.filter(|before| continues(on, behind, before, &joined)) {
+                joined = join(before, joined);
+                left = None;
+            }
+            if let Some(next) = right.filter(|next| continues(on, behind, &joined, next)) {
+                joined = join(joined, next);
+                right = None;
+            }
+            [left.map(Entry::item), Some(Entry::item(joined)), right.map(Entry::item)]
+        });
     }
 
     /// Nothing is overwritten.
     pub(super) fn erase(&mut self) {
-        self.fragments.clear();
-        self.sectors = 0;
+        *self = Self::default();
     }
+}
 
-    fn insert(&mut self, fragment: Destroyed) {
-        self.sectors += fragment.extent.len.get();
-        self.intact = PbaExtent::default();
-        self.fragments.insert(fragment.extent.start.get(), Entry::of(fragment));
-    }
-
-    fn remove(&mut self, start: Pba) {
-        let entry = self.fragments.remove(&start.get());
-        self.sectors -= entry.map_or(0, |entry| entry.len.into());
-    }
+/// What is left, before and behind an extent, of the first and the last fragment that touch it or lie beside it.
+fn remainders(
+    geometry: &Geometry,
+    extent: PbaExtent,
+    first: Option<Item<Entry>>,
+    last: Option<Item<Entry>>,
+) -> [Option<Destroyed>; 2] {
+    let whole = |(start, entry): Item<Entry>| entry.from(start);
+    let before = |fragment: Destroyed| {
+        let start = fragment.extent.start;
+        part(geometry, fragment, PbaExtent::new(start, extent.start - start))
+    };
+    let behind = |fragment: Destroyed| {
+        part(geometry, fragment, PbaExtent::new(extent.end(), fragment.extent.end() - extent.end()))
+    };
+    [
+        first.map(whole).filter(|fragment| fragment.extent.start < extent.start).map(before),
+        last.map(whole).filter(|fragment| extent.end() < fragment.extent.end()).map(behind),
+    ]
 }
 
 fn join(before: Destroyed, behind: Destroyed) -> Destroyed {
@@ -205,16 +196,14 @@ fn join(before: Destroyed, behind: Destroyed) -> Destroyed {
     }
 }
 
-/// Whether two fragments are one: the sources of the second follow from where those of the first end.
-fn continues(geometry: &Geometry, before: &Destroyed, behind: &Destroyed) -> bool {
-    let edge = behind.extent.start;
-    if before.extent.end() != edge || behind.first_source < before.last_source {
-        return false;
-    }
-    let on = geometry.track_of(before.first_source);
-    let last = Pba(edge.get() - 1);
-    on.end() > behind.first_source
-        && geometry.track_of(before.extent.start).end() > edge
-        && natural_source(geometry, last, &on) == before.last_source
-        && natural_source(geometry, edge, &on) == behind.first_source
+/// Whether two fragments are one: both lie on the track `behind` and have their sources on the track `on`, as one of
+/// them is known to, and the sources of the second follow from where those of the first end.
+fn continues(on: &Track, behind: &Track, first: &Destroyed, second: &Destroyed) -> bool {
+    let edge = second.extent.start;
+    first.extent.end() == edge
+        && (behind.start < edge && edge < behind.end())
+        && (on.start <= first.first_source && second.last_source < on.end())
+        && first.last_source <= second.first_source
+        && natural_source(behind, Pba(edge.get() - 1), on) == first.last_source
+        && natural_source(behind, edge, on) == second.first_source
 }

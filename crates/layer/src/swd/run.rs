@@ -125,6 +125,22 @@ impl Swd {
         }
     }
 
+    /// Brings the map up to date with a single write of a part of the track `on`.
+    pub(super) fn settle_write(&mut self, on: &Track, written: PbaExtent, behind: &[Track], stamp: Stamp) {
+        self.map.clear(&self.spec.geometry, written);
+        let nothing = PbaExtent::new(written.end(), Sectors(0));
+        if let Some(used) = self.destroy(on, written, behind, nothing) {
+            self.stamps.set(used, stamp);
+            if stamp.write != self.counted {
+                self.counted = stamp.write;
+                self.counters.overwriting_writes += 1;
+            }
+        }
+        if self.stamps.is_crowded() {
+            self.forget_idle_stamps();
+        }
+    }
+
     /// What the run does on the track where `rest`, which is left of it, begins; what is left then.
     fn settle_track(&mut self, run: &Run, rest: PbaExtent) -> PbaExtent {
         let (on, written, beyond) = shingling::split_at_track(&self.spec.geometry, rest);
@@ -140,8 +156,7 @@ impl Swd {
         behind.clear();
         self.spec.shingling.visit_behind(&self.spec.geometry, &on, &mut |track| behind.push(track));
         if let Some(used) = self.destroy(&on, written, &behind, beyond) {
-            self.stamps.forget(used);
-            run.visit_writes(used, &mut |part, stamp| self.stamps.record(part, stamp));
+            run.visit_writes(used, &mut |part, stamp| self.stamps.set(part, stamp));
         }
         let whole = |track: &Track| track.first_sector == 0 && track.end_sector == track.sectors_per_track;
         if behind.iter().any(whole) {
@@ -161,7 +176,7 @@ impl Swd {
 
     /// Notes what a written part of a track destroys behind it and `later` does not write; the sources, from the
     /// first to the last.
-    fn destroy(
+    pub(super) fn destroy(
         &mut self,
         on: &Track,
         written: PbaExtent,
@@ -173,7 +188,7 @@ impl Swd {
         for track in behind.iter().filter(|track| track.start < later.start || later.end() < track.end()) {
             shingling::destroyed(on, written, track, &mut |destroyed| {
                 outside(&spec.geometry, destroyed, later, &mut |part| {
-                    map.set(&spec.geometry, part);
+                    map.set(&spec.geometry, on, track, part);
                     let (first, last) = sources.unwrap_or((part.first_source, part.last_source));
                     sources = Some((first.min(part.first_source), last.max(part.last_source)));
                 });

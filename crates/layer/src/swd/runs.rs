@@ -28,13 +28,19 @@ const MOST_WRITES: usize = 32 * 1024;
 const NOTHING: PbaExtent = PbaExtent::new(Pba(0), Sectors(0));
 
 /// Addresses from the first to before the second.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hull {
     from: Pba,
     to: Pba,
 }
 
 impl Hull {
+    /// All addresses of some tracks; none where there are none.
+    fn of<'a>(tracks: impl Iterator<Item = &'a Track>) -> Self {
+        let hulls = tracks.map(|track| Self { from: track.start, to: track.end() });
+        hulls.reduce(Self::with).unwrap_or_default()
+    }
+
     fn touches(self, other: Self) -> bool {
         self.from < other.to && other.from < self.to
     }
@@ -59,6 +65,8 @@ pub(super) struct Runs {
     open: Vec<Open>,
     /// Where each of them ends: looked for at every write.
     ends: Vec<Pba>,
+    /// Their hulls by address: looked at by every write that continues nothing.
+    hulls: Vec<Hull>,
     /// The one that was continued last.
     last: usize,
     /// Where writes ended that were settled.
@@ -78,15 +86,28 @@ impl Runs {
         Some(self.last)
     }
 
+    /// How many hulls end at an address or before it.
+    fn hulls_before(&self, address: Pba) -> usize {
+        self.hulls.partition_point(|hull| hull.to <= address)
+    }
+
+    /// Whether the hull of an open run touches a hull.
+    fn touches(&self, hull: Hull) -> bool {
+        self.hulls.get(self.hulls_before(hull.from)).is_some_and(|next| next.touches(hull))
+    }
+
     fn push(&mut self, open: Open) {
         self.last = self.open.len();
         self.ends.push(open.run.end());
+        self.hulls.insert(self.hulls_before(open.hull.from), open.hull);
         self.open.push(open);
     }
 
     fn remove(&mut self, index: usize) -> Open {
         self.ends.swap_remove(index);
-        self.open.swap_remove(index)
+        let open = self.open.swap_remove(index);
+        self.hulls.remove(self.hulls_before(open.hull.from));
+        open
     }
 
     fn ended_at(&mut self, end: Pba) {
@@ -133,18 +154,27 @@ impl Swd {
         if self.runs.settled.contains(&place.start) {
             return self.open_run(place, stamp);
         }
-        if !self.runs.open.is_empty() {
-            let (hull, _) = self.hull(place, NOTHING);
-            self.settle_touching(hull);
-        }
         self.wrote_alone(place, stamp);
     }
 
+    /// A write that continues nothing is noted at once. Most lie on one track, and nothing needs to be kept for them.
     fn wrote_alone(&mut self, place: PbaExtent, stamp: Stamp) {
-        let mut run = Run::default();
-        run.push(place, stamp, &mut self.runs.spare);
-        self.runs.writes += 1;
-        self.settle_run(run);
+        let (on, written, beyond) = shingling::split_at_track(&self.spec.geometry, place);
+        if !beyond.is_empty() {
+            let (hull, _) = self.hull(place, NOTHING);
+            self.settle_touching(hull);
+            let mut run = Run::default();
+            run.push(place, stamp, &mut self.runs.spare);
+            self.runs.writes += 1;
+            return self.settle_run(run);
+        }
+        let mut behind = std::mem::take(&mut self.behind);
+        behind.clear();
+        self.spec.shingling.visit_behind(&self.spec.geometry, &on, &mut |track| behind.push(track));
+        self.settle_touching(Hull::of([on].iter().chain(&behind)));
+        self.settle_write(&on, written, &behind, stamp);
+        self.behind = behind;
+        self.runs.ended_at(place.end());
     }
 
     /// A run goes on where its hull ends.
@@ -213,7 +243,7 @@ impl Swd {
     /// Brings the map up to date with the runs whose hulls a hull touches.
     fn settle_touching(&mut self, hull: Hull) {
         let mut index = 0;
-        while index < self.runs.open.len() {
+        while index < self.runs.open.len() && self.runs.touches(hull) {
             if self.runs.open[index].hull.touches(hull) {
                 let open = self.runs.remove(index);
                 self.settle_run(open.run);
@@ -226,6 +256,7 @@ impl Swd {
     /// Brings the map up to date with all that was written.
     pub(super) fn settle(&mut self) {
         self.runs.ends.clear();
+        self.runs.hulls.clear();
         while let Some(open) = self.runs.open.pop() {
             self.settle_run(open.run);
         }

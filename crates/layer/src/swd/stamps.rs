@@ -3,9 +3,9 @@
 //! Invariants: extents do not overlap; a source of an overwritten sector always has a stamp. Others may have
 //! one until [`Stamps::keep`] is asked to forget them.
 
-use std::collections::BTreeMap;
-
 use skylight_disk::{Pba, PbaExtent, Sectors, Time};
+
+use super::extents::{Extents, Held, Item};
 
 /// A write: its number, counted from 1, and when it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,10 +16,23 @@ pub struct Stamp {
     pub at: Time,
 }
 
+/// How long an extent is, and who wrote it.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    len: u64,
+    stamp: Stamp,
+}
+
+impl Held for Written {
+    fn sectors(&self) -> u64 {
+        self.len
+    }
+}
+
 /// See the module page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stamps {
-    by_start: BTreeMap<u64, (u64, Stamp)>,
+    extents: Extents<Written>,
     /// How many there were after the last clearing out.
     kept: usize,
 }
@@ -30,58 +43,42 @@ const SLACK: usize = 1024;
 impl Stamps {
     /// Extents with a stamp.
     pub(super) fn len(&self) -> usize {
-        self.by_start.len()
+        self.extents.len()
     }
 
     /// All by address.
     pub(super) fn iter(&self) -> impl Iterator<Item = (PbaExtent, Stamp)> + '_ {
-        self.by_start.iter().map(|(&start, &(len, stamp))| (PbaExtent::new(Pba(start), Sectors(len)), stamp))
-    }
-
-    /// The extents that `extent` touches, whole.
-    fn touching(&self, extent: PbaExtent) -> impl Iterator<Item = (u64, u64, Stamp)> + '_ {
-        let (start, end) = (extent.start.get(), extent.end().get());
-        let before =
-            self.by_start.range(..start).next_back().filter(move |(at, (len, _))| **at + len > start);
-        before.into_iter().chain(self.by_start.range(start..end)).map(|(&at, &(len, stamp))| (at, len, stamp))
-    }
-
-    /// The last of them.
-    fn last_touching(&self, extent: PbaExtent) -> Option<(u64, u64, Stamp)> {
-        let (&at, &(len, stamp)) = self.by_start.range(..extent.end().get()).next_back()?;
-        (at + len > extent.start.get()).then_some((at, len, stamp))
+        self.extents
+            .iter()
+            .map(|(start, written)| (PbaExtent::new(Pba(start), Sectors(written.len)), written.stamp))
     }
 
     /// The pieces of an extent that have a stamp, in order.
     pub(super) fn visit(&self, extent: PbaExtent, visit: &mut impl FnMut(PbaExtent, Stamp)) {
-        for (at, len, stamp) in self.touching(extent) {
-            let (start, end) = (at.max(extent.start.get()), (at + len).min(extent.end().get()));
+        let (from, to) = (extent.start.get(), extent.end().get());
+        for (at, Written { len, stamp }) in self.extents.touching(from, to) {
+            let (start, end) = (at.max(from), (at + len).min(to));
             visit(PbaExtent::new(Pba(start), Sectors(end - start)), stamp);
         }
     }
 
-    /// Notes who wrote an extent that has no stamp.
-    pub(super) fn record(&mut self, extent: PbaExtent, stamp: Stamp) {
-        self.by_start.insert(extent.start.get(), (extent.len.get(), stamp));
-    }
-
-    /// Forgets who wrote an extent.
-    pub(super) fn forget(&mut self, extent: PbaExtent) {
-        let (start, end) = (extent.start.get(), extent.end().get());
-        while let Some((at, len, old)) = self.last_touching(extent) {
-            self.by_start.remove(&at);
-            if at < start {
-                self.by_start.insert(at, (start - at, old));
-            }
-            if end < at + len {
-                self.by_start.insert(end, (at + len - end, old));
-            }
-        }
+    /// Notes who wrote an extent, whoever did before.
+    pub(super) fn set(&mut self, extent: PbaExtent, stamp: Stamp) {
+        let (from, to) = (extent.start.get(), extent.end().get());
+        self.extents.replace(from, to, |gone| {
+            let left = gone.first.filter(|&(start, _)| start < from);
+            let right = gone.last.filter(|&(start, written)| to < start + written.len);
+            [
+                left.map(|(start, written)| part(written, start, from)),
+                Some(part(Written { len: 0, stamp }, from, to)),
+                right.map(|(start, written)| part(written, to, start + written.len)),
+            ]
+        });
     }
 
     /// Whether it is worth finding out which stamps are still of use.
     pub(super) fn is_crowded(&self) -> bool {
-        self.by_start.len() > 2 * self.kept + SLACK
+        self.extents.len() > 2 * self.kept + SLACK
     }
 
     /// Forgets all but what touches these extents.
@@ -95,16 +92,20 @@ impl Stamps {
             reach = reach.max(*end);
             *end = reach;
         }
-        self.by_start.retain(|&start, &mut (len, _)| {
-            let before = used.partition_point(|&(from, _)| from < start + len);
+        self.extents.retain(|&(start, written)| {
+            let before = used.partition_point(|&(from, _)| from < start + written.len);
             before > 0 && used[before - 1].1 > start
         });
-        self.kept = self.by_start.len();
+        self.kept = self.extents.len();
     }
 
     /// Forgets all.
     pub(super) fn erase(&mut self) {
-        self.by_start.clear();
-        self.kept = 0;
+        *self = Self::default();
     }
+}
+
+/// A part of a written extent.
+fn part(written: Written, start: u64, end: u64) -> Item<Written> {
+    (start, Written { len: end - start, ..written })
 }
