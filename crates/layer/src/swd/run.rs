@@ -125,17 +125,27 @@ impl Swd {
         }
     }
 
-    /// Brings the map up to date with a single write of a part of the track `on`.
-    pub(super) fn settle_write(&mut self, on: &Track, written: PbaExtent, behind: &[Track], stamp: Stamp) {
+    /// Brings the map up to date with a write that is no part of a run. Most lie on one track, and nothing needs to be
+    /// kept for them.
+    pub(super) fn settle_lone_write(&mut self, place: PbaExtent, stamp: Stamp) {
+        let (on, written, beyond) = shingling::split_at_track(&self.spec.geometry, place);
+        if !beyond.is_empty() {
+            let mut run = Run::default();
+            run.push(place, stamp, &mut Vec::new());
+            return self.settle_writes(&run);
+        }
         self.map.clear(&self.spec.geometry, written);
-        let nothing = PbaExtent::new(written.end(), Sectors(0));
-        if let Some(used) = self.destroy(on, written, behind, nothing) {
+        let mut behind = std::mem::take(&mut self.behind);
+        behind.clear();
+        self.spec.shingling.visit_behind(&self.spec.geometry, &on, &mut |track| behind.push(track));
+        if let Some(used) = self.destroy(&on, written, &behind, beyond) {
             self.stamps.set(used, stamp);
             if stamp.write != self.counted {
                 self.counted = stamp.write;
                 self.counters.overwriting_writes += 1;
             }
         }
+        self.behind = behind;
         if self.stamps.is_crowded() {
             self.forget_idle_stamps();
         }
@@ -176,7 +186,7 @@ impl Swd {
 
     /// Notes what a written part of a track destroys behind it and `later` does not write; the sources, from the
     /// first to the last.
-    pub(super) fn destroy(
+    fn destroy(
         &mut self,
         on: &Track,
         written: PbaExtent,

@@ -4,11 +4,16 @@
 //! A run waits with what it destroys (`run`) until somebody asks. That several may wait at once is because they have
 //! nothing to do with each other: the *hull* of a run is all addresses between the first and the last of its tracks
 //! and of those behind them, and hulls of open runs do not overlap. A write that comes into the hull of a run has it
-//! settled first. A write that continues nothing is settled at once; where it ends is remembered, and the write that
-//! continues it opens a run.
+//! settled first. Where a write ends that continues nothing is remembered, and the write that continues it opens a
+//! run.
 //!
-//! Invariant: settling open runs in any order gives the map that all their writes give in the order in which they
-//! were made, for no sector is touched by two of them.
+//! A write that continues nothing waits as well, with others of its kind, in the order in which they came: noted one
+//! behind the other they find the map and the code in the processor's caches, where one at a time, between accesses
+//! of tens of microseconds, finds neither. They are noted before a run opens or grows over more tracks.
+//!
+//! Invariants: settling open runs in any order gives the map that all their writes give in the order in which they
+//! were made, for no sector is touched by two of them; none of the lone writes that wait touches the hull of an open
+//! run.
 
 use skylight_disk::shingling;
 use skylight_disk::{Pba, PbaExtent, Sectors, Track};
@@ -24,23 +29,20 @@ const MOST_ENDS: usize = 128;
 /// Writes in all open runs, at most: 24 bytes each; it is what settling costs that is shared by them.
 const MOST_WRITES: usize = 32 * 1024;
 
+/// Lone writes that wait, at most: noting them takes a tenth of a millisecond or two, and a write waits for it.
+const MOST_LONE: usize = 256;
+
 /// A place without sectors.
 const NOTHING: PbaExtent = PbaExtent::new(Pba(0), Sectors(0));
 
 /// Addresses from the first to before the second.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Hull {
     from: Pba,
     to: Pba,
 }
 
 impl Hull {
-    /// All addresses of some tracks; none where there are none.
-    fn of<'a>(tracks: impl Iterator<Item = &'a Track>) -> Self {
-        let hulls = tracks.map(|track| Self { from: track.start, to: track.end() });
-        hulls.reduce(Self::with).unwrap_or_default()
-    }
-
     fn touches(self, other: Self) -> bool {
         self.from < other.to && other.from < self.to
     }
@@ -72,6 +74,8 @@ pub(super) struct Runs {
     /// Where writes ended that were settled.
     settled: Vec<Pba>,
     next_settled: usize,
+    /// Writes that continue nothing and wait to be noted, in their order.
+    lone: Vec<(PbaExtent, Stamp)>,
     writes: usize,
     spare: Vec<Page>,
 }
@@ -157,28 +161,35 @@ impl Swd {
         self.wrote_alone(place, stamp);
     }
 
-    /// A write that continues nothing is noted at once. Most lie on one track, and nothing needs to be kept for them.
+    /// A write that continues nothing waits with others; open runs that it meets are settled first.
     fn wrote_alone(&mut self, place: PbaExtent, stamp: Stamp) {
-        let (on, written, beyond) = shingling::split_at_track(&self.spec.geometry, place);
-        if !beyond.is_empty() {
+        if !self.runs.open.is_empty() {
             let (hull, _) = self.hull(place, NOTHING);
             self.settle_touching(hull);
-            let mut run = Run::default();
-            run.push(place, stamp, &mut self.runs.spare);
-            self.runs.writes += 1;
-            return self.settle_run(run);
         }
-        let mut behind = std::mem::take(&mut self.behind);
-        behind.clear();
-        self.spec.shingling.visit_behind(&self.spec.geometry, &on, &mut |track| behind.push(track));
-        self.settle_touching(Hull::of([on].iter().chain(&behind)));
-        self.settle_write(&on, written, &behind, stamp);
-        self.behind = behind;
         self.runs.ended_at(place.end());
+        self.runs.lone.push((place, stamp));
+        if self.runs.lone.len() >= MOST_LONE {
+            // Open runs with them: where one goes on it opens again, and others are not asked for any more.
+            self.settle();
+        }
+    }
+
+    /// Notes the lone writes that wait.
+    fn settle_lone(&mut self) {
+        if self.runs.lone.is_empty() {
+            return;
+        }
+        let mut lone = std::mem::take(&mut self.runs.lone);
+        for (place, stamp) in lone.drain(..) {
+            self.settle_lone_write(place, stamp);
+        }
+        self.runs.lone = lone;
     }
 
     /// A run goes on where its hull ends.
     fn goes_on(&mut self, index: usize, place: PbaExtent, stamp: Stamp) {
+        self.settle_lone();
         let mut open = self.runs.remove(index);
         let (hull, known_to) = self.hull(place, open.run.extent());
         open.hull = open.hull.with(hull);
@@ -190,6 +201,7 @@ impl Swd {
     }
 
     fn open_run(&mut self, place: PbaExtent, stamp: Stamp) {
+        self.settle_lone();
         let (hull, known_to) = self.hull(place, NOTHING);
         self.settle_touching(hull);
         if self.runs.open.len() == MOST_RUNS {
@@ -255,6 +267,7 @@ impl Swd {
 
     /// Brings the map up to date with all that was written.
     pub(super) fn settle(&mut self) {
+        self.settle_lone();
         self.runs.ends.clear();
         self.runs.hulls.clear();
         while let Some(open) = self.runs.open.pop() {
