@@ -144,6 +144,24 @@ def test_every_mode_says_what_was_overwritten(tmp_path: Path, timing: str) -> No
     assert since - 1 <= calendar.timegm(when) <= time.time()
 
 
+@pytest.mark.parametrize("options", [("none",), ("model",), ("none", "--delay-read", "1")])
+def test_a_structured_reply_tells_the_first_sector_that_is_gone(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with Served(tmp_path, small(tmp_path, k=2), "--timing", *options, "--read-mode", "development") as disk:
+        disk.client().write(0, sectors(b"a", 5 * TRACK))
+        disk.client().write((TRACK + 8) * SECTOR, sectors(b"b", 8))
+        client = NbdClient(disk.socket, structured=True)
+        gone = (2 * TRACK + 8) * SECTOR
+        # Short, longer than what is done in one go, and from the middle of what is gone.
+        for start, count in ((2 * TRACK, 64), (0, 5 * TRACK), (2 * TRACK + 11, 2)):
+            with pytest.raises(NbdError) as caught:
+                client.read_structured(start * SECTOR, count * SECTOR)
+            assert (caught.value.errno, caught.value.offset) == (errno.EIO, max(gone, start * SECTOR))
+        assert client.read_structured(TRACK * SECTOR, 16 * SECTOR) == sectors(b"a", 8) + sectors(b"b", 8)
+        client.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_what_was_overwritten_stays_so(tmp_path: Path, number: signal.Signals) -> None:
     profile = small(tmp_path, interface='write_cache = "8 MiB"\nwrite_cache_on = true')

@@ -260,6 +260,28 @@ impl ModelTime {
     }
 }
 
+/// The first byte of a read that could not be had, as the backend says when it answers.
+#[derive(Clone, Debug)]
+pub struct FailedAt(Arc<AtomicU64>);
+
+impl Default for FailedAt {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+}
+
+impl FailedAt {
+    /// The byte, if it was said.
+    pub fn get(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&offset| offset != u64::MAX)
+    }
+
+    /// Says it.
+    pub fn set(&self, offset: u64) {
+        self.0.store(offset, Ordering::Relaxed);
+    }
+}
+
 /// A command on its way, with its bytes.
 pub struct Job {
     /// The command.
@@ -268,12 +290,13 @@ pub struct Job {
     pub data: Vec<u8>,
     answer: Option<Answer>,
     model_time: Option<ModelTime>,
+    failed_at: Option<FailedAt>,
 }
 
 impl Job {
     /// A command that is answered through `answer`.
     pub fn new(request: Request, data: Vec<u8>, answer: Answer) -> Self {
-        Self { request, data, answer: Some(answer), model_time: None }
+        Self { request, data, answer: Some(answer), model_time: None, failed_at: None }
     }
 
     /// Answers it.
@@ -287,6 +310,19 @@ impl Job {
     pub fn timed(mut self, model_time: ModelTime) -> Self {
         self.model_time = Some(model_time);
         self
+    }
+
+    /// Wants to know where it failed, if it does.
+    pub fn located(mut self, failed_at: FailedAt) -> Self {
+        self.failed_at = Some(failed_at);
+        self
+    }
+
+    /// Says where it failed, before it is answered.
+    pub fn fails_at(&self, offset: u64) {
+        if let Some(failed_at) = &self.failed_at {
+            failed_at.set(offset);
+        }
     }
 
     /// Says what the model says it takes, before it is answered.
@@ -353,6 +389,11 @@ pub trait Backend: Send + Sync {
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno>;
 
+    /// The first byte of an extent that a read refuses, of which [`Backend::execute`] says only that it failed.
+    fn refused_at(&self, _offset: u64, _len: u64) -> Option<u64> {
+        None
+    }
+
     /// Whether commands take their time, so that others should be taken meanwhile: then they come by
     /// [`Backend::submit`].
     fn waits(&self) -> bool {
@@ -362,6 +403,10 @@ pub trait Backend: Send + Sync {
     /// Takes a command that is answered at some time.
     fn submit(&self, mut job: Job) {
         let result = self.execute(&job.request, &mut job.data);
+        let Request { op, offset, len, .. } = job.request;
+        if result.is_err() && op == Op::Read {
+            self.refused_at(offset, len).into_iter().for_each(|at| job.fails_at(at));
+        }
         job.finish(result);
     }
 

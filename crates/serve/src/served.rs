@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use skylight_disk::Sectors;
 use skylight_image::{Image, ImageError, Place, Reader, Status, Write};
 use skylight_layer::Idle;
 
@@ -217,8 +218,26 @@ impl Inner {
         }
     }
 
+    /// The first byte of an extent that a read of a raw shingled disk refuses.
+    fn refused_at(&self, offset: u64, len: u64) -> Option<u64> {
+        let mut refused = None;
+        // A failure of this look-up leaves the read an error without a place.
+        let _ = self.with(|image| {
+            if image.raw_shingled().is_some_and(|disk| disk.mode().fail) {
+                let losses = image.losses(offset, len)?;
+                refused = losses.first().map(|loss| Sectors(loss.lba.start.get()).bytes());
+            }
+            Ok(())
+        });
+        refused
+    }
+
     fn do_one(&self, mut job: Job) {
         let result = self.execute(&job.request, &mut job.data);
+        let Request { op, offset, len, .. } = job.request;
+        if result.is_err() && op == Op::Read {
+            self.refused_at(offset, len).into_iter().for_each(|at| job.fails_at(at));
+        }
         job.finish(result);
     }
 
@@ -325,6 +344,10 @@ impl Backend for ServedImage {
 
     fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
         self.inner.execute(request, data)
+    }
+
+    fn refused_at(&self, offset: u64, len: u64) -> Option<u64> {
+        self.inner.refused_at(offset, len)
     }
 
     fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {

@@ -198,6 +198,9 @@ impl Bytes {
             shingles.tell(&losses);
             let error = skylight_image::image::unreadable(loss.lba);
             self.fail(&[id], &error);
+            if let Some(flying) = self.flying_mut(id) {
+                flying.job.fails_at(Sectors(loss.lba.start.get()).bytes());
+            }
         }
     }
 

@@ -54,6 +54,10 @@ impl<F: Filter> Backend for F {
         Filter::execute_writes(self, writes, results);
     }
 
+    fn refused_at(&self, offset: u64, len: u64) -> Option<u64> {
+        self.inner().refused_at(offset, len)
+    }
+
     fn block_status(
         &self,
         offset: u64,

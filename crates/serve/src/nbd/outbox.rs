@@ -9,9 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::Errno;
 use crate::nbd::channel::Channel;
-use crate::nbd::output::{Output, push_reply};
+use crate::nbd::output::{Output, push_read_error, push_reply};
 use crate::nbd::watch::Bell;
-use crate::nbd::wire::RawRequest;
+use crate::nbd::wire::{self, RawRequest};
 
 /// Bytes of requests with a backend that waits, before no more are taken.
 pub const MOST_WAITING_BYTES: usize = 8 << 20;
@@ -81,10 +81,22 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes the answer of a command that entered with so much room.
-    pub(crate) fn answer(&self, raw: &RawRequest, result: Result<(), Errno>, data: &[u8], room: usize) {
+    /// Takes the answer of a command that entered with so much room; of a read that failed, at which byte if known.
+    pub(crate) fn answer(
+        &self,
+        raw: &RawRequest,
+        result: Result<(), Errno>,
+        data: &[u8],
+        at: Option<u64>,
+        room: usize,
+    ) {
         let mut out = Output::default();
-        push_reply(&mut out, self.structured, raw, result, data);
+        match result {
+            Err(errno) if raw.kind == wire::command::READ => {
+                push_read_error(&mut out, self.structured, raw.cookie, errno, at);
+            }
+            _ => push_reply(&mut out, self.structured, raw, result, data),
+        }
         self.push(out.into_bytes(), room);
     }
 

@@ -97,6 +97,23 @@ pub(crate) fn push_error(out: &mut Output, structured: bool, cookie: u64, errno:
     out.push(&[0, 0]);
 }
 
+/// The same for a read of which it may be known where it failed.
+pub(crate) fn push_read_error(
+    out: &mut Output,
+    structured: bool,
+    cookie: u64,
+    errno: Errno,
+    at: Option<u64>,
+) {
+    let Some(at) = at.filter(|_| structured) else {
+        return push_error(out, structured, cookie, errno);
+    };
+    out.push(&wire::chunk_header(chunk::DONE, chunk::ERROR_OFFSET, cookie, 14));
+    out.push(&errno.number().to_be_bytes());
+    out.push(&[0, 0]);
+    out.push(&at.to_be_bytes());
+}
+
 /// What goes before the bytes of a read, and how long that is.
 pub(crate) fn push_read_header(
     out: &mut Output,

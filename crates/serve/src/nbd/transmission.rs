@@ -16,14 +16,14 @@ use std::sync::mpsc::channel as handover;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, Errno, Extent, Job, Op, Request};
+use crate::backend::{Backend, Errno, Extent, FailedAt, Job, Op, Request};
 use crate::counters::Counters;
 use crate::nbd::behind::Behind;
 use crate::nbd::channel::{Channel, Input, PAGE};
 use crate::nbd::conduit::Conduit;
 use crate::nbd::handshake::Agreed;
 use crate::nbd::outbox::Outbox;
-use crate::nbd::output::{Output, push_error, push_read_header, push_reply};
+use crate::nbd::output::{Output, push_error, push_read_error, push_read_header, push_reply};
 use crate::nbd::validate::{Asked, PIECE_BYTES, validate};
 use crate::nbd::watch::Bell;
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES, chunk};
@@ -269,7 +269,8 @@ impl Connection<'_, '_> {
         push_read_header(&mut self.out, structured, raw, (raw.offset, raw.len as usize), true);
         if let Err(errno) = self.backend.execute(request, self.out.room(raw.len as usize)) {
             self.out.truncate(before);
-            push_error(&mut self.out, structured, raw.cookie, errno);
+            let at = self.backend.refused_at(raw.offset, raw.len.into());
+            push_read_error(&mut self.out, structured, raw.cookie, errno, at);
         }
     }
 
@@ -316,17 +317,28 @@ impl Connection<'_, '_> {
             Op::Write => self.input.available()[payload.0..payload.1].to_vec(),
             _ => vec![0; len],
         };
+        let failed_at = FailedAt::default();
+        let told = failed_at.clone();
         let answer = move |result, data: Vec<u8>| {
-            outbox.answer(&raw, result, &data, len);
+            outbox.answer(&raw, result, &data, told.get(), len);
         };
-        self.backend.submit(Job::new(request, data, Box::new(answer)));
+        self.backend.submit(Job::new(request, data, Box::new(answer)).located(failed_at));
         Ok(())
     }
 
     /// Does a piece of a long command and waits for it; the buffer comes back.
-    fn do_piece(&self, request: Request, mut data: Vec<u8>) -> (Result<(), Errno>, Vec<u8>) {
+    fn do_piece(
+        &self,
+        request: Request,
+        mut data: Vec<u8>,
+        failed_at: &FailedAt,
+    ) -> (Result<(), Errno>, Vec<u8>) {
         if self.outbox.is_none() {
             let result = self.backend.execute(&request, &mut data);
+            if result.is_err() && request.op == Op::Read {
+                let at = self.backend.refused_at(request.offset, request.len);
+                at.into_iter().for_each(|at| failed_at.set(at));
+            }
             return (result, data);
         }
         let (sender, receiver) = handover();
@@ -334,7 +346,7 @@ impl Connection<'_, '_> {
             // Nobody waits any more when the connection broke.
             let _ = sender.send((result, data));
         };
-        self.backend.submit(Job::new(request, data, Box::new(answer)));
+        self.backend.submit(Job::new(request, data, Box::new(answer)).located(failed_at.clone()));
         receiver.recv().unwrap_or((Err(Errno::Shutdown), Vec::new()))
     }
 
@@ -438,7 +450,7 @@ impl Connection<'_, '_> {
         let len = request.len as usize;
         if self.outbox.is_some() {
             let data = self.input.available()[..len].to_vec();
-            return self.do_piece(request, data).0;
+            return self.do_piece(request, data, &FailedAt::default()).0;
         }
         let backend = self.backend;
         backend.execute(&Request { fua: false, ..request }, &mut self.input.available_mut()[..len])
@@ -489,11 +501,13 @@ impl Connection<'_, '_> {
                 continue;
             }
             data.resize(len, 0);
-            let (result, buffer) = self.do_piece(Request::new(Op::Read, at, len as u64), data);
+            let failed_at = FailedAt::default();
+            let piece = Request::new(Op::Read, at, len as u64);
+            let (result, buffer) = self.do_piece(piece, data, &failed_at);
             data = buffer;
             match result {
                 Err(errno) if structured || at == request.offset => {
-                    push_error(&mut self.out, structured, raw.cookie, errno);
+                    push_read_error(&mut self.out, structured, raw.cookie, errno, failed_at.get());
                     return Ok(());
                 }
                 Err(errno) => return Err(io::Error::other(format!("a long read failed half way: {errno}"))),

@@ -153,6 +153,8 @@ pub mod chunk {
     pub const BLOCK_STATUS: u16 = 5;
     /// It failed.
     pub const ERROR: u16 = (1 << 15) | 1;
+    /// It failed at an offset.
+    pub const ERROR_OFFSET: u16 = (1 << 15) | 2;
     /// Flag: the last one.
     pub const DONE: u16 = 1;
 }
