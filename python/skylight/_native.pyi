@@ -1,4 +1,5 @@
-"""The native module: emulated drives, real devices, profiles, served drives. numpy columns in and out."""
+"""The native module: emulated drives, real devices, profiles, served drives, loops of the inference. numpy
+columns in and out."""
 
 from os import PathLike
 from typing import Any, Literal, final
@@ -14,6 +15,8 @@ __all__ = [
     "ProfileError",
     "ServeError",
     "SimDrive",
+    "agreed_pieces",
+    "cut_pieces",
     "image_check",
     "image_compact",
     "image_info",
@@ -43,6 +46,19 @@ def profile_truth(toml: str, origin: str) -> str:
 
 def random_profile(seed: int, kind: str | None = None) -> str:
     """The profile of a random drive as TOML; without a kind, one is drawn. Raises ValueError."""
+
+def cut_pieces(
+    cosines: NDArray[np.float64], sines: NDArray[np.float64], firsts: NDArray[np.uint64], penalty: float
+) -> NDArray[np.uint64]:
+    """First rows of the pieces whose phases agree most, less a penalty for each. Phases are given by their
+    cosines and sines; `firsts` says for each row the first at which a piece that ends with it may begin.
+    Raises ValueError."""
+
+def agreed_pieces(
+    cosines: NDArray[np.float64], sines: NDArray[np.float64], firsts: NDArray[np.uint64], penalty: float
+) -> NDArray[np.float64]:
+    """For each row of a table of phases, how far those of its best pieces agree, less the penalties. Raises
+    ValueError."""
 
 @final
 class SimDrive:

@@ -24,7 +24,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -218,6 +218,7 @@ class _PartReader:
     complete: bool = False
     note: str | None = None
     cut: Step | None = None
+    _columns: tuple[int, ...] = ()  # of the stream: step, then those of a log
     _open: dict[str, Any] | None = None
     _logs: list[IoLog] = field(default_factory=list)
     _crc32: int = 0
@@ -252,13 +253,14 @@ class _PartReader:
                 self.note = (
                     f"{self.path.name} is cut off after {len(self.steps)} whole steps; the rest is not used"
                 )
+        self._check_logs(self.steps)
         if self._open is None:
             return
         if self.note is None:
             self.note = f"{self.path.name} stops inside step {self._open['name']!r}, which is not used"
         log = IoLog.joined(self._logs)
-        self._check_log(self._open["name"], log)
         self.cut = Step(self._open["name"], self._open["kind"], self._open["params"], log)
+        self._check_logs([self.cut])
 
     def _check_schema(self, schema: pa.Schema) -> None:
         meta = _json_object((schema.metadata or {}).get(KEY))
@@ -285,10 +287,11 @@ class _PartReader:
                 raise self.refuse(
                     f"column {name!r} has type {schema.field(index).type}, not {np.dtype(kind)}"
                 )
+        self._columns = tuple(map(schema.get_field_index, _COLUMNS))
 
     def _take(self, batch: pa.RecordBatch, metadata: Any) -> None:
         """One batch: what its marker says, checked against what came before."""
-        marker = _json_object(None if metadata is None else dict(metadata).get(KEY))
+        marker = _json_object(metadata[KEY] if metadata is not None and KEY in metadata else None)
         event = None if marker is None else marker.get("event")
         if marker is None or event not in ("begin", "rows", "end", "complete"):
             raise self.refuse("holds a batch that no step explains")
@@ -322,11 +325,13 @@ class _PartReader:
             raise self.refuse(f"step {name!r} has no usable 'seconds': {seconds!r}")
 
     def _rows(self, batch: pa.RecordBatch) -> IoLog:
-        if any(batch.column(name).null_count for name in _COLUMNS):
+        columns = batch.columns
+        if any(columns[index].null_count for index in self._columns):
             raise self.refuse("holds rows with missing values")
-        if np.any(batch.column("step").to_numpy() != self.next_step):
+        step, *log = (columns[index].to_numpy() for index in self._columns)
+        if not (step == self.next_step).all():
             raise self.refuse("holds rows of another step than its marker says")
-        return IoLog(*(batch.column(name).to_numpy() for name in LOG_COLUMNS))
+        return IoLog(*log)
 
     def _end(self, marker: dict[str, Any]) -> None:
         opened = self._open
@@ -334,27 +339,34 @@ class _PartReader:
         log = IoLog.joined(self._logs)
         if marker.get("rows") != len(log) or marker.get("crc32", self._crc32) != self._crc32:
             raise self.refuse(f"step {opened['name']!r} is damaged: its rows differ from its check sum")
-        self._check_log(opened["name"], log)
         kept = log if opened["kind"] == "run" else None
         self.steps.append(Step(opened["name"], opened["kind"], opened["params"], kept))
         self.next_step += 1
         self._open = None
 
-    def _check_log(self, name: str, log: IoLog) -> None:
-        """What no engine can have written is refused."""
-        if len(log) == 0:
+    def _check_logs(self, steps: Sequence[Step]) -> None:
+        """What no engine can have written is refused: rows of all steps at once, of which there are many."""
+        steps = [step for step in steps if len(step.rows)]
+        if not steps:
             return
-        if int(log.op.max()) > max(Op):
-            raise self.refuse(f"step {name!r} holds an unknown operation {int(log.op.max())}")
-        if int(log.complete_ns.max()) > LATEST_NS:
-            raise self.refuse(f"step {name!r} holds a time that no clock shows")
-        if np.any(log.complete_ns < log.submit_ns):
-            raise self.refuse(f"step {name!r} holds an I/O that completes before it was submitted")
-        if np.any(log.submit_ns[1:] < log.submit_ns[:-1]):
-            raise self.refuse(f"step {name!r} holds I/Os that are not in the order they were submitted")
-        size = self.target.size_bytes
-        if int(log.offset.max()) > size or np.any(log.offset + log.size > np.uint64(size)):
-            raise self.refuse(f"step {name!r} holds an I/O past the end of {self.target.name} ({size} bytes)")
+        log = IoLog.joined([step.rows for step in steps])
+        begins = np.cumsum([0, *(len(step.rows) for step in steps[:-1])])
+        early = np.zeros(len(log), bool)
+        early[1:] = log.submit_ns[1:] < log.submit_ns[:-1]
+        early[begins] = False
+        size = np.uint64(self.target.size_bytes)
+        wrong = {
+            "an unknown operation": log.op > max(Op),
+            "a time that no clock shows": log.complete_ns > LATEST_NS,
+            "an I/O that completes before it was submitted": log.complete_ns < log.submit_ns,
+            "I/Os that are not in the order they were submitted": early,
+            f"an I/O past the end of {self.target.name} ({size} bytes)": (log.offset > size)
+            | (log.offset + log.size > size),
+        }
+        for what, rows in wrong.items():
+            if rows.any():
+                step = steps[int(np.searchsorted(begins, np.argmax(rows), side="right")) - 1]
+                raise self.refuse(f"step {step.name!r} holds {what}")
 
 
 def _json_object(raw: bytes | None) -> dict[str, Any] | None:

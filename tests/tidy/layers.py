@@ -13,12 +13,13 @@ from tidy import python
 
 # crates/<name> may depend on.
 RUST_ARROWS: Mapping[str, tuple[str, ...]] = {
-    "py": ("serve", "image", "drive", "host"),
+    "py": ("serve", "image", "drive", "host", "infer"),
     "serve": ("image", "drive"),
     "image": ("drive", "layer", "disk", "host"),
     "drive": ("layer", "disk"),
     "layer": ("disk",),
     "host": (),
+    "infer": (),
     "disk": (),
 }
 
@@ -31,10 +32,11 @@ PYTHON_ARROWS: Mapping[str, tuple[str, ...]] = {
     "report": ("probe",),
     "probe": ("engines", "infer", "recording"),
     "engines": ("evidence", "units", "_native"),
-    "infer": ("findings",),
+    "infer": ("findings", "pieces"),
     "recording": ("evidence", "version"),
     "findings": ("evidence",),
     "evidence": ("errors",),
+    "pieces": ("_native",),
     "units": ("errors",),
     "errors": (),
     "version": (),

@@ -6,12 +6,13 @@
 use pyo3::prelude::*;
 
 mod host;
+mod infer;
 mod profile;
 mod random;
 mod serve;
 mod sim;
 
-/// Simulated drives, real devices, profiles, served drives.
+/// Simulated drives, real devices, profiles, served drives, loops of the inference.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // A fault of ours reaches Python as an exception; its own lines are for those who ask.
@@ -20,6 +21,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     sim::register(module)?;
     host::register(module)?;
+    infer::register(module)?;
     profile::register(module)?;
     random::register(module)?;
     serve::register(module)

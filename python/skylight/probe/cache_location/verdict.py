@@ -71,13 +71,8 @@ def typical(latency_ns: NDArray[np.generic]) -> float:
 
 def ranks(values: F64) -> F64:
     """Ranks from 0, equal values sharing their mean rank."""
-    order = np.argsort(values, kind="stable")
-    rank = np.empty(len(values))
-    rank[order] = np.arange(len(values), dtype=np.float64)
-    for value in np.unique(values):
-        same = values == value
-        rank[same] = rank[same].mean()
-    return rank
+    ordered = np.sort(values)
+    return np.asarray((ordered.searchsorted(values) + ordered.searchsorted(values, "right") - 1) / 2)
 
 
 def correlation(one: F64, other: F64) -> float:
@@ -129,22 +124,57 @@ class _Signs:
         return best
 
 
-def _signs(seen: Seen, known: Known, rng: np.random.Generator | None) -> _Signs:
-    """The signs of the evidence, or of a resample of its reads."""
+@dataclass(frozen=True, slots=True)
+class _Typical:
+    """Typical latencies, ns: along the profile, and of cached data of far and of near addresses in turn."""
 
-    def drawn(latency_ns: I64) -> float:
-        return typical(latency_ns if rng is None else rng.choice(latency_ns, size=len(latency_ns)))
+    ways_ns: F64
+    apart_ns: float
+    near_ns: float
 
+
+def _reads(seen: Seen) -> list[I64]:
+    """The reads that signs rest on: the profile in the order of addresses, then far and near cached data."""
+    return [
+        *(seen.profile[at] for at in sorted(seen.profile)),
+        seen.cached["low-high"],
+        seen.cached["low-low"],
+    ]
+
+
+def _typicals(seen: Seen) -> _Typical:
+    """What is typical of the evidence."""
+    *ways, apart, near = map(typical, _reads(seen))
+    return _Typical(np.array(ways), apart, near)
+
+
+def _resampled(seen: Seen, rounds: int) -> list[_Typical]:
+    """What is typical of resamples of the reads."""
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    reads = _reads(seen)
+    drawn: list[list[I64]] = [[] for _ in reads]
+    for _ in range(rounds):
+        for mine, latency_ns in zip(drawn, reads, strict=True):
+            mine.append(latency_ns[rng.integers(0, len(latency_ns), len(latency_ns))])
+    means = np.empty((rounds, len(reads)))
+    for column, mine in enumerate(drawn):
+        values = np.array(mine, np.float64)
+        low, high = np.percentile(values, TRIM, axis=1)[:, :, None]
+        kept = (values >= low) & (values <= high)
+        means[:, column] = [row[some].mean() for row, some in zip(values, kept, strict=True)]
+    return [_Typical(row[:-2], float(row[-2]), float(row[-1])) for row in means]
+
+
+def _signs(seen: Seen, known: Known, found: _Typical) -> _Signs:
+    """The signs of what is typical of the reads, or of a resample of them."""
     shares = np.array(sorted(seen.profile))
-    ways = np.array([drawn(seen.profile[at]) for at in shares])
-    apart, near = drawn(seen.cached["low-high"]), drawn(seen.cached["low-low"])
     seek_track, seek_full = known.part("seek_ns", "track"), known.part("seek_ns", "full")
     # From a cache at the MD no address is farther than half of the tracks, so what was seen may be that.
-    measured = (max(float(ways.max()), apart) - near) / HALF_WAY
+    measured = (max(float(found.ways_ns.max()), found.apart_ns) - found.near_ns) / HALF_WAY
     arm = seek_full - seek_track if seek_track is not None and seek_full is not None else measured
     outer, inner = known.part("track_bytes", "od"), known.part("track_bytes", "id")
     ratio = outer / inner if outer is not None and inner is not None and inner > 0 else 1.0
-    return _Signs(shares, ways, apart, near, max(arm, 1.0), max(ratio, 1.0))
+    return _Signs(shares, found.ways_ns, found.apart_ns, found.near_ns, max(arm, 1.0), max(ratio, 1.0))
 
 
 def judge(seen: Seen, known: Known) -> Finding:
@@ -156,13 +186,12 @@ def judge(seen: Seen, known: Known) -> Finding:
         why = f"cached blocks are read in {format_duration(int(quick))}: no platter is waited for"
         sure = confidence_that(seen.cached["low-high"], lambda latency_ns: typical(latency_ns) < QUICK_NS)
         return _finding("none", sure, why, seen.rows)
-    signs = _signs(seen, known, None)
+    signs = _signs(seen, known, _typicals(seen))
     place = signs.place()
     if place == UNKNOWN:
         return _finding(UNKNOWN, 0.0, f"the profile follows no one place: {_words(seen, signs)}", seen.rows)
-    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     rounds = RESAMPLES // 4
-    hits = sum(_signs(seen, known, rng).place() == place for _ in range(rounds))
+    hits = sum(_signs(seen, known, found).place() == place for found in _resampled(seen, rounds))
     return _finding(place, share(hits, rounds), _reason(place, seen, signs), seen.rows)
 
 

@@ -29,6 +29,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.infer.turning import phasors
+
 F64 = NDArray[np.float64]
 C128 = NDArray[np.complex128]
 
@@ -60,23 +62,23 @@ class Advance:
 
 
 def _phases(done_ns: F64, turn_ns: float) -> C128:
-    return np.asarray(np.exp(2j * np.pi * (done_ns - done_ns[0]) / turn_ns))
+    return phasors((done_ns - done_ns[0]) / turn_ns)
 
 
 def _agreement(phases: C128, lengths: F64, ends: F64, skews: F64) -> F64:
     """Agreement by length, end and skew, with the mean advance that suits best."""
     count = np.arange(min(len(phases), FREQUENCIES))
-    back = np.exp(-2j * np.pi * np.outer(count, np.arange(FREQUENCIES)) / FREQUENCIES)
+    back = phasors(-np.outer(np.arange(FREQUENCIES), count) / FREQUENCIES)
     apart = skews[1] - skews[0] if len(skews) > 1 else 0.0
     found = np.zeros((len(lengths), len(ends), len(skews)))
     for number, length in enumerate(lengths):
         saw = np.mod(ends[:, None] + length * count, 1.0)
-        straight = phases[: len(count)] * np.exp(2j * np.pi * skews[0] * saw)
-        on = np.exp(2j * np.pi * apart * saw)  # from each skew to the next
+        straight = phases[: len(count)] * phasors(skews[0] * saw)
+        on = phasors(apart * saw)  # from each skew to the next
         for column, mean in enumerate(length * (1 + skews)):
             low, high = (mean - MEAN_TO) * FREQUENCIES, (mean + MEAN_TO) * FREQUENCIES
             near = np.arange(int(np.floor(low)), int(np.ceil(high)) + 1) % FREQUENCIES
-            found[number, :, column] = np.abs(straight @ back[:, near]).max(axis=1) / len(phases)
+            found[number, :, column] = np.abs(straight @ back[near].T).max(axis=1) / len(phases)
             straight *= on
     return found
 
@@ -117,7 +119,7 @@ def fitted(
 def _early(residual: F64) -> F64:
     """Phase of the earliest of the angles (turns) along the last axis: nothing is done before its place has
     passed, and how much later depends on how long it took."""
-    middle = np.angle(np.exp(2j * np.pi * residual).mean(axis=-1)) / (2 * np.pi)
+    middle = np.angle(phasors(residual).mean(axis=-1)) / (2 * np.pi)
     late = np.mod(residual - middle[..., None] + 0.5, 1.0) - 0.5
     return np.asarray(middle + np.percentile(late, EARLY, axis=-1))
 
@@ -133,7 +135,7 @@ def quantum_tracks(
     end = np.mod(advance.end + advance.length * count, 1.0)
     straight = (done_ns - done_ns[0]) / turn_ns + advance.skew * end
     means = advance.length * (1 + advance.skew) + np.linspace(-MEAN_TO, MEAN_TO, MEANS)
-    turned = np.exp(2j * np.pi * (straight[None, :] - means[:, None] * count[None, :]))
+    turned = phasors(straight - means[:, None] * count)
     mean = means[int(np.argmax(np.abs(turned.mean(axis=1))))]
     written = _early(straight - mean * count)
     first = slice(0, len(read_ns))
@@ -142,7 +144,7 @@ def quantum_tracks(
         return about, -1.0
     crossed = np.ceil(lengths[:, None] - end[first]).clip(0)  # starts of tracks between the two ends
     back = read + lengths[:, None] + advance.skew * crossed
-    agreement = np.abs(np.exp(2j * np.pi * back).mean(axis=1))
+    agreement = np.abs(phasors(back).mean(axis=1))
     scores = agreement * np.cos(2 * np.pi * (_early(back) - written))
     scores -= UNLIKELY * np.maximum(np.abs(np.log(lengths / about)) - ALIKE, 0.0)
     best = int(np.argmax(scores))
