@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,50 @@ def test_recording_zones_are_never_too_many(count: int, stray: bool, rng: np.ran
         if count == 4 and not stray:
             assert said == count and found.value["first_edge_bytes"] == pytest.approx(size / count, rel=0.6)
             assert found.confidence > 0.5
+
+
+@pytest.mark.parametrize("count", [3, 9, 24, 40])
+def test_more_places_settle_the_count(count: int, rng: np.random.Generator) -> None:
+    exact = 0
+    for _ in range(10):
+        size = float(rng.uniform(1e12, 8e12))
+        track = np.linspace(2.0e6, 1.0e6, count).tolist()
+        edges = np.cumsum(np.array(track) * rng.uniform(0.8, 1.2, count))
+        edges *= size / edges[-1]
+        asked: list[float] = []
+
+        def ask(
+            at: float,
+            changes: Sequence[float] = tuple(edges),
+            track: Sequence[float] = track,
+            asked: list[float] = asked,
+        ) -> Size | None:
+            asked.append(at)
+            if min(abs(change - at) for change in changes[:-1]) < 6e6:  # over a change: anything, or nothing
+                return Size(at, rng.uniform(0.9e6, 2.1e6), 5e-4) if rng.random() < 0.7 else None
+            zone = min(int(np.searchsorted(changes, at, side="right")), count - 1)
+            return Size(at, track[zone] * (1 + 4e-4 * rng.normal()), 5e-4)
+
+        begun = [ask(at) for at in (5e6, *(size * (n + 0.5) / 16 for n in range(16)))]
+        sizes = [found for found in begun if found is not None]
+        before = len(asked)
+        more = recording.settle(ask, sizes, None, size, 160)
+        assert len(asked) - before <= 160
+        found = recording.finding([*sizes, *more], None, None, size)
+        assert isinstance(found.value, dict), found.why
+        said = int(found.value.get("count", found.value.get("at_least", 0)))
+        assert said == count if "count" in found.value else said <= count, (count, found.value)
+        exact += "count" in found.value
+    assert exact >= 8 or count > 24, exact
+
+
+def test_a_step_over_what_the_drive_keeps_is_no_count() -> None:
+    tracks = [2.0e6, 1.9e6, 1.7e6, 1.6e6]  # of five zones the third is not among the addresses
+    sizes = [Size(1e10 * (n + 0.02), tracks[n // 10], 5e-4) for n in range(40)]
+    sizes += [Size(1e10 * n + 9.7e9, tracks[n // 10], 5e-4) for n in range(40)]
+    value = recording.finding(sizes, None, None, 4e11).value
+    assert isinstance(value, dict) and value["count"] == 4
+    assert recording.finding(sizes, None, None, 4e11, keeps=True).value == {"at_least": 4}
 
 
 def test_sizes_that_rise_are_not_zones(rng: np.random.Generator) -> None:

@@ -16,12 +16,12 @@ Source: Skylight (FAST '15) section 4.9, Test 11, Figures 17 and 18; FACTS row S
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import EMPTY_LOG, Evidence, IoBatch, TargetFacts
+from skylight.evidence import EMPTY_LOG, Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe import Cost, Figure
 from skylight.probe.session import Session
@@ -33,6 +33,7 @@ from skylight.units import format_size
 
 IO_BYTES = 4096
 MOST_PLACES = 250
+SPARE_PLACES = 2
 LEAST_BYTES = 1 << 30
 TURN_S = 0.0145
 PROFILE = "profile"
@@ -67,20 +68,16 @@ class Zones:
         if session.can_write:
             session.erase("erase")
         with session.settings("settings-profile", write_cache=False, look_ahead=True):
-            session.run(PROFILE, _bursts(session.size), params={"bursts": BURSTS})
+            profile = profile_of(session.run(PROFILE, _bursts(session.size), params={"bursts": BURSTS}))
         guess = _Guess.of(session.known, session.size)
         if guess is None:
             return
         with session.settings("settings-tracks", write_cache=False, look_ahead=False):
-            number = 0
-
-            def ask(at: float) -> Size | None:
-                nonlocal number
-                log = session.run(step_name(number), guess.reads(at), params={"place": number})
-                number += 1
-                return size_of(log, guess.period_ns, guess.track(at)) if number <= MOST_PLACES else None
-
-            walk(ask, float(session.size))
+            places = _Places(
+                guess,
+                lambda number, at: session.run(step_name(number), guess.reads(at), params={"place": number}),
+            )
+            places.search(profile)
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """Throughput at three places, plateaus where there are any, and recording zones."""
@@ -89,7 +86,11 @@ class Zones:
         profile = profile_of(evidence.log(PROFILE))
         found = _found(evidence, known)
         turns = known.number("rotation_ns") is not None
-        return [_throughput(profile, turns=turns), *_plateaus(found), *_recording_zones(found, evidence)]
+        return [
+            _throughput(profile, turns=turns),
+            *_plateaus(found),
+            *_recording_zones(found, evidence, known),
+        ]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Throughput along the drive, and the strokes of the first zones."""
@@ -130,6 +131,34 @@ class _Guess:
         return IoBatch.reads(blocks.astype(np.uint64) * np.uint64(IO_BYTES), IO_BYTES)
 
 
+class _Places:
+    """Places whose track sizes are asked for, one after the other; `log_of` gives the reads of a place by its
+    number and its address."""
+
+    def __init__(self, guess: _Guess, log_of: Callable[[int, float], IoLog]) -> None:
+        """None is asked for yet."""
+        self._guess = guess
+        self._log_of = log_of
+        self._count = 0
+
+    def ask(self, at: float) -> Size | None:
+        """The track size around an address (bytes); None where it cannot be told, or after too many."""
+        log = self._log_of(self._count, at)
+        self._count += 1
+        if self._count > MOST_PLACES:
+            return None
+        return size_of(log, self._guess.period_ns, self._guess.track(at))
+
+    def search(self, profile: Profile | None) -> Walk:
+        """Plateaus, and without them the changes of recording zones."""
+        size_bytes = self._guess.size_bytes
+        found = walk(self.ask, size_bytes)
+        if found.pattern is None:
+            left = MOST_PLACES - self._count - SPARE_PLACES
+            found.every += recording.settle(self.ask, found.every, profile, size_bytes, left)
+        return found
+
+
 def _found(evidence: Evidence, known: Known) -> Walk | None:
     """What the search found; None where none was made."""
     guess = _Guess.of(known, float(evidence.target.size_bytes))
@@ -141,15 +170,8 @@ def _searched(evidence: Evidence, guess: _Guess) -> Walk | None:
     logs = {step.name: step.rows for step in evidence.steps}
     if step_name(0) not in logs:
         return None
-    number = 0
-
-    def ask(at: float) -> Size | None:
-        nonlocal number
-        log = logs.get(step_name(number), EMPTY_LOG)
-        number += 1
-        return size_of(log, guess.period_ns, guess.track(at)) if number <= MOST_PLACES else None
-
-    return walk(ask, float(evidence.target.size_bytes))
+    places = _Places(guess, lambda number, at: logs.get(step_name(number), EMPTY_LOG))
+    return places.search(profile_of(evidence.log(PROFILE)))
 
 
 def _bursts(size_bytes: int) -> IoBatch:
@@ -178,13 +200,14 @@ def _throughput(profile: Profile | None, *, turns: bool) -> Finding:
     return Finding(name, value, unit, None, max(0.0, 1.0 - profile.spread), why, (PROFILE,))
 
 
-def _recording_zones(found: Walk | None, evidence: Evidence) -> list[Finding]:
+def _recording_zones(found: Walk | None, evidence: Evidence, known: Known) -> list[Finding]:
     """How many recording zones there are; nothing where no track was measured."""
     if found is None:
         return []
     profile = profile_of(evidence.log(PROFILE))
     size_bytes = float(evidence.target.size_bytes)
-    return [recording.finding(found.every, found.pattern, profile, size_bytes)]
+    keeps = known.word("drive_type") != "cmr"
+    return [recording.finding(found.every, found.pattern, profile, size_bytes, keeps=keeps)]
 
 
 def _plateaus(found: Walk | None) -> list[Finding]:

@@ -7,6 +7,8 @@ of one size make a level, levels follow each other, and each change lies between
 Invariants:
 - Pure functions. A size counts as different only beyond `SIGMAS` standard errors (`sizes.Size.same`), a burst
   only beyond those of all bursts.
+- Where changes are in doubt more places are asked for (`settle`), the last address first: the last zone may
+  be narrow.
 - A count is a lower bound, and said as one, unless every change is known to less than half of the narrowest
   zone that was seen, each zone was seen twice, and steps are far beyond doubt: one that was missed would have
   to be narrower than any that was not.
@@ -20,7 +22,7 @@ Source: Skylight (FAST '15) section 4.9 and issue "the suite", point 1 (recordin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -42,6 +44,23 @@ STRAYS = 0.1
 
 ROOM = 0.5
 """A change is known well enough if it lies within less than so much of the narrowest zone."""
+
+WIDE = 0.5
+"""Of the longest doubt: changes in longer ones are looked for in one round."""
+
+LEAST_TRACKS = 40
+"""A place in the middle of fewer tracks may lie over the change itself."""
+
+LEAST_PLACES = 4
+
+LARGEST_STEP = 1.6
+"""Of the usual step of track sizes: zones on both sides of one that was missed are two steps apart."""
+
+CLOSE = 0.1
+"""Where all changes are known to within so much of the usual zone, more places do not help."""
+
+BESIDE_TRACKS = 9
+"""How far from a new size it has to be seen again: no track is read for both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +88,10 @@ class RecordingZones:
 
     @property
     def widest_doubt(self) -> float:
-        """The longest stretch (bytes) in which nothing was measured between two levels."""
-        return max((end - begin for begin, end in self.edges), default=math.inf)
+        """The longest stretch (bytes) in which a change may lie unseen: between two levels, before the first
+        place, behind the last one."""
+        ends = (self.levels[0].first, self.size_bytes - self.levels[-1].last)
+        return max(*ends, *(end - begin for begin, end in self.edges))
 
     @property
     def narrowest(self) -> float:
@@ -91,6 +112,18 @@ class RecordingZones:
         """Whether the count is more than a lower bound."""
         clear = self.count == len(self.levels) > 1 and self.apart >= 2 * SIGMAS
         return clear and self.widest_doubt < ROOM * self.narrowest
+
+    @property
+    def even(self) -> bool:
+        """Whether no step is much larger than the others: a zone of which a drive keeps nearly all for
+        itself, and that was missed for it, would make one."""
+        steps = -np.diff([level.track_bytes for level in self.levels])
+        return bool(np.all(steps <= LARGEST_STEP * np.median(steps))) if len(steps) else True
+
+    @property
+    def usual(self) -> float:
+        """Bytes of the middle one of the levels, from place to place."""
+        return float(np.median([level.last - level.first for level in self.levels]))
 
     @property
     def apart(self) -> float:
@@ -198,6 +231,56 @@ def zones_of(sizes: Sequence[Size], profile: Profile | None, size_bytes: float) 
     return RecordingZones(tuple(best), size_bytes)
 
 
+def settle(
+    ask: Callable[[float], Size | None],
+    sizes: Sequence[Size],
+    profile: Profile | None,
+    size_bytes: float,
+    most: int,
+) -> list[Size]:
+    """More sizes, from at most so many places, where changes are in doubt: round by round in the middle of
+    the longest doubts, until the count is exact. A size that neither zone beside it has is given only if it
+    is seen again beside: a place over a change has none of its own."""
+    if most < LEAST_PLACES or zones_of(sizes, profile, size_bytes) is None:
+        return []
+    more, asked = _at_end(ask, size_bytes), 2
+    while more and asked + 2 <= most:
+        zones = zones_of([*sizes, *more], profile, size_bytes)
+        longest = max((end - begin for begin, end in zones.edges), default=0.0) if zones is not None else 0.0
+        if zones is None or zones.exact or longest <= CLOSE * zones.usual:
+            break
+        limit = max(WIDE * longest, LEAST_TRACKS * zones.levels[0].track_bytes)
+        wide = [beside for beside in pairwise(zones.levels) if beside[1].first - beside[0].last > limit]
+        before = len(more)
+        for beside in wide:
+            if asked + 2 > most:
+                break
+            seen = _between(ask, beside)
+            asked += 1 + (len(seen) != 1)
+            more += seen
+        if len(more) == before:
+            break
+    return more
+
+
+def _at_end(ask: Callable[[float], Size | None], size_bytes: float) -> list[Size]:
+    """The size at the last address; none where another place nearby does not agree."""
+    found = ask(size_bytes)
+    again = None if found is None else ask(size_bytes - BESIDE_TRACKS * found.track_bytes)
+    return [found, again] if found is not None and again is not None and again.same(found) else []
+
+
+def _between(ask: Callable[[float], Size | None], beside: tuple[Level, Level]) -> list[Size]:
+    """The size in the middle between two levels; none where it is neither's and not seen again beside."""
+    found = ask((beside[0].last + beside[1].first) / 2)
+    if found is None:
+        return []
+    if any(found.same(Size(level.first, level.track_bytes, level.error)) for level in beside):
+        return [found]
+    again = ask(found.at + BESIDE_TRACKS * found.track_bytes)
+    return [found, again] if again is not None and again.same(found) else []
+
+
 def _stepped(sizes: Sequence[Size], ratio: float) -> int:
     """How many zones there are at least where surfaces of one zone may differ by a `ratio`: each place in the
     count has shorter tracks than any surface has in the zone of the one before."""
@@ -209,9 +292,15 @@ def _stepped(sizes: Sequence[Size], ratio: float) -> int:
 
 
 def finding(
-    sizes: Sequence[Size], pattern: Pattern | None, profile: Profile | None, size_bytes: float
+    sizes: Sequence[Size],
+    pattern: Pattern | None,
+    profile: Profile | None,
+    size_bytes: float,
+    *,
+    keeps: bool = False,
 ) -> Finding:
-    """The finding `recording_zones`: their count, and the first and the last edge, or at least how many."""
+    """The finding `recording_zones`: their count, and the first and the last edge, or at least how many. A
+    drive that `keeps` some of its tracks for itself may leave little of a zone to addresses."""
     name, rows = "recording_zones", ("tracks-000", "profile")
     if pattern is not None:
         ratio = float(pattern.density.max() / pattern.density.min())
@@ -232,6 +321,11 @@ def finding(
     sure = 1.0 - _by_chance(found.apart, count)
     places = sum(level.places for level in found.levels)
     seen = f"Track sizes at {places} places fall in {len(found.levels) - 1} steps"
+    if found.exact and keeps and not found.even:
+        why = (
+            f"{seen}, one of them much larger than the others: the drive may keep most of a zone for itself."
+        )
+        return Finding(name, {"at_least": count}, None, None, sure, why, rows)
     if not found.exact:
         why = f"{seen}; between some of them {100 * doubt:.1f} % of the drive was not looked at."
         return Finding(name, {"at_least": count}, None, None, sure, why, rows)
@@ -240,6 +334,8 @@ def finding(
         f"{seen}, each known to {100 * doubt:.1f} % of the drive: a zone that was missed would be narrower"
         f" than {100 * room:.0f} % of the narrowest that was seen."
     )
+    if keeps:
+        why += " A zone that the drive keeps wholly for itself is not among them."
     edges = [round((begin + end) / 2) for begin, end in found.edges]
     value: dict[str, int | float | bool | str] = {
         "count": count, "first_edge_bytes": edges[0], "last_edge_bytes": edges[-1]
