@@ -9,7 +9,9 @@
 //!
 //! A write that continues nothing waits as well, with others of its kind, in the order in which they came: noted one
 //! behind the other they find the map and the code in the processor's caches, where one at a time, between accesses
-//! of tens of microseconds, finds neither. They are noted before a run opens or grows over more tracks.
+//! of tens of microseconds, finds neither. They are noted before a run opens or grows over more tracks. Logs that lie
+//! so near each other that each settles the other's run before that is worth anything are lone writes too: after one
+//! such run no other opens until the lone writes have been noted.
 //!
 //! Invariants: settling open runs in any order gives the map that all their writes give in the order in which they
 //! were made, for no sector is touched by two of them; none of the lone writes that wait touches the hull of an open
@@ -31,6 +33,9 @@ const MOST_WRITES: usize = 32 * 1024;
 
 /// Lone writes that wait, at most: noting them takes a tenth of a millisecond or two, and a write waits for it.
 const MOST_LONE: usize = 256;
+
+/// A run of fewer writes was not worth opening.
+const FEW_WRITES: usize = 4;
 
 /// A place without sectors.
 const NOTHING: PbaExtent = PbaExtent::new(Pba(0), Sectors(0));
@@ -76,6 +81,8 @@ pub(super) struct Runs {
     next_settled: usize,
     /// Writes that continue nothing and wait to be noted, in their order.
     lone: Vec<(PbaExtent, Stamp)>,
+    /// A run was settled that was not worth opening: no other opens until the lone writes have been noted.
+    crowded: bool,
     writes: usize,
     spare: Vec<Page>,
 }
@@ -155,7 +162,7 @@ impl Swd {
     }
 
     fn wrote_elsewhere(&mut self, place: PbaExtent, stamp: Stamp) {
-        if self.runs.settled.contains(&place.start) {
+        if !self.runs.crowded && self.runs.settled.contains(&place.start) {
             return self.open_run(place, stamp);
         }
         self.wrote_alone(place, stamp);
@@ -170,13 +177,15 @@ impl Swd {
         self.runs.ended_at(place.end());
         self.runs.lone.push((place, stamp));
         if self.runs.lone.len() >= MOST_LONE {
-            // Open runs with them: where one goes on it opens again, and others are not asked for any more.
-            self.settle();
+            self.settle_lone();
+            // Most of these were opened by chance; every lone write would have to be held against them.
+            self.settle_runs(|open| open.run.writes() < FEW_WRITES);
         }
     }
 
     /// Notes the lone writes that wait.
     fn settle_lone(&mut self) {
+        self.runs.crowded = false;
         if self.runs.lone.is_empty() {
             return;
         }
@@ -254,9 +263,18 @@ impl Swd {
 
     /// Brings the map up to date with the runs whose hulls a hull touches.
     fn settle_touching(&mut self, hull: Hull) {
+        if self.runs.touches(hull) {
+            let few = |open: &Open| open.hull.touches(hull) && open.run.writes() < FEW_WRITES;
+            self.runs.crowded |= self.runs.open.iter().any(few);
+            self.settle_runs(|open| open.hull.touches(hull));
+        }
+    }
+
+    /// Brings the map up to date with some of the open runs.
+    fn settle_runs(&mut self, which: impl Fn(&Open) -> bool) {
         let mut index = 0;
-        while index < self.runs.open.len() && self.runs.touches(hull) {
-            if self.runs.open[index].hull.touches(hull) {
+        while index < self.runs.open.len() {
+            if which(&self.runs.open[index]) {
                 let open = self.runs.remove(index);
                 self.settle_run(open.run);
             } else {
