@@ -5,6 +5,9 @@
 //! conventional layer once more (so that what differs between them is noise) and the shingled disk;
 //! `-- count PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS` does the operations of one layer once, for
 //! whoever counts instructions (K is 0 for the conventional layer).
+//! `-- alone PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS ROUNDS` makes no accesses: it prints the
+//! processor's mean time for an operation in each round, for the conventional layer and the shingled disk, with all
+//! that either does later.
 //!
 //! `-- states PROFILE.toml` makes the writes that standard input names, a line "first sector, sectors" each, and
 //! prints what is overwritten then: "first sector, sectors, source of the first, write that did it" a line.
@@ -30,7 +33,7 @@ use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Queue, Step, Swd, 
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: shingled compare|count PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS [ROUNDS], \
+const USAGE: &str = "usage: shingled compare|count|alone PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS [ROUNDS], \
                      or shingled states|bands PROFILE.toml, or shingled layout PROFILE.toml K";
 const NO_SWD: &str = "the profile is none of a raw shingled disk; give one with kind = \"swd\"";
 /// Linux's flag for direct I/O, which differs between architectures.
@@ -170,6 +173,20 @@ impl Side {
         backing.run(self.layer.as_mut(), self.workload.op, extent)
     }
 
+    /// The processor's mean time for some operations without their accesses, and with all that the layer put off.
+    fn alone_ns(&mut self, plan: &mut Plan, operations: u64) -> Outcome<f64> {
+        let begin = processor_ns()?;
+        for _ in 0..operations {
+            let extent = self.workload.next();
+            plan.clear();
+            let command = Command { id: CommandId(0), op: self.workload.op, extent };
+            self.layer.take(Queue { waiting: &[command], next: 0 }, plan);
+        }
+        // A look at what it knows has it note all that it was told.
+        self.layer.raw_shingled().map(Swd::counters);
+        Ok((processor_ns()? - begin) as f64 / operations as f64)
+    }
+
     /// Does some operations; the median of their times, which a busy machine moves less than their sum.
     fn median_ns(&mut self, backing: &mut Backing, operations: u64) -> Outcome<u64> {
         let mut times_ns = Vec::with_capacity(operations as usize);
@@ -181,6 +198,12 @@ impl Side {
         times_ns.sort_unstable();
         Ok(times_ns.get(times_ns.len() / 2).copied().unwrap_or_default())
     }
+}
+
+/// How long the processor worked for this thread: the first number of Linux's schedstat.
+fn processor_ns() -> Outcome<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    Ok(text.split_whitespace().next().ok_or("schedstat is empty")?.parse()?)
 }
 
 /// The file has all its blocks before anything is timed.
@@ -293,6 +316,19 @@ fn main() -> Outcome<()> {
         return (0..operations).try_for_each(|_| side.step(&mut backing));
     }
     let rounds: usize = args.get(8).ok_or(USAGE)?.parse()?;
+    if mode == "alone" {
+        let mut sides = [side(0)?, side(width)?];
+        let mut plan = Plan::default();
+        let mut means_ns: [Vec<f64>; 2] = Default::default();
+        for _ in 0..rounds {
+            for (side, means_ns) in sides.iter_mut().zip(&mut means_ns) {
+                means_ns.push(side.alone_ns(&mut plan, operations)?);
+            }
+        }
+        let [conventional, shingled] = means_ns;
+        println!("{{\"conventional_ns\": {conventional:?}, \"shingled_ns\": {shingled:?}}}");
+        return Ok(());
+    }
     let mut sides = [side(0)?, side(0)?, side(width)?];
     let mut medians_ns: [Vec<u64>; 3] = Default::default();
     for round in 0..=rounds {
