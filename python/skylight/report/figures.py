@@ -29,7 +29,15 @@ import matplotlib
 from cycler import cycler
 from markupsafe import Markup, escape
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, NullFormatter, ScalarFormatter
+from matplotlib.ticker import (
+    AutoLocator,
+    FuncFormatter,
+    LogFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    ScalarFormatter,
+)
 
 from skylight.evidence import Evidence
 from skylight.findings import Finding
@@ -102,6 +110,7 @@ _STYLE: Any = {
 # read as 12.5 px.
 _SIZES = {"wide": (8.8, 3.9), "narrow": (3.6, 3.7)}
 
+_NARROW_NUMBERS = 4  # steps of an x axis with long numbers on a narrow figure
 _NARROW_LABEL = 46  # characters of an axis' name that a narrow figure has room for
 
 _PROLOG = re.compile(r"^.*?(?=<svg )", re.DOTALL)
@@ -214,13 +223,19 @@ def _fitting_labels(figure: Figure, width: str) -> None:
                 axis.set_label_text(fill(axis.get_label_text(), _NARROW_LABEL))
 
 
-def _plain_numbers(figure: Figure) -> None:
-    """Numbers as people write them: thousands apart, and on logarithmic axes no mathematics."""
+def _plain_numbers(figure: Figure, width: str) -> None:
+    """Numbers as people write them: thousands apart, and on logarithmic axes no mathematics.
+
+    On a narrow page few of them where they are long, so that they do not run into each other.
+    """
     for axes in figure.figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             plain = axis.get_scale() == "linear" and isinstance(axis.get_major_formatter(), ScalarFormatter)
             if plain and max(map(abs, axis.get_view_interval())) >= 1000:
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+            long = axis is axes.xaxis and max(map(abs, axis.get_view_interval())) >= 10_000
+            if long and width == "narrow" and isinstance(axis.get_major_locator(), AutoLocator):
+                axis.set_major_locator(MaxNLocator(_NARROW_NUMBERS))
             if axis.get_scale() == "log" and isinstance(axis.get_major_formatter(), LogFormatter):
                 low, high = sorted(axis.get_view_interval())
                 wide = high > 100 * max(low, 1e-300)
@@ -233,7 +248,7 @@ def _save(figure: Figure, salt: str, width: str) -> str:
     """The SVG file of a figure, as matplotlib writes it."""
     _legends_above(figure, width)
     _fitting_labels(figure, width)
-    _plain_numbers(figure)
+    _plain_numbers(figure, width)
     out = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": salt}):
         # savefig() would lay out and draw twice, the first time for nothing
