@@ -62,7 +62,7 @@ def zones_figure(geometry: Geometry, fitted: Fitted) -> Figure:
     )
     edges = np.concatenate([[0], np.cumsum([zone.tracks for zone in fitted.zones])])
     axes.stairs(
-        [zone.sectors_per_track for zone in fitted.zones], edges, color="C2", baseline=None,
+        [zone.sectors_per_track for zone in fitted.zones], edges, color="C2", linewidth=1.0, baseline=None,
         label=f"{len(fitted.zones)} zones",
     )  # fmt: skip
     axes.set_xlabel("track, in the order of addresses")
@@ -96,7 +96,8 @@ def _access(geometry: Geometry, name: str, times: tuple[tuple[int, float], ...])
     period = saw_tooth(geometry)
     said = ""
     if name == "access-close" and period is not None:
-        said = f" The saw-tooth's period is {period:.2f} tracks: a skew of 2 pi / {period:.2f}."
+        skew = f"2 pi / {period:.2f}".replace(" ", "\N{NO-BREAK SPACE}")
+        said = f" The saw-tooth's period is {period:.2f} tracks: a skew of {skew}."
     where = f"tracks {int(at[0, 0]):,} to {int(at[-1, 0]):,}"
     return Figure(
         f"geometry-{name}",
