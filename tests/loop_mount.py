@@ -13,12 +13,17 @@ from conftest import lacking
 from serving import PATIENCE_S, run, wait_for
 
 
+def need_fuse() -> None:
+    """Ends a test that needs nbdfuse to have somewhere to show a file."""
+    if not Path("/dev/fuse").exists():
+        lacking("/dev/fuse is missing: load the module fuse")
+
+
 @contextmanager
 def as_file(uri: str, folder: Path, need_tool: Callable[[str], str]) -> Iterator[Path]:
     """The drive as a file."""
     nbdfuse = need_tool("nbdfuse")
-    if not Path("/dev/fuse").exists():
-        lacking("/dev/fuse is missing: load the module fuse")
+    need_fuse()
     mount = folder / "fuse"
     mount.mkdir(exist_ok=True)
     path = mount / "disk.img"

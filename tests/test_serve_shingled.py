@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import pytest
 
 from burn_in.disk import attached
 from conftest import lacking
+from loop_mount import need_fuse
 from nbd_client import WRITE_ZEROES, NbdClient, NbdError
 from serving import SKYLIGHT, Served, need_native, run
 
@@ -215,16 +215,8 @@ def test_refusals_are_one_line(tmp_path: Path) -> None:
     )
 
 
-def need_kernel() -> None:
-    """Ends a test that needs loop devices and the tools to make one of an NBD server."""
-    if sys.platform != "linux" or os.geteuid() != 0 or not Path("/dev/loop-control").exists():
-        lacking("only root attaches loop devices")
-    if not Path("/dev/fuse").exists():
-        lacking("there is no /dev/fuse")
-
-
-def test_ext4_is_caught_at_a_destroyed_block(tmp_path: Path) -> None:
-    need_kernel()
+def test_ext4_is_caught_at_a_destroyed_block(tmp_path: Path, need_root: None) -> None:
+    need_fuse()
     log = tmp_path / "commands"
     options = ("--read-mode", "development", "--write-cache", "on", "--log", str(log))
     with Served(tmp_path, small(tmp_path, k=4, deep=True), *options) as disk:
@@ -286,8 +278,8 @@ def use_ext4(device: str, mount_point: Path, folder: Path) -> str:
     return (check.stderr + check.stdout).strip() if check.returncode else ""
 
 
-def test_archives_written_band_by_band_are_never_caught(tmp_path: Path) -> None:
-    need_kernel()
+def test_archives_written_band_by_band_are_never_caught(tmp_path: Path, need_root: None) -> None:
+    need_fuse()
     layer = "band_tracks = 16"
     with Served(tmp_path, small(tmp_path, k=4, deep=True, layer=layer), "--write-cache", "on") as disk:
         with attached(disk.socket, tmp_path / "fuse", tmp_path / "fuse.log") as device:
