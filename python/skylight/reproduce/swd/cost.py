@@ -173,6 +173,7 @@ def w4(tool: Tool) -> Measured:
         drawing, axes = new()
         for number, (way, by) in enumerate(counts.items()):
             axes.plot(list(by), list(by.values()), f"{MARKS[number]}-", color=f"C{number}", label=f"{way}s")
+        axes.set_xticks(WIDTHS)
         axes.set_xlabel("tracks under the head, k")
         axes.set_ylabel("instructions of an operation")
         axes.set_ylim(bottom=0)
@@ -192,6 +193,8 @@ def _drawn(name: str, title: str, of: str, costs: Mapping[int, Cost]) -> Figure:
     axes.axhline(1.0, color="C1", linewidth=1)
     axes.axhline(1.0 + PART, color="C1", linewidth=1, linestyle="--")
     log_axis(axes, "x", of)
+    axes.set_xticks(at, labels=[f"{x:,}" for x in at])
+    axes.minorticks_off()
     axes.set_ylabel("time of the conventional layer")
     alt = f"Times between {min(ratios):.3f} and {max(ratios):.3f} of the conventional layer's."
     return Figure(name, title, "Bars are the noise; the dashed line is two percent more.", alt, drawing)
