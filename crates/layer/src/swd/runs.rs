@@ -31,7 +31,7 @@ const MOST_ENDS: usize = 128;
 /// Writes in all open runs, at most: 24 bytes each; it is what settling costs that is shared by them.
 const MOST_WRITES: usize = 32 * 1024;
 
-/// Lone writes that wait, at most: noting them takes a tenth of a millisecond or two, and a write waits for it.
+/// Lone writes that wait, at most: noting them takes half a millisecond, and a write waits for it.
 const MOST_LONE: usize = 256;
 
 /// A run of fewer writes was not worth opening.
