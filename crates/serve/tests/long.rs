@@ -1,4 +1,4 @@
-//! Long reads and writes of a drive in place: lent from the file, written behind, in pieces; against a copy in memory.
+//! Long reads and writes of a drive in place: lent from the file, in pieces; against a copy in memory.
 //!
 //! Commands go out in a row before any answer is read. A row has writes first and reads behind them: what a client may
 //! see of a write that comes after a read and before its answer is not fixed.

@@ -5,7 +5,6 @@
 //! Source: the NBD protocol, "TLS support"; TLS itself is rustls.
 
 use std::io::{self, Read, Write};
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -242,14 +241,6 @@ impl Input {
     /// # Errors
     /// As [`Channel::receive`].
     pub fn fill(&mut self, channel: &dyn Channel, whole: usize) -> io::Result<bool> {
-        self.fill_some(channel, whole, usize::MAX)
-    }
-
-    /// The same with at most so much more.
-    ///
-    /// # Errors
-    /// As [`Channel::receive`].
-    pub fn fill_some(&mut self, channel: &dyn Channel, whole: usize, most: usize) -> io::Result<bool> {
         if self.bytes.len() < whole + PAGE {
             self.bytes.resize(whole + PAGE, 0);
         }
@@ -261,8 +252,7 @@ impl Input {
             (self.start, self.end) = (self.start - back, self.end - back);
         }
         loop {
-            let stop = self.bytes.len().min(self.end.saturating_add(most));
-            let room = &mut self.bytes[self.end..stop];
+            let room = &mut self.bytes[self.end..];
             let received = if self.looks { self.watch.receive(channel, room) } else { channel.receive(room) };
             match received {
                 Ok(count) => {
@@ -273,21 +263,6 @@ impl Input {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Gives away the first bytes, where they lie, and goes on in `fresh` with what came behind them, `phase` bytes into
-    /// a page.
-    pub fn hand_over(&mut self, count: usize, mut fresh: Vec<u8>, phase: usize) -> (Vec<u8>, Range<usize>) {
-        let given = self.start..self.end.min(self.start + count);
-        let rest = &self.bytes[given.end..self.end];
-        let start = (fresh.as_ptr().align_offset(PAGE) % PAGE + phase) % PAGE;
-        let end = start + rest.len();
-        if fresh.len() < end {
-            fresh.resize(end, 0);
-        }
-        fresh[start..end].copy_from_slice(rest);
-        (self.start, self.end) = (start, end);
-        (std::mem::replace(&mut self.bytes, fresh), given)
     }
 
     /// Waits until so many bytes came; none if the client goes before.

@@ -5,14 +5,13 @@
 //! * [`handshake`]: option haggling; ends in a [`Session`].
 //! * [`validate`]: the one place that decides whether a request is a command.
 //! * [`transmission`]: requests in, replies out. [`output`]: replies as bytes. [`outbox`]: those that a backend
-//!   gives later. [`conduit`]: long reads, without a copy. [`behind`]: long writes, by a thread of their own.
+//!   gives later. [`conduit`]: long reads, without a copy.
 //! * [`replay`]: a client for tests.
 //!
 //! Source: the NBD protocol as published by the NBD project (doc/proto.md); sections are named where used.
 //! Left out: oldstyle, `NBD_OPT_EXTENDED_HEADERS` (the libnbd that Debian 12 ships does not speak it, so there
 //! is no peer to show it with), `NBD_CMD_RESIZE`.
 
-pub mod behind;
 pub mod channel;
 pub mod conduit;
 pub mod handshake;

@@ -6,19 +6,17 @@
 //! of their own, so that a client that does not read holds up nobody else.
 //!
 //! Invariants: bytes in memory are bounded for each connection, whatever a client says or leaves unread
-//! ([`PIECE_BYTES`] in, a little more out, more of both where long writes are written behind or a backend waits): longer requests are
+//! ([`PIECE_BYTES`] in, a little more out, more of both with a backend that waits): longer requests are
 //! done piece by piece. Every request that came whole is answered once, unless the connection breaks.
 //! Source: the NBD protocol, "Transmission phase", "Structured reply".
 
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::channel as handover;
-use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Errno, Extent, FailedAt, Job, Op, Request};
 use crate::counters::Counters;
-use crate::nbd::behind::Behind;
 use crate::nbd::channel::{Channel, Input, PAGE};
 use crate::nbd::conduit::Conduit;
 use crate::nbd::handshake::Agreed;
@@ -44,8 +42,6 @@ const INPUT_BYTES: usize = 256 << 10;
 /// Reads from this length on go from the file to the socket where they can: below, a copy costs less than lending
 /// pages, bytes.
 const LENT_LEAST: usize = 64 << 10;
-/// Of a long write that is written behind, what is handed over at once: from so many bytes to so many.
-const BEHIND_BYTES: (usize, usize) = (64 << 10, 256 << 10);
 
 /// A whole request in the input: the request, and where its payload lies.
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +61,11 @@ enum Ahead {
 }
 
 /// One connection in its transmission phase.
-struct Connection<'scope, 'env> {
-    scope: &'scope Scope<'scope, 'env>,
+struct Connection<'a> {
     channel: Arc<dyn Channel>,
     session: Session,
-    backend: &'env dyn Backend,
-    counters: &'env Counters,
+    backend: &'a dyn Backend,
+    counters: &'a Counters,
     input: Input,
     out: Output,
     whole: Vec<Whole>,
@@ -82,8 +77,6 @@ struct Connection<'scope, 'env> {
     outbox: Option<Arc<Outbox>>,
     /// For long reads.
     conduit: Conduit,
-    /// For long writes.
-    behind: Option<Behind>,
 }
 
 /// Answers a client until it goes.
@@ -96,34 +89,31 @@ pub fn transmit(agreed: Agreed, backend: &dyn Backend, counters: &Counters) -> i
         input = Input::new(INPUT_BYTES);
     }
     let out = Output::of(session.structured);
+    let mut connection = Connection {
+        channel,
+        session,
+        backend,
+        counters,
+        input,
+        out,
+        whole: Vec::new(),
+        results: Vec::new(),
+        sent_at: Instant::now(),
+        light: true,
+        outbox: None,
+        conduit: Conduit::default(),
+    };
+    if !backend.waits() {
+        return connection.run();
+    }
+    let bell = Arc::new(Bell::new()?);
+    let structured = connection.session.structured;
+    let outbox = Arc::new(Outbox::new(connection.channel.clone(), structured, bell.clone()));
+    connection.input.watch_mut().listen(bell);
+    connection.outbox = Some(outbox.clone());
     std::thread::scope(|scope| {
-        let mut connection = Connection {
-            scope,
-            channel,
-            session,
-            backend,
-            counters,
-            input,
-            out,
-            whole: Vec::new(),
-            results: Vec::new(),
-            sent_at: Instant::now(),
-            light: true,
-            outbox: None,
-            conduit: Conduit::default(),
-            behind: None,
-        };
-        if !backend.waits() {
-            return connection.run();
-        }
-        let bell = Arc::new(Bell::new()?);
-        let structured = connection.session.structured;
-        let outbox = Arc::new(Outbox::new(connection.channel.clone(), structured, bell.clone()));
-        connection.input.watch_mut().listen(bell);
-        connection.outbox = Some(outbox.clone());
         let sender = std::thread::Builder::new().name("nbd-send".to_owned());
-        let sends = outbox.clone();
-        sender.spawn_scoped(scope, move || sends.send_all())?;
+        sender.spawn_scoped(scope, || outbox.send_all())?;
         let result = connection.run();
         outbox.drain();
         outbox.end();
@@ -131,12 +121,11 @@ pub fn transmit(agreed: Agreed, backend: &dyn Backend, counters: &Counters) -> i
     })
 }
 
-impl Connection<'_, '_> {
+impl Connection<'_> {
     fn run(&mut self) -> io::Result<()> {
         loop {
             match self.look_ahead()? {
                 Ahead::Requests(bytes) => {
-                    self.settle()?;
                     let asked: usize = self.whole.iter().map(|whole| whole.raw.len as usize).sum();
                     self.light = asked <= LIGHT_BYTES;
                     let goes_on = self.do_whole()?;
@@ -150,11 +139,7 @@ impl Connection<'_, '_> {
                     self.light = false;
                     self.input.looks(false);
                     self.input.consume(wire::REQUEST_BYTES);
-                    let goes_on = match self.writes_behind(&raw) {
-                        Some(request) => self.write_behind(&raw, &request)?,
-                        None => self.write_in_pieces(&raw)?,
-                    };
-                    if !goes_on {
+                    if !self.write_in_pieces(&raw)? {
                         return Ok(());
                     }
                 }
@@ -350,59 +335,8 @@ impl Connection<'_, '_> {
         receiver.recv().unwrap_or((Err(Errno::Shutdown), Vec::new()))
     }
 
-    /// Waits for what is written behind.
-    fn settle(&mut self) -> io::Result<()> {
-        self.behind.as_mut().map_or(Ok(()), Behind::settle)
-    }
-
-    /// The request of a long write that can be written behind: one that is allowed, to a backend for which parts are
-    /// as good as the whole.
-    fn writes_behind(&mut self, raw: &RawRequest) -> Option<Request> {
-        if self.outbox.is_some() || self.backend.shape().write_piece == PIECE_BYTES {
-            return None;
-        }
-        let request = match validate(raw, &self.session, self.backend.shape()) {
-            Ok(Asked::Command(request)) => request,
-            _ => return None,
-        };
-        if self.behind.is_none() {
-            let channel = self.channel.clone();
-            self.behind = Behind::start(self.scope, channel, self.backend, INPUT_BYTES + PAGE).ok();
-        }
-        self.behind.is_some().then_some(request)
-    }
-
-    /// A long write, written behind; whether the client stays.
-    fn write_behind(&mut self, raw: &RawRequest, request: &Request) -> io::Result<bool> {
-        self.counters.count(request);
-        self.send()?;
-        let Some(behind) = &mut self.behind else {
-            return Ok(false);
-        };
-        let (least, most) = BEHIND_BYTES;
-        let (mut left, mut at) = (raw.len as usize, raw.offset);
-        while left > 0 {
-            while self.input.available().len() < least.min(left) {
-                // No more than the next request's header: what lies behind is moved.
-                let missing = left - self.input.available().len() + wire::REQUEST_BYTES;
-                if !self.input.fill_some(self.channel.as_ref(), least, missing)? {
-                    return Ok(false);
-                }
-            }
-            let came = self.input.available().len().min(most);
-            let len = if came < left { came - came % self.backend.shape().preferred as usize } else { left };
-            let phase = if len < left { 0 } else { PAGE - wire::REQUEST_BYTES };
-            let fresh = behind.buffer()?;
-            behind.write(self.input.hand_over(len, fresh, phase), at)?;
-            (left, at) = (left - len, at + len as u64);
-        }
-        behind.end(raw.cookie, request.fua)?;
-        Ok(true)
-    }
-
     /// A write longer than a piece: done as its bytes come, answered at the end; whether the client stays.
     fn write_in_pieces(&mut self, raw: &RawRequest) -> io::Result<bool> {
-        self.settle()?;
         let asked = validate(raw, &self.session, self.backend.shape());
         match &asked {
             Ok(Asked::Command(request)) => self.counters.count(request),
