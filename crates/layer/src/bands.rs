@@ -56,7 +56,7 @@ pub struct Bands {
 }
 
 /// Slices are at most two to the power of this many.
-const SLICE_BITS: u32 = 8;
+const SLICE_BITS: u32 = 10;
 
 /// A band: its number, what it holds, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

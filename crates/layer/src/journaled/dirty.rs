@@ -7,8 +7,11 @@
 //! Both are the band of the highest *rank*, which a tree finds: a node has a bound, which no rank among its sixteen
 //! children passes, and the first child that reaches it is on the way to the band. A rank that rises lifts the
 //! bounds above it; one that falls leaves them, but for the highest of all when its band is cleaned, and a
-//! search that meets a bound which no child reaches lowers it and goes on. So who cleans by the age of writes, and never asks, pays next to nothing. What bands have is in
-//! pages that are taken when a band of theirs becomes dirty.
+//! search that meets a bound which no child reaches lowers it and goes on. What bands have is in pages that are taken
+//! when a band of theirs becomes dirty.
+//!
+//! Who cleans by the age of writes never asks, and should pay little: changes are noted, and done in their order when
+//! many are there or someone asks, so that memory is waited for once for all of them.
 //!
 //! Invariants: a band has a rank if and only if the map finds a sector of it in the cache; no rank or bound is
 //! higher than the bound above it.
@@ -57,10 +60,26 @@ struct Page {
     nodes: [u64; CHILDREN],
 }
 
+/// What happened to a band in the cache.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// So many sectors more lie there.
+    Added(u32),
+    /// So many less.
+    Removed(u32),
+    /// None any more.
+    Cleaned,
+}
+
+/// Changes that are done together, at most.
+const NOTED: usize = 64;
+
 /// See the module page.
 #[derive(Clone, Debug)]
 pub(super) struct Dirty {
     rule: Rule,
+    /// Changes of bands that are not done yet, in order.
+    noted: Vec<(u64, Change)>,
     /// Pages of which no band was ever dirty are not there.
     pages: Vec<Option<Box<Page>>>,
     /// The nodes above the pages, a level at a time, from one for each page up to the root.
@@ -84,12 +103,54 @@ impl Dirty {
         while let Some(below) = levels.last().map(Vec::len).filter(|&nodes| nodes > 1) {
             levels.push(vec![0; below.div_ceil(CHILDREN)]);
         }
-        Some(Self { rule, pages: vec![None; pages], levels, lots: 0, found: None })
+        let noted = Vec::with_capacity(NOTED);
+        Some(Self { rule, noted, pages: vec![None; pages], levels, lots: 0, found: None })
+    }
+
+    /// More of a band lies in the cache.
+    #[inline]
+    pub fn add(&mut self, band: u64, sectors: Sectors) {
+        self.note(band, Change::Added(sectors.get() as u32));
+    }
+
+    /// Less of a band lies in the cache.
+    pub fn remove(&mut self, band: u64, sectors: Sectors) {
+        self.note(band, Change::Removed(sectors.get() as u32));
+    }
+
+    /// Nothing of a band lies in the cache any more.
+    #[inline]
+    pub fn clean(&mut self, band: u64) {
+        self.note(band, Change::Cleaned);
+    }
+
+    #[inline]
+    fn note(&mut self, band: u64, change: Change) {
+        self.noted.push((band, change));
+        if self.noted.len() == NOTED {
+            self.do_noted();
+        }
+    }
+
+    /// Does the changes that were noted.
+    fn do_noted(&mut self) {
+        for &(band, _) in &self.noted {
+            self.prefetch(band);
+        }
+        for index in 0..self.noted.len() {
+            let (band, change) = self.noted[index];
+            match change {
+                Change::Added(sectors) => self.do_add(band, sectors),
+                Change::Removed(sectors) => self.standing(band).sectors -= sectors,
+                Change::Cleaned => self.do_clean(band),
+            }
+        }
+        self.noted.clear();
     }
 
     /// Has fetched into the processor's cache what a change of a band looks at: itself and its node.
     #[inline]
-    pub fn prefetch(&self, band: u64) {
+    fn prefetch(&self, band: u64) {
         if let Some(page) = &self.pages[band as usize / PAGE] {
             let band = band as usize % PAGE;
             prefetch(&page.nodes[band / CHILDREN], size_of::<u64>());
@@ -99,6 +160,7 @@ impl Dirty {
 
     /// The number of the band that is next.
     pub fn next(&mut self) -> Option<u64> {
+        self.do_noted();
         loop {
             let highest = *self.levels.last()?.first().filter(|&&bound| bound > 0)?;
             let mut at = 0;
@@ -143,16 +205,15 @@ impl Dirty {
         }
     }
 
-    /// More of a band lies in the cache.
     #[inline]
-    pub fn add(&mut self, band: u64, sectors: Sectors) {
+    fn do_add(&mut self, band: u64, sectors: u32) {
         let lots = self.lots;
         let standing = self.standing(band);
         let drawn = standing.sectors == 0;
         if drawn {
             standing.lot = lots;
         }
-        standing.sectors += sectors.get() as u32;
+        standing.sectors += sectors;
         let standing = *standing;
         self.lots = lots.wrapping_add(drawn.into());
         if drawn || matches!(self.rule, Rule::Greedy) {
@@ -160,14 +221,8 @@ impl Dirty {
         }
     }
 
-    /// Less of a band lies in the cache.
-    pub fn remove(&mut self, band: u64, sectors: Sectors) {
-        self.standing(band).sectors -= sectors.get() as u32;
-    }
-
-    /// Nothing of a band lies in the cache any more.
     #[inline]
-    pub fn clean(&mut self, band: u64) {
+    fn do_clean(&mut self, band: u64) {
         self.standing(band).sectors = 0;
         if self.found == Some(band) {
             // It was the highest, and what is beside it is at hand.

@@ -127,7 +127,7 @@ impl Journaled {
         }
         // Cleaning will ask for the oldest writes, of which the host says nothing.
         while let Some(start) = self.journal.coming() {
-            self.expect(start);
+            self.map.hint(start);
         }
         let place = self.journal.begin(data);
         if !place.out_of_band.is_empty() {
@@ -141,15 +141,6 @@ impl Journaled {
             self.journal.record(Record { lba, pba, place: place.place });
             plan.push(Step::Commit(MapChange::Cached { lba, pba }));
             pba += lba.len;
-        }
-    }
-
-    /// A sector will be asked for soon, or its band cleaned: what is known of it is fetched. A flush names any.
-    #[inline]
-    fn expect(&mut self, sector: Lba) {
-        self.map.hint(sector);
-        if let Some(dirty) = self.dirty.as_ref().filter(|_| sector.get() < self.spec.bands.capacity().get()) {
-            dirty.prefetch(self.spec.bands.of(sector).number);
         }
     }
 
@@ -368,7 +359,7 @@ impl Layer for Journaled {
     }
 
     fn hint(&mut self, address: Lba) {
-        self.expect(address);
+        self.map.hint(address);
     }
 
     fn erase(&mut self) {
