@@ -239,7 +239,7 @@ fn filtered(mut backend: Arc<dyn Backend>, plan: Plan) -> io::Result<Arc<dyn Bac
         backend = Arc::new(Delay::new(backend, plan.delays)?);
     }
     if let Some(sink) = plan.log {
-        backend = Arc::new(Log::new(backend, sink));
+        backend = Arc::new(Log::new(backend, sink)?);
     }
     Ok(backend)
 }

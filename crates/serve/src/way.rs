@@ -1,10 +1,10 @@
 //! How long an answer is on its way to a client that sleeps until it comes: measured, all the time, on this machine.
 //!
 //! A client that waits for a disk sleeps, and the longer it has slept the longer it takes to wake: its processor
-//! has gone to rest, and on a virtual machine has been given to others. That is some tens of microseconds, more
-//! than all else that a served drive adds to the model's time. So an answer leaves ahead of its time by what the way
-//! takes at least mostly: the lower quartile of what a thread of our own needs, that sleeps on a socket as a
-//! client does, after sleeps of several lengths. What a network takes is not known here and not made up for.
+//! has gone to rest, and on a virtual machine has been given to others. That is up to some
+//! tens of microseconds. So an answer leaves ahead of its time by what the way
+//! takes mostly: the median of what a thread of our own needs, that sleeps on a socket as a client does, after
+//! sleeps of several lengths. What a network takes is not known here and not made up for.
 //!
 //! Invariants: never ahead by more than [`MOST`], nor by anything before enough was measured; the measurement
 //! sends four messages a second.
@@ -29,9 +29,12 @@ const SLEEPS: [Duration; 4] = [
 pub const MOST: Duration = Duration::from_micros(150);
 /// Rounds of all lengths that are measured at once when a drive begins to be served.
 const FIRST: usize = 8;
+/// Who answers has watched the clock for so long: a client that is woken by a thread that sleeps again at once would get
+/// that thread's processor, which is awake.
+const AWAKE: Duration = Duration::from_micros(100);
 /// Between two rounds after that.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Of so many last rounds the quartile is taken.
+/// Of so many last rounds the median is taken.
 const KEPT: usize = 16;
 
 /// The last measurements after sleeps of one length, ns.
@@ -42,7 +45,7 @@ struct Slept {
 }
 
 impl Slept {
-    /// Keeps a measurement; the lower quartile of those kept, 0 while they are few.
+    /// Keeps a measurement; the median of those kept, 0 while they are few.
     fn keep(&mut self, way_ns: u64) -> u64 {
         if self.last.len() < KEPT {
             self.last.push(way_ns);
@@ -52,7 +55,7 @@ impl Slept {
         }
         let mut sorted = self.last.clone();
         sorted.sort_unstable();
-        if sorted.len() < FIRST { 0 } else { sorted[sorted.len() / 4] }
+        if sorted.len() < FIRST { 0 } else { sorted[sorted.len() / 2] }
     }
 }
 
@@ -127,7 +130,11 @@ fn send(mut to: UnixStream, sent: &RwLock<Instant>, ends: &Receiver<()>) {
     let mut rounds = 0;
     while ends.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
         for (length, &sleep) in SLEEPS.iter().enumerate() {
-            std::thread::sleep(sleep);
+            std::thread::sleep(sleep.saturating_sub(AWAKE));
+            let awake = Instant::now();
+            while awake.elapsed() < AWAKE {
+                std::hint::spin_loop();
+            }
             *sent.write().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             if to.write_all(&[length as u8]).is_err() {
                 return;
@@ -146,8 +153,8 @@ fn sleep_and_wake(mut from: UnixStream, sent: &RwLock<Instant>, ways: &Ways) {
     while from.read_exact(&mut length).is_ok() {
         let way = sent.read().unwrap_or_else(PoisonError::into_inner).elapsed();
         let length = usize::from(length[0]);
-        let quartile_ns = slept[length].keep(u64::try_from(way.as_nanos()).unwrap_or(u64::MAX));
-        ways.0[length].store(quartile_ns, Ordering::Relaxed);
+        let median_ns = slept[length].keep(u64::try_from(way.as_nanos()).unwrap_or(u64::MAX));
+        ways.0[length].store(median_ns, Ordering::Relaxed);
     }
 }
 

@@ -39,6 +39,9 @@ pub trait Filter: Send + Sync {
 
     /// As [`Backend::submit`].
     fn submit(&self, job: Job);
+
+    /// What it filters is closed.
+    fn closed(&self) {}
 }
 
 impl<F: Filter> Backend for F {
@@ -86,6 +89,8 @@ impl<F: Filter> Backend for F {
     }
 
     fn close(&self) -> Result<(), String> {
-        self.inner().close()
+        let closed = self.inner().close();
+        self.closed();
+        closed
     }
 }

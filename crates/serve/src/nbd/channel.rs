@@ -210,11 +210,6 @@ impl Input {
         (self.start, self.end) = (start, start);
     }
 
-    /// How to wait for more.
-    pub fn watch_mut(&mut self) -> &mut Watch {
-        &mut self.watch
-    }
-
     /// Whether what comes next is looked for, or slept on: worth it for a client that has little to do before it asks
     /// again, not while long payloads move.
     pub fn looks(&mut self, looks: bool) {

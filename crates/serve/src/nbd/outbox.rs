@@ -10,7 +10,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::backend::Errno;
 use crate::nbd::channel::Channel;
 use crate::nbd::output::{Output, push_read_error, push_reply};
-use crate::nbd::watch::Bell;
 use crate::nbd::wire::{self, RawRequest};
 
 /// Bytes of requests with a backend that waits, before no more are taken.
@@ -45,15 +44,17 @@ pub(crate) struct Outbox {
     channel: Arc<dyn Channel>,
     structured: bool,
     waiting: Mutex<Waiting>,
-    changed: Condvar,
-    /// Rings when an answer went out.
-    bell: Arc<Bell>,
+    /// Room came back, or the end. Nobody waits for it mostly, and then it wakes nobody: at an answer the processors
+    /// belong to the client.
+    room: Condvar,
+    /// There is something to send for the thread that sends.
+    queued: Condvar,
 }
 
 impl Outbox {
-    /// Of a connection; the bell rings when an answer went out.
-    pub(crate) fn new(channel: Arc<dyn Channel>, structured: bool, bell: Arc<Bell>) -> Self {
-        Self { channel, structured, waiting: Mutex::default(), changed: Condvar::new(), bell }
+    /// Of a connection.
+    pub(crate) fn new(channel: Arc<dyn Channel>, structured: bool) -> Self {
+        Self { channel, structured, waiting: Mutex::default(), room: Condvar::new(), queued: Condvar::new() }
     }
 
     // The lists are whole between any two statements that can panic.
@@ -71,7 +72,7 @@ impl Outbox {
                 && waiting.commands > 0
                 && (waiting.bytes + bytes > MOST_WAITING_BYTES || waiting.commands >= MOST_WAITING)
         };
-        let guard = self.changed.wait_while(self.held(), full);
+        let guard = self.room.wait_while(self.held(), full);
         let mut waiting = guard.unwrap_or_else(PoisonError::into_inner);
         if waiting.over {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -111,31 +112,32 @@ impl Outbox {
         if sent == bytes.len() {
             waiting.commands -= 1;
             waiting.bytes -= room;
-            self.bell.ring();
         } else {
             waiting.queue.push_back(Outgoing { bytes, sent, room });
+            self.queued.notify_one();
         }
         drop(waiting);
-        self.changed.notify_all();
+        self.room.notify_all();
     }
 
     /// Nothing more comes.
     pub(crate) fn end(&self) {
         self.held().over = true;
-        self.changed.notify_all();
+        self.room.notify_all();
+        self.queued.notify_all();
     }
 
     /// Waits until every reply is out.
     pub(crate) fn drain(&self) {
         let busy = |waiting: &mut Waiting| !waiting.over && waiting.commands > 0;
-        drop(self.changed.wait_while(self.held(), busy));
+        drop(self.room.wait_while(self.held(), busy));
     }
 
     /// Sends what could not be sent at once, until the end.
     pub(crate) fn send_all(&self) {
         loop {
             let idle = |waiting: &mut Waiting| !waiting.over && waiting.queue.is_empty();
-            let guard = self.changed.wait_while(self.held(), idle);
+            let guard = self.queued.wait_while(self.held(), idle);
             let mut waiting = guard.unwrap_or_else(PoisonError::into_inner);
             let Some(Outgoing { bytes, sent, room }) = waiting.queue.pop_front() else {
                 return;
@@ -148,7 +150,7 @@ impl Outbox {
             waiting.commands -= 1;
             waiting.bytes -= room;
             waiting.over |= failed;
-            self.changed.notify_all();
+            self.room.notify_all();
             if failed {
                 waiting.queue.clear();
                 return;

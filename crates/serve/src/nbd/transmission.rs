@@ -23,7 +23,6 @@ use crate::nbd::handshake::Agreed;
 use crate::nbd::outbox::Outbox;
 use crate::nbd::output::{Output, push_error, push_read_error, push_read_header, push_reply};
 use crate::nbd::validate::{Asked, PIECE_BYTES, validate};
-use crate::nbd::watch::Bell;
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES, chunk};
 use crate::nbd::{Session, context_id};
 
@@ -106,10 +105,8 @@ pub fn transmit(agreed: Agreed, backend: &dyn Backend, counters: &Counters) -> i
     if !backend.waits() {
         return connection.run();
     }
-    let bell = Arc::new(Bell::new()?);
     let structured = connection.session.structured;
-    let outbox = Arc::new(Outbox::new(connection.channel.clone(), structured, bell.clone()));
-    connection.input.watch_mut().listen(bell);
+    let outbox = Arc::new(Outbox::new(connection.channel.clone(), structured));
     connection.outbox = Some(outbox.clone());
     std::thread::scope(|scope| {
         let sender = std::thread::Builder::new().name("nbd-send".to_owned());
