@@ -243,42 +243,24 @@ impl Shape {
 /// What answers a [`Job`]: the result, and the buffer with what was read.
 pub type Answer = Box<dyn FnOnce(Result<(), Errno>, Vec<u8>) + Send>;
 
-/// What a model says a command takes, for whoever wants to know beside the answer.
+/// A number that whoever answers a command says of it beside the answer, for whoever wants to know.
 #[derive(Clone, Debug)]
-pub struct ModelTime(Arc<AtomicU64>);
+pub struct Told(Arc<AtomicU64>);
 
-impl Default for ModelTime {
+impl Default for Told {
     fn default() -> Self {
         Self(Arc::new(AtomicU64::new(u64::MAX)))
     }
 }
 
-impl ModelTime {
-    /// From the arrival to the answer, ns; none before the answer, and where no model is.
-    pub fn get_ns(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|&time| time != u64::MAX)
-    }
-}
-
-/// The first byte of a read that could not be had, as the backend says when it answers.
-#[derive(Clone, Debug)]
-pub struct FailedAt(Arc<AtomicU64>);
-
-impl Default for FailedAt {
-    fn default() -> Self {
-        Self(Arc::new(AtomicU64::new(u64::MAX)))
-    }
-}
-
-impl FailedAt {
-    /// The byte, if it was said.
+impl Told {
+    /// The number; none before the answer, and where there is none to say.
     pub fn get(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|&offset| offset != u64::MAX)
+        Some(self.0.load(Ordering::Relaxed)).filter(|&number| number != u64::MAX)
     }
 
-    /// Says it.
-    pub fn set(&self, offset: u64) {
-        self.0.store(offset, Ordering::Relaxed);
+    fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
     }
 }
 
@@ -289,14 +271,16 @@ pub struct Job {
     /// Room for what is read, or what is written; [`Request::data_len`] bytes.
     pub data: Vec<u8>,
     answer: Option<Answer>,
-    model_time: Option<ModelTime>,
-    failed_at: Option<FailedAt>,
+    /// What the model says it takes, from the arrival to the answer, ns.
+    model_ns: Option<Told>,
+    /// The first byte of a read that could not be had.
+    failed_at: Option<Told>,
 }
 
 impl Job {
     /// A command that is answered through `answer`.
     pub fn new(request: Request, data: Vec<u8>, answer: Answer) -> Self {
-        Self { request, data, answer: Some(answer), model_time: None, failed_at: None }
+        Self { request, data, answer: Some(answer), model_ns: None, failed_at: None }
     }
 
     /// Answers it.
@@ -306,14 +290,28 @@ impl Job {
         }
     }
 
+    /// Has it done here and now, by what executes commands and by what knows the byte at which a read is refused.
+    pub fn done_by(
+        mut self,
+        execute: impl FnOnce(&Request, &mut [u8]) -> Result<(), Errno>,
+        refused_at: impl FnOnce(u64, u64) -> Option<u64>,
+    ) {
+        let result = execute(&self.request, &mut self.data);
+        let Request { op, offset, len, .. } = self.request;
+        if result.is_err() && op == Op::Read {
+            refused_at(offset, len).into_iter().for_each(|at| self.fails_at(at));
+        }
+        self.finish(result);
+    }
+
     /// Wants to know what the model says it takes.
-    pub fn timed(mut self, model_time: ModelTime) -> Self {
-        self.model_time = Some(model_time);
+    pub fn timed(mut self, model_ns: Told) -> Self {
+        self.model_ns = Some(model_ns);
         self
     }
 
     /// Wants to know where it failed, if it does.
-    pub fn located(mut self, failed_at: FailedAt) -> Self {
+    pub fn located(mut self, failed_at: Told) -> Self {
         self.failed_at = Some(failed_at);
         self
     }
@@ -327,8 +325,8 @@ impl Job {
 
     /// Says what the model says it takes, before it is answered.
     pub fn takes_ns(&self, time_ns: u64) {
-        if let Some(ModelTime(told)) = &self.model_time {
-            told.store(time_ns, Ordering::Relaxed);
+        if let Some(model_ns) = &self.model_ns {
+            model_ns.set(time_ns);
         }
     }
 
@@ -401,13 +399,8 @@ pub trait Backend: Send + Sync {
     }
 
     /// Takes a command that is answered at some time.
-    fn submit(&self, mut job: Job) {
-        let result = self.execute(&job.request, &mut job.data);
-        let Request { op, offset, len, .. } = job.request;
-        if result.is_err() && op == Op::Read {
-            self.refused_at(offset, len).into_iter().for_each(|at| job.fails_at(at));
-        }
-        job.finish(result);
+    fn submit(&self, job: Job) {
+        job.done_by(|request, data| self.execute(request, data), |offset, len| self.refused_at(offset, len));
     }
 
     /// Counters as JSON, for `skylight status`.

@@ -232,13 +232,8 @@ impl Inner {
         refused
     }
 
-    fn do_one(&self, mut job: Job) {
-        let result = self.execute(&job.request, &mut job.data);
-        let Request { op, offset, len, .. } = job.request;
-        if result.is_err() && op == Op::Read {
-            self.refused_at(offset, len).into_iter().for_each(|at| job.fails_at(at));
-        }
-        job.finish(result);
+    fn do_one(&self, job: Job) {
+        job.done_by(|request, data| self.execute(request, data), |offset, len| self.refused_at(offset, len));
     }
 
     fn asked(&self) {

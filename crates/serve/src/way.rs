@@ -7,13 +7,13 @@
 //! sleeps of several lengths. What a network takes is not known here and not made up for.
 //!
 //! Invariants: never ahead by more than [`MOST`], nor by anything before enough was measured; the measurement
-//! sends four messages a second.
+//! sends five messages a second.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -96,11 +96,11 @@ impl Way {
     pub fn measured() -> std::io::Result<Self> {
         let (to, from) = UnixStream::pair()?;
         let (over, ends) = channel();
-        let (ways, sent) = (Arc::new(Ways::default()), Arc::new(RwLock::new(Instant::now())));
-        let (kept, when) = (ways.clone(), sent.clone());
+        let (ways, began) = (Arc::new(Ways::default()), Instant::now());
+        let kept = ways.clone();
         let client =
-            Builder::new().name("way-client".to_owned()).spawn(move || sleep_and_wake(from, &when, &kept))?;
-        let server = Builder::new().name("way".to_owned()).spawn(move || send(to, &sent, &ends))?;
+            Builder::new().name("way-client".to_owned()).spawn(move || sleep_and_wake(from, began, &kept))?;
+        let server = Builder::new().name("way".to_owned()).spawn(move || send(to, began, &ends))?;
         Ok(Self { ways, over: Some(over), threads: vec![server, client] })
     }
 
@@ -125,37 +125,44 @@ impl Drop for Way {
     }
 }
 
-/// Sends a byte after each length of sleep: `FIRST` rounds at once, then one in a while, until `ends` is closed.
-fn send(mut to: UnixStream, sent: &RwLock<Instant>, ends: &Receiver<()>) {
-    let mut rounds = 0;
-    while ends.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
-        for (length, &sleep) in SLEEPS.iter().enumerate() {
+/// Sends the time, ns since `began`, at once and after each length of sleep: `FIRST` rounds one after the other, then one
+/// in a while, until `ends` is closed.
+fn send(mut to: UnixStream, began: Instant, ends: &Receiver<()>) {
+    for round in 1.. {
+        for sleep in std::iter::once(Duration::ZERO).chain(SLEEPS) {
             std::thread::sleep(sleep.saturating_sub(AWAKE));
             let awake = Instant::now();
-            while awake.elapsed() < AWAKE {
+            while awake.elapsed() < sleep.min(AWAKE) {
                 std::hint::spin_loop();
             }
-            *sent.write().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-            if to.write_all(&[length as u8]).is_err() {
+            if to.write_all(&since(began).to_ne_bytes()).is_err() {
                 return;
             }
         }
-        rounds += 1;
-        if rounds >= FIRST && ends.recv_timeout(PAUSE) == Err(RecvTimeoutError::Disconnected) {
+        let pause = if round < FIRST { Duration::ZERO } else { PAUSE };
+        if ends.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
             return;
         }
     }
 }
 
-/// Sleeps until a byte comes, and keeps how long it was on its way, until nobody sends.
-fn sleep_and_wake(mut from: UnixStream, sent: &RwLock<Instant>, ways: &Ways) {
-    let (mut slept, mut length) = ([const { Slept { last: Vec::new(), next: 0 } }; SLEEPS.len()], [0]);
-    while from.read_exact(&mut length).is_ok() {
-        let way = sent.read().unwrap_or_else(PoisonError::into_inner).elapsed();
-        let length = usize::from(length[0]);
-        let median_ns = slept[length].keep(u64::try_from(way.as_nanos()).unwrap_or(u64::MAX));
-        ways.0[length].store(median_ns, Ordering::Relaxed);
+/// Sleeps until a time comes, and keeps how long it was on its way, until nobody sends. The first of a round ends a
+/// pause, which is no length that is measured.
+fn sleep_and_wake(mut from: UnixStream, began: Instant, ways: &Ways) {
+    let (mut slept, mut sent) = ([const { Slept { last: Vec::new(), next: 0 } }; SLEEPS.len()], [0; 8]);
+    for message in 0.. {
+        if from.read_exact(&mut sent).is_err() {
+            return;
+        }
+        let way_ns = since(began) - u64::from_ne_bytes(sent);
+        if let Some(length) = (message % (SLEEPS.len() + 1)).checked_sub(1) {
+            ways.0[length].store(slept[length].keep(way_ns), Ordering::Relaxed);
+        }
     }
+}
+
+fn since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

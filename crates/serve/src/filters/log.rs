@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, Errno, Job, ModelTime, Request};
+use crate::backend::{Backend, Errno, Job, Request, Told};
 
 /// How a command went, and what the model says that it takes, ns.
 type End = (Result<(), Errno>, Option<u64>);
@@ -105,12 +105,12 @@ impl super::Filter for Log {
 
     fn submit(&self, job: Job) {
         let (lines, since, request) = (self.lines.clone(), Instant::now(), job.request);
-        let model_time = ModelTime::default();
-        let job = job.timed(model_time.clone());
+        let model_ns = Told::default();
+        let job = job.timed(model_ns.clone());
         self.inner.submit(job.intercept(move |result, data, answer| {
             let took = since.elapsed();
             answer(result, data);
-            lines.say(&request, since, took, (result, model_time.get_ns()));
+            lines.say(&request, since, took, (result, model_ns.get()));
         }));
     }
 }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::Errno;
 use crate::nbd::channel::Channel;
-use crate::nbd::output::{Output, push_read_error, push_reply};
-use crate::nbd::wire::{self, RawRequest};
+use crate::nbd::output::{Output, push_reply};
+use crate::nbd::wire::RawRequest;
 
 /// Bytes of requests with a backend that waits, before no more are taken.
 pub const MOST_WAITING_BYTES: usize = 8 << 20;
@@ -92,12 +92,7 @@ impl Outbox {
         room: usize,
     ) {
         let mut out = Output::default();
-        match result {
-            Err(errno) if raw.kind == wire::command::READ => {
-                push_read_error(&mut out, self.structured, raw.cookie, errno, at);
-            }
-            _ => push_reply(&mut out, self.structured, raw, result, data),
-        }
+        push_reply(&mut out, self.structured, raw, result, data, at);
         self.push(out.into_bytes(), room);
     }
 

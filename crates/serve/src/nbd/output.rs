@@ -87,31 +87,18 @@ impl Output {
     }
 }
 
-/// The reply to a command that failed.
-pub(crate) fn push_error(out: &mut Output, structured: bool, cookie: u64, errno: Errno) {
+/// The reply to a command that failed, at this byte if that is known.
+pub(crate) fn push_error(out: &mut Output, structured: bool, cookie: u64, errno: Errno, at: Option<u64>) {
     if !structured {
         return out.push(&wire::simple_reply(errno.number(), cookie));
     }
-    out.push(&wire::chunk_header(chunk::DONE, chunk::ERROR, cookie, 6));
+    let (kind, len) = if at.is_some() { (chunk::ERROR_OFFSET, 14) } else { (chunk::ERROR, 6) };
+    out.push(&wire::chunk_header(chunk::DONE, kind, cookie, len));
     out.push(&errno.number().to_be_bytes());
     out.push(&[0, 0]);
-}
-
-/// The same for a read of which it may be known where it failed.
-pub(crate) fn push_read_error(
-    out: &mut Output,
-    structured: bool,
-    cookie: u64,
-    errno: Errno,
-    at: Option<u64>,
-) {
-    let Some(at) = at.filter(|_| structured) else {
-        return push_error(out, structured, cookie, errno);
-    };
-    out.push(&wire::chunk_header(chunk::DONE, chunk::ERROR_OFFSET, cookie, 14));
-    out.push(&errno.number().to_be_bytes());
-    out.push(&[0, 0]);
-    out.push(&at.to_be_bytes());
+    if let Some(at) = at {
+        out.push(&at.to_be_bytes());
+    }
 }
 
 /// What goes before the bytes of a read, and how long that is.
@@ -131,17 +118,18 @@ pub(crate) fn push_read_header(
     }
 }
 
-/// The reply to anything but a block status or a read in pieces.
+/// The reply to anything but a block status or a read in pieces; of a read that failed, at which byte if known.
 pub(crate) fn push_reply(
     out: &mut Output,
     structured: bool,
     raw: &RawRequest,
     result: Result<(), Errno>,
     data: &[u8],
+    at: Option<u64>,
 ) {
     let read = raw.kind == wire::command::READ;
     match result {
-        Err(errno) => push_error(out, structured && read, raw.cookie, errno),
+        Err(errno) => push_error(out, structured && read, raw.cookie, errno, at),
         Ok(()) if read => {
             push_read_header(out, structured, raw, (raw.offset, data.len()), true);
             out.push(data);

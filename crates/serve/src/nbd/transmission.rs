@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::sync::mpsc::channel as handover;
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, Errno, Extent, FailedAt, Job, Op, Request};
+use crate::backend::{Backend, Errno, Extent, Job, Op, Request, Told};
 use crate::counters::Counters;
 use crate::nbd::channel::{Channel, Input, PAGE};
 use crate::nbd::conduit::Conduit;
 use crate::nbd::handshake::Agreed;
 use crate::nbd::outbox::Outbox;
-use crate::nbd::output::{Output, push_error, push_read_error, push_read_header, push_reply};
+use crate::nbd::output::{Output, push_error, push_read_header, push_reply};
 use crate::nbd::validate::{Asked, PIECE_BYTES, validate};
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES, chunk};
 use crate::nbd::{Session, context_id};
@@ -215,7 +215,7 @@ impl Connection<'_> {
                 Err(errno) => {
                     self.counters.refuse();
                     let structured = self.session.structured && raw.kind != wire::command::WRITE;
-                    push_error(&mut self.out, structured, raw.cookie, errno);
+                    push_error(&mut self.out, structured, raw.cookie, errno, None);
                     continue;
                 }
             };
@@ -245,14 +245,14 @@ impl Connection<'_> {
         let structured = self.session.structured;
         if request.op != Op::Read {
             let result = self.backend.execute(request, &mut []);
-            return push_reply(&mut self.out, structured, raw, result, &[]);
+            return push_reply(&mut self.out, structured, raw, result, &[], None);
         }
         let before = self.out.len();
         push_read_header(&mut self.out, structured, raw, (raw.offset, raw.len as usize), true);
         if let Err(errno) = self.backend.execute(request, self.out.room(raw.len as usize)) {
             self.out.truncate(before);
             let at = self.backend.refused_at(raw.offset, raw.len.into());
-            push_read_error(&mut self.out, structured, raw.cookie, errno, at);
+            push_error(&mut self.out, structured, raw.cookie, errno, at);
         }
     }
 
@@ -281,7 +281,7 @@ impl Connection<'_> {
         self.backend.execute_writes(&mut writes, &mut self.results);
         drop(writes);
         for (whole, &result) in self.whole[first..next].iter().zip(&self.results) {
-            push_reply(&mut self.out, false, &whole.raw, result, &[]);
+            push_reply(&mut self.out, false, &whole.raw, result, &[], None);
         }
         next
     }
@@ -299,7 +299,7 @@ impl Connection<'_> {
             Op::Write => self.input.available()[payload.0..payload.1].to_vec(),
             _ => vec![0; len],
         };
-        let failed_at = FailedAt::default();
+        let failed_at = Told::default();
         let told = failed_at.clone();
         let answer = move |result, data: Vec<u8>| {
             outbox.answer(&raw, result, &data, told.get(), len);
@@ -308,21 +308,8 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Does a piece of a long command and waits for it; the buffer comes back.
-    fn do_piece(
-        &self,
-        request: Request,
-        mut data: Vec<u8>,
-        failed_at: &FailedAt,
-    ) -> (Result<(), Errno>, Vec<u8>) {
-        if self.outbox.is_none() {
-            let result = self.backend.execute(&request, &mut data);
-            if result.is_err() && request.op == Op::Read {
-                let at = self.backend.refused_at(request.offset, request.len);
-                at.into_iter().for_each(|at| failed_at.set(at));
-            }
-            return (result, data);
-        }
+    /// Does a piece of a long command and waits for it; the buffer comes back. `failed_at` learns where a read failed.
+    fn do_piece(&self, request: Request, data: Vec<u8>, failed_at: &Told) -> (Result<(), Errno>, Vec<u8>) {
         let (sender, receiver) = handover();
         let answer = move |result, data| {
             // Nobody waits any more when the connection broke.
@@ -356,7 +343,7 @@ impl Connection<'_> {
         if fua && self.outbox.is_none() && result.is_ok() {
             result = self.backend.execute(&Request::new(Op::Flush, 0, 0), &mut []);
         }
-        push_reply(&mut self.out, false, raw, result, &[]);
+        push_reply(&mut self.out, false, raw, result, &[], None);
         self.send()?;
         Ok(true)
     }
@@ -381,7 +368,7 @@ impl Connection<'_> {
         let len = request.len as usize;
         if self.outbox.is_some() {
             let data = self.input.available()[..len].to_vec();
-            return self.do_piece(request, data, &FailedAt::default()).0;
+            return self.do_piece(request, data, &Told::default()).0;
         }
         let backend = self.backend;
         backend.execute(&Request { fua: false, ..request }, &mut self.input.available_mut()[..len])
@@ -432,13 +419,13 @@ impl Connection<'_> {
                 continue;
             }
             data.resize(len, 0);
-            let failed_at = FailedAt::default();
+            let failed_at = Told::default();
             let piece = Request::new(Op::Read, at, len as u64);
             let (result, buffer) = self.do_piece(piece, data, &failed_at);
             data = buffer;
             match result {
                 Err(errno) if structured || at == request.offset => {
-                    push_read_error(&mut self.out, structured, raw.cookie, errno, failed_at.get());
+                    push_error(&mut self.out, structured, raw.cookie, errno, failed_at.get());
                     return Ok(());
                 }
                 Err(errno) => return Err(io::Error::other(format!("a long read failed half way: {errno}"))),
@@ -462,7 +449,7 @@ impl Connection<'_> {
             if told.is_err() || extents.is_empty() {
                 self.out.truncate(before);
                 let errno = told.err().unwrap_or(Errno::Io);
-                return push_error(&mut self.out, true, raw.cookie, errno);
+                return push_error(&mut self.out, true, raw.cookie, errno, None);
             }
             let last = number + 1 == self.session.contexts.len();
             let flags = if last { chunk::DONE } else { 0 };

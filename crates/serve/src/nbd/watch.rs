@@ -6,7 +6,7 @@
 //!
 //! Invariants: only so many threads look at a time that a processor is left for the clients, none on a machine
 //! with one; a client that lets a few looks pass without a request is slept on from then on, until it is quick again.
-//! Where other threads answer, after milliseconds, nobody looks: who wakes then would take the client's processor.
+//! Who answers after milliseconds wakes nobody to look: that thread would take the client's processor.
 //! Nothing is yielded meanwhile: on a busy machine a turn given away comes back milliseconds later, where
 //! a thread that slept is woken at once.
 //! Source of the idea: busy polling of sockets in the kernel, and halt polling of KVM, whose rule for the window
