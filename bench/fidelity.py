@@ -27,10 +27,11 @@ from pathlib import Path
 
 import numpy as np
 
+from attach import SKYLIGHT, process
+
 MEDIAN_US, P99_US = 150.0, 1000.0
 DRIVES = ("st4000nc001", "st5000as0011", "st8000as0011", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3")
 DEPTHS = (1, 4)
-SKYLIGHT = (sys.executable, "-c", "from skylight.cli import main; main()")
 MEMORY = Path("/dev/shm")
 # fio's names for directions in its logs.
 _OPS = ("read", "write", "trim")
@@ -70,21 +71,6 @@ def show(row: Row) -> None:
         f"  (model's median {row.model_median_us / 1000:.2f} ms)",
         flush=True,
     )
-
-
-def start(drive: str, folder: Path, socket: Path, log: Path) -> subprocess.Popen[str]:
-    """Serves a drive; it listens when this returns."""
-    command = [*SKYLIGHT, "serve", drive, "--image", str(folder / f"{drive}.img"), "--nbd", f"unix:{socket}"]
-    command += ["--timing", "model", "--quiet", "--log", str(log)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for _ in range(1200):
-        if socket.exists():
-            return process
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    process.kill()
-    sys.exit(f"{drive} is not served: {process.communicate()[1].strip()}")
 
 
 def load(socket: Path, depth: int, seconds: float, seed: int, folder: Path) -> list[tuple[Key, float]]:
@@ -140,9 +126,10 @@ def lateness(image: Path) -> str:
 def measure(drive: str, folder: Path, seconds: float, seed: int) -> list[Row]:
     """A row for each depth, and one for all of them; `seconds` in all."""
     socket, log = folder / "s", folder / "log"
-    process = start(drive, folder, socket, log)
+    command = [*SKYLIGHT, "serve", drive, "--image", str(folder / f"{drive}.img"), "--nbd", f"unix:{socket}"]
+    command += ["--timing", "model", "--quiet", "--log", str(log)]
     rows, every, told = [], [], 0
-    try:
+    with process(command, socket):
         for depth in DEPTHS:
             client = load(socket, depth, seconds / len(DEPTHS), seed + depth, folder)
             # A line is written behind its answer.
@@ -156,9 +143,6 @@ def measure(drive: str, folder: Path, seconds: float, seed: int) -> list[Row]:
         rows.append(row_of(drive, "all", every))
         show(rows[-1])
         print(f"{'':16} {lateness(folder / f'{drive}.img')}", flush=True)
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
     return rows
 
 

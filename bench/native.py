@@ -24,18 +24,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from attach import SKYLIGHT, disk, process
 
 BELOW, ABOVE = "st4000nc001", "emulated-smr-1"
 # Of the drive's start: far from what a cache at the ID holds, and long enough that no block comes up twice.
 READ_BYTES = 3 * 10**12
 DEPTHS = (1, 4, 32)
-SKYLIGHT = (sys.executable, "-c", "from skylight.cli import main; main()")
-PATIENCE_S = 120.0
 # Where the superblock says at which byte the platters begin (docs/formats.md).
 PLATTERS_AT = 88
 
@@ -54,41 +51,6 @@ class Row:
     ratio: float
 
 
-@contextmanager
-def process(command: list[str], shows: Path | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A program, from when it has made a file or said its last line of greeting, to its end by SIGTERM."""
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        until, said = time.monotonic() + PATIENCE_S, ""
-        while not (shows is not None and shows.exists()):
-            if running.poll() is not None or time.monotonic() > until:
-                running.kill()
-                sys.exit(f"{' '.join(command)}: did not begin: {said}{running.communicate()[0]}")
-            time.sleep(0.05)
-        yield running
-    finally:
-        running.terminate()
-        running.communicate(timeout=PATIENCE_S)
-
-
-@contextmanager
-def disk(folder: Path, timing: str) -> Iterator[Path]:
-    """A loop device over the served disk."""
-    socket, mount = folder / "below.sock", folder / "fuse"
-    mount.mkdir()
-    serve = [*SKYLIGHT, "serve", BELOW, "--image", str(folder / "below.img"), "--nbd", f"unix:{socket}"]
-    file = mount / "disk.img"
-    with ExitStack() as stack:
-        stack.enter_context(process([*serve, "--timing", timing, "--quiet"], socket))
-        stack.enter_context(process(["nbdfuse", str(file), f"nbd+unix:///?socket={socket}"], file))
-        attach = ["losetup", "-f", "--show", "--direct-io=on", "-b", "4096", str(file)]
-        device = subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip()
-        try:
-            yield Path(device)
-        finally:
-            subprocess.run(["losetup", "-d", device], check=False)
-
-
 def latencies(place: list[str], seed: int, depth: int, seconds: float) -> tuple[float, float]:
     """Median and p99 of random reads, us."""
     command = ["fio", "--name=x", "--rw=randread", "--bs=4k", f"--iodepth={depth}", f"--randseed={seed}"]
@@ -102,7 +64,7 @@ def latencies(place: list[str], seed: int, depth: int, seconds: float) -> tuple[
 def compare(folder: Path, timing: str, seconds: float, turns: int) -> list[Row]:
     """Both ways to the same blocks, over a disk of this timing."""
     socket, rows = folder / "above.sock", []
-    with disk(folder, timing) as device:
+    with disk(BELOW, folder, "--timing", timing) as device:
         serve = [*SKYLIGHT, "serve", ABOVE, "--on", str(device), "--destroy-data", "--timing", "native"]
         with process([*serve, "--nbd", f"unix:{socket}", "--write-cache", "on", "--quiet"], socket):
             with device.open("rb") as opened:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -28,60 +27,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from attach import SKYLIGHT, disk
 from skylight.engines.sim import read_profile
 
 DRIVES = ("st4000nc001", "st5000as0011", "st8000as0011", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3")
 FINDINGS = ("drive_type", "cache_medium")
-SKYLIGHT = (sys.executable, "-c", "from skylight.cli import main; main()")
-PATIENCE_S = 60.0
 # Where images lie: a disk that takes longer to sync than the model's drive to write would show.
 MEMORY = Path("/dev/shm")
 
 
-def tool(name: str) -> str:
-    """The path of a tool of the system."""
-    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-    return found or sys.exit(f"{name} is not installed: scripts/test-tools.sh installs what the tests need")
-
-
-def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    """Waits until a path is there."""
-    ends = time.monotonic() + PATIENCE_S
-    while not path.exists():
-        if process.poll() is not None or time.monotonic() > ends:
-            sys.exit(f"{path} does not come: {process.args!r} failed")
-        time.sleep(0.05)
-
-
 @contextmanager
-def started(command: list[str], path: Path, end: list[str] | None = None) -> Iterator[None]:
-    """A program that runs once a path is there, ended by a command or by SIGTERM."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True)
+def told(device: Path, *, volatile: bool) -> Iterator[None]:
+    """Tells the kernel whether a device has a volatile write cache."""
+    cache = Path("/sys/block") / device.name / "queue/write_cache"
+    # It stays with the number of the device, so it is set in both cases.
+    cache.write_text("write back" if volatile else "write through", encoding="ascii")
     try:
-        wait_for(path, process)
         yield
     finally:
-        if end:
-            subprocess.run(end, check=False)
-        else:
-            process.terminate()
-        process.wait(PATIENCE_S)
-
-
-@contextmanager
-def attached(path: Path, *, volatile: bool) -> Iterator[str]:
-    """A file as a block device; the kernel is told whether it has a volatile write cache."""
-    losetup = tool("losetup")
-    command = [losetup, "-f", "--show", "--direct-io=on", "-b", "4096", str(path)]
-    device = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    cache = Path("/sys/block") / Path(device).name / "queue/write_cache"
-    try:
-        # It stays with the number of the device, so it is set in both cases.
-        cache.write_text("write back" if volatile else "write through", encoding="ascii")
-        yield device
-    finally:
         cache.write_text("write back", encoding="ascii")
-        subprocess.run([losetup, "-d", device], check=True)
 
 
 def verdict(target: str, folder: Path) -> list[str]:
@@ -99,24 +63,18 @@ def served(drive: str, folder: Path) -> list[str]:
     """The same of the drive behind NBD, a file and a loop device."""
     interface = tomllib.loads(read_profile(drive)[0]).get("interface", {})
     volatile = bool(interface.get("write_cache_on", False))
-    socket, mount = folder / "socket", folder / "fuse"
-    mount.mkdir()
-    serve = [*SKYLIGHT, "serve", drive, "--image", str(folder / "image"), "--nbd", f"unix:{socket}"]
-    serve += ["--timing", "model", "--quiet", "--write-cache", "on" if volatile else "off"]
-    shown = mount / "disk"
-    fuse = [tool("nbdfuse"), str(shown), f"nbd+unix:///?socket={socket}"]
-    with (
-        started(serve, socket),
-        started(fuse, shown, end=[tool("umount"), str(mount)]),
-        attached(shown, volatile=volatile) as device,
-    ):
-        return verdict(device, folder / "found")
+    options = ("--timing", "model", "--write-cache", "on" if volatile else "off")
+    with disk(drive, folder, *options) as device, told(device, volatile=volatile):
+        return verdict(str(device), folder / "found")
 
 
 def main() -> int:
     """Probes what was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--drives", default=",".join(DRIVES), help="names, separated by commas")
+    missing = [tool for tool in ("nbdfuse", "losetup") if shutil.which(tool) is None]
+    if missing:
+        sys.exit(f"{', '.join(missing)} not installed: scripts/test-tools.sh installs what the tests need")
     differ = 0
     for drive in parser.parse_args().drives.split(","):
         with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:

@@ -64,9 +64,14 @@ def observe(evidence: Evidence) -> Seen:
 
 def typical(latency_ns: NDArray[np.generic]) -> float:
     """Mean without the fastest and the slowest tenth, ns."""
-    values = latency_ns.astype(np.float64)
-    low, high = np.percentile(values, TRIM)
-    return float(values[(values >= low) & (values <= high)].mean())
+    return float(_typical_of_each(latency_ns.astype(np.float64)[None])[0])
+
+
+def _typical_of_each(rows_ns: F64) -> F64:
+    """The same of each row of a table."""
+    low, high = np.percentile(rows_ns, TRIM, axis=1)[:, :, None]
+    kept = (rows_ns >= low) & (rows_ns <= high)
+    return np.array([row[some].mean() for row, some in zip(rows_ns, kept, strict=True)])
 
 
 def ranks(values: F64) -> F64:
@@ -158,10 +163,7 @@ def _resampled(seen: Seen, rounds: int) -> list[_Typical]:
             mine.append(latency_ns[rng.integers(0, len(latency_ns), len(latency_ns))])
     means = np.empty((rounds, len(reads)))
     for column, mine in enumerate(drawn):
-        values = np.array(mine, np.float64)
-        low, high = np.percentile(values, TRIM, axis=1)[:, :, None]
-        kept = (values >= low) & (values <= high)
-        means[:, column] = [row[some].mean() for row, some in zip(values, kept, strict=True)]
+        means[:, column] = _typical_of_each(np.array(mine, np.float64))
     return [_Typical(row[:-2], float(row[-2]), float(row[-1])) for row in means]
 
 
