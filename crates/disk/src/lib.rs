@@ -22,7 +22,7 @@ pub use divisor::Divisor;
 pub use geometry::{Geometry, GeometryError, Place, SegmentSpec, Track};
 pub use layout::{Layout, RecordingZone, Skews};
 pub use lot::{LOT_STEP, lot};
-pub use mechanics::{AccessTiming, Direction, Disk, Head, Mechanics, Rotation};
+pub use mechanics::{AccessTiming, Beginning, Direction, Disk, Head, Mechanics, Rotation};
 pub use seek::SeekCurve;
 pub use shingling::Shingling;
 pub use units::{Angle, BLOCK_SECTORS, Lba, LbaExtent, Nanos, Pba, PbaExtent, SECTOR_BYTES, Sectors, Time};

@@ -74,6 +74,12 @@ impl Rotation {
         self.phase(Time(duration.0))
     }
 
+    /// The angle turned in any duration; the most there is for a turn or more.
+    #[inline]
+    pub fn turned_in(self, duration: Nanos) -> Angle {
+        if duration < self.turn() { self.angle_in(duration) } else { Angle(u64::MAX) }
+    }
+
     /// Wait from `at` until `angle` comes under the heads.
     #[inline]
     pub fn wait_for(self, angle: Angle, at: Time) -> Nanos {
@@ -128,6 +134,14 @@ pub struct AccessTiming {
     pub head: Head,
 }
 
+/// Where an access begins: see [`Disk::beginning`].
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning {
+    place: Place,
+    segment: usize,
+    crossings: Crossings,
+}
+
 /// Turns lost beyond the skew at each kind of step, for one segment and direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct LostTurns {
@@ -143,9 +157,14 @@ pub struct Disk {
     geometry: Geometry,
     mechanics: Mechanics,
     seek: SeekTable,
+    /// By buckets of distances: see [`Disk::turned_at_least`].
+    turned: Vec<Angle>,
     /// By segment: for reads and for writes.
     lost: Vec<[LostTurns; 2]>,
 }
+
+/// By how much [`Disk::turned_at_least`] stays below what it is: the rounding of a few times to nanoseconds.
+const TURNED_SLACK: Nanos = Nanos(16);
 
 impl Disk {
     /// Joins the two and works out where skew is too short for the mechanics.
@@ -156,7 +175,11 @@ impl Disk {
             .map(|s| [Direction::Read, Direction::Write].map(|way| lost_turns(&mechanics, s, way)))
             .collect();
         let seek = SeekTable::new(mechanics.seek.clone(), geometry.tracks());
-        Self { geometry, mechanics, seek, lost }
+        let turned = |least: Nanos| {
+            mechanics.rotation.turned_in(Nanos(least.get().saturating_sub(TURNED_SLACK.get())))
+        };
+        let turned = seek.floors().iter().map(|&least| turned(least)).collect();
+        Self { geometry, mechanics, seek, turned, lost }
     }
 
     /// The tracks.
@@ -179,10 +202,12 @@ impl Disk {
         self.mechanics.move_time(sought, from.surface != to.surface, way)
     }
 
-    /// What [`Disk::move_time`] is at least: enough for a scheduler to pass over what cannot be reached in time.
+    /// How far the platters turn at least before the heads have gone from one track to another, less [`TURNED_SLACK`]; the most there is for a
+    /// turn or more. Enough for a scheduler to pass over what cannot be reached in time, and known faster than the time.
     #[inline]
-    pub fn move_at_least(&self, from: Head, to: Head) -> Nanos {
-        self.seek.at_least(from.track.abs_diff(to.track))
+    pub fn turned_at_least(&self, from: u32, to: u32) -> Angle {
+        let bucket = self.seek.bucket(from.abs_diff(to));
+        self.turned.get(bucket).copied().unwrap_or(Angle(0))
     }
 
     /// Time from `start` until the sector at a place is under the head: what a scheduler compares.
@@ -199,7 +224,33 @@ impl Disk {
     /// When the extent is empty or not on the disk: callers check once, on arrival of a command.
     #[inline]
     pub fn access(&self, head: Head, start: Time, extent: PbaExtent, way: Direction) -> AccessTiming {
-        let (place, index, _, crossings) = self.geometry.place_in_segment(extent.start);
+        self.access_from(&self.beginning(extent.start), head, start, extent, way)
+    }
+
+    /// Where an access begins that has this first sector: what is accessed again and again is looked up once.
+    ///
+    /// # Panics
+    /// When the sector is not on the disk.
+    #[inline(always)]
+    pub fn beginning(&self, first: Pba) -> Beginning {
+        let (place, segment, _, crossings) = self.geometry.place_in_segment(first);
+        Beginning { place, segment, crossings }
+    }
+
+    /// [`Disk::access`] of an extent of which it is known where it begins.
+    ///
+    /// # Panics
+    /// As [`Disk::access`].
+    #[inline(always)]
+    pub fn access_from(
+        &self,
+        begin: &Beginning,
+        head: Head,
+        start: Time,
+        extent: PbaExtent,
+        way: Direction,
+    ) -> AccessTiming {
+        let Beginning { place, segment: index, crossings } = *begin;
         let segment = &self.geometry.segments()[index];
         let rotation = self.mechanics.rotation;
         let at = Head { surface: place.surface, track: place.track };
@@ -264,20 +315,23 @@ impl Disk {
         let segment = &self.geometry.segments()[index];
         let (angle, before) = from;
         let (last, after) = self.geometry.crossings_at(index, Pba(extent.end().0 - 1));
-        let lost = self.lost[index][way as usize];
         let (_, heads_before_tail) = segment.tail_head_step();
         let in_tail =
             after.heads.saturating_sub(heads_before_tail) - before.heads.saturating_sub(heads_before_tail);
-        let steps = [
-            (after.tracks - before.tracks, segment.track_skew, lost.track),
-            (after.heads - before.heads - in_tail, segment.head_skew, lost.head),
-            (in_tail, segment.head_skew, lost.tail_head),
-            (after.groups - before.groups, segment.group_skew, lost.group),
-        ];
-        let mut turns = u128::from(segment.sector_width.0) * u128::from(extent.len.get());
-        for (count, skew, lost_turns) in steps {
-            turns += u128::from(count) * (u128::from(skew.0) + (u128::from(lost_turns) << 64));
-        }
+        let heads = after.heads - before.heads;
+        let tracks = after.tracks - before.tracks;
+        let groups = after.groups - before.groups;
+        let turned = |count: u64, angle: Angle| u128::from(count) * u128::from(angle.0);
+        let lost = self.lost[index][way as usize];
+        let lost_turns = tracks * lost.track
+            + (heads - in_tail) * lost.head
+            + in_tail * lost.tail_head
+            + groups * lost.group;
+        let turns = turned(extent.len.get(), segment.sector_width)
+            + turned(tracks, segment.track_skew)
+            + turned(heads, segment.head_skew)
+            + turned(groups, segment.group_skew)
+            + (u128::from(lost_turns) << 64);
         let spent = self.mechanics.rotation.time_from(start, angle, turns);
         (start + spent, Head { surface: last.surface, track: last.track })
     }

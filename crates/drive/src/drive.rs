@@ -432,9 +432,7 @@ impl Drive {
                 if self.cache.is_on() {
                     return self.begin_with_cache(time, host);
                 }
-                let come = |arrival: &&Arrival| arrival.came <= time;
-                let run = self.pending.arrivals()[..self.pending.queued()].iter().take_while(come).count();
-                self.serve(0, run, host);
+                self.serve(0, self.pending.come_by(time), host);
             }
         }
     }

@@ -5,7 +5,9 @@
 //!
 //! Invariants: time never goes back; every access is in the ledger, every platter access in the trace.
 
-use skylight_disk::{Direction, Disk, Head, Nanos, Pba, PbaExtent, Place, Sectors, Time};
+use skylight_disk::{
+    AccessTiming, Beginning, Direction, Disk, Head, Nanos, Pba, PbaExtent, Place, Sectors, Time,
+};
 use skylight_layer::{CommandId, Medium, Plan, Purpose, Step};
 
 use crate::ledger::Ledger;
@@ -49,6 +51,8 @@ pub(crate) struct Media {
     pub(crate) head: Head,
     pub(crate) ledger: Ledger,
     pub(crate) trace: Option<HeadTrace>,
+    /// Where accesses begin that cleaning comes back to: of its band, of the staging area, of the map.
+    known: [Option<(Pba, Beginning)>; 3],
     /// Accesses among which the next one of a group is chosen.
     window: usize,
     /// Accesses of a group, while they are being ordered.
@@ -58,7 +62,16 @@ pub(crate) struct Media {
 impl Media {
     pub(crate) fn new(disk: Disk, flash: Option<FlashSpeed>, window: usize) -> Self {
         let head = parked(&disk);
-        Self { disk, flash, head, ledger: Ledger::default(), trace: None, window, group: Vec::new() }
+        Self {
+            disk,
+            flash,
+            head,
+            ledger: Ledger::default(),
+            trace: None,
+            known: [None; 3],
+            window,
+            group: Vec::new(),
+        }
     }
 
     /// Gives the plan's steps their durations from `start` on. Notes in `answered` when each command is
@@ -138,7 +151,7 @@ impl Media {
         let Access { medium, direction, extent, purpose } = access;
         let end = match medium {
             Medium::Platter => {
-                let timing = self.disk.access(self.head, at, extent, direction);
+                let timing = self.course(access, at);
                 if let Some(trace) = &mut self.trace {
                     let place = self.disk.geometry().place(extent.start);
                     let arrival = Head { surface: place.surface, track: place.track };
@@ -153,9 +166,39 @@ impl Media {
         end
     }
 
+    /// The course of an access to the platters.
+    #[inline]
+    fn course(&mut self, access: Access, at: Time) -> AccessTiming {
+        let Access { direction, extent, purpose, .. } = access;
+        let Some(among) = place_among_known(purpose, extent) else {
+            return self.disk.access(self.head, at, extent, direction);
+        };
+        let (_, begin) = match &mut self.known[among] {
+            Some(known) if known.0 == extent.start => known,
+            unknown => unknown.insert((extent.start, self.disk.beginning(extent.start))),
+        };
+        self.disk.access_from(begin, self.head, at, extent, direction)
+    }
+
     /// Parks the heads at the inner diameter (Skylight, figure 3), where no data is read or written.
     pub(crate) fn park(&mut self) {
         self.head = parked(&self.disk);
+    }
+}
+
+/// Longer reads of cleaning are of a band; others are pieces of it that the cache has.
+const BAND_AT_LEAST: Sectors = Sectors(2048);
+
+/// Among which beginnings that of an access is kept: a band that was read is written next, and the staging area and
+/// the map are where they were; none for what the heads hardly come back to.
+#[inline]
+fn place_among_known(purpose: Purpose, extent: PbaExtent) -> Option<usize> {
+    match purpose {
+        Purpose::CleanRead if extent.len < BAND_AT_LEAST => None,
+        Purpose::CleanRead | Purpose::CleanWrite => Some(0),
+        Purpose::CleanStage => Some(1),
+        Purpose::MapUpdate | Purpose::MapMerge => Some(2),
+        Purpose::Host | Purpose::Cache | Purpose::OutOfBand => None,
     }
 }
 

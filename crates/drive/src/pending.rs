@@ -66,6 +66,8 @@ pub(crate) struct Pending {
     /// The latest choice, counted from the oldest command: the next to be answered, as a rule.
     chosen: usize,
     queue_depth: usize,
+    /// When the last of them all came, or one that is answered.
+    last_came: Time,
     /// Commands that are not plain writes: only these depend on what the cache holds.
     dependents: usize,
 }
@@ -74,7 +76,17 @@ impl Pending {
     pub(crate) fn new(queue_depth: usize) -> Self {
         let (commands, arrivals, targets) = (Vec::new(), Vec::new(), Vec::new());
         let sweep = Sweep::default();
-        Self { commands, arrivals, targets, first: 0, sweep, chosen: 0, queue_depth, dependents: 0 }
+        Self {
+            commands,
+            arrivals,
+            targets,
+            first: 0,
+            sweep,
+            chosen: 0,
+            queue_depth,
+            last_came: Time(0),
+            dependents: 0,
+        }
     }
 
     #[inline]
@@ -117,11 +129,22 @@ impl Pending {
         self.commands().len().min(self.queue_depth)
     }
 
+    /// How many of the oldest, all in the drive's queue, have come by `time`.
+    #[inline]
+    pub(crate) fn come_by(&self, time: Time) -> usize {
+        let queued = self.queued();
+        if self.last_came <= time {
+            return queued;
+        }
+        self.arrivals()[..queued].iter().take_while(|arrival| arrival.came <= time).count()
+    }
+
     /// Takes a command that the host submits at `at`.
     #[inline]
     pub(crate) fn submit(&mut self, command: Command, through: bool, at: Time, cache: &mut WriteCache) {
         let served = served(&command, through, cache);
         self.dependents += usize::from(is_dependent(&command, through));
+        self.last_came = self.last_came.max(at);
         self.commands.push(command);
         self.arrivals.push(Arrival { at, came: at, served, through });
         self.targets.push(self.sweep.admit());
@@ -137,6 +160,7 @@ impl Pending {
         self.dependents -= usize::from(is_dependent(&command, arrival.through));
         if let Some(comes) = self.arrivals.get_mut(self.first + self.queue_depth - 1) {
             comes.came = comes.came.max(at);
+            self.last_came = self.last_came.max(at);
         }
         (command, arrival)
     }

@@ -47,6 +47,27 @@ struct Spot {
     passes: bool,
 }
 
+/// A spot on the platters: what a walk looks at of all of them.
+#[derive(Clone, Copy, Debug)]
+struct Passing {
+    key: u64,
+    track: u32,
+}
+
+impl Passing {
+    /// The angle of the spot.
+    #[inline]
+    fn angle(self) -> u64 {
+        self.key & !SPOT_BITS
+    }
+
+    /// The number of the spot.
+    #[inline]
+    fn spot(self) -> usize {
+        (self.key & SPOT_BITS) as usize
+    }
+}
+
 /// The bits of a key that are the number of a spot: as many as no queue has commands. The bits of an angle that
 /// they leave are far less than a nanosecond.
 const SPOT_BITS: u64 = 0xffff;
@@ -83,10 +104,31 @@ pub(crate) struct Sweep {
     spots: Vec<Spot>,
     /// Numbers of spots that are not in use.
     free: Vec<u32>,
-    /// The keys of those on the platters, rising.
-    passing: Vec<u64>,
+    /// Those on the platters, their keys rising.
+    passing: Vec<Passing>,
     /// The numbers of the others.
     still: Vec<u32>,
+    /// How many that were looked up are of each group, groups taken together by their last bits: as a rule none is
+    /// of the group that a plan changes.
+    of_groups: GroupCounts,
+}
+
+/// See [`Sweep::of_groups`].
+struct GroupCounts([u32; Self::COUNTS]);
+
+impl GroupCounts {
+    const COUNTS: usize = 128;
+
+    #[inline]
+    fn of(&mut self, group: u32) -> &mut u32 {
+        &mut self.0[group as usize % Self::COUNTS]
+    }
+}
+
+impl Default for GroupCounts {
+    fn default() -> Self {
+        Self([0; Self::COUNTS])
+    }
 }
 
 impl Sweep {
@@ -129,7 +171,7 @@ impl Sweep {
         }
         best = self.walk(media, now, &ages, best);
         if best == NONE_YET {
-            let passing = self.passing.iter().map(|key| &self.spots[(key & SPOT_BITS) as usize]);
+            let passing = self.passing.iter().map(|passing| &self.spots[passing.spot()]);
             for spot in passing.filter(|spot| ages.contains(&spot.age)) {
                 let begin = spot.ready.max(now);
                 best = best.min(Best { takes: begin - now + spot.positioning(media, begin), age: spot.age });
@@ -145,20 +187,27 @@ impl Sweep {
         // What passed a moment ago may still be caught.
         let caught = rotation.angle_in(Nanos(ROUNDING_NS));
         let from = rotation.phase(now).since(caught).0 & !SPOT_BITS;
-        let middle = self.passing.partition_point(|&key| key < from);
-        let (behind, ahead) = self.passing.split_at(middle);
-        for &key in ahead.iter().chain(behind) {
-            let round = (key & !SPOT_BITS).wrapping_sub(from);
-            let passes = rotation.time_for(Angle(round.saturating_sub(caught.0)));
-            if passes.get() > best.takes.get().saturating_add(ROUNDING_NS) {
+        let last = |best: Best| {
+            let takes = Nanos(best.takes.get().saturating_add(2 * ROUNDING_NS));
+            rotation.turned_in(takes).0.saturating_add(caught.0)
+        };
+        let mut until = last(best);
+        let mut next = self.passing.partition_point(|passing| passing.key < from);
+        for _ in 0..self.passing.len() {
+            let Some(&passing) = self.passing.get(next).or(self.passing.first()) else {
+                break;
+            };
+            next = if next >= self.passing.len() { 1 } else { next + 1 };
+            let round = passing.angle().wrapping_sub(from);
+            if round > until {
                 break;
             }
-            let spot = &self.spots[(key & SPOT_BITS) as usize];
-            let waits = spot.ready.max(now) - now;
-            let least = waits + media.disk.move_at_least(media.head, spot.head);
-            if least.get() > passes.get() + ROUNDING_NS {
+            if round < media.disk.turned_at_least(media.head.track, passing.track).0 {
                 continue;
             }
+            let spot = &self.spots[passing.spot()];
+            let passes = rotation.time_for(Angle(round.saturating_sub(caught.0)));
+            let waits = spot.ready.max(now) - now;
             let moved = media.disk.move_time(media.head, spot.head, spot.way);
             if (waits + moved).get() > passes.get() + ROUNDING_NS {
                 continue;
@@ -166,6 +215,7 @@ impl Sweep {
             let takes = waits + moved + rotation.wait_for(spot.angle, now + waits + moved);
             if takes.get() <= passes.get() + 2 * ROUNDING_NS && ages.contains(&spot.age) {
                 best = best.min(Best { takes, age: spot.age });
+                until = last(best);
             }
         }
         best
@@ -191,6 +241,7 @@ impl Sweep {
         let angle = place.map_or(Angle(0), |place| place.angle);
         let spot = Spot { age: target.age, ready, angle, head, way, passes: place.is_some() };
         self.unknown -= 1;
+        *self.of_groups.of(target.group) += 1;
         target.spot = self.free.pop().unwrap_or(self.spots.len() as u32);
         match self.spots.get_mut(target.spot as usize) {
             Some(free) => *free = spot,
@@ -198,8 +249,8 @@ impl Sweep {
         }
         if spot.passes {
             let key = spot.key(target.spot);
-            let at = self.passing.partition_point(|&other| other < key);
-            self.passing.insert(at, key);
+            let at = self.passing.partition_point(|other| other.key < key);
+            self.passing.insert(at, Passing { key, track: head.track });
         } else {
             self.still.push(target.spot);
         }
@@ -213,9 +264,10 @@ impl Sweep {
             return;
         };
         self.free.push(target.spot);
+        *self.of_groups.of(target.group) -= 1;
         if spot.passes {
             let key = spot.key(target.spot);
-            let at = self.passing.partition_point(|&other| other < key);
+            let at = self.passing.partition_point(|other| other.key < key);
             self.passing.remove(at);
         } else {
             self.still.retain(|&other| other != target.spot);
@@ -234,6 +286,9 @@ impl Sweep {
                 continue;
             }
             done = Some(group);
+            if !trim && *self.of_groups.of(group) == 0 {
+                continue;
+            }
             let moves = |target: &Target| (trim || target.group == group) && target.spot != UNKNOWN;
             for target in targets.iter_mut().filter(|target| moves(target)) {
                 self.remove(*target);
