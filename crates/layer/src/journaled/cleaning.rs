@@ -140,7 +140,14 @@ impl Journaled {
             CleaningOrder::Fifo => self.journal.oldest(&self.map)?.start,
             CleaningOrder::Lifo => self.journal.newest(&self.map)?.start,
             CleaningOrder::Greedy | CleaningOrder::Random { .. } => {
-                self.spec.bands.first_of(self.dirty.as_mut()?.next()?)
+                let Self { spec, map, dirty, .. } = self;
+                let all = LbaExtent::new(Lba(0), spec.bands.capacity());
+                let next = dirty.as_mut()?.next(|held| {
+                    for found in map.overlapping(all) {
+                        spec.bands.visit_bands(found.lba, |band, part| held(band.number, part.len));
+                    }
+                })?;
+                spec.bands.first_of(next)
             }
         };
         Some(self.cleaning_for(first))

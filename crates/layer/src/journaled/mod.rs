@@ -203,7 +203,7 @@ impl Journaled {
             self.uncount(lba);
             self.map.insert(lba, pba);
         }
-        if let Some(dirty) = &mut self.dirty {
+        if let Some(dirty) = self.dirty.as_mut().filter(|dirty| dirty.counts()) {
             self.spec.bands.visit_bands(lba, |band, part| dirty.add(band.number, part.len));
         }
     }
@@ -224,7 +224,7 @@ impl Journaled {
 
     /// What the journal has of an extent is about to be dead.
     fn uncount(&mut self, lba: LbaExtent) {
-        if let Some(dirty) = &mut self.dirty {
+        if let Some(dirty) = self.dirty.as_mut().filter(|dirty| dirty.counts()) {
             for found in self.map.overlapping(lba) {
                 let bands = &self.spec.bands;
                 bands.visit_bands(found.lba, |band, part| dirty.remove(band.number, part.len));
