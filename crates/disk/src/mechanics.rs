@@ -157,8 +157,8 @@ pub struct Disk {
     geometry: Geometry,
     mechanics: Mechanics,
     seek: SeekTable,
-    /// By buckets of distances: see [`Disk::turned_at_least`].
-    turned: Vec<Angle>,
+    /// For reads and for writes, by buckets of distances: see [`Disk::turned_at_least`].
+    turned: [Vec<Angle>; 2],
     /// By segment: for reads and for writes.
     lost: Vec<[LostTurns; 2]>,
 }
@@ -175,10 +175,17 @@ impl Disk {
             .map(|s| [Direction::Read, Direction::Write].map(|way| lost_turns(&mechanics, s, way)))
             .collect();
         let seek = SeekTable::new(mechanics.seek.clone(), geometry.tracks());
-        let turned = |least: Nanos| {
-            mechanics.rotation.turned_in(Nanos(least.get().saturating_sub(TURNED_SLACK.get())))
-        };
-        let turned = seek.floors().iter().map(|&least| turned(least)).collect();
+        let turned = [Direction::Read, Direction::Write].map(|way| {
+            // Heads that are there already need not settle, and their distance is in a bucket with no least time.
+            let settled = |least: Nanos| match least {
+                Nanos(0) => least,
+                sought => mechanics.move_time(sought, false, way),
+            };
+            let floors = seek.floors().iter().map(|&least| settled(least).get());
+            floors
+                .map(|ns| mechanics.rotation.turned_in(Nanos(ns.saturating_sub(TURNED_SLACK.get()))))
+                .collect()
+        });
         Self { geometry, mechanics, seek, turned, lost }
     }
 
@@ -202,12 +209,13 @@ impl Disk {
         self.mechanics.move_time(sought, from.surface != to.surface, way)
     }
 
-    /// How far the platters turn at least before the heads have gone from one track to another, less [`TURNED_SLACK`]; the most there is for a
-    /// turn or more. Enough for a scheduler to pass over what cannot be reached in time, and known faster than the time.
+    /// How far the platters turn at least before the heads have gone from one track to another, less
+    /// [`TURNED_SLACK`]; the most there is for a turn or more. Enough for a scheduler to pass over what cannot be
+    /// reached in time, and known faster than the time.
     #[inline]
-    pub fn turned_at_least(&self, from: u32, to: u32) -> Angle {
+    pub fn turned_at_least(&self, from: u32, to: u32, way: Direction) -> Angle {
         let bucket = self.seek.bucket(from.abs_diff(to));
-        self.turned.get(bucket).copied().unwrap_or(Angle(0))
+        self.turned[way as usize].get(bucket).copied().unwrap_or(Angle(0))
     }
 
     /// Time from `start` until the sector at a place is under the head: what a scheduler compares.

@@ -52,6 +52,7 @@ struct Spot {
 struct Passing {
     key: u64,
     track: u32,
+    way: Direction,
 }
 
 impl Passing {
@@ -77,6 +78,20 @@ impl Spot {
     #[inline]
     fn key(&self, number: u32) -> u64 {
         (self.angle.0 & !SPOT_BITS) | u64::from(number)
+    }
+
+    /// How long the heads take that are in time for it when it passes; none if they are not. Apart from the walk: few
+    /// get here.
+    #[inline(never)]
+    fn reached(&self, media: &Media, now: Time, passes: Nanos) -> Option<Nanos> {
+        let waits = self.ready.max(now) - now;
+        let moved = media.disk.move_time(media.head, self.head, self.way);
+        if (waits + moved).get() > passes.get() + ROUNDING_NS {
+            return None;
+        }
+        let rotation = media.disk.mechanics().rotation;
+        let takes = waits + moved + rotation.wait_for(self.angle, now + waits + moved);
+        (takes.get() <= passes.get() + 2 * ROUNDING_NS).then_some(takes)
     }
 
     fn positioning(&self, media: &Media, begin: Time) -> Nanos {
@@ -192,30 +207,23 @@ impl Sweep {
             rotation.turned_in(takes).0.saturating_add(caught.0)
         };
         let mut until = last(best);
-        let mut next = self.passing.partition_point(|passing| passing.key < from);
-        for _ in 0..self.passing.len() {
-            let Some(&passing) = self.passing.get(next).or(self.passing.first()) else {
-                break;
-            };
-            next = if next >= self.passing.len() { 1 } else { next + 1 };
-            let round = passing.angle().wrapping_sub(from);
-            if round > until {
-                break;
-            }
-            if round < media.disk.turned_at_least(media.head.track, passing.track).0 {
-                continue;
-            }
-            let spot = &self.spots[passing.spot()];
-            let passes = rotation.time_for(Angle(round.saturating_sub(caught.0)));
-            let waits = spot.ready.max(now) - now;
-            let moved = media.disk.move_time(media.head, spot.head, spot.way);
-            if (waits + moved).get() > passes.get() + ROUNDING_NS {
-                continue;
-            }
-            let takes = waits + moved + rotation.wait_for(spot.angle, now + waits + moved);
-            if takes.get() <= passes.get() + 2 * ROUNDING_NS && ages.contains(&spot.age) {
-                best = best.min(Best { takes, age: spot.age });
-                until = last(best);
+        let middle = self.passing.partition_point(|passing| passing.key < from);
+        let (behind, ahead) = self.passing.split_at(middle);
+        for part in [ahead, behind] {
+            for passing in part {
+                let round = passing.angle().wrapping_sub(from);
+                if round > until {
+                    return best;
+                }
+                if round < media.disk.turned_at_least(media.head.track, passing.track, passing.way).0 {
+                    continue;
+                }
+                let spot = &self.spots[passing.spot()];
+                let passes = rotation.time_for(Angle(round.saturating_sub(caught.0)));
+                if let Some(takes) = spot.reached(media, now, passes).filter(|_| ages.contains(&spot.age)) {
+                    best = best.min(Best { takes, age: spot.age });
+                    until = last(best);
+                }
             }
         }
         best
@@ -250,7 +258,7 @@ impl Sweep {
         if spot.passes {
             let key = spot.key(target.spot);
             let at = self.passing.partition_point(|other| other.key < key);
-            self.passing.insert(at, Passing { key, track: head.track });
+            self.passing.insert(at, Passing { key, track: head.track, way });
         } else {
             self.still.push(target.spot);
         }

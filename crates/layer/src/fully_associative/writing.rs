@@ -20,7 +20,7 @@ use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, Sectors};
 use crate::plan::{Command, HostOp, MapChange, Medium, Plan, Purpose, Queue, Step};
 
 use super::FullyAssociative;
-use super::layout::BandAt;
+use super::layout::{BandAt, Layout};
 use super::zone::{Stream, Zone};
 
 impl FullyAssociative {
@@ -93,9 +93,10 @@ impl FullyAssociative {
     }
 
     /// A zone, which has memory from now on.
+    #[inline]
     pub(super) fn zone_mut(&mut self, zone: usize) -> &mut Zone {
-        let (layout, band) = (&self.layout, self.spec.band.get() as u32);
-        self.zones[zone].get_or_insert_with(|| Box::new(Zone::new(layout, zone, band)))
+        let (layout, band) = (&self.layout, self.spec.band);
+        self.zones[zone].get_or_insert_with(|| new_zone(layout, zone, band))
     }
 
     /// Writes a whole band to a free one, which may be the last; `false` if idle cleaning holds that.
@@ -264,4 +265,10 @@ impl FullyAssociative {
             None => zone.logs.front().map_or(place(near), |log| place(log.slot)),
         }
     }
+}
+
+/// Apart from where zones are asked for: that is often, and this once for each.
+#[cold]
+fn new_zone(layout: &Layout, zone: usize, band: Sectors) -> Box<Zone> {
+    Box::new(Zone::new(layout, zone, band.get() as u32))
 }
