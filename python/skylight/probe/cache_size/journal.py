@@ -38,6 +38,7 @@ MOST_QUANTA, ENTRY_SLACK = 64, 0.85
 LARGEST_WRITE = 32 << 20
 
 LONE_ENTRIES, READ_BACK = 200, 48
+LONG_ENTRIES, LONG_QUANTA, ENTRY_SURE = 80, (2, 4), 0.95
 RATE_QUANTA, WRITES_AN_ENTRY, FEWEST_ENTRIES = 64, 10, 3
 
 LONE_USUAL, FIRST_WRITES, FIRST_STOP = 8, 192, (6, 8)
@@ -77,10 +78,12 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Lone blocks on an erased drive: when writes were done, and reads of the first of them (ns)."""
+    """Lone blocks on an erased drive: when writes were done, and reads of the first of them (ns). `longer`
+    is when lone writes of several quanta were done, each an entry, by how many these are."""
 
     done_ns: NDArray[np.float64]
     read_ns: NDArray[np.float64]
+    longer: dict[int, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +295,7 @@ def measured(steps: Steps) -> Journal:
     lone, two = quanta.lone(BLOCK), quanta.lone(2 * quantum)
     quantum_ns = two.median_ns - lone.median_ns
     rate = _rate(steps, quantum)
-    lone_entries = _entries(steps)
+    lone_entries = _entries(steps, quantum)
     largest = _largest(steps, quanta, quantum)
     fills = _filled(steps, "fill", ((1, SMALL_WRITES), (largest, MOST_WRITES)), quantum)
     deep = _filled(steps, "map", ((0, MAP_WRITES),), quantum)
@@ -304,9 +307,9 @@ def measured(steps: Steps) -> Journal:
     return Journal(quantum, quantum_ns, lone.median_ns, (*fills, *deep), places, in_map, rate, lone_entries)
 
 
-def _entries(steps: Steps) -> Entries | None:
-    """Lone blocks, the first of them read back before more are written; None for a cache that is not on
-    disk."""
+def _entries(steps: Steps, quantum: int) -> Entries | None:
+    """Lone blocks, the first of them read back before more are written, and lone writes of a few quanta where
+    entries may be as long; None for a cache that is not on disk."""
     if steps.known.word("cache_medium") != "disk" or not steps.erase("entries-erase"):
         return None
     io = _writes(steps, 0, LONE_ENTRIES, BLOCK)
@@ -314,7 +317,13 @@ def _entries(steps: Steps) -> Entries | None:
     back = steps.run("entries-read", IoBatch.reads(io.offset[:READ_BACK], BLOCK))
     more = steps.run("entries-more", io.part(READ_BACK, LONE_ENTRIES))
     done_ns = np.concatenate([first.complete_ns, more.complete_ns]).astype(np.float64)
-    return Entries(done_ns, back.complete_ns.astype(np.float64))
+    most = steps.known.number("journal_entry_max_bytes") or 0.0
+    longer = {}
+    for quanta in LONG_QUANTA:
+        if quanta * quantum <= ENTRY_SURE * most and steps.erase(f"entries-{quanta}-erase"):
+            log = steps.run(f"entries-{quanta}", _writes(steps, 0, LONG_ENTRIES, quanta * quantum))
+            longer[quanta] = log.complete_ns.astype(np.float64)
+    return Entries(done_ns, back.complete_ns.astype(np.float64), longer)
 
 
 def _rate(steps: Steps, quantum: int) -> Rate | None:

@@ -21,8 +21,8 @@ import math
 from collections.abc import Sequence
 
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.probe.cache_size import advance
-from skylight.probe.cache_size.journal import BLOCK, Entries, Fill, Journal
+from skylight.probe.cache_size import advance, lengths
+from skylight.probe.cache_size.journal import BLOCK, LONG_ENTRIES, Entries, Fill, Journal
 from skylight.probe.cache_size.rooms import Rooms
 from skylight.units import format_count, format_size
 
@@ -234,6 +234,22 @@ def _by_advance(
     return [each for agreement, band in ways if agreement >= best - READS_AGREE for each in band]
 
 
+def _by_lengths(
+    entries: Entries, quantum: int, one: float, turn_ns: float, times: Interval, skews: Interval
+) -> list[float]:
+    """Bytes of an entry that lone writes of one quantum and of several allow; `one` is about a quantum in
+    tracks."""
+    ends = {1: entries.done_ns[:LONG_ENTRIES], **entries.longer}
+    gap = advance.MOST_GAP / quantum
+    return [
+        quantum * each
+        for part in lengths.wrapped(skews)
+        for found in lengths.advances(ends, turn_ns, lengths.likely_turns(one, part))
+        for bounds in lengths.entries_of(found, one, times, skews, gap)
+        for each in bounds
+    ]
+
+
 def _on_disk(journal: Journal, known: Known, time_ns: Interval) -> Interval | None:
     """Bytes of an entry on disk, from the time of its out-of-band data and where tracks begin."""
     turn_ns, place = known.number("rotation_ns"), known.word("cache_location")
@@ -244,6 +260,11 @@ def _on_disk(journal: Journal, known: Known, time_ns: Interval) -> Interval | No
     times = (time_ns[0] / turn_ns, time_ns[1] / turn_ns)
     skews = (step_ns / turn_ns, (step_ns + SKEW_SLACK_NS) / turn_ns) if step_ns else (LEAST_SKEW, MOST_SKEW)
     one = quantum / track
+    long = (
+        _by_lengths(entries, quantum, one, turn_ns, times, skews) if entries is not None and step_ns else []
+    )
+    if long and max(long) - min(long) <= WIDEST * (max(long) + min(long)):
+        return min(long), max(long)
     plain = advance.by_time_alone(times, skews)
     found = []
     if entries is not None and step_ns:  # with any skew at all, phases fit too many ways of running on
