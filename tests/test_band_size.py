@@ -14,7 +14,7 @@ from skylight.evidence import Evidence
 from skylight.findings import UNKNOWN
 from skylight.infer import stalls
 from skylight.probe.band_size import BandSize, lots
-from skylight.probe.band_size.journaled import MIB, Band, Region
+from skylight.probe.band_size.journaled import MIB, WIDER, Band, Region, again_region
 from skylight.probe.band_size.journaled import _band as band_of
 from skylight.probe.band_size.readout import Fresh, stretch
 from skylight.probe.band_size.verdict import at_place
@@ -189,3 +189,25 @@ def test_bands_of_three_sizes_are_no_size() -> None:
     for some in (bands[:1], [*bands, bands[0]]):
         found = at_place("od", some, 1 << 40)
         assert found is not None and found.size == 230 * MIB
+
+
+def test_a_grid_that_missed_an_edge_is_moved_to_it() -> None:
+    """An edge below the grid is looked for below it, one between its parts there, and one that it shows
+    beside itself."""
+    first = 1000 * MIB
+    points = np.array([980, 985, 1000, 1100, 1105], np.int64) * MIB
+    region = Region("md", first, points)
+    below = again_region(region, np.array([5.0, 5.0, 5.0, -5.0, -5.0]), 1 << 40)
+    assert below.points.min() == 980 * MIB - WIDER and first in below.points
+    assert set(range(1000 * MIB, 1101 * MIB, MIB)) <= set(below.points.tolist())
+    at_start = again_region(Region("od", 0, points - 980 * MIB), np.full(5, 5.0), 1 << 40)
+    assert at_start.points.min() == 0
+
+
+@pytest.mark.parametrize("seed", [9000044, 9000155, 9000221])
+def test_bands_that_a_first_pass_missed(seed: int, tmp_path: Path) -> None:
+    """A wide grid misread at an edge; lazy drives that stall for six and for three of the nine bands."""
+    toml = _native.random_profile(seed, "journaled")
+    truth = truth_of(toml)
+    findings, _ = run(BandSize(), toml, known_of(truth, without=("band_bytes",)), tmp_path / "r")
+    assert findings[0].value == truth["band_bytes"]["value"]

@@ -8,6 +8,8 @@ is left alone, or, if it is lazy, filled until writes stall. The blocks of the g
 the nine bands; if others were as well, the order cannot be steered (`lots`).
 
 Twice: with a grid of 8 MiB over more than a band to both sides, and with one of 1 MiB about the edges found.
+Where readings of the wide grid were so wrong that an edge lies outside the narrow one, and too few bands are
+left at that place, those are looked at once more, with a grid of 1 MiB where the narrow one says.
 
 Invariants: what is written between two readings stays below what the smallest caches hold (some 2,500
 blocks); regions of the grid lie far enough apart that a band lies between any two of the nine.
@@ -35,6 +37,7 @@ MIB = 1 << 20
 APART, REACH, COARSE = 600 * MIB, 296 * MIB, 8 * MIB
 LARGEST_BAND = 256 * MIB
 MARGIN, OVERLAP = 10 * MIB, 2 * MIB
+WIDER, MOST_AGAIN_POINTS, MOST_RESTS = 4 * COARSE, 600, 3
 COARSE_COPIES, FINE_COPIES = 2, 3
 FEWEST_DECOYS, MOST_DECOYS, DECOY_UNIT = 60, 400, 64 * MIB
 MUCH_AFTER, MUCH = 128 << 10, 768 << 10  # behind copies and partner, within the megabyte
@@ -107,6 +110,21 @@ def fine_region(region: Region, low: int, high: int, size: int) -> Region:
     above = np.arange(high - OVERLAP, high + MARGIN + 1, MIB)
     points = np.unique(np.concatenate([below, [region.first], above]))
     return Region(region.place, region.first, points[(points >= 0) & (points + MIB <= size)])
+
+
+def again_region(region: Region, weight: NDArray[np.float64], size: int) -> Region:
+    """A narrow grid where an edge has to lie by what a narrow grid said that misses it."""
+    low, high = readout.stretch(weight, _index(region))
+    first, last = region.points[low], region.points[high - 1]
+    below = region.points[low - 1] if low > 0 else first - WIDER
+    above = region.points[high] if high < len(weight) else last + WIDER
+    points: list[I64] = [
+        np.arange(min(below, first - OVERLAP), first + OVERLAP + 1, MIB),
+        np.array([region.first], np.int64),
+        np.arange(last - OVERLAP, max(above, last + OVERLAP) + 1, MIB),
+    ]
+    every = np.unique(np.concatenate(points))
+    return Region(region.place, region.first, every[(every >= 0) & (every + MIB <= size)])
 
 
 class Round:
@@ -254,15 +272,61 @@ def find(steps: Steps) -> tuple[list[Band], bool]:
         return [], not lazy
     if not lazy and _scattered(regions, weights):
         return [], True
+    found = _narrowly(steps, "", regions, weights)
+    for more in range(1, MOST_RESTS + 1) if lazy else ():
+        missed = [region for region in regions if region.first not in found]
+        if not found or not _short(found, regions):
+            break
+        # It stalled for so few bands that some were left: these alone, it stalls for them.
+        weights = Round(steps, f"coarse-rest-{more}", missed, COARSE_COPIES).run()
+        rest = _narrowly(steps, f"-rest-{more}", missed, weights) if weights is not None else {}
+        if not rest:
+            break
+        found |= rest
+    return [found[region.first] for region in regions if region.first in found], False
+
+
+def _narrowly(
+    steps: Steps, name: str, regions: list[Region], weights: list[NDArray[np.float64]]
+) -> dict[int, Band]:
+    """The bands around the blocks of regions, by these blocks, from what a wide grid said of them."""
     fine = []
     for region, weight in zip(regions, weights, strict=True):
         low, high = readout.stretch(weight, _index(region))
         fine.append(fine_region(region, int(region.points[low]), int(region.points[high - 1]), steps.size))
-    weights = Round(steps, "fine", fine, FINE_COPIES).run()
-    if weights is None:
-        return [], False
-    bands = [_band(region, weight, steps.size) for region, weight in zip(fine, weights, strict=True)]
-    return [band for band in bands if band is not None], False
+    narrow = Round(steps, f"fine{name}", fine, FINE_COPIES).run()
+    if narrow is None:
+        return {}
+    found = _bands(fine, narrow, steps.size)
+    lost = [
+        again_region(region, weight, steps.size)
+        for region, weight in zip(fine, narrow, strict=True)
+        if region.place in _short(found, fine) and region.first not in found and weight[_index(region)] > 0
+    ]
+    again = _fewest(lost)
+    weights_again = Round(steps, f"again{name}", again, FINE_COPIES).run() if again else None
+    return found | (_bands(again, weights_again, steps.size) if weights_again is not None else {})
+
+
+def _bands(regions: list[Region], weights: list[NDArray[np.float64]], size: int) -> dict[int, Band]:
+    """The bands that narrow grids show, by their blocks."""
+    bands = [
+        (region.first, _band(region, weight, size)) for region, weight in zip(regions, weights, strict=True)
+    ]
+    return {first: band for first, band in bands if band is not None}
+
+
+def _short(found: dict[int, Band], regions: list[Region]) -> set[str]:
+    """The places at which too few bands were found: two that agree are needed, and all in the middle, where
+    bands of two sizes may meet."""
+    missing = [region.place for region in regions if region.first not in found]
+    return {place for place in missing if place == "md" or missing.count(place) > 1}
+
+
+def _fewest(regions: list[Region]) -> list[Region]:
+    """The first of these that together have few enough points."""
+    points = np.cumsum([len(region.points) for region in regions])
+    return regions[: int(np.searchsorted(points, MOST_AGAIN_POINTS, side="right"))]
 
 
 def _scattered(regions: list[Region], weights: list[NDArray[np.float64]]) -> bool:
