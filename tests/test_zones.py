@@ -19,7 +19,7 @@ from skylight.probe.session import Session
 from skylight.probe.zones import Zones, recording
 from skylight.probe.zones.sizes import FEWEST_STROKES, Pattern, Size, mirrored
 from skylight.probe.zones.speed import Profile
-from skylight.probe.zones.walk import walk
+from skylight.probe.zones.walk import Walk, _without_one_alike, walk
 from skylight.recording import Recording
 
 Sizes = list[tuple[float, float, float]]  # begin, end, bytes of a track
@@ -110,6 +110,25 @@ def test_the_search_finds_count_and_sizes(rng: np.random.Generator, count: int) 
     assert found.pattern is not None and found.pattern.count == count
     assert found.first_bytes == pytest.approx(sizes[0][1], rel=0.03)
     assert found.last_bytes == pytest.approx(sizes[-1][1] - sizes[-1][0], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("apart", "seen", "told"),
+    [
+        (0.002, 60e6, 60e6),
+        (0.002, 130e6, 30e6),
+        (0.002, 102e6, 102e6),
+        (0.002, 111e6, None),
+        (0.02, 130e6, 130e6),
+    ],
+)
+def test_a_last_stroke_longer_than_whole_is_two(apart: float, seen: float, told: float | None) -> None:
+    """Two surfaces with as many sectors a track; not where they must differ, nor where little is left."""
+    size_bytes, track = 1e10, 1e6
+    pattern = Pattern(2, np.array([1.0, 1 + apart]), 0.03, 1e-4)
+    strokes_seen = [Size(1e8, 2e6, 1e-3), Size(3e8, 2e6, 1e-3)]
+    found = Walk([Size(size_bytes - 1e6, track, 1e-3)], 2e8, None, strokes_seen, pattern, 2e8)
+    assert _without_one_alike(seen, found, size_bytes) == (None if told is None else pytest.approx(told))
 
 
 def test_tracks_that_only_become_shorter_are_no_plateaus(rng: np.random.Generator) -> None:

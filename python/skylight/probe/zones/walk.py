@@ -14,7 +14,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from skylight.probe.zones.sizes import FEWEST_STROKES, MOST_HEADS, Pattern, Size, mean_of, mirrored, rises
+import numpy as np
+
+from skylight.probe.zones.sizes import (
+    FEWEST_STROKES,
+    MOST_HEADS,
+    SECTOR_BYTES,
+    Pattern,
+    Size,
+    mean_of,
+    mirrored,
+    rises,
+)
 
 Ask = Callable[[float], Size | None]
 
@@ -31,6 +42,8 @@ MOST_STROKES = 3 * MOST_HEADS
 CUT = 0.95  # a first stroke shorter than so much of a whole one was cut: the drive keeps what is missing
 MERGED = (1, 2, 3)  # strokes of surfaces so alike that the second seems so many times as long
 SLACK = 0.1
+ROUNDED = 2.0  # sectors by which tracks of two surfaces may differ and hold as many, when in doubt
+REST_TO = 0.07  # how well what is left of two strokes must be known
 MOST_REPEATS = 10
 
 
@@ -43,6 +56,8 @@ class Walk:
     last_bytes: float | None = None
     strokes: list[Size] = field(default_factory=list)
     pattern: Pattern | None = None
+    unit: float = 0.0
+    """Bytes of the second stroke, a whole one."""
 
     @property
     def uneven(self) -> bool:
@@ -65,8 +80,24 @@ def walk(ask: Ask, size_bytes: float) -> Walk:
     _search(asked, size_bytes, found)
     if found.pattern is not None:
         apart = found.pattern.apart
-        found.last_bytes = stroke(_careful(asked, apart), size_bytes, backward=True, apart=apart)
+        last = stroke(_careful(asked, apart), size_bytes, backward=True, apart=apart)
+        found.last_bytes = None if last is None else _without_one_alike(last, found, size_bytes)
     return found
+
+
+def _without_one_alike(last: float, found: Walk, size_bytes: float) -> float | None:
+    """The last stroke, of which `last` bytes were seen. Where surfaces differ by so little that tracks of two
+    may hold as many sectors, one longer than a whole stroke is two of them, the first of them a whole one.
+    None where the rest is not known well enough."""
+    behind = [size.track_bytes for size in found.every if size.at > size_bytes - last]
+    if found.pattern is None or not behind:
+        return None
+    track = float(np.median(behind))
+    whole = found.unit * track / found.strokes[1].track_bytes
+    if found.pattern.apart > ROUNDED * SECTOR_BYTES / track or last <= (1 + SLACK) * whole:
+        return last
+    rest = last - whole
+    return rest if FINE / 2 * (last + whole) <= REST_TO * rest and rest <= (1 - SLACK) * whole else None
 
 
 def _search(ask: Ask, size_bytes: float, found: Walk) -> None:
@@ -87,7 +118,7 @@ def _search(ask: Ask, size_bytes: float, found: Walk) -> None:
         if pattern is None or not _even(ask, strokes[: pattern.count], unit):
             continue
         if not pattern.in_groups(parts):
-            found.pattern, found.first_bytes = pattern, begun - hidden * unit
+            found.pattern, found.first_bytes, found.unit = pattern, begun - hidden * unit, unit
         return
 
 
