@@ -16,7 +16,7 @@ from skylight.evidence import Evidence, IoBatch, IoLog, Step, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import residence
 from skylight.infer.periods import slow_period
-from skylight.probe.cleaning import CleaningTest, free_bands
+from skylight.probe.cleaning import CleaningTest, free_bands, half
 from skylight.probe.cleaning.rate import ORDER, places
 from skylight.probe.cleaning.trials import Trial, bracket
 from skylight.probe.cleaning.verdict import judge
@@ -26,7 +26,8 @@ from skylight.recording import Recording
 
 PROFILES = ("emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st5000as0011", "st8000as0011")
 # 1018, 1084 and 1095 are lazy, with a journal; a zone of 1065 ends amid a test, one of 1302 at the middle.
-SEEDS = (1001, 1002, 1004, 1015, 1018, 1041, 1059, 1065, 1084, 1095, 1098, 1130, 1302)
+# Merges of 7000094 come at a number of bytes; 8000140 cleans in no order, and stretches end amid a band.
+SEEDS = (7000094, 8000140, 1001, 1002, 1004, 1015, 1018, 1041, 1059, 1065, 1084, 1095, 1098, 1130, 1302)
 HINTS = ("drive_type", "cache_medium", "cache_location", "journal_quantum_bytes")
 FINDINGS = ("cleaning_type", "cleaning_start_ns", "cleaning_band_ns")
 
@@ -216,3 +217,28 @@ class TestFreeBands:
                     for part in layout.parts(size, 4096):
                         assert len(part) > free_bands.FIRST_PIECE
                         assert int((part.offset + part.size).max()) <= size
+
+
+def progress_of(went_home: list[int], work_s: list[float], cells: int) -> half.Progress:
+    """A place at which so many cells more were home after each pause of so much work."""
+    before = np.zeros(cells, bool)
+    progress = half.Progress(1 << 20, False, [0.0], [before])
+    for more, work in zip(np.cumsum(went_home), work_s, strict=True):
+        progress.add(work, np.arange(cells) < more)
+    return progress
+
+
+@pytest.mark.parametrize("end", [4, 12, 19])
+def test_a_part_of_a_band_takes_as_long_as_a_band(end: int) -> None:
+    """Bands of 20 cells and two pauses each, one of them cut by the end of the stretch, whenever it comes."""
+    for order in ([20, end, 20], [end, 20, 20], [20, 20, end]):
+        went_home = [cells for band in order for cells in (0, band)]
+        progress = progress_of(went_home, [0.5] * len(went_home), 60)
+        assert progress.band_bytes == 20 << 20
+        told = progress.band_s()
+        assert told is not None and told[0] == pytest.approx(1.0)
+
+
+def test_a_look_that_errs_finishes_no_band() -> None:
+    """Three cells that seem home are no part of a band."""
+    assert [cells for _, cells in progress_of([0, 20, 3, 20, 1, 20], [0.5] * 6, 80).finished] == [20, 20, 20]

@@ -5,7 +5,8 @@ it does not within minutes. Of a drive that does, `rate` lets many bands with on
 counts them, and `half` watches bands of which every other 64 KiB was written. Of a lazy drive with a
 journal, `journal` fills the cache behind such bands and times the writes that then wait; `free_bands` does
 so in single zones of a drive that has free bands everywhere. Of a drive that may
-be set-associative, `cache_bands` fills one cache band over and over and times the writes that wait.
+be set-associative, for it shows no journal, `cache_bands` fills one cache band over and over and times the
+writes that wait.
 
 *Lazy* needs two signs where they can be had: no trial up to several minutes found anything cleaned, and, of
 a set-associative drive, writes that wait for a full cache band.
@@ -59,10 +60,10 @@ class CleaningTest:
             ground = trials.begin(session, flushed=report.write_cache is not False)
             search = trials.Search(ground, [])
             search.run()
-            if cache_bands.measure(ground):
+            quantum = session.known.number("journal_quantum_bytes")
+            if quantum is None and cache_bands.measure(ground):
                 return
             idle = idle_time(search.seen)
-            quantum = session.known.number("journal_quantum_bytes")
             if idle is not None:
                 self._bands(ground, search, idle)
             elif quantum is not None and quantum >= ground.block:

@@ -5,7 +5,8 @@ again and again, each time for its idle time and half of what a band with one bl
 band is finished; after each pause looks at one block of every cell of the stretch
 (`skylight.infer.residence`) say what went home. What goes home at once is a band, which gives its length here
 without any other test. A last, longer pause lets several bands be cleaned, and the time from the first band
-that was finished to the last is divided by their number. The first to be finished may be a part of a band.
+that was finished to the last is divided by their number. Where the stretch begins or ends amid a band, that
+part of it goes home after as long as a whole band: it counts as one, whenever it comes.
 
 A cell is looked at by a lone block between two that were never written; it stands for one of the chunks.
 
@@ -33,9 +34,11 @@ SHORTEST_STRETCH, LEAST_CELL = 16 * MIB, 512 * KIB
 DEPTH = 31
 STEP_PART = 0.5
 STEPS = 14
-STEPPED = 3  # bands finished one by one; the first may be a part of one
-LONG_BANDS, LEFT_BANDS, LEFT_PART = 12.0, 1.5, 0.75
-FEW_HOME, FIRST_PART, REST_PART = 0.06, 0.2, 0.5
+STEPPED = 3  # bands finished one by one; some may be a part of one
+LONG_BANDS, LEFT_BANDS, LEFT_PART = 12.0, 1.5, 0.7
+MOST_AGAINST_ONE = 1.4  # times a band with one block, for how many a long pause is meant to clean
+FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.8
+FEWEST_CELLS = 3  # that one look hides or feigns
 HALF = "half-"
 Bools = NDArray[np.bool_]
 
@@ -109,21 +112,18 @@ class Progress:
 
     @property
     def finished(self) -> list[tuple[int, int]]:
-        """The short pauses, counted from 1, in which a band was finished, and how many cells it has. Only the
-        first may be a part of one."""
-        found: list[tuple[int, int]] = []
+        """The short pauses, counted from 1, in which a band or a part of one was finished, and how many cells
+        it has."""
         short = self.more[: len(self.more) - self.long]
-        for number, cells in enumerate(short):
-            least = (REST_PART if found else FIRST_PART) * max(short)
-            if cells > max(1.0, least):
-                found.append((number + 1, cells))
-        return found
+        least = max(FEWEST_CELLS, SOME_PART * max(short, default=0))
+        return [(number + 1, cells) for number, cells in enumerate(short) if cells > least]
 
     @property
     def band_bytes(self) -> int:
-        """Length of a band here, from those that were finished one by one; 0 if not known."""
-        stepped = [cells for _, cells in self.finished[1:]]
-        return round(float(np.mean(stepped))) * self.cell if stepped else 0
+        """Length of a band here, from those that were finished one by one but the first; 0 if not known."""
+        stepped = [cells for _, cells in self.finished]
+        whole = [cells for cells in stepped[1:] if cells >= WHOLE_PART * max(stepped)]
+        return round(float(np.mean(whole))) * self.cell if whole else 0
 
     def band_s(self) -> tuple[float, int] | None:
         """Time for a band, s, and the number of bands it is from."""
@@ -179,7 +179,8 @@ def _watch(
     left = np.count_nonzero(~progress.home[-1]) * stretch.cell / progress.band_bytes - LEFT_BANDS
     bands = min(LONG_BANDS, LEFT_PART * left)
     if bands >= 1.0:
-        _pause(ground, f"{name}-long", stretch, progress, idle_s, bands * seen[0])
+        each_s = min(seen[0], MOST_AGAINST_ONE * one_s)
+        _pause(ground, f"{name}-long", stretch, progress, idle_s, bands * each_s)
 
 
 def _pause(

@@ -51,7 +51,9 @@ def judge(evidence: Evidence, known: Known) -> list[Finding]:
     if not seen:
         why = "no trial was made: the drive type is not known" if kind is None else _no_trial(evidence)
         return [_unknown(TYPE, None, why)]
-    bands = cache_bands.read(evidence)
+    # Entries of a journal that are shorter than a write make merges come at a number of bytes too.
+    journaled = known.number("journal_quantum_bytes") is not None
+    bands = cache_bands.Seen(None, stalls=False) if journaled else cache_bands.read(evidence)
     kind_of = _cleaning_type(seen, bands)
     found = [kind_of]
     if kind_of.value != "lazy":
