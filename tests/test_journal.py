@@ -144,6 +144,15 @@ class TestPeriod:
         slow[[299, 599]] = True
         assert period(slow) is None
 
+    @pytest.mark.parametrize("part", [2, 7, 13])
+    def test_stalls_of_which_a_part_is_seen_are_no_longer_period(self, part: int) -> None:
+        """Every 164th is slow, but only half of these show, and every so many of them always: the period of
+        what always shows is not the drive's."""
+        slow = np.zeros(6400, bool)
+        slow[163::164] = np.random.default_rng(part).random(39) < 0.5
+        slow[163 + 164 :: part * 164] = True
+        assert period(slow) is None
+
 
 class TestEntries:
     """Groups and bounds."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 FEWEST_HITS = 3
 SHORTEST = 4
 MOST_CHANCE = 1e-3
-MOST_PARTS = 6
+MOST_PARTS = 16
 SEEN_PART = 0.3
 SLOW = 3.0  # times the median
 STARTS = 24
