@@ -19,7 +19,7 @@ from skylight.probe.session import Session
 from skylight.probe.zones import Zones, recording
 from skylight.probe.zones.sizes import FEWEST_STROKES, Pattern, Size, mirrored
 from skylight.probe.zones.speed import Profile
-from skylight.probe.zones.walk import Walk, _without_one_alike, walk
+from skylight.probe.zones.walk import Walk, _without_one_alike, stroke, walk
 from skylight.recording import Recording
 
 Sizes = list[tuple[float, float, float]]  # begin, end, bytes of a track
@@ -129,6 +129,15 @@ def test_a_last_stroke_longer_than_whole_is_two(apart: float, seen: float, told:
     strokes_seen = [Size(1e8, 2e6, 1e-3), Size(3e8, 2e6, 1e-3)]
     found = Walk([Size(size_bytes - 1e6, track, 1e-3)], 2e8, None, strokes_seen, pattern, 2e8)
     assert _without_one_alike(seen, found, size_bytes) == (None if told is None else pytest.approx(told))
+
+
+def test_a_later_stroke_as_long_as_the_first_is_not_the_first(rng: np.random.Generator) -> None:
+    """The second stroke is hardly longer, and doubling distances meet the fourth next, which is as long."""
+    density = [1.04, 1.049, 0.95, 1.041, 0.96, 0.99, 0.98, 1.02]
+    zones = [(5.4e8 * 0.98**number, 2e6 * 0.98**number) for number in range(20)]
+    sizes, total = strokes(density, zones)
+    end = stroke(answers(rng, sizes, 2e-3), total, backward=False)
+    assert any(end == pytest.approx(sizes[number][1], rel=0.03) for number in (0, 1))
 
 
 def test_tracks_that_only_become_shorter_are_no_plateaus(rng: np.random.Generator) -> None:

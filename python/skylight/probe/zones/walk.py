@@ -45,6 +45,8 @@ SLACK = 0.1
 ROUNDED = 2.0  # sectors by which tracks of two surfaces may differ and hold as many, when in doubt
 REST_TO = 0.07  # how well what is left of two strokes must be known
 MOST_REPEATS = 10
+MOST_TURNS = 4  # strokes as long as the first that the search may jump to
+ASIDE = 0.4  # of a stroke
 
 
 @dataclass(slots=True)
@@ -106,10 +108,13 @@ def _search(ask: Ask, size_bytes: float, found: Walk) -> None:
     if found.first_bytes is None:
         return
     begun = found.first_bytes
-    whole = _second(ask, size_bytes, begun)
-    for parts in MERGED if whole is not None else ():
-        unit = (whole or 0.0) / parts
+    second = _second(ask, size_bytes, begun)
+    for parts in MERGED if second is not None else ():
+        here, near, tracks = second or (0.0, 0.0, 0.0)
+        unit = tracks / parts * here
         hidden = max(0, math.ceil(begun / unit - SLACK) - 1)  # strokes merged with the first
+        if not hidden:
+            unit = tracks / parts * near
         strokes, pattern = _strokes(ask, size_bytes, begun - hidden * unit, unit)
         if not found.strokes or pattern is not None:
             found.strokes = strokes
@@ -122,8 +127,9 @@ def _search(ask: Ask, size_bytes: float, found: Walk) -> None:
         return
 
 
-def _second(ask: Ask, size_bytes: float, first: float) -> float | None:
-    """Bytes of the stroke behind the first, which may be cut short by what the drive keeps before it."""
+def _second(ask: Ask, size_bytes: float, first: float) -> tuple[float, float, float] | None:
+    """Bytes of a track of the first stroke and of the one behind it, and tracks of that one: the first may be
+    cut short by what the drive keeps before it."""
     here, near = ask(0.5 * first), ask(1.1 * first)
     if here is None or near is None:
         return None
@@ -132,8 +138,9 @@ def _second(ask: Ask, size_bytes: float, first: float) -> float | None:
     if all(size is not None and size.same(near) for size in sizes[:2]):
         behind = sizes[2]
         if behind is not None and not behind.same(near):
-            return like
-    return stroke(ask, size_bytes, backward=False, start=first, step=first / 4)
+            return here.track_bytes, near.track_bytes, like / near.track_bytes
+    unit = stroke(ask, size_bytes, backward=False, start=first, step=first / 4)
+    return None if unit is None else (here.track_bytes, near.track_bytes, unit / near.track_bytes)
 
 
 def _even(ask: Ask, strokes: list[Size], unit: float) -> bool:
@@ -188,35 +195,57 @@ def stroke(
     given = sorted((size for size in begins if size is not None), key=lambda size: size.track_bytes)
     if len(given) < len(BEGINS):
         return None
-    begin = given[len(given) // 2]  # one fit may go astray
+    alike = [given[len(given) // 2]]  # one fit may go astray
+    accepted = [0.0]
 
     def inside_with(size: Size) -> bool:
-        if apart is None:
-            return size.same(begin)
-        return abs(size.track_bytes / begin.track_bytes - 1) < apart / 2
+        begin = mean_of(alike)
+        same = (
+            size.same(begin) if apart is None else abs(size.track_bytes / begin.track_bytes - 1) < apart / 2
+        )
+        if same and apart is None:
+            alike.append(size)
+        return same
 
     def within(distance: float) -> bool | None:
         """Whether the track there is as long as at the begin; that it is not has to be seen twice."""
         for near in (distance, AGAIN * distance):
             size = at(near)
             if size is None or inside_with(size):
+                accepted.append(distance)
                 return None if size is None else True
         return False
 
-    inside, outside = 0.0, step
+    outside = step
     while (here := within(outside)) is not False:
-        inside, outside = outside, outside * GROWTH
+        outside *= GROWTH
         if here is None or outside > LARGEST_PART * size_bytes:
             return None
+    for _ in range(MOST_TURNS):
+        inside = max(distance for distance in accepted if distance < outside)
+        edge = _edge(within, inside, outside)
+        if edge is None:
+            return None
+        checks = [(edge * part, within(edge * part)) for part in INSIDE]
+        if any(here is None for _, here in checks):
+            return None
+        beyond = [distance for distance, here in checks if not here]
+        if not beyond:
+            return edge
+        if apart is not None:
+            return None  # a size that is known so well does not go astray
+        outside = min(beyond)  # tracks of a stroke further on are as long as those of the first
+    return None
+
+
+def _edge(within: Callable[[float], bool | None], inside: float, outside: float) -> float | None:
+    """Where tracks cease to be as long as at the begin, between these; None where a size cannot be told."""
     while outside - inside > FINE * outside:
         middle = (inside + outside) / 2
         here = within(middle)
         if here is None:
             return None
         inside, outside = (middle, outside) if here else (inside, middle)
-    checks = [at(outside * part) for part in INSIDE]
-    if any(size is None or not inside_with(size) for size in checks):
-        return None
     return (inside + outside) / 2
 
 
@@ -226,7 +255,7 @@ def _strokes(ask: Ask, size_bytes: float, first: float, unit: float) -> tuple[li
     strokes: list[Size] = []
     begin, length = 0.0, first
     while len(strokes) < MOST_STROKES and begin + length < size_bytes:
-        size = ask(begin + length / 2)
+        size = ask(begin + length / 2) or ask(begin + ASIDE * length)  # a fit may go astray once
         if size is None:
             return strokes, None
         strokes.append(size)
