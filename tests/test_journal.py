@@ -16,8 +16,10 @@ from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.periods import period
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
+from skylight.probe.journal.levels import Rooms
 from skylight.probe.journal.out_of_band import refined_turn, saw
 from skylight.probe.journal.stalls import before_cleaning, slow_ones
+from skylight.probe.journal.verdict import Merges, Seen, _merge_findings
 from skylight.probe.scoring import score
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
 
@@ -152,6 +154,20 @@ class TestPeriod:
         slow[163::164] = np.random.default_rng(part).random(39) < 0.5
         slow[163 + 164 :: part * 164] = True
         assert period(slow) is None
+
+
+@pytest.mark.parametrize(
+    ("writes", "turns", "said"), [(644, 2.1, False), (644, 4.0, True), (1600, 2.1, True)]
+)
+def test_a_few_short_stalls_may_be_the_arm(writes: int, turns: float, said: bool) -> None:
+    """Four stalls of two turns may be where a log goes on on the next surface; longer or more are merges."""
+    turn_ns = 6_000_000
+    latency_ns = np.full(writes, 4 * turn_ns, np.int64)
+    latency_ns[138::153] += round(turns * turn_ns)
+    slow = latency_ns > 5 * turn_ns
+    merges = Merges(latency_ns, latency_ns.copy(), period(slow), writes, int(slow.sum()))
+    every, _ = _merge_findings(Seen(Rooms("disk", float(turn_ns)), merges=merges))
+    assert every.known == said and (not said or every.value == 153)
 
 
 class TestEntries:

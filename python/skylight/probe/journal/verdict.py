@@ -33,6 +33,9 @@ BESIDE = 40  # writes on each side of a stall that it is compared with
 CAUGHT = 4  # per cent: if so many catch their turn, the drive without jitter does
 MORE_TURNS = 1.5  # a merge that took so many turns more than the middle one met a slow outlier too
 SAME = 0.13  # of their mean that merges may differ by, one standard deviation: else no number stands for all
+# A stall so short may be the arm's way to where the log goes on, say on the next surface: that it comes after
+# a whole number of entries so many times is chance, and less of one the more there are.
+ARM_TURNS, ARM_HITS = 3.0, 5
 # A shorter merge is mostly a wait for the turn, and another at other times.
 LEAST_TURNS = {"disk": 2.0, "flash": 4.0}
 
@@ -253,6 +256,15 @@ def _merge_findings(seen: Seen) -> list[Finding]:
     cost_ns, error_ns, spread_ns, confidence, count, shortest_ns = merge_cost(
         merges, found, seen.rooms.turn_ns, flash=seen.rooms.flash
     )
+    if not seen.rooms.flash and cost_ns < ARM_TURNS * (seen.rooms.turn_ns or 0.0) and found.hits < ARM_HITS:
+        why = (
+            f"every {found.every:,}th lone write stalls, but {found.hits} times only and for"
+            f" {format_duration(int(cost_ns))}, as where the log goes on elsewhere on the disk"
+        )
+        return [
+            _unknown("map_merge_every", "writes", why, rows),
+            _unknown("map_merge_ns", "ns", why, rows),
+        ]
     every = Finding(
         "map_merge_every", found.every, "writes", (found.every, found.every), 1.0 - found.chance,
         f"every {found.every:,}th lone write stalls: {found.hits:,} of {found.hits:,} in {merges.writes:,}"
