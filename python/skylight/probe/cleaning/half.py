@@ -16,6 +16,7 @@ Source: Skylight (FAST '15), section 4.5, Figure 11 (a band half of which was re
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,7 @@ STEPPED = 3  # bands finished one by one; some may be a part of one
 LONG_BANDS, LEFT_BANDS, LEFT_PART = 12.0, 1.5, 0.7
 MOST_AGAINST_ONE = 1.4  # times a band with one block, for how many a long pause is meant to clean
 FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.8
+LENGTH_TO = 0.35  # of a cell: how well the mean length of a few bands is known
 FEWEST_CELLS = 3  # that one look hides or feigns
 HALF = "half-"
 Bools = NDArray[np.bool_]
@@ -120,15 +122,16 @@ class Progress:
 
     @property
     def band_bytes(self) -> int:
-        """Length of a band here, from those that were finished one by one but the first; 0 if not known."""
+        """Length of a band, from those that were finished one by one; 0 if none but the first was whole."""
         stepped = [cells for _, cells in self.finished]
-        whole = [cells for cells in stepped[1:] if cells >= WHOLE_PART * max(stepped)]
-        return round(float(np.mean(whole))) * self.cell if whole else 0
+        whole = [cells for cells in stepped if cells >= WHOLE_PART * max(stepped)]
+        last = max(stepped[1:], default=0)
+        return round(float(np.mean(whole)) * self.cell) if last in whole else 0
 
     def band_s(self) -> tuple[float, int] | None:
         """Time for a band, s, and the number of bands it is from."""
         finished = self.finished
-        if len(finished) < STEPPED or not self.band_bytes:
+        if len(finished) < STEPPED - self.long or not self.band_bytes:
             return None
         first, last = finished[0][0], finished[-1][0]
         begun_s = (self.work_s[first - 1] + self.work_s[first]) / 2
@@ -137,7 +140,9 @@ class Progress:
             return ((self.work_s[last - 1] + self.work_s[last]) / 2 - begun_s) / bands, bands
         if np.count_nonzero(~self.home[-1]) * self.cell < self.band_bytes / 2:
             return None  # all was clean before the pause ended, nobody knows when
-        bands += round(self.more[-1] * self.cell / self.band_bytes)
+        # What is left over of whole bands is a part of one, which took as long.
+        more = self.more[-1] * self.cell / self.band_bytes
+        bands += math.ceil(more - SOME_PART - more * LENGTH_TO * self.cell / self.band_bytes)
         return (self.work_s[-1] - begun_s) / (bands + BEGUN), bands
 
 
