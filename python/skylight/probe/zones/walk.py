@@ -109,8 +109,10 @@ def _search(ask: Ask, size_bytes: float, found: Walk) -> None:
         return
     begun = found.first_bytes
     second = _second(ask, size_bytes, begun)
-    for parts in MERGED if second is not None else ():
-        here, near, tracks = second or (0.0, 0.0, 0.0)
+    if second is None:
+        return
+    here, near, tracks = second
+    for parts in MERGED:
         unit = tracks / parts * here
         hidden = max(0, math.ceil(begun / unit - SLACK) - 1)  # strokes merged with the first
         if not hidden:
@@ -134,7 +136,7 @@ def _second(ask: Ask, size_bytes: float, first: float) -> tuple[float, float, fl
     if here is None or near is None:
         return None
     like = first * near.track_bytes / here.track_bytes
-    sizes = [ask(first + part * like) for part in (0.5, 0.93, 1.07)]
+    sizes = [ask(first + part * like) for part in (0.5, 1 - FINE, 1 + FINE)]
     if all(size is not None and size.same(near) for size in sizes[:2]):
         behind = sizes[2]
         if behind is not None and not behind.same(near):
