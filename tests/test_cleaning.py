@@ -17,7 +17,7 @@ from skylight.findings import Finding, Known
 from skylight.infer import residence
 from skylight.infer.periods import slow_period
 from skylight.probe.cleaning import CleaningTest, free_bands, half
-from skylight.probe.cleaning.rate import ORDER, places
+from skylight.probe.cleaning.rate import BEGUN, ORDER, places
 from skylight.probe.cleaning.trials import Trial, bracket
 from skylight.probe.cleaning.verdict import judge
 from skylight.probe.scoring import score
@@ -244,7 +244,7 @@ def test_a_part_of_a_band_takes_as_long_in_a_long_pause(end: int) -> None:
     """Four bands and the end of the stretch, in five times the time of a band."""
     progress = progress_of([0, 20, 0, 20, 0, 20], [0.5] * 6, 200)
     looked = np.arange(200) < 140 + end
-    progress.add(4.0 + (end > 0) + half.BEGUN - 0.25, looked, long=True)
+    progress.add(4.0 + (end > 0) + BEGUN - 0.25, looked, long=True)
     told = progress.band_s()
     assert told is not None and told[0] == pytest.approx(1.0, abs=0.05)
 
