@@ -6,6 +6,7 @@
 | `chance` | how likely a count or a ratio is by chance alone |
 | `periods` | do stalls come every so many commands from the start on, and could it be chance |
 | `phase` | do completion times follow a rotation: which period, how strongly tied to the address |
+| `advance` | does each command complete a like part of a turn after the one before: a log on a platter |
 | `residence` | does a written block lie in the persistent cache, or at its native place: two reads tell |
 | `stalls` | with which row of stalls for cleaning does a series of writes end, once a cache is full |
 | `onset` | from which write on does a drive clean before it takes more |

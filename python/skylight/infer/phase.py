@@ -15,12 +15,11 @@ number of periods tried, gives `p_value`. Only `scatter` near 1 counts, phases t
 are bounded, unlike latencies, and no outlier can feign it. A round with a stall in it, or a very long one, is
 left out: its phases are lost, and the number of periods to be tried grows with the longest round.
 
-`advance` asks the opposite: do completions go on from one another by a like part of a turn, whatever their
-addresses and whatever came between? So does a log on a platter, and nothing else.
+The opposite question, whether completions go on from one another whatever their addresses, is that of
+`skylight.infer.advance`.
 
 Sources: the rotational signature is Skylight section 4.3 (a missed turn) turned into a test; circular
-analysis of variance and Rayleigh's test after Mardia and Jupp, "Directional Statistics", chapters 6 and 7;
-Bonferroni for the periods.
+analysis of variance after Mardia and Jupp, "Directional Statistics", chapter 7; Bonferroni for the periods.
 """
 
 from __future__ import annotations
@@ -123,38 +122,6 @@ def coherence(complete_ns: NDArray[np.generic], place: NDArray[np.generic], roun
     best_hz = _best(sorted_s, groups, coarse_hz)
     best_hz = _fundamental(sorted_s, groups, best_hz, step_hz)
     return _judge(sorted_s, groups, best_hz, len(coarse_hz))
-
-
-@dataclass(frozen=True, slots=True)
-class Advance:
-    """How alike the steps from completion to completion are, modulo a turn: `length` is that of the mean
-    phase vector (1 all alike, 0 even), `p_value` the chance of it if they were even (Rayleigh's test)."""
-
-    length: float
-    p_value: float
-    count: int
-
-    @property
-    def steady(self) -> bool:
-        """True when each command completed a like part of a turn after the one before, beyond doubt."""
-        return self.p_value <= LARGEST_P
-
-
-def advance(complete_ns: NDArray[np.generic], period_ns: float) -> Advance:
-    """The steps between successive completions, folded over a turn.
-
-    A log on a platter goes on where it ended, whatever came between: its steps are alike. A wait for the
-    angle of a random block, and anything that knows no angle, makes them even.
-
-    >>> turns = np.cumsum([0.45, 1.45, 3.45, 0.45, 2.45])
-    >>> round(advance((turns * 1e7).astype(np.uint64), 1e7).length, 6)
-    1.0
-    """
-    steps_ns = np.diff(complete_ns.astype(np.int64)).astype(np.float64)
-    if len(steps_ns) == 0 or period_ns <= 0:
-        return Advance(0.0, 1.0, 0)
-    length = float(np.abs(np.exp(2j * np.pi * steps_ns / period_ns).mean()))
-    return Advance(length, float(np.exp(-len(steps_ns) * length**2)), len(steps_ns))
 
 
 def _in_round(complete_ns: NDArray[np.generic], round_rows: int) -> F64:

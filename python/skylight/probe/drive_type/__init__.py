@@ -37,13 +37,12 @@ from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.probe import Cost, Figure
 from skylight.probe.drive_type.figures import draw
-from skylight.probe.drive_type.mixed import PAIRS, Mixed
+from skylight.probe.drive_type.mixed import PAIRS, STALL_NS, Mixed
 from skylight.probe.drive_type.verdict import Observed, judge, reads_fast, slow_flush
 from skylight.probe.drive_type.writes import (
     FAST_LARGE_NS,
     FEWEST_SHARE,
     LARGE_BYTES,
-    STALL_NS,
     TELLING_NS,
     Sustained,
     Writes,
@@ -334,7 +333,7 @@ class DriveType:
             if session.quick and cleaned_early(wide, mixed):
                 return
             if flushed or not self._has_dirt(plan, region):
-                if not flushed:
+                if not flushed and not (session.quick and mixed is not None and mixed.outlasts):
                     self._sustain(plan, wide)
                 return
             flushed, names = True, FLUSHED_NARROW

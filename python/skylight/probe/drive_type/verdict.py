@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.findings import UNKNOWN
+from skylight.infer.advance import Advance
 from skylight.infer.chance import binomial_tail
 from skylight.infer.phase import FASTEST_RPM, Coherence
 from skylight.infer.robust import Spread, confidence_that, folded_spread, uneven_spread
-from skylight.probe.drive_type.mixed import Mixed
+from skylight.probe.drive_type.mixed import STALL_NS, Mixed
 from skylight.probe.drive_type.writes import (
     FAST_NS,
     FAST_READ_NS,
     LARGE_BYTES,
-    STALL_NS,
     Sustained,
     Writes,
     cleaned_early,
@@ -68,6 +68,11 @@ class Observed:
     def cleaned_early(self) -> bool:
         """True if a quick answer saw bands cleaned between the 4 KiB writes and doubted no further."""
         return self.hurried and len(self.flush_ns) == 0 and cleaned_early(self.wide, self.mixed)
+
+    @property
+    def outlasts(self) -> bool:
+        """True if writes take longer than a volatile cache would, whatever it says of itself."""
+        return self.mixed is not None and self.mixed.outlasts
 
     @property
     def ladder(self) -> list[Writes]:
@@ -242,12 +247,18 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     return _conventional(seen.ladder[-1], turning)
 
 
+def _alike(steps: Advance) -> str:
+    """Words for how alike the steps of a log are."""
+    times = f" taken {steps.times} times over" if steps.times > 1 else ""
+    return f"mean phase vector {steps.length:.2f} of 1 over {steps.count} steps{times}"
+
+
 def _logged(mixed: Mixed) -> Verdict:
     """Writes that go on from one another around the turn, whatever came between: a log on the platter."""
     confidence = mixed.logged_confidence
     why = (
-        f"Random 4 KiB writes with a random read before each complete a like part of a turn after one another"
-        f" (mean phase vector {mixed.steps.length:.2f} of 1 over {mixed.steps.count} steps) on a disk whose"
+        f"Random 4 KiB writes with a random read before each complete like parts of a turn after one another"
+        f" ({_alike(mixed.steps)}) on a disk whose"
         f" reads follow {_turn(mixed.turning)}: they are appended to a log on the platter, not written in"
         " place."
     )
@@ -263,9 +274,9 @@ def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
         " FLUSH finds nothing to do"
     )
     rows = ("reads", wide.name, "flush", *more.rows)
-    if len(seen.flush_ns) == 0 or len(more.tail_ns) == 0:
+    if len(seen.flush_ns) == 0 or (len(more.tail_ns) == 0 and not seen.outlasts):
         return _cut(seen, "fast writes were doubted", wide.name)
-    if more.slow(wide):
+    if len(more.tail_ns) and more.slow(wide):
         return _unknown(
             f"{start}, but after {written} of random writes of {format_size(LARGE_BYTES)} the last take"
             f" {_ms(float(np.median(more.tail_ns)))} (median): a volatile write cache that is on, whatever"
@@ -274,7 +285,7 @@ def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
             " probe again.",
             *rows,
         )
-    if not more.enough(wide):
+    if not more.enough(wide) and not seen.outlasts:
         mend = "go on with --resume if the test was cut short, or probe the whole disk"
         if seen.hurried:
             mend = "probe without --quick, which had no time for more"
@@ -292,6 +303,23 @@ def _stalls(latency_ns: I64) -> str:
     return f" ({stalls:,} of {len(latency_ns):,} waited {_ms(STALL_NS)} or longer, as for cleaning)"
 
 
+def _kept_up(seen: Observed, wide: Writes) -> tuple[float, str]:
+    """How sure it is that a volatile cache would not have kept up, and words for why."""
+    more, mixed = seen.sustained, seen.mixed
+    if mixed is not None and len(more.tail_ns) == 0:
+        return (
+            1.0,
+            f", longer than a quarter of the reads ({_ms(mixed.quarter_ns)}), as no volatile cache does",
+        )
+    slow = waiting(more.limit_ns(wide))
+    words = (
+        f", and each of {len(more.latency_ns):,} more of {format_size(LARGE_BYTES)},"
+        f" {format_size(more.total_bytes)} in all, {_ms(float(np.median(more.tail_ns)))}"
+        f"{_stalls(more.latency_ns)}"
+    )
+    return confidence_that(more.tail_ns, lambda drawn: not slow(drawn)), words
+
+
 def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     """Writes that stay quick without a volatile cache: flash under 1 ms, else flash or an eager log."""
     rows: tuple[str, ...] = ("reads", wide.name)
@@ -303,16 +331,10 @@ def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     if seen.cleaned_early:
         why += f"{_stalls(wide.latency_ns)}: "
     else:
-        more = seen.sustained
-        rows += ("flush", *more.rows)
-        slow = waiting(more.limit_ns(wide))
-        confidence *= confidence_that(more.tail_ns, lambda drawn: not slow(drawn))
-        why += (
-            f", a FLUSH after them {_ms(float(np.median(seen.flush_ns)))}, and each of"
-            f" {len(more.latency_ns):,} more of {format_size(LARGE_BYTES)},"
-            f" {format_size(more.total_bytes)} in all, {_ms(float(np.median(more.tail_ns)))}"
-            f"{_stalls(more.latency_ns)}: "
-        )
+        rows += ("flush", *seen.sustained.rows)
+        kept, words = _kept_up(seen, wide)
+        confidence *= kept
+        why += f", a FLUSH after them {_ms(float(np.median(seen.flush_ns)))}{words}: "
     mixed = seen.mixed
     if mixed is not None and mixed.level:
         confidence *= mixed.level_confidence

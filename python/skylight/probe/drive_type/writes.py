@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from skylight.evidence import IoLog
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import FIXED_SPREAD, Spread, folded_spread
-from skylight.probe.drive_type.mixed import Mixed
+from skylight.probe.drive_type.mixed import STALL_NS, Mixed
 from skylight.units import format_size
 
 I64 = NDArray[np.int64]
@@ -33,7 +33,6 @@ FEWEST_SHARE = 64  # writes of which a share means anything
 FEWEST_SINCE_STALL = 8
 TELLING_NS = FEWEST_SHARE * SLOWEST_WRITE_NS  # a stall that makes so many slower than a disk's
 LONGEST_RETRY_NS = 30_000_000_000  # no disk tries longer for one sector: hosts give up at 30 s
-STALL_NS = 100_000_000  # slower than any single seek and wait: a band being cleaned, a retry
 SLOW_SHARE = 0.2
 FEWEST_LAST = 1_024  # sustained writes that are looked at together: longer than bands being cleaned in a row
 FAST_READ_NS = 3_000_000  # no rotating disk serves half of its random reads within this: seek and half a turn
