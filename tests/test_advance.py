@@ -108,6 +108,19 @@ class TestChance:
         assert advance((np.arange(100) * 10 * MS).astype(np.uint64), 1e7).p_value == 1.0
 
 
+class TestFullCache:
+    def test_a_volatile_cache_that_writes_the_nearest_block_out_is_neither_log_nor_slow_flash(
+        self, rng: np.random.Generator
+    ) -> None:
+        """It ignores FLUSH and is full: each write waits until one of many blocks was written in place, the
+        one that comes round first. So close are these that the wait is short; the arm's way stays."""
+        for blocks in (8, 64, 1024):
+            reads_ms = rng.uniform(1.5, 2.0, PAIRS) + rng.uniform(0, TURN_MS, PAIRS)
+            waits_ms = rng.exponential(TURN_MS / blocks, PAIRS)
+            full = mixed(reads_ms, rng.uniform(1.5, 2.0, PAIRS) + waits_ms)
+            assert not full.logged and not full.outlasts
+
+
 class TestFlash:
     @pytest.mark.parametrize("stalls", [0.0, 0.1, 0.45])
     def test_writes_to_flash_pile_up_whatever_stalls(self, stalls: float, rng: np.random.Generator) -> None:
