@@ -6,7 +6,7 @@ of a random block follows the angle of another) and for whatever knows no angle 
 wait. A log starts where it ended, so its steps are few values and jitter. One value where entries take one
 part of a turn; two or more where entries are longer than a track, so that some cross one skew and some two.
 The mean phase vector of two values half a turn apart is nothing, that of their doubles is 1, so vectors of
-steps taken once, twice and four times over are looked at.
+steps taken once to four times over are looked at.
 
 The question is whether the order of the completions means anything: the mean vectors of the steps are held
 against those of the same completions in shuffled orders (Hotelling's T squared, with the mean and the
@@ -34,7 +34,6 @@ from skylight.infer.robust import BOOTSTRAP_SEED
 
 Bools = NDArray[np.bool_]
 Complex = NDArray[np.complex128]
-F64 = NDArray[np.float64]
 
 SHUFFLES = 400
 MULTIPLES = (2, 4)  # how many multiples of the steps the shuffled orders are asked about
@@ -46,8 +45,9 @@ FEWEST_STEPS = 16
 class Advance:
     """How alike the steps from completion to completion are, modulo a turn.
 
-    `length` is that of the mean phase vector of the steps taken `times` over, the longest (1 all alike, 0
-    even); `p_value` the chance of it all if the order of the completions meant nothing."""
+    `length` is that of the longest mean phase vector (1 all alike, 0 even), which is that of the steps taken
+    `times` over; `p_value` the chance of vectors so far from those of shuffled orders; `count` says of how
+    many steps."""
 
     length: float
     times: int
