@@ -11,15 +11,15 @@ steps taken once to four times over are looked at.
 The question is whether the order of the completions means anything: the mean vectors of the steps are held
 against those of the same completions in shuffled orders (Hotelling's T squared, with the mean and the
 covariance of the shuffles). So it holds however uneven completions lie on the turn, be it because few blocks
-were written or because many ended where the same band was cleaned. The first two multiples are asked by
-themselves and all four together, and the chance is the smaller of the two, times two. A log whose every entry
-takes whole turns, to the last sector, ends at one angle in any order and is not told.
+were written or because many ended where the same band was cleaned. The steps are asked alone, with their
+doubles, and with all four multiples, and the chance is the smallest of the three, times three. A log whose
+every entry takes whole turns, to the last sector, ends at one angle in any order and is not told.
 
 A command that stalled (a band was cleaned, a sector retried) ends at an angle that has to do with the stall:
 the step to it is left out, and shuffles leave it where it is.
 
 Sources: Anderson, "An Introduction to Multivariate Statistical Analysis", chapter 5 (T squared of a new
-observation); Good, "Permutation Tests", chapter 3 (orders that are as likely); Bonferroni for the two.
+observation); Good, "Permutation Tests", chapter 3 (orders that are as likely); Bonferroni for the three.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Bools = NDArray[np.bool_]
 Complex = NDArray[np.complex128]
 
 SHUFFLES = 400
-MULTIPLES = (2, 4)  # how many multiples of the steps the shuffled orders are asked about
+MULTIPLES = (1, 2, 4)  # how many multiples of the steps the shuffled orders are asked about
 LARGEST_P = 1e-6
 FEWEST_STEPS = 16
 
