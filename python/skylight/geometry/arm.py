@@ -26,9 +26,13 @@ from skylight.probe.rotation import places
 
 READS = 11  # of each pass
 PASSES = ("rough", "fine", "finest")
+MORE_PASSES = ("again", "again_2")  # as narrow as the last one, where the host is often late
 LEVEL_ROUNDS = 3
 NARROWER = 2.4  # reads' distances of the pass before that a pass looks at
 LEVEL_READS = 2
+FEWEST_ROWS = 8
+CAUGHT_WEIGHT = 4  # of a read that was caught too soon, in reads that were missed too late
+MOST_CAUGHT, MOST_LATE = 0.05, 0.3
 CHUNK_HOPS = 5  # hops, a second or so, over which a spindle keeps its speed
 
 
@@ -72,12 +76,12 @@ class Arm:
         period_ns = self._platter.clock.period_ns
         begin, width = np.zeros(len(hops)), 1.0
         logs: list[IoLog] = []
-        for which in PASSES:
+        for which in (*PASSES, *(MORE_PASSES if self._platter.clock.busy_host else ())):
             logs.append(self._pass(f"{name}_{which}", hops, levels, begin, width))
             best = self._reaches(logs, hops)
             if not np.isfinite(best).any():
                 break
-            width *= NARROWER / READS
+            width = max(width * NARROWER / READS, (NARROWER / READS) ** (len(PASSES) - 1))
             begin = np.where(np.isfinite(best), best, np.nanmedian(best)) / period_ns - width / 2
         return best - self._same_ns
 
@@ -133,10 +137,31 @@ class Arm:
         submit = phase_of(log.submit_ns, 0, clock.period_ns)
         ideal = ideal_ns(took, submit, np.mod(model + level, 1.0), clock.period_ns)
         hop = number % len(tracks) // (READS + 1)
-        found = places.reaches(
-            ideal, np.where(number % (READS + 1) == 0, -1, hop), len(hops), clock.period_ns
-        )
+        key = np.where(number % (READS + 1) == 0, -1, hop)
+        if clock.busy_host:
+            return np.array([soonest_ns(ideal[key == one], clock.period_ns) for one in range(len(hops))])
+        found = places.reaches(ideal, key, len(hops), clock.period_ns)
         return np.array([np.nan if reach is None else reach.ns for reach in found])
+
+
+def soonest_ns(ideal: F64, period_ns: float) -> float:
+    """The soonest that can be caught, ns, where commands may reach the drive late: what was caught could be,
+    what was missed may have come too late. Not a number where even so too many rows contradict it.
+
+    `ideal` are latencies as the mechanics alone would have had them (`skylight.infer.reach`)."""
+    ideal = ideal[np.isfinite(ideal)]
+    if len(ideal) < FEWEST_ROWS:
+        return np.nan
+    caught, missed = np.sort(ideal), np.sort(ideal - period_ns)
+    edges = np.unique(np.concatenate([caught, missed]))
+    middle = (edges[1:] + edges[:-1]) / 2
+    below = np.searchsorted(caught, middle)
+    above = len(missed) - np.searchsorted(missed, middle)
+    wrong = CAUGHT_WEIGHT * below + above
+    best = int(np.argmin(wrong))
+    if below[best] > MOST_CAUGHT * len(ideal) or above[best] > MOST_LATE * len(ideal):
+        return np.nan
+    return float(middle[best])
 
 
 def _levelled(late: F64, track: I64, chunk: I64) -> F64:

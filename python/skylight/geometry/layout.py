@@ -21,6 +21,7 @@ from skylight.geometry import walk
 from skylight.geometry.arm import Arm, Track
 from skylight.geometry.clock import F64, I64, Platter, circular_median
 from skylight.geometry.holds import Skews, jumps
+from skylight.geometry.turns import first_turn
 from skylight.geometry.walk import Fit, Rows
 from skylight.geometry.zones import ZoneRun
 from skylight.infer.turning import centred
@@ -94,7 +95,36 @@ def find_layout(platter: Platter, zones: list[ZoneRun], straight: int | None) ->
             break
         rows = _joined(rows, _more(arm, zone, number))
     switch_ns = _switch(arm, zone, fits[0])
+    if switch_ns is None and straight is None and _may_turn(fits[0], heads):
+        turns = _turned_rows(platter, arm, zone, rows, command_ns, noise_ns)
+        if turns is not None:
+            rows, straight = _joined(rows, turns[1]), turns[0]
+            fits = walk.best(rows, tracks_of(zone), heads, noise_ns, straight)
+            ahead = [_ahead(fits, same) for same in (False, True)]
+            switch_ns = _switch(arm, zone, fits[0])
     return Layout(replace(fits[0], switch_ns=switch_ns), rows, ahead[0], ahead[1], zone, command_ns)
+
+
+def _may_turn(best: Fit, heads: list[int]) -> bool:
+    """Whether it may be a hybrid serpentine whose turns were not met: no hop told a head switch from a
+    step."""
+    return walk.family(best.way.layout) in (walk.CYLINDER, walk.SINGLE) and max(heads) > 1
+
+
+def _turned_rows(
+    platter: Platter, arm: Arm, zone: ZoneRun, rows: Rows, command_ns: float, noise_ns: float
+) -> tuple[int, Rows] | None:
+    """Tracks up to the first turn, and the times of that hop and of those as far on again; None without
+    one."""
+    steps = rows.time_ns[np.abs(rows.other - rows.one) == 1]
+    if len(steps) == 0:
+        return None
+    most = min(walk.MOST_GROUP, tracks_of(zone) // 4) + 1
+    turn = first_turn(platter, zone, command_ns, float(np.median(steps)), noise_ns, most)
+    if turn is None or turn < 3:
+        return None
+    numbers = turn * np.arange(1, min(TURNS, (tracks_of(zone) - 2) // turn) + 1)
+    return turn, _rows(arm, "turn", zone, np.stack([numbers - 1, numbers], axis=1))
 
 
 def _ahead(fits: list[Fit], same: bool) -> float:

@@ -12,11 +12,14 @@ Source: `skylight.infer.phase` and `skylight.infer.turning`, which do the infere
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skylight.evidence import IoLog
 from skylight.geometry.clock import Clock, Platter
-from skylight.infer.turning import Tracks, centred, phase_of
+from skylight.infer import phase
+from skylight.infer.turning import ROUGH, Tracks, agreement, centred, phase_of, refined
 from skylight.probe.rotation import places
 from skylight.probe.rotation.analysis import PLACES_PER_ROUND, ROUND_IOS, ROUNDS, VISITS
 
@@ -27,6 +30,9 @@ LEAST_BYTES = 64 << 20
 SOONEST_PART = 0.02
 REACH_MARGIN = 0.03  # turns, beyond the scatter
 LEAST_SIGMA = 2e-3  # turns
+MOST_PARTS = 4  # of a turn that may be taken for it
+WHOLE_PART = 0.5  # of how well the parts agree: modulo several turns it is nothing
+WILD_SIGMAS = 6.0  # farther off lies what a host was late by, not what commands scatter by
 
 
 def find_clock(platter: Platter) -> Tracks | None:
@@ -42,12 +48,30 @@ def find_clock(platter: Platter) -> Tracks | None:
     rng = platter.steps.rng("first")
     chosen = rng.choice(FIRST_BYTES // (blocks * platter.unit), size=FIRST_READS, replace=False)
     log = platter.log("first", chosen * blocks)
-    turn = places.exact_turn(seen, log)
+    turn = places.exact_turn(replace(seen, period_ns=whole_turn(seen.period_ns, log)), log)
     tracks = places.place_of(log, turn, places.LEAST_TRACK_BYTES, places.MOST_TRACK_BYTES)
     if tracks is None:
         return None
     platter.clock = _clock(log, tracks, turn.period_ns, turn.error)
     return tracks
+
+
+def whole_turn(period_ns: float, log: IoLog) -> float:
+    """The turn, where a part of it was taken for it: what comes round once a turn comes round twice in two
+    halves, and hosts that are late by about half a turn make the halves agree better than the whole.
+
+    Neighbouring blocks agree over any times modulo the turn and modulo its parts; modulo several turns they
+    do not."""
+    x = log.offset.astype(np.float64)
+    best_ns, agreed = period_ns, 0.0
+    for turns in range(1, MOST_PARTS + 1):
+        if turns * period_ns > 60e9 / phase.SLOWEST_RPM * (1 + ROUGH):
+            break
+        exact_ns = refined(turns * period_ns, log.complete_ns, x, places.NEAR_BYTES)
+        now = agreement(exact_ns, log.complete_ns, x, places.NEAR_BYTES)
+        if turns == 1 or now > WHOLE_PART * agreed:
+            best_ns, agreed = (turns * period_ns, max(agreed, now))
+    return best_ns
 
 
 def _rounds(platter: Platter, blocks: int) -> list[int]:
@@ -66,10 +90,12 @@ def _rounds(platter: Platter, blocks: int) -> list[int]:
 
 def _clock(log: IoLog, tracks: Tracks, period_ns: float, error: float) -> Clock:
     """What reads scatter by, how much of their time they are late by, and how soon they come."""
-    phase = phase_of(log.complete_ns, int(log.complete_ns[0]), period_ns)
-    late = centred(phase - tracks.phase(log.offset.astype(np.float64)))
+    angle = phase_of(log.complete_ns, int(log.complete_ns[0]), period_ns)
+    late = centred(angle - tracks.phase(log.offset.astype(np.float64)))
     took = log.latency_ns / period_ns - late
     inside = np.isfinite(late) & (np.abs(late) < 0.25) & (took < 3.0)
+    seen = np.isfinite(late)
+    whole, at = late[seen], took[seen]
     late, took = late[inside], took[inside]
     slow = took > np.median(took)
     rise = float(np.median(late[slow]) - np.median(late[~slow]))
@@ -77,4 +103,5 @@ def _clock(log: IoLog, tracks: Tracks, period_ns: float, error: float) -> Clock:
     rest = late - stretch * took
     sigma = max(1.4826 * float(np.median(np.abs(rest - np.median(rest)))), LEAST_SIGMA)
     reach = float(np.quantile(took, SOONEST_PART)) + 2 * sigma + REACH_MARGIN
-    return Clock(period_ns, error, float(np.mod(reach, 1.0)), sigma, stretch)
+    wild = float(np.mean(np.abs(whole - stretch * at - np.median(rest)) > WILD_SIGMAS * sigma))
+    return Clock(period_ns, error, float(np.mod(reach, 1.0)), sigma, stretch, wild)

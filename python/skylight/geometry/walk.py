@@ -121,7 +121,11 @@ def fit(way: Way, rows: Rows, noise_ns: float) -> Fit:
         [np.ones_like(apart), np.sqrt(apart), apart, *(1 - np.exp(-apart / rise) for rise in RISES)], axis=1
     )
     moved = apart > 0
-    switch = float(np.quantile(time[switched], 0.2)) if switched.any() else 0.0
+    # A switch to another surface at one radius is nothing else.
+    alone = switched & ~moved
+    switch = float(np.median(time[alone])) if alone.any() else 0.0
+    if switched.any() and not alone.any():
+        switch = float(np.quantile(time[switched], 0.2))
     curve = np.zeros(basis.shape[1])
     for _ in range(FIT_ROUNDS):
         sought = basis @ curve

@@ -122,6 +122,12 @@ def refined(period_ns: float, at_ns: NDArray[np.generic], x: F64, near_bytes: fl
         span *= 4
 
 
+def agreement(period_ns: float, at_ns: NDArray[np.generic], x: F64, near_bytes: float) -> float:
+    """How well neighbours agree in phase at a period: 1 all, 0 by chance; 0 of too few."""
+    apart = _apart(at_ns, x, near_bytes)
+    return float(np.abs(phasors(apart / period_ns).mean())) if len(apart) >= FEWEST_PAIRS else 0.0
+
+
 def settled(period_ns: float, at_ns: NDArray[np.generic], x: F64, near_bytes: float) -> tuple[float, float]:
     """The period of `refined` between the steps of its search, and its standard error (relative).
 
