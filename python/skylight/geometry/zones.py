@@ -20,8 +20,9 @@ from math import gcd
 
 from skylight.geometry.clock import Platter
 from skylight.geometry.holds import Skews, holds, last_start
-from skylight.geometry.strokes import STEPS, expanded, pattern
+from skylight.geometry.strokes import STEPS, expanded, pattern, rises
 from skylight.geometry.survey import Grid, survey
+from skylight.geometry.walk import MOST_HEADS
 
 NODES = 9
 MARGIN, WIDE_MARGIN = 0.02, 0.1
@@ -188,7 +189,7 @@ class ZoneSearch:
         """The edge between two stretches, None where there is none, or a stretch of a zone between them."""
         low, high = left.high, right.low
         if left.grid.agrees(right.grid):
-            return None
+            return self._hidden(left, right)
         runs = self._runs()
         hint = left.low + expanded(runs)[0] * left.grid.track if runs else None
         for _ in range(MOST_STEPS):
@@ -223,6 +224,22 @@ class ZoneSearch:
                 else:
                     return found
         return Edge((low + high) // 2, (high - low + 1) // 2)
+
+    def _hidden(self, left: Stretch, right: Stretch) -> Stretch | None:
+        """A stretch of another size between two of one grid, if there is any: where surfaces differ in
+        density sizes come again, and now and then at a sector that an earlier run foretells."""
+        runs = self._runs()
+        sizes = [size for _, size in runs[-MOST_HEADS:]]
+        if not rises(sizes):
+            return None
+        usual = expanded(runs)[0]
+        at = left.low + (usual + usual // 2) * left.grid.track
+        if at >= right.low - SPARE_TRACKS * right.grid.track:
+            return None
+        if holds(self._platter, left.grid, at, 1, self._skews):
+            return None
+        found = self.surveyed(at, min(sizes), max(sizes))
+        return None if found is None or found.grid.agrees(left.grid) else found
 
     def _zones(self) -> list[ZoneRun]:
         begins = [0, *(edge.sector for edge in self.edges)]
