@@ -31,7 +31,7 @@ from skylight.geometry.survey import Grid
 from skylight.geometry.table import Geometry, Zone, read_geometry, text_of
 
 # One of each layout, several heads, jitter on; 5044 has surfaces that differ in density and a size of tracks
-# that comes again where an earlier run foretells it; groups of 1064 look like cylinders but for one hop in 100.
+# that comes again where an earlier run foretells it; groups of 1064 are cylinders but for one hop in 100.
 SEEDS = ("1002", "1005", "1018", "1065", "5044", "1064")
 FEW_READS = 20_000
 REAL = "st8000as0022-fragmented-reads"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skylight.reproduce.rows import judge
+from skylight.reproduce.rows import judge, number_text
 from skylight.reproduce.swd import cost, oracle, table
 from skylight.reproduce.swd.tool import NotMeasured, Tool
 
@@ -90,3 +90,24 @@ def test_noise_that_hides_two_percent_makes_a_row_unknown() -> None:
     assert cost._within(loud) is None
     assert slow.ratio > 1 + cost.PART
     assert cost._within(slow) == slow.ratio
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2.539e-06, "nearly 0"), (-9.2e-07, "nearly 0"), (0.0, "0"), (0.00012345, "0.0001"),
+        (0.1734, "0.1734"), (-0.0132, "-0.0132"), (1.00351, "1.004"), (12.3456, "12.35"), (1234.5, "1,234"),
+    ],
+)  # fmt: skip
+def test_numbers_are_as_people_read_them(value: float, text: str) -> None:
+    assert number_text(value) == text
+
+
+def test_a_random_writes_batches_count_though_no_median_sees_them() -> None:
+    free, dear = (cost.Cost(ratio, 0.01, 20_000, True) for ratio in (1.001, 1.1))
+    median = cost.Cost(1.0, 0.005, 50_000, True)
+    little, much = cost._by_allowance(median, free), cost._by_allowance(median, dear)
+    assert little == pytest.approx(0.02)
+    # 2 us of 50 are four percent, twice what is allowed.
+    assert much == pytest.approx(2.0)
+    assert cost._by_allowance(cost.Cost(1.0, 0.2, 50_000, True), free) is None

@@ -1,13 +1,11 @@
 //! What shingling costs on a real backing: the raw shingled disk beside the conventional layer, each plan's
 //! accesses made to a file. `skylight reproduce swd` runs it (FACTS W3 to W5):
 //! `cargo run --release --example shingled -- compare PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS ROUNDS`
-//! prints a line of JSON with the median time of an operation in each round for the conventional layer, the
-//! conventional layer once more (so that what differs between them is noise) and the shingled disk;
+//! prints a line of JSON with the median time of an operation in each round, and the processor's mean time, for the
+//! conventional layer, the conventional layer once more (so that what differs between them is noise) and the
+//! shingled disk;
 //! `-- count PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS` does the operations of one layer once, for
 //! whoever counts instructions (K is 0 for the conventional layer).
-//! `-- alone PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS ROUNDS` makes no accesses: it prints the
-//! processor's mean time for an operation in each round, for the conventional layer and the shingled disk, with all
-//! that either does later.
 //!
 //! `-- states PROFILE.toml` makes the writes that standard input names, a line "first sector, sectors" each, and
 //! prints what is overwritten then: "first sector, sectors, source of the first, write that did it" a line.
@@ -33,7 +31,7 @@ use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Queue, Step, Swd, 
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: shingled compare|count|alone PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS [ROUNDS], \
+const USAGE: &str = "usage: shingled compare|count PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS [ROUNDS], \
                      or shingled states|bands PROFILE.toml, or shingled layout PROFILE.toml K";
 const NO_SWD: &str = "the profile is none of a raw shingled disk; give one with kind = \"swd\"";
 /// Linux's flag for direct I/O, which differs between architectures.
@@ -173,20 +171,6 @@ impl Side {
         backing.run(self.layer.as_mut(), self.workload.op, extent)
     }
 
-    /// The processor's mean time for some operations without their accesses, and with all that the layer put off.
-    fn alone_ns(&mut self, plan: &mut Plan, operations: u64) -> Outcome<f64> {
-        let begin = processor_ns()?;
-        for _ in 0..operations {
-            let extent = self.workload.next();
-            plan.clear();
-            let command = Command { id: CommandId(0), op: self.workload.op, extent };
-            self.layer.take(Queue { waiting: &[command], next: 0 }, plan);
-        }
-        // A look at what it knows has it note all that it was told.
-        self.layer.raw_shingled().map(Swd::counters);
-        Ok((processor_ns()? - begin) as f64 / operations as f64)
-    }
-
     /// Does some operations; the median of their times, which a busy machine moves less than their sum.
     fn median_ns(&mut self, backing: &mut Backing, operations: u64) -> Outcome<u64> {
         let mut times_ns = Vec::with_capacity(operations as usize);
@@ -200,8 +184,10 @@ impl Side {
     }
 }
 
-/// How long the processor worked for this thread: the first number of Linux's schedstat.
+/// How long the processor worked for this thread: the first number of Linux's schedstat, which the kernel brings up
+/// to date when the thread gives way, and otherwise only at a tick of some milliseconds.
 fn processor_ns() -> Outcome<u64> {
+    std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(text.split_whitespace().next().ok_or("schedstat is empty")?.parse()?)
 }
@@ -288,6 +274,14 @@ fn bands(disk: &Swd) -> Outcome<()> {
     Ok(())
 }
 
+/// The rounds of the three sides as members of a JSON object.
+fn listed(of: &str, rounds_ns: &[Vec<u64>; 3]) -> String {
+    let [conventional, again, shingled] = rounds_ns;
+    format!(
+        "\"conventional_{of}ns\": {conventional:?}, \"again_{of}ns\": {again:?}, \"shingled_{of}ns\": {shingled:?}"
+    )
+}
+
 fn main() -> Outcome<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let [mode @ ("states" | "bands"), toml] = args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -316,37 +310,28 @@ fn main() -> Outcome<()> {
         return (0..operations).try_for_each(|_| side.step(&mut backing));
     }
     let rounds: usize = args.get(8).ok_or(USAGE)?.parse()?;
-    if mode == "alone" {
-        let mut sides = [side(0)?, side(width)?];
-        let mut plan = Plan::default();
-        let mut means_ns: [Vec<f64>; 2] = Default::default();
-        for _ in 0..rounds {
-            for (side, means_ns) in sides.iter_mut().zip(&mut means_ns) {
-                means_ns.push(side.alone_ns(&mut plan, operations)?);
-            }
-        }
-        let [conventional, shingled] = means_ns;
-        println!("{{\"conventional_ns\": {conventional:?}, \"shingled_ns\": {shingled:?}}}");
-        return Ok(());
-    }
     let mut sides = [side(0)?, side(0)?, side(width)?];
     let mut medians_ns: [Vec<u64>; 3] = Default::default();
+    let mut processor_means_ns: [Vec<u64>; 3] = Default::default();
     for round in 0..=rounds {
         // Whoever comes first in a round has no advantage over all rounds; the first round warms up.
         for turn in 0..3 {
             let which = (turn + round) % 3;
+            let begin = processor_ns()?;
             let median_ns = sides[which].median_ns(&mut backing, operations)?;
+            let worked_ns = processor_ns()? - begin;
             if round > 0 {
                 medians_ns[which].push(median_ns);
+                processor_means_ns[which].push(worked_ns / operations.max(1));
             }
         }
     }
-    let [conventional, again, shingled] = medians_ns;
     println!(
         "{{\"workload\": \"{workload}\", \"k\": {width}, \"block_bytes\": {block}, \"bands\": {bands}, \
-         \"operations\": {operations}, \"direct\": {}, \"conventional_ns\": {conventional:?}, \
-         \"again_ns\": {again:?}, \"shingled_ns\": {shingled:?}}}",
+         \"operations\": {operations}, \"direct\": {}, {}, {}}}",
         backing.direct,
+        listed("", &medians_ns),
+        listed("processor_", &processor_means_ns),
     );
     Ok(())
 }

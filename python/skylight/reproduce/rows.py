@@ -20,6 +20,10 @@ from typing import Any
 
 from skylight.probe import Figure
 
+SMALLEST_DIGITS = 4
+SMALLEST = 10.0**-SMALLEST_DIGITS
+"""Nobody reads a number below: it is as good as nothing."""
+
 Ours = float | str | None
 """A figure: a number, a word, or nothing where it could not be measured."""
 
@@ -158,12 +162,14 @@ def headline(rows: Sequence[Row]) -> str:
 
 
 def number_text(value: float) -> str:
-    """A number with four digits that count, and thousands apart."""
+    """A number with four digits that count, none of them below a ten-thousandth, and thousands apart."""
     if not math.isfinite(value):
         return "none"
     if abs(value) >= 1000 or value == round(value):
         return f"{value:,.0f}"
-    return f"{float(f'{value:.4g}'):,}"
+    if abs(value) < SMALLEST:
+        return "nearly 0"
+    return f"{round(float(f'{value:.4g}'), SMALLEST_DIGITS):,}"
 
 
 def _finite(value: Ours) -> Ours:

@@ -132,6 +132,12 @@ impl Overwritten {
         }
     }
 
+    /// A place will be looked for soon.
+    #[inline]
+    pub(super) fn hint(&self, place: Pba) {
+        self.fragments.hint(place.get());
+    }
+
     /// Forgets an extent: it was written.
     pub(super) fn clear(&mut self, geometry: &Geometry, extent: PbaExtent) {
         self.fragments.replace(extent.start.get(), extent.end().get(), |gone| {

@@ -120,9 +120,20 @@ impl Swd {
         while !rest.is_empty() {
             rest = self.settle_track(run, rest);
         }
-        if self.stamps.is_crowded() {
+        if self.stamps.is_crowded(self.map.len()) {
             self.forget_idle_stamps();
         }
+    }
+
+    /// Has memory fetch what [`Self::settle_lone_write`] looks for.
+    pub(super) fn hint(&mut self, place: PbaExtent) {
+        let Self { spec, map, stamps, .. } = self;
+        let (on, written, _) = shingling::split_at_track(&spec.geometry, place);
+        map.hint(written.start);
+        stamps.hint(written.start);
+        spec.shingling.visit_behind(&spec.geometry, &on, &mut |behind| {
+            shingling::destroyed(&on, written, &behind, &mut |gone| map.hint(gone.extent.start));
+        });
     }
 
     /// Brings the map up to date with a write that is no part of a run. Most lie on one track, and nothing needs to be
@@ -146,7 +157,7 @@ impl Swd {
             }
         }
         self.behind = behind;
-        if self.stamps.is_crowded() {
+        if self.stamps.is_crowded(self.map.len()) {
             self.forget_idle_stamps();
         }
     }

@@ -62,6 +62,12 @@ impl Stamps {
         }
     }
 
+    /// A place will be looked for soon.
+    #[inline]
+    pub(super) fn hint(&self, place: Pba) {
+        self.extents.hint(place.get());
+    }
+
     /// Notes who wrote an extent, whoever did before.
     pub(super) fn set(&mut self, extent: PbaExtent, stamp: Stamp) {
         let (from, to) = (extent.start.get(), extent.end().get());
@@ -76,9 +82,10 @@ impl Stamps {
         });
     }
 
-    /// Whether it is worth finding out which stamps are still of use.
-    pub(super) fn is_crowded(&self) -> bool {
-        self.extents.len() > 2 * self.kept + SLACK
+    /// Whether it is worth finding out which stamps are still of use: there are many more than the last time, and
+    /// than the fragments that need them.
+    pub(super) fn is_crowded(&self, fragments: usize) -> bool {
+        self.extents.len() > fragments.max(2 * self.kept) + SLACK
     }
 
     /// Forgets all but what touches these extents.

@@ -110,15 +110,9 @@ class Tool:
             raise NotMeasured(f"unknown: {Path(command[0]).name} failed: {last}")
         return done.stdout, done.stderr
 
-    def alone(self, workload: str, k: int, block: int, bands: int, size: tuple[int, int]) -> dict[str, Any]:
-        """Mean times (ns) of each round without accesses; `size` is operations in a round, and rounds."""
-        arguments = [workload, str(k), str(block), str(bands), *map(str, size)]
-        printed, _ = self.run(["alone", str(self.profile), str(self.backing), *arguments])
-        means: dict[str, Any] = json.loads(printed)
-        return means
-
     def compare(self, workload: str, k: int, block: int, bands: int, size: tuple[int, int]) -> dict[str, Any]:
-        """Median times (ns) of each round, side by side; `size` is operations in a round, and rounds."""
+        """Median times and processor's mean times (ns) of each round, side by side; `size` is operations in
+        a round, and rounds."""
         arguments = [workload, str(k), str(block), str(bands), *map(str, size)]
         printed, _ = self.run(["compare", str(self.profile), str(self.backing), *arguments])
         compared: dict[str, Any] = json.loads(printed)
