@@ -161,8 +161,10 @@ def _print(found: Geometry) -> None:
             else _duration(found.head_switch_ns),
         ),
         ("Zones", format_count(len(found.zones)) if found.zones else "unknown"),
-        ("Reads", f"{format_count(found.reads)}, {format_count(found.zone_reads)} of them for the zones"),
     ]
+    if found.reads:  # logs of other tools have none of ours
+        for_zones = f"{format_count(found.zone_reads)} of them for the zones"
+        rows.append(("Reads", f"{format_count(found.reads)}, {for_zones}"))
     if found.seek is not None and found.seek.points:
         longest = found.seek.points[-1]
         rows.insert(
@@ -172,7 +174,7 @@ def _print(found: Geometry) -> None:
         where = f"Tracks at {format_capacity(place.first_byte)}"
         skew = "" if place.skew_ns is None else f", skew {_duration(place.skew_ns)}"
         rows.append((where, f"{format_size(round(place.track_bytes))}{skew}"))
-    headline(f"{found.target}: {_layout_words(found)}, {len(found.zones)} recording zones")
+    headline(f"{found.target}: {_found_words(found)}")
     table(("Property", "Found"), rows)
     shown = found.zones if len(found.zones) <= SHOWN_ZONES else found.zones[:SHOWN_ZONES]
     if shown:
@@ -189,6 +191,13 @@ def _print(found: Geometry) -> None:
         line(f"{len(found.zones) - len(shown)} more zones are in {GEOMETRY_NAME}")
     for note in found.notes:
         line(f"note: {note}")
+
+
+def _found_words(found: Geometry) -> str:
+    """The result in a few words."""
+    if found.places and not found.zones:
+        return f"rotation and tracks at {format_count(len(found.places))} places, from logs"
+    return f"{_layout_words(found)}, {len(found.zones)} recording zones"
 
 
 def _turn_words(ns: float | None) -> str:

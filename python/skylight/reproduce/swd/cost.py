@@ -199,7 +199,7 @@ def w4(tool: Tool) -> Measured:
         axes.set_xticks(WIDTHS)
         axes.set_xlabel("tracks under the head, k")
         axes.set_ylabel("instructions of an operation")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * max(max(by.values()) for by in counts.values()))
         axes.legend()
         alt = "Two nearly level lines: instructions of writes and of reads over 1 to 16 tracks."
         caption = "Sequential operations of 4 KiB, instructions in user mode, the system call not counted."
