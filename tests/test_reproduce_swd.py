@@ -5,6 +5,7 @@ The whole run needs cargo, valgrind and minutes of direct I/O: `make test-all` h
 
 from fractions import Fraction
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -106,8 +107,24 @@ def test_numbers_are_as_people_read_them(value: float, text: str) -> None:
 def test_a_random_writes_batches_count_though_no_median_sees_them() -> None:
     free, dear = (cost.Cost(ratio, 0.01, 20_000, True) for ratio in (1.001, 1.1))
     median = cost.Cost(1.0, 0.005, 50_000, True)
-    little, much = cost._by_allowance(median, free), cost._by_allowance(median, dear)
-    assert little == pytest.approx(0.02)
-    # 2 us of 50 are four percent, twice what is allowed.
-    assert much == pytest.approx(2.0)
-    assert cost._by_allowance(cost.Cost(1.0, 0.2, 50_000, True), free) is None
+    little, much = cost._by_noise(median, free), cost._by_noise(median, dear)
+    # 20 ns and 2 us of 50 us, with a noise of 0.5 and 0.4 per cent together.
+    assert little == pytest.approx(0.0625, rel=0.01)
+    assert much == pytest.approx(6.25, rel=0.01)
+    assert cost._by_noise(cost.Cost(1.0, 0.2, 50_000, True), free) is None
+
+
+@pytest.mark.parametrize(("spread", "runs"), [(0.01, 1), (0.06, 4)])
+def test_a_comparison_goes_on_until_it_is_quiet(spread: float, runs: int) -> None:
+    class Again:
+        ran = 0
+
+        def compare(self, *_: object) -> dict[str, object]:
+            self.ran += 1
+            times = compared(1.3, spread)
+            return times | {f"{side}_processor_ns": times[f"{side}_ns"] for side in cost.SIDES}
+
+    tool = Again()
+    found = cost.compare(cast(Tool, tool), "write-random", 4096, 1, (60, 121))
+    assert tool.ran == runs
+    assert len(found["shingled_ns"]) == len(found["again_processor_ns"]) == 121 * runs
