@@ -121,8 +121,10 @@ def test_a_comparison_goes_on_until_it_is_quiet(spread: float, runs: int) -> Non
 
         def compare(self, *_: object) -> dict[str, object]:
             self.ran += 1
-            times = compared(1.3, spread)
-            return times | {f"{side}_processor_ns": times[f"{side}_ns"] for side in cost.SIDES}
+            worked = compared(1.3, spread)
+            return compared(1.3, spread) | {
+                f"{side}_processor_ns": worked[f"{side}_ns"] for side in cost.SIDES
+            }
 
     tool = Again()
     found = cost.compare(cast(Tool, tool), "write-random", 4096, 1, (60, 121))
