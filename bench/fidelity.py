@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attach import SKYLIGHT, process
+from skylight.reproduce.swd.device import SKYLIGHT, process
 
 MEDIAN_US, P99_US = 150.0, 1000.0
 DRIVES = ("st4000nc001", "st5000as0011", "st8000as0011", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3")

@@ -27,7 +27,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from attach import SKYLIGHT, disk, process
+from skylight.reproduce.swd.device import SKYLIGHT, disk, process
 
 BELOW, ABOVE = "st4000nc001", "emulated-smr-1"
 # Of the drive's start: far from what a cache at the ID holds, and long enough that no block comes up twice.

@@ -3,6 +3,8 @@
 The whole run needs cargo, valgrind and minutes of direct I/O: `make test-all` has it.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import cast
@@ -10,8 +12,10 @@ from typing import cast
 import numpy as np
 import pytest
 
+from loop_mount import need_fuse
+from serving import need_native
 from skylight.reproduce.rows import judge, number_text
-from skylight.reproduce.swd import cost, oracle, table
+from skylight.reproduce.swd import cost, modes, oracle, table
 from skylight.reproduce.swd.tool import NotMeasured, Tool
 
 
@@ -130,3 +134,35 @@ def test_a_comparison_goes_on_until_it_is_quiet(spread: float, runs: int) -> Non
     found = cost.compare(cast(Tool, tool), "write-random", 4096, 1, (60, 121))
     assert tool.ran == runs
     assert len(found["shingled_ns"]) == len(found["again_processor_ns"]) == 121 * runs
+
+
+def test_what_every_read_mode_gives_follows_from_the_oracle() -> None:
+    disk = two_tracks(16, 16, Fraction(0))
+    # The second write destroys sectors 16 to 23 of the other track, which was written first.
+    source, by = oracle.surface_after(disk, [(16, 16), (0, 8)])
+
+    def given(mode: str, block: int) -> bytes | None:
+        return modes.expected(mode, block, source, by)
+
+    second = b"".join(modes.content(2, sector) for sector in range(8))
+    assert given("data", 0) == given("development", 0) == given("data", 2) == second
+    assert given("performance", 2) == bytes(modes.BLOCK)
+    assert given("development", 2) is given("development-performance", 2) is None
+    whole = b"".join(modes.content(1, sector) for sector in range(24, 32))
+    assert {given(mode, 3) for mode in modes.NAMES} == {whole}
+    assert given("data", 1) == bytes(modes.BLOCK)
+
+
+def test_read_modes_through_a_block_device(
+    tmp_path: Path, need_root: None, need_tool: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_native()
+    need_fuse()
+    for name in ("nbdfuse", "losetup"):
+        need_tool(name)
+    measured = modes.w2(Tool(tmp_path))
+    assert measured.figures == dict.fromkeys(modes.NAMES.values(), 0.0)
+    # A layer that took one track too few would not pass.
+    draw = oracle.random_disk
+    monkeypatch.setattr(oracle, "random_disk", lambda seed: replace(draw(seed), k=draw(seed).k + 1))
+    assert all(cast(float, differ) > 0 for differ in modes.w2(Tool(tmp_path)).figures.values())

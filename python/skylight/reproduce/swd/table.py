@@ -15,7 +15,7 @@ from pathlib import Path
 from skylight.reproduce import geometry
 from skylight.reproduce.fast15 import Told
 from skylight.reproduce.rows import Band, Measured, Row, RowSpec, judge
-from skylight.reproduce.swd import cost, oracle
+from skylight.reproduce.swd import cost, modes, oracle
 from skylight.reproduce.swd.tool import NotMeasured, Tool
 
 
@@ -34,6 +34,7 @@ def _known(measure: Callable[[Tool], Measured]) -> Callable[[Tool], Measured]:
 ROWS: tuple[RowSpec, ...] = (
     RowSpec("W1", "A write destroys what lies at its angles on the next tracks", "3.2.2, Figures 2, 4, 5",
             _known(oracle.w1)),
+    RowSpec("W2", "Three read modes, through a block device of the kernel", "3.3; FACTS", _known(modes.w2)),
     RowSpec("W3", "Shingling beside the conventional layer, 4 KiB, k = 3", "5, Figure 7", _known(cost.w3)),
     RowSpec("W4", "Each track more under the head", "5, Figure 8", _known(cost.w4)),
     RowSpec("W5", "Banded writes", "5, Figures 9, 10", _known(cost.w5)),
@@ -48,6 +49,7 @@ _LESS = "less than noise"
 BANDS: tuple[Band, ...] = (
     Band("W1", "sectors that differ from the oracle", "none", 0.0, 0.0),
     Band("W1", "disks compared", "", float(oracle.DISKS), float(oracle.DISKS)),
+    *(Band("W2", name, "as the mode says", 0.0, 0.0) for name in modes.NAMES.values()),
     Band("W3", "sequential writes, time of the conventional layer", "slight", 0.0, 1.0 + cost.PART),
     Band("W3", "sequential reads, time of the conventional layer", "slight", 0.0, 1.0 + cost.PART),
     Band("W3", cost.RANDOM_CHECK.format("write"), _LESS, 0.0, 1.0),

@@ -1,0 +1,76 @@
+"""A served drive as a block device of this system: a server, nbdfuse that shows it as a file, a loop device.
+
+Invariants: what was set up is taken down again, also when something fails; what the programs say goes to a
+file, for a pipe that nobody reads would stop them.
+
+Source: nbdfuse(1), losetup(8): a kernel without an NBD driver has these.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from skylight.reproduce.swd.tool import NotMeasured
+
+SKYLIGHT = (sys.executable, "-c", "from skylight.cli import main; main()")
+PATIENCE_S = 120.0
+
+
+def _tool(name: str) -> str:
+    """The path of a tool of the system."""
+    path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if path is None:
+        raise NotMeasured(f"unknown: {name} is not here to attach a drive; install libnbd-bin and util-linux")
+    return path
+
+
+@contextmanager
+def process(command: list[str], shows: Path) -> Iterator[subprocess.Popen[str]]:
+    """A program, from when it has made a file to its end by SIGTERM. Raises NotMeasured."""
+    with tempfile.TemporaryFile("w+") as said:
+        running = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, text=True)
+        try:
+            until = time.monotonic() + PATIENCE_S
+            while not shows.exists():
+                if running.poll() is not None or time.monotonic() > until:
+                    said.seek(0)
+                    last = (said.read().strip().splitlines() or ["no message"])[-1]
+                    raise NotMeasured(f"unknown: {Path(command[0]).name} did not begin: {last}")
+                time.sleep(0.05)
+            yield running
+        finally:
+            running.terminate()
+            running.wait(PATIENCE_S)
+
+
+@contextmanager
+def disk(drive: str, folder: Path, *options: str) -> Iterator[Path]:
+    """A loop device over a served drive; `options` are those of `skylight serve`. The server listens at
+    `below.sock` in the folder. Needs root. Raises NotMeasured."""
+    losetup, nbdfuse = _tool("losetup"), _tool("nbdfuse")
+    if os.geteuid() != 0:
+        raise NotMeasured("unknown: only root may attach a drive to the kernel; run it as root")
+    socket, mount = folder / "below.sock", folder / "fuse"
+    mount.mkdir()
+    serve = [*SKYLIGHT, "serve", drive, "--image", str(folder / "below.img"), "--nbd", f"unix:{socket}"]
+    file = mount / "disk.img"
+    with ExitStack() as stack:
+        stack.enter_context(process([*serve, *options, "--quiet"], socket))
+        stack.enter_context(process([nbdfuse, str(file), f"nbd+unix:///?socket={socket}"], file))
+        attach = [losetup, "-f", "--show", "--direct-io=on", "-b", "4096", str(file)]
+        attached = subprocess.run(attach, check=False, capture_output=True, text=True)
+        if attached.returncode != 0:
+            raise NotMeasured(f"unknown: no loop device: {attached.stderr.strip()}")
+        device = attached.stdout.strip()
+        try:
+            yield Path(device)
+        finally:
+            subprocess.run([losetup, "-d", device], check=False)

@@ -1,0 +1,138 @@
+"""Row W2: the three read modes, through a real block device.
+
+A random disk of `oracle` is served and attached to the kernel, written at random, and read back in each mode:
+every block that was written or destroyed, and what lies about them. What each sector should give follows from
+the oracle alone: where the data on it was written to, and by which write.
+
+* data-centric: what lies there, be it of the sector or of the one that overwrote it;
+* performance-centric: the sector's own data, or a fill pattern;
+* development-centric: an error for a block with an overwritten sector in it. The kernel reads blocks, so this
+  is as exact as it can be here; to the sector it is in the tests of the server.
+
+Invariant: the expectation shares no code with the layer or the server.
+
+Source: UCSC-SSRC-12-05, section 3.3; FACTS W2.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight import _native
+from skylight.reproduce.rows import Measured
+from skylight.reproduce.swd import oracle
+from skylight.reproduce.swd.device import disk
+from skylight.reproduce.swd.tool import NotMeasured, Tool
+
+SECTOR, BLOCK = 512, 4096
+IN_BLOCK = BLOCK // SECTOR
+PIECE = 128
+"""Sectors in a write, at most."""
+SEED = 2
+NAMES = {
+    "data": "data-centric, blocks that differ",
+    "performance": "performance-centric, blocks that differ",
+    "development": "development-centric, blocks that differ",
+    "development-performance": "development- and performance-centric, blocks that differ",
+}
+"""Read modes and their checks."""
+OVERWRITTEN = "blocks with overwritten sectors read in each mode"
+
+I64 = NDArray[np.int64]
+
+
+def content(write: int, sector: int) -> bytes:
+    """What a write puts on a sector; nothing was written by write 0."""
+    if write == 0:
+        return bytes(SECTOR)
+    return np.tile(np.array([write, sector], np.int64), SECTOR // 16).tobytes()
+
+
+def expected(mode: str, block: int, source: I64, by: I64) -> bytes | None:
+    """What a block gives in a mode; None for an error."""
+    sectors = range(block * IN_BLOCK, (block + 1) * IN_BLOCK)
+    torn = [int(source[sector]) != sector for sector in sectors]
+    if any(torn) and mode.startswith("development"):
+        return None
+    lost = bytes(SECTOR)
+    return b"".join(
+        lost if gone and mode == "performance" else content(int(by[sector]), int(source[sector]))
+        for sector, gone in zip(sectors, torn, strict=True)
+    )
+
+
+def _read(device: int, block: int, memory: mmap.mmap) -> bytes | None:
+    """A block past the kernel's cache; None if it cannot be read."""
+    try:
+        os.preadv(device, [memory], block * BLOCK)
+    except OSError as error:
+        if error.errno == errno.EIO:
+            return None
+        raise
+    return memory[:BLOCK]
+
+
+def _blocks(source: I64, writes: list[tuple[int, int]]) -> I64:
+    """The blocks that were written or destroyed, and those beside them."""
+    torn = np.flatnonzero(source != np.arange(len(source))) // IN_BLOCK
+    written = [np.arange(start, start + count) // IN_BLOCK for start, count in writes]
+    touched = np.unique(np.concatenate([torn, *written]))
+    near = np.unique(np.concatenate([touched - 1, touched, touched + 1]))
+    whole = len(source) // IN_BLOCK
+    return near[(near >= 0) & (near < whole)]
+
+
+def _writes(random: oracle.RandomDisk) -> list[tuple[int, int]]:
+    """Random writes in whole blocks, so short that the kernel hands on each in one piece: parts of a longer
+    one may reach the drive in any order, and what lies behind tells the order."""
+    pieces = []
+    for start, count in oracle.random_writes(random, SEED):
+        begin, end = start // IN_BLOCK * IN_BLOCK, -(-(start + count) // IN_BLOCK) * IN_BLOCK
+        pieces += [(at, min(PIECE, end - at)) for at in range(begin, end, PIECE)]
+    return pieces
+
+
+def _through(device_path: Path, control: str, random: oracle.RandomDisk) -> tuple[dict[str, int], int]:
+    """Blocks that differ in each mode, and how many with overwritten sectors there were."""
+    writes = _writes(random)
+    device = os.open(device_path, os.O_RDWR | os.O_DIRECT)
+    try:
+        for number, (start, count) in enumerate(writes, 1):
+            with mmap.mmap(-1, count * SECTOR) as memory:
+                memory[:] = b"".join(content(number, sector) for sector in range(start, start + count))
+                os.pwritev(device, [memory], start * SECTOR)
+        source, by = oracle.surface_after(random, writes)
+        blocks = _blocks(source, writes)
+        wrong = dict.fromkeys(NAMES, 0)
+        with mmap.mmap(-1, BLOCK) as memory:
+            for mode in NAMES:
+                _native.serve_control(control, "read-mode", mode)
+                for block in blocks.tolist():
+                    wrong[mode] += _read(device, block, memory) != expected(mode, block, source, by)
+    finally:
+        os.close(device)
+    torn = np.flatnonzero(source != np.arange(len(source))) // IN_BLOCK
+    return wrong, len(np.intersect1d(torn, blocks))
+
+
+def w2(tool: Tool) -> Measured:
+    """Every mode on a random disk."""
+    random = oracle.random_disk(SEED)
+    path = tool.keep_profile("modes.toml", random.text)
+    try:
+        with (
+            tempfile.TemporaryDirectory(dir=tool.folder) as name,
+            disk(str(path), Path(name)) as device,
+        ):
+            wrong, torn = _through(device, f"unix:{Path(name) / 'below.sock'}", random)
+    except OSError as error:
+        raise NotMeasured(f"unknown: the block device failed: {error}") from error
+    figures = {NAMES[mode]: float(count) for mode, count in wrong.items()}
+    return Measured(figures, notes=(f"{torn:,} {OVERWRITTEN}, k = {random.k}",))
