@@ -77,13 +77,16 @@ def test_a_chain_keeps_what_the_head_left() -> None:
     assert [int(source[at]) for at in (5, 15, 25, 35)] == [5, 5, 25, 25]
 
 
+ROUNDS = 120
+
+
 def compared(shingled: float, spread: float) -> dict[str, object]:
     """Rounds of a comparison in which the shingled disk takes so many times as long."""
     draw = np.random.default_rng(7)
-    rounds = {key: 1e5 * (1 + spread * draw.standard_normal(121)) for key in ("conventional", "again")}
+    rounds = {key: 1e5 * (1 + spread * draw.standard_normal(ROUNDS)) for key in ("conventional", "again")}
     times = {f"{key}_ns": list(value) for key, value in rounds.items()}
     return times | {
-        "shingled_ns": list(shingled * 1e5 * (1 + spread * draw.standard_normal(121))),
+        "shingled_ns": list(shingled * 1e5 * (1 + spread * draw.standard_normal(ROUNDS))),
         "direct": True,
     }
 
@@ -95,6 +98,16 @@ def test_noise_that_hides_two_percent_makes_a_row_unknown() -> None:
     assert cost._within(loud) is None
     assert slow.ratio > 1 + cost.PART
     assert cost._within(slow) == slow.ratio
+
+
+def test_who_comes_first_in_a_round_makes_no_difference() -> None:
+    draw = np.random.default_rng(7)
+    rounds = 1e5 * (1 + 0.002 * draw.standard_normal((3, ROUNDS)))
+    for round_ in range(ROUNDS):
+        rounds[round_ % 3, round_] *= 0.9
+    times = {f"{side}_ns": list(of) for side, of in zip(cost.SIDES, rounds, strict=True)}
+    one = cost.cost(times | {"direct": True})
+    assert one.ratio == pytest.approx(1.0, abs=0.002) and one.noise < 0.002
 
 
 @pytest.mark.parametrize(
@@ -131,9 +144,9 @@ def test_a_comparison_goes_on_until_it_is_quiet(spread: float, runs: int) -> Non
             }
 
     tool = Again()
-    found = cost.compare(cast(Tool, tool), "write-random", 4096, 1, (60, 121))
+    found = cost.compare(cast(Tool, tool), "write-random", 4096, 1, (60, ROUNDS))
     assert tool.ran == runs
-    assert len(found["shingled_ns"]) == len(found["again_processor_ns"]) == 121 * runs
+    assert len(found["shingled_ns"]) == len(found["again_processor_ns"]) == ROUNDS * runs
 
 
 def test_what_every_read_mode_gives_follows_from_the_oracle() -> None:

@@ -1,10 +1,10 @@
 """Rows W3, W4 and W5: what shingling costs beside the conventional layer, on one backing in one run.
 
 Each round times the conventional layer, the conventional layer again, and the shingled disk, in turns; a
-figure is the median over rounds of a ratio within a round. What the two conventional ones differ by is noise:
-three standard errors of their ratio's median, or how far that is from one, whichever is more; rounds go on
-until it is one percent, four times over at most. Instructions are counted by valgrind, in user mode, as the
-difference between a longer and a shorter run.
+figure is the median over threes of rounds, in which each came first once, of a ratio within them. What the
+two conventional ones differ by is noise: three standard errors of their ratio's median, or how far that is
+from one, whichever is more; rounds go on until it is one percent, four times over at most. Instructions are
+counted by valgrind, in user mode, as the difference between a longer and a shorter run.
 
 Operations are compared by the median of a round, which a busy machine does not move. The layer notes random
 writes many at a time, which no median sees: so for random operations the processor's time is taken for whole
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 KIB = 1024
 K = 3
-SIZE = (60, 121)
+SIZE = (60, 120)
 """Operations in a round, and rounds."""
-SWEEP = (40, 241)
-RANDOM = (2_048, 41)
+SWEEP = (40, 240)
+RANDOM = (2_048, 42)
 """The same of random ones: the layer notes so many lone writes at once."""
 PART = 0.02
 """What a sequential or banded workload may cost more."""
@@ -92,9 +92,18 @@ def _error(ratios: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     return 1.2533 * spread / float(np.sqrt(len(ratios)))
 
 
+def _by_turns(times_ns: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Geometric means of as many rounds as there are sides, in which each side came first once.
+
+    Who comes first in a round may be faster or slower than the others; the median of single rounds, of which
+    two in three have another side first, would take that for a difference between the sides."""
+    whole = len(times_ns) // len(SIDES) * len(SIDES)
+    return np.asarray(np.exp(np.log(times_ns[:whole]).reshape(-1, len(SIDES)).mean(axis=1)), np.float64)
+
+
 def cost(compared: Mapping[str, Any], of: str = "") -> Cost:
     """The cost that a comparison shows: of the medians of its rounds, or of `processor_` times."""
-    base, again, shingled = (np.array(compared[f"{side}_{of}ns"], dtype=np.float64) for side in SIDES)
+    base, again, shingled = (_by_turns(np.array(compared[f"{side}_{of}ns"], np.float64)) for side in SIDES)
     # Half of a ratio is one of two equal sides: both serve as what the shingled disk is compared with.
     both = np.sqrt(base * again)
     same = again / base
