@@ -34,7 +34,7 @@ def _known(measure: Callable[[Tool], Measured]) -> Callable[[Tool], Measured]:
 ROWS: tuple[RowSpec, ...] = (
     RowSpec("W1", "A write destroys what lies at its angles on the next tracks", "3.2.2, Figures 2, 4, 5",
             _known(oracle.w1)),
-    RowSpec("W2", "Three read modes, through a block device of the kernel", "3.3; FACTS", _known(modes.w2)),
+    RowSpec("W2", "Three read modes, through a block device of the kernel", "3.2.3", _known(modes.w2)),
     RowSpec("W3", "Shingling beside the conventional layer, 4 KiB, k = 3", "5, Figure 7", _known(cost.w3)),
     RowSpec("W4", "Each track more under the head", "5, Figure 8", _known(cost.w4)),
     RowSpec("W5", "Banded writes", "5, Figures 9, 10", _known(cost.w5)),
