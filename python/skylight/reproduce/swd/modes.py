@@ -43,7 +43,6 @@ NAMES = {
     "development-performance": "development- and performance-centric, blocks that differ",
 }
 """Read modes and their checks."""
-OVERWRITTEN = "blocks with overwritten sectors read in each mode"
 
 I64 = NDArray[np.int64]
 
@@ -79,13 +78,11 @@ def _read(device: int, block: int, memory: mmap.mmap) -> bytes | None:
     return memory[:BLOCK]
 
 
-def _blocks(source: I64, writes: list[tuple[int, int]]) -> I64:
-    """The blocks that were written or destroyed, and those beside them."""
-    torn = np.flatnonzero(source != np.arange(len(source))) // IN_BLOCK
+def _blocks(torn: I64, writes: list[tuple[int, int]], whole: int) -> I64:
+    """The blocks that were written or destroyed, and those beside them, of so many."""
     written = [np.arange(start, start + count) // IN_BLOCK for start, count in writes]
     touched = np.unique(np.concatenate([torn, *written]))
     near = np.unique(np.concatenate([touched - 1, touched, touched + 1]))
-    whole = len(source) // IN_BLOCK
     return near[(near >= 0) & (near < whole)]
 
 
@@ -109,7 +106,9 @@ def _through(device_path: Path, control: str, random: oracle.RandomDisk) -> tupl
                 memory[:] = b"".join(content(number, sector) for sector in range(start, start + count))
                 os.pwritev(device, [memory], start * SECTOR)
         source, by = oracle.surface_after(random, writes)
-        blocks = _blocks(source, writes)
+        whole = len(source) // IN_BLOCK
+        torn = np.unique(np.flatnonzero(source != np.arange(len(source))) // IN_BLOCK)
+        blocks = _blocks(torn, writes, whole)
         wrong = dict.fromkeys(NAMES, 0)
         with mmap.mmap(-1, BLOCK) as memory:
             for mode in NAMES:
@@ -118,8 +117,7 @@ def _through(device_path: Path, control: str, random: oracle.RandomDisk) -> tupl
                     wrong[mode] += _read(device, block, memory) != expected(mode, block, source, by)
     finally:
         os.close(device)
-    torn = np.flatnonzero(source != np.arange(len(source))) // IN_BLOCK
-    return wrong, len(np.intersect1d(torn, blocks))
+    return wrong, int(np.count_nonzero(torn < whole))
 
 
 def w2(tool: Tool) -> Measured:
@@ -135,4 +133,6 @@ def w2(tool: Tool) -> Measured:
     except OSError as error:
         raise NotMeasured(f"unknown: the block device failed: {error}") from error
     figures = {NAMES[mode]: float(count) for mode, count in wrong.items()}
-    return Measured(figures, notes=(f"{torn:,} {OVERWRITTEN}, k = {random.k}",))
+    return Measured(
+        figures, notes=(f"{torn:,} blocks with overwritten sectors read in each mode, k = {random.k}",)
+    )
