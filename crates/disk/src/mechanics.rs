@@ -11,6 +11,7 @@
 
 use crate::geometry::{Crossings, Geometry, Place, Segment};
 use crate::seek::{SeekCurve, SeekTable};
+use crate::turn_floor::TurnFloor;
 use crate::units::{Angle, Nanos, Pba, PbaExtent, Sectors, Time};
 
 /// How far past its start a sector may be and still be caught: the rounding of two times to nanoseconds.
@@ -157,14 +158,10 @@ pub struct Disk {
     geometry: Geometry,
     mechanics: Mechanics,
     seek: SeekTable,
-    /// For reads and for writes, by buckets of distances: see [`Disk::turned_at_least`].
-    turned: [Vec<Angle>; 2],
+    turn_floor: TurnFloor,
     /// By segment: for reads and for writes.
     lost: Vec<[LostTurns; 2]>,
 }
-
-/// By how much [`Disk::turned_at_least`] stays below what it is: the rounding of a few times to nanoseconds.
-const TURNED_SLACK: Nanos = Nanos(16);
 
 impl Disk {
     /// Joins the two and works out where skew is too short for the mechanics.
@@ -175,18 +172,8 @@ impl Disk {
             .map(|s| [Direction::Read, Direction::Write].map(|way| lost_turns(&mechanics, s, way)))
             .collect();
         let seek = SeekTable::new(mechanics.seek.clone(), geometry.tracks());
-        let turned = [Direction::Read, Direction::Write].map(|way| {
-            // Heads that are there already need not settle, and their distance is in a bucket with no least time.
-            let settled = |least: Nanos| match least {
-                Nanos(0) => least,
-                sought => mechanics.move_time(sought, false, way),
-            };
-            let floors = seek.floors().iter().map(|&least| settled(least).get());
-            floors
-                .map(|ns| mechanics.rotation.turned_in(Nanos(ns.saturating_sub(TURNED_SLACK.get()))))
-                .collect()
-        });
-        Self { geometry, mechanics, seek, turned, lost }
+        let turn_floor = seek.turn_floor(mechanics.write_settle, mechanics.rotation.turn());
+        Self { geometry, mechanics, seek, turn_floor, lost }
     }
 
     /// The tracks.
@@ -209,13 +196,9 @@ impl Disk {
         self.mechanics.move_time(sought, from.surface != to.surface, way)
     }
 
-    /// How far the platters turn at least before the heads have gone from one track to another, less
-    /// [`TURNED_SLACK`]; the most there is for a turn or more. Enough for a scheduler to pass over what cannot be
-    /// reached in time, and known faster than the time.
-    #[inline]
-    pub fn turned_at_least(&self, from: u32, to: u32, way: Direction) -> Angle {
-        let bucket = self.seek.bucket(from.abs_diff(to));
-        self.turned[way as usize].get(bucket).copied().unwrap_or(Angle(0))
+    /// How far the platters turn at least while the arm goes some way.
+    pub fn turn_floor(&self) -> TurnFloor {
+        self.turn_floor
     }
 
     /// Time from `start` until the sector at a place is under the head: what a scheduler compares.

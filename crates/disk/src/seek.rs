@@ -4,6 +4,7 @@
 //! Source: the form of a fitted curve after Ruemmler and Wilkes, "An introduction to disk drive modeling"
 //! (IEEE Computer, 1994).
 
+use crate::turn_floor::TurnFloor;
 use crate::units::Nanos;
 
 /// Seek time against distance in tracks.
@@ -79,8 +80,6 @@ pub(crate) struct SeekTable {
     ends: Vec<u32>,
     lines: Vec<Line>,
     hints: Vec<u32>,
-    /// The least time of any distance in each bucket.
-    floors: Vec<Nanos>,
     hint_shift: u32,
 }
 
@@ -100,9 +99,7 @@ impl SeekTable {
         let hints = (0..=tracks >> hint_shift)
             .map(|bucket| ends.partition_point(|&end| end < bucket << hint_shift) as u32)
             .collect();
-        let mut table = Self { curve, ends, lines, hints, floors: Vec::new(), hint_shift };
-        table.floors = (0..=tracks >> hint_shift).map(|bucket| table.floor(bucket)).collect();
-        table
+        Self { curve, ends, lines, hints, hint_shift }
     }
 
     /// The least time of a bucket: straight pieces, and a curve that bends downwards, are least at their ends.
@@ -120,13 +117,15 @@ impl SeekTable {
 
     /// The bucket of a distance.
     #[inline]
-    pub(crate) fn bucket(&self, distance: u32) -> usize {
+    fn bucket(&self, distance: u32) -> usize {
         (distance >> self.hint_shift) as usize
     }
 
-    /// The least time of any distance in each bucket.
-    pub(crate) fn floors(&self) -> &[Nanos] {
-        &self.floors
+    /// How far the platters turn at least while the arm goes some way.
+    pub(crate) fn turn_floor(&self, write_settle: Nanos, turn: Nanos) -> TurnFloor {
+        let buckets = self.hints.len() as u32;
+        let least: Vec<Nanos> = (0..buckets).map(|bucket| self.floor(bucket)).collect();
+        TurnFloor::new(&least, 1 << self.hint_shift, write_settle, turn)
     }
 
     /// Seek time over `distance` tracks; none for none.
@@ -164,7 +163,7 @@ mod tests {
             let table = SeekTable::new(curve.clone(), tracks);
             let distance = (f64::from(tracks) * at) as u32;
             prop_assert_eq!(table.time(distance), curve.time(distance));
-            prop_assert!(table.floors()[table.bucket(distance)] <= curve.time(distance));
+            prop_assert!(table.floor(table.bucket(distance) as u32) <= curve.time(distance));
         }
     }
 }

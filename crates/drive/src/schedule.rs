@@ -1,10 +1,11 @@
 //! Which of the commands that wait the heads reach first: shortest positioning first.
 //!
-//! Commands that were looked up are kept in the order of the angles at which they begin. The choice walks them
-//! in the order in which they pass the heads, and the first that the arm reaches in time is the one: nothing
-//! behind it on the track's round comes earlier. Where a command lies is kept until a change of the map could
-//! have moved it; a layer says which parts of the drive move apart from each other ([`Layer::place_group`]), so
-//! that a write forgets a few places and not all.
+//! Where the commands begin that were looked up lies in rows, in no order. A choice goes through all of them at
+//! once, several at a time and without a branch that could be guessed wrong: it notes how far the platters turn until
+//! each passes the heads, if the arm may be there in time. Of these the first is looked at closely, then the next, until
+//! one is reached: what passes later comes no earlier. Where a command lies is kept until a change of the map could
+//! have moved it; a layer says which parts of the drive move apart from each other
+//! ([`Layer::place_group`]), so that a write forgets a few places and not all.
 //!
 //! Invariants: a place that is kept is the one that the layer would name now; the choice is that of comparing
 //! the positioning times of all, the oldest where several are equal.
@@ -13,7 +14,7 @@
 
 use std::ops::RangeInclusive;
 
-use skylight_disk::{Angle, Direction, Head, Nanos, Time};
+use skylight_disk::{Angle, Direction, Head, Nanos, Time, TurnFloor};
 use skylight_layer::{Command, HostOp, Layer, Plan, Step};
 
 use crate::media::Media;
@@ -47,41 +48,9 @@ struct Spot {
     passes: bool,
 }
 
-/// A spot on the platters: what a walk looks at of all of them.
-#[derive(Clone, Copy, Debug)]
-struct Passing {
-    key: u64,
-    track: u32,
-    way: Direction,
-}
-
-impl Passing {
-    /// The angle of the spot.
-    #[inline]
-    fn angle(self) -> u64 {
-        self.key & !SPOT_BITS
-    }
-
-    /// The number of the spot.
-    #[inline]
-    fn spot(self) -> usize {
-        (self.key & SPOT_BITS) as usize
-    }
-}
-
-/// The bits of a key that are the number of a spot: as many as no queue has commands. The bits of an angle that
-/// they leave are far less than a nanosecond.
-const SPOT_BITS: u64 = 0xffff;
-
 impl Spot {
-    /// What sorts spots by their angles and names them, in one word.
-    #[inline]
-    fn key(&self, number: u32) -> u64 {
-        (self.angle.0 & !SPOT_BITS) | u64::from(number)
-    }
-
-    /// How long the heads take that are in time for it when it passes; none if they are not. Apart from the walk: few
-    /// get here.
+    /// How long the heads take that are in time for it when it passes; none if they are not. Apart from the rows:
+    /// few get here.
     #[inline(never)]
     fn reached(&self, media: &Media, now: Time, passes: Nanos) -> Option<Nanos> {
         let waits = self.ready.max(now) - now;
@@ -94,9 +63,10 @@ impl Spot {
         (takes.get() <= passes.get() + 2 * ROUNDING_NS).then_some(takes)
     }
 
-    fn positioning(&self, media: &Media, begin: Time) -> Nanos {
+    fn positioning(&self, media: &Media, now: Time) -> Nanos {
+        let begin = self.ready.max(now);
         let moved = media.disk.move_time(media.head, self.head, self.way);
-        moved + media.disk.mechanics().rotation.wait_for(self.angle, begin + moved)
+        begin - now + moved + media.disk.mechanics().rotation.wait_for(self.angle, begin + moved)
     }
 }
 
@@ -109,6 +79,98 @@ struct Best {
 
 const NONE_YET: Best = Best { takes: Nanos(u64::MAX), age: u64::MAX };
 
+/// As many spots are looked at together: what a processor does to several numbers at a time needs rows of one length.
+const LANES: usize = 8;
+
+/// What a choice looks at of some spots.
+#[derive(Clone, Copy)]
+struct Row {
+    /// The upper half of the angle.
+    angle: [u32; LANES],
+    /// The track; one out of reach where the spot is not on the platters, or not in use.
+    track: [f32; LANES],
+    /// What is added for a write: see [`TurnFloor::settle`].
+    settle: [f32; LANES],
+    /// Room for the choice: how far the platters turn until the spot passes, in 31 bits of a turn, the lowest of which
+    /// are the spot's number; [`LATE`] where the arm is not in time.
+    round: [i32; LANES],
+}
+
+const LATE: i32 = i32::MAX;
+
+/// Of no spot.
+const EMPTY: Row = Row {
+    angle: [0; LANES],
+    track: [TurnFloor::OUT_OF_REACH; LANES],
+    settle: [0.0; LANES],
+    round: [LATE; LANES],
+};
+
+/// The rows of all spots.
+#[derive(Default)]
+struct Rows {
+    rows: Vec<Row>,
+    /// The bits of a round that are a number.
+    numbers: i32,
+}
+
+impl Rows {
+    /// Where a spot passes the heads, and what is added for a write.
+    #[inline]
+    fn set(&mut self, number: usize, angle: Angle, track: f32, settle: f32) {
+        if number / LANES >= self.rows.len() {
+            self.rows.resize(number / LANES + 1, EMPTY);
+            self.numbers = ((self.rows.len() * LANES).next_power_of_two() - 1) as i32;
+        }
+        let (row, lane) = (&mut self.rows[number / LANES], number % LANES);
+        row.angle[lane] = (angle.0 >> 32) as u32;
+        row.track[lane] = track;
+        row.settle[lane] = settle;
+    }
+
+    /// A spot does not pass any more.
+    #[inline]
+    fn clear(&mut self, number: usize) {
+        self.rows[number / LANES].track[number % LANES] = TurnFloor::OUT_OF_REACH;
+    }
+
+    /// Notes the rounds from an angle on, with the heads on a track.
+    #[inline]
+    fn note(&mut self, floor: TurnFloor, from: Angle, track: u32) {
+        let (from, track, numbers) = ((from.0 >> 32) as u32, track as f32, self.numbers);
+        let mut first = 0;
+        for row in &mut self.rows {
+            for lane in 0..LANES {
+                let ahead = row.angle[lane].wrapping_sub(from);
+                let in_time =
+                    (ahead >> 8) as i32 as f32 >= floor.between(track, row.track[lane], row.settle[lane]);
+                let round = ((ahead >> 1) as i32 & !numbers) | (first + lane as i32);
+                row.round[lane] = if in_time { round } else { LATE };
+            }
+            first += LANES as i32;
+        }
+    }
+
+    /// The spot that passes first of those noted, and the turn until then, which the halves of the angles make a little
+    /// less or next to nothing more; it is noted no more.
+    #[inline]
+    fn next(&mut self) -> Option<(usize, Angle)> {
+        let mut firsts = [LATE; LANES];
+        for row in &self.rows {
+            for (first, &round) in firsts.iter_mut().zip(&row.round) {
+                *first = round.min(*first);
+            }
+        }
+        let first = firsts.into_iter().fold(LATE, i32::min);
+        if first == LATE {
+            return None;
+        }
+        let number = (first & self.numbers) as usize;
+        self.rows[number / LANES].round[number % LANES] = LATE;
+        Some((number, Angle(u64::from((first & !self.numbers) as u32) << 33)))
+    }
+}
+
 /// See the module page.
 #[derive(Default)]
 pub(crate) struct Sweep {
@@ -117,11 +179,10 @@ pub(crate) struct Sweep {
     /// Those that have to be looked up.
     unknown: usize,
     spots: Vec<Spot>,
+    rows: Rows,
     /// Numbers of spots that are not in use.
     free: Vec<u32>,
-    /// Those on the platters, their keys rising.
-    passing: Vec<Passing>,
-    /// The numbers of the others.
+    /// The numbers of those that are not on the platters.
     still: Vec<u32>,
     /// How many that were looked up are of each group, groups taken together by their last bits: as a rule none is
     /// of the group that a plan changes.
@@ -158,7 +219,7 @@ impl Sweep {
     /// The command that the heads reach first; `ready` is when they may begin to move for each.
     pub(crate) fn nearest(
         &mut self,
-        (layer, media): (&dyn Layer, &Media),
+        parts: (&dyn Layer, &Media),
         now: Time,
         (commands, targets): (&[Command], &mut [Target]),
         ready: impl Fn(usize) -> Time,
@@ -169,7 +230,7 @@ impl Sweep {
                 break;
             }
             if target.spot == UNKNOWN {
-                self.find((layer, media), &commands[index], ready(index), target);
+                self.find(parts, &commands[index], ready(index), target);
             }
         }
         let (Some(oldest), Some(newest)) = (targets.first(), targets.last()) else {
@@ -184,46 +245,38 @@ impl Sweep {
                 best = best.min(Best { takes: ready.max(now) - now, age });
             }
         }
-        best = self.walk(media, now, &ages, best);
+        best = self.pass(parts.1, now, &ages, best);
         if best == NONE_YET {
-            let passing = self.passing.iter().map(|passing| &self.spots[passing.spot()]);
-            for spot in passing.filter(|spot| ages.contains(&spot.age)) {
-                let begin = spot.ready.max(now);
-                best = best.min(Best { takes: begin - now + spot.positioning(media, begin), age: spot.age });
-            }
+            let spots = targets.iter().map(|target| &self.spots[target.spot as usize]);
+            let takes = spots.map(|spot| Best { takes: spot.positioning(parts.1, now), age: spot.age });
+            best = takes.min().unwrap_or(best);
         }
         targets.partition_point(|target| target.age < best.age).min(targets.len() - 1)
     }
 
     /// Of what passes the heads within a turn, what they are in time for, if it is better than the best so far.
     #[inline]
-    fn walk(&self, media: &Media, now: Time, ages: &RangeInclusive<u64>, mut best: Best) -> Best {
+    fn pass(&mut self, media: &Media, now: Time, ages: &RangeInclusive<u64>, mut best: Best) -> Best {
         let rotation = media.disk.mechanics().rotation;
         // What passed a moment ago may still be caught.
         let caught = rotation.angle_in(Nanos(ROUNDING_NS));
-        let from = rotation.phase(now).since(caught).0 & !SPOT_BITS;
         let last = |best: Best| {
             let takes = Nanos(best.takes.get().saturating_add(2 * ROUNDING_NS));
             rotation.turned_in(takes).0.saturating_add(caught.0)
         };
+        let from = rotation.phase(now).since(caught);
+        self.rows.note(media.disk.turn_floor(), from, media.head.track);
         let mut until = last(best);
-        let middle = self.passing.partition_point(|passing| passing.key < from);
-        let (behind, ahead) = self.passing.split_at(middle);
-        for part in [ahead, behind] {
-            for passing in part {
-                let round = passing.angle().wrapping_sub(from);
-                if round > until {
-                    return best;
-                }
-                if round < media.disk.turned_at_least(media.head.track, passing.track, passing.way).0 {
-                    continue;
-                }
-                let spot = &self.spots[passing.spot()];
-                let passes = rotation.time_for(Angle(round.saturating_sub(caught.0)));
-                if let Some(takes) = spot.reached(media, now, passes).filter(|_| ages.contains(&spot.age)) {
-                    best = best.min(Best { takes, age: spot.age });
-                    until = last(best);
-                }
+        while let Some((number, turned)) = self.rows.next().filter(|&(_, turned)| turned.0 <= until) {
+            let spot = &self.spots[number];
+            debug_assert!(
+                turned.0 <= spot.angle.since(from).0.saturating_add(1 << 32),
+                "less than the rounding more"
+            );
+            let passes = rotation.time_for(Angle(spot.angle.since(from).0.saturating_sub(caught.0)));
+            if let Some(takes) = spot.reached(media, now, passes).filter(|_| ages.contains(&spot.age)) {
+                best = best.min(Best { takes, age: spot.age });
+                until = last(best);
             }
         }
         best
@@ -250,18 +303,24 @@ impl Sweep {
         let spot = Spot { age: target.age, ready, angle, head, way, passes: place.is_some() };
         self.unknown -= 1;
         *self.of_groups.of(target.group) += 1;
-        target.spot = self.free.pop().unwrap_or(self.spots.len() as u32);
-        match self.spots.get_mut(target.spot as usize) {
-            Some(free) => *free = spot,
-            None => self.spots.push(spot),
-        }
+        target.spot = self.put(spot);
         if spot.passes {
-            let key = spot.key(target.spot);
-            let at = self.passing.partition_point(|other| other.key < key);
-            self.passing.insert(at, Passing { key, track: head.track, way });
+            let settle = media.disk.turn_floor().settle(way == Direction::Write);
+            self.rows.set(target.spot as usize, angle, head.track as f32, settle);
         } else {
             self.still.push(target.spot);
         }
+    }
+
+    /// Gives a spot a number.
+    #[inline]
+    fn put(&mut self, spot: Spot) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.spots[number as usize] = spot;
+            return number;
+        }
+        self.spots.push(spot);
+        self.spots.len() as u32 - 1
     }
 
     /// Forgets a command that is answered.
@@ -274,9 +333,7 @@ impl Sweep {
         self.free.push(target.spot);
         *self.of_groups.of(target.group) -= 1;
         if spot.passes {
-            let key = spot.key(target.spot);
-            let at = self.passing.partition_point(|other| other.key < key);
-            self.passing.remove(at);
+            self.rows.clear(target.spot as usize);
         } else {
             self.still.retain(|&other| other != target.spot);
         }
@@ -302,6 +359,71 @@ impl Sweep {
                 self.remove(*target);
                 self.unknown += 1;
                 target.spot = UNKNOWN;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use crate::random::{Kind, random_profile};
+    use proptest::prelude::*;
+    use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, Sectors};
+    use skylight_layer::{CommandId, Conventional, Medium};
+
+    /// How long the heads take for a command, and what is chosen where it takes no longer: all of them compared.
+    fn least(media: &Media, now: Time, commands: &[Command], ready: &[Time]) -> (Nanos, usize) {
+        let takes = commands.iter().zip(ready).map(|(command, &ready)| {
+            let way = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
+            let place = media.disk.geometry().place(skylight_disk::Pba(command.extent.start.get()));
+            let begin = ready.max(now);
+            begin - now + media.disk.positioning(media.head, begin, &place, way)
+        });
+        takes.enumerate().map(|(index, takes)| (takes, index)).min().expect("something waits")
+    }
+
+    proptest! {
+        #[test]
+        fn the_choice_is_that_of_comparing_all(
+            seed in 0u64..200,
+            commands in prop::collection::vec((any::<bool>(), 0.0f64..1.0, 0u64..200_000), 1..70),
+            gone in prop::collection::vec(0usize..70, 0..40),
+            at_ns in 0u64..100_000_000,
+        ) {
+            let text = random_profile(seed, Some(Kind::Conventional)).unwrap();
+            let drive = crate::Drive::new(&Profile::from_toml(&text, "random").unwrap(), seed).unwrap();
+            let blocks = drive.capacity().0 / BLOCK_SECTORS;
+            let layer = Conventional::new(Medium::Platter, drive.capacity());
+            let media = Media::new(drive.disk().clone(), None, 1);
+            let ready: Vec<Time> = commands.iter().map(|&(_, _, ready_ns)| Time(at_ns + ready_ns)).collect();
+            let commands: Vec<Command> = (0..).zip(&commands).map(|(id, &(write, at, _))| Command {
+                id: CommandId(id),
+                op: if write { HostOp::Write } else { HostOp::Read },
+                extent: LbaExtent::new(Lba((at * blocks as f64) as u64 * BLOCK_SECTORS), Sectors(BLOCK_SECTORS)),
+            }).collect();
+            let mut sweep = Sweep::default();
+            let targets = commands.iter().map(|_| sweep.admit());
+            let mut waiting: Vec<(Command, Time, Target)> =
+                commands.iter().zip(&ready).zip(targets).map(|((&c, &r), t)| (c, r, t)).collect();
+            let mut now = Time(at_ns);
+            for gone in std::iter::once(usize::MAX).chain(gone) {
+                if gone < waiting.len() {
+                    sweep.remove(waiting.remove(gone).2);
+                }
+                if waiting.is_empty() {
+                    break;
+                }
+                let commands: Vec<Command> = waiting.iter().map(|w| w.0).collect();
+                let ready: Vec<Time> = waiting.iter().map(|w| w.1).collect();
+                let mut targets: Vec<Target> = waiting.iter().map(|w| w.2).collect();
+                let chosen = sweep.nearest((&layer, &media), now, (&commands, &mut targets), |index| ready[index]);
+                prop_assert_eq!(chosen, least(&media, now, &commands, &ready).1);
+                for (waits, target) in waiting.iter_mut().zip(targets) {
+                    waits.2 = target;
+                }
+                now += Nanos(123_457);
             }
         }
     }
