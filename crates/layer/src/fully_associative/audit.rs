@@ -110,7 +110,7 @@ impl FullyAssociative {
 /// The logs that are open are different ones, in the order of their opening.
 fn audit_open(zone: &Zone) -> Result<(), String> {
     let streams = zone.streams.iter().map(|stream| stream.slot);
-    let mut open: Vec<u32> = streams.chain(zone.spares.iter().copied()).chain(zone.current).collect();
+    let mut open: Vec<u32> = streams.chain(zone.spares.iter().copied()).chain(zone.current()).collect();
     let count = open.len();
     if let Some(slot) = open.iter().find(|&&slot| zone.log(slot).is_none()) {
         return Err(format!("slot {slot} is appended to and is no log"));

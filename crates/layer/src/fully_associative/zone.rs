@@ -63,8 +63,8 @@ pub(super) struct Zone {
     pub free: Vec<u32>,
     /// Oldest first.
     pub logs: VecDeque<Log>,
-    /// The log that writes are appended to.
-    pub current: Option<u32>,
+    /// The slot of the log that writes are appended to, and the index of that log.
+    current: Option<(u32, usize)>,
     /// Least recently continued first.
     pub streams: Vec<Stream>,
     /// Logs with room whose stream was broken, oldest first: the next to be appended to.
@@ -113,7 +113,11 @@ impl Zone {
 
     #[inline]
     fn index(&self, slot: u32) -> Option<usize> {
-        Some(self.log_of[slot as usize].checked_sub(1)? as usize)
+        match self.current {
+            // As a rule it is this one, and no more need be read from memory.
+            Some((current, index)) if current == slot => Some(index),
+            _ => Some(self.log_of[slot as usize].checked_sub(1)? as usize),
+        }
     }
 
     /// The log in a slot.
@@ -212,7 +216,10 @@ impl Zone {
         for (index, log) in self.logs.iter().enumerate().skip(index) {
             self.log_of[log.slot as usize] = index as u32 + 1;
         }
-        self.current = self.current.filter(|&current| current != slot);
+        self.current = self.current.filter(|&(current, _)| current != slot).map(|(current, at)| {
+            let closed_before = usize::from(index < at);
+            (current, at - closed_before)
+        });
         self.streams.retain(|stream| stream.slot != slot);
         self.spares.retain(|&spare| spare != slot);
     }
@@ -258,10 +265,16 @@ impl Zone {
         }
     }
 
-    /// The log that writes are appended to, if it has room.
+    /// The log that writes are appended to.
+    #[inline]
+    pub fn current(&self) -> Option<u32> {
+        self.current.map(|(slot, _)| slot)
+    }
+
+    /// The same, if it has room.
     #[inline]
     pub fn current_with_room(&self) -> Option<u32> {
-        self.current.filter(|&slot| self.has_room(slot))
+        self.current().filter(|&slot| self.has_room(slot))
     }
 
     /// Where the next write that is no stream goes, if that needs no cleaning, and whether it is free yet.
@@ -281,7 +294,7 @@ impl Zone {
 
     /// Makes the slot that [`Zone::next_room`] found the log that writes are appended to; logs that this opens.
     pub fn append_next_to(&mut self, slot: u32, free: bool, opened: u64) -> u64 {
-        if self.current == Some(slot) {
+        if self.current() == Some(slot) {
             return 0;
         }
         if let Some(stream) = self.streams.iter().find(|stream| stream.slot == slot) {
@@ -292,7 +305,7 @@ impl Zone {
             self.free.retain(|&other| other != slot);
             self.open(slot, opened);
         }
-        self.current = Some(slot);
+        self.current = self.index(slot).map(|index| (slot, index));
         free.into()
     }
 }
