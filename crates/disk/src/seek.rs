@@ -73,13 +73,22 @@ impl Line {
     }
 }
 
+/// A straight piece and the last distance on it.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    end: u32,
+    line: Line,
+}
+
 /// A curve made ready: for a measured one its pieces, and for each bucket of distances the first of them.
 #[derive(Clone, Debug)]
 pub(crate) struct SeekTable {
     curve: SeekCurve,
-    ends: Vec<u32>,
-    lines: Vec<Line>,
+    /// The first is of no distance and takes no time, the last reaches any distance.
+    pieces: Vec<Piece>,
+    /// None for a curve that is not measured.
     hints: Vec<u32>,
+    buckets: u32,
     hint_shift: u32,
 }
 
@@ -93,13 +102,16 @@ impl SeekTable {
             SeekCurve::Points(points) => points,
             SeekCurve::Fitted { .. } => &[],
         };
-        let lines: Vec<Line> = (0..=points.len()).filter_map(|after| Line::to(points, after)).collect();
-        let ends: Vec<u32> = points.iter().map(|&(distance, _)| distance).chain([u32::MAX]).collect();
+        let none = Piece { end: 0, line: Line { from: 0, from_ns: 0.0, slope_ns: 0.0 } };
+        let ends = points.iter().map(|&(distance, _)| distance).chain([u32::MAX]);
+        let lines = (0..=points.len()).filter_map(|after| Line::to(points, after));
+        let measured = ends.zip(lines).map(|(end, line)| Piece { end, line });
+        let pieces: Vec<Piece> = std::iter::once(none).chain(measured).collect();
         let hint_shift = tracks.div_ceil(BUCKETS).max(1).next_power_of_two().trailing_zeros();
-        let hints = (0..=tracks >> hint_shift)
-            .map(|bucket| ends.partition_point(|&end| end < bucket << hint_shift) as u32)
-            .collect();
-        Self { curve, ends, lines, hints, hint_shift }
+        let buckets = (tracks >> hint_shift) + 1;
+        let first_in = |bucket: u32| pieces.partition_point(|piece| piece.end < bucket << hint_shift) as u32;
+        let hints = if points.is_empty() { Vec::new() } else { (0..buckets).map(first_in).collect() };
+        Self { curve, pieces, hints, buckets, hint_shift }
     }
 
     /// The least time of a bucket: straight pieces, and a curve that bends downwards, are least at their ends.
@@ -109,8 +121,7 @@ impl SeekTable {
         if first == 0 || bends_up {
             return Nanos(0);
         }
-        let from = self.ends.partition_point(|&end| end < first);
-        let inside = self.ends[from..].iter().copied().take_while(|&end| end < last);
+        let inside = self.pieces.iter().map(|piece| piece.end).filter(|&end| first <= end && end < last);
         let ends = inside.flat_map(|end| [end, end + 1]).chain([first, last]);
         ends.map(|distance| self.curve.time(distance)).min().unwrap_or(Nanos(0))
     }
@@ -123,22 +134,21 @@ impl SeekTable {
 
     /// How far the platters turn at least while the arm goes some way.
     pub(crate) fn turn_floor(&self, write_settle: Nanos, turn: Nanos) -> TurnFloor {
-        let buckets = self.hints.len() as u32;
-        let least: Vec<Nanos> = (0..buckets).map(|bucket| self.floor(bucket)).collect();
+        let least: Vec<Nanos> = (0..self.buckets).map(|bucket| self.floor(bucket)).collect();
         TurnFloor::new(&least, 1 << self.hint_shift, write_settle, turn)
     }
 
     /// Seek time over `distance` tracks; none for none.
     #[inline]
     pub(crate) fn time(&self, distance: u32) -> Nanos {
-        if distance == 0 || self.lines.is_empty() {
+        let Some(&hint) = self.hints.get(self.bucket(distance)) else {
             return self.curve.time(distance);
-        }
-        let mut piece = self.hints[self.bucket(distance)] as usize;
-        while self.ends[piece] < distance {
+        };
+        let mut piece = hint as usize;
+        while self.pieces[piece].end < distance {
             piece += 1;
         }
-        self.lines[piece].time(distance)
+        self.pieces[piece].line.time(distance)
     }
 }
 
