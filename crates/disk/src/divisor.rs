@@ -2,7 +2,7 @@
 //!
 //! Invariant: exact for every numerator `n` with `n * d < 2^64`, which every use keeps:
 //! a medium has less than 2^42 sectors and a divisor (sectors a track, sectors a band) less than
-//! 2^22, or than 2^26 where the medium is below 2^38.
+//! 2^22, or than 2^26 where the medium is below 2^38; tracks and the passes over them are fewer.
 //! Source: Granlund and Montgomery, "Division by invariant integers using multiplication" (PLDI'94).
 
 /// A divisor and its reciprocal.

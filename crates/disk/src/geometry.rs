@@ -157,11 +157,13 @@ pub(crate) struct Segment {
     inward: bool,
     first_surface: u16,
     surfaces: u16,
-    group_tracks: u64,
+    /// Whether it is one group: always where it has one surface.
+    is_one_group: bool,
     group_divisor: Divisor,
-    /// The last group when it is shorter than the others: its number and its tracks.
+    passes: Passes,
+    /// The last group when it is shorter than the others, which has passes of its own.
     tail_group: u64,
-    tail_tracks: u64,
+    tail_passes: Passes,
     surfaces_descend: bool,
     surfaces_alternate: bool,
     strokes_alternate: bool,
@@ -169,6 +171,19 @@ pub(crate) struct Segment {
     pub(crate) head_skew: Angle,
     pub(crate) group_skew: Angle,
     start_angle: Angle,
+}
+
+/// The passes over a group, one on each surface.
+#[derive(Clone, Copy, Debug)]
+struct Passes {
+    tracks: u64,
+    divisor: Divisor,
+}
+
+impl Passes {
+    fn new(tracks: u64) -> Self {
+        Self { tracks, divisor: Divisor::new(tracks.max(1)) }
+    }
 }
 
 /// How many steps of each kind lie before a track of a segment.
@@ -185,6 +200,16 @@ struct WalkedTrack {
     surface: u16,
     track: u32,
     crossings: Crossings,
+    stroke: Stroke,
+}
+
+/// How the walk goes on from a track on its surface.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stroke {
+    /// Tracks that the walk goes on to before it changes the surface or turns, be they used or not.
+    pub(crate) ahead: u64,
+    /// Whether it goes towards the ID.
+    pub(crate) inward: bool,
 }
 
 impl Segment {
@@ -205,7 +230,8 @@ impl Segment {
         if sectors > room || u64::from(spec.first_sector) >= spt || !fits_radially {
             return Err(GeometryError::TooLarge { segment: number });
         }
-        let group_tracks = u64::from(spec.group_tracks.min(spec.tracks));
+        let group_tracks = if spec.surfaces == 1 { spec.tracks } else { spec.group_tracks.min(spec.tracks) };
+        let group_tracks = u64::from(group_tracks);
         Ok(Self {
             start,
             end: start + sectors,
@@ -218,10 +244,11 @@ impl Segment {
             inward: spec.inward,
             first_surface: spec.first_surface,
             surfaces: spec.surfaces,
-            group_tracks,
+            is_one_group: group_tracks == u64::from(spec.tracks),
             group_divisor: Divisor::new(group_tracks * u64::from(spec.surfaces)),
+            passes: Passes::new(group_tracks),
             tail_group: u64::from(spec.tracks) / group_tracks,
-            tail_tracks: u64::from(spec.tracks) % group_tracks,
+            tail_passes: Passes::new(u64::from(spec.tracks) % group_tracks),
             surfaces_descend: spec.surfaces_descend,
             surfaces_alternate: spec.surfaces_alternate,
             strokes_alternate: spec.strokes_alternate,
@@ -238,20 +265,6 @@ impl Segment {
         self.track_divisor.div_rem(pba.0 - self.start + self.first_sector)
     }
 
-    /// Group, pass within the group, and position within the pass of a track.
-    #[inline]
-    fn walk_position(&self, ordinal: u64) -> (u64, u64, u64, u64) {
-        if self.surfaces == 1 {
-            return (0, 0, ordinal, u64::from(self.tracks));
-        }
-        let (group, in_group) = self.group_divisor.div_rem(ordinal);
-        if self.group_tracks == 1 {
-            return (group, in_group, 0, 1);
-        }
-        let tracks = if group == self.tail_group { self.tail_tracks } else { self.group_tracks };
-        (group, in_group / tracks, in_group % tracks, tracks)
-    }
-
     #[inline]
     fn reversed_surfaces(&self, group: u64) -> bool {
         self.surfaces_descend ^ (self.surfaces_alternate && group & 1 == 1)
@@ -264,16 +277,38 @@ impl Segment {
 
     #[inline]
     fn walked(&self, ordinal: u64) -> WalkedTrack {
-        let (group, pass, position, tracks) = self.walk_position(ordinal);
+        if self.is_one_group {
+            return self.walked_in_group(ordinal, 0, ordinal, &self.passes);
+        }
+        self.walked_in_groups(ordinal)
+    }
+
+    // Not inlined: what looks up places of segments of one group, as most are, is short without it.
+    #[inline(never)]
+    fn walked_in_groups(&self, ordinal: u64) -> WalkedTrack {
+        let (group, in_group) = self.group_divisor.div_rem(ordinal);
+        let passes = if group == self.tail_group { &self.tail_passes } else { &self.passes };
+        self.walked_in_group(ordinal, group, in_group, passes)
+    }
+
+    // Inlined always: little is left of it for the first group.
+    #[inline(always)]
+    fn walked_in_group(&self, ordinal: u64, group: u64, in_group: u64, passes: &Passes) -> WalkedTrack {
+        let (pass, position) = passes.divisor.div_rem(in_group);
         let surfaces = u64::from(self.surfaces);
         let surface = if self.reversed_surfaces(group) { surfaces - 1 - pass } else { pass };
-        let within = if self.reversed_stroke(pass) { tracks - 1 - position } else { position };
-        let radial = if surfaces == 1 { within } else { group * self.group_tracks + within };
+        let ahead = passes.tracks - 1 - position;
+        let reversed = self.reversed_stroke(pass);
+        let radial = group * self.passes.tracks + if reversed { ahead } else { position };
         let track =
             if self.inward { self.first_track + radial as u32 } else { self.first_track - radial as u32 };
         let heads = group * (surfaces - 1) + pass;
-        let crossings = Crossings { tracks: ordinal - heads - group, heads, groups: group };
-        WalkedTrack { surface: self.first_surface + surface as u16, track, crossings }
+        WalkedTrack {
+            surface: self.first_surface + surface as u16,
+            track,
+            crossings: Crossings { tracks: ordinal - heads - group, heads, groups: group },
+            stroke: Stroke { ahead, inward: self.inward ^ (reversed && passes.tracks > 1) },
+        }
     }
 
     /// Angle of sector 0 of a track, from the steps before it.
@@ -290,7 +325,7 @@ impl Segment {
     // Inlined always: else the result goes through memory and is read back in other widths than it was written,
     // for which processors wait until all stores before are done.
     #[inline(always)]
-    fn place(&self, pba: Pba) -> (Place, u64, Crossings) {
+    fn place(&self, pba: Pba) -> (Place, Stroke) {
         let (ordinal, sector) = self.ordinal(pba);
         let walked = self.walked(ordinal);
         let angle = self.track_angle(walked.crossings);
@@ -301,7 +336,19 @@ impl Segment {
             sectors_per_track: self.sectors_per_track,
             angle: angle.advanced(Angle(self.sector_width.0.wrapping_mul(sector))),
         };
-        (place, ordinal, walked.crossings)
+        (place, walked.stroke)
+    }
+
+    /// How many tracks behind that of a sector the last of so many sectors from it on lies.
+    #[inline]
+    pub(crate) fn tracks_crossed(&self, sector: u32, sectors: Sectors) -> u64 {
+        self.track_divisor.div_rem(u64::from(sector) + sectors.get() - 1).0
+    }
+
+    /// The surface and the track of a sector, and the steps before that track.
+    pub(crate) fn steps_to(&self, pba: Pba) -> (u16, u32, Crossings) {
+        let walked = self.walked(self.ordinal(pba).0);
+        (walked.surface, walked.track, walked.crossings)
     }
 
     /// A track by its number in the walk: what the segment uses of it.
@@ -312,7 +359,6 @@ impl Segment {
         let first = self.first_sector.saturating_sub(before).min(spt);
         let used = (self.first_sector + self.end - self.start).saturating_sub(before);
         let (end, unwalked) = (used.min(spt), used.saturating_sub(spt));
-        let (_, pass, position, stroke) = self.walk_position(ordinal);
         Track {
             surface: walked.surface,
             track: walked.track,
@@ -321,28 +367,29 @@ impl Segment {
             first_sector: first as u32,
             end_sector: end as u32,
             start: Pba(self.start + (before + first).saturating_sub(self.first_sector)),
-            inward: self.inward ^ (stroke > 1 && self.reversed_stroke(pass)),
-            tracks_ahead: (stroke - 1 - position).min(unwalked / spt) as u32,
+            inward: walked.stroke.inward,
+            tracks_ahead: walked.stroke.ahead.min(unwalked / spt) as u32,
         }
     }
 
     /// How far the arm moves when the walk changes the surface within a group.
     pub(crate) fn head_step_tracks(&self) -> u32 {
-        if self.strokes_alternate { 0 } else { self.group_tracks as u32 - 1 }
+        if self.strokes_alternate { 0 } else { self.passes.tracks as u32 - 1 }
     }
 
     /// The same in the last group when it is shorter, and how many head steps lie before that group.
     pub(crate) fn tail_head_step(&self) -> (u32, u64) {
-        let tracks = if self.strokes_alternate { 0 } else { self.tail_tracks.saturating_sub(1) as u32 };
+        let tracks =
+            if self.strokes_alternate { 0 } else { self.tail_passes.tracks.saturating_sub(1) as u32 };
         (tracks, self.tail_group * (u64::from(self.surfaces) - 1))
     }
 
     /// How far the arm moves from one group to the next, and whether the surface changes too.
     pub(crate) fn group_step(&self) -> (u32, bool) {
-        let per_group = self.group_tracks * u64::from(self.surfaces);
-        if self.tracks as u64 <= self.group_tracks {
+        if self.is_one_group {
             return (0, false);
         }
+        let per_group = self.passes.tracks * u64::from(self.surfaces);
         let (last, next) = (self.walked(per_group - 1), self.walked(per_group));
         (last.track.abs_diff(next.track), last.surface != next.surface)
     }
@@ -355,16 +402,13 @@ impl Segment {
     /// The inverse of [`Segment::walked`]: the number in the walk of a track that the segment holds.
     fn ordinal_of(&self, surface: u16, track: u32) -> u64 {
         let radial = u64::from(if self.inward { track - self.first_track } else { self.first_track - track });
-        if self.surfaces == 1 {
-            return radial;
-        }
-        let (group, within) = (radial / self.group_tracks, radial % self.group_tracks);
-        let tracks = if group == self.tail_group { self.tail_tracks } else { self.group_tracks };
+        let (group, within) = self.passes.divisor.div_rem(radial);
+        let tracks = if group == self.tail_group { self.tail_passes.tracks } else { self.passes.tracks };
         let surface = u64::from(surface - self.first_surface);
         let surfaces = u64::from(self.surfaces);
         let pass = if self.reversed_surfaces(group) { surfaces - 1 - surface } else { surface };
         let position = if self.reversed_stroke(pass) { tracks - 1 - within } else { within };
-        group * self.group_tracks * surfaces + pass * tracks + position
+        group * self.passes.tracks * surfaces + pass * tracks + position
     }
 }
 
@@ -450,18 +494,12 @@ impl Geometry {
         self.segments[self.segment_index(pba)].place(pba).0
     }
 
-    /// The place, and for the transfer the segment, the track's number in it and the steps before it.
+    /// The place, and for the transfer the segment and how the walk goes on.
     #[inline(always)]
-    pub(crate) fn place_in_segment(&self, pba: Pba) -> (Place, usize, u64, Crossings) {
+    pub(crate) fn place_in_segment(&self, pba: Pba) -> (Place, usize, Stroke) {
         let index = self.segment_index(pba);
-        let (place, ordinal, crossings) = self.segments[index].place(pba);
-        (place, index, ordinal, crossings)
-    }
-
-    /// The steps of each kind between the tracks of two addresses of one segment.
-    pub(crate) fn crossings_at(&self, segment: usize, pba: Pba) -> (Place, Crossings) {
-        let (place, _, crossings) = self.segments[segment].place(pba);
-        (place, crossings)
+        let (place, stroke) = self.segments[index].place(pba);
+        (place, index, stroke)
     }
 
     /// How many sectors the track of a sector has.
@@ -520,7 +558,7 @@ impl Geometry {
 
 /// Where the walk would start if the next segment follows `before` as its next track would.
 fn angle_after(before: &Segment, next: &SegmentSpec) -> Angle {
-    let (last, _, _) = before.place(Pba(before.end - 1));
+    let (last, _) = before.place(Pba(before.end - 1));
     let descended = if next.surfaces_descend { next.surfaces.saturating_sub(1) } else { 0 };
     let shared = next.first_surface + descended == last.surface;
     let skew = if shared { before.track_skew } else { before.head_skew };

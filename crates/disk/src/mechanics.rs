@@ -9,7 +9,7 @@
 //! Sources: Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994); checked
 //! against a validated simulator, request by request, in `tests/atlas10k.rs`.
 
-use crate::geometry::{Crossings, Geometry, Place, Segment};
+use crate::geometry::{Geometry, Place, Segment, Stroke};
 use crate::seek::{SeekCurve, SeekTable};
 use crate::turn_floor::TurnFloor;
 use crate::units::{Angle, Nanos, Pba, PbaExtent, Sectors, Time};
@@ -61,12 +61,12 @@ impl Rotation {
         Nanos((sum >> 32) as u64)
     }
 
-    /// Time from `start`, close to when `angle` passes, until `turns` (2^64 a turn) past that angle: what
-    /// rounding made early or late is made up for, so that it does not add up.
+    /// Time from `start`, close to when `angle` passes, until `turns` (2^64 a turn, below 2^127) past that angle:
+    /// what rounding made early or late is made up for, so that it does not add up.
     #[inline]
     fn time_from(self, start: Time, angle: Angle, turns: u128) -> Nanos {
         let late = i128::from(self.phase(start).since(angle).0 as i64);
-        let left = turns.saturating_add_signed(-late);
+        let left = (turns.cast_signed() - late).max(0).cast_unsigned();
         self.time_for_turns((left >> 64) as u64, Angle(left as u64))
     }
 
@@ -140,7 +140,7 @@ pub struct AccessTiming {
 pub struct Beginning {
     place: Place,
     segment: usize,
-    crossings: Crossings,
+    stroke: Stroke,
 }
 
 /// Turns lost beyond the skew at each kind of step, for one segment and direction.
@@ -224,8 +224,8 @@ impl Disk {
     /// When the sector is not on the disk.
     #[inline(always)]
     pub fn beginning(&self, first: Pba) -> Beginning {
-        let (place, segment, _, crossings) = self.geometry.place_in_segment(first);
-        Beginning { place, segment, crossings }
+        let (place, segment, stroke) = self.geometry.place_in_segment(first);
+        Beginning { place, segment, stroke }
     }
 
     /// [`Disk::access`] of an extent of which it is known where it begins.
@@ -241,8 +241,8 @@ impl Disk {
         extent: PbaExtent,
         way: Direction,
     ) -> AccessTiming {
-        let Beginning { place, segment: index, crossings } = *begin;
-        let segment = &self.geometry.segments()[index];
+        let place = &begin.place;
+        let segment = &self.geometry.segments()[begin.segment];
         let rotation = self.mechanics.rotation;
         let at = Head { surface: place.surface, track: place.track };
         let arrived = start + self.move_time(head, at, way);
@@ -255,7 +255,7 @@ impl Disk {
         let transfer_start = arrived + rotation.wait_for(place.angle, arrived);
         let here = sectors.min(segment.end - extent.start.0);
         let first = PbaExtent::new(extent.start, Sectors(here));
-        let (mut end, mut head) = self.stream(index, first, (place.angle, crossings), transfer_start, way);
+        let (mut end, mut head) = self.stream(begin, first, transfer_start, way);
         let mut done = here;
         while done < sectors {
             let rest = PbaExtent::new(Pba(extent.start.0 + done), Sectors(sectors - done));
@@ -293,39 +293,47 @@ impl Disk {
         (start, start + rotation.time_from(start, angle, width.0.into()))
     }
 
-    /// End of a transfer across tracks of one segment, and the head then: all steps counted at once. `from` is
-    /// the angle of its first sector and the steps before that.
-    fn stream(
-        &self,
-        index: usize,
-        extent: PbaExtent,
-        from: (Angle, Crossings),
-        start: Time,
-        way: Direction,
-    ) -> (Time, Head) {
+    /// End of a transfer across tracks of one segment, and the head then: all steps counted at once.
+    fn stream(&self, begin: &Beginning, extent: PbaExtent, start: Time, way: Direction) -> (Time, Head) {
+        let Beginning { ref place, segment: index, stroke } = *begin;
         let segment = &self.geometry.segments()[index];
-        let (angle, before) = from;
-        let (last, after) = self.geometry.crossings_at(index, Pba(extent.end().0 - 1));
-        let (_, heads_before_tail) = segment.tail_head_step();
-        let in_tail =
-            after.heads.saturating_sub(heads_before_tail) - before.heads.saturating_sub(heads_before_tail);
-        let heads = after.heads - before.heads;
-        let tracks = after.tracks - before.tracks;
-        let groups = after.groups - before.groups;
-        let turned = |count: u64, angle: Angle| u128::from(count) * u128::from(angle.0);
+        let width = u128::from(extent.len.get()) * u128::from(segment.sector_width.0);
         let lost = self.lost[index][way as usize];
-        let lost_turns = tracks * lost.track
-            + (heads - in_tail) * lost.head
-            + in_tail * lost.tail_head
-            + groups * lost.group;
-        let turns = turned(extent.len.get(), segment.sector_width)
-            + turned(tracks, segment.track_skew)
-            + turned(heads, segment.head_skew)
-            + turned(groups, segment.group_skew)
-            + (u128::from(lost_turns) << 64);
-        let spent = self.mechanics.rotation.time_from(start, angle, turns);
-        (start + spent, Head { surface: last.surface, track: last.track })
+        let crossed = segment.tracks_crossed(place.sector, extent.len);
+        let (turns, head) = if crossed <= stroke.ahead {
+            // Along one stroke: most, and the quickest to find.
+            let (on, tracks) = (place.track, crossed as u32);
+            let track = if stroke.inward { on + tracks } else { on - tracks };
+            (turned(crossed, segment.track_skew, lost.track), Head { surface: place.surface, track })
+        } else {
+            steps_across_strokes(segment, extent, lost)
+        };
+        let spent = self.mechanics.rotation.time_from(start, place.angle, width + turns);
+        (start + spent, head)
     }
+}
+
+/// How far the platters turn, in 2^-64 turns, beside so many steps with a skew that each lose whole turns.
+#[inline]
+fn turned(steps: u64, skew: Angle, lost_turns: u64) -> u128 {
+    u128::from(steps) * u128::from(skew.0) + (u128::from(steps * lost_turns) << 64)
+}
+
+/// How far the platters turn beside the steps of a segment from the track of the first sector to that of the last,
+/// and where the heads are then.
+#[cold]
+fn steps_across_strokes(segment: &Segment, extent: PbaExtent, lost: LostTurns) -> (u128, Head) {
+    let (_, _, before) = segment.steps_to(extent.start);
+    let (surface, track, after) = segment.steps_to(Pba(extent.end().0 - 1));
+    let (_, heads_before_tail) = segment.tail_head_step();
+    let in_tail =
+        after.heads.saturating_sub(heads_before_tail) - before.heads.saturating_sub(heads_before_tail);
+    let heads = after.heads - before.heads;
+    let turns = turned(after.tracks - before.tracks, segment.track_skew, lost.track)
+        + turned(heads - in_tail, segment.head_skew, lost.head)
+        + turned(in_tail, segment.head_skew, lost.tail_head)
+        + turned(after.groups - before.groups, segment.group_skew, lost.group);
+    (turns, Head { surface, track })
 }
 
 impl Mechanics {
