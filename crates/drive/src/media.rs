@@ -170,14 +170,17 @@ impl Media {
     #[inline]
     fn course(&mut self, access: Access, at: Time) -> AccessTiming {
         let Access { direction, extent, purpose, .. } = access;
-        let Some(among) = place_among_known(purpose, extent) else {
-            return self.disk.access(self.head, at, extent, direction);
+        let Self { disk, known, head, .. } = self;
+        let once;
+        let begin = match place_among_known(purpose, extent).map(|among| &mut known[among]) {
+            None => {
+                once = disk.beginning(extent.start);
+                &once
+            }
+            Some(Some(known)) if known.0 == extent.start => &known.1,
+            Some(unknown) => &unknown.insert((extent.start, disk.beginning(extent.start))).1,
         };
-        let (_, begin) = match &mut self.known[among] {
-            Some(known) if known.0 == extent.start => known,
-            unknown => unknown.insert((extent.start, self.disk.beginning(extent.start))),
-        };
-        self.disk.access_from(begin, self.head, at, extent, direction)
+        disk.access_from(begin, *head, at, extent, direction)
     }
 
     /// Parks the heads at the inner diameter (Skylight, figure 3), where no data is read or written.
