@@ -14,8 +14,8 @@
 
 use std::ops::RangeInclusive;
 
-use skylight_disk::{Angle, Direction, Head, Nanos, Time, TurnFloor};
-use skylight_layer::{Command, HostOp, Layer, Plan, Step};
+use skylight_disk::{Angle, Direction, Head, Nanos, Pba, Place, Time, TurnFloor};
+use skylight_layer::{Command, HostOp, Layer, Medium, Plan, Step};
 
 use crate::media::Media;
 
@@ -184,6 +184,8 @@ pub(crate) struct Sweep {
     free: Vec<u32>,
     /// The numbers of those that are not on the platters.
     still: Vec<u32>,
+    /// The address that was looked up last, and where it is.
+    latest: Option<((Medium, Pba), Option<Place>)>,
     /// How many that were looked up are of each group, groups taken together by their last bits: as a rule none is
     /// of the group that a plan changes.
     of_groups: GroupCounts,
@@ -294,8 +296,8 @@ impl Sweep {
         let mut place = None;
         target.group = 0;
         if matches!(command.op, HostOp::Read | HostOp::Write) {
-            let (medium, first) = layer.locate_first(command.extent, way == Direction::Write);
-            place = media.place(medium, first);
+            let at = layer.locate_first(command.extent, way == Direction::Write);
+            place = self.place(media, at);
             target.group = layer.place_group(command.extent.start);
         }
         let head = place.map_or(media.head, |place| Head { surface: place.surface, track: place.track });
@@ -309,6 +311,19 @@ impl Sweep {
             self.rows.set(target.spot as usize, angle, head.track as f32, settle);
         } else {
             self.still.push(target.spot);
+        }
+    }
+
+    /// Where the heads have to be for an address. Many writes in a row go to the same one: the end of a log.
+    #[inline]
+    fn place(&mut self, media: &Media, at: (Medium, Pba)) -> Option<Place> {
+        match self.latest {
+            Some((latest, place)) if latest == at => place,
+            _ => {
+                let place = media.place(at.0, at.1);
+                self.latest = Some((at, place));
+                place
+            }
         }
     }
 
@@ -371,7 +386,7 @@ mod tests {
     use crate::random::{Kind, random_profile};
     use proptest::prelude::*;
     use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, Sectors};
-    use skylight_layer::{CommandId, Conventional, Medium};
+    use skylight_layer::{CommandId, Conventional};
 
     /// How long the heads take for a command, and what is chosen where it takes no longer: all of them compared.
     fn least(media: &Media, now: Time, commands: &[Command], ready: &[Time]) -> (Nanos, usize) {
