@@ -143,6 +143,14 @@ pub struct Beginning {
     stroke: Stroke,
 }
 
+impl Beginning {
+    /// Where the first sector lies.
+    #[inline]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
 /// Turns lost beyond the skew at each kind of step, for one segment and direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct LostTurns {

@@ -531,7 +531,10 @@ impl Drive {
             return 0;
         }
         let parts = (self.layer.as_ref(), &self.media);
-        self.pending.nearest(parts, first..first + run, self.busy_until, self.interface.command_overhead)
+        let overhead = self.interface.command_overhead;
+        let (nearest, begins) = self.pending.nearest(parts, first..first + run, self.busy_until, overhead);
+        self.media.next = begins;
+        nearest
     }
 
     /// After a plan that changed the map, places may have to be looked up again.

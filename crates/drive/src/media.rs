@@ -53,6 +53,8 @@ pub(crate) struct Media {
     pub(crate) trace: Option<HeadTrace>,
     /// Where accesses begin that cleaning comes back to: of its band, of the staging area, of the map.
     known: [Option<(Pba, Beginning)>; 3],
+    /// Where the command begins that is served next, if that is known.
+    pub(crate) next: Option<(Pba, Beginning)>,
     /// Accesses among which the next one of a group is chosen.
     window: usize,
     /// Accesses of a group, while they are being ordered.
@@ -69,6 +71,7 @@ impl Media {
             ledger: Ledger::default(),
             trace: None,
             known: [None; 3],
+            next: None,
             window,
             group: Vec::new(),
         }
@@ -170,13 +173,16 @@ impl Media {
     #[inline]
     fn course(&mut self, access: Access, at: Time) -> AccessTiming {
         let Access { direction, extent, purpose, .. } = access;
-        let Self { disk, known, head, .. } = self;
+        let Self { disk, known, next, head, .. } = self;
         let once;
         let begin = match place_among_known(purpose, extent).map(|among| &mut known[among]) {
-            None => {
-                once = disk.beginning(extent.start);
-                &once
-            }
+            None => match next {
+                Some((first, begin)) if *first == extent.start => &*begin,
+                _ => {
+                    once = disk.beginning(extent.start);
+                    &once
+                }
+            },
             Some(Some(known)) if known.0 == extent.start => &known.1,
             Some(unknown) => &unknown.insert((extent.start, disk.beginning(extent.start))).1,
         };

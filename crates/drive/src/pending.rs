@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use skylight_disk::{LbaExtent, Nanos, Time};
+use skylight_disk::{Beginning, LbaExtent, Nanos, Pba, Time};
 use skylight_layer::{Command, CommandId, HostOp, Layer, Plan};
 
 use crate::media::Media;
@@ -99,20 +99,20 @@ impl Pending {
         &self.arrivals[self.first..]
     }
 
-    /// Of a run of commands the one that the heads reach first.
+    /// Of a run of commands the one that the heads reach first, and where on the platters it begins.
     pub(crate) fn nearest(
         &mut self,
         parts: (&dyn Layer, &Media),
         run: Range<usize>,
         now: Time,
         overhead: Nanos,
-    ) -> usize {
+    ) -> (usize, Option<(Pba, Beginning)>) {
         let (start, run) = (run.start, self.first + run.start..self.first + run.end);
         let arrivals = &self.arrivals[run.clone()];
         let choice = (&self.commands[run.clone()], &mut self.targets[run]);
         let nearest = self.sweep.nearest(parts, now, choice, |index| arrivals[index].at + overhead);
         self.chosen = start + nearest;
-        nearest
+        (nearest, self.sweep.begins(self.targets[self.first + self.chosen]))
     }
 
     /// After a plan that changed the map, places may have to be looked up again.

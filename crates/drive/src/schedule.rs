@@ -14,7 +14,7 @@
 
 use std::ops::RangeInclusive;
 
-use skylight_disk::{Angle, Direction, Head, Nanos, Pba, Place, Time, TurnFloor};
+use skylight_disk::{Angle, Beginning, Direction, Head, Nanos, Pba, Time, TurnFloor};
 use skylight_layer::{Command, HostOp, Layer, Medium, Plan, Step};
 
 use crate::media::Media;
@@ -41,32 +41,45 @@ struct Spot {
     age: u64,
     /// When the heads may begin to move for it.
     ready: Time,
-    angle: Angle,
-    head: Head,
     way: Direction,
-    /// Whether it lies on the platters; else the heads need not move: it is on flash, or nowhere.
-    passes: bool,
+    /// Where on the platters; else the heads need not move: it is on flash, or nowhere.
+    begins: Option<(Pba, Beginning)>,
+}
+
+/// Where the heads have to be, and at which angle.
+#[inline]
+fn at((_, begins): &(Pba, Beginning)) -> (Head, Angle) {
+    let place = begins.place();
+    (Head { surface: place.surface, track: place.track }, place.angle)
 }
 
 impl Spot {
     /// How long the heads take that are in time for it when it passes; none if they are not. Apart from the rows:
     /// few get here.
     #[inline(never)]
-    fn reached(&self, media: &Media, now: Time, passes: Nanos) -> Option<Nanos> {
+    fn reached(
+        &self,
+        media: &Media,
+        now: Time,
+        (head, angle): (Head, Angle),
+        passes: Nanos,
+    ) -> Option<Nanos> {
         let waits = self.ready.max(now) - now;
-        let moved = media.disk.move_time(media.head, self.head, self.way);
+        let moved = media.disk.move_time(media.head, head, self.way);
         if (waits + moved).get() > passes.get() + ROUNDING_NS {
             return None;
         }
         let rotation = media.disk.mechanics().rotation;
-        let takes = waits + moved + rotation.wait_for(self.angle, now + waits + moved);
+        let takes = waits + moved + rotation.wait_for(angle, now + waits + moved);
         (takes.get() <= passes.get() + 2 * ROUNDING_NS).then_some(takes)
     }
 
     fn positioning(&self, media: &Media, now: Time) -> Nanos {
-        let begin = self.ready.max(now);
-        let moved = media.disk.move_time(media.head, self.head, self.way);
-        begin - now + moved + media.disk.mechanics().rotation.wait_for(self.angle, begin + moved)
+        let waits = self.ready.max(now) - now;
+        let takes = |begins: &(Pba, Beginning)| {
+            media.disk.positioning(media.head, now + waits, begins.1.place(), self.way)
+        };
+        waits + self.begins.as_ref().map_or(Nanos(0), takes)
     }
 }
 
@@ -185,7 +198,7 @@ pub(crate) struct Sweep {
     /// The numbers of those that are not on the platters.
     still: Vec<u32>,
     /// The address that was looked up last, and where it is.
-    latest: Option<((Medium, Pba), Option<Place>)>,
+    latest: Option<(Pba, Beginning)>,
     /// How many that were looked up are of each group, groups taken together by their last bits: as a rule none is
     /// of the group that a plan changes.
     of_groups: GroupCounts,
@@ -271,12 +284,14 @@ impl Sweep {
         let mut until = last(best);
         while let Some((number, turned)) = self.rows.next().filter(|&(_, turned)| turned.0 <= until) {
             let spot = &self.spots[number];
-            debug_assert!(
-                turned.0 <= spot.angle.since(from).0.saturating_add(1 << 32),
-                "less than the rounding more"
-            );
-            let passes = rotation.time_for(Angle(spot.angle.since(from).0.saturating_sub(caught.0)));
-            if let Some(takes) = spot.reached(media, now, passes).filter(|_| ages.contains(&spot.age)) {
+            let Some((head, angle)) = spot.begins.as_ref().map(at) else {
+                continue;
+            };
+            let round = angle.since(from);
+            debug_assert!(turned.0 <= round.0.saturating_add(1 << 32), "no more than the rounding more");
+            let passes = rotation.time_for(Angle(round.0.saturating_sub(caught.0)));
+            let takes = spot.reached(media, now, (head, angle), passes);
+            if let Some(takes) = takes.filter(|_| ages.contains(&spot.age)) {
                 best = best.min(Best { takes, age: spot.age });
                 until = last(best);
             }
@@ -293,20 +308,17 @@ impl Sweep {
         target: &mut Target,
     ) {
         let way = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
-        let mut place = None;
+        let mut begins = None;
         target.group = 0;
         if matches!(command.op, HostOp::Read | HostOp::Write) {
-            let at = layer.locate_first(command.extent, way == Direction::Write);
-            place = self.place(media, at);
+            let (medium, first) = layer.locate_first(command.extent, way == Direction::Write);
+            begins = (medium == Medium::Platter).then(|| (first, self.beginning(media, first)));
             target.group = layer.place_group(command.extent.start);
         }
-        let head = place.map_or(media.head, |place| Head { surface: place.surface, track: place.track });
-        let angle = place.map_or(Angle(0), |place| place.angle);
-        let spot = Spot { age: target.age, ready, angle, head, way, passes: place.is_some() };
         self.unknown -= 1;
         *self.of_groups.of(target.group) += 1;
-        target.spot = self.put(spot);
-        if spot.passes {
+        target.spot = self.put(Spot { age: target.age, ready, way, begins });
+        if let Some((head, angle)) = begins.as_ref().map(at) {
             let settle = media.disk.turn_floor().settle(way == Direction::Write);
             self.rows.set(target.spot as usize, angle, head.track as f32, settle);
         } else {
@@ -314,17 +326,23 @@ impl Sweep {
         }
     }
 
-    /// Where the heads have to be for an address. Many writes in a row go to the same one: the end of a log.
+    /// Where an address is. Many writes in a row go to the same one: the end of a log.
     #[inline]
-    fn place(&mut self, media: &Media, at: (Medium, Pba)) -> Option<Place> {
+    fn beginning(&mut self, media: &Media, first: Pba) -> Beginning {
         match self.latest {
-            Some((latest, place)) if latest == at => place,
+            Some((latest, begins)) if latest == first => begins,
             _ => {
-                let place = media.place(at.0, at.1);
-                self.latest = Some((at, place));
-                place
+                let begins = media.disk.beginning(first);
+                self.latest = Some((first, begins));
+                begins
             }
         }
+    }
+
+    /// Where a command begins on the platters, if it was looked up and does.
+    #[inline]
+    pub(crate) fn begins(&self, target: Target) -> Option<(Pba, Beginning)> {
+        self.spots.get(target.spot as usize)?.begins
     }
 
     /// Gives a spot a number.
@@ -347,7 +365,7 @@ impl Sweep {
         };
         self.free.push(target.spot);
         *self.of_groups.of(target.group) -= 1;
-        if spot.passes {
+        if spot.begins.is_some() {
             self.rows.clear(target.spot as usize);
         } else {
             self.still.retain(|&other| other != target.spot);
