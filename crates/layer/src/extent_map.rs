@@ -17,7 +17,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, Pba, Sectors};
+use skylight_disk::{LOT_STEP, Lba, LbaExtent, Pba, Sectors};
 
 use crate::inner::{Approach, Inners, MAX_HEIGHT, granule, granule_start};
 use crate::leaf::{ENTRY_MAX_SECTORS, LEAF_ENTRIES, Leaf, Leaves, NO_LEAF};
@@ -90,8 +90,10 @@ struct Ahead {
 /// Media addresses that an entry can hold lie below this.
 pub const MAX_ADDRESS: Pba = Pba(1 << crate::leaf::ADDRESS_BITS);
 
-/// How many hints are remembered; a power of two.
-const HINTS: usize = 128;
+/// How many hints are remembered, as a power of two: several times as many as are ahead at once, of host commands
+/// and of cleaning, so that few are lost to others before they are asked for.
+const HINT_BITS: u32 = 8;
+const HINTS: usize = 1 << HINT_BITS;
 
 /// A start that will be asked for or was asked for lately, and the leaf that holds it: found once for the hint
 /// and the look-ups.
@@ -103,10 +105,10 @@ struct Hinted {
 
 const NO_HINT: Hinted = Hinted { start: u64::MAX, leaf: NO_LEAF };
 
-/// Where a start is remembered: most differ by whole blocks.
+/// Where a start is remembered: those of blocks and of bands, which share many bits, shall not meet too often.
 #[inline]
 fn hint_slot(start: u64) -> usize {
-    (start / BLOCK_SECTORS) as usize % HINTS
+    (start.wrapping_mul(LOT_STEP) >> (u64::BITS - HINT_BITS)) as usize
 }
 
 impl Default for ExtentMap {
