@@ -144,7 +144,7 @@ pub struct Beginning {
 }
 
 impl Beginning {
-    /// Where the first sector lies.
+    /// The place of the first sector.
     #[inline]
     pub fn place(&self) -> &Place {
         &self.place
@@ -302,11 +302,12 @@ impl Disk {
     }
 
     /// End of a transfer across tracks of one segment, and the head then: all steps counted at once.
+    #[inline(always)]
     fn stream(&self, begin: &Beginning, extent: PbaExtent, start: Time, way: Direction) -> (Time, Head) {
         let Beginning { ref place, segment: index, stroke } = *begin;
         let segment = &self.geometry.segments()[index];
         let width = u128::from(extent.len.get()) * u128::from(segment.sector_width.0);
-        let lost = self.lost[index][way as usize];
+        let lost = &self.lost[index][way as usize];
         let crossed = segment.tracks_crossed(place.sector, extent.len);
         let (turns, head) = if crossed <= stroke.ahead {
             // Along one stroke: most, and the quickest to find.
@@ -330,7 +331,7 @@ fn turned(steps: u64, skew: Angle, lost_turns: u64) -> u128 {
 /// How far the platters turn beside the steps of a segment from the track of the first sector to that of the last,
 /// and where the heads are then.
 #[cold]
-fn steps_across_strokes(segment: &Segment, extent: PbaExtent, lost: LostTurns) -> (u128, Head) {
+fn steps_across_strokes(segment: &Segment, extent: PbaExtent, lost: &LostTurns) -> (u128, Head) {
     let (_, _, before) = segment.steps_to(extent.start);
     let (surface, track, after) = segment.steps_to(Pba(extent.end().0 - 1));
     let (_, heads_before_tail) = segment.tail_head_step();

@@ -53,12 +53,12 @@ pub(crate) struct Media {
     pub(crate) trace: Option<HeadTrace>,
     /// Where accesses begin that cleaning comes back to: of its band, of the staging area, of the map.
     known: [Option<(Pba, Beginning)>; 3],
-    /// Where the command begins that is served next, if that is known.
+    /// Where the command that is served next begins, or what is gathered next, if that is known.
     pub(crate) next: Option<(Pba, Beginning)>,
     /// Accesses among which the next one of a group is chosen.
     window: usize,
-    /// Accesses of a group, while they are being ordered.
-    group: Vec<Access>,
+    /// Accesses of a group, while they are being ordered, and where those of the platters begin.
+    group: Vec<(Access, Option<Beginning>)>,
 }
 
 impl Media {
@@ -96,7 +96,9 @@ impl Media {
                         at = self.access(access, at);
                         continue;
                     }
-                    self.group.push(access);
+                    let platter = medium == Medium::Platter;
+                    let begin = platter.then(|| self.disk.beginning(extent.start));
+                    self.group.push((access, begin));
                     unordered -= 1;
                     if unordered == 0 {
                         at = self.access_group(at);
@@ -117,15 +119,18 @@ impl Media {
     fn access_group(&mut self, start: Time) -> Time {
         let mut at = start;
         let mut group = std::mem::take(&mut self.group);
-        group.sort_unstable_by_key(|access| access.extent.start);
+        group.sort_unstable_by_key(|(access, _)| access.extent.start);
         while !group.is_empty() {
-            let window = &group[..group.len().min(self.window)];
-            let cost = |access: &Access| {
-                let place = self.place(access.medium, access.extent.start);
-                self.positioning(place.as_ref(), access.direction, at)
+            let cost = |(access, begin): &(Access, Option<Beginning>)| {
+                self.positioning(begin.as_ref().map(Beginning::place), access.direction, at)
             };
-            let nearest = (0..window.len()).min_by_key(|&index| cost(&window[index])).unwrap_or(0);
-            at = self.access(group.remove(nearest), at);
+            let nearest = match group.len().min(self.window) {
+                1 => 0,
+                window => (0..window).min_by_key(|&index| cost(&group[index])).unwrap_or(0),
+            };
+            let (access, begin) = group.remove(nearest);
+            self.next = begin.map(|begin| (access.extent.start, begin));
+            at = self.access(access, at);
         }
         self.group = group;
         at
