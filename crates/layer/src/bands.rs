@@ -2,7 +2,8 @@
 //!
 //! Stretches of bands of one size follow each other in LBA; on the platters a guard may lie behind each band,
 //! and other regions (a persistent cache, a map) between stretches. A look-up takes the slice of the drive that
-//! a sector is in, the first stretch in that slice or one soon behind it, and a division.
+//! a sector is in, the first stretch in that slice or one soon behind it, and a division; the way back the same by the
+//! numbers of bands.
 //!
 //! Invariants: stretches leave no gap in LBA; bands do not overlap on the platters; the last band of a stretch
 //! may be short.
@@ -33,6 +34,7 @@ struct Stretch {
     pitch: u64,
     divisor: Divisor,
     first_band: u64,
+    end_band: u64,
 }
 
 impl Stretch {
@@ -49,14 +51,43 @@ impl Stretch {
 #[derive(Clone, Debug)]
 pub struct Bands {
     stretches: Vec<Stretch>,
-    /// The first stretch in each slice of two to the power of `slice_shift` host sectors.
-    slices: Vec<u32>,
-    slice_shift: u32,
+    /// By host sectors.
+    by_lba: Slices,
+    /// By the numbers of bands.
+    by_number: Slices,
     smallest: Sectors,
+}
+
+/// The first stretch in each slice of two to the power of `shift` host sectors or bands.
+#[derive(Clone, Debug)]
+struct Slices {
+    first: Vec<u32>,
+    shift: u32,
 }
 
 /// Slices are at most two to the power of this many.
 const SLICE_BITS: u32 = 10;
+
+impl Slices {
+    /// Of stretches by where they end.
+    fn new(stretches: &[Stretch], end: impl Fn(&Stretch) -> u64) -> Self {
+        let last = stretches.last().map_or(0, |stretch| end(stretch).saturating_sub(1));
+        let shift = (u64::BITS - last.leading_zeros()).saturating_sub(SLICE_BITS);
+        let first_in =
+            |slice: u64| stretches.partition_point(|stretch| end(stretch) <= slice << shift) as u32;
+        Self { first: (0..=last >> shift).map(first_in).collect(), shift }
+    }
+
+    /// The stretch that something is in, of the same stretches by the same end.
+    #[inline]
+    fn of<'a>(&self, what: u64, stretches: &'a [Stretch], end: impl Fn(&Stretch) -> u64) -> &'a Stretch {
+        let mut index = self.first[(what >> self.shift) as usize] as usize;
+        while end(&stretches[index]) <= what {
+            index += 1;
+        }
+        &stretches[index]
+    }
+}
 
 /// A band: its number, what it holds, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,12 +105,8 @@ impl Bands {
     pub fn new(specs: &[StretchSpec]) -> Self {
         let mut stretches: Vec<Stretch> = Vec::with_capacity(specs.len());
         for spec in specs {
-            let (first_lba, first_band) = stretches.last().map_or((0, 0), |before| {
-                (
-                    before.end_lba,
-                    before.first_band + (before.end_lba - before.first_lba).div_ceil(before.band),
-                )
-            });
+            let (first_lba, first_band) =
+                stretches.last().map_or((0, 0), |before| (before.end_lba, before.end_band));
             stretches.push(Stretch {
                 first_lba,
                 end_lba: first_lba + spec.sectors.get(),
@@ -87,29 +114,24 @@ impl Bands {
                 band: spec.band.get(),
                 pitch: spec.band.get() + spec.guard.get(),
                 divisor: Divisor::new(spec.band.get()),
+                end_band: first_band + spec.sectors.get().div_ceil(spec.band.get()),
                 first_band,
             });
         }
         let smallest = stretches.iter().map(Stretch::smallest).min().unwrap_or_default();
-        let last = stretches.last().map_or(0, |stretch| stretch.end_lba.saturating_sub(1));
-        let slice_shift = (u64::BITS - last.leading_zeros()).saturating_sub(SLICE_BITS);
-        let first_in =
-            |slice: u64| stretches.partition_point(|stretch| stretch.end_lba <= slice << slice_shift) as u32;
-        let slices = (0..=last >> slice_shift).map(first_in).collect();
-        Self { stretches, slices, slice_shift, smallest: Sectors(smallest) }
+        let by_lba = Slices::new(&stretches, |stretch| stretch.end_lba);
+        let by_number = Slices::new(&stretches, |stretch| stretch.end_band);
+        Self { stretches, by_lba, by_number, smallest: Sectors(smallest) }
     }
 
     /// How many bands.
     pub fn count(&self) -> u64 {
-        self.stretches
-            .last()
-            .map_or(0, |last| last.first_band + (last.end_lba - last.first_lba).div_ceil(last.band))
+        self.stretches.last().map_or(0, |last| last.end_band)
     }
 
     /// The first host sector of a band that there is.
     pub fn first_of(&self, number: u64) -> Lba {
-        let after = self.stretches.partition_point(|stretch| stretch.first_band <= number);
-        let stretch = &self.stretches[after.saturating_sub(1)];
+        let stretch = self.by_number.of(number, &self.stretches, |stretch| stretch.end_band);
         Lba(stretch.first_lba + (number - stretch.first_band) * stretch.band)
     }
 
@@ -148,11 +170,7 @@ impl Bands {
     /// When the sector is past the end of the last band.
     #[inline]
     pub fn of(&self, lba: Lba) -> Band {
-        let mut index = self.slices[(lba.get() >> self.slice_shift) as usize] as usize;
-        while self.stretches[index].end_lba <= lba.get() {
-            index += 1;
-        }
-        let stretch = &self.stretches[index];
+        let stretch = self.by_lba.of(lba.get(), &self.stretches, |stretch| stretch.end_lba);
         let (in_stretch, _) = stretch.divisor.div_rem(lba.get() - stretch.first_lba);
         let start = stretch.first_lba + in_stretch * stretch.band;
         let len = Sectors(stretch.band.min(stretch.end_lba - start));

@@ -118,9 +118,8 @@ impl Journal {
         if self.at + needed > self.spec.region.len.get() { 0 } else { self.at }
     }
 
-    /// Takes room for an entry of so much data.
-    pub fn begin(&mut self, data: Sectors) -> EntryPlace {
-        let quanta = self.spec.quanta(data);
+    /// Takes room for an entry of so many quanta.
+    pub fn begin(&mut self, quanta: u64) -> EntryPlace {
         let needed = self.spec.entry_sectors(quanta);
         self.at = self.offset_for(needed);
         let start = self.spec.region.start + Sectors(self.at);

@@ -120,7 +120,8 @@ impl Journaled {
 
     /// Writes one journal entry with these extents, after making room for it.
     fn entry(&mut self, extents: impl Iterator<Item = LbaExtent> + Clone, data: Sectors, plan: &mut Plan) {
-        self.make_room(self.spec.journal.quanta(data), extents.clone(), plan);
+        let quanta = self.spec.journal.quanta(data);
+        self.make_room(quanta, extents.clone(), plan);
         self.entries += 1;
         if self.spec.map_merge_every.is_some_and(|every| self.entries.is_multiple_of(every)) {
             plan.access(Medium::Platter, Direction::Write, self.spec.map_merge, Purpose::MapMerge);
@@ -129,7 +130,7 @@ impl Journaled {
         while let Some(start) = self.journal.coming() {
             self.map.hint(start);
         }
-        let place = self.journal.begin(data);
+        let place = self.journal.begin(quanta);
         if !place.out_of_band.is_empty() {
             plan.access(self.spec.cache_medium, Direction::Write, place.out_of_band, Purpose::OutOfBand);
         }
@@ -193,6 +194,9 @@ impl Journaled {
 
     /// The extent of the map that goes on beyond both ends of this one.
     fn extent_around(&self, extent: LbaExtent) -> Option<LbaExtent> {
+        if self.map.longest() <= extent.len {
+            return None;
+        }
         let found = self.map.holding(extent.start)?.lba;
         (found.start < extent.start && extent.end() < found.end()).then_some(found)
     }
