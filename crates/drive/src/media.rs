@@ -142,12 +142,6 @@ impl Media {
         Nanos(sectors.get() * self.disk.mechanics().rotation.turn().get() / sectors_per_track)
     }
 
-    /// Where the heads have to be for an address; nowhere for flash.
-    #[inline]
-    pub(crate) fn place(&self, medium: Medium, first: Pba) -> Option<Place> {
-        (medium == Medium::Platter).then(|| self.disk.geometry().place(first))
-    }
-
     /// Time until the medium could begin.
     #[inline]
     pub(crate) fn positioning(&self, place: Option<&Place>, way: Direction, at: Time) -> Nanos {
