@@ -28,13 +28,15 @@ impl FullyAssociative {
     #[inline]
     pub(super) fn take_write(&mut self, queue: Queue<'_>, plan: &mut Plan) {
         let chosen = queue.next_command();
-        let taken = if queue.waiting.len() > 1 { self.run(queue) } else { &queue.waiting[..1] };
+        // Others that are taken begin in the band of the chosen one.
+        let at = self.layout.of(chosen.extent.start);
+        let taken = if queue.waiting.len() > 1 { self.run(queue, at) } else { &queue.waiting[..1] };
         let (first, last) = match taken {
             [first, .., last] => (first, last),
             [only] => (only, only),
             [] => (&chosen, &chosen),
         };
-        self.write(LbaExtent::new(first.extent.start, last.extent.end() - first.extent.start), plan);
+        self.write(at, LbaExtent::new(first.extent.start, last.extent.end() - first.extent.start), plan);
         for command in taken {
             plan.push(Step::Complete(command.id));
         }
@@ -43,9 +45,8 @@ impl FullyAssociative {
     /// The waiting writes to take: all that cover the band of the chosen one in order, or what its stream lacks;
     /// otherwise the one that continues its stream, or begins it, if it came before the chosen one; otherwise
     /// the chosen one.
-    fn run<'a>(&self, queue: Queue<'a>) -> &'a [Command] {
+    fn run<'a>(&self, queue: Queue<'a>, at: BandAt) -> &'a [Command] {
         let waiting = queue.waiting;
-        let at = self.layout.of(queue.next_command().extent.start);
         let streamed = self.zones[at.zone].as_ref().and_then(|zone| {
             let slot = zone.stream(at.band)?;
             Some(at.lba.start + Sectors(zone.written(slot).into()))
@@ -70,13 +71,17 @@ impl FullyAssociative {
         &waiting[first..first + taken]
     }
 
-    fn write(&mut self, extent: LbaExtent, plan: &mut Plan) {
+    /// Writes an extent that begins in a band.
+    fn write(&mut self, mut at: BandAt, extent: LbaExtent, plan: &mut Plan) {
         let mut rest = extent;
-        while !rest.is_empty() {
-            let at = self.layout.of(rest.start);
+        loop {
             let end = rest.end().min(at.lba.end());
             self.write_in_band(at, LbaExtent::new(rest.start, end - rest.start), plan);
             rest = LbaExtent::new(end, rest.end() - end);
+            if rest.is_empty() {
+                return;
+            }
+            at = self.layout.of(rest.start);
         }
     }
 
@@ -243,6 +248,13 @@ impl FullyAssociative {
             return place(self.layout.nearest_free_slot(at.zone, at.band));
         };
         let into = extent.start - at.lba.start;
+        // As a rule: it begins no band and continues no stream.
+        if into.get() > 0
+            && zone.stream(at.band).is_none()
+            && let Some(slot) = zone.current_with_room()
+        {
+            return place(slot) + Sectors(zone.next_block(slot).into());
+        }
         let whole = into.get() == 0 && extent.end() >= at.lba.end();
         let threshold = self.spec.clean_threshold as usize;
         let mut stream = zone.stream(at.band).filter(|_| !whole);
