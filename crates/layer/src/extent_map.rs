@@ -90,9 +90,9 @@ struct Ahead {
 /// Media addresses that an entry can hold lie below this.
 pub const MAX_ADDRESS: Pba = Pba(1 << crate::leaf::ADDRESS_BITS);
 
-/// How many hints are remembered, as a power of two: several times as many as are ahead at once, of host commands
+/// How many hints are remembered, as a power of two: many times as many as are ahead at once, of host commands
 /// and of cleaning, so that few are lost to others before they are asked for.
-const HINT_BITS: u32 = 8;
+const HINT_BITS: u32 = 9;
 const HINTS: usize = 1 << HINT_BITS;
 
 /// A start that will be asked for or was asked for lately, and the leaf that holds it: found once for the hint
