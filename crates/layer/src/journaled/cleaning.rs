@@ -154,6 +154,9 @@ impl Journaled {
     }
 
     /// Cleaning that begins with the band of a sector that lies in the cache.
+    // Inlined always: else it goes through memory and is copied in other widths than it was written, for which
+    // processors wait until all stores before are done.
+    #[inline(always)]
     fn cleaning_for(&self, sector: Lba) -> Cleaning {
         let band = self.spec.bands.of(sector);
         let (band, known) = match self.splitting_without_room(band) {
