@@ -511,6 +511,17 @@ impl Geometry {
         self.segments[self.segment_index(pba)].sectors_per_track
     }
 
+    /// Whether the tracks of two sectors have as many sectors.
+    ///
+    /// # Panics
+    /// When one of them is past the end of the disk.
+    #[inline]
+    pub fn are_alike(&self, one: Pba, other: Pba) -> bool {
+        let segment = &self.segments[self.segment_index(one)];
+        let same = segment.start <= other.0 && other.0 < segment.end;
+        same || segment.sectors_per_track == self.sectors_per_track(other)
+    }
+
     /// The track that holds a sector.
     ///
     /// # Panics
@@ -519,6 +530,17 @@ impl Geometry {
     pub fn track_of(&self, pba: Pba) -> Track {
         let segment = &self.segments[self.segment_index(pba)];
         segment.track(segment.ordinal(pba).0)
+    }
+
+    /// The first address past the track that holds a sector.
+    ///
+    /// # Panics
+    /// When `pba` is past the end of the disk.
+    #[inline]
+    pub fn track_end(&self, pba: Pba) -> Pba {
+        let segment = &self.segments[self.segment_index(pba)];
+        let (_, sector) = segment.ordinal(pba);
+        Pba((pba.0 + (u64::from(segment.sectors_per_track) - sector)).min(segment.end))
     }
 
     /// What is used of a track: nothing where no segment has it, more than one piece where several share it.

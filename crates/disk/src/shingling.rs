@@ -89,83 +89,147 @@ pub fn split_at_track(geometry: &Geometry, extent: PbaExtent) -> (Track, PbaExte
     (track, written, PbaExtent::new(written.end(), extent.len - here))
 }
 
-/// What a write of `written`, which is not empty and lies on the track `on`, destroys of the track `behind`.
-#[inline]
-pub fn destroyed(on: &Track, written: PbaExtent, behind: &Track, visit: &mut impl FnMut(Destroyed)) {
-    let facing = Facing::new(on, behind);
-    let first = u64::from(on.first_sector) + (written.start - on.start).get();
-    let end = first + written.len.get();
-    let (mut from, to) = facing.covered(first, end);
-    let turn = u64::from(behind.sectors_per_track);
-    // A write that comes round to the sector where it began leaves its end there.
-    from = from.max(to.saturating_sub(turn));
-    let source = |sector: u64| {
-        let last = facing.last_beside(sector).min(end - 1);
-        on.start + Sectors(last - u64::from(on.first_sector))
-    };
-    for turn_start in [0, turn] {
-        let start = from.max(turn_start + u64::from(behind.first_sector));
-        let end = to.min(turn_start + u64::from(behind.end_sector));
-        if start < end {
-            let at = behind.start + Sectors(start - turn_start - u64::from(behind.first_sector));
-            visit(Destroyed {
-                extent: PbaExtent::new(at, Sectors(end - start)),
-                first_source: source(start),
-                last_source: source(end - 1),
-            });
+/// A track and one behind it, made ready for many writes of the first.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// The track that is written.
+    pub on: Track,
+    /// The track behind it.
+    pub behind: Track,
+    facing: Facing,
+}
+
+impl Pair {
+    /// A track and one behind it.
+    pub fn new(on: &Track, behind: &Track) -> Self {
+        Self { on: *on, behind: *behind, facing: Facing::new(on, behind) }
+    }
+
+    /// Whether both have as many sectors.
+    #[inline]
+    pub fn is_alike(&self) -> bool {
+        self.on.sectors_per_track == self.behind.sectors_per_track
+    }
+
+    /// What a write of `written`, which is not empty and lies on the first track, destroys of the second.
+    #[inline]
+    pub fn destroyed(&self, written: PbaExtent, visit: &mut impl FnMut(Destroyed)) {
+        let Self { on, behind, facing } = self;
+        let first = u64::from(on.first_sector) + (written.start - on.start).get();
+        let end = first + written.len.get();
+        let (mut from, to) = facing.covered(first, end);
+        let turn = u64::from(behind.sectors_per_track);
+        // A write that comes round to the sector where it began leaves its end there.
+        from = from.max(to.saturating_sub(turn));
+        let source = |sector: u64| {
+            let last = facing.last_beside(sector).min(end - 1);
+            on.start + Sectors(last - u64::from(on.first_sector))
+        };
+        for turn_start in [0, turn] {
+            let start = from.max(turn_start + u64::from(behind.first_sector));
+            let end = to.min(turn_start + u64::from(behind.end_sector));
+            if start < end {
+                let at = behind.start + Sectors(start - turn_start - u64::from(behind.first_sector));
+                visit(Destroyed {
+                    extent: PbaExtent::new(at, Sectors(end - start)),
+                    first_source: source(start),
+                    last_source: source(end - 1),
+                });
+            }
         }
+    }
+
+    /// The last sector of the first track that lies beside a sector of the second: its source, unless the write
+    /// ended before.
+    pub fn natural_source(&self, sector: Pba) -> Pba {
+        let Self { on, behind, facing } = self;
+        let number = u64::from(behind.first_sector) + (sector - behind.start).get();
+        let last = facing.last_beside(facing.in_first_turn(number));
+        Pba((on.start.get() + last).wrapping_sub(on.first_sector.into()))
     }
 }
 
 /// A written track and one behind it: which sectors lie side by side.
 ///
 /// Sectors behind are numbered on from the turn in which sector 0 of the written track begins, so that they
-/// rise with the angle.
+/// rise with the angle. The written track begins an *offset* behind sector 0 of the other; angles are counted in
+/// 2^-64 turns, times the sectors of a track. Numbers are below 2^22 and angles below 2^65, so that nothing
+/// overflows 2^128.
 #[derive(Clone, Copy, Debug)]
 struct Facing {
     /// Sectors of the written track.
-    written: u128,
+    written: u64,
     /// Sectors of the track behind.
-    behind: u128,
-    /// How far sector 0 of the written track begins after sector 0 of the one behind, in 2^-64 turns.
+    behind: u64,
+    /// The offset, times the sectors of the written track.
     offset: u128,
+    /// What counts as no overlap, times the same.
+    touching: u128,
+    /// Both, times the sectors of the track behind.
+    begun: u128,
+    /// Between tracks of one size, as most are, numbers differ by as much everywhere.
+    alike: Option<Shift>,
+}
+
+/// What to add to the number of a written sector for the first that it covers behind, and for the last; and to the
+/// number of that for the last written sector beside it, as a difference that wraps.
+#[derive(Clone, Copy, Debug)]
+struct Shift {
+    first: u64,
+    last: u64,
+    beside: u64,
 }
 
 impl Facing {
     fn new(on: &Track, behind: &Track) -> Self {
-        Self {
-            written: on.sectors_per_track.into(),
-            behind: behind.sectors_per_track.into(),
-            offset: on.angle.since(behind.angle).0.into(),
+        let offset = u128::from(on.angle.since(behind.angle).0);
+        let (written, behind) = (u64::from(on.sectors_per_track), u64::from(behind.sectors_per_track));
+        let mut facing = Self {
+            written,
+            behind,
+            offset: offset * u128::from(written),
+            touching: u128::from(TOUCHING) * u128::from(written),
+            begun: (offset + u128::from(TOUCHING)) * u128::from(behind),
+            alike: None,
+        };
+        if written == behind {
+            let (first, end) = facing.covered(0, 1);
+            // Of the second turn, which is behind the start of the written track in any case.
+            let beside = facing.last_beside(2 * behind).wrapping_sub(2 * behind);
+            facing.alike = Some(Shift { first, last: end - 1, beside });
         }
+        facing
     }
 
     /// The sectors behind that the written sectors from `first` to before `end` cover: the first, and the first
-    /// not covered. Numbers are below 2^22 and angles below 2^65, so that nothing overflows 2^128.
+    /// not covered.
     #[inline]
     fn covered(&self, first: u64, end: u64) -> (u64, u64) {
-        let begin = self.offset * self.written + (u128::from(first) << 64);
-        let stop = self.offset * self.written + (u128::from(end) << 64);
-        let touching = u128::from(TOUCHING) * self.written;
-        let from = ((self.behind * (begin + touching)) >> 64) as u64 / self.written as u64;
-        let last = ((self.behind * (stop - touching) - 1) >> 64) as u64 / self.written as u64;
+        if let Some(shift) = &self.alike {
+            return (first + shift.first, end + shift.last);
+        }
+        let begin = self.offset + (u128::from(first) << 64) + self.touching;
+        let stop = self.offset + (u128::from(end) << 64) - self.touching;
+        let from = ((u128::from(self.behind) * begin) >> 64) as u64 / self.written;
+        let last = ((u128::from(self.behind) * stop - 1) >> 64) as u64 / self.written;
         (from, last + 1)
     }
 
     /// The last written sector beside a sector behind, which lies behind the start of the written track.
     #[inline]
     fn last_beside(&self, behind: u64) -> u64 {
-        let end = (u128::from(behind + 1) << 64) - (self.offset + u128::from(TOUCHING)) * self.behind;
-        (((end * self.written - 1) >> 64) as u64) / self.behind as u64
+        if let Some(shift) = &self.alike {
+            return behind.wrapping_add(shift.beside);
+        }
+        let end = (u128::from(behind + 1) << 64) - self.begun;
+        ((end * u128::from(self.written) - 1) >> 64) as u64 / self.behind
     }
 
     /// The same sector in the turn in which one written sector from the start of the written track to its end
     /// is the last beside it.
     #[inline]
     fn in_first_turn(&self, sector: u64) -> u64 {
-        let behind_written =
-            |sector: u64| u128::from(sector + 1) << 64 > (self.offset + u128::from(TOUCHING)) * self.behind;
-        if behind_written(sector) { sector } else { sector + self.behind as u64 }
+        if u128::from(sector + 1) << 64 > self.begun { sector } else { sector + self.behind }
     }
 }
 
@@ -183,19 +247,20 @@ impl Sources {
     /// The sources of the sectors from `start` on, which lie on one track.
     #[inline]
     pub fn new(geometry: &Geometry, start: Pba, first_source: Pba, last_source: Pba) -> Self {
-        let (first, last) = (first_source.get(), last_source.get());
-        let alike = Self { first_source: first, last_source: last, unlike: None };
-        if first == last {
+        let alike = Self { first_source: first_source.get(), last_source: last_source.get(), unlike: None };
+        if first_source == last_source || geometry.are_alike(first_source, start) {
             return alike;
         }
-        if geometry.sectors_per_track(first_source) == geometry.sectors_per_track(start) {
-            return alike;
-        }
-        let (on, behind) = (geometry.track_of(first_source), geometry.track_of(start));
-        let facing = Facing::new(&on, &behind);
+        alike.between(&geometry.track_of(first_source), &geometry.track_of(start), start)
+    }
+
+    /// The same between tracks of unlike sizes.
+    #[cold]
+    fn between(self, on: &Track, behind: &Track, start: Pba) -> Self {
+        let facing = Facing::new(on, behind);
         let sector = u64::from(behind.first_sector) + (start - behind.start).get();
         let add = on.start.get().wrapping_sub(on.first_sector.into());
-        Self { unlike: Some((facing, facing.in_first_turn(sector), add)), ..alike }
+        Self { unlike: Some((facing, facing.in_first_turn(sector), add)), ..self }
     }
 
     /// The source of the sector `offset` behind the first.
@@ -230,17 +295,10 @@ impl Sources {
     }
 }
 
-/// The last sector of a written track that lies beside a sector of a track behind it: its source, unless the write
-/// ended before.
-pub fn natural_source(behind: &Track, sector: Pba, on: &Track) -> Pba {
-    let facing = Facing::new(on, behind);
-    let number = u64::from(behind.first_sector) + (sector - behind.start).get();
-    let last = facing.last_beside(facing.in_first_turn(number));
-    Pba((on.start.get() + last).wrapping_sub(on.first_sector.into()))
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::layout::{Layout, RecordingZone, Skews, segments};
     use crate::units::Angle;
@@ -258,7 +316,8 @@ mod tests {
         let on = geometry.track_of(Pba(0));
         let behind = geometry.track_of(on.end());
         let mut found = Vec::new();
-        destroyed(&on, PbaExtent::new(Pba(first), Sectors(len)), &behind, &mut |one| {
+        let written = PbaExtent::new(Pba(first), Sectors(len));
+        Pair::new(&on, &behind).destroyed(written, &mut |one| {
             let first = (one.extent.start - behind.start).get();
             found.push((first, one.extent.len.get(), one.first_source.get(), one.last_source.get()));
         });
@@ -287,5 +346,25 @@ mod tests {
         assert_eq!(destroyed_by(&disk(&[10, 5], 0.0), 3, 1), [(1, 1, 3, 3)]);
         assert_eq!(destroyed_by(&disk(&[5, 10], 0.0), 1, 2), [(2, 4, 1, 2)]);
         assert_eq!(destroyed_by(&disk(&[4, 3], 0.0), 1, 1), [(0, 2, 1, 1)]);
+    }
+
+    proptest! {
+        /// Between tracks of one size numbers are shifted; the rule for any two tracks says the same.
+        #[test]
+        fn tracks_of_one_size_are_shifted(
+            sectors in 1_u32..1 << 22, skew in any::<u64>(), whole in any::<bool>(), at in any::<[u32; 3]>(),
+        ) {
+            let sector = u64::MAX / u64::from(sectors);
+            let angle = Angle(if whole { skew / sector * sector } else { skew });
+            let zone = [RecordingZone { tracks: 1, sectors_per_track: sectors }];
+            let zones = segments(Layout::Cylinder, &zone, 1, Skews::default());
+            let on = Geometry::new(&zones).unwrap_or_else(|error| panic!("{error}")).track_of(Pba(0));
+            let shifted = Facing::new(&on, &Track { angle, ..on });
+            let general = Facing { alike: None, ..shifted };
+            let [first, len, behind] = at.map(|at| u64::from(at % sectors));
+            prop_assert_eq!(shifted.covered(first, first + len + 1), general.covered(first, first + len + 1));
+            let number = general.in_first_turn(behind);
+            prop_assert_eq!(shifted.last_beside(number), general.last_beside(number));
+        }
     }
 }

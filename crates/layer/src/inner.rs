@@ -75,7 +75,7 @@ impl Inner {
 
 /// Asks the processor to fetch the first bytes of a value.
 #[inline]
-pub(crate) fn prefetch<T>(value: &T, bytes: usize) {
+pub(crate) fn prefetch<T: ?Sized>(value: &T, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (0..bytes).step_by(64) {
         let address = std::ptr::from_ref(value).cast::<i8>().wrapping_add(line);

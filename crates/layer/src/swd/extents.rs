@@ -1,8 +1,9 @@
 //! Extents by address, each with something that is known of it: what both maps of the disk are kept in.
 //!
 //! A write changes what a few places near each other hold: pieces are cut, replaced, joined. So extents lie side by
-//! side in leaves, a tree finds the leaf, and [`Extents::replace`] changes all that an extent touches with one
-//! search and one move of memory. A leaf has what begins from its key to before its `until`.
+//! side in leaves, and a tree finds the leaf. Changes come in the order of addresses, often many at a time
+//! ([`Extents::change_all`]): a leaf that changes is merged with its changes in one go, and the next one is looked for
+//! only if it is not near. A leaf has what begins from its key to before its `until`.
 //!
 //! Invariants: extents do not overlap and are not empty; leaves leave no gap, the first from address 0 and the last
 //! to the greatest; none is empty but the only one; two leaves side by side hold a quarter of what they could, or
@@ -13,14 +14,14 @@ use std::collections::BTreeMap;
 use crate::inner::prefetch;
 
 /// Entries of a leaf, at most.
-const LEAF: usize = 64;
-/// A search that halves three times has looked at the borders of these parts of a leaf.
-const HINTED_PARTS: usize = 8;
-/// What a change adds to a leaf before it is split, at most.
-const NEW: usize = 3;
+const LEAF: usize = 128;
+/// To go on past more leaves in which nothing changes takes longer than to look for the next that changes.
+const IDLE: usize = 8;
+/// How many a search that begins near its end steps over at a time: about as many lie between two that change.
+const STEP: usize = 8;
 
 /// What is known of an extent.
-pub(super) trait Held: Copy {
+pub(super) trait Held: Copy + Default {
     /// How many sectors it has, one at least.
     fn sectors(&self) -> u64;
 }
@@ -32,11 +33,20 @@ fn end_of<V: Held>(item: &Item<V>) -> u64 {
     item.0 + item.1.sectors()
 }
 
-/// What a change takes away: the first and the last of the extents, which may be the same.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gone<V> {
-    pub(super) first: Option<Item<V>>,
-    pub(super) last: Option<Item<V>>,
+/// What becomes of an extent, and of those that touch it.
+pub(super) trait Change<V> {
+    /// From where, and to before where.
+    fn extent(&self) -> (u64, u64);
+    /// What is there then.
+    fn holds(&self) -> Option<V>;
+    /// Whether that may be one with what lies beside it.
+    fn joins(&self) -> bool;
+    /// What is left of an extent before an address in it.
+    fn before(&self, item: Item<V>, end: u64) -> V;
+    /// What is left of it from an address in it on.
+    fn behind(&self, item: Item<V>, start: u64) -> V;
+    /// The new one and one that ends where it begins, or begins where it ends, as one, if they are.
+    fn joined(&self, first: Item<V>, second: Item<V>) -> Option<V>;
 }
 
 #[derive(Clone, Debug)]
@@ -47,7 +57,7 @@ struct Leaf<V> {
 
 impl<V: Held> Leaf<V> {
     fn new(until: u64) -> Self {
-        Self { until, items: Vec::with_capacity(LEAF + NEW) }
+        Self { until, items: Vec::with_capacity(LEAF + 1) }
     }
 
     /// Where those that begin at an address or behind it begin.
@@ -56,20 +66,107 @@ impl<V: Held> Leaf<V> {
         self.items.partition_point(|item| item.0 < address)
     }
 
-    /// Those that touch an extent.
+    /// The same if all before `after` begin before it, and it is not far: in long steps, then in short ones.
     #[inline]
+    fn next_from(&self, mut after: usize, address: u64) -> usize {
+        while self.items.get(after + STEP).is_some_and(|item| item.0 < address) {
+            after += STEP + 1;
+        }
+        let left = &self.items[after..];
+        after + left.iter().take_while(|item| item.0 < address).count()
+    }
+
+    /// Makes a change that takes the place of just this one, and whether it did.
+    #[inline(always)]
+    fn replaces(&mut self, at: usize, change: &impl Change<V>) -> bool {
+        let (from, to) = change.extent();
+        let Some(item) = self.items.get_mut(at).filter(|item| item.0 == from && end_of(item) == to) else {
+            return false;
+        };
+        let new = change.holds().filter(|_| !change.joins());
+        if let Some(new) = new {
+            item.1 = new;
+        }
+        new.is_some()
+    }
+
+    /// Those that touch an extent.
     fn touching(&self, from: u64, to: u64) -> (usize, usize) {
         let begin = self.first_from(from);
         let begin = begin - usize::from(begin > 0 && end_of(&self.items[begin - 1]) > from);
-        let mut end = begin;
-        if self.items.last().is_some_and(|last| last.0 < to) {
-            end = self.items.len();
-        } else {
-            while self.items[end..].first().is_some_and(|item| item.0 < to) {
-                end += 1;
+        (begin, begin + self.items[begin..].partition_point(|item| item.0 < to))
+    }
+}
+
+/// A leaf as it becomes, while changes are made from its begin to its end.
+#[derive(Clone, Debug)]
+struct Merge<V> {
+    items: Vec<Item<V>>,
+    /// How many sectors there are more, as a difference that wraps.
+    more: u64,
+}
+
+impl<V: Held> Default for Merge<V> {
+    fn default() -> Self {
+        Self { items: Vec::new(), more: 0 }
+    }
+}
+
+impl<V: Held> Merge<V> {
+    /// Makes a change where it is the next one's turn, all before it being done; `old` is what comes then. How many
+    /// of these that concerns.
+    #[inline(always)]
+    fn change(&mut self, change: &impl Change<V>, old: &[Item<V>]) -> usize {
+        let (from, to) = change.extent();
+        let beside = u64::from(change.joins());
+        let mut behind = None;
+        if let Some(&item) = self.items.last().filter(|item| end_of(item) > from) {
+            if end_of(&item) > to {
+                behind = Some((to, change.behind(item, to)));
+            }
+            self.items.pop();
+            self.more = self.more.wrapping_sub(item.1.sectors());
+            // What the change before this one left behind it may begin where this one does.
+            if item.0 < from {
+                self.push((item.0, change.before(item, from)));
             }
         }
-        (begin, end)
+        let mut gone = 0;
+        while let Some(&item) = old.get(gone).filter(|item| item.0 < to + beside) {
+            gone += 1;
+            self.more = self.more.wrapping_sub(item.1.sectors());
+            if end_of(&item) > to {
+                behind = Some((to, change.behind(item, to)));
+            }
+        }
+        if let Some(new) = change.holds() {
+            self.join(change, (from, new));
+            if let Some(behind) = behind {
+                self.join(change, behind);
+            }
+        } else if let Some(behind) = behind {
+            self.push(behind);
+        }
+        gone
+    }
+
+    /// Adds one that may be one with what it begins behind.
+    #[inline(always)]
+    fn join(&mut self, change: &impl Change<V>, item: Item<V>) {
+        if let Some(last) = self.items.last_mut().filter(|last| change.joins() && end_of(last) == item.0)
+            && let Some(joined) = change.joined(*last, item)
+        {
+            last.1 = joined;
+            self.more = self.more.wrapping_add(item.1.sectors());
+            return;
+        }
+        self.push(item);
+    }
+
+    #[inline(always)]
+    fn push(&mut self, item: Item<V>) {
+        self.more = self.more.wrapping_add(item.1.sectors());
+        self.items.push(item);
     }
 }
 
@@ -79,11 +176,13 @@ pub(super) struct Extents<V> {
     leaves: BTreeMap<u64, Leaf<V>>,
     len: usize,
     sectors: u64,
+    merge: Merge<V>,
 }
 
 impl<V: Held> Default for Extents<V> {
     fn default() -> Self {
-        Self { leaves: BTreeMap::from([(0, Leaf::new(u64::MAX))]), len: 0, sectors: 0 }
+        let leaves = BTreeMap::from([(0, Leaf::new(u64::MAX))]);
+        Self { leaves, len: 0, sectors: 0, merge: Merge::default() }
     }
 }
 
@@ -127,71 +226,134 @@ impl<V: Held> Extents<V> {
         before.into_iter().chain(self.from(from).take_while(move |item| item.0 < to))
     }
 
-    /// Has memory fetch where the search for an address looks first; what is left of it then lies in a few lines.
+    /// Makes a change.
+    pub(super) fn change(&mut self, change: impl Change<V> + Copy) {
+        self.change_all(&[change], |&change| change);
+    }
+
+    /// Makes many, in order, none of which has a sector of another.
     #[inline]
-    pub(super) fn hint(&self, address: u64) {
-        let Some((_, leaf)) = self.leaves.range(..=address).next_back() else { return };
-        for part in 1..HINTED_PARTS {
-            if let Some(item) = leaf.items.get(leaf.items.len() * part / HINTED_PARTS) {
-                prefetch(item, size_of::<u64>());
+    pub(super) fn change_all<T, C: Change<V>>(&mut self, changes: &[T], change: impl Fn(&T) -> C) {
+        let mut rest = changes;
+        while let Some(next) = rest.first() {
+            let from = change(next).extent().0;
+            let key = self.leaves.range(..=from).next_back().map_or(0, |(&key, _)| key);
+            let in_many;
+            (rest, in_many) = self.change_from(key, rest, &change);
+            if let Some((next, behind)) = rest.split_first().filter(|_| in_many) {
+                self.change_in_many(&change(next));
+                rest = behind;
             }
         }
     }
 
-    /// Puts others, in order and where these are or between them, in the place of the extents that touch one.
+    /// Makes those of the changes that concern one leaf each, from leaf to leaf, until something is in the way:
+    /// which are left, and whether the next one concerns several leaves.
     #[inline]
-    pub(super) fn replace(
+    fn change_from<'a, T, C: Change<V>>(
         &mut self,
-        from: u64,
-        to: u64,
-        by: impl FnOnce(&Gone<V>) -> [Option<Item<V>>; NEW],
-    ) {
-        let Some((&key, leaf)) = self.leaves.range_mut(..=from).next_back() else { return };
-        let (begin, end) = leaf.touching(from, to);
-        let alone = begin > 0 || key == 0 || leaf.items.first().is_some_and(|item| item.0 <= from);
-        // What is left of the last one begins at `to`.
-        if !alone || leaf.until <= to {
-            return self.replace_in_many(from, to, by);
-        }
-        let touched = &leaf.items[begin..end];
-        let new = by(&Gone { first: touched.first().copied(), last: touched.last().copied() });
-        self.sectors -= touched.iter().map(|item| item.1.sectors()).sum::<u64>();
-        let (mut at, before) = (begin, leaf.items.len());
-        for item in new.into_iter().flatten() {
-            self.sectors += item.1.sectors();
-            if at < end {
-                leaf.items[at] = item;
-            } else {
-                leaf.items.insert(at, item);
+        key: u64,
+        mut rest: &'a [T],
+        change: &impl Fn(&T) -> C,
+    ) -> (&'a [T], bool) {
+        let (mut in_many, mut full, mut idle) = (false, None, 0);
+        let (merge, mut smaller) = (&mut self.merge, Vec::new());
+        merge.more = 0;
+        // Where the last before a leaf ends; of the first leaf that is not known.
+        let mut reach = if key == 0 { 0 } else { u64::MAX - 1 };
+        let mut leaves = self.leaves.range_mut(key..).peekable();
+        while let Some((&key, leaf)) = leaves.next() {
+            if let Some((_, leaf)) = leaves.peek().filter(|_| idle == 0) {
+                prefetch(&leaf.items[..], size_of_val(&leaf.items[..]));
             }
-            at += 1;
+            // How many are merged, and how many lie before the change that comes next.
+            let (mut done, mut seen) = (0, 0);
+            idle += 1;
+            merge.items.clear();
+            while let Some((next, behind)) = rest.split_first() {
+                let change = change(next);
+                let (from, to) = change.extent();
+                if from >= leaf.until {
+                    break;
+                }
+                let at = leaf.next_from(seen, from);
+                if leaf.replaces(at, &change) {
+                    (seen, idle, rest) = (at + 1, 0, behind);
+                    continue;
+                }
+                let first = at == 0 && merge.items.is_empty();
+                in_many = to >= leaf.until || (first && reach + u64::from(change.joins()) > from);
+                if in_many {
+                    break;
+                }
+                merge.items.extend_from_slice(&leaf.items[done..at]);
+                done = at + merge.change(&change, &leaf.items[at..]);
+                (seen, idle, rest) = (done, 0, behind);
+            }
+            if done > 0 || !merge.items.is_empty() {
+                merge.items.extend_from_slice(&leaf.items[done..]);
+                let (before, now) = (leaf.items.len(), merge.items.len());
+                self.len = self.len + now - before;
+                leaf.items.clear();
+                if now > LEAF {
+                    full = Some(key);
+                    break;
+                }
+                leaf.items.extend_from_slice(&merge.items);
+                if now < before && now < LEAF / 4 {
+                    smaller.push(key);
+                }
+            }
+            if in_many || rest.is_empty() || idle > IDLE {
+                break;
+            }
+            reach = leaf.items.last().map_or(reach, end_of);
         }
-        if at < end {
-            leaf.items.drain(at..end);
+        self.sectors = self.sectors.wrapping_add(merge.more);
+        if let Some(key) = full {
+            self.spread(key);
         }
-        let after = leaf.items.len();
-        self.len = self.len + after - before;
-        if after > LEAF {
-            self.split(key, LEAF / 2);
-        } else if after < before && after < LEAF / 4 {
+        for key in smaller.into_iter().rev() {
             self.merge(key);
         }
+        (rest, in_many)
     }
 
-    /// The same where several leaves are concerned.
+    /// Fills an empty leaf with what was merged, and as many behind it as that takes.
+    fn spread(&mut self, key: u64) {
+        let Self { leaves, merge, .. } = self;
+        let Some(leaf) = leaves.get_mut(&key) else { return };
+        let last = leaf.until;
+        let mut parts =
+            merge.items.chunks(merge.items.len().div_ceil(merge.items.len() / (LEAF / 2))).peekable();
+        let mut key = key;
+        while let Some(part) = parts.next() {
+            let until = parts.peek().and_then(|part| part.first()).map_or(last, |item| item.0);
+            let leaf = leaves.entry(key).or_insert_with(|| Leaf::new(until));
+            leaf.until = until;
+            leaf.items.extend_from_slice(part);
+            key = until;
+        }
+    }
+
+    /// Makes a change where several leaves are concerned.
     #[cold]
-    fn replace_in_many(&mut self, from: u64, to: u64, by: impl FnOnce(&Gone<V>) -> [Option<Item<V>>; NEW]) {
-        let holder = self.last_before(from).filter(|item| end_of(item) > from).map_or(from, |item| item.0);
-        let first = self.leaves.range(..=holder).next_back().map_or(0, |(&key, _)| key);
-        let mut gone = Gone { first: None, last: None };
-        let mut smaller = Vec::new();
+    fn change_in_many(&mut self, change: &impl Change<V>) {
+        let (from, to) = change.extent();
+        // What ends or begins beside it may be one with it.
+        let (from_beside, to_beside) = (from.saturating_sub(1), to + 1);
+        let holder = self.last_before(from).filter(|item| end_of(item) > from_beside);
+        let first = self.leaves.range(..=holder.map_or(from, |item| item.0)).next_back();
+        let first = first.map_or(0, |(&key, _)| key);
+        let (mut touched, mut smaller) = (Vec::new(), Vec::new());
         for (&key, leaf) in self.leaves.range_mut(first..=to) {
-            let (begin, end) = leaf.touching(from, to);
+            let (begin, end) = leaf.touching(from_beside, to_beside);
+            self.len -= end - begin;
             for item in leaf.items.drain(begin..end) {
-                gone.first = gone.first.or(Some(item));
-                gone.last = Some(item);
-                self.len -= 1;
                 self.sectors -= item.1.sectors();
+                // Only the first and the last can have sectors elsewhere.
+                touched.truncate(1);
+                touched.push(item);
             }
             if leaf.items.len() < LEAF / 4 {
                 smaller.push(key);
@@ -201,7 +363,12 @@ impl<V: Held> Extents<V> {
         for key in smaller.into_iter().rev() {
             self.merge(key);
         }
-        for item in by(&gone).into_iter().flatten() {
+        let mut merge = Merge::default();
+        let before = touched.partition_point(|item| item.0 < from);
+        merge.items.extend_from_slice(&touched[..before]);
+        let gone = merge.change(change, &touched[before..]);
+        merge.items.extend_from_slice(&touched[before + gone..]);
+        for item in merge.items {
             self.insert(item);
         }
     }
@@ -219,11 +386,24 @@ impl<V: Held> Extents<V> {
         }
     }
 
-    /// Forgets those that are not worth keeping.
+    /// Forgets those that are not worth keeping; it is asked in the order of addresses.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&Item<V>) -> bool) {
-        let old = std::mem::take(self);
-        for item in old.iter().filter(|item| keep(item)) {
-            self.insert(item);
+        let (mut len, mut sectors) = (0, 0);
+        let mut smaller = Vec::new();
+        for (&key, leaf) in &mut self.leaves {
+            leaf.items.retain(|item| {
+                let kept = keep(item);
+                sectors += if kept { item.1.sectors() } else { 0 };
+                kept
+            });
+            len += leaf.items.len();
+            if leaf.items.len() < LEAF / 4 {
+                smaller.push(key);
+            }
+        }
+        (self.len, self.sectors) = (len, sectors);
+        for key in smaller.into_iter().rev() {
+            self.merge(key);
         }
     }
 
@@ -267,7 +447,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     struct Named {
         len: u64,
         name: u32,
@@ -281,19 +461,43 @@ mod tests {
 
     const SECTORS: usize = 3_000;
 
-    /// Sets an extent, or clears it, sector by sector and in the map.
-    fn change(map: &mut Extents<Named>, sectors: &mut [Option<u32>], at: u64, len: u64, name: Option<u32>) {
-        let (from, to) = (at, (at + len).min(SECTORS as u64));
-        map.replace(from, to, |gone| {
-            let left = gone.first.filter(|item| item.0 < from);
-            let right = gone.last.filter(|item| end_of(item) > to);
-            [
-                left.map(|(start, old)| (start, Named { len: from - start, ..old })),
-                name.map(|name| (from, Named { len: to - from, name })),
-                right.map(|(start, old)| (to, Named { len: start + old.len - to, ..old })),
-            ]
-        });
-        sectors[from as usize..to as usize].fill(name);
+    /// An extent that is set, or cleared.
+    #[derive(Clone, Copy)]
+    struct Set {
+        from: u64,
+        to: u64,
+        name: Option<u32>,
+    }
+
+    impl Change<Named> for Set {
+        fn extent(&self) -> (u64, u64) {
+            (self.from, self.to)
+        }
+
+        fn holds(&self) -> Option<Named> {
+            self.name.map(|name| Named { len: self.to - self.from, name })
+        }
+
+        fn joins(&self) -> bool {
+            self.name.is_some()
+        }
+
+        fn before(&self, (start, old): Item<Named>, end: u64) -> Named {
+            Named { len: end - start, ..old }
+        }
+
+        fn behind(&self, item: Item<Named>, start: u64) -> Named {
+            Named { len: end_of(&item) - start, ..item.1 }
+        }
+
+        fn joined(&self, (_, first): Item<Named>, (_, second): Item<Named>) -> Option<Named> {
+            (first.name == second.name).then_some(Named { len: first.len + second.len, ..first })
+        }
+    }
+
+    /// Sets extents, or clears them, sector by sector.
+    fn set_all(sectors: &mut [Option<u32>], Set { from, to, name }: &Set) {
+        sectors[*from as usize..*to as usize].fill(*name);
     }
 
     /// Whether the map says of every sector what the list says, and its leaves are as the module page has it.
@@ -328,9 +532,10 @@ mod tests {
         ) {
             let (mut map, mut sectors) = (Extents::default(), vec![None; SECTORS]);
             for (number, &(at, len, set, long)) in changes.iter().enumerate() {
-                let len = if long == 0 { len * 200 } else { len };
-                let name = (set && long > 0).then_some(number as u32);
-                change(&mut map, &mut sectors, at, len, name);
+                let to = (at + if long == 0 { len * 200 } else { len }).min(SECTORS as u64);
+                let one = Set { from: at, to, name: (set && long > 0).then_some(number as u32 % 7) };
+                set_all(&mut sectors, &one);
+                map.change(one);
                 if number % 10 == 0 {
                     check(&map, &sectors);
                 }
@@ -343,9 +548,37 @@ mod tests {
             check(&map, &sectors);
             map.retain(|item| item.0 % 3 > 0);
             prop_assert!(map.iter().all(|item| item.0 % 3 > 0));
-            change(&mut map, &mut sectors, 0, SECTORS as u64, None);
+            sectors.fill(None);
+            map.change(Set { from: 0, to: SECTORS as u64, name: None });
             check(&map, &sectors);
             prop_assert_eq!(map.leaves.len(), 1);
+        }
+
+        /// Changes in order, many at a time, are the same as one by one, and what is one extent is kept as one.
+        #[test]
+        fn many_changes_at_a_time_are_the_same_as_one_by_one(
+            batches in prop::collection::vec(
+                prop::collection::vec((0_u64..40, 1_u64..12, prop::option::of(0_u32..4)), 1..200), 1..12,
+            ),
+        ) {
+            let (mut map, mut sectors) = (Extents::default(), vec![None; SECTORS]);
+            for batch in &batches {
+                let mut at = 0;
+                let mut changes = Vec::new();
+                for &(gap, len, name) in batch {
+                    let (from, to) = (at + gap.saturating_sub(8), at + gap.saturating_sub(8) + len);
+                    if to > SECTORS as u64 {
+                        break;
+                    }
+                    set_all(&mut sectors, &Set { from, to, name });
+                    changes.push(Set { from, to, name });
+                    at = to;
+                }
+                map.change_all(&changes, |&change| change);
+                check(&map, &sectors);
+                let runs = sectors.chunk_by(|one, other| one == other).filter(|run| run[0].is_some()).count();
+                prop_assert_eq!(map.len(), runs);
+            }
         }
     }
 }

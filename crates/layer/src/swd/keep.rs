@@ -3,7 +3,7 @@
 //! An image keeps a [`Snapshot`] and the writes since ([`Swd::redo`]). What is overwritten follows from which
 //! sectors were written in which order, so both together are the disk as it was.
 
-use skylight_disk::shingling::Destroyed;
+use skylight_disk::shingling::{Destroyed, Pair};
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
 use super::stamps::Stamp;
@@ -54,7 +54,7 @@ impl Swd {
             let geometry = &self.spec.geometry;
             let (on, behind) =
                 (geometry.track_of(fragment.first_source), geometry.track_of(fragment.extent.start));
-            self.map.set(geometry, &on, &behind, fragment);
+            self.map.set(geometry, &Pair::new(&on, &behind), fragment);
         }
         for &(extent, stamp) in &snapshot.stamps {
             self.stamps.set(extent, stamp);

@@ -9,7 +9,7 @@
 //!
 //! `overwritten` is the map of what was destroyed, `stamps` says by which write, `run` and `runs` hold
 //! back what sequential writes destroy until somebody asks: most of it is written a moment later, and then nothing
-//! was destroyed. So a write that continues the last one costs the same whatever `k` is.
+//! was destroyed; `batch` takes the others many at a time. So a write that continues the last one costs the same whatever `k` is.
 //!
 //! Invariants: what is overwritten depends on which sectors were written in which order, not on how they were
 //! put into commands, nor on when anyone looked; a sector that is written is native until a track before it is
@@ -18,6 +18,7 @@
 //! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), chapter 3; error, banding and geometry
 //! for upper layers: its conclusion.
 
+mod batch;
 mod extents;
 mod keep;
 mod lost;
@@ -26,12 +27,13 @@ mod run;
 mod runs;
 mod stamps;
 
-use skylight_disk::shingling::{Destroyed, Sources};
-use skylight_disk::{Direction, Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Time, Track};
+use skylight_disk::shingling::{Destroyed, Pair, Sources};
+use skylight_disk::{Direction, Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Time};
 
 use crate::bands::Bands;
 use crate::plan::{CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Step};
 use crate::restore::Room;
+use batch::Batch;
 pub use keep::Snapshot;
 pub use lost::{Log, LostRead};
 use overwritten::Overwritten;
@@ -115,7 +117,9 @@ pub struct Swd {
     /// What a read found overwritten, while it is being planned.
     torn: Vec<(Lba, Destroyed)>,
     /// The tracks behind one that was written, while they are being looked at.
-    behind: Vec<Track>,
+    behind: Vec<Pair>,
+    /// Lone writes while they are being settled.
+    batch: Batch,
     /// Where the pieces of a write lie, while it is being noted.
     places: Vec<PbaExtent>,
 }
@@ -135,6 +139,7 @@ impl Swd {
             counted: 0,
             torn: Vec::new(),
             behind: Vec::new(),
+            batch: Batch::default(),
             places: Vec::new(),
         }
     }

@@ -10,38 +10,76 @@
 //! Source: the table of (original, mapped) addresses of "Shingled Write Disk Emulator" (UCSC-SSRC-12-05),
 //! section 3.2.2, which has an entry a sector.
 
-use skylight_disk::shingling::{Destroyed, Sources, natural_source};
-use skylight_disk::{Geometry, Pba, PbaExtent, Sectors, Track};
+use skylight_disk::shingling::{Destroyed, Pair, Sources};
+use skylight_disk::{Geometry, Pba, PbaExtent, Sectors};
 
-use super::extents::{Extents, Held, Item};
+use super::extents::{Change, Extents, Held, Item};
 
 /// A fragment without its start.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Entry {
     len: u32,
-    /// Sources from the first to the last, less one.
+    /// Sources from the first to the last, less one; and whether the tracks are of unlike sizes.
     sources: u32,
     first_source: u64,
 }
 
 impl Entry {
-    fn of(fragment: Destroyed) -> Self {
+    const UNLIKE: u32 = 1 << 31;
+
+    /// What a write of the first track of a pair destroyed of the second.
+    #[inline]
+    pub(super) fn of(pair: &Pair, fragment: Destroyed) -> Self {
+        let unlike = if pair.is_alike() { 0 } else { Self::UNLIKE };
         Self {
             len: fragment.extent.len.get() as u32,
-            sources: (fragment.last_source - fragment.first_source).get() as u32,
+            sources: (fragment.last_source - fragment.first_source).get() as u32 | unlike,
             first_source: fragment.first_source.get(),
         }
     }
 
-    fn item(fragment: Destroyed) -> Item<Self> {
-        (fragment.extent.start.get(), Self::of(fragment))
+    /// An extent without sources.
+    #[inline]
+    pub(super) fn written(len: Sectors) -> Self {
+        Self { len: len.get() as u32, ..Self::default() }
     }
 
     fn from(self, start: u64) -> Destroyed {
         Destroyed {
             extent: PbaExtent::new(Pba(start), Sectors(self.len.into())),
             first_source: Pba(self.first_source),
-            last_source: Pba(self.first_source + u64::from(self.sources)),
+            last_source: Pba(self.last_source()),
+        }
+    }
+
+    fn last_source(self) -> u64 {
+        self.first_source + u64::from(self.sources & !Self::UNLIKE)
+    }
+
+    /// The part of a fragment from one address in it to another.
+    #[inline]
+    fn part(self, geometry: &Geometry, start: u64, from: u64, to: u64) -> Self {
+        let (skip, len) = ((from - start) as u32, (to - from) as u32);
+        if len == self.len {
+            return self;
+        }
+        if self.sources & Self::UNLIKE > 0 {
+            return self.unlike_part(geometry, start, from, to);
+        }
+        // Sources rise with the sectors up to the last one (`Sources`).
+        let skip = skip.min(self.sources);
+        let first_source = self.first_source + u64::from(skip);
+        Self { len, sources: (self.sources - skip).min(len - 1), first_source }
+    }
+
+    #[cold]
+    fn unlike_part(self, geometry: &Geometry, start: u64, from: u64, to: u64) -> Self {
+        let Destroyed { extent, first_source, last_source } =
+            part(geometry, self.from(start), PbaExtent::new(Pba(from), Sectors(to - from)));
+        Self {
+            len: extent.len.get() as u32,
+            sources: (last_source - first_source).get() as u32 | Self::UNLIKE,
+            first_source: first_source.get(),
         }
     }
 }
@@ -53,6 +91,7 @@ impl Held for Entry {
 }
 
 /// The part of a fragment that lies in `within`, which touches it.
+#[inline]
 pub(super) fn part(geometry: &Geometry, fragment: Destroyed, within: PbaExtent) -> Destroyed {
     let start = fragment.extent.start.max(within.start);
     let end = fragment.extent.end().min(within.end());
@@ -132,39 +171,22 @@ impl Overwritten {
         }
     }
 
-    /// A place will be looked for soon.
-    #[inline]
-    pub(super) fn hint(&self, place: Pba) {
-        self.fragments.hint(place.get());
-    }
-
     /// Forgets an extent: it was written.
     pub(super) fn clear(&mut self, geometry: &Geometry, extent: PbaExtent) {
-        self.fragments.replace(extent.start.get(), extent.end().get(), |gone| {
-            let [left, right] = remainders(geometry, extent, gone.first, gone.last);
-            [left.map(Entry::item), right.map(Entry::item), None]
-        });
+        self.fragments.change(Effect { geometry, extent, by: None });
     }
 
-    /// Notes what a write of the track `on` destroyed of the track `behind`.
-    pub(super) fn set(&mut self, geometry: &Geometry, on: &Track, behind: &Track, destroyed: Destroyed) {
+    /// Notes what a write of the first track of a pair destroyed of the second.
+    pub(super) fn set(&mut self, geometry: &Geometry, pair: &Pair, destroyed: Destroyed) {
+        let by = Some((pair, Entry::of(pair, destroyed)));
+        self.note(&[Effect { geometry, extent: destroyed.extent, by }], |&effect| effect);
+    }
+
+    /// Notes effects of writes, in order of addresses, none of which has a sector of another.
+    #[inline]
+    pub(super) fn note<'a, T>(&mut self, effects: &[T], effect: impl Fn(&T) -> Effect<'a>) {
         self.intact = PbaExtent::default();
-        let extent = destroyed.extent;
-        // What ends where it begins, or begins where it ends, may be one with it.
-        let (from, to) = (extent.start.get().saturating_sub(1), extent.end().get() + 1);
-        self.fragments.replace(from, to, |gone| {
-            let [mut left, mut right] = remainders(geometry, extent, gone.first, gone.last);
-            let mut joined = destroyed;
-            if let Some(before) = left.filter(|before| continues(on, behind, before, &joined)) {
-                joined = join(before, joined);
-                left = None;
-            }
-            if let Some(next) = right.filter(|next| continues(on, behind, &joined, next)) {
-                joined = join(joined, next);
-                right = None;
-            }
-            [left.map(Entry::item), Some(Entry::item(joined)), right.map(Entry::item)]
-        });
+        self.fragments.change_all(effects, effect);
     }
 
     /// Nothing is overwritten.
@@ -173,43 +195,80 @@ impl Overwritten {
     }
 }
 
-/// What is left, before and behind an extent, of the first and the last fragment that touch it or lie beside it.
-fn remainders(
-    geometry: &Geometry,
+/// What becomes of an extent: it is written, or overwritten by a write of the first track of a pair, with these
+/// sources.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effect<'a> {
+    geometry: &'a Geometry,
     extent: PbaExtent,
-    first: Option<Item<Entry>>,
-    last: Option<Item<Entry>>,
-) -> [Option<Destroyed>; 2] {
-    let whole = |(start, entry): Item<Entry>| entry.from(start);
-    let before = |fragment: Destroyed| {
-        let start = fragment.extent.start;
-        part(geometry, fragment, PbaExtent::new(start, extent.start - start))
-    };
-    let behind = |fragment: Destroyed| {
-        part(geometry, fragment, PbaExtent::new(extent.end(), fragment.extent.end() - extent.end()))
-    };
-    [
-        first.map(whole).filter(|fragment| fragment.extent.start < extent.start).map(before),
-        last.map(whole).filter(|fragment| extent.end() < fragment.extent.end()).map(behind),
-    ]
+    by: Option<(&'a Pair, Entry)>,
 }
 
-fn join(before: Destroyed, behind: Destroyed) -> Destroyed {
-    Destroyed {
-        extent: PbaExtent::new(before.extent.start, before.extent.len + behind.extent.len),
-        last_source: behind.last_source,
-        ..before
+impl<'a> Effect<'a> {
+    /// What is left of an effect, which began at `start`, where no later one is.
+    #[inline]
+    pub(super) fn left(
+        geometry: &'a Geometry,
+        extent: PbaExtent,
+        start: Pba,
+        by: Option<(&'a Pair, Entry)>,
+    ) -> Self {
+        let (from, to) = (extent.start.get(), extent.end().get());
+        let by = by.map(|(pair, entry)| (pair, entry.part(geometry, start.get(), from, to)));
+        Self { geometry, extent, by }
     }
 }
 
-/// Whether two fragments are one: both lie on the track `behind` and have their sources on the track `on`, as one of
-/// them is known to, and the sources of the second follow from where those of the first end.
-fn continues(on: &Track, behind: &Track, first: &Destroyed, second: &Destroyed) -> bool {
-    let edge = second.extent.start;
-    first.extent.end() == edge
-        && (behind.start < edge && edge < behind.end())
-        && (on.start <= first.first_source && second.last_source < on.end())
-        && first.last_source <= second.first_source
-        && natural_source(behind, Pba(edge.get() - 1), on) == first.last_source
-        && natural_source(behind, edge, on) == second.first_source
+impl Change<Entry> for Effect<'_> {
+    #[inline]
+    fn extent(&self) -> (u64, u64) {
+        (self.extent.start.get(), self.extent.end().get())
+    }
+
+    #[inline]
+    fn holds(&self) -> Option<Entry> {
+        self.by.map(|(_, entry)| entry)
+    }
+
+    #[inline]
+    fn joins(&self) -> bool {
+        self.by.is_some()
+    }
+
+    #[inline]
+    fn before(&self, (start, entry): Item<Entry>, end: u64) -> Entry {
+        entry.part(self.geometry, start, start, end)
+    }
+
+    #[inline]
+    fn behind(&self, (start, entry): Item<Entry>, from: u64) -> Entry {
+        entry.part(self.geometry, start, from, start + entry.sectors())
+    }
+
+    /// Two fragments are one if both lie on the second track of the pair and have their sources on the first, as one
+    /// of them is known to, and the sources of the second follow from where those of the first end.
+    #[inline]
+    fn joined(&self, (_, first): Item<Entry>, (edge, second): Item<Entry>) -> Option<Entry> {
+        let (Pair { on, behind, .. }, _) = self.by?;
+        let (ends, goes_on) = (first.last_source(), second.first_source);
+        let may_be = ends <= goes_on
+            && on.start.get() <= first.first_source
+            && second.last_source() < on.end().get()
+            && (behind.start.get() < edge && edge < behind.end().get());
+        if !may_be || !self.follows(edge, ends, goes_on) {
+            return None;
+        }
+        let sources = (second.last_source() - first.first_source) as u32 | (first.sources & Entry::UNLIKE);
+        Some(Entry { len: first.len + second.len, sources, first_source: first.first_source })
+    }
+}
+
+impl Effect<'_> {
+    /// Whether these are the natural sources of the sectors before and behind an edge.
+    fn follows(&self, edge: u64, ends: u64, goes_on: u64) -> bool {
+        self.by.is_some_and(|(pair, _)| {
+            pair.natural_source(Pba(edge - 1)).get() == ends
+                && pair.natural_source(Pba(edge)).get() == goes_on
+        })
+    }
 }

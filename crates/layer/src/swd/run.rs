@@ -8,7 +8,7 @@
 //! Invariant: settling gives the map that every write on its own would have given: sectors of the run are
 //! native unless a track that was written after theirs lies before them; behind the run, the last writer has it.
 
-use skylight_disk::shingling::{self, Destroyed, Sources};
+use skylight_disk::shingling::{self, Destroyed, Pair, Sources};
 use skylight_disk::{Geometry, Pba, PbaExtent, Sectors, Track};
 
 use super::Swd;
@@ -125,43 +125,6 @@ impl Swd {
         }
     }
 
-    /// Has memory fetch what [`Self::settle_lone_write`] looks for.
-    pub(super) fn hint(&mut self, place: PbaExtent) {
-        let Self { spec, map, stamps, .. } = self;
-        let (on, written, _) = shingling::split_at_track(&spec.geometry, place);
-        map.hint(written.start);
-        stamps.hint(written.start);
-        spec.shingling.visit_behind(&spec.geometry, &on, &mut |behind| {
-            shingling::destroyed(&on, written, &behind, &mut |gone| map.hint(gone.extent.start));
-        });
-    }
-
-    /// Brings the map up to date with a write that is no part of a run. Most lie on one track, and nothing needs to be
-    /// kept for them.
-    pub(super) fn settle_lone_write(&mut self, place: PbaExtent, stamp: Stamp) {
-        let (on, written, beyond) = shingling::split_at_track(&self.spec.geometry, place);
-        if !beyond.is_empty() {
-            let mut run = Run::default();
-            run.push(place, stamp, &mut Vec::new());
-            return self.settle_writes(&run);
-        }
-        self.map.clear(&self.spec.geometry, written);
-        let mut behind = std::mem::take(&mut self.behind);
-        behind.clear();
-        self.spec.shingling.visit_behind(&self.spec.geometry, &on, &mut |track| behind.push(track));
-        if let Some(used) = self.destroy(&on, written, &behind, beyond) {
-            self.stamps.set(used, stamp);
-            if stamp.write != self.counted {
-                self.counted = stamp.write;
-                self.counters.overwriting_writes += 1;
-            }
-        }
-        self.behind = behind;
-        if self.stamps.is_crowded(self.map.len()) {
-            self.forget_idle_stamps();
-        }
-    }
-
     /// What the run does on the track where `rest`, which is left of it, begins; what is left then.
     fn settle_track(&mut self, run: &Run, rest: PbaExtent) -> PbaExtent {
         let (on, written, beyond) = shingling::split_at_track(&self.spec.geometry, rest);
@@ -175,18 +138,20 @@ impl Swd {
         }
         let mut behind = std::mem::take(&mut self.behind);
         behind.clear();
-        self.spec.shingling.visit_behind(&self.spec.geometry, &on, &mut |track| behind.push(track));
-        if let Some(used) = self.destroy(&on, written, &behind, beyond) {
+        self.spec.shingling.visit_behind(&self.spec.geometry, &on, &mut |track| {
+            behind.push(Pair::new(&on, &track));
+        });
+        if let Some(used) = self.destroy(written, &behind, beyond) {
             run.visit_writes(used, &mut |part, stamp| self.stamps.set(part, stamp));
         }
         let whole = |track: &Track| track.first_sector == 0 && track.end_sector == track.sectors_per_track;
-        if behind.iter().any(whole) {
+        if behind.iter().any(|pair| whole(&pair.behind)) {
             self.count_all(run, written);
         } else {
             self.count(run, written, |part| {
                 let mut destroys = false;
-                for track in &behind {
-                    shingling::destroyed(&on, part, track, &mut |_| destroys = true);
+                for pair in &behind {
+                    pair.destroyed(part, &mut |_| destroys = true);
                 }
                 destroys
             });
@@ -197,19 +162,14 @@ impl Swd {
 
     /// Notes what a written part of a track destroys behind it and `later` does not write; the sources, from the
     /// first to the last.
-    fn destroy(
-        &mut self,
-        on: &Track,
-        written: PbaExtent,
-        behind: &[Track],
-        later: PbaExtent,
-    ) -> Option<PbaExtent> {
+    fn destroy(&mut self, written: PbaExtent, behind: &[Pair], later: PbaExtent) -> Option<PbaExtent> {
         let Self { spec, map, .. } = self;
         let mut sources = None::<(Pba, Pba)>;
-        for track in behind.iter().filter(|track| track.start < later.start || later.end() < track.end()) {
-            shingling::destroyed(on, written, track, &mut |destroyed| {
+        let covered = |track: &Track| later.start <= track.start && track.end() <= later.end();
+        for pair in behind.iter().filter(|pair| !covered(&pair.behind)) {
+            pair.destroyed(written, &mut |destroyed| {
                 outside(&spec.geometry, destroyed, later, &mut |part| {
-                    map.set(&spec.geometry, on, track, part);
+                    map.set(&spec.geometry, pair, part);
                     let (first, last) = sources.unwrap_or((part.first_source, part.last_source));
                     sources = Some((first.min(part.first_source), last.max(part.last_source)));
                 });

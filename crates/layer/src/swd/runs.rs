@@ -4,14 +4,13 @@
 //! A run waits with what it destroys (`run`) until somebody asks. That several may wait at once is because they have
 //! nothing to do with each other: the *hull* of a run is all addresses between the first and the last of its tracks
 //! and of those behind them, and hulls of open runs do not overlap. A write that comes into the hull of a run has it
-//! settled first. Where a write ends that continues nothing is remembered, and the write that continues it opens a
-//! run.
+//! settled first. Where a write ends that continues nothing is remembered. The write that continues it may do so by
+//! chance; the one that continues that opens a run.
 //!
-//! A write that continues nothing waits as well, with others of its kind, in the order in which they came: noted one
-//! behind the other they find the map and the code in the processor's caches, where one at a time, between accesses
-//! of tens of microseconds, finds neither. They are noted before a run opens or grows over more tracks. Logs that lie
-//! so near each other that each settles the other's run before that is worth anything are lone writes too: after one
-//! such run no other opens until the lone writes have been noted.
+//! A write that continues nothing waits as well, with others of its kind, which are noted together (`batch`): before a
+//! run opens or grows over more tracks, and when they are many. Logs that lie so near each other that each settles
+//! the other's run before that is worth anything are lone writes too: after one such run no other opens until the
+//! lone writes have been noted.
 //!
 //! Invariants: settling open runs in any order gives the map that all their writes give in the order in which they
 //! were made, for no sector is touched by two of them; none of the lone writes that wait touches the hull of an open
@@ -26,18 +25,15 @@ use super::stamps::Stamp;
 
 /// Most runs that are open: each costs a page of memory.
 const MOST_RUNS: usize = 128;
-/// Ends of writes that are remembered.
-const MOST_ENDS: usize = 128;
+/// Ends of writes that are remembered, and places for them: so many more that few logs push out each other's.
+const MOST_ENDS: u64 = 128;
+const END_PLACES: usize = 1024;
 /// Writes in all open runs, at most: 24 bytes each; it is what settling costs that is shared by them.
 const MOST_WRITES: usize = 32 * 1024;
 
-/// Lone writes that wait, at most: noting them takes some two milliseconds, and a write waits for it. Of 256 at a time,
-/// between accesses to a file that leave the caches cold, each takes twice as long.
+/// Lone writes that wait, at most: noting them takes about a millisecond, and a write waits for it. The more there are,
+/// the more of them lie on one track and in one leaf of the map, which are then looked at once for them.
 const MOST_LONE: usize = 2048;
-
-/// Lone writes for which memory is asked at once, so that the waits for it overlap: what comes stays near until it
-/// is used.
-const HINTED_WRITES: usize = 16;
 
 /// A run of fewer writes was not worth opening.
 const FEW_WRITES: usize = 4;
@@ -71,6 +67,50 @@ struct Open {
     known_to: Pba,
 }
 
+/// Where a write ended.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    at: Pba,
+    /// Whether it went on from another.
+    goes_on: bool,
+    /// How many ended before it.
+    number: u64,
+}
+
+/// Where writes ended that no open run goes on from: looked for at every write that continues none of these. Each has
+/// one place, by its address, and is forgotten when another comes there, or when [`MOST_ENDS`] came anywhere.
+#[derive(Clone, Debug)]
+struct Ends {
+    ends: Box<[End]>,
+    number: u64,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        let none = End { at: Pba(u64::MAX), goes_on: false, number: 0 };
+        Self { ends: vec![none; END_PLACES].into_boxed_slice(), number: 0 }
+    }
+}
+
+impl Ends {
+    /// Addresses a block, a track or a band apart are to have different places: the golden section does that.
+    fn place(at: Pba) -> usize {
+        (at.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % END_PLACES
+    }
+
+    fn push(&mut self, at: Pba, goes_on: bool) {
+        self.ends[Self::place(at)] = End { at, goes_on, number: self.number };
+        self.number += 1;
+    }
+
+    /// Whether a write ended here, and if so, whether it went on from another.
+    #[inline]
+    fn find(&self, at: Pba) -> Option<bool> {
+        let end = self.ends[Self::place(at)];
+        (end.at == at && self.number - end.number <= MOST_ENDS).then_some(end.goes_on)
+    }
+}
+
 /// See the module page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
@@ -81,9 +121,7 @@ pub(super) struct Runs {
     hulls: Vec<Hull>,
     /// The one that was continued last.
     last: usize,
-    /// Where writes ended that were settled.
-    settled: Vec<Pba>,
-    next_settled: usize,
+    settled: Ends,
     /// Writes that continue nothing and wait to be noted, in their order.
     lone: Vec<(PbaExtent, Stamp)>,
     /// A run was settled that was not worth opening: no other opens until the lone writes have been noted.
@@ -125,15 +163,6 @@ impl Runs {
         self.hulls.remove(self.hulls_before(open.hull.from));
         open
     }
-
-    fn ended_at(&mut self, end: Pba) {
-        if self.settled.len() < MOST_ENDS {
-            self.settled.push(end);
-        } else {
-            self.settled[self.next_settled] = end;
-            self.next_settled = (self.next_settled + 1) % MOST_ENDS;
-        }
-    }
 }
 
 impl Swd {
@@ -163,25 +192,24 @@ impl Swd {
             return self.wrote(*place, stamp);
         }
         self.settle();
-        places.iter().for_each(|&place| self.wrote_alone(place, stamp));
+        places.iter().for_each(|&place| self.wrote_alone(place, stamp, false));
     }
 
     fn wrote_elsewhere(&mut self, place: PbaExtent, stamp: Stamp) {
-        // All are looked at, several at a time: to stop at the first would cost more.
-        let known = |settled: &[Pba]| settled.iter().fold(false, |found, &end| found | (end == place.start));
-        if !self.runs.crowded && known(&self.runs.settled) {
+        let goes_on = self.runs.settled.find(place.start);
+        if goes_on == Some(true) && !self.runs.crowded {
             return self.open_run(place, stamp);
         }
-        self.wrote_alone(place, stamp);
+        self.wrote_alone(place, stamp, goes_on.is_some());
     }
 
     /// A write that continues nothing waits with others; open runs that it meets are settled first.
-    fn wrote_alone(&mut self, place: PbaExtent, stamp: Stamp) {
+    fn wrote_alone(&mut self, place: PbaExtent, stamp: Stamp, goes_on: bool) {
         if !self.runs.open.is_empty() {
             let (hull, _) = self.hull(place, NOTHING);
             self.settle_touching(hull);
         }
-        self.runs.ended_at(place.end());
+        self.runs.settled.push(place.end(), goes_on);
         self.runs.lone.push((place, stamp));
         if self.runs.lone.len() >= MOST_LONE {
             self.settle_lone();
@@ -197,10 +225,7 @@ impl Swd {
             return;
         }
         let mut lone = std::mem::take(&mut self.runs.lone);
-        for some in lone.chunks(HINTED_WRITES) {
-            some.iter().for_each(|&(place, _)| self.hint(place));
-            some.iter().for_each(|&(place, stamp)| self.settle_lone_write(place, stamp));
-        }
+        self.settle_batch(&lone);
         lone.clear();
         self.runs.lone = lone;
     }
@@ -305,7 +330,7 @@ impl Swd {
     fn settle_run(&mut self, mut run: Run) {
         self.settle_writes(&run);
         self.runs.writes -= run.writes();
-        self.runs.ended_at(run.end());
+        self.runs.settled.push(run.end(), true);
         run.give_back(&mut self.runs.spare);
     }
 }

@@ -5,7 +5,7 @@
 
 use skylight_disk::{Pba, PbaExtent, Sectors, Time};
 
-use super::extents::{Extents, Held, Item};
+use super::extents::{Change, Extents, Held, Item};
 
 /// A write: its number, counted from 1, and when it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Stamp {
 }
 
 /// How long an extent is, and who wrote it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Written {
     len: u64,
     stamp: Stamp,
@@ -62,23 +62,17 @@ impl Stamps {
         }
     }
 
-    /// A place will be looked for soon.
-    #[inline]
-    pub(super) fn hint(&self, place: Pba) {
-        self.extents.hint(place.get());
-    }
-
     /// Notes who wrote an extent, whoever did before.
     pub(super) fn set(&mut self, extent: PbaExtent, stamp: Stamp) {
-        let (from, to) = (extent.start.get(), extent.end().get());
-        self.extents.replace(from, to, |gone| {
-            let left = gone.first.filter(|&(start, _)| start < from);
-            let right = gone.last.filter(|&(start, written)| to < start + written.len);
-            [
-                left.map(|(start, written)| part(written, start, from)),
-                Some(part(Written { len: 0, stamp }, from, to)),
-                right.map(|(start, written)| part(written, to, start + written.len)),
-            ]
+        self.extents.change(Write { extent, stamp });
+    }
+
+    /// The same for many, in order of addresses, none of which has a sector of another.
+    #[inline]
+    pub(super) fn set_all<T>(&mut self, writes: &[T], write: impl Fn(&T) -> (PbaExtent, Stamp)) {
+        self.extents.change_all(writes, |one| {
+            let (extent, stamp) = write(one);
+            Write { extent, stamp }
         });
     }
 
@@ -93,15 +87,14 @@ impl Stamps {
         let mut used: Vec<(u64, u64)> =
             extents.map(|extent| (extent.start.get(), extent.end().get())).collect();
         used.sort_unstable();
-        // The extent with the highest end among those that begin before is the one to ask.
+        let mut used = used.into_iter().peekable();
+        // The highest end of those that begin before the end of what is asked for.
         let mut reach = 0;
-        for (_, end) in &mut used {
-            reach = reach.max(*end);
-            *end = reach;
-        }
         self.extents.retain(|&(start, written)| {
-            let before = used.partition_point(|&(from, _)| from < start + written.len);
-            before > 0 && used[before - 1].1 > start
+            while let Some((_, end)) = used.next_if(|&(from, _)| from < start + written.len) {
+                reach = reach.max(end);
+            }
+            reach > start
         });
         self.kept = self.extents.len();
     }
@@ -112,7 +105,41 @@ impl Stamps {
     }
 }
 
-/// A part of a written extent.
-fn part(written: Written, start: u64, end: u64) -> Item<Written> {
-    (start, Written { len: end - start, ..written })
+/// An extent that is written.
+#[derive(Clone, Copy)]
+struct Write {
+    extent: PbaExtent,
+    stamp: Stamp,
+}
+
+impl Change<Written> for Write {
+    #[inline]
+    fn extent(&self) -> (u64, u64) {
+        (self.extent.start.get(), self.extent.end().get())
+    }
+
+    #[inline]
+    fn holds(&self) -> Option<Written> {
+        Some(Written { len: self.extent.len.get(), stamp: self.stamp })
+    }
+
+    #[inline]
+    fn joins(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn before(&self, (start, written): Item<Written>, end: u64) -> Written {
+        Written { len: end - start, ..written }
+    }
+
+    #[inline]
+    fn behind(&self, (start, written): Item<Written>, from: u64) -> Written {
+        Written { len: start + written.len - from, ..written }
+    }
+
+    #[inline]
+    fn joined(&self, _: Item<Written>, _: Item<Written>) -> Option<Written> {
+        None
+    }
 }
