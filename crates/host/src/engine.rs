@@ -290,10 +290,10 @@ impl Progress {
             self.end.get_or_insert(End::Interrupted);
             self.deadline_ns = Some(now + DRAIN_NS);
         }
-        if self.end.is_none() {
-            if let Some(size_bytes) = (batch.shrunk)() {
-                self.fail(batch, self.next.saturating_sub(1), Reason::Shrunk(size_bytes));
-            }
+        if self.end.is_none()
+            && let Some(size_bytes) = (batch.shrunk)()
+        {
+            self.fail(batch, self.next.saturating_sub(1), Reason::Shrunk(size_bytes));
         }
     }
 }

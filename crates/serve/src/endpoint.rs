@@ -224,11 +224,11 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let (Endpoint::Unix(path), Kind::Unix(_, inode)) = (&self.endpoint, &self.kind) {
-            if std::fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode) {
-                // A socket that stays is found dead by the next server.
-                let _ = std::fs::remove_file(path);
-            }
+        if let (Endpoint::Unix(path), Kind::Unix(_, inode)) = (&self.endpoint, &self.kind)
+            && std::fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
+        {
+            // A socket that stays is found dead by the next server.
+            let _ = std::fs::remove_file(path);
         }
     }
 }
