@@ -124,11 +124,10 @@ def test_numbers_are_as_people_read_them(value: float, text: str) -> None:
 def test_a_random_writes_batches_count_though_no_median_sees_them() -> None:
     free, dear = (cost.Cost(ratio, 0.01, 20_000, True) for ratio in (1.001, 1.1))
     median = cost.Cost(1.0, 0.005, 50_000, True)
-    little, much = cost._by_noise(median, free), cost._by_noise(median, dear)
     # 20 ns and 2 us of 50 us, with a noise of 0.5 and 0.4 per cent together.
-    assert little == pytest.approx(0.0625, rel=0.01)
-    assert much == pytest.approx(6.25, rel=0.01)
-    assert cost._by_noise(cost.Cost(1.0, 0.2, 50_000, True), free) is None
+    for worked, by_noise in ((free, 0.0625), (dear, 6.25)):
+        assert cost._by_noise(*cost._worked(median, worked)) == pytest.approx(by_noise, rel=0.01)
+    assert cost._by_noise(*cost._worked(cost.Cost(1.0, 0.2, 50_000, True), free)) is None
 
 
 @pytest.mark.parametrize(("spread", "runs"), [(0.01, 1), (0.06, 4)])

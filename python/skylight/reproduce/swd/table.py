@@ -52,8 +52,8 @@ BANDS: tuple[Band, ...] = (
     *(Band("W2", name, "as the mode says", 0.0, 0.0) for name in modes.NAMES.values()),
     Band("W3", "sequential writes, time of the conventional layer", "slight", 0.0, 1.0 + cost.PART),
     Band("W3", "sequential reads, time of the conventional layer", "slight", 0.0, 1.0 + cost.PART),
-    Band("W3", cost.RANDOM_CHECK.format("write"), _LESS, 0.0, 1.0),
-    Band("W3", cost.RANDOM_CHECK.format("read"), _LESS, 0.0, 1.0),
+    *(Band("W3", check.format(way), _LESS, 0.0, 1.0)
+      for way in ("write", "read") for check in (cost.RANDOM_CHECK, cost.WORK_CHECK)),
     Band("W4", "writes, percent a track", "about 2", -0.5, 0.5),
     Band("W4", "reads, percent a track", "flat", -0.1, 0.1),
     Band("W5", "16 bands, 4 KiB to 1 MiB, worst time of the conventional layer", "no overhead", 0.0,
