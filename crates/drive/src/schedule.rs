@@ -410,7 +410,7 @@ mod tests {
     fn least(media: &Media, now: Time, commands: &[Command], ready: &[Time]) -> (Nanos, usize) {
         let takes = commands.iter().zip(ready).map(|(command, &ready)| {
             let way = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
-            let place = media.disk.geometry().place(skylight_disk::Pba(command.extent.start.get()));
+            let place = media.disk.geometry().place(Pba(command.extent.start.get()));
             let begin = ready.max(now);
             begin - now + media.disk.positioning(media.head, begin, &place, way)
         });

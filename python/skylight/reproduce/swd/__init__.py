@@ -9,7 +9,7 @@
 | `device` | a served drive as a block device, also for the benchmarks |
 | `cost` | W3, W4, W5: times beside the conventional layer, instructions by the width of the head |
 
-W2, the read modes through a real block device, is the server's; W6 is `skylight.reproduce.geometry`.
+W6 is `skylight.reproduce.geometry`.
 
 Invariant: a row that could not be measured here is unknown, which is a miss, and says what is missing.
 
