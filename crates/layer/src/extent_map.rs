@@ -186,7 +186,13 @@ impl ExtentMap {
             self.hinted[hint_slot(ahead.start)].set(Hinted { start: ahead.start, leaf: ahead.leaf });
         }
         for ahead in &self.ahead[filled] {
-            self.leaves.get(ahead.leaf).prefetch_slots(ahead.start);
+            let leaf = self.leaves.get(ahead.leaf);
+            leaf.prefetch_slots(ahead.start);
+            if leaf.is_full() && leaf.next != NO_LEAF {
+                // To take another entry, it shares with the next one.
+                leaf.prefetch_whole();
+                self.leaves.get(leaf.next).prefetch_whole();
+            }
         }
     }
 

@@ -97,6 +97,11 @@ impl Leaf {
         }
     }
 
+    /// Has the whole leaf fetched.
+    pub(crate) fn prefetch_whole(&self) {
+        prefetch(self, size_of::<Self>());
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len.into()
@@ -107,9 +112,10 @@ impl Leaf {
         self.len() == LEAF_ENTRIES
     }
 
-    /// Whether it could take entries of a full neighbour, and enough of them to be worth it.
+    /// Whether it could take entries of a full neighbour, and enough of them to be worth it: a little room is filled
+    /// again soon, and each time costs more than an insertion.
     pub(crate) fn has_room_to_share(&self) -> bool {
-        self.len > 0 && self.len() + LEAF_ENTRIES / 8 <= LEAF_ENTRIES
+        self.len > 0 && self.len() + LEAF_ENTRIES / 4 <= LEAF_ENTRIES
     }
 
     /// Whether a start can be kept as a distance from the base.
