@@ -8,6 +8,7 @@ failure of a test that used it print; the same seed gives the same choices on an
 import os
 import random
 import shutil
+import tempfile
 import zlib
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -19,6 +20,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DEFAULT_DATA = ROOT.parent / "shared/data"
+# Two workers held half of it in images of drives at once; a run on a full disk fails in many misleading ways.
+ROOM_BYTES = 1 << 30
 
 # A loaded machine is no reason to fail, so no deadline; the long profile is for `make test-all`.
 hypothesis.settings.register_profile("default", deadline=None)
@@ -40,6 +43,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.seed = str(random.SystemRandom().randrange(1 << 32))
     elif not given.isascii() or not given.isdigit():
         raise pytest.UsageError(f"--seed {given}: give a whole number from 0, or 'random'")
+    if not hasattr(config, "workerinput"):
+        check_room(Path(config.option.basetemp or tempfile.gettempdir()))
+
+
+def check_room(folder: Path) -> None:
+    """Refuses to begin where the tests' files do not fit."""
+    free_bytes = shutil.disk_usage(folder if folder.exists() else folder.parent).free
+    if free_bytes < ROOM_BYTES:
+        raise pytest.UsageError(
+            f"{folder} has {free_bytes / 1e9:.1f} GB free, and the tests need {ROOM_BYTES / 1e9:.1f} GB:"
+            " free some, or set TMPDIR to a folder with more"
+        )
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
