@@ -22,6 +22,8 @@ from skylight.cli.console import DeviceProgress, headline, line, table
 from skylight.cli.targets import check_distinct, check_holds
 from skylight.engines import Engine, Target, open_target, parse_target
 from skylight.engines.fio_log import DriveLogs, read_logs, short_name
+from skylight.engines.head_trace import HeadTraceFile
+from skylight.engines.sim import SimEngine
 from skylight.errors import INTERRUPTED, SkylightError, UsageError
 from skylight.evidence import TargetFacts
 from skylight.probe import Test
@@ -31,6 +33,7 @@ from skylight.recording import RECORDING_DIR, Recording, recording_dir
 from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
 
 DEFAULT_OUT = Path("skylight-report")
+HEAD_TRACE = "--head-trace"
 
 _EPILOG = """\b
 Tests, for --only:
@@ -54,6 +57,7 @@ Examples:
   skylight probe /dev/sdX --destroy-data --quick             its kind, in a minute
   skylight probe sim:emulated-smr-1 --only band_size,zones
   skylight probe recording:skylight-report/sdX --out again
+  skylight probe sim:st5000as0011 --only cleaning --head-trace head.arrows
   skylight probe sim:st4000nc001 --json | jq .findings.drive_type.value
 """
 
@@ -162,6 +166,16 @@ def _check_live(jobs: Sequence[Job]) -> None:
             raise UsageError(
                 f"{job.recording}: holds a recording already; go on with --resume or choose another --out"
             )
+
+
+def _check_head_trace(jobs: Sequence[Job], resume: bool) -> None:
+    """Refuses a head trace of what has none, or only a part of one."""
+    if len(jobs) > 1 or jobs[0].target.kind != "sim":
+        raise UsageError(
+            f"{HEAD_TRACE}: only an emulated drive can tell where its head is; give one sim:NAME alone"
+        )
+    if resume:
+        raise UsageError(f"{HEAD_TRACE}: is kept of a run from its start; leave --resume out")
 
 
 def _opened(
@@ -275,6 +289,10 @@ def _resume_line(page: Path, out: Path | None) -> str:
     arguments = [str(part) for part in click.get_current_context().find_root().obj or ()]
     if not arguments:
         return f"interrupted; what was measured is kept in {page}: run the same command with --resume"
+    if HEAD_TRACE in arguments:  # it is kept of a run from its start
+        at = arguments.index(HEAD_TRACE)
+        del arguments[at : at + 2]
+    arguments = [each for each in arguments if not each.startswith(HEAD_TRACE + "=")]
     more = [] if "--resume" in arguments else ["--resume"]
     if out is None:
         more += ["--out", str(page)]  # a later run may have a newer default
@@ -338,6 +356,12 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
 )
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run in the same DIR.")
 @click.option("--destroy-data", is_flag=True, help="Allow writes to a device or file. Its data is lost.")
+@click.option(
+    HEAD_TRACE,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Keep where an emulated drive's head was, and what for, as columns (Arrow).",
+)
 def probe(
     targets: tuple[str, ...],
     only: str | None,
@@ -347,6 +371,7 @@ def probe(
     seed: int,
     resume: bool,
     destroy_data: bool,
+    head_trace: Path | None,
 ) -> None:
     """Measure what a drive is, and write a report.
 
@@ -357,12 +382,17 @@ def probe(
     jobs, page = _jobs(targets, out, resume)
     _check_choice(jobs, bool(names), quick, destroy_data)
     check_distinct([job.target for job in jobs])
+    if head_trace is not None:
+        _check_head_trace(jobs, resume)
     _check_out(page, jobs, resume)
     check_holds(page)
     results: list[tuple[SuiteResult, Path]] = []
+    trace: HeadTraceFile | None = None
     try:
         with ExitStack() as stack:
             engines = _opened(jobs, seed, destroy_data, stack)
+            if head_trace is not None and isinstance(engines[0], SimEngine):
+                trace = stack.enter_context(HeadTraceFile(head_trace, engines[0]))
             for job, engine in zip(jobs, engines, strict=True):
                 if engine is None or isinstance(engine, DriveLogs):
                     if engine is not None and not (resume and Recording.is_begun(job.recording)):
@@ -386,3 +416,5 @@ def probe(
     else:
         line()
         line(f"Report: {written}")
+        if trace is not None:
+            line(f"Head trace: {trace.summary()}")

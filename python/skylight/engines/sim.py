@@ -12,7 +12,7 @@ import difflib
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import resources
 from typing import Protocol
@@ -135,6 +135,8 @@ class SimEngine:
         self.size = facts.size_bytes
         self.can_write = True
         self.repeatable = True
+        self.on_moved: Callable[[], None] = lambda: None
+        """Called after everything that can move the head."""
 
     @classmethod
     def open(cls, name: str, *, seed: int = 1) -> SimEngine:
@@ -168,6 +170,7 @@ class SimEngine:
             submit_ns, complete_ns = self._drive.run(io.op, io.offset, io.size, depth, stop)
         except ValueError as error:
             raise TargetError(f"{self._facts.name}: {error}") from error
+        self.on_moved()
         done = io.part(0, len(submit_ns))
         return IoLog.of(
             done, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False)
@@ -176,6 +179,7 @@ class SimEngine:
     def pause(self, seconds: float) -> None:
         """Lets virtual time pass."""
         self._drive.pause(round(seconds * 1e9))
+        self.on_moved()
 
     @contextmanager
     def settings(self, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
@@ -189,6 +193,7 @@ class SimEngine:
         finally:
             self._drive.set_write_cache(before[0])
             self._drive.set_look_ahead(before[1])
+            self.on_moved()
 
     def counters(self) -> dict[str, int]:
         """The drive's ledger: host and media bytes, accesses and time by purpose, the cache's use."""
@@ -197,6 +202,7 @@ class SimEngine:
     def erase(self) -> bool:
         """Makes the drive as new."""
         self._drive.erase()
+        self.on_moved()
         return True
 
     def close(self) -> None:
