@@ -22,10 +22,11 @@ from skylight.geometry import walk
 from skylight.geometry.access import access_times
 from skylight.geometry.clock import F64, Platter
 from skylight.geometry.holds import Skews, seen_skews
-from skylight.geometry.layout import Layout, find_layout, straight_tracks
+from skylight.geometry.layout import Layout, find_layout, straight_tracks, tracks_of
 from skylight.geometry.skew import find_skews
 from skylight.geometry.start import find_clock
 from skylight.geometry.stroked import find_strokes, stroke_skews
+from skylight.geometry.strokes import rises
 from skylight.geometry.survey import Grid, survey
 from skylight.geometry.table import Geometry, SeekCurve, Zone
 from skylight.geometry.zones import ZoneRun, ZoneSearch
@@ -131,6 +132,11 @@ def _walked(platter: Platter, geometry: Geometry, zones: list[ZoneRun], skews: S
             surface_density=found_strokes.density,
             seek=seek_curve(found_strokes.apart, found_strokes.time_ns),
         )
+    if rises([zone.grid.track for zone in zones]):
+        longest = max(zones, key=tracks_of)
+        track, _ = find_skews(platter, zones, longest, walk.Way(walk.SINGLE, 1))
+        note = "Sizes of tracks come again as on surfaces of different density, but tell no number of heads."
+        return replace(geometry, track_skew=track, notes=(*geometry.notes, note))
     straight = straight_tracks(platter, zones[0], skews)
     found = find_layout(platter, zones, straight)
     if found is None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.geometry.clock import F64, Platter
+from skylight.geometry.clock import F64, Platter, circular_median
 from skylight.geometry.survey import Grid
 from skylight.infer.turning import centred
 
@@ -26,7 +26,7 @@ MOST_ROUNDS = 8
 CAP, OTHER = 5.0, 3.5  # most that one pair says for a boundary, and against it
 MOST_AGAINST = 0.2
 MOST_APART = 24
-LAST_READS = 3
+LAST_READS, NEAREST_READS = 3, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,27 @@ def holds(platter: Platter, grid: Grid, place: float, way: int, skews: Skews) ->
             off = float(np.abs(centred(jump - skews.seen)).min())
             there = min((off / sigma) ** 2 / 2, OTHER)
             ratios.append(min((jump / sigma) ** 2 / 2, CAP) - there)
-        if abs(sum(ratios)) > SURE:
+        if sum(ratios) < -SURE or (sum(ratios) > SURE and _agree(ratios)):
             break
-    against = sum(ratio < 0 for ratio in ratios)
-    return sum(ratios) > 0 and against <= MOST_AGAINST * len(ratios)
+    if sum(ratios) <= 0 or not _agree(ratios):
+        return False
+    # An edge a track or two away speaks in the nearest boundary alone.
+    return ratios[0] >= 0 or _nearest(platter, grid, begin + step, skews)
+
+
+def _agree(ratios: list[float]) -> bool:
+    """Whether hardly any pair speaks against a boundary: one of four may be a read that came late, and asks
+    for more of them."""
+    return sum(ratio < 0 for ratio in ratios) <= MOST_AGAINST * len(ratios)
+
+
+def _nearest(platter: Platter, grid: Grid, first: int, skews: Skews) -> bool:
+    """Whether a track begins at a sector after all, though one read of it says that it does not."""
+    other = first + grid.track * skews.apart
+    other = other if other < platter.sectors - 4 else first - grid.track * skews.apart
+    found = [jumps(platter, "nearest", [first, other], grid.track)[0] for _ in range(NEAREST_READS)]
+    jump = circular_median(np.array(found))
+    return bool(np.abs(centred(jump - skews.seen)).min() < abs(float(centred(np.array(jump)))))
 
 
 def last_start(platter: Platter, grid: Grid, near: int, skews: Skews) -> int | None:

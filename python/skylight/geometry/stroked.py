@@ -19,12 +19,13 @@ from skylight.geometry.arm import Arm
 from skylight.geometry.clock import F64, Platter
 from skylight.geometry.layout import SAME_TRACKS, spread, track_of, tracks_of
 from skylight.geometry.skew import find_skews, skew_at
-from skylight.geometry.strokes import expanded, pattern
+from skylight.geometry.strokes import densities, expanded, pattern
 from skylight.geometry.table import Skew
 from skylight.geometry.walk import SINGLE, Way
 from skylight.geometry.zones import ZoneRun
 
 FAR_STROKES = 40
+LEAST_ORDERED = 0.9  # of pairs of a time to a stroke of the own zone and a longer one to another zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def _numbers(zones: list[ZoneRun]) -> list[int]:
 
 def find_strokes(platter: Platter, zones: list[ZoneRun]) -> Strokes | None:
     """Strokes over surfaces of different density, if that is what the table shows and the arm agrees."""
-    found = pattern([(tracks_of(zone), zone.grid.track) for zone in zones[:-1]])
+    found = pattern([(tracks_of(zone), zone.grid.track) for zone in zones])
     if found is None:
         return None
     numbers = np.array(_numbers(zones))
@@ -62,25 +63,14 @@ def find_strokes(platter: Platter, zones: list[ZoneRun]) -> Strokes | None:
     base = track_of(zones[0], 0)
     time_ns = arm.times("strokes", [(base, track_of(zones[int(each)], 0)) for each in chosen])
     zone_of = numbers[chosen] // found.heads
-    own, others = time_ns[(zone_of == 0)], time_ns[zone_of >= 1]
-    if (
-        len(own) == 0
-        or not np.nanmax(own) < np.nanmedian(others)
-        or not np.nanmedian(own) < np.nanmin(others)
-    ):
+    seen = np.isfinite(time_ns)
+    own, others = time_ns[seen & (zone_of == 0)], time_ns[seen & (zone_of >= 1)]
+    if len(own) == 0 or len(others) == 0 or np.mean(own[:, None] < others) < LEAST_ORDERED:
         return None
-    seen = np.isfinite(time_ns) & (zone_of > 0)
+    seen &= zone_of > 0
     apart = (zone_of * found.tracks)[seen].astype(np.float64)
-    return Strokes(found.heads, _density(found.sizes, found.heads), command_ns, apart, time_ns[seen])
-
-
-def _density(sizes: tuple[int, ...], heads: int) -> tuple[float, ...]:
-    """Sizes of each surface's tracks as parts of their zone's mean."""
-    rows = []
-    for zone in range(len(sizes) // heads):
-        own = np.array(sizes[zone * heads : (zone + 1) * heads], np.float64)
-        rows.append((own if zone % 2 == 0 else own[::-1]) / own.mean())
-    return tuple(round(float(part), 4) for part in np.median(np.array(rows), axis=0))
+    density = tuple(round(float(part), 4) for part in densities(found.sizes, found.heads)[0])
+    return Strokes(found.heads, density, command_ns, apart, time_ns[seen])
 
 
 def stroke_skews(platter: Platter, zones: list[ZoneRun], found: Strokes) -> tuple[Skew | None, Skew | None]:

@@ -14,13 +14,13 @@ remainder theorem.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
 from skylight.geometry.clock import Platter
 from skylight.geometry.holds import Skews, holds, last_start
-from skylight.geometry.strokes import STEPS, expanded, pattern, rises
+from skylight.geometry.strokes import STEPS, expanded, pattern, rises, stroke_tracks
 from skylight.geometry.survey import Grid, survey
 from skylight.geometry.walk import MOST_HEADS
 
@@ -75,6 +75,13 @@ def meeting(left: Grid, right: Grid, low: int, high: int) -> tuple[int, int, int
     return first, step, max(0, (high - 1 - first) // step + 1)
 
 
+def _end_of(outcome: Edge | ZoneRun | None, right: Stretch) -> int:
+    """Up to where a stretch is thought to go on, once it is known what follows it."""
+    if isinstance(outcome, ZoneRun):
+        return outcome.begin
+    return right.high if outcome is None else outcome.sector
+
+
 class ZoneSearch:
     """The search for all zones of a target."""
 
@@ -86,6 +93,7 @@ class ZoneSearch:
         self.stretches: list[Stretch] = []
         self.edges: list[Edge] = []
         self._tried: set[int] = set()
+        self._held: set[int] = set()
 
     def surveyed(self, place: int, low: float, high: float) -> Stretch | None:
         """The stretch around a place, or around others nearby."""
@@ -120,6 +128,7 @@ class ZoneSearch:
         self.stretches, self.edges = [nodes[0]], []
         for node in nodes[1:]:
             self._join(node)
+        self._mended()
         platter.sharpen(first.first, first.track)
         return self._zones()
 
@@ -128,9 +137,13 @@ class ZoneSearch:
         ahead = [right]
         while ahead:
             left, right = self.stretches[-1], ahead[-1]
-            outcome = self._foretold(left, right) or self._between(left, right)
+            outcome = self._foretold(left, right) or self._between(self.stretches[-1], right)
             if isinstance(outcome, Stretch):
                 ahead.append(outcome)
+                continue
+            hidden = self._hidden(left, _end_of(outcome, right))
+            if hidden is not None:
+                ahead.append(hidden)
                 continue
             if isinstance(outcome, ZoneRun):
                 self._settle(left, Stretch(outcome.begin, outcome.end, outcome.grid), Edge(outcome.begin, 0))
@@ -155,41 +168,59 @@ class ZoneSearch:
 
     def _foretold(self, left: Stretch, right: Stretch) -> ZoneRun | Stretch | None:
         """The zone after the last one, if its edge lies where the zones so far say and it is near no known
-        one; as a run where its size was foretold too, else surveyed."""
+        one; as a run where its size was foretold too, else surveyed. Strokes of one size that follow each
+        other are one zone: it is gone through stroke by stroke."""
         runs = self._runs()
-        if not runs or left.grid.agrees(right.grid):
+        if not runs or (left.grid.agrees(right.grid) and not self._sizes_recur()):
             return None
-        usual = expanded(runs)[0]
-        at = left.low + usual * left.grid.track
-        if at in self._tried or not left.high < at < right.low - SPARE_TRACKS * right.grid.track:
-            return None
-        self._tried.add(at)
-        if not holds(self._platter, left.grid, at, -1, self._skews):
-            return None
+        usual = stroke_tracks(runs)
+        stroke = usual * left.grid.track
+        while True:
+            strokes = (left.high - 1 - left.low) // stroke + 1
+            at = left.low + strokes * stroke
+            if at in self._tried or at >= right.low - SPARE_TRACKS * right.grid.track:
+                return None
+            self._tried.add(at)
+            if not holds(self._platter, left.grid, at, -1, self._skews):
+                return None
+            found = pattern([*runs, (strokes * usual, left.grid.track)])
+            size = None if found is None else found.following()
+            goes_on = size == left.grid.track and holds(self._platter, left.grid, at, 1, self._skews)
+            after = None if size is None or goes_on else self._of_size(size, left, at, STEPS[:3])
+            if after is not None:
+                return after
+            if not (goes_on or holds(self._platter, left.grid, at, 1, self._skews)):
+                break
+            left = self.stretches[-1] = replace(left, high=at + 1)
         edge = last_start(self._platter, left.grid, at, self._skews)
         if edge is None:
             return None
-        at = edge
-        sizes = [*runs, (usual, left.grid.track)]
-        found = pattern(sizes)
-        foretold = None if found is None else found.following()
-        for step in STEPS if foretold is not None else ():
-            grid = Grid((foretold or 0) + step, at)
+        after = None if size is None else self._of_size(size, left, edge, STEPS[3 if edge == at else 0 :])
+        return after or self._adjacent(edge, left, right)
+
+    def _of_size(self, size: int, left: Stretch, at: int, steps: Sequence[int]) -> ZoneRun | None:
+        """The zone that begins at an edge with a size of tracks but for one of some steps, if it does."""
+        for step in steps:
+            grid = Grid(size + step, at)
             if grid.track != left.grid.track and holds(self._platter, grid, at, 1, self._skews):
                 return ZoneRun(at, at + grid.track, grid, 0)
-        tracks = sorted((left.grid.track, right.grid.track))
-        return self._adjacent(at, left, tracks[0], tracks[1])
+        return None
 
-    def _adjacent(self, at: int, left: Stretch, low: int, high: int) -> Stretch | None:
+    def _sizes_recur(self) -> bool:
+        """Whether sizes of tracks come again, as they do where surfaces differ in density."""
+        return rises([each.grid.track for each in self.stretches])
+
+    def _adjacent(self, at: int, left: Stretch, right: Stretch) -> Stretch | None:
         """A stretch right after an edge that was foretold."""
+        low, high = sorted((left.grid.track, right.grid.track))
         found = self.surveyed(at + 2 * SPARE_TRACKS * left.grid.track, low, high)
         return None if found is None or found.grid.agrees(left.grid) else found
 
     def _between(self, left: Stretch, right: Stretch) -> Stretch | Edge | None:
         """The edge between two stretches, None where there is none, or a stretch of a zone between them."""
-        low, high = left.high, right.low
+        low, high = left.high - 1, right.low + 1  # the edge may lie where a stretch was seen to end or begin
         if left.grid.agrees(right.grid):
-            return self._hidden(left, right)
+            return None
         runs = self._runs()
         hint = left.low + expanded(runs)[0] * left.grid.track if runs else None
         for _ in range(MOST_STEPS):
@@ -225,21 +256,43 @@ class ZoneSearch:
                     return found
         return Edge((low + high) // 2, (high - low + 1) // 2)
 
-    def _hidden(self, left: Stretch, right: Stretch) -> Stretch | None:
-        """A stretch of another size between two of one grid, if there is any: where surfaces differ in
-        density sizes come again, and now and then at a sector that an earlier run foretells."""
-        runs = self._runs()
-        sizes = [size for _, size in runs[-MOST_HEADS:]]
-        if not rises(sizes):
+    def _hidden(self, stretch: Stretch, end: int) -> Stretch | None:
+        """A stretch of another grid within one that was thought to go on to `end`, if there is any: where
+        surfaces differ in density a grid comes again, beyond zones of other sizes, often enough that each
+        stroke is asked for."""
+        if not self._sizes_recur():
             return None
-        usual = expanded(runs)[0]
-        at = left.low + (usual + usual // 2) * left.grid.track
-        if at >= right.low - SPARE_TRACKS * right.grid.track:
-            return None
-        if holds(self._platter, left.grid, at, 1, self._skews):
-            return None
-        found = self.surveyed(at, min(sizes), max(sizes))
-        return None if found is None or found.grid.agrees(left.grid) else found
+        near = sorted(self.stretches, key=lambda each: abs(each.low - stretch.low))[: MOST_HEADS + 1]
+        sizes = [each.grid.track for each in near]
+        stroke = expanded(self._runs())[0] * stretch.grid.track
+        first = stretch.low + stroke + stroke // 2
+        for at in range(first, end - SPARE_TRACKS * stretch.grid.track, max(stroke, 1)):
+            if at in self._held or holds(self._platter, stretch.grid, at, 1, self._skews):
+                self._held.add(at)
+                continue
+            found = self.surveyed(at, min(sizes), max(sizes))
+            if found is not None and not found.grid.agrees(stretch.grid):
+                return found
+        return None
+
+    def _mended(self) -> None:
+        """Zones that were taken for parts of those around them, before it was known that sizes come again."""
+        number = 0
+        while number < len(self.stretches):
+            ends = [*(edge.sector for edge in self.edges), self._platter.sectors]
+            stretch = self.stretches[number]
+            found = self._hidden(stretch, ends[number])
+            number += 1
+            if found is None:
+                continue
+            later = self.stretches[number:]
+            del self.stretches[number:], self.edges[number - 1 :]
+            self.stretches[-1] = replace(stretch, high=stretch.low + stretch.grid.track)
+            self._tried.clear()
+            self._join(found)
+            for each in later:
+                second = each.grid.at(each.low) + each.grid.track
+                self._join(replace(each, low=second, high=second + each.grid.track))
 
     def _zones(self) -> list[ZoneRun]:
         begins = [0, *(edge.sector for edge in self.edges)]
