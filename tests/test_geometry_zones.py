@@ -165,3 +165,10 @@ class TestHolds:
 
         monkeypatch.setattr(holding, "jumps", jumps)
         assert bool(holds(self.platter, self.grid, edge + past, -1, self.skews)) is there
+
+
+def test_groups_of_whole_zones_are_a_surface_serpentine() -> None:
+    text = text_of([1.0, 1.0], [1000, 1001], [1000, 900]).replace("horizontal-zones", "hybrid-serpentine")
+    for group, layout in ((1000, walk.HYBRID), (1001, walk.SURFACE), (2000, walk.SURFACE)):
+        given = text.replace("surface_density = [1.0, 1.0]", f"group_tracks = {group}")
+        assert truth_of(json.loads(_native.profile_check(given, "made.toml"))).layout == layout

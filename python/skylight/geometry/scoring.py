@@ -3,7 +3,7 @@
 The truth comes from the profile's text alone, by a walk over its zones that shares nothing with the
 emulator's geometry. An extraction is right when every track size is exact and in its place, every edge
 within 1 % of its zones, the skew from track to track within 2 %, and the layout the profile's (cylinders
-there and back are cylinders).
+there and back are cylinders, a hybrid serpentine whose groups are whole zones is a surface serpentine).
 
 Source: FACTS W6.
 """
@@ -16,7 +16,7 @@ from math import floor
 from typing import Any
 
 from skylight.geometry.table import Geometry, Skew
-from skylight.geometry.walk import CYLINDER, HORIZONTAL, SINGLE, family
+from skylight.geometry.walk import CYLINDER, HORIZONTAL, HYBRID, SINGLE, SURFACE, family
 
 EDGE_PART, SKEW_PART = 0.01, 0.02
 BLOCK_SECTORS = 8
@@ -79,6 +79,8 @@ def truth_of(profile: Mapping[str, Any]) -> Truth:
     end = int(capacity) // SECTOR_BYTES
     surfaces = int(given["surfaces"])
     layout = SINGLE if surfaces == 1 else family(str(given["layout"]))
+    if layout == HYBRID and int(given["group_tracks"]) >= max(tracks for tracks, _ in zones):
+        layout = SURFACE  # groups of whole zones: each zone is walked as a surface serpentine walks it
     return Truth(
         zones=_runs(_strokes(given, zones, surfaces), end),
         end_sector=end,
