@@ -31,6 +31,7 @@ F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 
+GOLDEN = 0.6180339887498949  # multiples of it, less whole turns, lie evenly whatever their number
 MARK_READS = 12
 MOST_MOVED = 0.3  # turns: beyond it a turn may have been miscounted
 LEAST_ERROR = 1e-8

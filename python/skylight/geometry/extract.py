@@ -142,19 +142,33 @@ def _walked(platter: Platter, geometry: Geometry, zones: list[ZoneRun], skews: S
     if found is None:
         note = "No zone has enough tracks for the arm to tell how they are walked."
         return replace(geometry, notes=(*geometry.notes, note))
+    return _of_layout(platter, geometry, zones, found, straight is None and len(skews.seen) == 1)
+
+
+def _of_layout(
+    platter: Platter, geometry: Geometry, zones: list[ZoneRun], found: Layout, alike: bool
+) -> Geometry:
+    """What a layout says; `alike` is whether all steps were seen to have one skew."""
     way = found.fit.way
     notes = list(geometry.notes)
-    if found.sure < LEAST_SURE:
-        notes.append(f"Arm times hardly tell the layout: another is {found.sure:.1f} less likely (log).")
-    if way.layout == walk.HYBRID and straight != way.group and found.fit.switch_ns is None:
+    layout = walk.family(way.layout) if found.told else None
+    if layout is None:
+        notes.append(
+            f"Arm times do not tell the layout: {way.layout} fits best, another {found.sure:.1f} less (log)."
+        )
+    if layout == walk.HYBRID and not found.seen:
         notes.append(f"Groups of {way.group} tracks are what fits best; no turn was seen to the track.")
-    track, head = find_skews(platter, zones, found.zone, way)
+    if layout is None and alike:
+        track, _ = find_skews(platter, zones, found.zone, walk.Way(walk.SINGLE, 1))
+        head = track  # every step has it, whatever kind of step it is
+    else:
+        track, head = find_skews(platter, zones, found.zone, way)
     return replace(
         geometry,
-        layout=walk.family(way.layout),
-        serpentine=_serpentine(found),
-        surfaces=way.heads,
-        group_tracks=way.group if way.layout == walk.HYBRID else None,
+        layout=layout,
+        serpentine=_serpentine(found) if layout is not None else None,
+        surfaces=way.heads if layout is not None else None,
+        group_tracks=way.group if layout == walk.HYBRID else None,
         track_skew=track,
         head_skew=head,
         head_switch_ns=found.fit.switch_ns,

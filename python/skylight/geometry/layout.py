@@ -19,7 +19,7 @@ import numpy as np
 
 from skylight.geometry import walk
 from skylight.geometry.arm import Arm, Track
-from skylight.geometry.clock import F64, I64, Platter, circular_median
+from skylight.geometry.clock import F64, GOLDEN, I64, Platter, circular_median
 from skylight.geometry.holds import Skews, jumps
 from skylight.geometry.turns import first_turn
 from skylight.geometry.walk import Fit, Rows
@@ -29,9 +29,9 @@ from skylight.infer.turning import centred
 NEAR_TRACKS, LOG_TRACKS, WIDE_TRACKS, FAR_ZONES = 44, 44, 44, 24
 LONGEST_LOG = 20_000
 SAME_TRACKS = 12
-GOLDEN = 0.6180339887498949
 FEWEST_TRACKS = 60
 BEND_READS, BEND_SIGMAS = 8, 4.5
+LEAST_SURE = 3.0
 PLAINLY = 10.0  # how much better the best layout must fit than another one, log of the likelihood
 MORE_TRACKS, MORE_ROUNDS = 48, 3
 TURNS = 8
@@ -42,7 +42,8 @@ APART_ERRORS = 4.0
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The best way and its fit, times behind it, how much worse (log of the likelihood) the best other layout
-    fits and cylinders walked the other way do, the zone that was looked at, and what a command takes (ns)."""
+    fits and cylinders walked the other way do, the zone that was looked at, what a command takes (ns), and
+    how many tracks were seen to have one skew, or to be reached by steps alone."""
 
     fit: Fit
     rows: Rows
@@ -50,6 +51,19 @@ class Layout:
     other_walk: float
     zone: ZoneRun
     command_ns: float
+    straight: int | None
+
+    @property
+    def seen(self) -> bool:
+        """Whether head switches were seen where the way has them: by their time or by a skew of their own."""
+        turns = self.straight is not None and walk.allowed(self.fit.way, self.straight)
+        return turns or self.fit.switch_ns is not None
+
+    @property
+    def told(self) -> bool:
+        """Whether the way is so much likelier than another layout that it may be told. Where no head switch
+        was seen the seek curve alone speaks, which may be any that rises: that has to be plain."""
+        return self.sure >= (LEAST_SURE if self.seen else PLAINLY)
 
 
 def spread(count: int) -> F64:
@@ -102,13 +116,13 @@ def find_layout(platter: Platter, zones: list[ZoneRun], straight: int | None) ->
             fits = walk.best(rows, tracks_of(zone), heads, noise_ns, straight)
             ahead = [_ahead(fits, same) for same in (False, True)]
             switch_ns = _switch(arm, zone, fits[0])
-    return Layout(replace(fits[0], switch_ns=switch_ns), rows, ahead[0], ahead[1], zone, command_ns)
+    return Layout(replace(fits[0], switch_ns=switch_ns), rows, ahead[0], ahead[1], zone, command_ns, straight)
 
 
 def _may_turn(best: Fit, heads: list[int]) -> bool:
-    """Whether it may be a hybrid serpentine whose turns were not met: no hop told a head switch from a
-    step."""
-    return walk.family(best.way.layout) in (walk.CYLINDER, walk.SINGLE) and max(heads) > 1
+    """Whether it may be a hybrid serpentine whose turns were not met, since no hop told a head switch from a
+    step; where it is thought to be one, its groups are only what fits best."""
+    return walk.family(best.way.layout) in (walk.CYLINDER, walk.SINGLE, walk.HYBRID) and max(heads) > 1
 
 
 def _turned_rows(

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from skylight.geometry.clock import F64, I64, Platter, circular_median
+from skylight.geometry.clock import F64, GOLDEN, I64, Platter, circular_median
 from skylight.geometry.holds import jumps
-from skylight.geometry.layout import GOLDEN, track_of, tracks_of
+from skylight.geometry.layout import track_of, tracks_of
 from skylight.geometry.table import Skew
 from skylight.geometry.walk import CYLINDER, CYLINDER_SERPENTINE, HYBRID, SINGLE, Way
 from skylight.geometry.zones import ZoneRun

@@ -51,7 +51,11 @@ def _numbers(zones: list[ZoneRun]) -> list[int]:
 
 def find_strokes(platter: Platter, zones: list[ZoneRun]) -> Strokes | None:
     """Strokes over surfaces of different density, if that is what the table shows and the arm agrees."""
-    found = pattern([(tracks_of(zone), zone.grid.track) for zone in zones])
+    runs = [(tracks_of(zone), zone.grid.track) for zone in zones]
+    if len(runs) < 2:
+        return None
+    usual = expanded(runs[:-1])[0]  # the last run may end anywhere
+    found = pattern([*runs[:-1], (usual * max(1, round(runs[-1][0] / usual)), runs[-1][1])])
     if found is None:
         return None
     numbers = np.array(_numbers(zones))

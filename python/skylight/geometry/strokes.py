@@ -34,7 +34,8 @@ RECENT = 6 * MOST_HEADS  # strokes that are looked at for a pattern: an early on
 FEWEST = 3  # strokes past the first zone by which the number of heads is told
 RISE = 0.003
 MOST_UNEVEN = 0.001  # part by which strokes of different zones differ in tracks
-MOST_WHOLE = 0.8
+MOST_WHOLE, FEWEST_SINGLE = 0.8, 0.1  # of runs: whole strokes, and strokes that stand alone
+MOST_BLURRED = 0.1  # part of a stroke: runs that differ by more may be any number of such strokes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ def _usual(tracks: Sequence[int]) -> int:
     counts = Counter(max(number, 1) for number in tracks)
     for least in sorted(counts):
         near = {count: often for count, often in counts.items() if abs(count - least) <= _uneven(least)}
+        if sum(near.values()) < FEWEST_SINGLE * len(tracks) or _uneven(max(counts)) > MOST_BLURRED * least:
+            continue
         whole = sum(
             often
             for count, often in counts.items()

@@ -167,22 +167,26 @@ def hybrids(tracks: int, heads: list[int], straight: int | None) -> list[Way]:
     sizes: NDArray[np.int64] = np.unique(
         np.geomspace(LEAST_GROUP, max(most, LEAST_GROUP), 400).astype(np.int64)
     )
-    if straight is not None:
-        sizes = np.unique(np.append(sizes, straight))
+    seen = [] if straight is None else [straight]
     return [
-        Way(HYBRID, number, int(size)) for number in heads if number > 1 for size in sizes if 2 < size <= most
+        Way(HYBRID, number, size)
+        for number in heads
+        if number > 1
+        for size in sorted({*sizes.tolist(), *seen, *(whole // number for whole in seen)})
+        if 2 < size <= most
     ]
 
 
 def allowed(way: Way, straight: int | None) -> bool:
-    """Whether a way may have so many tracks of one skew at its begin, heads having one of their own."""
+    """Whether a way may have so many tracks of one skew at its begin: a surface's, where heads have a skew of
+    their own; a group's on all surfaces, where only the step to the next group has."""
     if straight is None:
         return True
     if way.layout == SINGLE:
         return False
     if way.layout in (CYLINDER, CYLINDER_SERPENTINE):
         return straight == way.heads
-    return straight == way.group
+    return straight == way.group or (way.layout == HYBRID and straight == way.group * way.heads)
 
 
 def best(
@@ -196,7 +200,9 @@ def best(
         if way.heads not in by_heads or found.cost < by_heads[way.heads].cost:
             by_heads[way.heads] = found
     found_groups = [
-        found if found.way.group == straight else _priced(_finer(found, rows), straight)
+        found
+        if straight is not None and allowed(found.way, straight)
+        else _priced(_finer(found, rows), straight)
         for found in by_heads.values()
     ]
     grouped = [replace(found, cost=found.cost + GROUP_PENALTY) for found in found_groups]
