@@ -18,7 +18,7 @@ from skylight.engines.fio_log import read_logs
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import UsageError
 from skylight.evidence import EMPTY_LOG, IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
-from skylight.geometry import boundary, strokes, walk, zones
+from skylight.geometry import boundary, layout, strokes, walk, zones
 from skylight.geometry.arm import soonest_ns
 from skylight.geometry.clock import Reads, misfit
 from skylight.geometry.figures import draw, save
@@ -457,6 +457,23 @@ class TestWalk:
         rows = walk.Rows(one, other, time_ns, np.empty(0), np.empty(0))
         best = walk.best(rows, 6000, [heads], 40_000.0, heads * group)[0]
         assert best.way == way
+
+    @pytest.mark.parametrize(("switch_ns", "told"), [(0.92e6, False), (0.5e6, True)])
+    def test_heads_are_told_where_a_switch_differs_from_a_step(
+        self, switch_ns: float, told: bool, rng: np.random.Generator
+    ) -> None:
+        way = walk.Way(walk.CYLINDER, 4)
+        other = np.arange(1, 44)
+        one = np.concatenate([np.zeros_like(other), other - 1])
+        other = np.concatenate([other, other])
+        apart = np.abs(way.places(one)[0] - way.places(other)[0]).astype(np.float64)
+        differ = way.places(one)[1] != way.places(other)[1]
+        sought = np.where(apart > 0, 0.9e6 + 2e4 * np.sqrt(apart), 0.0)
+        time_ns = np.where(differ, np.maximum(sought, switch_ns), sought) + rng.normal(0, 60_000, len(other))
+        rows = walk.Rows(one, other, time_ns, np.empty(0), np.empty(0))
+        fits = walk.best(rows, 160, [2, 4, 8], 60_000.0)
+        assert (layout.heads_ahead(fits) >= layout.LEAST_SURE) is told
+        assert not told or fits[0].way.heads == 4
 
 
 class TestStrokes:

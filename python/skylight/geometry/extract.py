@@ -156,6 +156,8 @@ def _of_layout(
         notes.append(
             f"Arm times do not tell the layout: {way.layout} fits best, another {found.sure:.1f} less (log)."
         )
+    elif found.other_heads < LEAST_SURE:
+        notes.append(f"Arm times do not tell the heads: {way.heads} fit best, others nearly as well.")
     if layout == walk.HYBRID and not found.seen:
         notes.append(f"Groups of {way.group} tracks are what fits best; no turn was seen to the track.")
     if layout is None and alike:
@@ -167,7 +169,7 @@ def _of_layout(
         geometry,
         layout=layout,
         serpentine=_serpentine(found) if layout is not None else None,
-        surfaces=way.heads if layout is not None else None,
+        surfaces=way.heads if layout is not None and found.other_heads >= LEAST_SURE else None,
         group_tracks=way.group if layout == walk.HYBRID else None,
         track_skew=track,
         head_skew=head,

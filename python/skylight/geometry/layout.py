@@ -42,8 +42,9 @@ APART_ERRORS = 4.0
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The best way and its fit, times behind it, how much worse (log of the likelihood) the best other layout
-    fits and cylinders walked the other way do, the zone that was looked at, what a command takes (ns), and
-    how many tracks were seen to have one skew, or to be reached by steps alone."""
+    fits and cylinders walked the other way do, the zone that was looked at, what a command takes (ns),
+    how many tracks were seen to have one skew or to be reached by steps alone, and how much worse the layout
+    fits with another number of heads."""
 
     fit: Fit
     rows: Rows
@@ -52,6 +53,7 @@ class Layout:
     zone: ZoneRun
     command_ns: float
     straight: int | None
+    other_heads: float = np.inf
 
     @property
     def seen(self) -> bool:
@@ -116,7 +118,8 @@ def find_layout(platter: Platter, zones: list[ZoneRun], straight: int | None) ->
             fits = walk.best(rows, tracks_of(zone), heads, noise_ns, straight)
             ahead = [_ahead(fits, same) for same in (False, True)]
             switch_ns = _switch(arm, zone, fits[0])
-    return Layout(replace(fits[0], switch_ns=switch_ns), rows, ahead[0], ahead[1], zone, command_ns, straight)
+    best = replace(fits[0], switch_ns=switch_ns)
+    return Layout(best, rows, ahead[0], ahead[1], zone, command_ns, straight, heads_ahead(fits))
 
 
 def _may_turn(best: Fit, heads: list[int]) -> bool:
@@ -151,6 +154,17 @@ def _ahead(fits: list[Fit], same: bool) -> float:
         if (walk.family(fit.way.layout) == family) is same and (not same or fit.way.heads == best.way.heads)
     ]  # fmt: skip
     return min(others, default=np.inf) - best.cost
+
+
+def heads_ahead(fits: list[Fit]) -> float:
+    """How much better the best way fits than its layout with other heads; log of the likelihood."""
+    way = fits[0].way
+    others = [
+        fit.cost
+        for fit in fits[1:]
+        if fit.way.heads != way.heads and walk.family(fit.way.layout) == walk.family(way.layout)
+    ]
+    return min(others, default=np.inf) - fits[0].cost
 
 
 def _switch(arm: Arm, zone: ZoneRun, best: Fit) -> float | None:
