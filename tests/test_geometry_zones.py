@@ -113,6 +113,18 @@ def test_surfaces_that_hardly_differ_are_no_single_surface(tmp_path: Path) -> No
     assert found.layout is not None or "number of heads" in found.notes[-1]
 
 
+@pytest.mark.parametrize(("tracks", "told"), [(11, True), (6, True), (2, False)])
+def test_a_last_zone_of_few_tracks_is_seen(tracks: int, told: bool, tmp_path: Path) -> None:
+    whole = text_of([1.0, 1.0], [1000, 1000, 1000], [1000, 940, 880])
+    end = (2000 * 1000 + 2000 * 940 + tracks * 880) * 512
+    text = "\n".join(
+        f"capacity = {end}" if line.startswith("capacity") else line for line in whole.split("\n")
+    )
+    found, mark = extracted(text.replace("surface_density = [1.0, 1.0]\n", ""), tracks, tmp_path)
+    assert mark.tracks is told and mark.edges is told, found.zones
+    assert any("too few" in note for note in found.notes) is not told
+
+
 class TestStrokes:
     def test_sizes_rounded_to_blocks_still_tell_the_heads_on_short_tracks(self) -> None:
         density = [1.01, 0.974, 0.961, 1.04, 0.977, 1.03, 0.987, 0.962, 0.993, 1.02, 1.03]

@@ -62,11 +62,11 @@ def extract(
         size = format_size(round(rough.track_bytes))
         note = f"Ends of tracks of about {size} could not be told at the first address."
         return replace(geometry, reads=platter.count, notes=(note,))
-    zones = _zones(platter, first, skews, tell)
+    zones, notes = _zones(platter, first, skews, tell)
     clock = platter.clock
     geometry = replace(
         geometry, rotation_ns=clock.period_ns, rotation_error=clock.period_error,
-        zones=tuple(map(_zone, zones)), zone_reads=platter.count,
+        zones=tuple(map(_zone, zones)), zone_reads=platter.count, notes=notes,
     )  # fmt: skip
     geometry = _walked(platter, geometry, zones, skews)
     wide, close = access_times(platter, zones, access_from)
@@ -101,8 +101,10 @@ def _rough_skews(jumps: F64) -> F64:
     return often if len(often) else ANY_SKEW
 
 
-def _zones(platter: Platter, first: Grid, skews: Skews, tell: Callable[[int], None]) -> list[ZoneRun]:
-    """The zone table; foretells the reads from how many zones so far took how many."""
+def _zones(
+    platter: Platter, first: Grid, skews: Skews, tell: Callable[[int], None]
+) -> tuple[list[ZoneRun], tuple[str, ...]]:
+    """The zone table, and what it does not tell; foretells the reads from what zones so far took."""
     begun = platter.count
 
     def settled(part: float) -> None:
@@ -110,7 +112,10 @@ def _zones(platter: Platter, first: Grid, skews: Skews, tell: Callable[[int], No
         tell(int(begun + spent / max(part, 0.02) + OTHER_READS))
 
     tell(begun + 24 * READS_A_ZONE + OTHER_READS)
-    return ZoneSearch(platter, skews, settled).run(first)
+    search = ZoneSearch(platter, skews, settled)
+    zones = search.run(first)
+    untold = f"The last {search.untold} sectors hold other tracks, too few for their size to be told."
+    return zones, (untold,) if search.untold else ()
 
 
 def _zone(run: ZoneRun) -> Zone:

@@ -80,7 +80,7 @@ def holds(platter: Platter, grid: Grid, place: float, way: int, skews: Skews) ->
     if sum(ratios) <= 0 or not _agree(ratios):
         return False
     # An edge a track or two away speaks in the nearest boundary alone.
-    return ratios[0] >= 0 or _nearest(platter, grid, begin + step, skews)
+    return ratios[0] >= 0 or begins(platter, grid, begin + step, skews)
 
 
 def _agree(ratios: list[float]) -> bool:
@@ -89,8 +89,8 @@ def _agree(ratios: list[float]) -> bool:
     return sum(ratio < 0 for ratio in ratios) <= MOST_AGAINST * len(ratios)
 
 
-def _nearest(platter: Platter, grid: Grid, first: int, skews: Skews) -> bool:
-    """Whether a track begins at a sector after all, though one read of it says that it does not."""
+def begins(platter: Platter, grid: Grid, first: int, skews: Skews) -> bool:
+    """Whether a track begins at a sector, by that boundary alone and as often as a late read needs."""
     other = first + grid.track * skews.apart
     other = other if other < platter.sectors - 4 else first - grid.track * skews.apart
     found = [jumps(platter, "nearest", [first, other], grid.track)[0] for _ in range(NEAREST_READS)]

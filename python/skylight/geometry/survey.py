@@ -47,8 +47,10 @@ class Grid:
         return self.track == other.track and (self.first - other.first) % self.track == 0
 
 
-def survey(platter: Platter, place: int, low: float, high: float, skews: F64) -> Grid | None:
-    """The grid of tracks of `low` to `high` sectors around a place."""
+def survey(
+    platter: Platter, place: int, low: float, high: float, skews: F64, confirm: int = CONFIRM_TRACKS
+) -> Grid | None:
+    """The grid of tracks of `low` to `high` sectors around a place, confirmed `confirm` tracks on."""
     guess, reads = _comb(platter, place, low, high, skews)
     if guess is None:
         return None
@@ -63,7 +65,7 @@ def survey(platter: Platter, place: int, low: float, high: float, skews: F64) ->
     following = pinned(platter, reads, low, high + 1, tracks, near)
     if following is None:
         return None
-    return confirmed(platter, Grid(following - first, first), near)
+    return confirmed(platter, Grid(following - first, first), near, confirm)
 
 
 def _comb(platter: Platter, place: int, low: float, high: float, skews: F64) -> tuple[Guess | None, Reads]:
@@ -117,18 +119,18 @@ def _round(
     return np.concatenate([at, np.rint(middle + away).astype(np.int64)])
 
 
-def confirmed(platter: Platter, grid: Grid, skews: F64) -> Grid | None:
+def confirmed(platter: Platter, grid: Grid, skews: F64, tracks: int) -> Grid | None:
     """The grid, if a boundary some tracks on lies where it says; or nearly there, then the grid with a track
     size that explains it."""
-    ways = (1, -1) if grid.first + (CONFIRM_TRACKS + 2) * grid.track < platter.sectors else (-1, 1)
+    ways = (1, -1) if grid.first + (tracks + 2) * grid.track < platter.sectors else (-1, 1)
     for way in ways:
-        aim = grid.first + way * CONFIRM_TRACKS * grid.track
+        aim = grid.first + way * tracks * grid.track
         if not grid.track < aim < platter.sectors - grid.track:
             continue
         found = pinned(
-            platter, Reads(np.empty(0, np.int64), np.empty(0)), aim - CONFIRM_TRACKS, aim + CONFIRM_TRACKS,
+            platter, Reads(np.empty(0, np.int64), np.empty(0)), aim - tracks, aim + tracks,
             np.array([float(grid.track)]), skews,
         )  # fmt: skip
-        if found is not None and (found - grid.first) % CONFIRM_TRACKS == 0:
-            return Grid(abs(found - grid.first) // CONFIRM_TRACKS, grid.first)
+        if found is not None and (found - grid.first) % tracks == 0:
+            return Grid(abs(found - grid.first) // tracks, grid.first)
     return None

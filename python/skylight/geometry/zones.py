@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from skylight.geometry.clock import Platter
-from skylight.geometry.holds import Skews, holds, last_start
+from skylight.geometry.holds import Skews, begins, holds, last_start
 from skylight.geometry.strokes import STEPS, expanded, pattern, rises, stroke_tracks
-from skylight.geometry.survey import Grid, survey
+from skylight.geometry.survey import CONFIRM_TRACKS, Grid, survey
 from skylight.geometry.walk import MOST_HEADS
 
 NODES = 9
@@ -31,6 +31,8 @@ CLOSE_TRACKS = 3
 TRIES = (0, 5, -7, 16, 31)
 MOST_STEPS = 80
 SPARE_TRACKS = 6
+LAST_PLACES = (8, 40, 200)  # tracks before the last sector: a last zone may be too short for a survey
+LEAST_ROOM = 5  # tracks that a survey needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class ZoneSearch:
         self.edges: list[Edge] = []
         self._tried: set[int] = set()
         self._held: set[int] = set()
+        self.untold = 0  # sectors at the end whose tracks are too few for their size
 
     def surveyed(self, place: int, low: float, high: float) -> Stretch | None:
         """The stretch around a place, or around others nearby."""
@@ -110,7 +113,9 @@ class ZoneSearch:
         platter = self._platter
         platter.sharpen(first.first, first.track)
         start = Stretch(0, first.first + first.track, first)
-        end = self.surveyed(platter.sectors - 8 * first.track, 0.3 * first.track, 1.02 * first.track)
+        places = (platter.sectors - tracks * first.track for tracks in LAST_PLACES)
+        found_last = (self.surveyed(at, 0.3 * first.track, 1.02 * first.track) for at in places if at > 0)
+        end = next((found for found in found_last if found is not None), None)
         nodes = [start]
         if end is not None:
             inner = [platter.sectors * number // (NODES - 1) for number in range(1, NODES - 1)]
@@ -129,6 +134,7 @@ class ZoneSearch:
         for node in nodes[1:]:
             self._join(node)
         self._mended()
+        self._ended()
         platter.sharpen(first.first, first.track)
         return self._zones()
 
@@ -293,6 +299,34 @@ class ZoneSearch:
             for each in later:
                 second = each.grid.at(each.low) + each.grid.track
                 self._join(replace(each, low=second, high=second + each.grid.track))
+
+    def _ended(self) -> None:
+        """A last zone that is so short that no survey met it: its edge by halving the tracks up to the end,
+        and its tracks by a survey with as many as there are."""
+        platter, last = self._platter, self.stretches[-1]
+        track = last.grid.track
+        if holds(platter, last.grid, platter.sectors, -1, self._skews):
+            return
+        first = last.grid.at(last.high)
+        low, high = 0, (platter.sectors - 4 - first) // track + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if begins(platter, last.grid, first + middle * track, self._skews):
+                low = middle
+            else:
+                high = middle
+        edge = first + low * track
+        room = (platter.sectors - edge) // track
+        sizes = [each.grid.track for each in self.stretches[-MOST_HEADS:]]
+        least, most = min(sizes) * (1 - WIDE_MARGIN), max(sizes) * (1 + MARGIN)
+        for place in (1, 2) if room >= LEAST_ROOM else ():
+            confirm = min(CONFIRM_TRACKS, room - LEAST_ROOM + 1)
+            grid = survey(platter, edge + place * track, least, most, self._skews.seen, confirm)
+            if grid is not None and grid.track != track:
+                doubt = 0 if (grid.first - edge) % grid.track == 0 else track
+                self._settle(last, Stretch(edge, platter.sectors, grid), Edge(edge, doubt))
+                return
+        self.untold = platter.sectors - edge
 
     def _zones(self) -> list[ZoneRun]:
         begins = [0, *(edge.sector for edge in self.edges)]
