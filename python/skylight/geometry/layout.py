@@ -21,7 +21,7 @@ from skylight.geometry import walk
 from skylight.geometry.arm import Arm, Track
 from skylight.geometry.clock import F64, GOLDEN, I64, Platter, circular_median
 from skylight.geometry.holds import Skews, jumps
-from skylight.geometry.turns import first_turn
+from skylight.geometry.turns import Turn, first_turn
 from skylight.geometry.walk import Fit, Rows
 from skylight.geometry.zones import ZoneRun
 from skylight.infer.turning import centred
@@ -111,10 +111,11 @@ def find_layout(platter: Platter, zones: list[ZoneRun], straight: int | None) ->
             break
         rows = _joined(rows, _more(arm, zone, number))
     switch_ns = _switch(arm, zone, fits[0])
-    if switch_ns is None and straight is None and _may_turn(fits[0], heads):
-        turns = _turned_rows(platter, arm, zone, rows, command_ns, noise_ns)
-        if turns is not None:
-            rows, straight = _joined(rows, turns[1]), turns[0]
+    if straight is None and _may_turn(fits[0], heads, switch_ns):
+        turn = _first_turn(platter, zone, rows, command_ns, noise_ns)
+        if turn is not None:
+            rows, straight = _joined(rows, _turn_rows(arm, zone, turn.tracks)), turn.tracks
+            heads = [turn.heads] if turn.heads is not None and turn.heads in heads else heads
             fits = walk.best(rows, tracks_of(zone), heads, noise_ns, straight)
             ahead = [_ahead(fits, same) for same in (False, True)]
             switch_ns = _switch(arm, zone, fits[0])
@@ -122,26 +123,32 @@ def find_layout(platter: Platter, zones: list[ZoneRun], straight: int | None) ->
     return Layout(best, rows, ahead[0], ahead[1], zone, command_ns, straight, heads_ahead(fits))
 
 
-def _may_turn(best: Fit, heads: list[int]) -> bool:
+def _may_turn(best: Fit, heads: list[int], switch_ns: float | None) -> bool:
     """Whether it may be a hybrid serpentine whose turns were not met, since no hop told a head switch from a
-    step; where it is thought to be one, its groups are only what fits best."""
-    return walk.family(best.way.layout) in (walk.CYLINDER, walk.SINGLE, walk.HYBRID) and max(heads) > 1
+    step; or one whose groups, or heads of several, are only what fits best."""
+    if best.way.layout == walk.HYBRID:
+        return switch_ns is None or len(heads) > 1
+    return (
+        switch_ns is None and walk.family(best.way.layout) in (walk.CYLINDER, walk.SINGLE) and max(heads) > 1
+    )
 
 
-def _turned_rows(
-    platter: Platter, arm: Arm, zone: ZoneRun, rows: Rows, command_ns: float, noise_ns: float
-) -> tuple[int, Rows] | None:
-    """Tracks up to the first turn, and the times of that hop and of those as far on again; None without
-    one."""
+def _first_turn(
+    platter: Platter, zone: ZoneRun, rows: Rows, command_ns: float, noise_ns: float
+) -> Turn | None:
+    """The first turn of the groups of a zone; None without one."""
     steps = rows.time_ns[np.abs(rows.other - rows.one) == 1]
     if len(steps) == 0:
         return None
     most = min(walk.MOST_GROUP, tracks_of(zone) // 4) + 1
     turn = first_turn(platter, zone, command_ns, float(np.median(steps)), noise_ns, most)
-    if turn is None or turn < 3:
-        return None
-    numbers = turn * np.arange(1, min(TURNS, (tracks_of(zone) - 2) // turn) + 1)
-    return turn, _rows(arm, "turn", zone, np.stack([numbers - 1, numbers], axis=1))
+    return None if turn is None or turn.tracks < 3 else turn
+
+
+def _turn_rows(arm: Arm, zone: ZoneRun, group: int) -> Rows:
+    """The times of the hops between groups."""
+    numbers = group * np.arange(1, min(TURNS, (tracks_of(zone) - 2) // group) + 1)
+    return _rows(arm, "turn", zone, np.stack([numbers - 1, numbers], axis=1))
 
 
 def _ahead(fits: list[Fit], same: bool) -> float:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from skylight.geometry.clock import F64, GOLDEN, I64, Platter, circular_median
 from skylight.geometry.holds import jumps
+from skylight.geometry.strokes import MOST_HEADS
 from skylight.geometry.zones import ZoneRun
 from skylight.infer.reach import ideal_ns
 from skylight.infer.turning import centred, phase_of
@@ -35,7 +36,15 @@ SOONER_PART, SOONER_GAPS = 0.05, 4.0
 IN_TIME = 0.9  # of hops that are planned to come too soon for a step
 MOST_WRONG = 0.2
 TRIES, LEAST_CAUGHT = 16, 3
-LEAST_GROUP = 3
+LEAST_GROUP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Tracks of a group, and the number of heads where the hops between groups tell it."""
+
+    tracks: int
+    heads: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +106,9 @@ class Walker:
 
 def first_turn(
     platter: Platter, zone: ZoneRun, soonest_ns: float, step_ns: float, noise_ns: float, most: int
-) -> int | None:
-    """The number of the first track, up to `most`, that is reached sooner than by a step from the one before,
-    and so is every other as far on, but where the arm steps to the next group.
+) -> Turn | None:
+    """The first track, up to `most`, reached sooner than by a step from the one before, as is every
+    other as far on but where the arm steps to the next group.
 
     `soonest_ns` is what two reads of one track are apart at the least, `step_ns` what a step takes more, and
     `noise_ns` what that may be off."""
@@ -126,9 +135,24 @@ def first_turn(
         seen = walker.hops(numbers, np.full(len(numbers), planned))
         for number in numbers[1:][seen.caught & (seen.lead < limit)].tolist():
             if _turns(walker, number, planned, limit):
-                parts = [part for part in range(LEAST_GROUP, number // 2 + 1) if number % part == 0]
-                return next((part for part in parts if _turns(walker, part, planned, limit)), number)
+                tracks = (zone.end - zone.begin) // zone.grid.track
+                return _whole(walker, number, tracks, planned, limit)
     return None
+
+
+def _whole(walker: Walker, number: int, tracks: int, planned: float, limit: float) -> Turn:
+    """The groups of a zone of some tracks, of which the turn at a track is the end of one or of several."""
+    parts = [part for part in range(LEAST_GROUP, number // 2 + 1) if number % part == 0]
+    group = next((part for part in parts if _turns(walker, part, planned, limit)), number)
+    most = min(MOST_HEADS, tracks // group - 1)
+    steps = [turn for turn in range(2, most + 1) if not _turns(walker, group * turn, planned, limit)]
+    return Turn(group, _heads(steps, most))
+
+
+def _heads(steps: list[int], most: int) -> int | None:
+    """The heads: every so many-th hop between groups is a step to the next group, and none else to `most`."""
+    heads = steps[0] if steps else 0
+    return heads if heads and steps == list(range(heads, most + 1, heads)) else None
 
 
 def _step(hops: Hops) -> float | None:
