@@ -232,8 +232,12 @@ def test_a_busy_host_costs_reads_and_nothing_else(tmp_path: Path) -> None:
     assert found.reads > 1.2 * quiet.reads
 
 
-def test_groups_are_told_from_cylinders_by_one_hop_though_completions_vary_by_more(tmp_path: Path) -> None:
-    found, mark = extracted(FLAT, tmp_path)
+@pytest.mark.parametrize("switch", ["0.56 ms", "0.85 ms"])
+def test_groups_are_told_from_cylinders_by_one_hop_though_completions_vary_by_more(
+    switch: str, tmp_path: Path
+) -> None:
+    """The switch is shorter than a step, or longer."""
+    found, mark = extracted(FLAT.replace("0.56 ms", switch), tmp_path)
     assert mark.all and mark.surfaces, (mark, found.notes)
     assert found.group_tracks == 47
 

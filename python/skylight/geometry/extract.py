@@ -22,7 +22,7 @@ from skylight.geometry import walk
 from skylight.geometry.access import access_times
 from skylight.geometry.clock import F64, Platter
 from skylight.geometry.holds import Skews, seen_skews
-from skylight.geometry.layout import PLAINLY, Layout, find_layout, straight_tracks, tracks_of
+from skylight.geometry.layout import Layout, find_layout, straight_tracks, tracks_of
 from skylight.geometry.skew import find_skews
 from skylight.geometry.start import find_clock
 from skylight.geometry.stroked import find_strokes, stroke_skews
@@ -161,7 +161,7 @@ def _of_layout(
         notes.append(
             f"Arm times do not tell the layout: {way.layout} fits best, another {found.sure:.1f} less (log)."
         )
-    elif found.other_heads < PLAINLY:
+    elif not found.heads_told:
         notes.append(f"Arm times do not tell the heads: {way.heads} fit best, others nearly as well.")
     if layout == walk.HYBRID and not found.seen:
         notes.append(f"Groups of {way.group} tracks are what fits best; no turn was seen to the track.")
@@ -174,7 +174,7 @@ def _of_layout(
         geometry,
         layout=layout,
         serpentine=_serpentine(found) if layout is not None else None,
-        surfaces=way.heads if layout is not None and found.other_heads >= PLAINLY else None,
+        surfaces=way.heads if found.heads_told else None,
         group_tracks=way.group if layout == walk.HYBRID else None,
         track_skew=track,
         head_skew=head,

@@ -67,6 +67,11 @@ class Layout:
         was seen the seek curve alone speaks, which may be any that rises: that has to be plain."""
         return self.sure >= (LEAST_SURE if self.seen else PLAINLY)
 
+    @property
+    def heads_told(self) -> bool:
+        """Whether other heads fit so much worse that these may be told."""
+        return self.told and self.other_heads >= LEAST_SURE
+
 
 def spread(count: int) -> F64:
     """Places from 0 to 1, even and yet at no fixed distance: the same whenever a procedure runs again."""

@@ -1,16 +1,18 @@
-"""Turns of a hybrid serpentine that nothing else shows: track after track, a little too soon for a step.
+"""Turns of a hybrid serpentine that nothing else shows: track after track, a little too soon for a step, or a
+little later than it takes.
 
 Where heads have no skew of their own and the arm takes as long for a hundred tracks as for one, groups of
 tracks look like cylinders from nearly everywhere. One hop in a group's tracks is a switch of heads without a
 step, and it is shorter. So each track is asked for a little sooner after the one before than a step takes: it
-is missed, and comes a turn later, but for that hop, which is then tried again.
+is missed, and comes a turn later, but for that hop, which is then tried again. A switch may be longer, too:
+then each track is asked for a little later, and that hop is the one that is missed.
 
 How much sooner is not in the host's hand: a read completes late by chance, the more the longer it took, and
 the next one leaves as much later. Therefore a hop starts from a second read of its track, which comes soon
 and so is hardly late; and each hop is judged by the time it really had, from its submission to the pass of
 its sector, not by the time it was planned to have. What a step takes is taken from such hops as well.
 
-Invariant: reads only, two a track; None where no hop is shorter than a step.
+Invariant: reads only, two a track and sense; None where no hop differs from a step.
 
 Source: docs/geometry.md, "The layout"; `skylight.infer.reach` for reads that are just caught or missed.
 """
@@ -55,6 +57,22 @@ class Hops:
     lead: F64
     planned: F64
     caught: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """What no step does: to be caught in less than a limit (turns), or `later`, to be missed in more; and
+    what is to be planned for most hops to lie there."""
+
+    limit: float
+    planned: float
+    later: bool
+
+    def of(self, hops: Hops) -> NDArray[np.bool_]:
+        """Which hops do it."""
+        if self.later:
+            return np.asarray(~hops.caught & (hops.lead > self.limit), np.bool_)
+        return np.asarray(hops.caught & (hops.lead < self.limit), np.bool_)
 
 
 class Walker:
@@ -107,8 +125,8 @@ class Walker:
 def first_turn(
     platter: Platter, zone: ZoneRun, soonest_ns: float, step_ns: float, noise_ns: float, most: int
 ) -> Turn | None:
-    """The first track, up to `most`, reached sooner than by a step from the one before, as is every
-    other as far on but where the arm steps to the next group.
+    """The first track, up to `most`, that is reached sooner than by a step from the one before, or later, as
+    is every other as far on but where the arm steps to the next group.
 
     `soonest_ns` is what two reads of one track are apart at the least, `step_ns` what a step takes more, and
     `noise_ns` what that may be off."""
@@ -125,27 +143,29 @@ def first_turn(
     step = _step(first)
     if step is None:
         return None
-    sooner = max(SOONER_PART * step_ns / period_ns, SOONER_GAPS * width / len(numbers))
-    limit = step - sooner
-    planned = limit - float(np.quantile(first.lead - first.planned, IN_TIME))
-    if planned <= soonest_ns / period_ns:
-        return None
-    for begin in range(0, most, CHUNK_TRACKS):
-        numbers = np.arange(begin, min(begin + CHUNK_TRACKS, most) + 1)
-        seen = walker.hops(numbers, np.full(len(numbers), planned))
-        for number in numbers[1:][seen.caught & (seen.lead < limit)].tolist():
-            if _turns(walker, number, planned, limit):
-                tracks = (zone.end - zone.begin) // zone.grid.track
-                return _whole(walker, number, tracks, planned, limit)
+    apart = max(SOONER_PART * step_ns / period_ns, SOONER_GAPS * width / len(numbers))
+    off = first.lead - first.planned
+    sooner = Odd(step - apart, step - apart - float(np.quantile(off, IN_TIME)), later=False)
+    later = Odd(step + apart, step + apart - float(np.quantile(off, 1 - IN_TIME)), later=True)
+    tracks = (zone.end - zone.begin) // zone.grid.track
+    for odd in (sooner, later):
+        if not soonest_ns / period_ns < odd.planned < 1.0 - apart:
+            continue
+        for begin in range(0, most, CHUNK_TRACKS):
+            numbers = np.arange(begin, min(begin + CHUNK_TRACKS, most) + 1)
+            seen = walker.hops(numbers, np.full(len(numbers), odd.planned))
+            for number in numbers[1:][odd.of(seen)].tolist():
+                if _turns(walker, number, odd):
+                    return _whole(walker, number, tracks, odd)
     return None
 
 
-def _whole(walker: Walker, number: int, tracks: int, planned: float, limit: float) -> Turn:
+def _whole(walker: Walker, number: int, tracks: int, odd: Odd) -> Turn:
     """The groups of a zone of some tracks, of which the turn at a track is the end of one or of several."""
     parts = [part for part in range(LEAST_GROUP, number // 2 + 1) if number % part == 0]
-    group = next((part for part in parts if _turns(walker, part, planned, limit)), number)
+    group = next((part for part in parts if _turns(walker, part, odd)), number)
     most = min(MOST_HEADS, tracks // group - 1)
-    steps = [turn for turn in range(2, most + 1) if not _turns(walker, group * turn, planned, limit)]
+    steps = [turn for turn in range(2, most + 1) if not _turns(walker, group * turn, odd)]
     return Turn(group, _heads(steps, most))
 
 
@@ -166,8 +186,8 @@ def _step(hops: Hops) -> float | None:
     return float(lead[best - 1] + lead[best]) / 2
 
 
-def _turns(walker: Walker, number: int, planned: float, limit: float) -> bool:
-    """Whether a track is reached sooner than by a step from the one before, and back, now and again."""
+def _turns(walker: Walker, number: int, odd: Odd) -> bool:
+    """Whether the hop to a track from the one before, and back, is another one than a step, now and again."""
     numbers = np.resize(np.array([number - 1, number]), TRIES + 1)
-    seen = walker.hops(numbers, np.full(len(numbers), planned))
-    return int(np.count_nonzero(seen.caught & (seen.lead < limit))) >= LEAST_CAUGHT
+    seen = walker.hops(numbers, np.full(len(numbers), odd.planned))
+    return int(np.count_nonzero(odd.of(seen))) >= LEAST_CAUGHT
