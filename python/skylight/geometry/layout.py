@@ -63,9 +63,11 @@ class Layout:
 
     @property
     def told(self) -> bool:
-        """Whether the way is so much likelier than another layout that it may be told. Where no head switch
-        was seen the seek curve alone speaks, which may be any that rises: that has to be plain."""
-        return self.sure >= (LEAST_SURE if self.seen else PLAINLY)
+        """Whether the way is so much likelier than another layout that it may be told. Where head switches
+        come often and none was seen the seek curve alone speaks, which may be any that rises: that has to be
+        plain."""
+        often = walk.family(self.fit.way.layout) in (walk.CYLINDER, walk.SINGLE, walk.HYBRID)
+        return self.sure >= (PLAINLY if often and not self.seen else LEAST_SURE)
 
     @property
     def heads_told(self) -> bool:
