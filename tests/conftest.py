@@ -8,6 +8,7 @@ failure of a test that used it print; the same seed gives the same choices on an
 import os
 import random
 import shutil
+import signal
 import tempfile
 import zlib
 from collections.abc import Callable, Generator
@@ -37,12 +38,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settles the seed before the workers of xdist start, so that they all get the same one."""
+    """Settles the seed before the workers of xdist start, so that they all get the same one; and SIGINT."""
     given = str(config.option.seed)
     if given == "random":
         config.option.seed = str(random.SystemRandom().randrange(1 << 32))
     elif not given.isascii() or not given.isdigit():
         raise pytest.UsageError(f"--seed {given}: give a whole number from 0, or 'random'")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # What a shell runs in the background ignores SIGINT, and so would every program that tests interrupt.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         check_room(Path(config.option.basetemp or tempfile.gettempdir()))
 
