@@ -28,7 +28,7 @@ from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import TargetFacts
 from skylight.geometry.run import measure
-from skylight.geometry.scoring import Marks, Truth, marks, truth_of
+from skylight.geometry.scoring import NAMES, Marks, Truth, marks, truth_of
 from skylight.geometry.table import Geometry
 
 LEAST_ZONES, MOST_ZONES = 5, 40
@@ -93,14 +93,13 @@ def line_of(one: Scored) -> str:
     if one.truth is None or one.found is None or one.marks is None:
         return f"{one.disk}: failed\n{one.error}"
     found, truth, mark = one.found, one.truth, one.marks
-    wrong = [name for name in ("tracks", "edges", "skew", "layout", "surfaces") if not getattr(mark, name)]
     off = "none" if mark.skew_off is None else f"{100 * mark.skew_off:+.2f} %"
     return (
         f"{one.disk:>12} {truth.layout:18} {truth.surfaces:2} heads {len(truth.zones):4} zones"
         f" {mark.exact_edges:4} exact, skew {off:>8}, reads {found.zone_reads:6,}"
         f" + {found.reads - found.zone_reads:6,}, {one.device_seconds:5.0f} s of device,"
         f" CPU {one.cpu_seconds:4.1f} s"
-        + (f"  WRONG: {', '.join(wrong)} (found {found.layout}, {found.surfaces})" if wrong else "")
+        + (f"  WRONG: {', '.join(mark.wrong)} (found {found.layout}, {found.surfaces})" if mark.wrong else "")
     )
 
 
@@ -108,10 +107,7 @@ def show(results: list[Scored], large: Scored) -> bool:
     """Prints the totals; whether all that is asked is met."""
     done = [one for one in results if one.marks is not None]
     print()
-    right = {
-        name: sum(bool(getattr(one.marks, name)) for one in done)
-        for name in ("tracks", "edges", "skew", "layout", "surfaces")
-    }
+    right = {name: sum(bool(getattr(one.marks, name)) for one in done) for name in NAMES}
     for name, count in right.items():
         print(f"{name:10} right on {count} of {len(results)}")
     reads = sorted(one.found.reads for one in done if one.found is not None)

@@ -1,6 +1,7 @@
 """The head trace of an emulated drive as a file: what it holds, that it changes nothing, what is refused."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,22 @@ def test_what_there_is_no_room_for_is_counted(tmp_path: Path, monkeypatch: pytes
     rows, _, last = read(tmp_path / "head.arrows")
     assert (rows.num_rows, last["lost"]) == (40, 20)
     assert trace.summary() == f"{tmp_path / 'head.arrows'} (40 accesses; 20 more found no room)"
+
+
+def test_the_engine_goes_on_without_it(tmp_path: Path) -> None:
+    """What the end of `settings` writes is in the file; what comes after the file is not."""
+    engine = SimEngine.open("st5000as0011")
+    writes = IoBatch.writes(np.arange(8, dtype=np.uint64) * np.uint64(1 << 30), 4096)
+    with HeadTraceFile(tmp_path / "head.arrows", engine) as trace:
+        with engine.settings(write_cache=True, look_ahead=False):
+            engine.run(writes)
+        engine.erase()
+    rows = trace.rows
+    engine.run(writes)
+    table, _, last = read(tmp_path / "head.arrows")
+    assert table.num_rows == last["rows"] == rows == trace.rows
+    accesses = [count for name, count in last["ledger"].items() if re.search("_platter_.*_accesses$", name)]
+    assert rows == sum(accesses) > 0
 
 
 @pytest.mark.parametrize(

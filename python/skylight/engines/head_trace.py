@@ -64,7 +64,7 @@ class HeadTraceFile:
         self.rows = 0
         self.lost = 0
         """Accesses that found no room."""
-        self._drive = cast(TraceableDrive, engine.drive)
+        self._engine, self._drive = engine, cast(TraceableDrive, engine.drive)
         facts = engine.describe()
         meta = {"format": FORMAT, "schema": SCHEMA, "target": facts.name, "declared": dict(facts.declared)}
         self._schema = _COLUMNS.with_metadata({KEY: json.dumps(meta, sort_keys=True).encode()})
@@ -77,7 +77,7 @@ class HeadTraceFile:
         options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
         self._stream = pa.ipc.new_stream(self._file, self._schema, options=options)
         self._drive.start_trace(ROWS)
-        engine.on_moved = self._hand_over
+        engine.after = self._hand_over
 
     def __enter__(self) -> Self:
         """The file itself."""
@@ -86,7 +86,9 @@ class HeadTraceFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends the file with the ledger; where nothing was done at all before an error, there is no file."""
+        """Ends the file with the ledger; where nothing was done at all before an error, there is no file. The
+        engine goes on without it."""
+        self._engine.after = None
         if isinstance(error, UsageError) and self.rows == 0:
             self._file.close()
             self.path.unlink(missing_ok=True)
@@ -103,6 +105,8 @@ class HeadTraceFile:
         return f"{self.path} ({self.rows:,} accesses{lacking})"
 
     def _end(self) -> None:
+        self._hand_over()
+        self._drive.take_trace()
         marker = {"ledger": self._drive.counters(), "rows": self.rows, "lost": self.lost}
         nothing = pa.RecordBatch.from_pylist([], schema=self._schema)
         self._write(nothing, json.dumps(marker, sort_keys=True).encode())

@@ -135,8 +135,8 @@ class SimEngine:
         self.size = facts.size_bytes
         self.can_write = True
         self.repeatable = True
-        self.on_moved: Callable[[], None] = lambda: None
-        """Called after everything that can move the head."""
+        self.after: Callable[[], None] | None = None
+        """Called after each batch and each pause."""
 
     @classmethod
     def open(cls, name: str, *, seed: int = 1) -> SimEngine:
@@ -170,7 +170,7 @@ class SimEngine:
             submit_ns, complete_ns = self._drive.run(io.op, io.offset, io.size, depth, stop)
         except ValueError as error:
             raise TargetError(f"{self._facts.name}: {error}") from error
-        self.on_moved()
+        self._done()
         done = io.part(0, len(submit_ns))
         return IoLog.of(
             done, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False)
@@ -179,7 +179,11 @@ class SimEngine:
     def pause(self, seconds: float) -> None:
         """Lets virtual time pass."""
         self._drive.pause(round(seconds * 1e9))
-        self.on_moved()
+        self._done()
+
+    def _done(self) -> None:
+        if self.after is not None:
+            self.after()
 
     @contextmanager
     def settings(self, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
@@ -193,7 +197,6 @@ class SimEngine:
         finally:
             self._drive.set_write_cache(before[0])
             self._drive.set_look_ahead(before[1])
-            self.on_moved()
 
     def counters(self) -> dict[str, int]:
         """The drive's ledger: host and media bytes, accesses and time by purpose, the cache's use."""
@@ -202,7 +205,6 @@ class SimEngine:
     def erase(self) -> bool:
         """Makes the drive as new."""
         self._drive.erase()
-        self.on_moved()
         return True
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from skylight.geometry import walk
 from skylight.geometry.access import access_times
 from skylight.geometry.clock import F64, Platter
 from skylight.geometry.holds import Skews, seen_skews
-from skylight.geometry.layout import Layout, find_layout, straight_tracks, tracks_of
+from skylight.geometry.layout import LEAST_SURE, Layout, find_layout, straight_tracks, tracks_of
 from skylight.geometry.skew import find_skews
 from skylight.geometry.start import find_clock
 from skylight.geometry.stroked import find_strokes, stroke_skews
@@ -38,7 +38,6 @@ FIRST_PLACES = (3, 9, 17, 30, 61)
 SKEW_TRACKS = 40
 ANY_SKEW = np.arange(0.03, 0.97, 0.02)
 FINE_SLOPE = 0.015
-LEAST_SURE = 3.0
 READS_A_ZONE, OTHER_READS = 260, 9_000
 
 

@@ -19,6 +19,7 @@ from skylight.geometry.table import Geometry, Skew
 from skylight.geometry.walk import CYLINDER, HORIZONTAL, HYBRID, SINGLE, SURFACE, family
 
 EDGE_PART, SKEW_PART = 0.01, 0.02
+NAMES = ("tracks", "edges", "skew", "layout", "surfaces")
 BLOCK_SECTORS = 8
 SECTOR_BYTES = 512
 UNITS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
@@ -60,6 +61,11 @@ class Marks:
     def all(self) -> bool:
         """Whether all that W6 asks for is right."""
         return self.tracks and self.edges and self.skew and self.layout
+
+    @property
+    def wrong(self) -> list[str]:
+        """The names of what is not right, of `NAMES`."""
+        return [name for name in NAMES if not getattr(self, name)]
 
 
 def duration_ns(text: str) -> float:
