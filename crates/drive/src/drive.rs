@@ -285,7 +285,10 @@ impl Drive {
         self.plan.clear();
         self.layer.clock(start);
         self.layer.take(queue, &mut self.plan);
-        debug_assert!(queue.is_kept_by(&self.plan), "writes that overlap leave in the order in which they came");
+        debug_assert!(
+            queue.is_kept_by(&self.plan),
+            "writes that overlap leave in the order in which they came"
+        );
         outside.executed(Origin::Cache, &self.plan, self.layer.as_ref());
         self.answered.clear();
         self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);

@@ -297,7 +297,8 @@ impl Queue<'_> {
         self.waiting.iter().enumerate().all(|(index, younger)| {
             let at = completed(younger);
             let older = &self.waiting[..index];
-            at == usize::MAX || older.iter().all(|older| !older.conflicts_with(younger) || completed(older) < at)
+            at == usize::MAX
+                || older.iter().all(|older| !older.conflicts_with(younger) || completed(older) < at)
         })
     }
 }
