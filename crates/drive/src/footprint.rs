@@ -3,11 +3,14 @@
 //!
 //! Addresses are counted in [`COUNTERS`] counters by a hash of their granule. A counter that is zero says that no
 //! outstanding command touches any granule with this hash; one that is not says nothing, and the commands are
-//! compared. A command of more than two granules is counted as *wide*, and while one is outstanding all are compared.
+//! compared. A change of more than two granules is counted as *wide*, and while one is outstanding all are compared.
 //!
-//! Invariant: every outstanding command is counted, once for each of its granules or as wide.
+//! Reads are counted together: a read conflicts with none of them, and a change is compared while there is one.
+//!
+//! Invariant: every outstanding command is counted, as a read, once for each of its granules, or as wide.
 
 use skylight_disk::LbaExtent;
+use skylight_layer::{Command, HostOp};
 
 /// Sectors of a granule, as a power of two: 1 MiB, longer than most commands, so that few touch two.
 const GRANULE_BITS: u32 = 11;
@@ -20,7 +23,8 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// See the module page.
 pub(crate) struct Footprint {
     counters: Box<[u32; COUNTERS]>,
-    wide: usize,
+    wide: u32,
+    reads: u32,
 }
 
 /// The counters of an extent.
@@ -48,14 +52,15 @@ impl Granules {
 impl Footprint {
     /// Nothing is outstanding.
     pub(crate) fn new() -> Self {
-        Self { counters: Box::new([0; COUNTERS]), wide: 0 }
+        Self { counters: Box::new([0; COUNTERS]), wide: 0, reads: 0 }
     }
 
-    /// Whether an outstanding command may share sectors with this extent.
+    /// Whether an outstanding command may conflict with this one.
     #[inline]
-    pub(crate) fn may_touch(&self, extent: LbaExtent) -> bool {
+    pub(crate) fn may_conflict(&self, command: &Command) -> bool {
         self.wide > 0
-            || match Granules::of(extent) {
+            || self.reads > 0 && command.op != HostOp::Read
+            || match Granules::of(command.extent) {
                 Granules::One(one) => self.counters[one] > 0,
                 Granules::Two(one, other) => self.counters[one] | self.counters[other] > 0,
                 Granules::Wide => true,
@@ -64,25 +69,28 @@ impl Footprint {
 
     /// A command comes.
     #[inline]
-    pub(crate) fn add(&mut self, extent: LbaExtent) {
-        self.count(extent, |counter| *counter += 1, |wide| *wide += 1);
+    pub(crate) fn add(&mut self, command: &Command) {
+        self.count(command, |counter| *counter += 1);
     }
 
     /// A command is answered.
     #[inline]
-    pub(crate) fn remove(&mut self, extent: LbaExtent) {
-        self.count(extent, |counter| *counter -= 1, |wide| *wide -= 1);
+    pub(crate) fn remove(&mut self, command: &Command) {
+        self.count(command, |counter| *counter -= 1);
     }
 
     #[inline]
-    fn count(&mut self, extent: LbaExtent, mut narrow: impl FnMut(&mut u32), wide: impl FnOnce(&mut usize)) {
-        match Granules::of(extent) {
-            Granules::One(one) => narrow(&mut self.counters[one]),
+    fn count(&mut self, command: &Command, mut count: impl FnMut(&mut u32)) {
+        if command.op == HostOp::Read {
+            return count(&mut self.reads);
+        }
+        match Granules::of(command.extent) {
+            Granules::One(one) => count(&mut self.counters[one]),
             Granules::Two(one, other) => {
-                narrow(&mut self.counters[one]);
-                narrow(&mut self.counters[other]);
+                count(&mut self.counters[one]);
+                count(&mut self.counters[other]);
             }
-            Granules::Wide => wide(&mut self.wide),
+            Granules::Wide => count(&mut self.wide),
         }
     }
 }
@@ -91,23 +99,37 @@ impl Footprint {
 mod tests {
     use super::*;
     use skylight_disk::{Lba, Sectors};
+    use skylight_layer::CommandId;
+
+    fn command(op: HostOp, start: u64, len: u64) -> Command {
+        Command { id: CommandId(0), op, extent: LbaExtent::new(Lba(start), Sectors(len)) }
+    }
 
     #[test]
-    fn what_shares_sectors_may_touch_and_what_is_gone_does_not() {
-        let extent = |start, len| LbaExtent::new(Lba(start), Sectors(len));
-        let mut footprint = Footprint::new();
+    fn what_conflicts_may_and_what_is_gone_does_not() {
+        use HostOp::{Read, Trim, Write};
         for (outstanding, asked) in [
-            (extent(2047, 1), extent(2040, 8)),
-            (extent(2047, 2), extent(2048, 1)),
-            (extent(0, 100_000), extent(99_999, 1)),
-            (extent(5000, 8), extent(0, 100_000)),
+            (command(Write, 2047, 1), command(Read, 2040, 8)),
+            (command(Trim, 2047, 2), command(Write, 2048, 1)),
+            (command(Write, 0, 100_000), command(Read, 99_999, 1)),
+            (command(Write, 5000, 8), command(Write, 0, 100_000)),
+            (command(Read, 5000, 8), command(Write, 5007, 1)),
         ] {
-            footprint.add(outstanding);
-            assert!(footprint.may_touch(asked), "{outstanding:?} and {asked:?}");
-            footprint.remove(outstanding);
-            assert!(footprint.counters.iter().all(|&counter| counter == 0) && footprint.wide == 0);
+            let mut footprint = Footprint::new();
+            footprint.add(&outstanding);
+            assert!(footprint.may_conflict(&asked), "{outstanding:?} and {asked:?}");
+            footprint.remove(&outstanding);
+            assert!(footprint.counters.iter().all(|&counter| counter == 0));
+            assert_eq!((footprint.wide, footprint.reads), (0, 0));
         }
-        footprint.add(extent(0, 8));
-        assert!(!footprint.may_touch(extent(2048, 8)), "another granule");
+    }
+
+    #[test]
+    fn what_lies_elsewhere_and_reads_beside_reads_do_not() {
+        let mut footprint = Footprint::new();
+        footprint.add(&command(HostOp::Write, 0, 8));
+        assert!(!footprint.may_conflict(&command(HostOp::Write, 2048, 8)), "another granule");
+        footprint.add(&command(HostOp::Read, 2048, 8));
+        assert!(!footprint.may_conflict(&command(HostOp::Read, 2048, 8)), "both are reads");
     }
 }

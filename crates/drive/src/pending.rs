@@ -163,10 +163,10 @@ impl Pending {
         let served = served(&command, through, cache);
         self.dependents += usize::from(is_dependent(&command, through));
         self.last_came = self.last_came.max(at);
-        let blocked = self.footprint.may_touch(command.extent)
+        let blocked = self.footprint.may_conflict(&command)
             && conflicts_with_any(&command, self.commands())
             && !self.ignores_conflicts;
-        self.footprint.add(command.extent);
+        self.footprint.add(&command);
         self.blocked += usize::from(blocked);
         self.commands.push(command);
         self.arrivals.push(Arrival { at, came: at, served, through, blocked });
@@ -180,7 +180,7 @@ impl Pending {
         let (command, arrival) = (self.commands[index], self.arrivals[index]);
         debug_assert!(!arrival.blocked, "an older command that conflicts is outstanding");
         self.sweep.remove(self.targets[index]);
-        self.footprint.remove(command.extent);
+        self.footprint.remove(&command);
         self.close_gap(index);
         if self.blocked > 0 {
             self.unblock(&command);
