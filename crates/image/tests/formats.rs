@@ -269,10 +269,10 @@ fn an_image_written_from_the_page_opens() {
     let newer = hand.data(8, 16, 3);
     let lost = hand.data(24, 8, 9) ^ 1;
     hand.data(72, 8, 4);
-    hand.tag_block(21, 103, &[[1, newer, 102, 12, 16, 8, 8, 8, 16], [2, 0, 101, 10, 1, 0, 0, 0, 0]]);
+    hand.tag_block(21, 102, &[[1, newer, 102, 12, 16, 8, 8, 8, 16], [2, 0, 101, 10, 1, 0, 0, 0, 0]]);
     // Later than the last that is known to be durable: one whose data was lost, and one whose data is there.
     let there = hand.data(80, 8, 5);
-    hand.tag_block(23, 103, &[[1, lost, 104, 40, 8, 24, 24, 24, 8], [1, there, 105, 70, 8, 80, 32, 80, 8]]);
+    hand.tag_block(23, 102, &[[1, lost, 104, 40, 8, 24, 24, 24, 8], [1, there, 105, 70, 8, 80, 32, 80, 8]]);
     // An old block, which its position says it is, and one of another image.
     hand.tag_block(20, 99, &[[2, 0, 99, 0, 256, 0, 0, 0, 0]]);
     let sectors = hand.open(layer());

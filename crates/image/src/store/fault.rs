@@ -143,6 +143,7 @@ struct Faults {
 struct Inner {
     now: RamStore,
     effects: Vec<Effect>,
+    dear: bool,
     faults: Faults,
 }
 
@@ -157,12 +158,17 @@ impl FaultStore {
     /// One that holds what the store holds.
     pub fn new(now: RamStore) -> Self {
         let len = now.len_bytes();
-        let inner = Inner { now, effects: Vec::new(), faults: Faults::default() };
+        let inner = Inner { now, effects: Vec::new(), dear: false, faults: Faults::default() };
         Self { len, inner: Arc::new(Mutex::new(inner)) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says of itself whether small writes are dear, as a disk does that has to seek.
+    pub fn set_write_dear(&self, dear: bool) {
+        self.inner().dear = dear;
     }
 
     /// How many effects there were.
@@ -253,6 +259,10 @@ impl Store for FaultStore {
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
         check_range(self, offset, len)?;
         self.effect(Effect::Discard(offset, len))
+    }
+
+    fn is_write_dear(&self) -> bool {
+        self.inner().dear
     }
 
     fn is_data(&self, offset: u64, len: u64) -> io::Result<(bool, u64)> {

@@ -71,6 +71,7 @@ fn planted_faults_are_noticed() {
         Planted::BandTagFirst,
         Planted::NoSequence,
         Planted::ReuseAtOnce,
+        Planted::MarkFirst,
     ];
     for planted in all {
         let found = noticed(planted, true).or_else(|| noticed(planted, false));

@@ -188,6 +188,8 @@ impl Lives for Life {
         self.seen.every_access += u64::from(self.options.every_access);
         let start = Medium::new(store.clone());
         let store = FaultStore::new(store);
+        // On some media a mark waits for the next flush.
+        store.set_write_dear(self.random.below(2) == 0);
         let mut events = vec![(0, Event::Begin(Op::Open))];
         let mut now = self.oracle.clone();
         let mut image = self.open(&store)?;
