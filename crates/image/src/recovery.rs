@@ -184,7 +184,12 @@ impl Reader<'_> {
         }
         let newest = found.iter().map(|block| block.generation).max().unwrap_or(0);
         let behind = head.log_position..head.log_position.saturating_add(blocks);
-        found.retain(|block| behind.contains(&block.position));
+        // A checkpoint has the tags of the generation before it: more of them are from a past that a cut has ended.
+        let current = |block: &TagBlock| {
+            let of_checkpoint = |tag: &Tag| tag.sequence <= head.sequence;
+            block.generation >= head.generation || block.tags.iter().all(of_checkpoint)
+        };
+        found.retain(|block| behind.contains(&block.position) && current(block));
         found.sort_unstable_by_key(|block| block.position);
         Ok((found, newest))
     }
@@ -334,10 +339,11 @@ fn understand(
     if marks.bad > 0 {
         mended.push(format!("{} of the two marks of its log's end were damaged", marks.bad));
     }
-    let lost = Lost::of(&head, &blocks, mark);
+    let durable = durable_sequence(&head, &blocks, mark);
+    let lost = Lost::of(&head, &blocks, durable);
     let first_lost = lost.as_ref().map(|lost| lost.first).filter(|_| judgement.accept == Accept::AllSince);
-    let replay =
-        Replay { reader, superblock, bounds: &bounds, planted, until: first_lost.unwrap_or(u64::MAX) };
+    let until = first_lost.unwrap_or(u64::MAX);
+    let replay = Replay { reader, superblock, bounds: &bounds, planted, durable, until };
     let (highest, mut recovery) = replay.run(&blocks, &mut state)?;
     recovery.clean = head.clean && blocks.is_empty();
     if let Some(lost) = lost {
@@ -401,11 +407,15 @@ struct Lost {
     since: u32,
 }
 
+/// The highest sequence number that was durable, by the head of the checkpoint, by each block, and by the mark.
+fn durable_sequence(head: &Head, blocks: &[TagBlock], mark: Mark) -> u64 {
+    let said = blocks.iter().map(|block| block.durable).chain([head.sequence, mark.durable]);
+    said.max().unwrap_or(0)
+}
+
 impl Lost {
-    /// What was durable is said by the head of the checkpoint, by each block, and by the mark.
-    fn of(head: &Head, blocks: &[TagBlock], mark: Mark) -> Option<Self> {
-        let said = blocks.iter().map(|block| block.durable).chain([head.sequence, mark.durable]);
-        let durable = said.max().unwrap_or(0);
+    /// The tags that are missing of those that a checkpoint does not cover.
+    fn of(head: &Head, blocks: &[TagBlock], durable: u64) -> Option<Self> {
         let expected = head.covered + 1..=durable;
         let tags = blocks.iter().flat_map(|block| &block.tags).map(|tag| tag.sequence);
         let there: BTreeSet<u64> = tags.filter(|sequence| expected.contains(sequence)).collect();
@@ -601,6 +611,8 @@ struct Replay<'a> {
     superblock: &'a Superblock,
     bounds: &'a Bounds,
     planted: Option<Planted>,
+    /// The highest sequence number that was durable: its data is not asked again whether it is there.
+    durable: u64,
     /// The first sequence number that does not count.
     until: u64,
 }
@@ -608,7 +620,7 @@ struct Replay<'a> {
 impl Replay<'_> {
     /// Applies the tags; the highest sequence number among them.
     fn run(&self, blocks: &[TagBlock], state: &mut State) -> Result<(u64, Recovery), ImageError> {
-        let durable = blocks.iter().map(|block| block.durable).max().unwrap_or(0);
+        let durable = self.durable;
         let mut tags: Vec<&Tag> = blocks.iter().flat_map(|block| &block.tags).collect();
         if self.planted != Some(Planted::NoSequence) {
             tags.sort_unstable_by_key(|tag| tag.sequence);

@@ -69,7 +69,7 @@ fn try_one(random: &mut Random) -> bool {
     (0..counts[0]).for_each(|_| encode_cached(&found(random, most), &mut entries));
     (0..counts[1]).for_each(|_| encode_moved(lba(random), Pba(near(random, most)), &mut entries));
     let lying = random.below(16) == 0;
-    let sequence = near(random, 500).min(u64::MAX - 1000);
+    let sequence = if random.below(16) == 0 { near(random, 500) >> 1 } else { random.below(500) };
     let head = Head {
         generation: if random.below(8) == 0 { near(random, 8) as u32 } else { 2 },
         clean: false,
@@ -93,8 +93,8 @@ fn try_one(random: &mut Random) -> bool {
     }
     if random.below(2) == 0 {
         let mark = Mark {
-            generation: if random.below(8) == 0 { near(random, 8) as u32 } else { 2 },
-            durable: if random.below(8) == 0 { near(random, 1000) } else { next },
+            generation: if random.below(16) == 0 { near(random, 8) as u32 } else { 2 },
+            durable: if random.below(16) == 0 { near(random, 1000) } else { next },
             log_end: near(random, 100),
         };
         let slot = superblock.mark_slots().expect("marks")[random.below(2) as usize];
