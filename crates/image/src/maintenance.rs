@@ -102,7 +102,8 @@ fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageE
     let found = look(&reader, &superblock, layer.as_mut())?;
     let place = store.name();
     let copies = bad.map(bad_superblock).into_iter().chain(found.mended);
-    let mendable = |what| format!("{place}: {what}; the other is used, and mends it when the image is used");
+    let mendable =
+        |what| format!("{place}: {what}; what is whole serves, and the next use of the image mends it");
     let mut problems: Vec<String> = copies.map(mendable).collect();
     problems.extend(found.faults.iter().map(|fault| reader.faulty(fault).to_string()));
     let failed = |source| ImageError::Io { place: store.name(), action: "look at it", source };

@@ -336,8 +336,10 @@ fn understand(
     if mark.generation == head.generation && marks.newest.is_some() && !both_heads {
         mended.push(format!("one of the two heads of checkpoint {} was damaged", head.generation));
     }
-    if marks.bad > 0 {
-        mended.push(format!("{} of the two marks of its log's end were damaged", marks.bad));
+    match marks.bad {
+        0 => {}
+        1 => mended.push("one of the two marks of its log's end was damaged".to_owned()),
+        _ => mended.push("both marks of its log's end were damaged".to_owned()),
     }
     let durable = durable_sequence(&head, &blocks, mark);
     let lost = Lost::of(&head, &blocks, durable);
