@@ -190,12 +190,14 @@ fn keep(path: &Path, store: &dyn Store, superblock: &Superblock) -> Result<PathB
     let mut buffer = vec![0; COPY_BYTES];
     let mut at = 0;
     while at < end {
-        let (data, len) = store.is_data(at, (end - at).min(COPY_BYTES as u64)).map_err(failed)?;
-        if data {
-            let here = &mut buffer[..len as usize];
-            store.read_at(at, here).and_then(|()| file.write_all_at(here, at)).map_err(failed)?;
+        let (data, len) = store.is_data(at, end - at).map_err(failed)?;
+        if !data {
+            at += len;
+            continue;
         }
-        at += len;
+        let here = &mut buffer[..len.min(COPY_BYTES as u64) as usize];
+        store.read_at(at, here).and_then(|()| file.write_all_at(here, at)).map_err(failed)?;
+        at += here.len() as u64;
     }
     let mut len = end;
     for (number, _) in store.parts().iter().enumerate().filter(|(_, part)| part.headed) {
