@@ -113,7 +113,7 @@ def info(path: Path, cache_on: Path | None, as_json: bool) -> None:
 @image.command(epilog="\b\nExamples:\n  skylight image check smr.img\n")
 @_arguments
 def check(path: Path, cache_on: Path | None, as_json: bool) -> None:
-    """Check an image without changing it; exit code 1 when something is wrong.
+    """Check an image without changing it, opened read-only; exit code 1 when something is wrong.
 
     Checked is what the image is made of. The data of the drive carries no checksum: if the medium has changed
     it, nothing here can tell.

@@ -278,7 +278,8 @@ fn mutate_region(
             let by = if kind == 0 { 1 << random.below(8) } else { 1 + random.below(255) as u8 };
             let byte = bytes_of(store, &(one..one + 1))[0] ^ by;
             put(store, one, &[byte]);
-            (format!("byte {one} changed by {by:#x}"), vec![one..one + 1])
+            let changed = one..one + 1;
+            (format!("byte {one} changed by {by:#x}"), vec![changed])
         }
         2 => {
             put(store, run.start, &vec![0; (run.end - run.start) as usize]);
