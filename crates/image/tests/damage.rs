@@ -236,13 +236,13 @@ fn a_write_protected_image_can_be_looked_at() {
 }
 
 /// Larger than all that is not data, so that the first file has it.
-const PART: u64 = 8 << 30;
+const PART: u64 = 24 << 30;
 
 fn beside(path: &Path, number: u64) -> PathBuf {
     PathBuf::from(format!("{}.{number}", path.display()))
 }
 
-/// An image in files of 8 GiB that has something in each of the first four.
+/// An image in files of 24 GiB that has something in the first of them.
 fn in_parts(folder: &Folder) -> PathBuf {
     let path = folder.path("drive.img");
     let options = Options { part_bytes: Some(PART), ..CACHED };

@@ -129,6 +129,19 @@ struct Facts {
     write_cache: bool,
 }
 
+impl Facts {
+    fn of(opened: &Opened) -> Self {
+        Self {
+            name: opened.profile.name.clone(),
+            size_bytes: opened.backend.shape().size,
+            created: opened.created,
+            clean: opened.clean,
+            mended: opened.mended.clone(),
+            write_cache: opened.write_cache,
+        }
+    }
+}
+
 #[pymethods]
 impl DriveServer {
     /// Opens or makes the image at `image` and serves it at `places` (unix:PATH, tcp:HOST:PORT). `profile_toml`
@@ -199,14 +212,7 @@ impl DriveServer {
         };
         let secure = !matches!(tls, TlsPolicy::Off);
         let opened: Opened = py.detach(|| open(plan)).map_err(|error| open_error(py, &error))?;
-        let facts = Facts {
-            name: opened.profile.name.clone(),
-            size_bytes: opened.backend.shape().size,
-            created: opened.created,
-            clean: opened.clean,
-            mended: opened.mended.clone(),
-            write_cache: opened.write_cache,
-        };
+        let facts = Facts::of(&opened);
         let options = Options { tls, remote, log: verbose, ..Options::default() };
         let server = py
             .detach(|| Server::start(opened.backend, &places, options))
