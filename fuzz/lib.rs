@@ -104,8 +104,10 @@ impl Victim {
     pub fn damage(&mut self, area: u8, number: u8, offset: usize, bytes: &[u8], broken: bool) {
         let blocks = self.layout.log_blocks();
         let checkpoint = self.layout.checkpoints[usize::from(number) % 2];
-        let (base, salt) = match area % 4 {
+        let marks = self.layout.mark_slots().unwrap_or_default();
+        let (base, salt) = match area % 5 {
             0 => (0, None),
+            4 => (marks[usize::from(number) % 2], Some(self.layout.salt)),
             1 => (checkpoint.start, Some(self.layout.salt)),
             2 => (self.layout.log.start + u64::from(number) % blocks * BLOCK as u64, Some(self.layout.salt)),
             _ => return self.damage_entries(checkpoint.start, checkpoint.len, offset, bytes),
@@ -118,7 +120,7 @@ impl Victim {
             seal(&mut block, salt);
         }
         self.put(base, &block);
-        match area % 4 {
+        match area % 5 {
             0 if !broken => self.put(COPY, &block),
             1 => {
                 // The copy of a head is whole only if the head is.

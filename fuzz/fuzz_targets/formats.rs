@@ -1,5 +1,5 @@
 //! Any bytes as a block of each on-media format, with a checksum that is right: superblock, head of a flash, head of a
-//! checkpoint, its entries, block of tags. What is read is written and read again as the same.
+//! checkpoint, its entries, block of tags, mark, head of a part. What is read is written and read again as the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,6 +8,8 @@ use skylight_image::format::checkpoint::{
     CACHED, Head, MOVED, TORN, WRITER, decode_cached, decode_moved, decode_torn, decode_writer,
 };
 use skylight_image::format::flash::FlashHead;
+use skylight_image::format::mark::Mark;
+use skylight_image::format::part::{HEAD_BYTES, PartHead};
 use skylight_image::format::superblock::{NotOne, Superblock};
 use skylight_image::format::tag::TagBlock;
 use skylight_image::format::{BLOCK, VERSION};
@@ -49,7 +51,7 @@ fuzz_target!(|data: &[u8]| {
     let len = bytes.len().min(BLOCK);
     block[..len].copy_from_slice(&bytes[..len]);
     let text = &bytes[len..];
-    match which % 5 {
+    match which % 7 {
         0 => {
             block[..12].copy_from_slice(&[&b"SKYLIGHT"[..], &VERSION.to_le_bytes()].concat());
             // The checksum of the text, too.
@@ -79,6 +81,20 @@ fuzz_target!(|data: &[u8]| {
             if let Some(tags) = TagBlock::decode(&block, SALT) {
                 assert_eq!(TagBlock::decode(&tags.encode(SALT), SALT), Some(tags));
             }
+        }
+        4 => {
+            block[..4].copy_from_slice(b"SKYM");
+            seal(&mut block, Some(SALT));
+            let mark = Mark::decode(&block, SALT).expect("its magic and its checksum are right");
+            assert_eq!(Mark::decode(&mark.encode(SALT), SALT), Some(mark));
+        }
+        5 => {
+            block[..12].copy_from_slice(&[&b"SKYPART\0"[..], &VERSION.to_le_bytes()].concat());
+            seal(&mut block, None);
+            let mut both = [0; HEAD_BYTES];
+            both[BLOCK..].copy_from_slice(&block);
+            let head = PartHead::decode(&both).expect("its magic and its checksum are right");
+            assert_eq!(PartHead::decode(&head.encode()), Some(head));
         }
         _ => entries(bytes),
     }

@@ -2,6 +2,7 @@
 columns in and out."""
 
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, final
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = [
     "image_check",
     "image_compact",
     "image_info",
+    "image_repair",
     "profile_check",
     "profile_reference",
     "profile_schema",
@@ -184,6 +186,12 @@ def image_check(
 def image_compact(path: str | PathLike[str], cache_on: str | PathLike[str] | None = None) -> tuple[int, int]:
     """Bytes that the image took before and takes now. Raises ServeError."""
 
+def image_repair(
+    path: str | PathLike[str], cache_on: str | PathLike[str] | None = None, accept_loss: bool = False
+) -> tuple[list[str], list[str], Path | None]:
+    """Lines of what was mended, lines of what is lost, and the file that keeps the image's own structures as they were.
+    Raises ServeError."""
+
 @final
 class DriveServer:
     """A served drive, until it is stopped."""
@@ -227,6 +235,9 @@ class DriveServer:
     @property
     def clean(self) -> bool:
         """Whether the image had been closed in order."""
+    @property
+    def mended(self) -> list[str]:
+        """What of the image was damaged, was there twice, and was mended: a line each."""
     @property
     def write_cache(self) -> bool:
         """Whether writes are answered before they are durable."""

@@ -21,10 +21,10 @@ use crate::sysfs::{Sysfs, dev_number};
 /// Direct I/O wants memory at such addresses.
 const ALIGNMENT: usize = 4096;
 
-/// A block device that nobody else uses, open for reading and writing.
+/// A block device that nobody else uses, open for reading and writing, or for reading alone.
 #[derive(Debug)]
 pub struct Claim {
-    /// Open with `O_DIRECT` and `O_EXCL`.
+    /// Open with `O_DIRECT`, and for writing with `O_EXCL`.
     pub file: File,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -53,6 +53,27 @@ impl Claim {
         if ioctl_read_only(&file) {
             return Err(Refusal::ReadOnly { path: name });
         }
+        let size = current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
+        Ok(Self { file, size_bytes: size })
+    }
+
+    /// Opens a block device to look at it: read-only, beside others that look, and even if it is write-protected. What
+    /// the kernel or another program uses is refused as for writing, since it may change while it is read.
+    ///
+    /// # Errors
+    /// When it is none, is in use, or the system says no.
+    pub fn to_look_at(path: &Path) -> Result<Self, Refusal> {
+        let (name, sysfs) = (one_line(path), Sysfs::default());
+        let metadata = look(path, &name)?;
+        if kind_of(&metadata, &name)? != Kind::BlockDevice {
+            return Err(Refusal::WrongKind { path: name });
+        }
+        let node = sysfs.node(dev_number(metadata.rdev()));
+        if let Some(used) = used_by(&name, Kind::BlockDevice, &metadata, node.as_ref(), &sysfs)? {
+            return Err(used);
+        }
+        let file = open_file(path, &name, Kind::BlockDevice, Access::ReadOnly)?;
+        check_same(&file, &metadata, &name)?;
         let size = current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
         Ok(Self { file, size_bytes: size })
     }

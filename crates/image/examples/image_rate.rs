@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
+use skylight_image::store::Access;
 use skylight_image::store::file::FileStore;
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options, Store};
@@ -120,7 +121,7 @@ fn measure(name: &str, on: &str, layer: Box<dyn Layer>, file: Option<PathBuf>) {
     if let Some(path) = file {
         for how in ["after a kill", "again"] {
             let begun = Instant::now();
-            let store = FileStore::open(&path).expect("the file");
+            let store = FileStore::open(&path, Access::Use).expect("the file");
             let fresh = fresh(name);
             let image = Image::open_on(Box::new(store), fresh, &options).expect("a recovery");
             let took = begun.elapsed();

@@ -7,7 +7,8 @@
 //! flush, so that no entry comes of a tag that is lost.
 //!
 //! Invariants: a piece is bounded; all pieces are there before the log is full, else the checkpoint is written
-//! anew in one go; until its heads are written nothing needs it.
+//! anew in one go; until its heads are written nothing needs it. The parts of the image beside its first file announce a
+//! checkpoint before its heads are written, and confirm it afterwards.
 
 use std::io;
 
@@ -18,6 +19,7 @@ use crate::format::BLOCK;
 use crate::format::checkpoint::{
     CACHED, ENTRIES, Head, MOVED, encode_cached, encode_moved, encode_torn, encode_writer,
 };
+use crate::format::part::PartHead;
 use crate::interpreter::Interpreter;
 use crate::store::Store;
 
@@ -80,7 +82,13 @@ impl Interpreter {
         let generation = self.log.generation().wrapping_add(1);
         let area = self.superblock.checkpoints[generation as usize % 2];
         let (salt, moved) = (self.superblock.salt, self.state.moved.len() as u64 * MOVED as u64);
-        let head = Head { generation, log_position: self.log.end(), entries_crc: salt, ..Head::default() };
+        let head = Head {
+            generation,
+            log_position: self.log.end(),
+            entries_crc: salt,
+            covered: self.sequence,
+            ..Head::default()
+        };
         let out = Out { at: area.start + ENTRIES, crc: salt, bytes: Vec::with_capacity(CHUNK + CACHED) };
         let most = area.len.saturating_sub(ENTRIES + moved) / CACHED as u64;
         Checkpoint { head, out, next: Lba(0), most }
@@ -134,6 +142,7 @@ impl Interpreter {
         }
         wrote.and_then(|()| out.end(store)).map_err(|error| self.failed(WRITE, error))?;
         head.entries_crc = out.crc;
+        self.stamp_parts(head.generation, false)?;
         self.sync()?;
         let area = self.superblock.checkpoints[head.generation as usize % 2];
         let block = head.encode(self.superblock.salt);
@@ -144,8 +153,32 @@ impl Interpreter {
         self.sync()?;
         self.log.behind_checkpoint(head.generation, head.log_position);
         self.counters.checkpoints += 1;
-        Ok(())
+        self.write_mark()?;
+        self.stamp_parts(head.generation, true)?;
+        // No sync follows that would make these two durable.
+        if clean { self.sync() } else { Ok(()) }
     }
+
+    /// Writes the heads of all parts but the first: announces a checkpoint, or confirms that it is durable.
+    fn stamp_parts(&mut self, generation: u32, confirmed: bool) -> Result<(), ImageError> {
+        let identity = self.superblock.identity;
+        let stamped = write_part_heads(self.store.as_mut(), identity, generation, confirmed);
+        stamped.map_err(|error| self.failed("write the head of a part", error))
+    }
+}
+
+/// Writes the heads of all parts of a store but the first.
+pub(crate) fn write_part_heads(
+    store: &mut dyn Store,
+    identity: u128,
+    generation: u32,
+    confirmed: bool,
+) -> io::Result<()> {
+    for (number, part) in store.parts().iter().enumerate().skip(1).filter(|(_, part)| part.headed) {
+        let head = PartHead { identity, number: number as u32, len: part.len, generation, confirmed };
+        store.write_head(number, &head.encode())?;
+    }
+    Ok(())
 }
 
 const WRITE: &str = "write a checkpoint";

@@ -52,6 +52,16 @@ pub enum ImageError {
         /// Of the image.
         image: String,
     },
+    /// A part of the image is not the one that belongs there.
+    #[error("{place}: is not the part that {image} goes on in: {what}; put the right file there")]
+    WrongPart {
+        /// The file or device.
+        place: String,
+        /// Of the image.
+        image: String,
+        /// What it is instead.
+        what: String,
+    },
     /// It is none of ours.
     #[error(
         "{0}: is not a skylight image; name one, or a file that does not exist yet and the drive to be made in it"

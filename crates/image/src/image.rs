@@ -18,17 +18,22 @@ use skylight_layer::{
     Swd,
 };
 
+use crate::checkpoints::write_part_heads;
 use crate::error::ImageError;
 use crate::format::checkpoint::Head;
+use crate::format::mark::Mark;
 use crate::format::superblock::{COPY, Superblock, TEXT};
 use crate::format::{BLOCK, checksum};
 use crate::interpreter::{Counters, HostWrite, Interpreter, Planted};
 use crate::place;
 use crate::reader::{Reader, Route};
-use crate::recovery::{Reader as ImageReader, Recovery, check_room, recover};
+use crate::recovery::{
+    Accept, Judgement, Reader as ImageReader, Recovered, Recovery, bad_superblock, check_room,
+    mend_superblock, recover,
+};
 use crate::shingled::{Loss, ShingledCounters};
-use crate::store::Store;
 use crate::store::device::is_block_device;
+use crate::store::{Access, Store};
 
 /// How an image is made and opened.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +54,9 @@ pub struct Options {
     /// Entries of a checkpoint that are written behind a command, if not as many as suit a large drive: for tests.
     #[doc(hidden)]
     pub piece: Option<u64>,
+    /// Bytes of each file of a new image, if not as many as the file system takes: for tests.
+    #[doc(hidden)]
+    pub part_bytes: Option<u64>,
     /// For tests of the tests.
     #[doc(hidden)]
     pub planted: Option<Planted>,
@@ -120,6 +128,7 @@ pub struct Image {
     capacity: u64,
     write_cache: bool,
     recovery: Recovery,
+    mended: Vec<String>,
     plan: Plan,
     waiting: Vec<Command>,
 }
@@ -130,8 +139,20 @@ impl Image {
     /// # Errors
     /// When the drive cannot be built, when something is there already, when the system says no.
     pub fn create(path: &Path, profile: &Profile, options: &Options) -> Result<Self, ImageError> {
-        let layer = skylight_drive::build::layer(profile)?;
-        let mut superblock = superblock(layer.as_ref(), profile.text(), options);
+        Self::create_at(path, skylight_drive::build::layer(profile)?, profile.text(), options)
+    }
+
+    /// The same for a drive with this layer; `text` is its profile.
+    ///
+    /// # Errors
+    /// As [`Image::create`].
+    pub fn create_at(
+        path: &Path,
+        layer: Box<dyn Layer>,
+        text: &str,
+        options: &Options,
+    ) -> Result<Self, ImageError> {
+        let mut superblock = superblock(layer.as_ref(), text, options);
         let store = place::make(path, &mut superblock, layer.room().gap, options)?;
         Self::format(store, superblock, layer, options)
     }
@@ -180,7 +201,8 @@ impl Image {
         text: &str,
         options: &Options,
     ) -> Result<Self, ImageError> {
-        let superblock = superblock(layer.as_ref(), text, options);
+        let mut superblock = superblock(layer.as_ref(), text, options);
+        place::note_parts(store.as_ref(), &mut superblock);
         Self::format(store, superblock, layer, options)
     }
 
@@ -209,6 +231,10 @@ impl Image {
             let at = superblock.checkpoints[0].start + copy;
             store.write_at(at, &head.encode(salt)).map_err(failed)?;
         }
+        for slot in superblock.mark_slots().into_iter().flatten() {
+            store.write_at(slot, &Mark::default().encode(salt)).map_err(failed)?;
+        }
+        write_part_heads(store.as_mut(), superblock.identity, head.generation, true).map_err(failed)?;
         let mut text = superblock.text.clone().into_bytes();
         text.resize(text.len().next_multiple_of(BLOCK), 0);
         for at in [0, COPY] {
@@ -219,7 +245,7 @@ impl Image {
             store.write_at(at, &superblock.encode()).map_err(failed)?;
         }
         store.sync().map_err(failed)?;
-        Self::start(store, superblock, layer, options)
+        Self::start(store, (superblock, None), layer, options, Accept::Nothing)
     }
 
     /// Opens an image, takes its lock and recovers what it holds.
@@ -228,16 +254,29 @@ impl Image {
     /// When another process has it; when it is no image, of a later version, damaged, or another drive's; when
     /// the system says no.
     pub fn open(path: &Path, options: &Options) -> Result<Self, ImageError> {
-        let store = place::reach(path, options)?;
-        let (superblock, _) = ImageReader(store.as_ref()).superblock()?;
+        Self::open_judged(path, options, Accept::Nothing)
+    }
+
+    /// The same, and also of an image that lost what was durable, if that is accepted, as far as it can be read.
+    pub(crate) fn open_judged(path: &Path, options: &Options, accept: Accept) -> Result<Self, ImageError> {
+        let store = place::reach(path, options, Access::Use)?;
+        let found = ImageReader(store.as_ref()).superblock()?;
         let place = store.name();
-        let profile = Profile::from_toml(&superblock.text, &place)?;
+        let profile = Profile::from_toml(&found.0.text, &place)?;
         if let Some(asked) = options.profile.as_ref().filter(|asked| asked.to_json() != profile.to_json()) {
             let (found, asked) = (profile.name.clone(), asked.name.clone());
             return Err(ImageError::OtherProfile { place, found, asked });
         }
         let layer = skylight_drive::build::layer(&profile)?;
-        Self::start(store, superblock, layer, options)
+        Self::start(store, found, layer, options, accept)
+    }
+
+    /// Opens an image for a drive with this layer, whatever its profile says, and recovers what it holds.
+    ///
+    /// # Errors
+    /// As [`Image::open`].
+    pub fn open_at(path: &Path, layer: Box<dyn Layer>, options: &Options) -> Result<Self, ImageError> {
+        Self::open_on(place::reach(path, options, Access::Use)?, layer, options)
     }
 
     /// Opens an image on a store, for a drive with this layer, and recovers what it holds.
@@ -249,19 +288,27 @@ impl Image {
         layer: Box<dyn Layer>,
         options: &Options,
     ) -> Result<Self, ImageError> {
-        let (superblock, _) = ImageReader(store.as_ref()).superblock()?;
-        Self::start(store, superblock, layer, options)
+        let found = ImageReader(store.as_ref()).superblock()?;
+        Self::start(store, found, layer, options, Accept::Nothing)
     }
 
+    /// Recovers what a store holds; `bad` is where a copy of the superblock is damaged.
     fn start(
         store: Box<dyn Store>,
-        superblock: Superblock,
+        (superblock, bad): (Superblock, Option<u64>),
         mut layer: Box<dyn Layer>,
         options: &Options,
+        accept: Accept,
     ) -> Result<Self, ImageError> {
         check_room(store.name(), &superblock, layer.capacity(), &layer.room())?;
         let capacity = superblock.capacity;
-        let (mut interpreter, recovery) = recover(store, superblock, layer.as_mut(), options.planted)?;
+        let judgement = Judgement { accept, planted: options.planted };
+        let Recovered { mut interpreter, recovery, mut mended } =
+            recover(store, superblock, layer.as_mut(), judgement)?;
+        if let Some(bad) = bad {
+            mend_superblock(interpreter.store.as_mut(), &interpreter.superblock, bad)?;
+            mended.push(bad_superblock(bad));
+        }
         interpreter.every_access = options.every_access;
         interpreter.piece = options.piece.unwrap_or(interpreter.piece);
         interpreter.record_first(!options.write_cache);
@@ -271,9 +318,15 @@ impl Image {
             capacity,
             write_cache: options.write_cache,
             recovery,
+            mended,
             plan: Plan::default(),
             waiting: Vec::new(),
         })
+    }
+
+    /// What was damaged when it was opened and was there twice, and is whole now: a line each.
+    pub fn mended(&self) -> &[String] {
+        &self.mended
     }
 
     /// Bytes that the host sees.
@@ -661,10 +714,12 @@ fn joined(pieces: impl Iterator<Item = (Medium, PbaExtent)>) -> Vec<(Medium, Pba
 /// What a new image is.
 fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
     // A number that no other image has, from the keys that the system gives every process.
-    let salt = RandomState::new().build_hasher().finish() as u32;
+    let drawn = || RandomState::new().build_hasher().finish();
+    let salt = drawn() as u32;
     let (capacity, room) = (layer.capacity().bytes(), layer.room());
-    match options.log_bytes {
+    let superblock = match options.log_bytes {
         Some(bytes) => Superblock::with_log(salt, capacity, &room, text, bytes),
         None => Superblock::new(salt, capacity, &room, text),
-    }
+    };
+    Superblock { identity: u128::from(drawn()) << 64 | u128::from(drawn()), ..superblock }
 }

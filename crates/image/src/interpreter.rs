@@ -48,6 +48,14 @@ pub enum Planted {
     NoRecord,
     /// The tag of a write that is answered when durable is made durable with its bytes, not before.
     RecordWithData,
+    /// A mark speaks of a sync that is still to come.
+    MarkFirst,
+    /// Recovery does not look at marks.
+    NoMark,
+    /// Recovery does not look at the generation of parts.
+    NoPartGeneration,
+    /// An image of which durable tags are lost is used all the same.
+    LostIgnored,
 }
 
 /// Bytes that were moved since the image was opened.
@@ -674,11 +682,25 @@ impl Interpreter {
         }
         let written = self.log.write(self.store.as_mut());
         written.map_err(|error| self.failed("write its tag log", error))?;
+        if self.planted == Some(Planted::MarkFirst) {
+            self.log.synced(self.sequence);
+            self.write_mark()?;
+        }
+        let late = self.store.is_write_dear();
+        if late {
+            self.write_mark()?;
+        }
         self.sync()?;
         self.log.synced(self.sequence);
         self.freed.clear();
         (self.untagged, self.dirty, self.unsynced) = (false, false, false);
-        Ok(())
+        if late { Ok(()) } else { self.write_mark() }
+    }
+
+    /// Writes a mark of what completed syncs have made durable. Nothing waits for the mark to be durable itself.
+    pub(crate) fn write_mark(&mut self) -> Result<(), ImageError> {
+        let written = self.log.write_mark(self.store.as_mut());
+        written.map_err(|error| self.failed("write the mark of its log", error))
     }
 
     pub(crate) fn sync(&mut self) -> Result<(), ImageError> {

@@ -1,12 +1,15 @@
 //! The tag log as it is written: a ring of blocks, the last of them open.
 //!
+//! Beside the ring lie two slots for [`Mark`]s, which say how far the log was durable after the last sync.
+//!
 //! Invariants: blocks from `start` to `position` are those that a recovery reads; a block that was synced is
-//! never written again before it is behind a checkpoint.
+//! never written again before it is behind a checkpoint; a mark is written after the sync that it speaks of.
 
 use std::io;
 
 use crate::format::BLOCK;
-use crate::format::superblock::Part;
+use crate::format::mark::Mark;
+use crate::format::superblock::{Part, Superblock};
 use crate::format::tag::{TAGS, Tag, TagBlock};
 use crate::store::Store;
 
@@ -20,13 +23,42 @@ pub struct TagLog {
     open: TagBlock,
     /// Whether the open block holds tags that were not written yet.
     unwritten: bool,
+    /// What completed syncs have made durable.
+    durable: Mark,
+    marks: Marks,
+    /// Whether tags before `start` may be missing: until a checkpoint is durable that was made without them, no mark may
+    /// say that tags behind them are durable.
+    has_gaps: bool,
+}
+
+/// Where marks go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Marks {
+    /// None in images of version 1.
+    pub slots: Option<[u64; 2]>,
+    /// The newest mark that is on the medium, if any adds up.
+    pub newest: Option<Mark>,
+    /// The slot that is written next: not that of the newest.
+    pub next: usize,
+    /// Slots that hold no mark: damage, since a cut leaves each as it was or as it is to be.
+    pub bad: usize,
 }
 
 impl TagLog {
-    /// A log that goes on at `position`, from a checkpoint on.
-    pub fn new(salt: u32, ring: Part, position: u64, generation: u32) -> Self {
+    /// A log that goes on at `position`, from a checkpoint on, with the marks that were found; `has_gaps` if tags were
+    /// found behind the checkpoint, of which a cut may have left any.
+    pub fn new(
+        superblock: &Superblock,
+        position: u64,
+        generation: u32,
+        marks: Marks,
+        has_gaps: bool,
+    ) -> Self {
         let open = TagBlock { position, durable: 0, generation, tags: Vec::with_capacity(TAGS) };
-        Self { salt, ring, start: position, open, unwritten: false }
+        let (salt, ring) = (superblock.salt, superblock.log);
+        // What else is there may not be durable before the next sync: it may be what a killed process left.
+        let durable = marks.newest.unwrap_or_default();
+        Self { salt, ring, start: position, open, unwritten: false, durable, marks, has_gaps }
     }
 
     /// Blocks of the ring.
@@ -88,11 +120,26 @@ impl TagLog {
             self.next_block();
         }
         self.open.durable = durable;
+        self.durable = Mark { generation: self.open.generation, durable, log_end: self.open.position };
     }
 
-    /// All that was appended before a position is in a checkpoint.
+    /// All that was appended before a position is in a checkpoint, which is durable.
     pub fn behind_checkpoint(&mut self, generation: u32, position: u64) {
         self.start = position;
         self.open.generation = generation;
+        self.durable.generation = generation;
+        self.has_gaps = false;
+    }
+
+    /// Writes a mark of what completed syncs have made durable, if the last one says less.
+    pub fn write_mark(&mut self, store: &mut dyn Store) -> io::Result<()> {
+        let said = self.has_gaps || self.marks.newest == Some(self.durable);
+        let Some(slots) = self.marks.slots.filter(|_| !said) else {
+            return Ok(());
+        };
+        store.write_at(slots[self.marks.next], &self.durable.encode(self.salt))?;
+        self.marks.newest = Some(self.durable);
+        self.marks.next = 1 - self.marks.next;
+        Ok(())
     }
 }

@@ -1,19 +1,33 @@
-//! What people do with an image that is not in use: look at it, check it, make it small.
+//! What people do with an image that is not in use: look at it, check it, repair it, make it small.
 //!
-//! Invariants: looking and checking write nothing; what is wrong is said in one line each, and the rest is looked
-//! at all the same; making an image small leaves every sector as it reads.
+//! Invariants: looking and checking write nothing, and open nothing for writing; what is wrong is said in one line each,
+//! and the rest is looked at all the same; a repair that loses anything was asked to, and keeps a copy of all that
+//! it may change; making an image small leaves every sector as it reads.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use skylight_drive::profile::Profile;
 use skylight_layer::Idle;
 
 use crate::error::ImageError;
-use crate::format::VERSION;
+use crate::format::part::HEAD_BYTES;
+use crate::format::superblock::Superblock;
 use crate::image::{Image, Options};
 use crate::place::reach;
-use crate::recovery::{Reader, look};
+use crate::recovery::Accept;
+use crate::recovery::{Reader, bad_superblock, look};
 use crate::shingled::ShingledInfo;
+use crate::store::device::is_block_device;
+use crate::store::{Access, Store};
+
+/// Bytes that are copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+/// Mode of a file that only its owner can read: the text of a profile and host addresses are nobody else's.
+const PRIVATE: u32 = 0o600;
 
 /// An image in short.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,7 +85,7 @@ pub fn info(path: &Path, options: &Options) -> Result<Info, ImageError> {
 pub fn check(path: &Path, options: &Options) -> Result<Report, ImageError> {
     match examine(path, options) {
         Ok((info, problems)) => Ok(Report { info: Some(info), problems }),
-        Err(error @ ImageError::Damaged { .. }) => {
+        Err(error @ (ImageError::Damaged { .. } | ImageError::WrongPart { .. })) => {
             Ok(Report { info: None, problems: vec![error.to_string()] })
         }
         Err(error) => Err(error),
@@ -80,31 +94,21 @@ pub fn check(path: &Path, options: &Options) -> Result<Report, ImageError> {
 
 /// What there is to say of an image, and what is wrong with it.
 fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageError> {
-    let store = reach(path, options)?;
+    let store = reach(path, options, Access::Look)?;
     let reader = Reader(store.as_ref());
-    let (superblock, both) = reader.superblock()?;
+    let (superblock, bad) = reader.superblock()?;
     let profile = Profile::from_toml(&superblock.text, &store.name())?;
     let mut layer = skylight_drive::build::layer(&profile)?;
     let found = look(&reader, &superblock, layer.as_mut())?;
-    let mut problems = Vec::new();
-    if !both {
-        let place = store.name();
-        problems.push(format!(
-            "{place}: one of its superblocks, at 0 and at 1 MiB, is damaged; the other is used"
-        ));
-    }
-    if found.recovery.lost > 0 {
-        let lost = found.recovery.lost;
-        problems.push(
-            reader.damaged(format!("{lost} tags of its log that were durable are not there")).to_string(),
-        );
-    }
-    if let Some(misplaced) = found.misplaced {
-        problems.push(reader.damaged(misplaced).to_string());
-    }
+    let place = store.name();
+    let copies = bad.map(bad_superblock).into_iter().chain(found.mended);
+    let mendable =
+        |what| format!("{place}: {what}; what is whole serves, and the next use of the image mends it");
+    let mut problems: Vec<String> = copies.map(mendable).collect();
+    problems.extend(found.faults.iter().map(|fault| reader.faulty(fault).to_string()));
     let failed = |source| ImageError::Io { place: store.name(), action: "look at it", source };
     let info = Info {
-        format: VERSION,
+        format: superblock.version,
         drive: profile.name.clone(),
         capacity_bytes: superblock.capacity,
         stored_bytes: store.stored_bytes().map_err(failed)?,
@@ -119,6 +123,110 @@ fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageE
         shingled: ShingledInfo::of(&profile, layer.as_mut()),
     };
     Ok((info, problems))
+}
+
+/// What a repair did, a line each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repair {
+    /// What was damaged and is whole now.
+    pub mended: Vec<String>,
+    /// What is lost.
+    pub lost: Vec<String>,
+    /// Where the image's own structures are kept as they were, if anything was lost.
+    pub kept: Option<PathBuf>,
+}
+
+/// Repairs an image: without `accept_loss` what is there twice and damaged once; with it, what durable tags said that are
+/// not there is given up, and the image goes on from what is left.
+///
+/// # Errors
+/// When it is in use, is none, cannot be repaired, or the system says no; when something was lost and that is not
+/// accepted.
+pub fn repair(path: &Path, options: &Options, accept_loss: bool) -> Result<Repair, ImageError> {
+    let mut repair = Repair::default();
+    if accept_loss {
+        (repair.lost, repair.kept) = keep_if_lost(path, options)?;
+    }
+    let image = match repair.kept {
+        None => Image::open(path, options)?,
+        // Tags behind a lost one may contradict what it would have changed.
+        Some(_) => match Image::open_judged(path, options, Accept::Lost) {
+            Err(ImageError::Damaged { .. }) => Image::open_judged(path, options, Accept::AllSince)?,
+            other => other?,
+        },
+    };
+    repair.mended = image.mended().to_vec();
+    image.close()?;
+    Ok(repair)
+}
+
+/// Keeps a copy of the structures of an image that lost something; what it lost, and where the copy is.
+fn keep_if_lost(path: &Path, options: &Options) -> Result<(Vec<String>, Option<PathBuf>), ImageError> {
+    let store = reach(path, options, Access::Look)?;
+    let reader = Reader(store.as_ref());
+    let (superblock, _) = reader.superblock()?;
+    let profile = Profile::from_toml(&superblock.text, &store.name())?;
+    let mut layer = skylight_drive::build::layer(&profile)?;
+    let found = look(&reader, &superblock, layer.as_mut())?;
+    if found.faults.is_empty() {
+        return Ok((Vec::new(), None));
+    }
+    let kept = keep(path, store.as_ref(), &superblock)?;
+    let mut lost = found.faults;
+    lost.push(format!(
+        "what was written since checkpoint {} may read as older data: which sectors that are is not known",
+        found.generation
+    ));
+    Ok((lost, Some(kept)))
+}
+
+/// Copies everything but the data of an image into a new file beside it: the bytes up to the platters, then the head of
+/// each part. Holes stay holes.
+fn keep(path: &Path, store: &dyn Store, superblock: &Superblock) -> Result<PathBuf, ImageError> {
+    let (kept, file) = new_beside(path)?;
+    let place = kept.display().to_string();
+    let failed = |source| ImageError::Io { place: place.clone(), action: "keep a copy in it", source };
+    let end = superblock.platter.start;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut at = 0;
+    while at < end {
+        let (data, len) = store.is_data(at, end - at).map_err(failed)?;
+        if !data {
+            at += len;
+            continue;
+        }
+        let here = &mut buffer[..len.min(COPY_BYTES as u64) as usize];
+        store.read_at(at, here).and_then(|()| file.write_all_at(here, at)).map_err(failed)?;
+        at += here.len() as u64;
+    }
+    let mut len = end;
+    for (number, _) in store.parts().iter().enumerate().filter(|(_, part)| part.headed) {
+        let mut head = [0; HEAD_BYTES];
+        let read = store.read_head(number, &mut head);
+        read.and_then(|()| file.write_all_at(&head, len)).map_err(failed)?;
+        len += HEAD_BYTES as u64;
+    }
+    file.set_len(len).and_then(|()| file.sync_all()).map_err(failed)?;
+    Ok(kept)
+}
+
+/// Makes a file `NAME.damaged-N` beside an image; in the current folder, if the image is a device.
+fn new_beside(path: &Path) -> Result<(PathBuf, File), ImageError> {
+    let base = if is_block_device(path) { Path::new(path.file_name().unwrap_or_default()) } else { path };
+    let mut number = 1;
+    loop {
+        let mut name = OsString::from(base.as_os_str());
+        name.push(format!(".damaged-{number}"));
+        let made = File::options().write(true).create_new(true).mode(PRIVATE).open(&name);
+        match made {
+            Ok(file) => return Ok((name.into(), file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(source) => {
+                let place = PathBuf::from(name).display().to_string();
+                return Err(ImageError::Io { place, action: "create it", source });
+            }
+        }
+    }
 }
 
 /// Makes an image small: cleans what the drive would clean when it is left alone, and gives back the room of what

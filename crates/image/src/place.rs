@@ -11,15 +11,19 @@ use skylight_host::Refusal;
 
 use crate::error::ImageError;
 use crate::format::BLOCK;
-use crate::format::flash::{FlashHead, START};
+use crate::format::flash::FlashHead;
+use crate::format::part::{HEAD_BYTES, PartHead, START};
 use crate::format::superblock::{COPY, Part as Extent, Superblock};
 use crate::image::Options;
 use crate::recovery::Reader;
-use crate::store::Store;
 use crate::store::device::{DeviceStore, is_block_device};
-use crate::store::file::FileStore;
+use crate::store::file::{FileStore, PART_BYTES};
 use crate::store::fold::FoldedStore;
 use crate::store::parts::{Part, PartsStore};
+use crate::store::{Access, Store};
+
+/// The first version whose parts have heads with the number of the image.
+const HEADS_SINCE: u32 = 2;
 
 /// Somewhere that a store may be made, with nothing written to it yet.
 enum Ground<'a> {
@@ -33,7 +37,7 @@ impl<'a> Ground<'a> {
             FileStore::check_free(path, options.overwrite)?;
             return Ok(Self::File(path, needed_bytes));
         }
-        let store = DeviceStore::open(path)?;
+        let store = DeviceStore::open(path, Access::Use)?;
         if !options.overwrite {
             return Err(ImageError::NoConsent(path.to_owned()));
         }
@@ -47,9 +51,12 @@ impl<'a> Ground<'a> {
         Ok(Self::Device(store))
     }
 
-    fn make(self, overwrite: bool) -> Result<Box<dyn Store>, ImageError> {
+    fn make(self, options: &Options) -> Result<Box<dyn Store>, ImageError> {
         Ok(match self {
-            Self::File(path, len) => Box::new(FileStore::create(path, len, overwrite)?),
+            Self::File(path, len) => {
+                let part = options.part_bytes;
+                Box::new(FileStore::create_in_parts(path, len, options.overwrite, part)?)
+            }
             Self::Device(store) => Box::new(store),
         })
     }
@@ -81,7 +88,9 @@ pub(crate) fn make(
     let left_out = superblock.gap;
     let Some(apart) = &options.cache_on else {
         let store = Ground::take(path, superblock.len_bytes() - left_out.len, options)?;
-        return Ok(folded(store.make(options.overwrite)?, left_out));
+        let store = store.make(options)?;
+        note_parts(store.as_ref(), superblock);
+        return Ok(folded(store, left_out));
     };
     if superblock.flash.len == 0 {
         return Err(ImageError::NoFlash(apart.clone()));
@@ -90,14 +99,17 @@ pub(crate) fn make(
     let (main, flash) = (superblock.platter.end(), superblock.flash.len);
     let main = Ground::take(path, main - left_out.len, options)?;
     let apart = Ground::take(apart, START + flash, options)?;
-    let mut main = folded(main.make(options.overwrite)?, left_out);
-    let mut apart = apart.make(options.overwrite)?;
-    erase(main.as_mut())?;
-    let head = FlashHead { salt: superblock.salt, len: flash };
-    let place = apart.name();
-    let written = apart.write_at(0, &head.encode()).and_then(|()| apart.sync());
-    written.map_err(|source| io(&place, "format it", source))?;
-    Ok(join(main, apart, superblock))
+    let main = main.make(options)?;
+    note_parts(main.as_ref(), superblock);
+    let apart = apart.make(options)?;
+    Ok(join(folded(main, left_out), apart, superblock))
+}
+
+/// Puts into the superblock how long the first file is, if the image goes on in others.
+pub(crate) fn note_parts(store: &dyn Store, superblock: &mut Superblock) {
+    if let [first, _, ..] = store.parts().as_slice() {
+        superblock.first_file_bytes = first.len;
+    }
 }
 
 /// Makes an image that may be there none.
@@ -110,43 +122,105 @@ pub(crate) fn erase(store: &mut dyn Store) -> Result<(), ImageError> {
     erase().map_err(|source| io(&store.name(), "format it", source))
 }
 
-/// Opens the file or device of an image, and the one of its flash.
-pub(crate) fn reach(path: &Path, options: &Options) -> Result<Box<dyn Store>, ImageError> {
-    let main = reach_one(path)?;
-    let (found, _) = Reader(main.as_ref()).superblock_of_parts()?;
+/// Opens the files or devices of an image, and those of its flash.
+pub(crate) fn reach(path: &Path, options: &Options, access: Access) -> Result<Box<dyn Store>, ImageError> {
+    let main = Reached::open(path, access)?;
+    let (found, _) = Reader(main.store()).superblock_of_parts()?;
+    let (platters, all) = (found.platter.end(), found.len_bytes());
+    let main = main.with_parts(&found, if found.flash_apart { platters } else { all })?;
     let apart = match &options.cache_on {
         None if found.flash_apart => return Err(ImageError::FlashApart(main.name())),
         Some(_) if !found.flash_apart => return Err(ImageError::FlashWithin(main.name())),
         None => return Ok(folded(main, found.gap)),
-        Some(apart) => reach_one(apart)?,
+        Some(apart) => Reached::open(apart, access)?,
     };
+    let parts = main.parts().len();
     let main = folded(main, found.gap);
-    check_size(main.as_ref(), found.platter.end())?;
-    let mut block = [0; BLOCK];
-    let read = if apart.len_bytes() < START { Ok(()) } else { apart.read_at(0, &mut block) };
-    read.map_err(|source| io(&apart.name(), "read", source))?;
-    let head = FlashHead { salt: found.salt, len: found.flash.len };
-    if FlashHead::decode(&block) != Some(head) {
-        return Err(ImageError::OtherFlash { place: apart.name(), image: main.name() });
-    }
+    check_size(main.as_ref(), platters)?;
+    let apart = flash_apart(apart, &found, parts, main.as_ref())?;
     check_size(apart.as_ref(), START + found.flash.len)?;
     Ok(join(main, apart, &found))
+}
+
+/// A flash that lies apart, with the parts that it goes on in; it must be that of the image, and part `number` of it.
+fn flash_apart(
+    apart: Reached,
+    superblock: &Superblock,
+    number: usize,
+    main: &dyn Store,
+) -> Result<Box<dyn Store>, ImageError> {
+    let store = apart.store();
+    let other = || ImageError::OtherFlash { place: store.name(), image: main.name() };
+    let mut head = [0; HEAD_BYTES];
+    let read = if store.len_bytes() < START { Ok(()) } else { store.read_at(0, &mut head) };
+    read.map_err(|source| io(&store.name(), "read", source))?;
+    if superblock.version < HEADS_SINCE {
+        let mut block = [0; BLOCK];
+        block.copy_from_slice(&head[..BLOCK]);
+        let known = FlashHead { salt: superblock.salt, len: superblock.flash.len };
+        return if FlashHead::decode(&block) == Some(known) { Ok(apart.into_store()) } else { Err(other()) };
+    }
+    let ours =
+        |head: &PartHead| head.identity == superblock.identity && u64::from(head.number) == number as u64;
+    let head = PartHead::decode(&head).filter(ours).ok_or_else(other)?;
+    match apart {
+        Reached::File(file) if head.len < superblock.flash.len => {
+            let first = START.saturating_add(head.len);
+            Ok(Box::new(file.with_parts(first, START, START + superblock.flash.len)?))
+        }
+        other => Ok(other.into_store()),
+    }
 }
 
 fn folded(store: Box<dyn Store>, gap: Extent) -> Box<dyn Store> {
     if gap.len == 0 { store } else { Box::new(FoldedStore::new(store, gap)) }
 }
 
-fn reach_one(path: &Path) -> Result<Box<dyn Store>, ImageError> {
-    Ok(if is_block_device(path) {
-        Box::new(DeviceStore::open(path)?)
-    } else {
-        Box::new(FileStore::open(path)?)
-    })
+/// A file or device that was opened.
+enum Reached {
+    File(FileStore),
+    Device(DeviceStore),
+}
+
+impl Reached {
+    fn open(path: &Path, access: Access) -> Result<Self, ImageError> {
+        Ok(if is_block_device(path) {
+            Self::Device(DeviceStore::open(path, access)?)
+        } else {
+            Self::File(FileStore::open(path, access)?)
+        })
+    }
+
+    fn store(&self) -> &dyn Store {
+        match self {
+            Self::File(store) => store,
+            Self::Device(store) => store,
+        }
+    }
+
+    fn into_store(self) -> Box<dyn Store> {
+        match self {
+            Self::File(store) => Box::new(store),
+            Self::Device(store) => Box::new(store),
+        }
+    }
+
+    /// With the parts that an image of `len` bytes goes on in.
+    fn with_parts(self, superblock: &Superblock, len: u64) -> Result<Box<dyn Store>, ImageError> {
+        let Self::File(file) = self else { return Ok(self.into_store()) };
+        let (first, head) = match superblock.version {
+            // Parts had no heads, and one length.
+            ..HEADS_SINCE if file.len_bytes() == PART_BYTES && len > PART_BYTES => (PART_BYTES, 0),
+            ..HEADS_SINCE => (0, 0),
+            _ => (superblock.first_file_bytes, START),
+        };
+        Ok(if first == 0 { Box::new(file) } else { Box::new(file.with_parts(first, head, len)?) })
+    }
 }
 
 fn join(main: Box<dyn Store>, apart: Box<dyn Store>, superblock: &Superblock) -> Box<dyn Store> {
-    let main = Part { from: 0, len: superblock.platter.end(), store: main };
-    let apart = Part { from: START, len: superblock.flash.len, store: apart };
+    let headed = superblock.version >= HEADS_SINCE;
+    let main = Part { from: 0, len: superblock.platter.end(), store: main, headed: false };
+    let apart = Part { from: START, len: superblock.flash.len, store: apart, headed };
     Box::new(PartsStore::new(vec![main, apart]))
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
 use skylight_drive::profile::Profile;
+use skylight_image::format::superblock::COPY;
 use skylight_image::maintenance::{check, compact, info};
+use skylight_image::store::Access;
 use skylight_image::store::device::DeviceStore;
 use skylight_image::store::fault::FaultStore;
 use skylight_image::store::file::FileStore;
@@ -56,6 +58,7 @@ const CACHED: Options = Options {
     log_bytes: None,
     every_access: false,
     piece: None,
+    part_bytes: None,
     planted: None,
 };
 
@@ -111,6 +114,34 @@ fn a_second_opener_is_refused_and_so_is_what_exists() {
     assert!(missing.contains("cannot open it"), "{missing}");
 }
 
+/// One damaged copy of the superblock is told, serves nobody, and is written again from the other.
+#[test]
+fn a_damaged_copy_of_the_superblock_is_mended() {
+    let folder = Folder::new();
+    let path = folder.path("drive.img");
+    let mut image = Image::create(&path, &profile("emulated-smr-1"), &CACHED).expect("a new image");
+    image.write(4096, &block(9), true).and_then(|()| image.close()).expect("a clean end");
+    let file = File::options().write(true).open(&path).expect("the file");
+    let opened = || Image::open(&path, &CACHED).map(|mut image| read(&mut image, 4096)[0]);
+    file.write_all_at(&[0; 512], 0).expect("a change");
+    let problems = check(&path, &CACHED).expect("a check").problems;
+    assert!(problems.len() == 1 && problems[0].contains("one of its two superblocks, at 0,"), "{problems:?}");
+    let image = Image::open(&path, &CACHED).expect("the copy serves");
+    assert_eq!(image.mended(), ["one of its two superblocks, at 0, was damaged"]);
+    drop(image);
+    assert_eq!(opened().expect("mended"), 9);
+    assert_eq!(check(&path, &CACHED).expect("a check").problems, Vec::<String>::new());
+    file.write_all_at(&[7], COPY + 4200).expect("a change");
+    let problems = check(&path, &CACHED).expect("a check").problems;
+    assert!(problems.len() == 1 && problems[0].contains("at 1 MiB,"), "{problems:?}");
+    assert_eq!(opened().expect("the first serves"), 9);
+    for at in [0, COPY] {
+        file.write_all_at(&[0; 512], at).expect("a change");
+    }
+    let error = opened().expect_err("no superblock").to_string();
+    assert!(error.contains("is not a skylight image"), "{error}");
+}
+
 /// Bytes of an image changed by hand, and the line that follows.
 #[test]
 fn what_is_foreign_newer_or_damaged_is_refused_in_one_line() {
@@ -132,12 +163,10 @@ fn what_is_foreign_newer_or_damaged_is_refused_in_one_line() {
     const MIB: u64 = 1 << 20;
 
     let file = make();
-    file.write_all_at(&[0; 512], 0).expect("a change");
-    assert_eq!(opened().expect("the copy serves"), 9);
-    let problems = check(&path, &CACHED).expect("a check").problems;
-    assert!(problems.len() == 1 && problems[0].contains("one of its superblocks"), "{problems:?}");
-    file.write_all_at(&[0; 512], MIB).expect("a change");
-    line("is not a skylight image");
+    let mut first = [0; 512];
+    file.read_exact_at(&mut first, 0).expect("a superblock");
+    make().write_all_at(&first, 0).expect("a change");
+    line("is damaged: its two superblocks, at 0 and at 1 MiB, are of different images");
 
     let file = make();
     file.write_all_at(&[1], 100).expect("a change");
@@ -146,9 +175,9 @@ fn what_is_foreign_newer_or_damaged_is_refused_in_one_line() {
 
     let file = make();
     for at in [8, MIB + 8] {
-        file.write_all_at(&2u32.to_le_bytes(), at).expect("a change");
+        file.write_all_at(&3u32.to_le_bytes(), at).expect("a change");
     }
-    line("has image format 2; this skylight reads 1");
+    line("has image format 3; this skylight reads 2");
 
     let file = make();
     let mut superblock = [0; 512];
@@ -307,15 +336,14 @@ fn a_drive_of_26_tb_opens_at_once_when_little_is_cached() {
         }))
     };
     let bytes = Image::bytes_needed(layer().as_ref(), &CACHED);
-    let store = match FileStore::create(&path, bytes, false) {
-        Ok(store) => store,
+    let mut image = match Image::create_at(&path, layer(), "", &CACHED) {
+        Ok(image) => image,
         Err(error) => {
             // A file system with little room for holes (tmpfs) says so in its own words.
             println!("skipped: {error}");
             return;
         }
     };
-    let mut image = Image::create_on(Box::new(store), layer(), "", &CACHED).expect("a new image");
     let last = image.capacity_bytes() - 4096;
     for k in 0..1000 {
         image.write(last / 1000 / 4096 * 4096 * k, &block(k as u8), false).expect("a write");
@@ -323,8 +351,7 @@ fn a_drive_of_26_tb_opens_at_once_when_little_is_cached() {
     image.write(last, &block(77), true).expect("a write");
     drop(image);
     let begun = Instant::now();
-    let store = FileStore::open(&path).expect("the parts");
-    let mut image = Image::open_on(Box::new(store), layer(), &CACHED).expect("a recovery");
+    let mut image = Image::open_at(&path, layer(), &CACHED).expect("a recovery");
     let took = begun.elapsed();
     println!("{bytes} bytes open in {took:?}");
     assert!(took < Duration::from_secs(1), "{took:?}");
@@ -339,7 +366,7 @@ fn direct_io_writes_what_is_not_aligned() {
     let layer = || -> Box<dyn Layer> { Box::new(Conventional::new(Medium::Platter, Sectors(8192))) };
     let bytes = Image::bytes_needed(layer().as_ref(), &CACHED);
     File::create(&path).and_then(|file| file.set_len(bytes)).expect("a file");
-    let store = match DeviceStore::open(&path) {
+    let store = match DeviceStore::open(&path, Access::Use) {
         Ok(store) => store,
         Err(error) => {
             println!("skipped, no direct I/O here: {error}");
@@ -358,7 +385,7 @@ fn direct_io_writes_what_is_not_aligned() {
     image.write_zeroes(512, 512, true).expect("zeros");
     expected[512..1024].fill(0);
     image.close().expect("a clean end");
-    let store = DeviceStore::open(&path).expect("the device");
+    let store = DeviceStore::open(&path, Access::Use).expect("the device");
     let mut image = Image::open_on(Box::new(store), layer(), &CACHED).expect("an image");
     let mut data = vec![1; expected.len()];
     image.read(0, &mut data).expect("a read");
@@ -377,7 +404,7 @@ fn beside(path: &Path, number: u64) -> PathBuf {
 fn parts_of_an_image_that_is_overwritten_go() {
     let folder = Folder::new();
     let path = folder.path("drive.img");
-    if let Err(error) = FileStore::create(&path, 3 * PART - 4096, false) {
+    if let Err(error) = FileStore::create(&path, 3 * PART - 3 * 4096, false) {
         println!("skipped, no room for large holes here: {error}");
         return;
     }
@@ -385,14 +412,17 @@ fn parts_of_an_image_that_is_overwritten_go() {
         println!("skipped: this file system takes 24 TiB in one file");
         return;
     }
-    drop(FileStore::create(&path, 3 * PART - 4096, true).expect("the same again"));
+    drop(FileStore::create(&path, 3 * PART - 3 * 4096, true).expect("the same again"));
     assert!(beside(&path, 2).exists() && !beside(&path, 3).exists());
-    let mut store = FileStore::create(&path, 2 * PART + (1 << 40), true).expect("a smaller one");
-    assert_eq!(fs::metadata(beside(&path, 2)).expect("the last part").len(), 1 << 40);
+    let len = 2 * PART + (1 << 40);
+    let mut store = FileStore::create(&path, len, true).expect("a smaller one");
+    // The two parts behind the first have a head each.
+    assert_eq!(fs::metadata(beside(&path, 2)).expect("the last part").len(), (1 << 40) + 2 * 4096);
     store.write_at(2 * PART, &[7; 512]).expect("a write to the last part");
     drop(store);
-    let store = FileStore::open(&path).expect("all parts");
-    assert_eq!(store.len_bytes(), 2 * PART + (1 << 40));
+    let store = FileStore::open(&path, Access::Use).and_then(|first| first.with_parts(PART, 4096, len));
+    let store = store.expect("all parts");
+    assert_eq!(store.len_bytes(), len);
     drop(store);
     let store = FileStore::create(&path, 1 << 20, true).expect("one without parts");
     assert!(!beside(&path, 1).exists() && !beside(&path, 2).exists());

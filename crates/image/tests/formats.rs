@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use skylight_disk::layout::{Layout, RecordingZone, Skews, segments};
 use skylight_disk::{Geometry, Pba, Sectors, Shingling};
+use skylight_image::store::parts::{Part, PartsStore};
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options, Store};
 use skylight_layer::swd::{ReadData, ReadMode};
@@ -52,14 +53,16 @@ impl Tables {
 
     fn put(&self, block: &mut [u8], table: &str, field: &str, values: &[u64]) {
         for (&(at, len), value) in self.at(table, field).iter().zip(values) {
-            block[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+            block[at..at + len].copy_from_slice(&u128::from(*value).to_le_bytes()[..len]);
         }
     }
 }
 
 const SALT: u32 = 0x1234_5678;
 const TEXT: &str = "no profile, the test has the layer";
-const LOG: u64 = 2 << 20;
+const MARKS: u64 = 2 << 20;
+const LOG: u64 = MARKS + 8192;
+const IDENTITY: u64 = 0x8765_4321_0123;
 const A: u64 = LOG + 8192;
 const B: u64 = A + 65536;
 const PLATTER: u64 = B + 65536;
@@ -67,17 +70,29 @@ const PLATTER: u64 = B + 65536;
 struct Hand {
     tables: Tables,
     store: RamStore,
+    version: u64,
 }
 
 impl Hand {
     fn new(layer: &dyn Layer) -> Self {
+        Self::of(2, 0, layer)
+    }
+
+    /// An image of a version; its first file has so many bytes, if it goes on in others.
+    fn of(version: u64, first_file: u64, layer: &dyn Layer) -> Self {
         let tables = Tables::of(include_str!("../../../docs/formats.md"));
         let platter = layer.room().platter.bytes();
-        let mut hand = Self { tables, store: RamStore::new(PLATTER + platter.next_multiple_of(4096)) };
+        let store = RamStore::new(PLATTER + platter.next_multiple_of(4096));
+        let mut hand = Self { tables, store, version };
         let mut block = [0; 512];
         block[..8].copy_from_slice(b"SKYLIGHT");
         let mut put = |field: &str, values: &[u64]| hand.tables.put(&mut block, "field", field, values);
-        put("version", &[1]);
+        put("version", &[version]);
+        if version > 1 {
+            put("marks", &[MARKS, LOG - MARKS]);
+            put("identity", &[IDENTITY]);
+            put("first file", &[first_file]);
+        }
         put("salt", &[SALT.into()]);
         put("length of the profile's text", &[TEXT.len() as u64]);
         put("CRC of the text", &[crc32c::crc32c(TEXT.as_bytes()).into()]);
@@ -92,7 +107,20 @@ impl Hand {
         // Only the copy: the first is for another day.
         hand.write(1 << 20, &block);
         hand.write((1 << 20) + 4096, TEXT.as_bytes());
+        if version > 1 {
+            hand.mark(1, 4, 21, 100);
+        }
         hand
+    }
+
+    fn mark(&mut self, slot: u64, generation: u64, log_end: u64, durable: u64) {
+        let mut block = [0; 512];
+        block[..4].copy_from_slice(b"SKYM");
+        for (field, value) in [("generation", generation), ("log's end", log_end), ("durable", durable)] {
+            self.tables.put(&mut block, "field of a mark", field, &[value]);
+        }
+        self.salted(&mut block, "field of a mark");
+        self.write(MARKS + slot * 4096, &block);
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) {
@@ -159,7 +187,9 @@ impl Hand {
             ("highest sequence number", 100),
             ("CRC of all entries", crc.into()),
         ];
-        for &(field, value) in common.iter().chain(counts) {
+        let covered = [("covered", 100)];
+        let later: &[(&str, u64)] = if self.version > 1 { &covered } else { &[] };
+        for &(field, value) in common.iter().chain(later).chain(counts) {
             self.tables.put(&mut head, "field of the head", field, &[value]);
         }
         self.salted(&mut head, "field of the head");
@@ -248,20 +278,81 @@ impl Hand {
     }
 }
 
+fn set_associative() -> Box<dyn Layer> {
+    Box::new(SetAssociative::new(SetAssociativeSpec {
+        capacity: Sectors(256),
+        band: Sectors(64),
+        cache_bands: 2,
+        cache_medium: Medium::Platter,
+        cache_start: Pba(0),
+        usable: Sectors(64),
+        idle_after: None,
+    }))
+}
+
 #[test]
 fn an_image_written_from_the_page_opens() {
-    let layer = || -> Box<dyn Layer> {
-        Box::new(SetAssociative::new(SetAssociativeSpec {
-            capacity: Sectors(256),
-            band: Sectors(64),
-            cache_bands: 2,
-            cache_medium: Medium::Platter,
-            cache_start: Pba(0),
-            usable: Sectors(64),
-            idle_after: None,
-        }))
-    };
-    let mut hand = Hand::new(layer().as_ref());
+    for version in [1, 2] {
+        let (hand, expected) = with_log(Hand::of(version, 0, set_associative().as_ref()));
+        assert_eq!(hand.open(set_associative()), expected, "version {version}");
+    }
+}
+
+#[test]
+fn a_mark_written_from_the_page_tells_what_is_missing() {
+    for (generation, durable, line) in [
+        (4, 102, None),
+        (4, 106, Some("2 tags of its log that were durable are not there: of numbers 103 to 106")),
+        (5, 102, Some("checkpoint 5 was durable, and the newest that is there is 4")),
+    ] {
+        let (mut hand, _) = with_log(Hand::new(set_associative().as_ref()));
+        hand.mark(0, generation, 24, durable);
+        let opened = Image::open_on(Box::new(hand.store), set_associative(), &Options::default());
+        let error = opened.map(drop).err().map(|error| error.to_string());
+        let told = match (&error, line) {
+            (Some(error), Some(line)) => error.contains(line),
+            (found, line) => found.is_none() && line.is_none(),
+        };
+        assert!(told, "{error:?} and not {line:?}");
+    }
+}
+
+#[test]
+fn the_head_of_a_part_written_from_the_page_is_known() {
+    // Of which checkpoint the part is, whether it has confirmed that, and whether it goes with checkpoint 4.
+    for (generation, confirmed, fits) in
+        [(4, 1, true), (4, 0, true), (5, 0, true), (5, 1, false), (3, 1, false), (3, 0, false), (6, 0, false)]
+    {
+        let (hand, _) = with_log(Hand::of(2, PLATTER, set_associative().as_ref()));
+        let len = hand.store.len_bytes() - PLATTER;
+        let mut data = vec![0; len as usize];
+        hand.store.read_at(PLATTER, &mut data).expect("the platters");
+        let mut block = [0; 512];
+        block[..7].copy_from_slice(b"SKYPART");
+        let fields = [
+            ("version", 2),
+            ("number of the part", 1),
+            ("identity", IDENTITY),
+            ("length of the data", len),
+            ("generation", generation),
+            ("confirmed", confirmed),
+        ];
+        let table = "field of the head of a part";
+        fields.iter().for_each(|&(field, value)| hand.tables.put(&mut block, table, field, &[value]));
+        let crc = crc32c::crc32c(&block[..508]);
+        hand.tables.put(&mut block, table, "CRC of bytes 0 to 507", &[crc.into()]);
+        let mut second = RamStore::new(len + 4096);
+        // Only the copy.
+        second.write_at(512, &block).and_then(|()| second.write_at(4096, &data)).expect("room");
+        let part = |from, len, store, headed| Part { from, len, store: Box::new(store), headed };
+        let parts = PartsStore::new(vec![part(0, PLATTER, hand.store, false), part(4096, len, second, true)]);
+        let opened = Image::open_on(Box::new(parts), set_associative(), &Options::default());
+        assert_eq!(opened.is_ok(), fits, "{generation} {confirmed} {:?}", opened.err());
+    }
+}
+
+/// Data, a checkpoint and a log; and what is read then.
+fn with_log(mut hand: Hand) -> (Hand, Vec<u8>) {
     // At home behind the two cache bands.
     hand.data(128, 256, 1);
     hand.data(0, 8, 2);
@@ -269,18 +360,17 @@ fn an_image_written_from_the_page_opens() {
     let newer = hand.data(8, 16, 3);
     let lost = hand.data(24, 8, 9) ^ 1;
     hand.data(72, 8, 4);
-    hand.tag_block(21, 103, &[[1, newer, 102, 12, 16, 8, 8, 8, 16], [2, 0, 101, 10, 1, 0, 0, 0, 0]]);
+    hand.tag_block(21, 102, &[[1, newer, 102, 12, 16, 8, 8, 8, 16], [2, 0, 101, 10, 1, 0, 0, 0, 0]]);
     // Later than the last that is known to be durable: one whose data was lost, and one whose data is there.
     let there = hand.data(80, 8, 5);
-    hand.tag_block(23, 103, &[[1, lost, 104, 40, 8, 24, 24, 24, 8], [1, there, 105, 70, 8, 80, 32, 80, 8]]);
+    hand.tag_block(23, 102, &[[1, lost, 104, 40, 8, 24, 24, 24, 8], [1, there, 105, 70, 8, 80, 32, 80, 8]]);
     // An old block, which its position says it is, and one of another image.
     hand.tag_block(20, 99, &[[2, 0, 99, 0, 256, 0, 0, 0, 0]]);
-    let sectors = hand.open(layer());
-    let mut expected = [1; 256];
+    let mut expected = vec![1; 256];
     expected[11..12].fill(2);
     expected[12..28].fill(3);
     expected[70..78].fill(5);
-    assert_eq!(sectors, expected);
+    (hand, expected)
 }
 
 #[test]

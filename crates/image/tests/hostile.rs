@@ -7,6 +7,7 @@ mod drives;
 use drives::{DRIVES, SECTORS};
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 use skylight_image::format::checkpoint::{ENTRIES, Head, encode_cached, encode_moved};
+use skylight_image::format::mark::Mark;
 use skylight_image::format::superblock::Superblock;
 use skylight_image::format::tag::{Kind, Tag, TagBlock};
 use skylight_image::store::fault::Random;
@@ -41,14 +42,17 @@ fn found(random: &mut Random, room: u64) -> Found {
     Found { lba, pba: Pba(pba), access, taken: near(random, 1 << 20) / 16 * 16 }
 }
 
-fn tag(random: &mut Random, room: u64) -> Tag {
+fn tag(random: &mut Random, room: u64, next: &mut u64) -> Tag {
     let Found { lba, pba, access, taken } = found(random, room);
     let kind = match random.below(6) {
         0 => Kind::Home,
         1 => Kind::Moved,
         _ => Kind::Cached { data_crc: 0, access, taken },
     };
-    Tag { sequence: near(random, 1000), lba, pba, kind }
+    // Mostly a number that comes next: an image of which numbers are missing is refused.
+    *next += 1;
+    let sequence = if random.below(40) == 0 { near(random, 1000) } else { *next };
+    Tag { sequence, lba, pba, kind }
 }
 
 /// One image; whether it opened.
@@ -65,11 +69,13 @@ fn try_one(random: &mut Random) -> bool {
     (0..counts[0]).for_each(|_| encode_cached(&found(random, most), &mut entries));
     (0..counts[1]).for_each(|_| encode_moved(lba(random), Pba(near(random, most)), &mut entries));
     let lying = random.below(16) == 0;
+    let sequence = if random.below(16) == 0 { near(random, 500) >> 1 } else { random.below(500) };
     let head = Head {
         generation: if random.below(8) == 0 { near(random, 8) as u32 } else { 2 },
         clean: false,
         log_position: if random.below(8) == 0 { near(random, 100) } else { 32 },
-        sequence: near(random, 500),
+        sequence,
+        covered: if random.below(16) == 0 { near(random, 500) } else { sequence },
         cached: if lying { near(random, 100) } else { counts[0] },
         moved: counts[1],
         entries_crc: crc32c::crc32c_append(7, &entries),
@@ -78,10 +84,21 @@ fn try_one(random: &mut Random) -> bool {
     let area = superblock.checkpoints[head.generation as usize % 2].start;
     store.write_at(area, &head.encode(7)).expect("room");
     store.write_at(area + ENTRIES, &entries).expect("room");
+    let mut next = sequence;
     for slot in 0..random.below(4) {
-        let tags = (0..random.below(5)).map(|_| tag(random, most)).collect();
-        let block = TagBlock { position: 32 + slot, durable: near(random, 2000), generation: 2, tags };
+        let tags = (0..random.below(5)).map(|_| tag(random, most, &mut next)).collect();
+        let durable = if random.below(8) == 0 { near(random, 2000) } else { next.min(sequence + slot) };
+        let block = TagBlock { position: 32 + slot, durable, generation: 2, tags };
         store.write_at(superblock.log.start + slot * 512, &block.encode(7)).expect("room");
+    }
+    if random.below(2) == 0 {
+        let mark = Mark {
+            generation: if random.below(16) == 0 { near(random, 8) as u32 } else { 2 },
+            durable: if random.below(16) == 0 { near(random, 1000) } else { next },
+            log_end: near(random, 100),
+        };
+        let slot = superblock.mark_slots().expect("marks")[random.below(2) as usize];
+        store.write_at(slot, &mark.encode(7)).expect("room");
     }
     for _ in 0..random.below(3) {
         let at = random.below(512);

@@ -125,7 +125,21 @@ struct Facts {
     size_bytes: u64,
     created: bool,
     clean: bool,
+    mended: Vec<String>,
     write_cache: bool,
+}
+
+impl Facts {
+    fn of(opened: &Opened) -> Self {
+        Self {
+            name: opened.profile.name.clone(),
+            size_bytes: opened.backend.shape().size,
+            created: opened.created,
+            clean: opened.clean,
+            mended: opened.mended.clone(),
+            write_cache: opened.write_cache,
+        }
+    }
 }
 
 #[pymethods]
@@ -198,13 +212,7 @@ impl DriveServer {
         };
         let secure = !matches!(tls, TlsPolicy::Off);
         let opened: Opened = py.detach(|| open(plan)).map_err(|error| open_error(py, &error))?;
-        let facts = Facts {
-            name: opened.profile.name.clone(),
-            size_bytes: opened.backend.shape().size,
-            created: opened.created,
-            clean: opened.clean,
-            write_cache: opened.write_cache,
-        };
+        let facts = Facts::of(&opened);
         let options = Options { tls, remote, log: verbose, ..Options::default() };
         let server = py
             .detach(|| Server::start(opened.backend, &places, options))
@@ -247,6 +255,12 @@ impl DriveServer {
     #[getter]
     fn clean(&self) -> bool {
         self.facts.clean
+    }
+
+    /// What of the image was damaged, was there twice, and was mended: a line each.
+    #[getter]
+    fn mended(&self) -> Vec<String> {
+        self.facts.mended.clone()
     }
 
     /// Whether writes are answered before they are durable.
@@ -382,6 +396,21 @@ fn image_compact(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> Py
     done.map_err(|error| image_error(py, &error))
 }
 
+/// Repairs an image: lines of what was mended, lines of what is lost, and the file that keeps the image's own structures
+/// as they were, or None. What was durable and is lost is given up only with `accept_loss`. Raises ServeError.
+#[pyfunction]
+#[pyo3(signature = (path, cache_on=None, accept_loss=false))]
+fn image_repair(
+    py: Python<'_>,
+    path: PathBuf,
+    cache_on: Option<PathBuf>,
+    accept_loss: bool,
+) -> PyResult<(Vec<String>, Vec<String>, Option<PathBuf>)> {
+    let done = py.detach(|| maintenance::repair(&path, &image_options(cache_on), accept_loss));
+    let repair = done.map_err(|error| image_error(py, &error))?;
+    Ok((repair.mended, repair.lost, repair.kept))
+}
+
 /// Adds this part to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ServeError", module.py().get_type::<ServeError>())?;
@@ -390,5 +419,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(serve_control, module)?)?;
     module.add_function(wrap_pyfunction!(image_info, module)?)?;
     module.add_function(wrap_pyfunction!(image_check, module)?)?;
+    module.add_function(wrap_pyfunction!(image_repair, module)?)?;
     module.add_function(wrap_pyfunction!(image_compact, module)?)
 }

@@ -128,6 +128,8 @@ pub struct Opened {
     pub created: bool,
     /// The image had been closed in order, or is new.
     pub clean: bool,
+    /// What of the image was damaged, was there twice, and was mended: a line each.
+    pub mended: Vec<String>,
     /// Whether writes are answered before they are durable.
     pub write_cache: bool,
 }
@@ -195,6 +197,7 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
     widen(&mut plan)?;
     let (mut image, created) = open_image(&plan)?;
     let clean = image.status().recovery.clean;
+    let mended = image.mended().to_vec();
     let profile = match plan.profile.take() {
         Some(profile) => profile,
         None => Profile::from_toml(image.profile_text(), &plan.image.display().to_string())?,
@@ -228,7 +231,7 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
         }
     };
     let backend = filtered(backend, plan)?;
-    Ok(Opened { backend, profile, created, clean, write_cache })
+    Ok(Opened { backend, profile, created, clean, mended, write_cache })
 }
 
 fn filtered(mut backend: Arc<dyn Backend>, plan: Plan) -> io::Result<Arc<dyn Backend>> {

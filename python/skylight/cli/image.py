@@ -1,4 +1,4 @@
-"""``skylight image check|info|compact PATH``: an image that nobody serves.
+"""``skylight image check|info|repair|compact PATH``: an image that nobody serves.
 
 The work is done by the native module; this verb prints what it says.
 """
@@ -22,10 +22,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.group(
     epilog="\b\nExamples:\n  skylight image info smr.img\n  skylight image check smr.img\n"
-    "  skylight image compact smr.img\n"
+    "  skylight image repair smr.img\n  skylight image compact smr.img\n"
 )
 def image() -> None:
-    """Images of drives: look at one, check it, make it small."""
+    """Images of drives: look at one, check it, repair it, make it small."""
 
 
 def _arguments(command: FC) -> FC:
@@ -113,7 +113,7 @@ def info(path: Path, cache_on: Path | None, as_json: bool) -> None:
 @image.command(epilog="\b\nExamples:\n  skylight image check smr.img\n")
 @_arguments
 def check(path: Path, cache_on: Path | None, as_json: bool) -> None:
-    """Check an image without changing it; exit code 1 when something is wrong.
+    """Check an image without changing it, opened read-only; exit code 1 when something is wrong.
 
     Checked is what the image is made of. The data of the drive carries no checksum: if the medium has changed
     it, nothing here can tell.
@@ -129,6 +129,38 @@ def check(path: Path, cache_on: Path | None, as_json: bool) -> None:
         headline(f"{path}: {'damaged' if problems else 'good'}")
     if problems:
         raise click.exceptions.Exit(1)
+
+
+@image.command(
+    epilog="\b\nExamples:\n  skylight image repair smr.img\n  skylight image repair smr.img --accept-loss\n"
+)
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Give up what was durable and is lost, so that the rest can be used. A copy of the image's own structures "
+    "is kept beside it as PATH.damaged-1, -2, ...",
+)
+@_arguments
+def repair(path: Path, cache_on: Path | None, as_json: bool, accept_loss: bool) -> None:
+    """Write again what is there twice and damaged once; anything more only with --accept-loss.
+
+    An image of which something durable is lost is not served. Restore it from a copy. Without one, --accept-loss
+    goes on from what is left: what was written since the last checkpoint may then read as older data.
+    """
+    from skylight import _native
+
+    mended, lost, kept = _asked(lambda: _native.image_repair(path, cache_on, accept_loss))
+    if as_json:
+        kept_path = None if kept is None else str(kept)
+        line_json({"schema": 1, "mended": mended, "lost": lost, "kept": kept_path})
+        return
+    for what in mended:
+        line(f"{path}: {what}; what is whole was used, and it was written again")
+    for what in lost:
+        line(f"{path}: lost: {what}")
+    if kept is not None:
+        line(f"{path}: its structures as they were are kept in {kept}")
+    headline(f"{path}: {'goes on without what is lost' if lost else 'good'}")
 
 
 @image.command(epilog="\b\nExamples:\n  skylight image compact smr.img\n")

@@ -312,6 +312,8 @@ def _run(server: DriveServer, path: Path, quiet: bool) -> None:
         with _noted(path, server.endpoints):
             if not server.clean:
                 line(f"{path}: was not switched off in order; what it holds was recovered")
+            for mended in server.mended:
+                line(f"{path}: {mended}; what is whole was used, and it was written again")
             _attach(server)
             with suppress(KeyboardInterrupt):
                 _wait(server, quiet)

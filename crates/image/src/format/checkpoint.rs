@@ -52,6 +52,9 @@ pub struct Head {
     pub writers: u64,
     /// Writes of a raw shingled disk so far.
     pub writes: u64,
+    /// The highest sequence number before the log position: what later tags changed may be in the entries or not. 0 in
+    /// images of version 1.
+    pub covered: u64,
 }
 
 impl Head {
@@ -69,6 +72,7 @@ impl Head {
         put_u64(&mut block, 56, self.torn);
         put_u64(&mut block, 64, self.writers);
         put_u64(&mut block, 72, self.writes);
+        put_u64(&mut block, 80, self.covered);
         let crc = checksum(salt, &block[8..]);
         put_u32(&mut block, 4, crc);
         block
@@ -90,6 +94,7 @@ impl Head {
             torn: u64_at(block, 56),
             writers: u64_at(block, 64),
             writes: u64_at(block, 72),
+            covered: u64_at(block, 80),
         })
     }
 

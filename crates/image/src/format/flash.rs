@@ -1,10 +1,13 @@
-//! The first block of a flash that lies on another file or device than the rest: whose it is.
+//! The first block of a flash that lies on another file or device than the rest, in an image of version 1: whose it is.
+//! Later images have a [`PartHead`](super::part::PartHead) there.
 //!
 //! Invariant: it is written before the superblock that names it, and never again.
 
-use super::{BLOCK, VERSION, checksum, put_u32, put_u64, u32_at, u64_at};
+use super::{BLOCK, checksum, put_u32, put_u64, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"SKYFLASH";
+/// The only version that had such heads.
+const VERSION: u32 = 1;
 const CRC_AT: usize = BLOCK - 4;
 /// As with superblocks: they say what the salt of everything else is.
 const UNSALTED: u32 = 0;
@@ -37,7 +40,7 @@ impl FlashHead {
     /// The head in these bytes, if there is one of a version that is known.
     pub fn decode(block: &[u8; BLOCK]) -> Option<Self> {
         let whole = checksum(UNSALTED, &block[..CRC_AT]) == u32_at(block, CRC_AT);
-        let known = block[..8] == MAGIC && (1..=VERSION).contains(&u32_at(block, 8));
+        let known = block[..8] == MAGIC && u32_at(block, 8) == VERSION;
         (whole && known).then(|| Self { salt: u32_at(block, 12), len: u64_at(block, 16) })
     }
 }

@@ -1,20 +1,24 @@
 //! The on-media formats, byte by byte as `docs/formats.md` has them.
 //!
 //! * [`superblock`]: what the image is, and where its parts lie.
-//! * [`flash`]: whose a flash is that lies on another device.
+//! * [`flash`]: whose a flash is that lies on another device, in images of version 1.
 //! * [`tag`]: blocks of the tag log; a tag says where an extent lies from a sequence number on.
 //! * [`checkpoint`]: where everything lies, at one point of the log.
+//! * [`mark`]: how far the log was durable.
+//! * [`part`]: the head of each further file or device of an image: whose it is, and of when.
 //!
 //! Invariants: little-endian; every block of 512 bytes carries a CRC32C, salted with the image's own number, so
 //! that blocks of an older image on the same medium are no blocks; no bytes make a reader panic.
 
 pub mod checkpoint;
 pub mod flash;
+pub mod mark;
+pub mod part;
 pub mod superblock;
 pub mod tag;
 
 /// The version of the formats.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of a block: the sector that is written whole or not at all.
 pub const BLOCK: usize = 512;
 

@@ -6,6 +6,7 @@
 use skylight_disk::{PbaExtent, SECTOR_BYTES};
 use skylight_layer::Room;
 
+use super::mark::{SLOT_BYTES, SLOTS};
 use super::{BLOCK, VERSION, checksum, put_u32, put_u64, u32_at, u64_at};
 
 /// Where the copy lies.
@@ -22,6 +23,9 @@ const ALIGNMENT: u64 = 4096;
 const MAGIC: [u8; 8] = *b"SKYLIGHT";
 const FLASH_APART: usize = 120;
 const GAP: usize = 128;
+const MARKS: usize = 144;
+const IDENTITY: usize = 176;
+const FIRST_FILE: usize = 192;
 const CRC_AT: usize = BLOCK - 4;
 /// The salt of superblocks themselves: they say what the salt of everything else is.
 const UNSALTED: u32 = 0;
@@ -45,6 +49,8 @@ impl Part {
 /// See the module page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
+    /// The version of the formats of this image.
+    pub version: u32,
     /// The number of this image, drawn when it was made.
     pub salt: u32,
     /// Bytes that the host sees.
@@ -61,6 +67,12 @@ pub struct Superblock {
     pub flash_apart: bool,
     /// Bytes of the platters that nothing ever lies in, and that are not there: what follows comes before.
     pub gap: Part,
+    /// Marks of the log's end; 0 long in images of version 1, which have none.
+    pub marks: Part,
+    /// The number of this image in the heads of its parts, drawn when it was made; 0 in images of version 1.
+    pub identity: u128,
+    /// Bytes of the first file where the image goes on in others; 0 where it does not, and in images of version 1.
+    pub first_file_bytes: u64,
     /// The profile, as TOML.
     pub text: String,
 }
@@ -101,14 +113,18 @@ impl Superblock {
         let checkpoint =
             super::checkpoint::most_bytes(room.cached.get(), room.movable, room.overwritable.get());
         Self {
+            version: VERSION,
             salt,
             capacity,
+            marks: part(SLOTS * SLOT_BYTES),
             log: part(log_bytes),
             checkpoints: [part(checkpoint), part(checkpoint)],
             platter: part(room.platter.bytes()),
             flash: part(room.flash.bytes()),
             flash_apart: false,
             gap: Part::default(),
+            identity: 0,
+            first_file_bytes: 0,
             text: text.to_owned(),
         }
     }
@@ -116,6 +132,11 @@ impl Superblock {
     /// Bytes of the whole image.
     pub fn len_bytes(&self) -> u64 {
         self.flash.end()
+    }
+
+    /// Where the slots of the marks lie; nowhere if there are none.
+    pub fn mark_slots(&self) -> Option<[u64; 2]> {
+        (self.marks.len > 0).then(|| [self.marks.start, self.marks.start + self.marks.len / SLOTS])
     }
 
     /// Leaves out what nothing ever lies in.
@@ -134,7 +155,7 @@ impl Superblock {
     pub fn encode(&self) -> [u8; BLOCK] {
         let mut block = [0; BLOCK];
         block[..8].copy_from_slice(&MAGIC);
-        put_u32(&mut block, 8, VERSION);
+        put_u32(&mut block, 8, self.version);
         put_u32(&mut block, 12, self.salt);
         put_u64(&mut block, 16, self.text.len() as u64);
         put_u32(&mut block, 24, checksum(UNSALTED, self.text.as_bytes()));
@@ -147,6 +168,10 @@ impl Superblock {
         put_u32(&mut block, FLASH_APART, self.flash_apart.into());
         put_u64(&mut block, GAP, self.gap.start);
         put_u64(&mut block, GAP + 8, self.gap.len);
+        put_u64(&mut block, MARKS, self.marks.start);
+        put_u64(&mut block, MARKS + 8, self.marks.len);
+        block[IDENTITY..IDENTITY + 16].copy_from_slice(&self.identity.to_le_bytes());
+        put_u64(&mut block, FIRST_FILE, self.first_file_bytes);
         let crc = checksum(UNSALTED, &block[..CRC_AT]);
         put_u32(&mut block, CRC_AT, crc);
         block
@@ -178,11 +203,12 @@ impl Superblock {
         if checksum(UNSALTED, &bytes) != u32_at(block, 24) {
             return Err(NotOne::Damaged);
         }
-        let part = |index: usize| Part {
-            start: u64_at(block, 40 + 16 * index),
-            len: u64_at(block, 48 + 16 * index),
-        };
+        let part_at = |at: usize| Part { start: u64_at(block, at), len: u64_at(block, at + 8) };
+        let part = |index: usize| part_at(40 + 16 * index);
+        let mut identity = [0; 16];
+        identity.copy_from_slice(&block[IDENTITY..IDENTITY + 16]);
         let read = Self {
+            version: u32_at(block, 8),
             salt: u32_at(block, 12),
             capacity: u64_at(block, 32),
             log: part(0),
@@ -190,7 +216,10 @@ impl Superblock {
             platter: part(3),
             flash: part(4),
             flash_apart: u32_at(block, FLASH_APART) != 0,
-            gap: Part { start: u64_at(block, GAP), len: u64_at(block, GAP + 8) },
+            gap: part_at(GAP),
+            marks: part_at(MARKS),
+            identity: u128::from_le_bytes(identity),
+            first_file_bytes: u64_at(block, FIRST_FILE),
             text: String::from_utf8(bytes).map_err(|_| NotOne::Damaged)?,
         };
         if read.adds_up() { Ok(read) } else { Err(NotOne::Damaged) }
@@ -201,6 +230,13 @@ impl Superblock {
         let [first, second] = self.checkpoints;
         let parts = [self.log, first, second, self.platter, self.flash];
         let mut at = END;
+        if self.marks.len > 0 {
+            let halves = self.marks.len.is_multiple_of(SLOTS * BLOCK as u64) && self.marks.len < 1 << 60;
+            if self.marks.start < at || self.marks.start >= 1 << 60 || !halves {
+                return false;
+            }
+            at = self.marks.end();
+        }
         let placed = parts.iter().all(|part| {
             let fits = part.start >= at && part.len % BLOCK as u64 == 0 && part.len < 1 << 60;
             at = part.end();

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use skylight_host::Claim;
 
 use super::file::lock;
-use super::{Reads, Store, check_range, check_within, write_zeros};
+use super::{Access, Reads, Store, check_range, check_within, write_zeros};
 use crate::error::ImageError;
 
 /// Bytes to which all is aligned: no device has larger logical blocks.
@@ -67,9 +67,13 @@ impl DeviceStore {
     ///
     /// # Errors
     /// When it is in use, or the system says no.
-    pub fn open(path: &Path) -> Result<Self, ImageError> {
-        let claim = if is_block_device(path) { Claim::new(path)? } else { as_device(path)? };
-        lock(&claim.file, path)?;
+    pub fn open(path: &Path, access: Access) -> Result<Self, ImageError> {
+        let claim = match (is_block_device(path), access) {
+            (true, Access::Use) => Claim::new(path)?,
+            (true, Access::Look) => Claim::to_look_at(path)?,
+            (false, _) => as_device(path, access)?,
+        };
+        lock(&claim.file, path, access)?;
         let len = claim.size_bytes / BLOCK * BLOCK;
         let claim = Arc::new(Claimed { claim, len });
         Ok(Self { path: path.to_owned(), claim, buffer: Aligned::new(BUFFER) })
@@ -84,10 +88,10 @@ impl DeviceStore {
     }
 }
 
-fn as_device(path: &Path) -> Result<Claim, ImageError> {
+fn as_device(path: &Path, access: Access) -> Result<Claim, ImageError> {
     let failed = |source| ImageError::Io { place: path.display().to_string(), action: "open it", source };
     let mut options = OpenOptions::new();
-    options.read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32);
+    options.read(true).write(access == Access::Use).custom_flags(OFlags::DIRECT.bits() as i32);
     let mut file = options.open(path).map_err(failed)?;
     let size_bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
     Ok(Claim { file, size_bytes })
@@ -167,6 +171,10 @@ impl Store for DeviceStore {
 
     fn can_discard(&self) -> bool {
         false
+    }
+
+    fn is_write_dear(&self) -> bool {
+        true
     }
 
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {

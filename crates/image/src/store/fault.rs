@@ -24,6 +24,8 @@ pub enum Effect {
     Discard(u64, u64),
     /// What came before is durable.
     Sync,
+    /// What came before is durable as far as it lies in a range: one of several files.
+    SyncWithin(Range<u64>),
 }
 
 /// Numbers from a seed.
@@ -59,6 +61,14 @@ impl Medium {
                 for effect in std::mem::take(&mut self.unsynced) {
                     reach(&mut self.durable, &effect, &mut |_| true);
                 }
+            }
+            Effect::SyncWithin(range) => {
+                let within =
+                    |effect: &Effect| place(effect).is_some_and(|(offset, _)| range.contains(&offset));
+                let (synced, rest) = std::mem::take(&mut self.unsynced).into_iter().partition(within);
+                self.unsynced = rest;
+                let synced: Vec<Effect> = synced;
+                synced.iter().for_each(|effect| reach(&mut self.durable, effect, &mut |_| true));
             }
             other => self.unsynced.push(other.clone()),
         }
@@ -102,13 +112,18 @@ impl Medium {
     }
 }
 
+/// Where an effect changes bytes: offset and length.
+fn place(effect: &Effect) -> Option<(u64, u64)> {
+    match effect {
+        Effect::Write(offset, data) => Some((*offset, data.len() as u64)),
+        Effect::Discard(offset, len) => Some((*offset, *len)),
+        Effect::Sync | Effect::SyncWithin(_) => None,
+    }
+}
+
 /// The sectors of an effect that `keep` says, by number, come to lie in a store.
 fn reach(store: &mut RamStore, effect: &Effect, keep: &mut dyn FnMut(u64) -> bool) {
-    let (offset, len) = match effect {
-        Effect::Write(offset, data) => (*offset, data.len() as u64),
-        Effect::Discard(offset, len) => (*offset, *len),
-        Effect::Sync => return,
-    };
+    let Some((offset, len)) = place(effect) else { return };
     let mut at = 0;
     while at < len {
         let here = (SECTOR - (offset + at) % SECTOR).min(len - at);
@@ -143,6 +158,7 @@ struct Faults {
 struct Inner {
     now: RamStore,
     effects: Vec<Effect>,
+    dear: bool,
     faults: Faults,
 }
 
@@ -157,12 +173,25 @@ impl FaultStore {
     /// One that holds what the store holds.
     pub fn new(now: RamStore) -> Self {
         let len = now.len_bytes();
-        let inner = Inner { now, effects: Vec::new(), faults: Faults::default() };
+        let inner = Inner { now, effects: Vec::new(), dear: false, faults: Faults::default() };
         Self { len, inner: Arc::new(Mutex::new(inner)) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says of itself whether small writes are dear, as a disk does that has to seek.
+    pub fn set_write_dear(&self, dear: bool) {
+        self.inner().dear = dear;
+    }
+
+    /// Makes durable what was written to a range, which no write crosses the ends of.
+    ///
+    /// # Errors
+    /// The planted one.
+    pub fn sync_within(&self, range: Range<u64>) -> io::Result<()> {
+        self.effect(Effect::SyncWithin(range))
     }
 
     /// How many effects there were.
@@ -253,6 +282,10 @@ impl Store for FaultStore {
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
         check_range(self, offset, len)?;
         self.effect(Effect::Discard(offset, len))
+    }
+
+    fn is_write_dear(&self) -> bool {
+        self.inner().dear
     }
 
     fn is_data(&self, offset: u64, len: u64) -> io::Result<(bool, u64)> {

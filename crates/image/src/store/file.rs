@@ -1,10 +1,12 @@
 //! A sparse file as a store, locked for as long as it is open.
 //!
 //! Where the file system allows no file of the length asked (ext4: 16 TiB), the image goes on in parts beside it:
-//! `NAME`, `NAME.1`, `NAME.2`, each as long as the first.
+//! `NAME`, `NAME.1`, `NAME.2`, each as long as the first. Each part but the first begins with a head, which is no part of
+//! what the store holds; in images of version 1 it does not.
 //!
-//! Invariant: a file whose length is not that of a part has none beside it; parts of an older image go when a new
-//! one is made in its place.
+//! Invariants: an image is in parts only if its superblock says so, and then each part is as long as it was made; parts of
+//! an older image go when a new one is made in its place; a store that was opened to look at writes nothing, and
+//! any number of processes may have one.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -16,17 +18,19 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 
-use super::{Reads, Store, check_range, check_within, write_zeros};
+use super::{Access, PartInfo, Reads, Store, check_range, check_within, no_head, write_zeros};
 use crate::error::ImageError;
+use crate::format::part::{HEAD_BYTES, PartHead, START};
 
 /// A part where one file is not enough: half of what ext4 allows.
-const PART_BYTES: u64 = 8 << 40;
+pub const PART_BYTES: u64 = 8 << 40;
 /// The most parts that are looked for.
 const PARTS_MAX: u64 = 1024;
 
 /// See the module page.
 pub struct FileStore {
     path: PathBuf,
+    access: Access,
     files: Arc<Files>,
 }
 
@@ -35,6 +39,8 @@ struct Files {
     files: Vec<File>,
     /// Bytes of each file but the last.
     part: u64,
+    /// Bytes of the head of each file but the first.
+    head: u64,
     len: u64,
 }
 
@@ -56,17 +62,31 @@ impl FileStore {
     /// When it, or a part that it needs, exists and is not empty, unless that is to be overwritten; when another
     /// process has it; when the system says no. What was made just now is removed again.
     pub fn create(path: &Path, len_bytes: u64, overwrite: bool) -> Result<Self, ImageError> {
+        Self::create_in_parts(path, len_bytes, overwrite, None)
+    }
+
+    /// The same in parts of so many bytes, which [`FileStore::create`] makes only where one file cannot hold it all.
+    ///
+    /// # Errors
+    /// As [`FileStore::create`].
+    pub fn create_in_parts(
+        path: &Path,
+        len_bytes: u64,
+        overwrite: bool,
+        part_bytes: Option<u64>,
+    ) -> Result<Self, ImageError> {
         let failed =
             |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let first = options.open(path).map_err(failed("create it"))?;
-        lock(&first, path)?;
+        lock(&first, path, Access::Use)?;
         let held = first.metadata().map_err(failed("look at it"))?.len();
         if held > 0 && !overwrite {
             return Err(ImageError::NotEmpty(path.to_owned()));
         }
-        let made = Self::fill(path, first, len_bytes, overwrite, held == PART_BYTES);
+        let split = held == part_bytes.unwrap_or(PART_BYTES);
+        let made = Self::fill(path, first, len_bytes, (overwrite, split), part_bytes);
         if made.is_err() && held == 0 {
             // It was nothing before, and nobody else has it: a file of zeros would be in the way of the next try.
             let _ = std::fs::remove_file(path);
@@ -79,20 +99,22 @@ impl FileStore {
         path: &Path,
         first: File,
         len_bytes: u64,
-        overwrite: bool,
-        split: bool,
+        (overwrite, split): (bool, bool),
+        part_bytes: Option<u64>,
     ) -> Result<Self, ImageError> {
         let failed =
             |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
         first.set_len(0).map_err(failed("empty it"))?;
         // A longer file than the file system allows is refused with EFBIG, which std has no name for yet.
         let whole = first.set_len(len_bytes);
-        let splits = len_bytes > PART_BYTES && whole.is_err();
+        let asked = part_bytes.is_some_and(|part| part < len_bytes);
+        let splits = asked || len_bytes > PART_BYTES && whole.is_err();
         if !splits {
             whole.map_err(failed("make it as long as the drive"))?;
         }
-        let part = if splits { PART_BYTES } else { len_bytes.max(1) };
-        let count = len_bytes.div_ceil(part).max(1);
+        let part = if splits { part_bytes.unwrap_or(PART_BYTES) } else { len_bytes.max(1) };
+        let lens = file_lens(len_bytes, part, START);
+        let count = lens.len() as u64;
         // Parts that would be taken for this image's: its own ones, and what follows on those of an older image.
         let last = if splits || split { PARTS_MAX } else { 1 };
         let stale = (1..last).map(|number| part_path(path, number)).take_while(|name| name.exists());
@@ -106,44 +128,107 @@ impl FileStore {
         for number in 1..count {
             files.push(options.open(part_path(path, number)).map_err(failed("create a part of it"))?);
         }
-        for (number, file) in files.iter().enumerate() {
-            let here = part.min(len_bytes - number as u64 * part);
-            file.set_len(here).map_err(failed("make it as long as the drive; choose another file system"))?;
+        for (file, &len) in files.iter().zip(&lens) {
+            file.set_len(len).map_err(failed("make it as long as the drive; choose another file system"))?;
         }
         sync_folder(path).map_err(failed("sync its folder"))?;
-        Ok(Self { path: path.to_owned(), files: Arc::new(Files { files, part, len: len_bytes }) })
+        let files = Arc::new(Files { files, part, head: START, len: len_bytes });
+        Ok(Self { path: path.to_owned(), access: Access::Use, files })
     }
 
-    /// Opens a file and its parts, and takes its lock.
+    /// Opens a file, without the parts that it may go on in, and takes its lock: for this process alone, or to look at
+    /// it beside others that look.
     ///
     /// # Errors
     /// When another process has it, or the system says no.
-    pub fn open(path: &Path) -> Result<Self, ImageError> {
+    pub fn open(path: &Path, access: Access) -> Result<Self, ImageError> {
         let failed = |source| ImageError::Io { place: path.display().to_string(), action: "open it", source };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let first = options.open(path).map_err(failed)?;
-        lock(&first, path)?;
-        let part = first.metadata().map_err(failed)?.len().max(1);
-        let (mut files, mut len) = (vec![first], part);
-        for number in 1..PARTS_MAX {
-            let name = part_path(path, number);
-            if part != PART_BYTES || !name.exists() {
-                break;
+        let first = open_file(path, access).map_err(failed)?;
+        lock(&first, path, access)?;
+        let len = first.metadata().map_err(failed)?.len();
+        let files = Arc::new(Files { files: vec![first], part: len.max(1), head: 0, len });
+        Ok(Self { path: path.to_owned(), access, files })
+    }
+
+    /// Opens the parts of which the open file is the first; heads have so many bytes, and all together holds so many.
+    ///
+    /// # Errors
+    /// When a part is missing or not as long as it was made, when there is one too many, when the system says no.
+    pub fn with_parts(self, part: u64, head: u64, len: u64) -> Result<Self, ImageError> {
+        let (path, image) = (&self.path, self.path.display().to_string());
+        let wrong = |place: &Path, what: String| ImageError::WrongPart {
+            place: place.display().to_string(),
+            image: image.clone(),
+            what,
+        };
+        let lens = file_lens(len, part, head);
+        let mut files = Vec::new();
+        for (number, &len) in lens.iter().enumerate() {
+            let name = if number == 0 { path.clone() } else { part_path(path, number as u64) };
+            let failed =
+                |source| ImageError::Io { place: name.display().to_string(), action: "open it", source };
+            let file = match number {
+                0 => self.files.files[0].try_clone(),
+                _ => open_file(&name, self.access),
+            };
+            let file = match file {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(wrong(&name, "there is no such file".to_owned()));
+                }
+                other => other.map_err(failed)?,
+            };
+            let found = file.metadata().map_err(failed)?.len();
+            if found != len {
+                return Err(wrong(&name, format!("it is {found} bytes long and was made with {len}")));
             }
-            let file = options.open(name).map_err(failed)?;
-            len += file.metadata().map_err(failed)?.len();
             files.push(file);
         }
-        Ok(Self { path: path.to_owned(), files: Arc::new(Files { files, part, len }) })
+        let behind = part_path(path, lens.len() as u64);
+        if head > 0 && is_part(&behind) {
+            return Err(wrong(&behind, "it is one part more than the image has".to_owned()));
+        }
+        let files = Arc::new(Files { files, part, head, len });
+        Ok(Self { path: self.path.clone(), access: self.access, files })
     }
+}
+
+/// Whether a file begins with the head of a part of an image.
+fn is_part(path: &Path) -> bool {
+    let mut head = [0; HEAD_BYTES];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut head, 0));
+    read.is_ok() && PartHead::decode(&head).is_some()
+}
+
+/// The lengths of the files of a store that holds so much, of `part` bytes each but the last.
+fn file_lens(len: u64, part: u64, head: u64) -> Vec<u64> {
+    let mut lens = vec![len.min(part)];
+    let (mut rest, most) = (len - lens[0], part.saturating_sub(head).max(1));
+    while rest > 0 && lens.len() < PARTS_MAX as usize {
+        let here = rest.min(most);
+        lens.push(head + here);
+        rest -= here;
+    }
+    lens
+}
+
+fn open_file(path: &Path, access: Access) -> io::Result<File> {
+    OpenOptions::new().read(true).write(access == Access::Use).open(path)
 }
 
 impl Files {
     /// The file of an offset, the offset in it, and bytes up to its end.
     fn place(&self, offset: u64) -> (usize, u64, u64) {
-        let (file, within) = ((offset / self.part) as usize, offset % self.part);
-        (file.min(self.files.len() - 1), within, self.part - within)
+        let Some(behind) = offset.checked_sub(self.part) else {
+            return (0, offset, self.part - offset);
+        };
+        let held = self.part - self.head;
+        let (file, within) = (1 + (behind / held) as usize, behind % held);
+        (file.min(self.files.len() - 1), self.head + within, held - within)
+    }
+
+    fn headed(&self, part: usize) -> io::Result<&File> {
+        let headed = part > 0 && self.head > 0;
+        self.files.get(part).filter(|_| headed).ok_or_else(no_head)
     }
 
     fn each_file(
@@ -170,9 +255,13 @@ fn part_path(path: &Path, number: u64) -> PathBuf {
     name.into()
 }
 
-/// Takes a file for this process; others are refused until it is closed.
-pub(crate) fn lock(file: &File, path: &Path) -> Result<(), ImageError> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+/// Takes a file for this process, or for all that look at it; others are refused until it is closed.
+pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), ImageError> {
+    let how = match access {
+        Access::Use => FlockOperation::NonBlockingLockExclusive,
+        Access::Look => FlockOperation::NonBlockingLockShared,
+    };
+    match rustix::fs::flock(file, how) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(ImageError::Locked(path.to_owned())),
         Err(error) => {
@@ -205,6 +294,28 @@ impl Reads for Files {
 impl Store for FileStore {
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn parts(&self) -> Vec<PartInfo> {
+        let Files { files, part, head, len } = self.files.as_ref();
+        let lens = if files.len() > 1 { file_lens(*len, *part, *head) } else { vec![*len] };
+        let of = |(number, len): (usize, u64)| match number {
+            0 => PartInfo { name: self.name(), len, headed: false },
+            _ => PartInfo {
+                name: part_path(&self.path, number as u64).display().to_string(),
+                len: len - head,
+                headed: *head > 0,
+            },
+        };
+        lens.into_iter().enumerate().map(of).collect()
+    }
+
+    fn read_head(&self, part: usize, head: &mut [u8; HEAD_BYTES]) -> io::Result<()> {
+        self.files.headed(part)?.read_exact_at(head, 0)
+    }
+
+    fn write_head(&mut self, part: usize, head: &[u8; HEAD_BYTES]) -> io::Result<()> {
+        self.files.headed(part)?.write_all_at(head, 0)
     }
 
     fn len_bytes(&self) -> u64 {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use super::{Reads, Store, check_range};
+use super::{PartInfo, Reads, Store, check_range};
 use crate::format::superblock::Part;
 
 /// See the module page.
@@ -94,6 +94,17 @@ impl Store for FoldedStore {
     fn len_bytes(&self) -> u64 {
         let len = self.inner.len_bytes();
         if len < self.gap.start { len } else { len.saturating_add(self.gap.len) }
+    }
+
+    fn parts(&self) -> Vec<PartInfo> {
+        let mut parts = self.inner.parts();
+        // A store that leaves out anything is a device, of one part.
+        parts.iter_mut().take(1).for_each(|first| first.len = self.len_bytes());
+        parts
+    }
+
+    fn is_write_dear(&self) -> bool {
+        self.inner.is_write_dear()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

@@ -22,6 +22,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::format::part::HEAD_BYTES;
+
+/// The error of a part that has no head.
+pub(crate) fn no_head() -> io::Error {
+    io::Error::other("this part has no head")
+}
+
 /// The reading half of a store, for any number of threads at a time, and beside whoever has the store itself.
 pub trait Reads: Send + Sync {
     /// As [`Store::read_at`].
@@ -37,10 +44,56 @@ pub trait Reads: Send + Sync {
     }
 }
 
+/// What a store is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read and write, by one process at a time.
+    Use,
+    /// To read alone: the file or device may be write-protected, and any number of processes may.
+    Look,
+}
+
+/// One of the files or devices that a store lies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartInfo {
+    /// How errors call it.
+    pub name: String,
+    /// Bytes of the store that lie on it.
+    pub len: u64,
+    /// Whether it begins with a head of its own, which is no part of what the store holds.
+    pub headed: bool,
+}
+
 /// See the module page.
 pub trait Store: Send {
     /// How errors call it.
     fn name(&self) -> String;
+
+    /// The files or devices that it lies on, in the order of what they hold.
+    fn parts(&self) -> Vec<PartInfo> {
+        vec![PartInfo { name: self.name(), len: self.len_bytes(), headed: false }]
+    }
+
+    /// Reads the head of a part that has one, by its number.
+    ///
+    /// # Errors
+    /// What the system says; a part without a head is one.
+    fn read_head(&self, _part: usize, _head: &mut [u8; HEAD_BYTES]) -> io::Result<()> {
+        Err(no_head())
+    }
+
+    /// Writes the head of a part that has one, by its number.
+    ///
+    /// # Errors
+    /// What the system says; a part without a head is one.
+    fn write_head(&mut self, _part: usize, _head: &[u8; HEAD_BYTES]) -> io::Result<()> {
+        Err(no_head())
+    }
+
+    /// Whether a small write costs much however little else there is to do, as on a disk that has to seek.
+    fn is_write_dear(&self) -> bool {
+        false
+    }
 
     /// Bytes that it holds.
     fn len_bytes(&self) -> u64;

@@ -1,11 +1,14 @@
 //! Several stores one behind the other: an image whose flash is on another device than its platters.
+//!
+//! Each store but the first may begin with a head, which is no part of what the whole holds.
 
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use super::{Reads, Store, check_range, check_within};
+use super::{PartInfo, Reads, Store, check_range, check_within, no_head};
+use crate::format::part::HEAD_BYTES;
 
 /// Bytes of a store that are in use.
 pub struct Part {
@@ -13,6 +16,8 @@ pub struct Part {
     pub from: u64,
     /// How many.
     pub len: u64,
+    /// Whether the bytes before these are a head.
+    pub headed: bool,
     /// The store.
     pub store: Box<dyn Store>,
 }
@@ -26,6 +31,18 @@ impl PartsStore {
     /// The parts, in order.
     pub fn new(parts: Vec<Part>) -> Self {
         Self { parts }
+    }
+
+    /// Which store has a part by its number among all, and its number there; none for its own first file.
+    fn find(&self, mut part: usize) -> Option<(usize, Option<usize>)> {
+        for (index, store) in self.parts.iter().enumerate() {
+            let count = store.store.parts().len();
+            if part < count {
+                return Some((index, (part > 0).then_some(part)));
+            }
+            part -= count;
+        }
+        None
     }
 
     fn of(&self, offset: u64, len: u64) -> Vec<(usize, u64, Range<usize>)> {
@@ -85,6 +102,39 @@ impl Store for PartsStore {
 
     fn len_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.len).sum()
+    }
+
+    fn parts(&self) -> Vec<PartInfo> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            let mut within = part.store.parts();
+            let rest: u64 = within.iter().skip(1).map(|part| part.len).sum();
+            within.iter_mut().take(1).for_each(|first| {
+                (first.len, first.headed) = (part.len.saturating_sub(rest), part.headed);
+            });
+            all.append(&mut within);
+        }
+        all
+    }
+
+    fn read_head(&self, part: usize, head: &mut [u8; HEAD_BYTES]) -> io::Result<()> {
+        match self.find(part) {
+            Some((store, Some(within))) => self.parts[store].store.read_head(within, head),
+            Some((store, None)) if self.parts[store].headed => self.parts[store].store.read_at(0, head),
+            _ => Err(no_head()),
+        }
+    }
+
+    fn write_head(&mut self, part: usize, head: &[u8; HEAD_BYTES]) -> io::Result<()> {
+        match self.find(part) {
+            Some((store, Some(within))) => self.parts[store].store.write_head(within, head),
+            Some((store, None)) if self.parts[store].headed => self.parts[store].store.write_at(0, head),
+            _ => Err(no_head()),
+        }
+    }
+
+    fn is_write_dear(&self) -> bool {
+        self.parts.first().is_some_and(|part| part.store.is_write_dear())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

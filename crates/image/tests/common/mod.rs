@@ -3,12 +3,14 @@
 //!
 //! A life says what a session does and what its oracle allows; this goes through the cuts.
 
+pub mod windows;
+
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
 use skylight_image::store::fault::{Effect, FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
-use skylight_image::{Image, Options};
+use skylight_image::{Image, Options, Store};
 use skylight_layer::Layer;
 
 /// A number from the environment.
@@ -55,16 +57,32 @@ pub trait Lives {
     /// All that a drive says and gives.
     fn look_at(&mut self, image: &mut Image) -> Result<Self::Found, String>;
 
+    /// The boundaries between the parts of the image: none if it is in one.
+    fn boundaries(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// The image's store over all the bytes that there are.
+    fn store(&self, all: &FaultStore) -> Box<dyn Store> {
+        windows::in_parts(all, &self.boundaries())
+    }
+
+    /// Bytes of a medium with all parts.
+    fn len_bytes(&self) -> u64 {
+        let len = Image::bytes_needed(self.layer().as_ref(), self.options());
+        windows::len_in_parts(len, &self.boundaries())
+    }
+
     fn open(&self, store: &FaultStore) -> Result<Image, String> {
-        let image = Image::open_on(Box::new(store.clone()), self.layer(), self.options());
+        let image = Image::open_on(self.store(store), self.layer(), self.options());
         image.map_err(|error| format!("does not open: {error}"))
     }
 
     /// Lives until there were so many cuts.
     fn live(&mut self, cuts: u64) -> Result<(), String> {
-        let store = RamStore::new(Image::bytes_needed(self.layer().as_ref(), self.options()));
+        let store = RamStore::new(self.len_bytes());
         let made = FaultStore::new(store.clone());
-        let image = Image::create_on(Box::new(made.clone()), self.layer(), "", self.options());
+        let image = Image::create_on(self.store(&made), self.layer(), "", self.options());
         drop(image.map_err(|error| error.to_string())?);
         let mut medium = Medium::new(store);
         made.take_effects().iter().for_each(|effect| medium.take(effect));

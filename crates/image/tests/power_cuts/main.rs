@@ -15,19 +15,23 @@ use skylight_image::interpreter::Planted;
 
 fn lives(drive: Drive) {
     let (cuts, seed) = (number("SKYLIGHT_CUTS", 20_000), number("PROPTEST_RNG_SEED", 1));
-    let each = cuts / (2 * DRIVES.len() as u64) + 1;
-    for write_cache in [false, true] {
-        let mut life = Life::new(drive, write_cache, seed, None);
+    let each = cuts / (3 * DRIVES.len() as u64) + 1;
+    for (write_cache, in_parts) in [(false, false), (true, false), (true, true)] {
+        let life = Life::new(drive, write_cache, seed, None);
+        let mut life = if in_parts { life.in_parts() } else { life };
         let lived = life.live(each);
         println!(
-            "{}, write cache {}, seed {seed}: {} cuts, {:?}",
+            "{}, write cache {}, in parts {in_parts}, seed {seed}: {} cuts, {:?}",
             drive.name,
             if write_cache { "on" } else { "off" },
             life.cuts,
             life.seen
         );
         if let Err(why) = lived {
-            panic!("{}, write cache {write_cache}, seed {seed}, cut {}: {why}", drive.name, life.cuts);
+            panic!(
+                "{}, write cache {write_cache}, in parts {in_parts}, seed {seed}, cut {}: {why}",
+                drive.name, life.cuts
+            );
         }
         assert!(life.cuts >= each);
     }
@@ -71,6 +75,7 @@ fn planted_faults_are_noticed() {
         Planted::BandTagFirst,
         Planted::NoSequence,
         Planted::ReuseAtOnce,
+        Planted::MarkFirst,
     ];
     for planted in all {
         let found = noticed(planted, true).or_else(|| noticed(planted, false));

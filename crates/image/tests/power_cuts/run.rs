@@ -6,6 +6,7 @@
 //! start), and every sector is compared with what the oracle allows; then it has to work on. The next session
 //! starts from one of the cuts.
 
+use skylight_image::format::superblock::Superblock;
 use skylight_image::interpreter::Planted;
 use skylight_image::store::fault::{FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
@@ -22,6 +23,9 @@ const SESSION: u64 = 60;
 /// A life: which drive, how, and how many cuts of it there were.
 pub struct Life {
     drive: Drive,
+    boundaries: Vec<u64>,
+    /// Whether marks never wait for the next flush.
+    pub marks_at_once: bool,
     options: Options,
     random: Random,
     oracle: Oracle,
@@ -52,6 +56,8 @@ impl Life {
         let options = Options { write_cache, planted, log_bytes, piece, ..Options::default() };
         Self {
             drive,
+            boundaries: Vec::new(),
+            marks_at_once: false,
             options,
             random: Random(seed),
             oracle: Oracle::new(SECTORS, write_cache),
@@ -59,6 +65,25 @@ impl Life {
             cuts: 0,
             seen: Seen::default(),
         }
+    }
+
+    /// What sectors may be.
+    #[allow(dead_code, reason = "another test looks at it")]
+    pub fn current(&self) -> &Oracle {
+        &self.oracle
+    }
+
+    /// The same with its image in parts: the flash apart, or else the platters in three.
+    pub fn in_parts(mut self) -> Self {
+        let layer = (self.drive.layer)();
+        let Superblock { platter, flash, .. } =
+            Superblock::with_log(0, SECTORS * 512, &layer.room(), "", self.options.log_bytes.unwrap_or(0));
+        let third = platter.len / 3 / 4096 * 4096;
+        self.boundaries = match flash.len {
+            0 => vec![platter.start + third, platter.start + 2 * third],
+            _ => vec![flash.start],
+        };
+        self
     }
 
     fn draw_extent(&mut self, hot: u64) -> (u64, u64) {
@@ -171,6 +196,10 @@ impl Lives for Life {
         &self.options
     }
 
+    fn boundaries(&self) -> Vec<u64> {
+        self.boundaries.clone()
+    }
+
     fn random(&mut self) -> &mut Random {
         &mut self.random
     }
@@ -188,6 +217,8 @@ impl Lives for Life {
         self.seen.every_access += u64::from(self.options.every_access);
         let start = Medium::new(store.clone());
         let store = FaultStore::new(store);
+        // On some media a mark waits for the next flush.
+        store.set_write_dear(!self.marks_at_once && self.random.below(2) == 0);
         let mut events = vec![(0, Event::Begin(Op::Open))];
         let mut now = self.oracle.clone();
         let mut image = self.open(&store)?;

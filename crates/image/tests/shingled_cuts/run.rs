@@ -100,6 +100,12 @@ impl Life {
         }
     }
 
+    /// What sectors may be.
+    #[allow(dead_code, reason = "another test looks at it")]
+    pub fn current(&self) -> &Oracle {
+        &self.oracle
+    }
+
     /// A write: near others, behind the last one, or anywhere.
     fn draw_write(&mut self, number: u64, after: Option<u64>) -> Write {
         let sectors = self.oracle.places.len() as u64;
