@@ -26,6 +26,7 @@ use crate::interpreter::{Counters, HostWrite, Interpreter, Planted};
 use crate::place;
 use crate::reader::{Reader, Route};
 use crate::recovery::{Reader as ImageReader, Recovery, check_room, recover};
+use crate::room::{AHEAD_BYTES, reserve_new};
 use crate::shingled::{Loss, ShingledCounters};
 use crate::store::Store;
 use crate::store::device::is_block_device;
@@ -49,6 +50,9 @@ pub struct Options {
     /// Entries of a checkpoint that are written behind a command, if not as many as suit a large drive: for tests.
     #[doc(hidden)]
     pub piece: Option<u64>,
+    /// Bytes that are allocated ahead of need, if not as many as suit a large drive: for tests.
+    #[doc(hidden)]
+    pub ahead: Option<u64>,
     /// For tests of the tests.
     #[doc(hidden)]
     pub planted: Option<Planted>,
@@ -136,8 +140,8 @@ impl Image {
         Self::format(store, superblock, layer, options)
     }
 
-    /// Opens the image of a drive, or makes it where there is none; whether it was made. What is no image of the
-    /// drive is overwritten only if the options say so: on a block device whatever it is, in a file only what is no
+    /// Opens the image of a drive, or makes it where there is none, or only a half made one in a file; whether it was
+    /// made. What is no image of the drive is overwritten only if the options say so: on a block device whatever it is, in a file only what is no
     /// image at all.
     ///
     /// # Errors
@@ -147,7 +151,8 @@ impl Image {
         profile: &Profile,
         options: &Options,
     ) -> Result<(Self, bool), ImageError> {
-        if path.try_exists().is_ok_and(|there| !there) {
+        let empty = || std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0);
+        if path.try_exists().is_ok_and(|there| !there) || empty() {
             return Ok((Self::create(path, profile, options)?, true));
         }
         let options = Options { profile: Some(profile.clone()), ..options.clone() };
@@ -157,13 +162,15 @@ impl Image {
         };
         let device = is_block_device(path);
         let replaced = match &error {
-            ImageError::Foreign(_) => true,
+            // In a file, what was made of it is ours: on a device consent is for each time.
+            ImageError::HalfMade(_) if !device => return Ok((Self::create(path, profile, &options)?, true)),
+            ImageError::Foreign(_) | ImageError::HalfMade(_) => true,
             ImageError::OtherProfile { .. } | ImageError::Newer { .. } | ImageError::Damaged { .. } => device,
             _ => false,
         };
         match (replaced, options.overwrite) {
             (true, true) => Ok((Self::create(path, profile, &options)?, true)),
-            (true, false) if device && matches!(error, ImageError::Foreign(_)) => {
+            (true, false) if device && matches!(error, ImageError::Foreign(_) | ImageError::HalfMade(_)) => {
                 Err(ImageError::NoConsent(path.to_owned()))
             }
             _ => Err(error),
@@ -201,8 +208,14 @@ impl Image {
         }
         let place = store.name();
         let failed = |source| ImageError::Io { place: place.clone(), action: "format it", source };
-        // The superblocks last: what is cut short is no image.
-        place::erase(store.as_mut())?;
+        // The superblocks last: what is cut short is no image, and known for what it is.
+        place::erase(store.as_mut(), superblock.salt)?;
+        let reserved = reserve_new(store.as_mut(), &superblock, options.ahead.unwrap_or(AHEAD_BYTES));
+        reserved.map_err(|source| ImageError::Io {
+            place: place.clone(),
+            action: "allocate its log",
+            source,
+        })?;
         let salt = superblock.salt;
         let head = Head { entries_crc: checksum(salt, &[]), clean: true, ..Head::default() };
         for copy in [0, BLOCK as u64] {
@@ -215,10 +228,11 @@ impl Image {
             store.write_at(at + TEXT, &text).map_err(failed)?;
         }
         store.sync().map_err(failed)?;
-        for at in [0, COPY] {
+        // The first one in place of the mark that the image is half made: where it is, all else is too.
+        for at in [COPY, 0] {
             store.write_at(at, &superblock.encode()).map_err(failed)?;
+            store.sync().map_err(failed)?;
         }
-        store.sync().map_err(failed)?;
         Self::start(store, superblock, layer, options)
     }
 
@@ -261,7 +275,7 @@ impl Image {
     ) -> Result<Self, ImageError> {
         check_room(store.name(), &superblock, layer.capacity(), &layer.room())?;
         let capacity = superblock.capacity;
-        let (mut interpreter, recovery) = recover(store, superblock, layer.as_mut(), options.planted)?;
+        let (mut interpreter, recovery) = recover(store, superblock, layer.as_mut(), options)?;
         interpreter.every_access = options.every_access;
         interpreter.piece = options.piece.unwrap_or(interpreter.piece);
         interpreter.record_first(!options.write_cache);
@@ -374,6 +388,8 @@ impl Image {
                 all.push(HostWrite { id: CommandId(index as u32), extent, data: write.data });
             }
         }
+        // A layer that plans has changed: where nothing can be done it is not asked.
+        self.interpreter.check_running()?;
         let mut rest = all.as_slice();
         self.waiting.clear();
         loop {
@@ -399,7 +415,7 @@ impl Image {
     fn take(&mut self, writes: &[HostWrite<'_>]) -> Result<(), ImageError> {
         self.plan.clear();
         self.layer.take(Queue { waiting: &self.waiting, next: 0 }, &mut self.plan);
-        self.interpreter.apply(&self.plan, self.layer.as_ref(), writes)?;
+        self.interpreter.apply(&self.plan, self.layer.as_mut(), writes)?;
         for step in self.plan.steps() {
             if let Step::Complete(id) = step {
                 self.waiting.retain(|command| command.id != *id);
@@ -471,6 +487,7 @@ impl Image {
 
     fn forget(&mut self, offset: u64, len: u64, zeros: bool) -> Result<(), ImageError> {
         self.extent(offset, len)?;
+        self.interpreter.check_running()?;
         let mut done = 0;
         while done < len {
             let here = (len - done).min(TRIM_MAX);
@@ -478,7 +495,7 @@ impl Image {
             let trim = Command { id: CommandId(0), op: HostOp::Trim, extent };
             self.plan.clear();
             self.layer.take(Queue { waiting: &[trim], next: 0 }, &mut self.plan);
-            let layer = self.layer.as_ref();
+            let layer = self.layer.as_mut();
             match zeros {
                 true => self.interpreter.apply_zeroes(&self.plan, layer, extent)?,
                 false => self.interpreter.apply_trim(&self.plan, layer, extent)?,
@@ -501,9 +518,10 @@ impl Image {
     /// # Errors
     /// When the store fails.
     pub fn idle(&mut self) -> Result<Idle, ImageError> {
+        self.interpreter.check_running()?;
         self.plan.clear();
         let idle = self.layer.idle(&mut self.plan);
-        self.interpreter.apply(&self.plan, self.layer.as_ref(), &[])?;
+        self.interpreter.apply(&self.plan, self.layer.as_mut(), &[])?;
         Ok(idle)
     }
 

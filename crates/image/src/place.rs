@@ -4,6 +4,7 @@
 //! if it holds the image that was asked for, or its data was given up in so many words, and never while anybody
 //! else uses it; of two places each knows that it belongs to the other.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use skylight_disk::PbaExtent;
@@ -11,6 +12,7 @@ use skylight_host::Refusal;
 
 use crate::error::ImageError;
 use crate::format::BLOCK;
+use crate::format::begun::Begun;
 use crate::format::flash::{FlashHead, START};
 use crate::format::superblock::{COPY, Part as Extent, Superblock};
 use crate::image::Options;
@@ -23,7 +25,8 @@ use crate::store::parts::{Part, PartsStore};
 
 /// Somewhere that a store may be made, with nothing written to it yet.
 enum Ground<'a> {
-    File(&'a Path, u64),
+    /// A file, bytes, and whether what is in it may go.
+    File(&'a Path, u64, bool),
     Device(DeviceStore),
 }
 
@@ -31,7 +34,7 @@ impl<'a> Ground<'a> {
     fn take(path: &'a Path, needed_bytes: u64, options: &Options) -> Result<Self, ImageError> {
         if !is_block_device(path) {
             FileStore::check_free(path, options.overwrite)?;
-            return Ok(Self::File(path, needed_bytes));
+            return Ok(Self::File(path, needed_bytes, options.overwrite));
         }
         let store = DeviceStore::open(path)?;
         if !options.overwrite {
@@ -47,9 +50,9 @@ impl<'a> Ground<'a> {
         Ok(Self::Device(store))
     }
 
-    fn make(self, overwrite: bool) -> Result<Box<dyn Store>, ImageError> {
+    fn make(self) -> Result<Box<dyn Store>, ImageError> {
         Ok(match self {
-            Self::File(path, len) => Box::new(FileStore::create(path, len, overwrite)?),
+            Self::File(path, len, overwrite) => Box::new(FileStore::create(path, len, overwrite)?),
             Self::Device(store) => Box::new(store),
         })
     }
@@ -81,7 +84,7 @@ pub(crate) fn make(
     let left_out = superblock.gap;
     let Some(apart) = &options.cache_on else {
         let store = Ground::take(path, superblock.len_bytes() - left_out.len, options)?;
-        return Ok(folded(store.make(options.overwrite)?, left_out));
+        return Ok(folded(store.make()?, left_out));
     };
     if superblock.flash.len == 0 {
         return Err(ImageError::NoFlash(apart.clone()));
@@ -89,10 +92,15 @@ pub(crate) fn make(
     superblock.flash_apart = true;
     let (main, flash) = (superblock.platter.end(), superblock.flash.len);
     let main = Ground::take(path, main - left_out.len, options)?;
-    let apart = Ground::take(apart, START + flash, options)?;
-    let mut main = folded(main.make(options.overwrite)?, left_out);
-    let mut apart = apart.make(options.overwrite)?;
-    erase(main.as_mut())?;
+    let ours = half_made_with(path, apart);
+    let apart = Ground::take(
+        apart,
+        START + flash,
+        &Options { overwrite: options.overwrite || ours, ..options.clone() },
+    )?;
+    let mut main = folded(main.make()?, left_out);
+    let mut apart = apart.make()?;
+    erase(main.as_mut(), superblock.salt)?;
     let head = FlashHead { salt: superblock.salt, len: flash };
     let place = apart.name();
     let written = apart.write_at(0, &head.encode()).and_then(|()| apart.sync());
@@ -100,10 +108,22 @@ pub(crate) fn make(
     Ok(join(main, apart, superblock))
 }
 
-/// Makes an image that may be there none.
-pub(crate) fn erase(store: &mut dyn Store) -> Result<(), ImageError> {
+/// Whether a file has the flash of the image that is half made in another: written just before that was interrupted.
+fn half_made_with(main: &Path, apart: &Path) -> bool {
+    let block_of = |path: &Path| {
+        let mut block = [0; BLOCK];
+        let read = std::fs::File::open(path).and_then(|file| file.read_exact_at(&mut block, 0));
+        read.ok().filter(|()| !is_block_device(path)).map(|()| block)
+    };
+    let begun = block_of(main).and_then(|block| Begun::decode(&block)).filter(|begun| begun.salt != 0);
+    let head = begun.and(block_of(apart)).and_then(|block| FlashHead::decode(&block));
+    begun.zip(head).is_some_and(|(begun, head)| begun.salt == head.salt)
+}
+
+/// Makes an image that may be there none, but the mark of one that is begun.
+pub(crate) fn erase(store: &mut dyn Store, salt: u32) -> Result<(), ImageError> {
     let mut erase = || {
-        store.write_at(0, &[0; BLOCK])?;
+        store.write_at(0, &Begun { salt }.encode())?;
         store.write_at(COPY, &[0; BLOCK])?;
         store.sync()
     };

@@ -22,6 +22,7 @@ use crate::format::checkpoint::{
 use crate::format::superblock::{COPY, NotOne, Superblock};
 use crate::format::tag::{Kind, Tag, TagBlock};
 use crate::format::{BLOCK, VERSION, checksum};
+use crate::image::Options;
 use crate::interpreter::{Interpreter, Planted};
 use crate::log::TagLog;
 use crate::state::State;
@@ -71,6 +72,8 @@ impl Reader<'_> {
         let (first, copy) = (self.superblock_at(0), self.superblock_at(COPY));
         let whole = first.is_ok() && copy.is_ok();
         let found = match (first, copy) {
+            // Nothing of the host's is in it, also if the copy is there: the first one comes last.
+            (Err(NotOne::HalfMade), _) => return Err(ImageError::HalfMade(place)),
             (Ok(found), _) | (Err(_), Ok(found)) => found,
             (Err(NotOne::Newer(found)), _) | (_, Err(NotOne::Newer(found))) => {
                 return Err(ImageError::Newer { place, found, known: VERSION });
@@ -264,17 +267,19 @@ pub(crate) fn recover(
     store: Box<dyn Store>,
     superblock: Superblock,
     layer: &mut dyn Layer,
-    planted: Option<Planted>,
+    options: &Options,
 ) -> Result<(Interpreter, Recovery), ImageError> {
     let blank = layer.raw_shingled().map(|disk| disk.blank());
-    let mut found = understand(&Reader(store.as_ref()), &superblock, blank, planted)?;
+    let mut found = understand(&Reader(store.as_ref()), &superblock, blank, options.planted)?;
     let damaged = |what| Reader(store.as_ref()).damaged(what);
     found.state.restore(layer).map_err(damaged)?;
     let log = TagLog::new(superblock.salt, superblock.log, found.position, found.head.generation);
     let mut interpreter = Interpreter::new(store, superblock, log, found.state, found.sequence);
-    interpreter.planted = planted;
+    interpreter.planted = options.planted;
+    interpreter.ahead = options.ahead.unwrap_or(interpreter.ahead);
+    interpreter.reserve_what_can_be();
     if found.behind {
-        interpreter.checkpoint_all()?;
+        interpreter.record_recovery()?;
     }
     Ok((interpreter, found.recovery))
 }
@@ -434,7 +439,7 @@ fn data_checksum(
 
 impl State {
     /// Forgets accesses of which nothing is live, and counts from the newest that has something.
-    fn settle(&mut self, capacity: Sectors) {
+    pub(crate) fn settle(&mut self, capacity: Sectors) {
         let mut live = BTreeSet::new();
         let mut taken = 0;
         for found in self.found(LbaExtent::new(skylight_disk::Lba(0), capacity)) {

@@ -3,14 +3,17 @@
 //! Where the file system allows no file of the length asked (ext4: 16 TiB), the image goes on in parts beside it:
 //! `NAME`, `NAME.1`, `NAME.2`, each as long as the first.
 //!
+//! A new file is its owner's alone (mode 0600, whatever the umask). Until it holds an image its first block says that one
+//! is being made ([`Begun`]): what is left when that is interrupted is made again by the next try.
+//!
 //! Invariant: a file whose length is not that of a part has none beside it; parts of an older image go when a new
 //! one is made in its place.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,9 +21,13 @@ use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 
 use super::{Reads, Store, check_range, check_within, write_zeros};
 use crate::error::ImageError;
+use crate::format::BLOCK;
+use crate::format::begun::Begun;
 
 /// A part where one file is not enough: half of what ext4 allows.
 const PART_BYTES: u64 = 8 << 40;
+/// Permissions of a new file: its owner's alone, as those of the socket.
+const PRIVATE: u32 = 0o600;
 /// The most parts that are looked for.
 const PARTS_MAX: u64 = 1024;
 
@@ -38,16 +45,29 @@ struct Files {
     len: u64,
 }
 
+/// What is where a file is made.
+struct Before {
+    /// Whatever it is may go.
+    overwrite: bool,
+    /// It may have parts.
+    split: bool,
+    /// It is what was left when the making of an image was interrupted.
+    half_made: bool,
+}
+
 impl FileStore {
-    /// Whether a file may be made: it is not there, is empty, or may be overwritten.
+    /// Whether a file may be made: it is not there, is empty, holds nothing but a half made image, or may be overwritten.
     ///
     /// # Errors
     /// When it may not.
     pub fn check_free(path: &Path, overwrite: bool) -> Result<(), ImageError> {
-        if !overwrite && std::fs::metadata(path).is_ok_and(|found| found.len() > 0) {
-            return Err(ImageError::NotEmpty(path.to_owned()));
+        if overwrite || std::fs::metadata(path).map_or(true, |found| found.len() == 0) {
+            return Ok(());
         }
-        Ok(())
+        match File::open(path).is_ok_and(|file| is_half_made(&file)) {
+            true => Ok(()),
+            false => Err(ImageError::NotEmpty(path.to_owned())),
+        }
     }
 
     /// Makes a file that holds so much, all zeros, and takes its lock.
@@ -58,15 +78,14 @@ impl FileStore {
     pub fn create(path: &Path, len_bytes: u64, overwrite: bool) -> Result<Self, ImageError> {
         let failed =
             |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let first = options.open(path).map_err(failed("create it"))?;
+        let first = open_private(path).map_err(failed("create it"))?;
         lock(&first, path)?;
         let held = first.metadata().map_err(failed("look at it"))?.len();
-        if held > 0 && !overwrite {
+        let before = Before { overwrite, split: held == PART_BYTES, half_made: is_half_made(&first) };
+        if held > 0 && !overwrite && !before.half_made {
             return Err(ImageError::NotEmpty(path.to_owned()));
         }
-        let made = Self::fill(path, first, len_bytes, overwrite, held == PART_BYTES);
+        let made = Self::fill(path, first, len_bytes, &before);
         if made.is_err() && held == 0 {
             // It was nothing before, and nobody else has it: a file of zeros would be in the way of the next try.
             let _ = std::fs::remove_file(path);
@@ -74,17 +93,13 @@ impl FileStore {
         made
     }
 
-    /// Makes `first` and the parts behind it as long as they have to be; `split` if it had parts before.
-    fn fill(
-        path: &Path,
-        first: File,
-        len_bytes: u64,
-        overwrite: bool,
-        split: bool,
-    ) -> Result<Self, ImageError> {
+    /// Makes `first` and the parts behind it as long as they have to be.
+    fn fill(path: &Path, first: File, len_bytes: u64, before: &Before) -> Result<Self, ImageError> {
         let failed =
             |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
         first.set_len(0).map_err(failed("empty it"))?;
+        let begun = first.write_all_at(&Begun::default().encode(), 0).and_then(|()| first.sync_all());
+        begun.and_then(|()| sync_folder(path)).map_err(failed("begin it"))?;
         // A longer file than the file system allows is refused with EFBIG, which std has no name for yet.
         let whole = first.set_len(len_bytes);
         let splits = len_bytes > PART_BYTES && whole.is_err();
@@ -94,17 +109,17 @@ impl FileStore {
         let part = if splits { PART_BYTES } else { len_bytes.max(1) };
         let count = len_bytes.div_ceil(part).max(1);
         // Parts that would be taken for this image's: its own ones, and what follows on those of an older image.
-        let last = if splits || split { PARTS_MAX } else { 1 };
+        let last = if splits || before.split { PARTS_MAX } else { 1 };
         let stale = (1..last).map(|number| part_path(path, number)).take_while(|name| name.exists());
         for name in stale {
-            Self::check_free(&name, overwrite)?;
+            if !(before.half_made && is_hole(&name)) {
+                Self::check_free(&name, before.overwrite)?;
+            }
             std::fs::remove_file(name).map_err(failed("remove an old part of it"))?;
         }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
         let mut files = vec![first];
         for number in 1..count {
-            files.push(options.open(part_path(path, number)).map_err(failed("create a part of it"))?);
+            files.push(open_private(&part_path(path, number)).map_err(failed("create a part of it"))?);
         }
         for (number, file) in files.iter().enumerate() {
             let here = part.min(len_bytes - number as u64 * part);
@@ -162,6 +177,34 @@ impl Files {
         }
         Ok(())
     }
+}
+
+/// Makes a file that only its owner may read and write, or opens the one that is there as it is. A symbolic link to
+/// nothing is not followed.
+fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match options.clone().create_new(true).mode(PRIVATE).open(path) {
+        Ok(file) => {
+            // The umask may have taken away what the owner needs.
+            file.set_permissions(Permissions::from_mode(PRIVATE))?;
+            Ok(file)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a file is what was left when the making of an image was interrupted.
+fn is_half_made(file: &File) -> bool {
+    let mut block = [0; BLOCK];
+    file.read_exact_at(&mut block, 0).is_ok() && Begun::decode(&block).is_some()
+}
+
+/// Whether a file has no data, however long it is: the part of a half made image, which nothing is lost with.
+fn is_hole(path: &Path) -> bool {
+    let found = File::open(path).map(|file| rustix::fs::seek(file, SeekFrom::Data(0)));
+    matches!(found, Ok(Err(rustix::io::Errno::NXIO)))
 }
 
 fn part_path(path: &Path, number: u64) -> PathBuf {
@@ -244,6 +287,17 @@ impl Store for FileStore {
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) => {
                 write_zeros(self, offset, len)
             }
+            other => other,
+        }
+    }
+
+    fn reserve(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        let reserved = self.files.each_file(offset, len, |file, at, range| {
+            Ok(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, at, (range.end - range.start) as u64)?)
+        });
+        // A file system without allocation ahead has the space at the moment of the write, or has not.
+        match reserved {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
             other => other,
         }
     }
