@@ -9,6 +9,9 @@
 //! reach the media behind the host's back; with look-ahead on, a sequential read finds the head already where it
 //! needs it. Left alone long enough, the layer works.
 //!
+//! Commands that conflict are served in the order in which they were submitted: those that wait for the media or for
+//! the volatile cache by `pending.rs`, writes that the cache holds by `write_cache.rs`, which both say how.
+//!
 //! Invariants: things happen in the order of time, so that the host submits in the order of its log; a command
 //! completes after it was submitted; the same commands from the same start give the same times to the
 //! nanosecond; one at a time, also when they are cut into batches (with more outstanding, the queue drains where
@@ -282,6 +285,10 @@ impl Drive {
         self.plan.clear();
         self.layer.clock(start);
         self.layer.take(queue, &mut self.plan);
+        debug_assert!(
+            queue.is_kept_by(&self.plan),
+            "writes that overlap leave in the order in which they came"
+        );
         outside.executed(Origin::Cache, &self.plan, self.layer.as_ref());
         self.answered.clear();
         self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
@@ -459,7 +466,7 @@ impl Drive {
             return self.destage(dirty, host);
         }
         let queued = &self.pending.arrivals()[..self.pending.queued()];
-        let waits = |arrival: &Arrival| arrival.served != Served::OnArrival;
+        let waits = |arrival: &Arrival| arrival.served != Served::OnArrival && !arrival.blocked;
         let Some(first) = queued.iter().position(waits).filter(|&first| queued[first].came <= time) else {
             return self.destage(dirty, host);
         };
@@ -470,11 +477,13 @@ impl Drive {
                 older => self.destage(older, host),
             },
             Served::Destaged => {
-                let oldest = self.cache.oldest_touching(extent).unwrap_or(0);
-                self.destage_from(oldest, true, host);
+                let first = self.cache.first_to_leave(extent).unwrap_or(0);
+                self.destage_from(first, true, host);
             }
             Served::OnArrival | Served::Media => {
-                let come = |arrival: &&Arrival| arrival.served == Served::Media && arrival.came <= time;
+                let come = |arrival: &&Arrival| {
+                    arrival.served == Served::Media && arrival.came <= time && !arrival.blocked
+                };
                 let run = queued[first..].iter().take_while(come).count();
                 self.serve(first, run, host);
             }

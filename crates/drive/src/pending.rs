@@ -3,8 +3,14 @@
 //! Commands lie in columns, oldest first. One that is answered leaves its room to those before it, so that what
 //! is answered in the order in which it came moves nothing, and the room at the front is given back now and then.
 //!
+//! Commands that conflict (they share sectors, and one of them changes these) are served in the order in which they
+//! were submitted: one that conflicts with an older command is *blocked* until that is answered, and a blocked one is
+//! neither offered to the scheduler, nor to the layer, nor taken by the volatile cache. What is offered conflicts with
+//! nothing, so it may be done in any order. Older commands never wait for younger ones, and the oldest is never blocked.
+//!
 //! Invariants: columns are of one length; how a command is served follows what the volatile
-//! cache holds now; what lies beyond the drive's queue has not come yet.
+//! cache holds now; what lies beyond the drive's queue has not come yet; a command is blocked exactly while an older
+//! one that conflicts with it is outstanding.
 
 use std::ops::Range;
 
@@ -39,6 +45,8 @@ pub(crate) struct Arrival {
     pub(crate) served: Served,
     /// Answered only when durable, whatever the cache (FUA).
     through: bool,
+    /// An older outstanding command conflicts with it.
+    pub(crate) blocked: bool,
 }
 
 /// What the commands in the drive's queue wait for, with the volatile cache on.
@@ -70,6 +78,8 @@ pub(crate) struct Pending {
     last_came: Time,
     /// Commands that are not plain writes: only these depend on what the cache holds.
     dependents: usize,
+    /// Commands that are blocked.
+    blocked: usize,
 }
 
 impl Pending {
@@ -86,6 +96,7 @@ impl Pending {
             queue_depth,
             last_came: Time(0),
             dependents: 0,
+            blocked: 0,
         }
     }
 
@@ -129,14 +140,15 @@ impl Pending {
         self.commands().len().min(self.queue_depth)
     }
 
-    /// How many of the oldest, all in the drive's queue, have come by `time`.
+    /// How many of the oldest, all in the drive's queue, have come by `time` and may be served in any order.
     #[inline]
     pub(crate) fn come_by(&self, time: Time) -> usize {
         let queued = self.queued();
-        if self.last_came <= time {
+        if self.last_came <= time && self.blocked == 0 {
             return queued;
         }
-        self.arrivals()[..queued].iter().take_while(|arrival| arrival.came <= time).count()
+        let served = |arrival: &&Arrival| arrival.came <= time && !arrival.blocked;
+        self.arrivals()[..queued].iter().take_while(served).count()
     }
 
     /// Takes a command that the host submits at `at`.
@@ -145,8 +157,10 @@ impl Pending {
         let served = served(&command, through, cache);
         self.dependents += usize::from(is_dependent(&command, through));
         self.last_came = self.last_came.max(at);
+        let blocked = conflicts_with_any(&command, self.commands());
+        self.blocked += usize::from(blocked);
         self.commands.push(command);
-        self.arrivals.push(Arrival { at, came: at, served, through });
+        self.arrivals.push(Arrival { at, came: at, served, through, blocked });
         self.targets.push(self.sweep.admit());
     }
 
@@ -155,14 +169,30 @@ impl Pending {
     pub(crate) fn answer(&mut self, id: CommandId, at: Time) -> (Command, Arrival) {
         let index = self.first + self.index_of(id);
         let (command, arrival) = (self.commands[index], self.arrivals[index]);
+        debug_assert!(!arrival.blocked, "an older command that conflicts is outstanding");
         self.sweep.remove(self.targets[index]);
         self.close_gap(index);
+        if self.blocked > 0 {
+            self.unblock(&command);
+        }
         self.dependents -= usize::from(is_dependent(&command, arrival.through));
         if let Some(comes) = self.arrivals.get_mut(self.first + self.queue_depth - 1) {
             comes.came = comes.came.max(at);
             self.last_came = self.last_came.max(at);
         }
         (command, arrival)
+    }
+
+    /// A command was answered: those that were blocked by it alone are free.
+    fn unblock(&mut self, answered: &Command) {
+        let (commands, arrivals) = (&self.commands[self.first..], &mut self.arrivals[self.first..]);
+        for (index, arrival) in arrivals.iter_mut().enumerate().filter(|(_, arrival)| arrival.blocked) {
+            let command = &commands[index];
+            if command.conflicts_with(answered) && !conflicts_with_any(command, &commands[..index]) {
+                arrival.blocked = false;
+                self.blocked -= 1;
+            }
+        }
     }
 
     /// Where a command is, counted from the oldest: that, the latest choice, or wherever.
@@ -202,6 +232,9 @@ impl Pending {
     pub(crate) fn outlook(&self, accepting: Time, cache: &WriteCache) -> Outlook {
         let mut outlook = Outlook::default();
         for (index, arrival) in self.arrivals()[..self.queued()].iter().enumerate() {
+            if arrival.blocked {
+                continue;
+            }
             if arrival.served != Served::OnArrival {
                 outlook.media.get_or_insert(arrival.came);
                 continue;
@@ -243,6 +276,13 @@ impl Pending {
             }
         }
     }
+}
+
+/// Whether a command conflicts with any of these.
+#[inline]
+fn conflicts_with_any(command: &Command, others: &[Command]) -> bool {
+    // No early end: a whole queue is compared faster than its first conflict is guessed.
+    others.iter().fold(false, |found, other| found | command.conflicts_with(other))
 }
 
 fn is_dependent(command: &Command, through: bool) -> bool {

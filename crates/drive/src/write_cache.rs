@@ -8,6 +8,11 @@
 //! It is bounded in bytes, and in *runs*: writes that continue each other are one, so that a cache that is full
 //! with single blocks still takes a whole band in small pieces.
 //!
+//! Which write leaves next is asked in two ways, by the heads ([`WriteCache::next_of`]) and by a command that needs the
+//! media where something is held ([`WriteCache::first_to_leave`]); both end with [`WriteCache::oldest_below`], which
+//! gives none that overlaps an older one. A layer that takes more beside it keeps their order
+//! ([`Layer::take`]).
+//!
 //! Invariants: no more than the capacity is held, or a single write that is larger; no more runs than there is
 //! room for; what was answered last for
 //! a sector is what a read gets; writes that overlap leave in the order in which they came; a write that
@@ -229,12 +234,14 @@ impl WriteCache {
         Some(one_write && end == extent.end())
     }
 
-    /// The first of the writes that an extent touches, if any.
-    pub(crate) fn oldest_touching(&self, extent: LbaExtent) -> Option<usize> {
-        self.dirty().iter().position(|command| touches(command.extent, extent))
+    /// The write that leaves first where an extent is to leave the cache, if any of it is held.
+    pub(crate) fn first_to_leave(&self, extent: LbaExtent) -> Option<usize> {
+        let touching = self.dirty().iter().position(|command| touches(command.extent, extent))?;
+        Some(self.oldest_below(touching))
     }
 
-    /// The write that has to leave before this one, or itself if it overlaps none that came before it.
+    /// The write that has to leave before this one, or itself if it overlaps none that came before it. What came
+    /// before may itself wait for one that does not touch this one: the chain is followed to its end.
     fn oldest_below(&self, index: usize) -> usize {
         let dirty = self.dirty();
         let mut next = index;

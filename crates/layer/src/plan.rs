@@ -245,12 +245,33 @@ pub struct Command {
     pub extent: LbaExtent,
 }
 
+impl Command {
+    /// Whether the order of the two matters: they share sectors, and one of them changes these.
+    ///
+    /// ```
+    /// use skylight_disk::{Lba, LbaExtent, Sectors};
+    /// use skylight_layer::{Command, CommandId, HostOp};
+    ///
+    /// let command = |op, start| Command { id: CommandId(0), op, extent: LbaExtent::new(Lba(start), Sectors(8)) };
+    /// assert!(command(HostOp::Write, 0).conflicts_with(&command(HostOp::Read, 7)));
+    /// assert!(!command(HostOp::Read, 0).conflicts_with(&command(HostOp::Read, 0)));
+    /// assert!(!command(HostOp::Write, 0).conflicts_with(&command(HostOp::Trim, 8)));
+    /// ```
+    #[inline]
+    pub fn conflicts_with(&self, other: &Self) -> bool {
+        // Joined without branches: a queue is compared with each command that comes.
+        (self.extent.start < other.extent.end())
+            & (other.extent.start < self.extent.end())
+            & ((self.op != HostOp::Read) | (other.op != HostOp::Read))
+    }
+}
+
 /// The host commands that wait now.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue<'a> {
-    /// Oldest first; at least one.
+    /// Oldest first; at least one. Writes may conflict with older writes; nothing else conflicts with an older one.
     pub waiting: &'a [Command],
-    /// The one that the drive's scheduling would serve next.
+    /// The one that the drive's scheduling would serve next. No older one conflicts with it.
     pub next: usize,
 }
 
@@ -259,6 +280,26 @@ impl Queue<'_> {
     #[inline]
     pub fn next_command(&self) -> Command {
         self.waiting[self.next]
+    }
+
+    /// Whether a run of waiting commands, taken together, overtakes none that conflicts with one of them.
+    pub fn keeps_order(&self, run: &std::ops::Range<usize>) -> bool {
+        let (older, taken) = (&self.waiting[..run.start], &self.waiting[run.clone()]);
+        !older.iter().any(|older| taken.iter().any(|command| command.conflicts_with(older)))
+    }
+
+    /// Whether a plan that completes these commands keeps the order of all that conflict: the contract of
+    /// [`Layer::take`]. Slow: for assertions.
+    pub fn is_kept_by(&self, plan: &Plan) -> bool {
+        let completed = |command: &Command| {
+            plan.steps().iter().position(|step| *step == Step::Complete(command.id)).unwrap_or(usize::MAX)
+        };
+        self.waiting.iter().enumerate().all(|(index, younger)| {
+            let at = completed(younger);
+            let older = &self.waiting[..index];
+            at == usize::MAX
+                || older.iter().all(|older| !older.conflicts_with(younger) || completed(older) < at)
+        })
     }
 }
 
@@ -290,7 +331,9 @@ pub trait Layer: Send {
     /// Sectors that the host sees.
     fn capacity(&self) -> skylight_disk::Sectors;
 
-    /// Takes one or more of the waiting commands and appends what they need to `plan`.
+    /// Takes one or more of the waiting commands and appends what they need to `plan`. Commands that conflict
+    /// ([`Command::conflicts_with`]) are completed in the order in which they wait, and none is taken while an
+    /// older one that conflicts with it is left.
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan);
 
     /// How long the drive must be left alone before [`Layer::idle`] is asked; `None` for a layer that never

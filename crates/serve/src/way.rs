@@ -104,6 +104,11 @@ impl Way {
         Ok(Self { ways, over: Some(over), threads: vec![server, client] })
     }
 
+    /// No way at all: answers leave at their times.
+    pub fn none() -> Self {
+        Self { ways: Arc::default(), over: None, threads: Vec::new() }
+    }
+
     /// How far ahead of its time an answer should leave, to a client that will have slept so long.
     pub fn ahead(&self, asleep: Duration) -> Duration {
         self.ways.after(asleep)

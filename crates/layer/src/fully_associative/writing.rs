@@ -67,8 +67,9 @@ impl FullyAssociative {
             continues
         });
         let count = covering.count();
-        let taken = if end >= at.lba.end() { count } else { 1 };
-        &waiting[first..first + taken]
+        let taken = first..first + if end >= at.lba.end() { count } else { 1 };
+        // The head of the stream may have come before the chosen one, but not behind what it overlaps.
+        if queue.keeps_order(&taken) { &waiting[taken] } else { &waiting[queue.next..=queue.next] }
     }
 
     /// Writes an extent that begins in a band.

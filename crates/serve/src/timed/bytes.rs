@@ -1,0 +1,261 @@
+//! The bytes of a drive in model time: what is on the media, in the volatile cache, and on its way.
+//!
+//! Each plan that the drive executes moves its bytes at that moment. A read gets the media, and over them what the
+//! volatile cache holds, at the moment at which it is decided.
+//!
+//! Invariants: a write is in `cached` from the moment that the drive's cache takes it until a plan has moved its bytes to
+//! the media, and what is cached lies in the order in which the drive took it. The drive lets writes that overlap
+//! leave in that order (`drive/write_cache.rs`), so what is cached is never older than what the media have: laid over them
+//! in its order it gives the newest bytes of every sector. What fails, fails the commands whose bytes it was about.
+
+use std::sync::Arc;
+
+use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors, Time};
+use skylight_drive::online::{Mover, Origin};
+use skylight_image::{HostWrite, ImageError, Interpreter};
+use skylight_layer::{CommandId, Layer, Plan, Step};
+
+use crate::backend::{Errno, Job, Op, Request};
+use crate::served::errno_of;
+use crate::shingled::Shingles;
+
+pub(super) fn extent_of(request: &Request) -> LbaExtent {
+    LbaExtent::new(Lba(request.offset / SECTOR_BYTES), Sectors(request.len / SECTOR_BYTES))
+}
+
+/// What is left of an extent without another one.
+fn without(part: LbaExtent, other: LbaExtent) -> impl Iterator<Item = LbaExtent> {
+    let before = LbaExtent::new(part.start, other.start.clamp(part.start, part.end()) - part.start);
+    let from = other.end().clamp(part.start, part.end()).max(before.end());
+    let behind = LbaExtent::new(from, part.end() - from);
+    [before, behind].into_iter().filter(|part| !part.is_empty())
+}
+
+/// A command between its arrival and its answer.
+pub(super) struct Flying {
+    pub(super) job: Job,
+    pub(super) came: Time,
+    pub(super) result: Result<(), Errno>,
+    /// The zeroes of which it is a part.
+    pub(super) part_of: Option<u32>,
+    /// Of a raw shingled disk: what its layer's plan has read, and which parts of it are errors.
+    planned: Option<Vec<LbaExtent>>,
+}
+
+/// A write that the volatile cache holds.
+pub(super) struct Cached {
+    id: CommandId,
+    extent: LbaExtent,
+    data: Vec<u8>,
+}
+
+/// The bytes: what is on the media, in the volatile cache, and on its way.
+pub(super) struct Bytes {
+    pub(super) interpreter: Interpreter,
+    flying: Vec<Option<Flying>>,
+    free: Vec<u32>,
+    /// In the order in which they came.
+    pub(super) cached: Vec<Cached>,
+    /// Whether writes that are not answered from the volatile cache are durable when answered.
+    write_cache: bool,
+    pub(super) last_error: Option<String>,
+    /// For a raw shingled disk.
+    pub(super) shingles: Option<Arc<Shingles>>,
+}
+
+impl Bytes {
+    /// Nothing on its way, nothing cached.
+    pub(super) fn new(interpreter: Interpreter, write_cache: bool, shingles: Option<Arc<Shingles>>) -> Self {
+        let (flying, free, cached) = (Vec::new(), Vec::new(), Vec::new());
+        Self { interpreter, flying, free, cached, write_cache, last_error: None, shingles }
+    }
+
+    /// A command is on its way; the number that the drive knows it by.
+    pub(super) fn start(&mut self, job: Job, came: Time, part_of: Option<u32>) -> u32 {
+        let flying = Some(Flying { job, came, result: Ok(()), part_of, planned: None });
+        match self.free.pop() {
+            Some(id) => {
+                self.flying[id as usize] = flying;
+                id
+            }
+            None => {
+                self.flying.push(flying);
+                self.flying.len() as u32 - 1
+            }
+        }
+    }
+
+    /// A command is answered: its number is free.
+    pub(super) fn finish(&mut self, id: u32) -> Option<Flying> {
+        let flying = self.flying.get_mut(id as usize)?.take()?;
+        self.free.push(id);
+        Some(flying)
+    }
+
+    pub(super) fn flying(&self, id: CommandId) -> Option<&Flying> {
+        self.flying.get(id.0 as usize)?.as_ref()
+    }
+
+    fn flying_mut(&mut self, id: CommandId) -> Option<&mut Flying> {
+        self.flying.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    fn note(&mut self, error: &ImageError) -> Errno {
+        self.last_error = Some(error.to_string());
+        errno_of(error)
+    }
+
+    fn fail(&mut self, ids: &[CommandId], error: &ImageError) {
+        let errno = self.note(error);
+        for &id in ids {
+            if let Some(flying) = self.flying_mut(id) {
+                flying.result = Err(errno);
+            }
+        }
+    }
+
+    /// Moves the bytes of a plan of the host's commands.
+    fn host_plan(&mut self, plan: &Plan, layer: &dyn Layer, ids: &[CommandId]) -> Result<(), ImageError> {
+        let (mut writes, mut trim, mut durable) = (Vec::new(), None, false);
+        let Self { interpreter, flying, write_cache, .. } = self;
+        for &id in ids {
+            let Some(Some(Flying { job, .. })) = flying.get(id.0 as usize) else {
+                continue;
+            };
+            let extent = extent_of(&job.request);
+            match job.request.op {
+                Op::Write => {
+                    writes.push(HostWrite { id, extent, data: &job.data });
+                    durable |= job.request.fua || !*write_cache;
+                }
+                Op::Trim => {
+                    trim = Some(extent);
+                    durable |= job.request.fua;
+                }
+                _ => {}
+            }
+        }
+        match trim {
+            Some(extent) => interpreter.apply_trim(plan, layer, extent)?,
+            None => interpreter.apply(plan, layer, &writes)?,
+        }
+        if durable { interpreter.flush() } else { Ok(()) }
+    }
+
+    /// Moves the bytes of a plan of the volatile cache's writes.
+    fn cache_plan(&mut self, plan: &Plan, layer: &dyn Layer, ids: &[CommandId]) -> Result<(), ImageError> {
+        let writes: Vec<HostWrite<'_>> = self
+            .cached
+            .iter()
+            .filter(|cached| ids.contains(&cached.id))
+            .map(|cached| HostWrite { id: cached.id, extent: cached.extent, data: &cached.data })
+            .collect();
+        self.interpreter.apply(plan, layer, &writes)?;
+        self.cached.retain(|cached| !ids.contains(&cached.id));
+        Ok(())
+    }
+
+    /// What a read gets now: the media, and over it what the volatile cache holds.
+    fn read(&mut self, id: CommandId, layer: &dyn Layer) {
+        let Some(flying) = self.flying.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let extent = extent_of(&flying.job.request);
+        let result = match flying.planned {
+            Some(_) => Ok(()),
+            None => self.interpreter.read(extent, &mut flying.job.data, layer),
+        };
+        for cached in &self.cached {
+            let (start, end) = (extent.start.max(cached.extent.start), extent.end().min(cached.extent.end()));
+            if start < end {
+                let len = (end - start).bytes() as usize;
+                let (to, from) =
+                    ((start - extent.start).bytes() as usize, (start - cached.extent.start).bytes() as usize);
+                flying.job.data[to..to + len].copy_from_slice(&cached.data[from..from + len]);
+            }
+        }
+        let refused = flying.planned.take().unwrap_or_default();
+        if let Err(error) = result {
+            self.fail(&[id], &error);
+        }
+        self.refuse(id, &refused);
+    }
+
+    /// Fails a read some parts of which are errors, unless the volatile cache has these.
+    fn refuse(&mut self, id: CommandId, parts: &[LbaExtent]) {
+        let mut losses = Vec::new();
+        for &part in parts {
+            let mut rest = vec![part];
+            for cached in &self.cached {
+                rest = rest.into_iter().flat_map(|part| without(part, cached.extent)).collect();
+            }
+            rest.into_iter().for_each(|part| losses.extend(self.interpreter.losses(part)));
+        }
+        if let (Some(loss), Some(shingles)) = (losses.first(), &self.shingles) {
+            shingles.tell(&losses);
+            let error = skylight_image::image::unreadable(loss.lba);
+            self.fail(&[id], &error);
+            if let Some(flying) = self.flying_mut(id) {
+                flying.job.fails_at(Sectors(loss.lba.start.get()).bytes());
+            }
+        }
+    }
+
+    /// Reads what the plan of a read of a raw shingled disk says.
+    fn planned_read(&mut self, plan: &Plan, ids: &[CommandId]) -> Result<(), ImageError> {
+        for &id in ids {
+            let Some(Some(Flying { job, planned, .. })) = self.flying.get_mut(id.0 as usize) else {
+                continue;
+            };
+            if job.request.op == Op::Read {
+                let extent = extent_of(&job.request);
+                *planned = Some(self.interpreter.read_plan(plan, id, extent, &mut job.data)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Mover for Bytes {
+    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &dyn Layer) {
+        let completes = plan.steps().iter().filter_map(|step| match step {
+            Step::Complete(id) => Some(*id),
+            _ => None,
+        });
+        let ids: Vec<CommandId> = completes.collect();
+        let moved = match origin {
+            Origin::Host if self.shingles.is_some() => {
+                self.planned_read(plan, &ids).and_then(|()| self.host_plan(plan, layer, &ids))
+            }
+            Origin::Host => self.host_plan(plan, layer, &ids),
+            Origin::Cache => self.cache_plan(plan, layer, &ids),
+            Origin::Idle => self.interpreter.apply(plan, layer, &[]),
+        };
+        match moved {
+            Err(error) if origin == Origin::Host => self.fail(&ids, &error),
+            // These were answered long ago: the next flush tells, for the image has stopped.
+            Err(error) => drop(self.note(&error)),
+            Ok(()) => {}
+        }
+    }
+
+    fn cached(&mut self, host: CommandId, cache: CommandId) {
+        if let Some(flying) = self.flying_mut(host) {
+            let data = std::mem::take(&mut flying.job.data);
+            let extent = extent_of(&flying.job.request);
+            self.cached.push(Cached { id: cache, extent, data });
+        }
+    }
+
+    fn decided(&mut self, id: CommandId, layer: &dyn Layer) {
+        match self.flying(id).map(|flying| flying.job.request.op) {
+            Some(Op::Read) => self.read(id, layer),
+            Some(Op::Flush) => {
+                if let Err(error) = self.interpreter.flush() {
+                    self.fail(&[id], &error);
+                }
+            }
+            _ => {}
+        }
+    }
+}

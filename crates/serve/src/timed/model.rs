@@ -1,0 +1,230 @@
+//! A drive in model time without a clock: commands are fed with the time at which they came, and whoever has it lets time
+//! pass. Served, that is the wall clock's pacer (`pacer.rs`); tests turn it as fast as they like ([`ModelDrive::run_to`]).
+//!
+//! A drive has no command for zeroes, so these are written in parts, one after the other. What came after them and
+//! conflicts with a part that is still to come waits for it here, as what conflicts inside the drive waits there.
+//!
+//! Invariants: commands that conflict take effect in the order in which they were submitted; an answer leaves ahead of
+//! its time by no more than its [`Way`] to a client takes, and nothing that comes meanwhile is taken as if it had come
+//! before that time; every command is answered once.
+
+use std::time::Duration;
+
+use skylight_disk::{LbaExtent, Nanos, SECTOR_BYTES, Time};
+use skylight_drive::online::Answered;
+use skylight_drive::{Drive, Online};
+use skylight_image::Interpreter;
+use skylight_layer::{Command, CommandId, HostOp};
+
+use super::bytes::{Bytes, Flying, extent_of};
+use crate::backend::{Errno, Job, Op, Request};
+use crate::way::Way;
+
+/// Zeroes that the drive is asked to write in one command, bytes: the most that a client's write is done in at once too.
+const ZEROES: u64 = 1 << 20;
+
+/// A command that is answered.
+pub struct Done {
+    job: Job,
+    result: Result<(), Errno>,
+    /// When the model says that it is answered.
+    pub at: Time,
+    /// When it is to leave.
+    pub due: Time,
+}
+
+impl Done {
+    /// Answers it.
+    pub fn finish(self) {
+        self.job.finish(self.result);
+    }
+}
+
+/// Zeroes of which parts are still to be written.
+struct Zeroing {
+    number: u32,
+    job: Job,
+    came: Time,
+    /// What was not submitted yet: from here to there, bytes.
+    next: u64,
+    end: u64,
+}
+
+/// See the module page.
+pub struct ModelDrive {
+    pub(super) online: Online,
+    pub(super) bytes: Bytes,
+    zeroing: Vec<Zeroing>,
+    next_zeroing: u32,
+    /// Commands that wait for zeroes, with the times at which they came, oldest first.
+    behind: Vec<(Job, Time)>,
+    answers: Vec<Answered>,
+    /// Commands that are not answered, and the most there were.
+    pub(super) outstanding: usize,
+    pub(super) deepest: usize,
+    /// The latest time of the answers that left.
+    told: Time,
+    pub(super) way: Way,
+}
+
+/// By how much an answer leaves ahead of its time: its client has slept since it asked, or was told of another.
+fn ahead(way: &Way, bytes: &Bytes, told: Time, answer: Answered) -> Nanos {
+    let asked = bytes.flying(CommandId(answer.id)).map_or(answer.at, |flying| flying.came);
+    let asleep = Nanos(answer.at.get().saturating_sub(asked.max(told).get()));
+    let ahead = way.ahead(Duration::from_nanos(asleep.get()));
+    Nanos(ahead.as_nanos() as u64).min(asleep)
+}
+
+/// A request as the drive knows it.
+fn command_of(id: CommandId, request: &Request) -> Command {
+    let op = match request.op {
+        Op::Read => HostOp::Read,
+        Op::Write | Op::WriteZeroes => HostOp::Write,
+        Op::Trim => HostOp::Trim,
+        Op::Flush | Op::Cache => HostOp::Flush,
+    };
+    let extent = if op == HostOp::Flush { LbaExtent::default() } else { extent_of(request) };
+    Command { id, op, extent }
+}
+
+/// Whether the order of two requests matters.
+fn conflict(one: &Request, other: &Request) -> bool {
+    command_of(CommandId(0), one).conflicts_with(&command_of(CommandId(0), other))
+}
+
+impl Zeroing {
+    /// What is still to come.
+    fn rest(&self) -> Request {
+        Request { offset: self.next, len: self.end - self.next, ..self.job.request }
+    }
+}
+
+impl ModelDrive {
+    /// A drive whose layer is that of the image behind `interpreter`; its answers leave as `way` says.
+    pub fn new(mut drive: Drive, interpreter: Interpreter, way: Way) -> Self {
+        let shingles = super::shingles_of(&mut drive);
+        let (told, write_cache) = (drive.now(), drive.write_cache());
+        Self {
+            online: Online::new(drive),
+            bytes: Bytes::new(interpreter, write_cache, shingles),
+            zeroing: Vec::new(),
+            next_zeroing: 0,
+            behind: Vec::new(),
+            answers: Vec::new(),
+            outstanding: 0,
+            deepest: 0,
+            told,
+            way,
+        }
+    }
+
+    /// What there is to say of a raw shingled disk.
+    pub(super) fn shingled(&mut self) -> Option<serde_json::Value> {
+        let shingles = self.bytes.shingles.as_ref()?;
+        let mode = self.online.drive_mut().raw_shingled()?.mode();
+        Some(shingles.status(mode, self.bytes.interpreter.shingled_counters()?))
+    }
+
+    /// When there is something to do if no command comes.
+    pub fn next(&self) -> Option<Time> {
+        self.online.next(|answer| ahead(&self.way, &self.bytes, self.told, answer))
+    }
+
+    /// Until when everything has happened.
+    pub fn clock(&self) -> Time {
+        self.online.clock()
+    }
+
+    /// Takes a command that came at `at`; its data is as long as it says.
+    pub fn submit(&mut self, job: Job, at: Time) {
+        self.outstanding += 1;
+        self.deepest = self.deepest.max(self.outstanding);
+        // Whoever was told of an answer ahead of its time asks again after that time.
+        self.place(job, at.max(self.told));
+    }
+
+    /// Feeds a command to the drive, unless it has to wait for zeroes.
+    fn place(&mut self, job: Job, came: Time) {
+        let to_come = self.zeroing.iter().any(|zeroing| conflict(&zeroing.rest(), &job.request));
+        if to_come || self.behind.iter().any(|(older, _)| conflict(&older.request, &job.request)) {
+            return self.behind.push((job, came));
+        }
+        if job.request.op != Op::WriteZeroes {
+            return self.feed(job, came, came, None);
+        }
+        let (number, Request { offset, len, .. }) = (self.next_zeroing, job.request);
+        self.next_zeroing = self.next_zeroing.wrapping_add(1);
+        self.zeroing.push(Zeroing { number, job, came, next: offset, end: offset + len });
+        self.zero_on(self.zeroing.len() - 1, came);
+    }
+
+    fn feed(&mut self, job: Job, came: Time, at: Time, part_of: Option<u32>) {
+        let (request, through) = (job.request, job.request.op == Op::Write && job.request.fua);
+        let id = CommandId(self.bytes.start(job, came, part_of));
+        self.online.submit(command_of(id, &request), through, at, &mut self.bytes);
+    }
+
+    /// The next part of some zeroes.
+    fn zero_on(&mut self, index: usize, at: Time) {
+        let zeroing = &mut self.zeroing[index];
+        let here = (zeroing.end - zeroing.next).min(ZEROES);
+        let part = Request { op: Op::Write, offset: zeroing.next, len: here, ..zeroing.job.request };
+        zeroing.next += here;
+        let (came, number) = (zeroing.came, zeroing.number);
+        // The command is answered by its last part.
+        let job = Job::new(part, vec![0; here as usize], Box::new(|_, _| {}));
+        self.feed(job, came, at, Some(number));
+    }
+
+    /// Takes out the answers that leave now; if there are none, lets time pass until then.
+    pub fn pass(&mut self, now: Time, done: &mut Vec<Done>) {
+        let mut answers = std::mem::take(&mut self.answers);
+        let Self { online, bytes, told, way, .. } = self;
+        online.settled(now, |answer| ahead(way, bytes, *told, answer), &mut answers);
+        if answers.is_empty() {
+            online.advance(now, bytes, &mut answers);
+        }
+        let told = self.told;
+        for answer in answers.drain(..) {
+            let due = Time(answer.at.get() - ahead(&self.way, &self.bytes, told, answer).get());
+            self.told = self.told.max(answer.at);
+            if let Some(flying) = self.bytes.finish(answer.id) {
+                self.answered(flying, answer.at, due, done);
+            }
+        }
+        self.answers = answers;
+    }
+
+    /// The same as fast as it goes: everything up to a time happens.
+    pub fn run_to(&mut self, until: Time, done: &mut Vec<Done>) {
+        while let Some(next) = self.next().filter(|&next| next < until) {
+            self.pass(next + Nanos(1), done);
+        }
+        self.pass(until, done);
+    }
+
+    fn answered(&mut self, flying: Flying, at: Time, due: Time, done: &mut Vec<Done>) {
+        let Flying { job, came, result, part_of, .. } = flying;
+        let whose = |zeroing: &Zeroing| Some(zeroing.number) == part_of;
+        let Some(index) = self.zeroing.iter().position(whose) else {
+            job.takes_ns((at - came).get());
+            self.outstanding -= 1;
+            return done.push(Done { job, result, at, due });
+        };
+        let zeroing = &self.zeroing[index];
+        if result.is_ok() && zeroing.next < zeroing.end {
+            self.zero_on(index, at);
+        } else {
+            let Zeroing { job, came, .. } = self.zeroing.remove(index);
+            job.takes_ns((at - came).get());
+            self.outstanding -= 1;
+            done.push(Done { job, result, at, due });
+        }
+        // Fewer zeroes are to come.
+        for (job, came) in std::mem::take(&mut self.behind) {
+            self.place(job, came);
+        }
+    }
+}
+
+const _: () = assert!(ZEROES.is_multiple_of(SECTOR_BYTES));
