@@ -79,6 +79,21 @@ pub(crate) enum Event {
     Media,
 }
 
+/// Faults planted for tests of the tests, one in each place where commands wait: each must be noticed by whoever
+/// compares bytes.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// A command that needs the media has the first write leave that it touches, whatever that one overlaps.
+    LeavesBeforeOlder,
+    /// The write that the heads reach first leaves, whatever it overlaps.
+    NearestLeaves,
+    /// The layer is shown the writes of the volatile cache newest first.
+    NewestFirst,
+    /// Commands that conflict do not wait for each other.
+    NoConflicts,
+}
+
 /// See the module page.
 pub struct Drive {
     media: Media,
@@ -104,6 +119,7 @@ pub struct Drive {
     plan: Plan,
     answered: Vec<(CommandId, Time)>,
     settled: Vec<LbaExtent>,
+    planted: Option<Planted>,
 }
 
 impl Drive {
@@ -136,7 +152,20 @@ impl Drive {
             plan: Plan::default(),
             answered: Vec::new(),
             settled: Vec::new(),
+            planted: None,
         }
+    }
+
+    /// Plants a fault, for tests of the tests.
+    #[doc(hidden)]
+    pub fn plant(&mut self, planted: Planted) {
+        self.planted = Some(planted);
+        self.cache.forgets_older = match planted {
+            Planted::LeavesBeforeOlder => [true, false],
+            Planted::NearestLeaves => [false, true],
+            _ => [false, false],
+        };
+        self.pending.ignores_conflicts = planted == Planted::NoConflicts;
     }
 
     /// Sectors that the host sees.
@@ -280,6 +309,14 @@ impl Drive {
         let queue = match alone {
             true => Queue { waiting: &dirty[next..=next], next: 0 },
             false => Queue { waiting: dirty, next },
+        };
+        let reversed: Vec<Command>;
+        let queue = match self.planted {
+            Some(Planted::NewestFirst) => {
+                reversed = queue.waiting.iter().rev().copied().collect();
+                Queue { waiting: &reversed, next: queue.waiting.len() - 1 - queue.next }
+            }
+            _ => queue,
         };
         self.ahead = None;
         self.plan.clear();

@@ -80,6 +80,8 @@ pub(crate) struct Pending {
     dependents: usize,
     /// Commands that are blocked.
     blocked: usize,
+    /// A planted fault: none ever is.
+    pub(crate) ignores_conflicts: bool,
 }
 
 impl Pending {
@@ -97,6 +99,7 @@ impl Pending {
             last_came: Time(0),
             dependents: 0,
             blocked: 0,
+            ignores_conflicts: false,
         }
     }
 
@@ -157,7 +160,7 @@ impl Pending {
         let served = served(&command, through, cache);
         self.dependents += usize::from(is_dependent(&command, through));
         self.last_came = self.last_came.max(at);
-        let blocked = conflicts_with_any(&command, self.commands());
+        let blocked = conflicts_with_any(&command, self.commands()) && !self.ignores_conflicts;
         self.blocked += usize::from(blocked);
         self.commands.push(command);
         self.arrivals.push(Arrival { at, came: at, served, through, blocked });

@@ -53,6 +53,8 @@ pub(crate) struct WriteCache {
     /// Writes that are on their way to the medium, and when they are there.
     leaving: Vec<CommandId>,
     leaving_at: Time,
+    /// Planted faults: a command that needs the media, the heads, let a write leave before those that it overlaps.
+    pub(crate) forgets_older: [bool; 2],
 }
 
 /// Runs of writes that continue each other, by what is left of each: writes have the numbers in which they came.
@@ -85,6 +87,10 @@ impl Runs {
         while self.left.front().is_some_and(|&(_, left)| left == 0) {
             self.left.pop_front();
         }
+        // The newest write that is held is in the last run: what continues it does too.
+        while self.left.back().is_some_and(|&(_, left)| left == 0) {
+            self.left.pop_back();
+        }
     }
 }
 
@@ -112,6 +118,7 @@ impl WriteCache {
             end: Pba(0),
             leaving: Vec::new(),
             leaving_at: Time(0),
+            forgets_older: [false; 2],
         }
     }
 
@@ -147,7 +154,7 @@ impl WriteCache {
         let range = self.first..self.first + window;
         let choice = (&self.writes[range.clone()], &mut self.targets[range]);
         let nearest = self.sweep.nearest(parts, now, choice, |_| now);
-        self.oldest_below(nearest)
+        if self.forgets_older[1] { nearest } else { self.oldest_below(nearest) }
     }
 
     /// After a plan that changed the map, places may have to be looked up again.
@@ -237,7 +244,7 @@ impl WriteCache {
     /// The write that leaves first where an extent is to leave the cache, if any of it is held.
     pub(crate) fn first_to_leave(&self, extent: LbaExtent) -> Option<usize> {
         let touching = self.dirty().iter().position(|command| touches(command.extent, extent))?;
-        Some(self.oldest_below(touching))
+        Some(if self.forgets_older[0] { touching } else { self.oldest_below(touching) })
     }
 
     /// The write that has to leave before this one, or itself if it overlaps none that came before it. What came
@@ -349,6 +356,23 @@ mod tests {
             cache.accept(block(number), Time(0));
         }
         assert!(!cache.has_room(block(11)), "it continues one that is not the newest");
+    }
+
+    #[test]
+    fn what_continues_an_older_run_once_the_newest_has_left_is_one_with_it() {
+        let mut cache = cache(2);
+        for number in [10, 20] {
+            cache.accept(block(number), Time(0));
+        }
+        let newest = cache.dirty()[1].id;
+        cache.leave(std::iter::once(newest), Time(0));
+        cache.settle(|_| {});
+        cache.accept(block(11), Time(0));
+        assert_eq!((cache.runs.held, cache.runs.left.len()), (1, 1));
+        let held: Vec<CommandId> = cache.dirty().iter().map(|command| command.id).collect();
+        cache.leave(held.into_iter(), Time(0));
+        cache.settle(|_| {});
+        assert_eq!((cache.runs.held, cache.runs.left.len()), (0, 0));
     }
 
     #[test]

@@ -300,13 +300,22 @@ impl ServedImage {
 
     /// Does the commands of each client beside each other, as a disk underneath likes it best: reads by up to
     /// [`READERS`] threads.
-    pub fn beside(mut self) -> Self {
+    pub fn beside(self) -> Self {
+        self.beside_arranged(|_| {})
+    }
+
+    /// The same with changes that are taken together put into another order: for tests of the tests.
+    #[doc(hidden)]
+    pub fn beside_arranged(mut self, arrange: fn(&mut Vec<Job>)) -> Self {
         let (reads, changes) = (self.inner.clone(), self.inner.clone());
         self.crews = Some(Crews {
             reads: Crew::new("image-read", READERS, 1, move |jobs| {
                 jobs.into_iter().for_each(|job| reads.do_one(job));
             }),
-            changes: Crew::new("image-change", 1, CHANGES, move |jobs| changes.do_in_order(jobs)),
+            changes: Crew::new("image-change", 1, CHANGES, move |mut jobs| {
+                arrange(&mut jobs);
+                changes.do_in_order(jobs);
+            }),
         });
         self
     }

@@ -61,13 +61,24 @@ pub(super) struct Bytes {
     pub(super) last_error: Option<String>,
     /// For a raw shingled disk.
     pub(super) shingles: Option<Arc<Shingles>>,
+    /// A planted fault: see [`super::model::Planted`].
+    pub(super) oldest_on_top: bool,
 }
 
 impl Bytes {
     /// Nothing on its way, nothing cached.
     pub(super) fn new(interpreter: Interpreter, write_cache: bool, shingles: Option<Arc<Shingles>>) -> Self {
         let (flying, free, cached) = (Vec::new(), Vec::new(), Vec::new());
-        Self { interpreter, flying, free, cached, write_cache, last_error: None, shingles }
+        Self {
+            interpreter,
+            flying,
+            free,
+            cached,
+            write_cache,
+            last_error: None,
+            shingles,
+            oldest_on_top: false,
+        }
     }
 
     /// A command is on its way; the number that the drive knows it by.
@@ -165,7 +176,11 @@ impl Bytes {
             Some(_) => Ok(()),
             None => self.interpreter.read(extent, &mut flying.job.data, layer),
         };
-        for cached in &self.cached {
+        for index in 0..self.cached.len() {
+            let cached = match self.oldest_on_top {
+                true => &self.cached[self.cached.len() - 1 - index],
+                false => &self.cached[index],
+            };
             let (start, end) = (extent.start.max(cached.extent.start), extent.end().min(cached.extent.end()));
             if start < end {
                 let len = (end - start).bytes() as usize;

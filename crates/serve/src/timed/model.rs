@@ -13,7 +13,7 @@ use std::time::Duration;
 use skylight_disk::{LbaExtent, Nanos, SECTOR_BYTES, Time};
 use skylight_drive::online::Answered;
 use skylight_drive::{Drive, Online};
-use skylight_image::Interpreter;
+use skylight_image::{ImageError, Interpreter};
 use skylight_layer::{Command, CommandId, HostOp};
 
 use super::bytes::{Bytes, Flying, extent_of};
@@ -22,6 +22,18 @@ use crate::way::Way;
 
 /// Zeroes that the drive is asked to write in one command, bytes: the most that a client's write is done in at once too.
 const ZEROES: u64 = 1 << 20;
+
+/// A fault planted for tests of the tests.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// Nothing waits for zeroes.
+    ZeroesAnyTime,
+    /// What the volatile cache holds is laid over the media newest first.
+    OldestOnTop,
+    /// One of the drive's.
+    Drive(skylight_drive::drive::Planted),
+}
 
 /// A command that is answered.
 pub struct Done {
@@ -65,6 +77,9 @@ pub struct ModelDrive {
     /// The latest time of the answers that left.
     told: Time,
     pub(super) way: Way,
+    zeroes_any_time: bool,
+    /// [`ZEROES`], or less for small drives.
+    zeroes: u64,
 }
 
 /// By how much an answer leaves ahead of its time: its client has slept since it asked, or was told of another.
@@ -115,6 +130,24 @@ impl ModelDrive {
             deepest: 0,
             told,
             way,
+            zeroes_any_time: false,
+            zeroes: ZEROES,
+        }
+    }
+
+    /// Writes zeroes in parts of so many bytes, whole sectors: for tests on small drives.
+    #[doc(hidden)]
+    pub fn write_zeroes_in(&mut self, bytes: u64) {
+        self.zeroes = bytes;
+    }
+
+    /// Plants a fault.
+    #[doc(hidden)]
+    pub fn plant(&mut self, planted: Planted) {
+        match planted {
+            Planted::ZeroesAnyTime => self.zeroes_any_time = true,
+            Planted::OldestOnTop => self.bytes.oldest_on_top = true,
+            Planted::Drive(planted) => self.online.drive_mut().plant(planted),
         }
     }
 
@@ -146,7 +179,8 @@ impl ModelDrive {
     /// Feeds a command to the drive, unless it has to wait for zeroes.
     fn place(&mut self, job: Job, came: Time) {
         let to_come = self.zeroing.iter().any(|zeroing| conflict(&zeroing.rest(), &job.request));
-        if to_come || self.behind.iter().any(|(older, _)| conflict(&older.request, &job.request)) {
+        let waits = to_come || self.behind.iter().any(|(older, _)| conflict(&older.request, &job.request));
+        if waits && !self.zeroes_any_time {
             return self.behind.push((job, came));
         }
         if job.request.op != Op::WriteZeroes {
@@ -167,7 +201,7 @@ impl ModelDrive {
     /// The next part of some zeroes.
     fn zero_on(&mut self, index: usize, at: Time) {
         let zeroing = &mut self.zeroing[index];
-        let here = (zeroing.end - zeroing.next).min(ZEROES);
+        let here = (zeroing.end - zeroing.next).min(self.zeroes);
         let part = Request { op: Op::Write, offset: zeroing.next, len: here, ..zeroing.job.request };
         zeroing.next += here;
         let (came, number) = (zeroing.came, zeroing.number);
@@ -201,6 +235,23 @@ impl ModelDrive {
             self.pass(next + Nanos(1), done);
         }
         self.pass(until, done);
+    }
+
+    /// Switches the drive off in order once nothing is outstanding: what its volatile cache holds reaches the media, and
+    /// the next start reads no log.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn close(mut self) -> Result<(), ImageError> {
+        let flush = Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), Box::new(|_, _| {}));
+        self.submit(flush, self.online.clock());
+        let mut done = Vec::new();
+        while self.outstanding > 0
+            && let Some(next) = self.next()
+        {
+            self.pass(next + Nanos(1), &mut done);
+        }
+        self.bytes.interpreter.close()
     }
 
     fn answered(&mut self, flying: Flying, at: Time, due: Time, done: &mut Vec<Done>) {

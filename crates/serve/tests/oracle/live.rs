@@ -1,0 +1,112 @@
+//! Drives that are not cut: every read gives what was asked before it.
+
+use skylight_image::store::fault::Random;
+use skylight_image::store::ram::RamStore;
+use skylight_image::{Image, Options};
+
+use crate::Timing;
+use crate::common::number;
+use crate::drives::{DRIVES, Drive, SECTORS};
+use crate::host::{Host, Mood, Target};
+use crate::shadow::Shadow;
+use crate::targets::{Interface, Model, Served};
+
+/// Commands between two looks at the whole drive.
+const STRETCH: u64 = 400;
+/// Stretches that one drive lives.
+const STRETCHES: u64 = 25;
+
+pub fn image(drive: Drive, write_cache: bool, every_access: bool) -> Image {
+    let layer = (drive.layer)();
+    let (log_bytes, piece) = (Some(8192), Some(3));
+    let options = Options { write_cache, log_bytes, piece, every_access, ..Options::default() };
+    let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
+    Image::create_on(Box::new(store), layer, "", &options).expect("memory")
+}
+
+fn stretches(
+    host: &mut Host,
+    target: &mut impl Target,
+    random: &mut Random,
+    count: u64,
+) -> Result<(), String> {
+    let mut left = count;
+    while left > 0 {
+        let mood = Mood::draw(random);
+        let here = left.min(STRETCH);
+        host.work(target, random, here, mood).map_err(|why| format!("{mood:?}: {why}"))?;
+        host.look_at_all(target, random).map_err(|why| format!("{mood:?}, looked at whole: {why}"))?;
+        left -= here;
+    }
+    Ok(())
+}
+
+/// One drive's life of at most so many commands; how many there were.
+pub fn live(
+    drive: Drive,
+    timing: Timing,
+    write_cache: bool,
+    seed: u64,
+    most: u64,
+    plant: impl FnOnce(&mut Model),
+) -> Result<u64, String> {
+    let mut random = Random(seed);
+    let count = most.min(STRETCH * STRETCHES);
+    let image = image(drive, write_cache, timing == Timing::Native && random.below(2) == 0);
+    let mut host = Host::new(Shadow::new(SECTORS, write_cache));
+    let place = |why| format!("{}, {timing:?}, write cache {write_cache}, seed {seed}: {why}", drive.name);
+    match timing {
+        Timing::Model => {
+            let interface = Interface::draw(&mut random, write_cache);
+            let mut target = Model::new(image, interface, seed);
+            plant(&mut target);
+            stretches(&mut host, &mut target, &mut random, count)
+                .and_then(|()| target.close())
+                .map_err(|why| place(format!("{interface:?}: {why}")))?;
+        }
+        Timing::None | Timing::Native => {
+            let mut target = Served::new(image, timing == Timing::Native);
+            stretches(&mut host, &mut target, &mut random, count)
+                .and_then(|()| target.close())
+                .map_err(place)?;
+        }
+    }
+    assert!(host.reads > count / 8, "hardly anything was read");
+    Ok(count)
+}
+
+fn lives(timing: Timing) {
+    let seed = number("PROPTEST_RNG_SEED", 1);
+    // Model time has the most places where commands wait.
+    let share = if timing == Timing::Model { 2 } else { 4 };
+    let each = number("SKYLIGHT_SERVED_OPERATIONS", 400_000) / share / (2 * DRIVES.len() as u64) + 1;
+    let mut all = 0;
+    for (index, drive) in DRIVES.into_iter().enumerate() {
+        for write_cache in [false, true] {
+            let (mut done, mut life) = (0, 0);
+            while done < each {
+                let seed = seed.wrapping_mul(1_000_003).wrapping_add(life * 100 + index as u64);
+                done += live(drive, timing, write_cache, seed, each - done, |_| {})
+                    .unwrap_or_else(|why| panic!("{why}"));
+                life += 1;
+            }
+            all += done;
+        }
+    }
+    println!("{timing:?}, seed {seed}: {all} commands");
+}
+
+#[test]
+fn as_fast_as_it_goes() {
+    lives(Timing::None);
+}
+
+#[test]
+fn in_model_time() {
+    lives(Timing::Model);
+}
+
+#[test]
+fn over_a_disk_that_sets_the_time() {
+    lives(Timing::Native);
+}

@@ -1,0 +1,24 @@
+//! The right bytes, in every timing mode: every layer x {none, model, native} x {write cache on, off}, against a shadow
+//! that knows nothing of how a drive works; live, and after a power cut at every effect on the medium.
+//!
+//! `SKYLIGHT_SERVED_OPERATIONS` is how many commands there are in all (400,000 if it is not set), `SKYLIGHT_SERVED_CUTS`
+//! how many power cuts (6,000), `PROPTEST_RNG_SEED` the seed (1).
+
+#[path = "../../../image/tests/common/mod.rs"]
+mod common;
+mod cuts;
+#[path = "../../../image/tests/power_cuts/drives.rs"]
+mod drives;
+mod host;
+mod live;
+mod planted;
+mod shadow;
+mod targets;
+
+/// The three timing modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timing {
+    None,
+    Model,
+    Native,
+}
