@@ -9,6 +9,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use skylight_disk::{Lba, LbaExtent, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
@@ -625,6 +626,11 @@ impl Image {
             generation: self.interpreter.log.generation(),
             recovery: self.recovery,
         }
+    }
+
+    /// What the last change that was refused for want of space has cost: the layer had to be taken up anew.
+    pub fn refused_in(&self) -> Duration {
+        self.interpreter.refused_in
     }
 
     /// The layer, to look at.

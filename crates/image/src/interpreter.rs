@@ -16,6 +16,7 @@
 //! Source: the tags are what Skylight (FAST'15, sections 2 and 4.3) takes a drive's journal entries to hold.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, MapChange, Medium, Plan, Purpose, Step};
@@ -76,6 +77,15 @@ fn no_bytes() -> ImageError {
     ImageError::Stopped("a plan takes a write whose bytes were not given".to_owned())
 }
 
+/// Whether anything is different after a plan.
+fn changes(plan: &Plan) -> bool {
+    plan.steps().iter().any(|step| match step {
+        Step::Access { direction, .. } => *direction == Direction::Write,
+        Step::Commit(_) => true,
+        _ => false,
+    })
+}
+
 /// Most bytes that are moved at a time.
 const CHUNK: u64 = 1 << 20;
 /// Bytes of zeros that are worth a hole.
@@ -127,6 +137,8 @@ pub struct Interpreter {
     pub(crate) unrecorded: bool,
     /// Why it takes no more changes.
     pub(crate) stopped: Option<String>,
+    /// How long the layer took to take up its state after the last refusal.
+    pub(crate) refused_in: Duration,
     /// Whether a sync failed: what was written before it may be lost, and reads not notice.
     pub(crate) unsafe_reads: bool,
     buffer: Vec<u8>,
@@ -169,6 +181,7 @@ impl Interpreter {
             reserved_log: 0,
             unrecorded: false,
             stopped: None,
+            refused_in: Duration::ZERO,
             unsafe_reads: false,
             buffer: Vec::new(),
         }
@@ -186,6 +199,10 @@ impl Interpreter {
         layer: &mut dyn Layer,
         writes: &[HostWrite<'_>],
     ) -> Result<(), ImageError> {
+        // A plan that only reads has no bytes here, and nothing can refuse it.
+        if !self.every_access && !changes(plan) {
+            return Ok(());
+        }
         self.change(plan, layer, |this, layer| this.steps(plan, layer, writes))
     }
 

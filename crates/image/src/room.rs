@@ -20,6 +20,7 @@
 //! flushed changes.
 
 use std::io;
+use std::time::Instant;
 
 use skylight_disk::{Direction, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, Plan, Purpose, Step};
@@ -193,6 +194,7 @@ impl Interpreter {
         if self.planted == Some(Planted::LayerKept) {
             return;
         }
+        let began = Instant::now();
         self.cleaned.clear();
         self.held = Held::default();
         self.state.settle(Sectors(self.superblock.capacity / SECTOR_BYTES));
@@ -201,6 +203,7 @@ impl Interpreter {
             self.unsafe_reads = true;
             self.stopped.get_or_insert(what);
         }
+        self.refused_in = began.elapsed();
     }
 
     /// Stops what an error does not leave safe to go on with.
