@@ -31,7 +31,7 @@ pub use crate::host::HostWrite;
 use crate::log::TagLog;
 use crate::ranges::{Freed, Room};
 use crate::reader::Route;
-use crate::room::AHEAD_BYTES;
+use crate::room::{AHEAD_BYTES, changes};
 use crate::state::State;
 use crate::store::Store;
 
@@ -75,15 +75,6 @@ pub struct Counters {
 /// The refusal of a plan that takes a write of which nobody gave the bytes.
 fn no_bytes() -> ImageError {
     ImageError::Stopped("a plan takes a write whose bytes were not given".to_owned())
-}
-
-/// Whether anything is different after a plan.
-fn changes(plan: &Plan) -> bool {
-    plan.steps().iter().any(|step| match step {
-        Step::Access { direction, .. } => *direction == Direction::Write,
-        Step::Commit(_) => true,
-        _ => false,
-    })
 }
 
 /// Most bytes that are moved at a time.

@@ -41,6 +41,15 @@ const LOG_BLOCKS_MARGIN: u64 = 16;
 /// Entries that one step of a plan adds at most: an extent, the rest of one that it cuts in two, and an access.
 const ENTRIES_PER_STEP: u64 = 3;
 
+/// Whether anything is different after a plan.
+pub(crate) fn changes(plan: &Plan) -> bool {
+    plan.steps().iter().any(|step| match step {
+        Step::Access { direction, .. } => *direction == Direction::Write,
+        Step::Commit(_) => true,
+        _ => false,
+    })
+}
+
 /// Allocates what a new image needs to be flushed and to be started again.
 pub(crate) fn reserve_new(store: &mut dyn Store, superblock: &Superblock, ahead: u64) -> io::Result<()> {
     store.reserve(superblock.log.start, superblock.log.len.min(ahead))?;
