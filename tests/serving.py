@@ -52,6 +52,12 @@ LAYERS = {
     "conventional": 'kind = "conventional"',
     "set-associative": 'kind = "set-associative"\nband = "512 KiB"\ncache = "4 MiB"\ncache_medium = "disk"\n'
     'cache_location = "id"',
+    "fully-associative": 'kind = "fully-associative"\nband = "512 KiB"\nzone = "64 MiB"\nfree_bands = 4\n'
+    'clean_threshold = 1\ncleaning = "aggressive"\nidle = "0.1 s"',
+    "journaled": 'kind = "journaled"\ncache_medium = "disk"\ncache_location = "id"\nquantum = "32 KiB"\n'
+    'out_of_band = "64 KiB"\nentry_gap = "8 KiB"\nentry_max = "256 KiB"\nplaces = 100\nmap_entries = 400\n'
+    'map_merge_every = 20\nmap_merge = "64 KiB"\ncleaning = "aggressive"\nidle = "0.1 s"\n'
+    'bands = [{ band = "512 KiB" }]',
 }
 
 

@@ -13,6 +13,7 @@
 //! Invariants: time is virtual; no clock, file, thread, hash order or unseeded randomness; the same profile,
 //! seed and commands give the same nanoseconds (DESIGN idea 2).
 
+mod footprint;
 mod host;
 mod pending;
 mod schedule;

@@ -17,6 +17,7 @@ use std::ops::Range;
 use skylight_disk::{Beginning, LbaExtent, Nanos, Pba, Time};
 use skylight_layer::{Command, CommandId, HostOp, Layer, Plan};
 
+use crate::footprint::Footprint;
 use crate::media::Media;
 use crate::schedule::{Sweep, Target};
 use crate::write_cache::WriteCache;
@@ -80,6 +81,7 @@ pub(crate) struct Pending {
     dependents: usize,
     /// Commands that are blocked.
     blocked: usize,
+    footprint: Footprint,
     /// A planted fault: none ever is.
     pub(crate) ignores_conflicts: bool,
 }
@@ -99,6 +101,7 @@ impl Pending {
             last_came: Time(0),
             dependents: 0,
             blocked: 0,
+            footprint: Footprint::new(),
             ignores_conflicts: false,
         }
     }
@@ -175,7 +178,10 @@ impl Pending {
         let served = served(&command, through, cache);
         self.dependents += usize::from(is_dependent(&command, through));
         self.last_came = self.last_came.max(at);
-        let blocked = conflicts_with_any(&command, self.commands()) && !self.ignores_conflicts;
+        let blocked = self.footprint.may_conflict(&command)
+            && conflicts_with_any(&command, self.commands())
+            && !self.ignores_conflicts;
+        self.footprint.add(&command);
         self.blocked += usize::from(blocked);
         self.commands.push(command);
         self.arrivals.push(Arrival { at, came: at, served, through, blocked });
@@ -189,6 +195,7 @@ impl Pending {
         let (command, arrival) = (self.commands[index], self.arrivals[index]);
         debug_assert!(!arrival.blocked, "an older command that conflicts is outstanding");
         self.sweep.remove(self.targets[index]);
+        self.footprint.remove(&command);
         self.close_gap(index);
         if self.blocked > 0 {
             self.unblock(&command);
@@ -299,8 +306,7 @@ impl Pending {
 /// Whether a command conflicts with any of these.
 #[inline]
 fn conflicts_with_any(command: &Command, others: &[Command]) -> bool {
-    // No early end: a whole queue is compared faster than its first conflict is guessed.
-    others.iter().fold(false, |found, other| found | command.conflicts_with(other))
+    others.iter().any(|other| command.conflicts_with(other))
 }
 
 fn is_dependent(command: &Command, through: bool) -> bool {

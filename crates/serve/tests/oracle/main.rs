@@ -12,7 +12,11 @@ mod drives;
 mod host;
 mod live;
 mod planted;
+mod raw;
 mod shadow;
+#[path = "../../../layer/tests/swd/oracle.rs"]
+#[allow(dead_code)]
+mod surface;
 mod targets;
 
 /// The three timing modes.

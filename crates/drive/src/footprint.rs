@@ -1,0 +1,135 @@
+//! Which parts of the drive outstanding commands touch: enough to know, nearly always, that a command conflicts with
+//! none of them, without comparing it with each.
+//!
+//! Addresses are counted in [`COUNTERS`] counters by a hash of their granule. A counter that is zero says that no
+//! outstanding command touches any granule with this hash; one that is not says nothing, and the commands are
+//! compared. A change of more than two granules is counted as *wide*, and while one is outstanding all are compared.
+//!
+//! Reads are counted together: a read conflicts with none of them, and a change is compared while there is one.
+//!
+//! Invariant: every outstanding command is counted, as a read, once for each of its granules, or as wide.
+
+use skylight_disk::LbaExtent;
+use skylight_layer::{Command, HostOp};
+
+/// Sectors of a granule, as a power of two: 1 MiB, longer than most commands, so that few touch two.
+const GRANULE_BITS: u32 = 11;
+/// Chosen, because with 32 random commands outstanding one in 32 is compared for nothing, and 4 KiB stay in the
+/// processor's nearest cache.
+const COUNTERS: usize = 1024;
+/// 2^64 over the golden ratio: neighbours lie far apart (Knuth, "Sorting and Searching", section 6.4).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// See the module page.
+pub(crate) struct Footprint {
+    counters: Box<[u32; COUNTERS]>,
+    wide: u32,
+    reads: u32,
+}
+
+/// The counters of an extent.
+#[derive(Clone, Copy)]
+enum Granules {
+    One(usize),
+    Two(usize, usize),
+    Wide,
+}
+
+impl Granules {
+    #[inline]
+    fn of(extent: LbaExtent) -> Self {
+        let first = extent.start.get() >> GRANULE_BITS;
+        let last = (extent.end().get().max(extent.start.get() + 1) - 1) >> GRANULE_BITS;
+        let counter = |granule: u64| (granule.wrapping_mul(SPREAD) >> (64 - COUNTERS.ilog2())) as usize;
+        match last - first {
+            0 => Self::One(counter(first)),
+            1 => Self::Two(counter(first), counter(last)),
+            _ => Self::Wide,
+        }
+    }
+}
+
+impl Footprint {
+    /// Nothing is outstanding.
+    pub(crate) fn new() -> Self {
+        Self { counters: Box::new([0; COUNTERS]), wide: 0, reads: 0 }
+    }
+
+    /// Whether an outstanding command may conflict with this one.
+    #[inline]
+    pub(crate) fn may_conflict(&self, command: &Command) -> bool {
+        self.wide > 0
+            || self.reads > 0 && command.op != HostOp::Read
+            || match Granules::of(command.extent) {
+                Granules::One(one) => self.counters[one] > 0,
+                Granules::Two(one, other) => self.counters[one] | self.counters[other] > 0,
+                Granules::Wide => true,
+            }
+    }
+
+    /// A command comes.
+    #[inline]
+    pub(crate) fn add(&mut self, command: &Command) {
+        self.count(command, |counter| *counter += 1);
+    }
+
+    /// A command is answered.
+    #[inline]
+    pub(crate) fn remove(&mut self, command: &Command) {
+        self.count(command, |counter| *counter -= 1);
+    }
+
+    #[inline]
+    fn count(&mut self, command: &Command, mut count: impl FnMut(&mut u32)) {
+        if command.op == HostOp::Read {
+            return count(&mut self.reads);
+        }
+        match Granules::of(command.extent) {
+            Granules::One(one) => count(&mut self.counters[one]),
+            Granules::Two(one, other) => {
+                count(&mut self.counters[one]);
+                count(&mut self.counters[other]);
+            }
+            Granules::Wide => count(&mut self.wide),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skylight_disk::{Lba, Sectors};
+    use skylight_layer::CommandId;
+
+    fn command(op: HostOp, start: u64, len: u64) -> Command {
+        Command { id: CommandId(0), op, extent: LbaExtent::new(Lba(start), Sectors(len)) }
+    }
+
+    #[test]
+    fn what_conflicts_may_and_what_is_gone_does_not() {
+        use HostOp::{Read, Trim, Write};
+        for (outstanding, asked) in [
+            (command(Write, 2047, 1), command(Read, 2040, 8)),
+            (command(Trim, 2047, 2), command(Write, 2048, 1)),
+            (command(Write, 0, 100_000), command(Read, 99_999, 1)),
+            (command(Write, 5000, 8), command(Write, 0, 100_000)),
+            (command(Read, 5000, 8), command(Write, 5007, 1)),
+        ] {
+            let mut footprint = Footprint::new();
+            footprint.add(&outstanding);
+            assert!(footprint.may_conflict(&asked), "{outstanding:?} and {asked:?}");
+            footprint.remove(&outstanding);
+            assert!(footprint.counters.iter().all(|&counter| counter == 0));
+            assert_eq!((footprint.wide, footprint.reads), (0, 0));
+        }
+    }
+
+    #[test]
+    fn what_lies_elsewhere_and_reads_beside_reads_do_not() {
+        let mut footprint = Footprint::new();
+        footprint.add(&command(HostOp::Write, 0, 8));
+        assert!(!footprint.may_conflict(&command(HostOp::Write, 2048, 8)), "another granule");
+        footprint.add(&command(HostOp::Read, 2048, 8));
+        assert!(!footprint.may_conflict(&command(HostOp::Read, 2048, 8)), "both are reads");
+    }
+}

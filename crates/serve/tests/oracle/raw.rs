@@ -1,0 +1,314 @@
+//! The raw shingled disk in every timing mode: a read gives what was written last or is refused, and it is refused for a
+//! reason.
+//!
+//! When a write of the volatile cache reaches the media is the drive's affair, and so is which of two neighbours
+//! destroys the other. What is certain: a write is on the media between the moment that it is asked and the moment that it
+//! is durable. So a sector whose newest write was durable before a neighbour was asked that is durable now, is
+//! destroyed; one that no neighbour was asked for since before its newest write was asked, is not.
+
+use std::collections::HashMap;
+use std::sync::mpsc::channel;
+
+use skylight_disk::{Angle, Geometry, SegmentSpec, Shingling};
+use skylight_image::store::fault::Random;
+use skylight_image::store::ram::RamStore;
+use skylight_image::{Image, Options};
+use skylight_layer::swd::{ReadData, ReadMode};
+use skylight_layer::{Swd, SwdSpec};
+use skylight_serve::backend::{Errno, Job, Op, Request};
+
+use crate::Timing;
+use crate::common::number;
+use crate::host::{Mood, Target};
+use crate::shadow::{SECTOR, bytes_of};
+use crate::surface::under_head;
+use crate::targets::{Interface, Model, Served};
+
+const WIDTH_TRACKS: u32 = 3;
+/// Commands of one disk's life.
+const LIFE: u64 = 600;
+
+/// Two recording zones on one surface, skewed by no whole sector.
+fn segments() -> Vec<SegmentSpec> {
+    let zone = |(first_track, tracks, sectors_per_track)| SegmentSpec {
+        sectors: None,
+        sectors_per_track,
+        first_track,
+        tracks,
+        inward: true,
+        first_surface: 0,
+        surfaces: 1,
+        group_tracks: 1,
+        surfaces_descend: false,
+        surfaces_alternate: false,
+        strokes_alternate: false,
+        first_sector: 0,
+        track_skew: Angle::from_turns(0.13),
+        head_skew: Angle(0),
+        group_skew: Angle(0),
+        start_angle: None,
+    };
+    [(0, 20, 24), (20, 18, 17)].map(zone).to_vec()
+}
+
+/// Since when and until when something may have reached the media.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    asked: u64,
+    durable: Option<u64>,
+}
+
+/// What is known of a sector.
+#[derive(Clone, Debug, Default)]
+struct Sector {
+    /// The command that wrote it last, and the number that it wrote; none for a new disk, or of a trimmed sector.
+    newest: Option<(u64, u32)>,
+    /// Commands that destroy it and may have done so since.
+    destroyers: Vec<u64>,
+}
+
+/// See the module page.
+struct Disk {
+    under_head: Vec<Vec<u64>>,
+    sectors: Vec<Sector>,
+    spans: HashMap<u64, Span>,
+    /// Answered and not durable.
+    loose: Vec<(u64, u64)>,
+    now: u64,
+    write_cache: bool,
+    refused: u64,
+}
+
+impl Disk {
+    fn new(under_head: Vec<Vec<u64>>, write_cache: bool) -> Self {
+        let sectors = vec![Sector::default(); under_head.len()];
+        let (spans, loose) = (HashMap::new(), Vec::new());
+        Self { under_head, sectors, spans, loose, now: 0, write_cache, refused: 0 }
+    }
+
+    fn write(&mut self, id: u64, (from, to): (u64, u64), number: u32) {
+        self.spans.insert(id, Span { asked: self.now, durable: None });
+        for sector in from..to {
+            let (spans, now) = (&self.spans, self.now);
+            let sector = &mut self.sectors[sector as usize];
+            sector.newest = Some((id, number));
+            sector.destroyers.retain(|id| spans[id].durable.is_none_or(|durable| durable >= now));
+        }
+        for sector in from..to {
+            for &behind in
+                self.under_head[sector as usize].iter().filter(|&&behind| behind < from || to <= behind)
+            {
+                let destroyers = &mut self.sectors[behind as usize].destroyers;
+                if destroyers.last() != Some(&id) {
+                    destroyers.push(id);
+                }
+            }
+        }
+    }
+
+    fn written(&mut self, id: u64, fua: bool) {
+        match fua || !self.write_cache {
+            true => self.durable(id),
+            false => self.loose.push((id, self.now)),
+        }
+    }
+
+    fn durable(&mut self, id: u64) {
+        let now = self.now;
+        self.spans.entry(id).and_modify(|span| span.durable = Some(now));
+    }
+
+    fn flushed(&mut self, asked: u64) {
+        let (done, loose) =
+            std::mem::take(&mut self.loose).into_iter().partition(|&(_, answered)| answered <= asked);
+        self.loose = loose;
+        let done: Vec<(u64, u64)> = done;
+        done.into_iter().for_each(|(id, _)| self.durable(id));
+    }
+
+    /// Whether a sector must have been destroyed when a read was asked.
+    fn must_be_destroyed(&self, sector: &Sector, asked: u64) -> bool {
+        let written = match sector.newest {
+            None => Some(0),
+            Some((id, _)) => self.spans[&id].durable,
+        };
+        written.is_some_and(|written| {
+            let after = |id: &u64| {
+                let span = self.spans[id];
+                span.asked > written && span.durable.is_some_and(|durable| durable < asked)
+            };
+            sector.destroyers.iter().any(after)
+        })
+    }
+
+    fn check(
+        &mut self,
+        asked: u64,
+        from: u64,
+        expected: &[u32],
+        data: Result<&[u8], Errno>,
+    ) -> Result<(), String> {
+        let range = from as usize..from as usize + expected.len();
+        let sectors = &self.sectors[range];
+        let Ok(data) = data else {
+            self.refused += 1;
+            let may = sectors.iter().any(|sector| !sector.destroyers.is_empty());
+            return if may { Ok(()) } else { Err("refused, and nothing destroyed any of it".to_owned()) };
+        };
+        if let Some(index) = sectors.iter().position(|sector| self.must_be_destroyed(sector, asked)) {
+            return Err(format!("sector {} was destroyed and is given", from + index as u64));
+        }
+        for (at, (bytes, &number)) in (from..).zip(data.chunks_exact(SECTOR).zip(expected)) {
+            let right = if number == 0 { vec![0; SECTOR] } else { bytes_of(at, at + 1, number) };
+            if bytes != right {
+                return Err(format!("sector {at} is not of write {number}: {:?}", &bytes[..16]));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was asked.
+enum Asked {
+    Read { at: u64, from: u64, expected: Vec<u32> },
+    Write { fua: bool },
+    Flush { at: u64 },
+}
+
+fn live(target: &mut impl Target, mut disk: Disk, random: &mut Random, count: u64) -> Result<u64, String> {
+    let (sender, answers) = channel();
+    let mut outstanding: HashMap<u64, (u64, u64, Asked)> = HashMap::new();
+    let mood = Mood::draw(random);
+    let all = disk.sectors.len() as u64;
+    for id in 0..count + 1 {
+        let last = id == count;
+        let len = [1, 1, 3, 8, 16, 40][random.below(6) as usize];
+        let part = [all, 120][random.below(2) as usize];
+        let from = random.below(part);
+        let to = (from + len).min(all);
+        let kind = random.below(10);
+        let changes = kind < 6;
+        // A read and a change of the same sectors are not outstanding together.
+        let meets = |(start, end, asked): &(u64, u64, Asked)| {
+            *start < to && from < *end && changes != matches!(asked, Asked::Write { .. })
+        };
+        loop {
+            for (id, result, data) in answers.try_iter() {
+                disk.now += 1;
+                let (_, _, asked) = outstanding.remove(&id).ok_or("answered twice")?;
+                hear(&mut disk, id, asked, result, data)?;
+            }
+            if last && outstanding.is_empty() {
+                return Ok(disk.refused);
+            }
+            if !last && outstanding.len() < mood.depth && !outstanding.values().any(meets) {
+                break;
+            }
+            target.pass(random);
+        }
+        disk.now += 1;
+        let (offset, bytes) = (from * SECTOR as u64, (to - from) * SECTOR as u64);
+        let fua = random.below(8) == 0;
+        let (request, data, asked) = match kind {
+            0..=4 => {
+                disk.write(id, (from, to), id as u32 + 1);
+                let request = Request { fua, ..Request::new(Op::Write, offset, bytes) };
+                (request, bytes_of(from, to, id as u32 + 1), Asked::Write { fua })
+            }
+            5 => {
+                disk.write(id, (from, to), 0);
+                let request = Request { fua, ..Request::new(Op::WriteZeroes, offset, bytes) };
+                (request, Vec::new(), Asked::Write { fua })
+            }
+            6 => (Request::new(Op::Flush, 0, 0), Vec::new(), Asked::Flush { at: disk.now }),
+            _ => {
+                let sectors = &disk.sectors[from as usize..to as usize];
+                let expected =
+                    sectors.iter().map(|sector| sector.newest.map_or(0, |(_, number)| number)).collect();
+                let asked = Asked::Read { at: disk.now, from, expected };
+                (Request::new(Op::Read, offset, bytes), vec![0; bytes as usize], asked)
+            }
+        };
+        outstanding.insert(id, (from, if kind == 6 { from } else { to }, asked));
+        let sender = sender.clone();
+        let answer = move |result, data| drop(sender.send((id, result, data)));
+        target.submit(Job::new(request, data, Box::new(answer)));
+        if random.below(3) == 0 {
+            target.pass(random);
+        }
+    }
+    Ok(disk.refused)
+}
+
+fn hear(
+    disk: &mut Disk,
+    id: u64,
+    asked: Asked,
+    result: Result<(), Errno>,
+    data: Vec<u8>,
+) -> Result<(), String> {
+    match asked {
+        Asked::Read { at, from, expected } => {
+            let found = result.map(|()| data.as_slice());
+            disk.check(at, from, &expected, found).map_err(|why| format!("command {id}, a read: {why}"))
+        }
+        Asked::Write { fua } => {
+            disk.written(id, fua);
+            result.map_err(|errno| format!("command {id}: {errno}"))
+        }
+        Asked::Flush { at } => {
+            disk.flushed(at);
+            result.map_err(|errno| format!("command {id}, a flush: {errno}"))
+        }
+    }
+}
+
+fn lives(timing: Timing) {
+    let seed = number("PROPTEST_RNG_SEED", 1);
+    let lives = number("SKYLIGHT_SERVED_OPERATIONS", 400_000) / 20 / LIFE + 4;
+    let specs = segments();
+    let geometry = Geometry::new(&specs).expect("segments that add up");
+    let under_head = under_head(&specs, &geometry, WIDTH_TRACKS);
+    let mut refused = 0;
+    for life in 0..lives {
+        let (write_cache, seed) = (life % 2 == 0, seed.wrapping_mul(1_000_003).wrapping_add(life));
+        let mut random = Random(seed);
+        let shingling = Shingling::new(WIDTH_TRACKS).expect("a head");
+        let mode = ReadMode { data: ReadData::Overwriting, fail: true };
+        let (geometry, capacity) = (geometry.clone(), geometry.capacity());
+        let layer = Box::new(Swd::new(SwdSpec { geometry, shingling, capacity, bands: None, mode }));
+        let options = Options { write_cache, log_bytes: Some(16_384), ..Options::default() };
+        let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
+        let image = Image::create_on(Box::new(store), layer, "", &options).expect("memory");
+        let disk = Disk::new(under_head.clone(), write_cache);
+        let lived = match timing {
+            Timing::Model => {
+                let mut target = Model::new(image, Interface::draw(&mut random, write_cache), seed);
+                live(&mut target, disk, &mut random, LIFE)
+            }
+            Timing::None | Timing::Native => {
+                let mut target = Served::new(image, timing == Timing::Native);
+                live(&mut target, disk, &mut random, LIFE)
+            }
+        };
+        refused +=
+            lived.unwrap_or_else(|why| panic!("{timing:?}, write cache {write_cache}, seed {seed}: {why}"));
+    }
+    println!("{timing:?}: {lives} disks, {refused} reads refused");
+    assert!(refused > lives, "hardly anything was destroyed");
+}
+
+#[test]
+fn as_fast_as_it_goes() {
+    lives(Timing::None);
+}
+
+#[test]
+fn in_model_time() {
+    lives(Timing::Model);
+}
+
+#[test]
+fn over_a_disk_that_sets_the_time() {
+    lives(Timing::Native);
+}
