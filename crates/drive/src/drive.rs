@@ -21,7 +21,7 @@ use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
 use skylight_layer::{CacheUse, Command, CommandId, HostOp, Idle, Layer, Plan, Queue};
 
 use crate::batch::{Batch, BatchError};
-use crate::host::{Alone, Host, Origin, Outside};
+use crate::host::{Alone, Host, Moved, Origin, Outside};
 use crate::jitter::Jitter;
 use crate::ledger::Ledger;
 use crate::media::{FlashSpeed, Media};
@@ -33,6 +33,10 @@ use crate::write_cache::WriteCache;
 
 /// How many commands ahead the layer is told of: enough for memory to answer meanwhile.
 const HINT_COMMANDS: usize = 24;
+
+/// After the media had no space for what the drive does by itself, it tries again so much later: a try costs as much as
+/// taking up the layer, a tenth of a second for a large cache, and space comes when a person makes it.
+const RETRY: Nanos = Nanos(1_000_000_000);
 
 /// The drive as the host meets it.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +112,8 @@ pub struct Drive {
     quiet_since: Time,
     /// Until when the interface is busy with writes that go to the cache.
     accepting: Time,
+    /// Until when nothing is destaged, and the layer does not work: the media had no space.
+    refused_until: Time,
     /// Until when everything that could happen has happened.
     clock: Time,
     /// Outstanding commands.
@@ -141,6 +147,7 @@ impl Drive {
             host_time: Time(0),
             quiet_since: Time(0),
             accepting: Time(0),
+            refused_until: Time(0),
             clock: Time(0),
             pending: Pending::new(interface.queue_depth),
             cache: WriteCache::new(
@@ -270,7 +277,7 @@ impl Drive {
         let Some(after) = self.layer.idle_after() else {
             return Idle::Nothing;
         };
-        let begin = self.busy_until.max(self.quiet_since + after);
+        let begin = self.busy_until.max(self.quiet_since + after).max(self.refused_until);
         if begin >= until {
             return Idle::Worked;
         }
@@ -284,7 +291,10 @@ impl Drive {
                 }
                 return Idle::Nothing;
             }
-            outside.executed(Origin::Idle, &self.plan, self.layer.as_ref());
+            if outside.executed(Origin::Idle, &self.plan, self.layer.as_mut()) == Moved::Refused {
+                self.taken_up(self.busy_until);
+                return Idle::Worked;
+            }
             self.answered.clear();
             self.busy_until = self.media.execute(&self.plan, self.busy_until, &mut self.answered);
         }
@@ -326,12 +336,31 @@ impl Drive {
             queue.is_kept_by(&self.plan),
             "writes that overlap leave in the order in which they came"
         );
-        outside.executed(Origin::Cache, &self.plan, self.layer.as_ref());
+        if outside.executed(Origin::Cache, &self.plan, self.layer.as_mut()) == Moved::Refused {
+            return self.taken_up(start);
+        }
         self.answered.clear();
         self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
         self.quiet_since = self.quiet_since.max(self.busy_until);
         self.cache.leave(self.answered.iter().map(|&(id, _)| id), self.busy_until);
         self.forget_places(false);
+    }
+
+    /// The media had no space for what the drive did by itself, and the layer was taken up anew.
+    fn taken_up(&mut self, at: Time) {
+        self.refused_until = at + RETRY;
+        self.forget_all_places();
+    }
+
+    fn forget_all_places(&mut self) {
+        self.ahead = None;
+        self.pending.forget_all_places();
+        self.cache.forget_all_places();
+    }
+
+    /// Tries at once what the media had no space for.
+    pub fn retry(&mut self) {
+        self.refused_until = Time(0);
     }
 
     /// What was on its way to the media is there.
@@ -422,7 +451,7 @@ impl Drive {
     /// When the layer would work on its own next, if nothing happens before; none if it never does.
     pub(crate) fn idle_begins(&self) -> Option<Time> {
         let after = self.layer.idle_after().filter(|_| self.pending.commands().is_empty())?;
-        Some(self.busy_until.max(self.quiet_since + after))
+        Some(self.busy_until.max(self.quiet_since + after).max(self.refused_until))
     }
 
     /// A command that comes at `at`, when everything before has happened.
@@ -455,7 +484,7 @@ impl Drive {
         if let Some((begin, index)) = outlook.arrival {
             comes((begin + self.interface.command_overhead).max(self.clock), Event::Arrival(index));
         }
-        let held = (!self.cache.is_empty()).then(|| self.cache.held_since());
+        let held = (!self.cache.is_empty()).then(|| self.cache.held_since().max(self.refused_until));
         let never = Time(u64::MAX);
         let full_or_media = outlook.full.unwrap_or(never).min(outlook.media.unwrap_or(never));
         let since = full_or_media.min(held.unwrap_or(never));
@@ -499,20 +528,28 @@ impl Drive {
     fn begin_with_cache(&mut self, time: Time, host: &mut impl Outside) {
         let dirty = self.cache.dirty().len();
         let outlook = self.pending.outlook(self.accepting, &self.cache);
+        let refused = time < self.refused_until;
         if outlook.full.is_some_and(|came| came <= time) {
-            return self.destage(dirty, host);
+            return match self.pending.without_room(&self.cache).filter(|_| refused) {
+                Some(index) => self.refuse(index, time, host),
+                None => self.destage(dirty, host),
+            };
         }
         let queued = &self.pending.arrivals()[..self.pending.queued()];
         let waits = |arrival: &Arrival| arrival.served != Served::OnArrival && !arrival.blocked;
         let Some(first) = queued.iter().position(waits).filter(|&first| queued[first].came <= time) else {
             return self.destage(dirty, host);
         };
-        let Command { id, extent, .. } = self.pending.commands()[first];
+        let Command { id, op, extent } = self.pending.commands()[first];
         match queued[first].served {
             Served::Flush(number) => match self.cache.older_than(number) {
                 0 => self.answer_flush(id, queued[first].came, time, host),
+                _ if refused => self.refuse(first, time, host),
                 older => self.destage(older, host),
             },
+            // What the cache has of a read need not leave it: the bytes come from both.
+            Served::Destaged if refused && op == HostOp::Read => self.serve(first, 1, host),
+            Served::Destaged if refused => self.refuse(first, time, host),
             Served::Destaged => {
                 let first = self.cache.first_to_leave(extent).unwrap_or(0);
                 self.destage_from(first, true, host);
@@ -525,6 +562,13 @@ impl Drive {
                 self.serve(first, run, host);
             }
         }
+    }
+
+    /// Answers a command that waits for the media to take what the cache holds, while they have no space for it.
+    fn refuse(&mut self, index: usize, time: Time, host: &mut impl Outside) {
+        let (id, came) = (self.pending.commands()[index].id, self.pending.arrivals()[index].came);
+        host.refused(id);
+        self.answer(id, (came + self.interface.command_overhead).max(time), host);
     }
 
     /// All that came before a flush is on the media.
@@ -546,7 +590,7 @@ impl Drive {
         let waiting = &self.pending.commands()[first..first + run];
         self.layer.clock(start);
         self.layer.take(Queue { waiting, next }, &mut self.plan);
-        host.executed(Origin::Host, &self.plan, self.layer.as_ref());
+        let moved = host.executed(Origin::Host, &self.plan, self.layer.as_mut());
         self.answered.clear();
         let end = self.media.execute(&self.plan, start, &mut self.answered);
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(end.max(ready) - start));
@@ -556,7 +600,10 @@ impl Drive {
             // What was read ahead is not answered before what the drive was still busy with.
             self.answer(id, at.max(ready).max(free) + extra, host);
         }
-        self.forget_places(command.op == HostOp::Trim);
+        match moved {
+            Moved::Done => self.forget_places(command.op == HostOp::Trim),
+            Moved::Refused => self.forget_all_places(),
+        }
         let goes_on = self.interface.look_ahead && command.op == HostOp::Read;
         self.ahead = goes_on.then(|| ReadAhead { next: command.extent.end(), since: end });
     }

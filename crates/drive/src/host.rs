@@ -22,6 +22,15 @@ pub enum Origin {
     Idle,
 }
 
+/// What became of the bytes of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// They are on the media.
+    Done,
+    /// Not all of them: the medium under them has no space. The layer has taken up what is there.
+    Refused,
+}
+
 /// Who is told what the drive does.
 pub(crate) trait Outside {
     /// A command is answered at `at`, `latency` after it was submitted; the host would go on at `free`.
@@ -35,9 +44,15 @@ pub(crate) trait Outside {
     #[inline]
     fn decided(&mut self, _id: CommandId, _layer: &dyn Layer) {}
 
-    /// A plan is executed; its layer is as it is after it.
+    /// A plan is executed; its layer is as it is after it, and on return as the media are.
     #[inline]
-    fn executed(&mut self, _origin: Origin, _plan: &Plan, _layer: &dyn Layer) {}
+    fn executed(&mut self, _origin: Origin, _plan: &Plan, _layer: &mut dyn Layer) -> Moved {
+        Moved::Done
+    }
+
+    /// A command is about to be answered that needs what the media refused.
+    #[inline]
+    fn refused(&mut self, _id: CommandId) {}
 }
 
 /// Nobody is there.

@@ -17,12 +17,17 @@ use skylight_layer::{Command, CommandId, Idle, Layer, Plan};
 use crate::drive::Drive;
 use crate::host::Outside;
 
-pub use crate::host::Origin;
+pub use crate::host::{Moved, Origin};
 
 /// Who moves the bytes.
 pub trait Mover {
-    /// A plan is executed; its layer is as it is after it. Nothing happens on the drive before this returns.
-    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &dyn Layer);
+    /// A plan is executed; its layer is as it is after it. Nothing happens on the drive before this returns. Where the bytes
+    /// find no space, the layer is to be as the media are: writes of the volatile cache stay there, and the drive tries again
+    /// later; the host's commands are answered all the same.
+    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> Moved;
+
+    /// A command is about to be answered that needs what the volatile cache holds on the media, where it finds no space.
+    fn refused(&mut self, id: CommandId);
 
     /// The volatile cache took a write: a plan of [`Origin::Cache`] completes it by the second number.
     fn cached(&mut self, host: CommandId, cache: CommandId);
@@ -60,8 +65,12 @@ impl<M: Mover> Outside for Feed<'_, M> {
         self.mover.cached(host, cache);
     }
 
-    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &dyn Layer) {
-        self.mover.executed(origin, plan, layer);
+    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> Moved {
+        self.mover.executed(origin, plan, layer)
+    }
+
+    fn refused(&mut self, id: CommandId) {
+        self.mover.refused(id);
     }
 }
 

@@ -140,6 +140,21 @@ impl Pending {
         }
     }
 
+    /// After the layer was taken up anew, every place has to be looked up again.
+    pub(crate) fn forget_all_places(&mut self) {
+        self.sweep.forget_all(&mut self.targets[self.first..]);
+    }
+
+    /// The first write that finds no room in the volatile cache, counted from the oldest command.
+    pub(crate) fn without_room(&self, cache: &WriteCache) -> Option<usize> {
+        let finds_none = |index: &usize| {
+            let (command, arrival) = (&self.commands()[*index], &self.arrivals()[*index]);
+            let arrives = command.op == HostOp::Write && arrival.served == Served::OnArrival;
+            arrives && !arrival.blocked && !cache.has_room(command.extent)
+        };
+        (0..self.queued()).find(finds_none)
+    }
+
     /// What has come, all of it in the drive's queue.
     #[inline]
     pub(crate) fn queued(&self) -> usize {

@@ -372,6 +372,15 @@ impl Sweep {
         }
     }
 
+    /// Forgets where anything is.
+    pub(crate) fn forget_all(&mut self, targets: &mut [Target]) {
+        for target in targets.iter_mut().filter(|target| target.spot != UNKNOWN) {
+            self.remove(*target);
+            self.unknown += 1;
+            target.spot = UNKNOWN;
+        }
+    }
+
     /// Forgets what the changes of a plan may have moved; those of a trim reach over many groups.
     pub(crate) fn forget(&mut self, layer: &dyn Layer, plan: &Plan, trim: bool, targets: &mut [Target]) {
         let mut done = None;

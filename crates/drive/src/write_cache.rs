@@ -164,6 +164,12 @@ impl WriteCache {
         self.sweep.forget(layer, plan, trim, &mut self.targets[self.first..known]);
     }
 
+    /// After the layer was taken up anew, every place has to be looked up again.
+    pub(crate) fn forget_all_places(&mut self) {
+        let known = (self.first + self.window).min(self.targets.len());
+        self.sweep.forget_all(&mut self.targets[self.first..known]);
+    }
+
     /// Since when it holds something.
     pub(crate) fn held_since(&self) -> Time {
         self.held_since

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use skylight_disk::{Lba, LbaExtent, Nanos, Sectors, Time};
-use skylight_drive::online::{Answered, Mover, Origin};
+use skylight_drive::online::{Answered, Moved, Mover, Origin};
 use skylight_drive::profile::Profile;
 use skylight_drive::random::{Kind, random_profile};
 use skylight_drive::{Batch, Drive, Online};
@@ -21,7 +21,7 @@ struct Ledger {
 }
 
 impl Mover for Ledger {
-    fn executed(&mut self, origin: Origin, plan: &Plan, _layer: &dyn Layer) {
+    fn executed(&mut self, origin: Origin, plan: &Plan, _layer: &mut dyn Layer) -> Moved {
         let completes = plan.steps().iter().filter_map(|step| match step {
             Step::Complete(id) => Some(*id),
             _ => None,
@@ -31,7 +31,10 @@ impl Mover for Ledger {
             Origin::Cache => self.left.extend(completes),
             Origin::Idle => self.idle += 1,
         }
+        Moved::Done
     }
+
+    fn refused(&mut self, _id: CommandId) {}
 
     fn cached(&mut self, host: CommandId, cache: CommandId) {
         self.completed.push(host);

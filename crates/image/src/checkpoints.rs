@@ -15,7 +15,6 @@ use std::io;
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 
 use crate::error::ImageError;
-use crate::format::BLOCK;
 use crate::format::checkpoint::{
     CACHED, ENTRIES, Head, MOVED, encode_cached, encode_moved, encode_torn, encode_writer,
 };
@@ -57,9 +56,15 @@ impl Interpreter {
         let due = u128::from(self.state.map.entries()) * u128::from(used) / u128::from(left.max(1));
         let piece = (due as u64).saturating_sub(checkpoint.head.cached).max(self.piece);
         self.counters.pieces += 1;
-        if !self.write_entries(&mut checkpoint, piece)? {
-            self.checkpoint = Some(checkpoint);
-            return Ok(());
+        match self.write_entries(&mut checkpoint, piece) {
+            Ok(false) => {
+                self.checkpoint = Some(checkpoint);
+                return Ok(());
+            }
+            Ok(true) => {}
+            // Entries that came up twice went beyond what is allocated: in one go each comes up once.
+            Err(error) if error.is_no_space() => return self.checkpoint_now(false),
+            Err(error) => return Err(error),
         }
         if checkpoint.head.cached > checkpoint.most {
             // Sectors that went from one place to another while it was written have come up too often.
@@ -145,12 +150,13 @@ impl Interpreter {
         self.stamp_parts(head.generation, false)?;
         self.sync()?;
         let area = self.superblock.checkpoints[head.generation as usize % 2];
-        let block = head.encode(self.superblock.salt);
-        for copy in [0, BLOCK as u64] {
-            let written = self.store.write_at(area.start + copy, &block);
-            written.map_err(|error| self.failed(WRITE, error))?;
-        }
+        // Both copies at once: either is there or none is, as far as space goes, so that what is refused here can be done
+        // again over entries that no head names.
+        let heads = [head.encode(self.superblock.salt); 2];
+        let written = self.store.write_at(area.start, heads.as_flattened());
+        written.map_err(|error| self.failed(WRITE, error))?;
         self.sync()?;
+        self.unrecorded = false;
         self.log.behind_checkpoint(head.generation, head.log_position);
         self.counters.checkpoints += 1;
         self.write_mark()?;

@@ -130,9 +130,27 @@ pub enum ImageError {
         /// Why.
         reason: &'static str,
     },
-    /// An error in the middle of a change: what is in memory is not what is on the media.
+    /// An error in the middle of a change, after which the media may not be relied on.
     #[error(
-        "the image takes no more commands after an error ({0}); mend that, then stop the server and start it again"
+        "the image takes no more changes after an error ({0}); mend that, then stop the server and start it again"
     )]
     Stopped(String),
+    /// Its making was interrupted.
+    #[error(
+        "{0}: is half made: what made it was interrupted; serve it with the name of a drive to make it anew"
+    )]
+    HalfMade(String),
+}
+
+impl ImageError {
+    /// Whether the store lacked space for it: a file system or a quota is full.
+    pub fn is_no_space(&self) -> bool {
+        use io::ErrorKind as Kind;
+        match self {
+            Self::Io { source, .. } => {
+                matches!(source.kind(), Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge)
+            }
+            _ => false,
+        }
+    }
 }

@@ -9,6 +9,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use skylight_disk::{Lba, LbaExtent, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
@@ -31,6 +32,7 @@ use crate::recovery::{
     Accept, Judgement, Reader as ImageReader, Recovered, Recovery, bad_superblock, check_room,
     mend_superblock, recover,
 };
+use crate::room::{AHEAD_BYTES, reserve_new};
 use crate::shingled::{Loss, ShingledCounters};
 use crate::store::device::is_block_device;
 use crate::store::{Access, Store};
@@ -57,6 +59,9 @@ pub struct Options {
     /// Bytes of each file of a new image, if not as many as the file system takes: for tests.
     #[doc(hidden)]
     pub part_bytes: Option<u64>,
+    /// Bytes that are allocated ahead of need, if not as many as suit a large drive: for tests.
+    #[doc(hidden)]
+    pub ahead: Option<u64>,
     /// For tests of the tests.
     #[doc(hidden)]
     pub planted: Option<Planted>,
@@ -157,8 +162,8 @@ impl Image {
         Self::format(store, superblock, layer, options)
     }
 
-    /// Opens the image of a drive, or makes it where there is none; whether it was made. What is no image of the
-    /// drive is overwritten only if the options say so: on a block device whatever it is, in a file only what is no
+    /// Opens the image of a drive, or makes it where there is none, or only a half made one in a file; whether it was
+    /// made. What is no image of the drive is overwritten only if the options say so: on a block device whatever it is, in a file only what is no
     /// image at all.
     ///
     /// # Errors
@@ -168,7 +173,8 @@ impl Image {
         profile: &Profile,
         options: &Options,
     ) -> Result<(Self, bool), ImageError> {
-        if path.try_exists().is_ok_and(|there| !there) {
+        let empty = || std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0);
+        if path.try_exists().is_ok_and(|there| !there) || empty() {
             return Ok((Self::create(path, profile, options)?, true));
         }
         let options = Options { profile: Some(profile.clone()), ..options.clone() };
@@ -178,13 +184,15 @@ impl Image {
         };
         let device = is_block_device(path);
         let replaced = match &error {
-            ImageError::Foreign(_) => true,
+            // In a file, what was made of it is ours: on a device consent is for each time.
+            ImageError::HalfMade(_) if !device => return Ok((Self::create(path, profile, &options)?, true)),
+            ImageError::Foreign(_) | ImageError::HalfMade(_) => true,
             ImageError::OtherProfile { .. } | ImageError::Newer { .. } | ImageError::Damaged { .. } => device,
             _ => false,
         };
         match (replaced, options.overwrite) {
             (true, true) => Ok((Self::create(path, profile, &options)?, true)),
-            (true, false) if device && matches!(error, ImageError::Foreign(_)) => {
+            (true, false) if device && matches!(error, ImageError::Foreign(_) | ImageError::HalfMade(_)) => {
                 Err(ImageError::NoConsent(path.to_owned()))
             }
             _ => Err(error),
@@ -223,8 +231,14 @@ impl Image {
         }
         let place = store.name();
         let failed = |source| ImageError::Io { place: place.clone(), action: "format it", source };
-        // The superblocks last: what is cut short is no image.
-        place::erase(store.as_mut())?;
+        // The superblocks last: what is cut short is no image, and known for what it is.
+        place::erase(store.as_mut(), superblock.identity)?;
+        let reserved = reserve_new(store.as_mut(), &superblock, options.ahead.unwrap_or(AHEAD_BYTES));
+        reserved.map_err(|source| ImageError::Io {
+            place: place.clone(),
+            action: "allocate its log",
+            source,
+        })?;
         let salt = superblock.salt;
         let head = Head { entries_crc: checksum(salt, &[]), clean: true, ..Head::default() };
         for copy in [0, BLOCK as u64] {
@@ -241,10 +255,11 @@ impl Image {
             store.write_at(at + TEXT, &text).map_err(failed)?;
         }
         store.sync().map_err(failed)?;
-        for at in [0, COPY] {
+        // The first one in place of the mark that the image is half made: where it is, all else is too.
+        for at in [COPY, 0] {
             store.write_at(at, &superblock.encode()).map_err(failed)?;
+            store.sync().map_err(failed)?;
         }
-        store.sync().map_err(failed)?;
         Self::start(store, (superblock, None), layer, options, Accept::Nothing)
     }
 
@@ -304,7 +319,7 @@ impl Image {
         let capacity = superblock.capacity;
         let judgement = Judgement { accept, planted: options.planted };
         let Recovered { mut interpreter, recovery, mut mended } =
-            recover(store, superblock, layer.as_mut(), judgement)?;
+            recover(store, superblock, layer.as_mut(), (judgement, options))?;
         if let Some(bad) = bad {
             mend_superblock(interpreter.store.as_mut(), &interpreter.superblock, bad)?;
             mended.push(bad_superblock(bad));
@@ -427,6 +442,8 @@ impl Image {
                 all.push(HostWrite { id: CommandId(index as u32), extent, data: write.data });
             }
         }
+        // A layer that plans has changed: where nothing can be done it is not asked.
+        self.interpreter.check_running()?;
         let mut rest = all.as_slice();
         self.waiting.clear();
         loop {
@@ -452,7 +469,7 @@ impl Image {
     fn take(&mut self, writes: &[HostWrite<'_>]) -> Result<(), ImageError> {
         self.plan.clear();
         self.layer.take(Queue { waiting: &self.waiting, next: 0 }, &mut self.plan);
-        self.interpreter.apply(&self.plan, self.layer.as_ref(), writes)?;
+        self.interpreter.apply(&self.plan, self.layer.as_mut(), writes)?;
         for step in self.plan.steps() {
             if let Step::Complete(id) = step {
                 self.waiting.retain(|command| command.id != *id);
@@ -524,6 +541,7 @@ impl Image {
 
     fn forget(&mut self, offset: u64, len: u64, zeros: bool) -> Result<(), ImageError> {
         self.extent(offset, len)?;
+        self.interpreter.check_running()?;
         let mut done = 0;
         while done < len {
             let here = (len - done).min(TRIM_MAX);
@@ -531,7 +549,7 @@ impl Image {
             let trim = Command { id: CommandId(0), op: HostOp::Trim, extent };
             self.plan.clear();
             self.layer.take(Queue { waiting: &[trim], next: 0 }, &mut self.plan);
-            let layer = self.layer.as_ref();
+            let layer = self.layer.as_mut();
             match zeros {
                 true => self.interpreter.apply_zeroes(&self.plan, layer, extent)?,
                 false => self.interpreter.apply_trim(&self.plan, layer, extent)?,
@@ -554,9 +572,10 @@ impl Image {
     /// # Errors
     /// When the store fails.
     pub fn idle(&mut self) -> Result<Idle, ImageError> {
+        self.interpreter.check_running()?;
         self.plan.clear();
         let idle = self.layer.idle(&mut self.plan);
-        self.interpreter.apply(&self.plan, self.layer.as_ref(), &[])?;
+        self.interpreter.apply(&self.plan, self.layer.as_mut(), &[])?;
         Ok(idle)
     }
 
@@ -660,6 +679,11 @@ impl Image {
             generation: self.interpreter.log.generation(),
             recovery: self.recovery,
         }
+    }
+
+    /// What the last change that was refused for want of space has cost: the layer had to be taken up anew.
+    pub fn refused_in(&self) -> Duration {
+        self.interpreter.refused_in
     }
 
     /// The layer, to look at.

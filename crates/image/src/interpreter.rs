@@ -10,9 +10,13 @@
 //!   others, gives sectors a value that was written and that nothing durable comes after.
 //! * Sectors that this may read are not written over: what a change of the map gives back is written again only
 //!   after a sync that made the change durable (`freed`).
-//! * An error of the store in the middle of a plan stops the interpreter: memory and media may differ then.
+//! * What was done of a plan is a prefix of it, also when the store fails in the middle (`room`): the state changes after
+//!   the writes that it stands for, and what follows a failed step is not done.
 //!
 //! Source: the tags are what Skylight (FAST'15, sections 2 and 4.3) takes a drive's journal entries to hold.
+
+use std::collections::VecDeque;
+use std::time::Duration;
 
 use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, MapChange, Medium, Plan, Purpose, Step};
@@ -27,6 +31,7 @@ pub use crate::host::HostWrite;
 use crate::log::TagLog;
 use crate::ranges::{Freed, Room};
 use crate::reader::Route;
+use crate::room::{AHEAD_BYTES, changes};
 use crate::state::State;
 use crate::store::Store;
 
@@ -56,6 +61,8 @@ pub enum Planted {
     NoPartGeneration,
     /// An image of which durable tags are lost is used all the same.
     LostIgnored,
+    /// After a plan that was refused in the middle, the layer stays as it was at the end of it.
+    LayerKept,
 }
 
 /// Bytes that were moved since the image was opened.
@@ -99,7 +106,7 @@ pub struct Interpreter {
     cache_medium: Medium,
     freed: Freed,
     /// Tags of bands whose data may not be durable yet.
-    waiting: Vec<Tag>,
+    pub(crate) waiting: VecDeque<Tag>,
     /// Whether data was written for which no tag vouches with a checksum, since the last sync.
     untagged: bool,
     /// Whether any data was written since then.
@@ -112,14 +119,27 @@ pub struct Interpreter {
     pub(crate) shingled_reads: (u64, u64),
     /// Where cleanings have said that they write, and no commit has come yet. What reads see is what such a
     /// band holds, so its bytes move with the commit.
-    cleaned: Vec<PbaExtent>,
+    pub(crate) cleaned: Vec<PbaExtent>,
     /// What cleanings have read, where every access is done.
-    held: Held,
+    pub(crate) held: Held,
     /// The checkpoint that is being written in pieces.
     pub(crate) checkpoint: Option<Checkpoint>,
     /// Entries of a piece.
     pub(crate) piece: u64,
-    stopped: Option<String>,
+    /// Bytes that are allocated in each checkpoint area, from its start.
+    pub(crate) reserved: u64,
+    /// Bytes that are allocated ahead of need.
+    pub(crate) ahead: u64,
+    /// Bytes that are allocated of the log, from its start.
+    pub(crate) reserved_log: u64,
+    /// Whether what a recovery found is in no checkpoint yet: that comes before any change.
+    pub(crate) unrecorded: bool,
+    /// Why it takes no more changes.
+    pub(crate) stopped: Option<String>,
+    /// How long the layer took to take up its state after the last refusal.
+    pub(crate) refused_in: Duration,
+    /// Whether a sync failed: what was written before it may be lost, and reads not notice.
+    pub(crate) unsafe_reads: bool,
     buffer: Vec<u8>,
 }
 
@@ -145,7 +165,7 @@ impl Interpreter {
             cache_medium: if flash { Medium::Flash } else { Medium::Platter },
             superblock,
             freed: Freed::default(),
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             untagged: false,
             dirty: false,
             unsynced: false,
@@ -155,7 +175,13 @@ impl Interpreter {
             held: Held::default(),
             checkpoint: None,
             piece: PIECE,
+            reserved: 0,
+            ahead: AHEAD_BYTES,
+            reserved_log: 0,
+            unrecorded: false,
             stopped: None,
+            refused_in: Duration::ZERO,
+            unsafe_reads: false,
             buffer: Vec::new(),
         }
     }
@@ -164,28 +190,30 @@ impl Interpreter {
     /// before [`Interpreter::flush`].
     ///
     /// # Errors
-    /// When the store fails: then it is stopped.
+    /// When the store fails: then the layer has taken up what is on the media. Where space was lacking it goes on, else it
+    /// takes no more changes.
     pub fn apply(
         &mut self,
         plan: &Plan,
-        layer: &dyn Layer,
+        layer: &mut dyn Layer,
         writes: &[HostWrite<'_>],
     ) -> Result<(), ImageError> {
-        self.run(|this| {
-            this.steps(plan, layer, writes)?;
-            this.checkpoint_if_due()
-        })
+        // A plan that only reads has no bytes here, and nothing can refuse it.
+        if !self.every_access && !changes(plan) {
+            return Ok(());
+        }
+        self.change(plan, layer, |this, layer| this.steps(plan, layer, writes))
     }
 
     /// Does what the plan of a trim of `extent` says. What is read there from now on is zeros where the store can
     /// discard, else something that it ever held.
     ///
     /// # Errors
-    /// When the store fails: then it is stopped.
+    /// As [`Interpreter::apply`].
     pub fn apply_trim(
         &mut self,
         plan: &Plan,
-        layer: &dyn Layer,
+        layer: &mut dyn Layer,
         extent: LbaExtent,
     ) -> Result<(), ImageError> {
         self.forget(plan, layer, extent, self.store.can_discard())
@@ -194,11 +222,11 @@ impl Interpreter {
     /// The same for a write of zeros: zeros it is, and after a flush also when the power fails.
     ///
     /// # Errors
-    /// When the store fails: then it is stopped.
+    /// As [`Interpreter::apply`].
     pub fn apply_zeroes(
         &mut self,
         plan: &Plan,
-        layer: &dyn Layer,
+        layer: &mut dyn Layer,
         extent: LbaExtent,
     ) -> Result<(), ImageError> {
         self.forget(plan, layer, extent, true)
@@ -207,19 +235,21 @@ impl Interpreter {
     fn forget(
         &mut self,
         plan: &Plan,
-        layer: &dyn Layer,
+        layer: &mut dyn Layer,
         extent: LbaExtent,
         zeros: bool,
     ) -> Result<(), ImageError> {
-        self.run(|this| {
-            // The tag that nothing of it is in the cache vouches for the zeros.
-            this.untagged |= zeros;
-            this.steps(plan, layer, &[])?;
-            // What a raw shingled disk forgets, it does not touch: a track that is written destroys others.
-            if zeros && !this.is_shingled() {
+        // What a raw shingled disk forgets, it does not touch: a track that is written destroys others.
+        let zeros = zeros && !self.is_shingled();
+        self.change(plan, layer, |this, layer| {
+            if zeros {
+                // Before the cache gives up what it has: where that fails, what was read there is still read.
                 this.discard(extent, layer)?;
             }
-            this.checkpoint_if_due()
+            let written = this.counters.media_bytes;
+            this.steps(plan, layer, &[])?;
+            // A cleaning that ended with this has moved what the cache had to where the zeros are.
+            if zeros && this.counters.media_bytes > written { this.discard(extent, layer) } else { Ok(()) }
         })
     }
 
@@ -241,24 +271,6 @@ impl Interpreter {
         }
         self.counters.host_bytes += host.bytes();
         Ok(())
-    }
-
-    /// Whether it has not stopped.
-    pub(crate) fn check_running(&self) -> Result<(), ImageError> {
-        match &self.stopped {
-            Some(why) => Err(ImageError::Stopped(why.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// Runs what may leave memory and media different, and is over if it fails.
-    fn run<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, ImageError>) -> Result<T, ImageError> {
-        self.check_running()?;
-        let done = act(self);
-        if let Err(error) = &done {
-            self.stopped = Some(error.to_string());
-        }
-        done
     }
 
     fn access(
@@ -371,19 +383,23 @@ impl Interpreter {
                         false => self.merge_in_place(lba, layer)?,
                     }
                 }
+                self.begin_tag()?;
                 self.give_back(lba, PbaExtent::default());
                 let tag = self.tag(lba, Pba(0), Kind::Home);
-                self.band_tag(tag, self.untagged)
+                self.band_tag(tag, self.untagged);
+                Ok(())
             }
             MapChange::Remapped { lba, pba } => {
                 self.merge_elsewhere(lba, pba, layer)?;
+                self.begin_tag()?;
                 let new = PbaExtent::new(pba, lba.len);
                 let mut before = Vec::new();
                 self.state.visit_home(layer, lba, &mut |piece| before.push(piece));
                 self.give_back(lba, new);
                 before.into_iter().for_each(|piece| self.freed.add(piece));
                 let tag = self.tag(lba, pba, Kind::Moved);
-                self.band_tag(tag, self.dirty)
+                self.band_tag(tag, self.dirty);
+                Ok(())
             }
         }
     }
@@ -403,6 +419,7 @@ impl Interpreter {
             crc = crc32c::crc32c_append(crc, data);
             done += piece.len;
         }
+        self.begin_tag()?;
         self.give_back(lba, PbaExtent::default());
         let (access, taken) = match self.state.rooms.of(pba) {
             Some(room) => (room.access, room.taken),
@@ -410,7 +427,13 @@ impl Interpreter {
         };
         let tag = self.tag(lba, pba, Kind::Cached { data_crc: crc, access, taken });
         self.state.apply(&tag);
-        self.log.append(self.store.as_mut(), tag).map_err(|error| self.failed("write its tag log", error))
+        self.log.append(tag);
+        Ok(())
+    }
+
+    /// Sees to it that one more tag fits the open block of the log. All that can fail of a commit fails up to here.
+    pub(crate) fn begin_tag(&mut self) -> Result<(), ImageError> {
+        self.log.make_way(self.store.as_mut()).map_err(|error| self.failed("write its tag log", error))
     }
 
     pub(crate) fn tag(&mut self, lba: LbaExtent, pba: Pba, kind: Kind) -> Tag {
@@ -420,13 +443,13 @@ impl Interpreter {
     }
 
     /// A tag for a band: at once, or when what it vouches for is durable.
-    fn band_tag(&mut self, tag: Tag, waits: bool) -> Result<(), ImageError> {
+    fn band_tag(&mut self, tag: Tag, waits: bool) {
         self.state.apply(&tag);
         if waits && self.planted != Some(Planted::BandTagFirst) {
-            self.waiting.push(tag);
-            return Ok(());
+            self.waiting.push_back(tag);
+        } else {
+            self.log.append(tag);
         }
-        self.log.append(self.store.as_mut(), tag).map_err(|error| self.failed("write its tag log", error))
     }
 
     /// What the cache has of an extent is dead, but for what lies in `kept`. With it goes all that was written by
@@ -559,7 +582,7 @@ impl Interpreter {
         Ok(())
     }
 
-    fn part(&self, medium: Medium) -> Part {
+    pub(crate) fn part(&self, medium: Medium) -> Part {
         match medium {
             Medium::Platter => self.superblock.platter,
             Medium::Flash => self.superblock.flash,
@@ -635,7 +658,7 @@ impl Interpreter {
     /// # Errors
     /// When the store fails.
     pub fn read(&self, extent: LbaExtent, buffer: &mut [u8], layer: &dyn Layer) -> Result<(), ImageError> {
-        self.check_running()?;
+        self.check_readable()?;
         let mut result = Ok(());
         let mut at = 0;
         self.pieces(extent, layer, &mut |medium, piece| {
@@ -651,9 +674,9 @@ impl Interpreter {
     /// Where a read goes in the store.
     ///
     /// # Errors
-    /// When it was stopped.
+    /// When reads are not safe.
     pub(crate) fn route(&self, extent: LbaExtent, layer: &dyn Layer) -> Result<Route, ImageError> {
-        self.check_running()?;
+        self.check_readable()?;
         let mut route = Route::default();
         self.pieces(extent, layer, &mut |medium, piece| {
             route.push(self.part(medium).start + piece.start.get() * SECTOR_BYTES, piece.len.bytes());
@@ -664,7 +687,7 @@ impl Interpreter {
     /// Makes durable all that was done.
     ///
     /// # Errors
-    /// When the store fails: then it is stopped.
+    /// When the store fails: where space was lacking the next one may succeed, else it takes no more changes.
     pub fn flush(&mut self) -> Result<(), ImageError> {
         self.run(Self::flush_now)
     }
@@ -675,9 +698,9 @@ impl Interpreter {
         }
         if !self.waiting.is_empty() {
             self.sync()?;
-            for tag in std::mem::take(&mut self.waiting) {
-                let appended = self.log.append(self.store.as_mut(), tag);
-                appended.map_err(|error| self.failed("write its tag log", error))?;
+            while !self.waiting.is_empty() {
+                self.begin_tag()?;
+                self.waiting.pop_front().into_iter().for_each(|tag| self.log.append(tag));
             }
         }
         let written = self.log.write(self.store.as_mut());
@@ -708,14 +731,17 @@ impl Interpreter {
         if self.planted == Some(Planted::NoSync) {
             return Ok(());
         }
-        self.store.sync().map_err(|error| self.failed("sync", error))
+        self.store.sync().map_err(|error| {
+            self.unsafe_reads = true;
+            self.failed("sync", error)
+        })
     }
 
-    /// Makes zeros of what a host extent has on the media now.
+    /// Makes zeros of where a host extent lies without the cache.
     fn discard(&mut self, extent: LbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
-        let mut pieces = Vec::new();
-        self.pieces(extent, layer, &mut |medium, piece| pieces.push((medium, piece)));
-        for (medium, piece) in pieces {
+        let (mut pieces, medium) = (Vec::new(), self.home_medium);
+        self.state.visit_home(layer, extent, &mut |piece| pieces.push(piece));
+        for piece in pieces {
             self.held.forget(medium, piece);
             let offset = self.part(medium).start + piece.start.get() * SECTOR_BYTES;
             let discarded = self.store.discard(offset, piece.len.bytes());
@@ -728,7 +754,7 @@ impl Interpreter {
     /// Writes down where everything lies, so that a start need not read the log.
     ///
     /// # Errors
-    /// When the store fails: then it is stopped.
+    /// As [`Interpreter::flush`].
     pub fn checkpoint(&mut self, clean: bool) -> Result<(), ImageError> {
         self.run(|this| this.checkpoint_now(clean))
     }

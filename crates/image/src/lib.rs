@@ -7,6 +7,7 @@
 //! * [`interpreter`]: a plan's bytes, and when they are durable.
 //! * [`store`]: what lies underneath: sparse files, block devices, memory, and a medium that fails.
 //! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`, `recovery`: how they are written and read.
+//! * `room`: what happens where the file system is full, or fails.
 //! * `place`: files and devices, and what is asked of them before anything is written.
 //! * [`shingled`]: what a raw shingled disk keeps beside its data, and its read modes.
 //! * [`maintenance`]: looking at an image, checking it, making it small.
@@ -29,6 +30,7 @@ mod place;
 mod ranges;
 pub mod reader;
 mod recovery;
+mod room;
 pub mod shingled;
 mod state;
 pub mod store;

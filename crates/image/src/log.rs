@@ -1,6 +1,7 @@
 //! The tag log as it is written: a ring of blocks, the last of them open.
 //!
-//! Beside the ring lie two slots for [`Mark`]s, which say how far the log was durable after the last sync.
+//! A block that is full is written before the next tag, or by a flush: a write that fails leaves the log as it was, and
+//! is retried. Beside the ring lie two slots for [`Mark`]s, which say how far the log was durable after the last sync.
 //!
 //! Invariants: blocks from `start` to `position` are those that a recovery reads; a block that was synced is
 //! never written again before it is behind a checkpoint; a mark is written after the sync that it speaks of.
@@ -87,16 +88,20 @@ impl TagLog {
         self.open.generation
     }
 
-    /// Appends a tag; a block that is full is written.
-    pub fn append(&mut self, store: &mut dyn Store, tag: Tag) -> io::Result<()> {
-        debug_assert!(self.room() > 0, "the log is full");
-        self.open.tags.push(tag);
-        self.unwritten = true;
+    /// Writes the open block if it is full, and goes on in the next.
+    pub fn make_way(&mut self, store: &mut dyn Store) -> io::Result<()> {
         if self.open.tags.len() == TAGS {
             self.write(store)?;
             self.next_block();
         }
         Ok(())
+    }
+
+    /// Appends a tag, for which [`TagLog::make_way`] was called.
+    pub fn append(&mut self, tag: Tag) {
+        debug_assert!(self.room() > 0 && self.open.tags.len() < TAGS, "the log is full");
+        self.open.tags.push(tag);
+        self.unwritten = true;
     }
 
     /// Writes the open block, if there is anything new in it.

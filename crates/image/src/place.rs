@@ -11,13 +11,14 @@ use skylight_host::Refusal;
 
 use crate::error::ImageError;
 use crate::format::BLOCK;
+use crate::format::begun::Begun;
 use crate::format::flash::FlashHead;
 use crate::format::part::{HEAD_BYTES, PartHead, START};
 use crate::format::superblock::{COPY, Part as Extent, Superblock};
 use crate::image::Options;
 use crate::recovery::Reader;
 use crate::store::device::{DeviceStore, is_block_device};
-use crate::store::file::{FileStore, PART_BYTES};
+use crate::store::file::{FileStore, PART_BYTES, begun_in, is_part_of};
 use crate::store::fold::FoldedStore;
 use crate::store::parts::{Part, PartsStore};
 use crate::store::{Access, Store};
@@ -27,7 +28,8 @@ const HEADS_SINCE: u32 = 2;
 
 /// Somewhere that a store may be made, with nothing written to it yet.
 enum Ground<'a> {
-    File(&'a Path, u64),
+    /// A file, bytes, and whether what is in it may go.
+    File(&'a Path, u64, bool),
     Device(DeviceStore),
 }
 
@@ -35,7 +37,7 @@ impl<'a> Ground<'a> {
     fn take(path: &'a Path, needed_bytes: u64, options: &Options) -> Result<Self, ImageError> {
         if !is_block_device(path) {
             FileStore::check_free(path, options.overwrite)?;
-            return Ok(Self::File(path, needed_bytes));
+            return Ok(Self::File(path, needed_bytes, options.overwrite));
         }
         let store = DeviceStore::open(path, Access::Use)?;
         if !options.overwrite {
@@ -51,11 +53,10 @@ impl<'a> Ground<'a> {
         Ok(Self::Device(store))
     }
 
-    fn make(self, options: &Options) -> Result<Box<dyn Store>, ImageError> {
+    fn make(self, part_bytes: Option<u64>) -> Result<Box<dyn Store>, ImageError> {
         Ok(match self {
-            Self::File(path, len) => {
-                let part = options.part_bytes;
-                Box::new(FileStore::create_in_parts(path, len, options.overwrite, part)?)
+            Self::File(path, len, overwrite) => {
+                Box::new(FileStore::create_in_parts(path, len, overwrite, part_bytes)?)
             }
             Self::Device(store) => Box::new(store),
         })
@@ -88,7 +89,7 @@ pub(crate) fn make(
     let left_out = superblock.gap;
     let Some(apart) = &options.cache_on else {
         let store = Ground::take(path, superblock.len_bytes() - left_out.len, options)?;
-        let store = store.make(options)?;
+        let store = store.make(options.part_bytes)?;
         note_parts(store.as_ref(), superblock);
         return Ok(folded(store, left_out));
     };
@@ -98,10 +99,15 @@ pub(crate) fn make(
     superblock.flash_apart = true;
     let (main, flash) = (superblock.platter.end(), superblock.flash.len);
     let main = Ground::take(path, main - left_out.len, options)?;
-    let apart = Ground::take(apart, START + flash, options)?;
-    let main = main.make(options)?;
+    let ours = half_made_with(path, apart);
+    let apart = Ground::take(
+        apart,
+        START + flash,
+        &Options { overwrite: options.overwrite || ours, ..options.clone() },
+    )?;
+    let main = main.make(options.part_bytes)?;
     note_parts(main.as_ref(), superblock);
-    let apart = apart.make(options)?;
+    let apart = apart.make(options.part_bytes)?;
     Ok(join(folded(main, left_out), apart, superblock))
 }
 
@@ -112,10 +118,16 @@ pub(crate) fn note_parts(store: &dyn Store, superblock: &mut Superblock) {
     }
 }
 
-/// Makes an image that may be there none.
-pub(crate) fn erase(store: &mut dyn Store) -> Result<(), ImageError> {
+/// Whether a file has the flash of the image that is half made in another: written just before that was interrupted.
+fn half_made_with(main: &Path, apart: &Path) -> bool {
+    let begun = std::fs::File::open(main).ok().and_then(|file| begun_in(&file));
+    !is_block_device(apart) && begun.is_some_and(|begun| is_part_of(apart, &begun))
+}
+
+/// Makes an image that may be there none, but the mark of one that is begun.
+pub(crate) fn erase(store: &mut dyn Store, identity: u128) -> Result<(), ImageError> {
     let mut erase = || {
-        store.write_at(0, &[0; BLOCK])?;
+        store.write_at(0, &Begun { identity }.encode())?;
         store.write_at(COPY, &[0; BLOCK])?;
         store.sync()
     };

@@ -77,6 +77,11 @@ impl Rooms {
         (pba < room.access.end()).then_some(room)
     }
 
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.by_start.len() as u64
+    }
+
     /// An access took its room; what was there before is over.
     pub fn add(&mut self, room: Room) {
         let (start, end) = (room.access.start, room.access.end());

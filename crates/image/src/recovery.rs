@@ -29,6 +29,7 @@ use crate::format::part::{HEAD_BYTES, PartHead};
 use crate::format::superblock::{COPY, NotOne, Superblock, TEXT};
 use crate::format::tag::{Kind, Tag, TagBlock};
 use crate::format::{BLOCK, VERSION, checksum};
+use crate::image::Options;
 use crate::interpreter::{Interpreter, Planted};
 use crate::log::{Marks, TagLog};
 use crate::state::State;
@@ -84,6 +85,8 @@ impl Reader<'_> {
         let place = self.0.name();
         let (first, copy) = (self.superblock_at(0), self.superblock_at(COPY));
         let found = match (first, copy) {
+            // Nothing of the host's is in it, also if the copy is there: the first one comes last.
+            (Err(NotOne::HalfMade), _) => return Err(ImageError::HalfMade(place)),
             (Ok(found), Ok(copy)) if found == copy => (found, None),
             // They are written once and never changed, so neither can be an older state of the other.
             (Ok(_), Ok(_)) => {
@@ -477,7 +480,7 @@ pub(crate) fn recover(
     store: Box<dyn Store>,
     superblock: Superblock,
     layer: &mut dyn Layer,
-    judgement: Judgement,
+    (judgement, options): (Judgement, &Options),
 ) -> Result<Recovered, ImageError> {
     let blank = layer.raw_shingled().map(|disk| disk.blank());
     let mut found = understand(&Reader(store.as_ref()), &superblock, blank.as_ref(), judgement)?;
@@ -490,8 +493,10 @@ pub(crate) fn recover(
     let log = TagLog::new(&superblock, found.position, found.head.generation, found.marks, unsettled);
     let mut interpreter = Interpreter::new(store, superblock, log, found.state, found.sequence);
     interpreter.planted = judgement.planted;
+    interpreter.ahead = options.ahead.unwrap_or(interpreter.ahead);
+    interpreter.reserve_what_can_be();
     if unsettled {
-        interpreter.checkpoint_all()?;
+        interpreter.record_recovery()?;
     }
     Ok(Recovered { interpreter, recovery: found.recovery, mended: found.mended })
 }
@@ -682,7 +687,7 @@ fn data_checksum(
 
 impl State {
     /// Forgets accesses of which nothing is live, and counts from the newest that has something.
-    fn settle(&mut self, capacity: Sectors) {
+    pub(crate) fn settle(&mut self, capacity: Sectors) {
         let mut live = BTreeSet::new();
         let mut taken = 0;
         for found in self.found(LbaExtent::new(skylight_disk::Lba(0), capacity)) {

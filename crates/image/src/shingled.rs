@@ -168,18 +168,18 @@ impl Interpreter {
             let number = disk.writes() + 1;
             // A flush leaves the rest of a block.
             if self.log.room() <= 2 * TAGS as u64 {
-                self.checkpoint(false)?;
+                self.checkpoint_now(false)?;
             }
+            self.begin_tag()?;
             let tag = self.tag(write.extent, Pba(0), Kind::Written { number, at_ns });
             self.state.apply(&tag);
             if self.planted == Some(Planted::NoRecord) {
                 continue;
             }
-            let appended = self.log.append(self.store.as_mut(), tag);
-            appended.map_err(|error| self.failed("write its tag log", error))?;
+            self.log.append(tag);
         }
         if self.records_first && self.planted != Some(Planted::RecordWithData) {
-            return self.flush();
+            return self.flush_now();
         }
         self.log.write(self.store.as_mut()).map_err(|error| self.failed("write its tag log", error))
     }
@@ -196,7 +196,7 @@ impl Interpreter {
         extent: LbaExtent,
         buffer: &mut [u8],
     ) -> Result<Vec<LbaExtent>, ImageError> {
-        self.check_running()?;
+        self.check_readable()?;
         let (mut at, mut failed, mut met) = (0, Vec::new(), 0);
         for step in plan.steps() {
             match *step {

@@ -20,6 +20,7 @@ const CACHED: Options = Options {
     every_access: false,
     piece: None,
     part_bytes: None,
+    ahead: None,
     planted: None,
 };
 

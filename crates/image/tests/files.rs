@@ -59,6 +59,7 @@ const CACHED: Options = Options {
     every_access: false,
     piece: None,
     part_bytes: None,
+    ahead: None,
     planted: None,
 };
 
@@ -232,7 +233,7 @@ fn set_associative() -> Box<dyn Layer> {
 }
 
 #[test]
-fn an_error_of_a_read_is_told_and_goes_and_one_of_a_write_stops_the_image() {
+fn an_error_of_a_read_is_told_and_goes_and_one_of_a_write_stops_changes() {
     let store = FaultStore::new(RamStore::new(Image::bytes_needed(set_associative().as_ref(), &CACHED)));
     let mut image =
         Image::create_on(Box::new(store.clone()), set_associative(), "", &CACHED).expect("an image");
@@ -247,10 +248,28 @@ fn an_error_of_a_read_is_told_and_goes_and_one_of_a_write_stops_the_image() {
     assert!(image.write(4096, &block(2), true).is_err());
     store.mend();
     let stopped = image.write(4096, &block(2), true).expect_err("stopped").to_string();
-    assert!(stopped.starts_with("the image takes no more commands after an error"), "{stopped}");
+    assert!(stopped.starts_with("the image takes no more changes after an error"), "{stopped}");
+    assert_eq!(read(&mut image, 0)[0], 1, "what is on the medium is known, and is read");
+    assert!(image.idle().is_err() && image.trim(0, 4096).is_err());
     drop(image);
     let mut image = Image::open_on(Box::new(store), set_associative(), &CACHED).expect("a recovery");
     assert_eq!(read(&mut image, 0)[0], 1);
+}
+
+/// A system may forget what it could not make durable: then nothing that is read is sure.
+#[test]
+fn an_error_of_a_sync_stops_reads_too() {
+    let store = FaultStore::new(RamStore::new(Image::bytes_needed(set_associative().as_ref(), &CACHED)));
+    let mut image =
+        Image::create_on(Box::new(store.clone()), set_associative(), "", &CACHED).expect("an image");
+    image.write(0, &block(1), false).expect("a write");
+    // The block of the log, then the sync.
+    store.fail_after(1);
+    assert!(image.flush().is_err());
+    store.mend();
+    let error = image.read(0, &mut block(0)).expect_err("not sure").to_string();
+    assert!(error.starts_with("the image takes no more changes after an error"), "{error}");
+    assert!(image.flush().is_err() && image.route(0, 4096).is_err());
 }
 
 #[test]
@@ -427,7 +446,7 @@ fn parts_of_an_image_that_is_overwritten_go() {
     let store = FileStore::create(&path, 1 << 20, true).expect("one without parts");
     assert!(!beside(&path, 1).exists() && !beside(&path, 2).exists());
     let mut bytes = [1; 512];
-    store.read_at(0, &mut bytes).expect("a read");
+    store.read_at(512, &mut bytes).expect("a read");
     assert_eq!((bytes, store.len_bytes()), ([0; 512], 1 << 20));
 }
 
@@ -454,7 +473,8 @@ fn a_file_that_is_in_the_way_of_a_part_stays() {
 /// No space left on device.
 const ENOSPC: i32 = 28;
 
-/// A store whose file system is full: what was acknowledged stays, what was not is refused with the system's word.
+/// A store on which nothing succeeds any more, syncs neither: what was acknowledged stays, what was not is refused with
+/// the system's word.
 #[test]
 fn a_full_file_system_loses_nothing_that_was_acknowledged() {
     for write_cache in [false, true] {
@@ -491,11 +511,8 @@ fn a_full_file_system_loses_nothing_that_was_acknowledged() {
             }
             let failed = failed.expect("it was full at some point").to_string();
             assert!(failed.contains("No space left on device"), "{failed}");
-            let again = image.write(0, &block(0x5a), false).expect_err("it has stopped").to_string();
-            assert!(
-                again.starts_with("the image takes no more commands") && again.contains("No space left"),
-                "{again}"
-            );
+            let again = image.write(0, &block(0x5a), false).expect_err("it is still full").to_string();
+            assert!(again.contains("No space left"), "{again}");
             assert!(image.flush().is_err(), "nothing is said to be durable that is not");
             store.mend();
         }

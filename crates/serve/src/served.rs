@@ -8,6 +8,9 @@
 //! Left alone for as long as the layer's own patience, it does the layer's idle work, one unit at a time, so that
 //! a command waits for at most one.
 //!
+//! Where the file system under the image is full, writes fail and reads go on. After a write that found no space those
+//! that follow at once are refused without a try, and idle work waits longer.
+//!
 //! Invariants: what fails is told to the client by the error of the protocol, and in `last_error` of the status
 //! in words. `still` is taken before `image`; who holds `still` to read sees an image that does not change.
 
@@ -32,6 +35,13 @@ use crate::shingled::{Shingles, push_overwritten};
 const STATUS_STEP: u64 = 64 << 20;
 /// Zeroes that are written in one go.
 const ZEROES: usize = 1 << 20;
+/// After a write that found no space, which has cost the time to take the layer up anew, writes are refused without a try
+/// for so many times that: it takes at most this part of the time from reads.
+const REFUSED_SHARE: u32 = 8;
+/// The longest that they are.
+const REFUSED_MOST: Duration = Duration::from_secs(1);
+/// Idle work that found no space is tried again so much later: space comes when a person makes it.
+const IDLE_REFUSED: Duration = Duration::from_secs(5);
 /// Threads that read at a time: as many commands as a disk with a queue of its own takes.
 const READERS: usize = 32;
 /// Changes that are taken together.
@@ -93,6 +103,8 @@ struct Inner {
     /// When the last command came, us since it began.
     asked_at: AtomicU64,
     idle_units: AtomicU64,
+    /// Until when writes are refused without a try, us since it began; 0 if the last one was not.
+    refused_until: AtomicU64,
     last_error: Mutex<Option<String>>,
     /// For a raw shingled disk.
     shingles: Option<Arc<Shingles>>,
@@ -132,6 +144,28 @@ impl Inner {
         self.with(work)
     }
 
+    /// Writes, unless the last write found no space just now.
+    fn write<T>(&self, work: impl FnOnce(&mut Image) -> Result<T, ImageError>) -> Result<T, Errno> {
+        let until = self.refused_until.load(Ordering::Relaxed);
+        if until > 0 && self.since_us() < until {
+            return Err(Errno::NoSpace);
+        }
+        let mut pause = Duration::ZERO;
+        let written = self.change(|image| {
+            work(image).inspect_err(|_| pause = (image.refused_in() * REFUSED_SHARE).min(REFUSED_MOST))
+        });
+        let refused = matches!(written, Err(Errno::NoSpace));
+        if refused || until > 0 {
+            let until = if refused { self.since_us() + pause.as_micros() as u64 } else { 0 };
+            self.refused_until.store(until, Ordering::Relaxed);
+        }
+        written
+    }
+
+    fn since_us(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
     fn failed(&self, error: &ImageError) -> Errno {
         *held(&self.last_error) = Some(error.to_string());
         errno_of(error)
@@ -161,13 +195,13 @@ impl Inner {
         }
         match op {
             Op::Read => self.read(offset, data),
-            Op::Write => self.change(|image| image.write(offset, data, fua)),
+            Op::Write => self.write(|image| image.write(offset, data, fua)),
             Op::Flush => self.change(Image::flush),
             Op::Trim => self.change(|image| {
                 image.trim(offset, len)?;
                 if fua { image.flush() } else { Ok(()) }
             }),
-            Op::WriteZeroes if request.no_hole => self.change(|image| {
+            Op::WriteZeroes if request.no_hole => self.write(|image| {
                 let zeroes = vec![0; len.min(ZEROES as u64) as usize];
                 let mut at = offset;
                 while at < offset + len {
@@ -185,13 +219,13 @@ impl Inner {
     fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
         self.asked();
         let result = match &*writes {
-            [(request, data)] => self.change(|image| image.write(request.offset, data, request.fua)),
+            [(request, data)] => self.write(|image| image.write(request.offset, data, request.fua)),
             several => {
                 let waiting: Vec<Write<'_>> = several
                     .iter()
                     .map(|(request, data)| Write { offset: request.offset, data, fua: request.fua })
                     .collect();
-                self.change(|image| image.write_many(&waiting))
+                self.write(|image| image.write_many(&waiting))
             }
         };
         results.extend(std::iter::repeat_n(result, writes.len()));
@@ -237,8 +271,7 @@ impl Inner {
     }
 
     fn asked(&self) {
-        let since = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.asked_at.store(since, Ordering::Relaxed);
+        self.asked_at.store(self.since_us(), Ordering::Relaxed);
     }
 
     /// Until the end: waits until nothing was asked for `patience`, then works until something is.
@@ -246,14 +279,14 @@ impl Inner {
         loop {
             let asked = Duration::from_micros(self.asked_at.load(Ordering::Relaxed));
             let quiet = self.began.elapsed().saturating_sub(asked);
-            let worked = quiet >= patience && {
-                let unit = self.change(Image::idle);
-                self.idle_units.fetch_add(u64::from(unit == Ok(Idle::Worked)), Ordering::Relaxed);
-                unit == Ok(Idle::Worked)
+            let unit = if quiet >= patience { self.change(Image::idle) } else { Ok(Idle::Nothing) };
+            let pause = match unit {
+                Ok(Idle::Worked) => Duration::ZERO,
+                // With nothing to do it looks again after as long as it was patient.
+                Ok(Idle::Nothing) => patience.saturating_sub(quiet).max(patience / 4),
+                Err(_) => IDLE_REFUSED,
             };
-            // With nothing to do it looks again after as long as it was patient.
-            let pause =
-                if worked { Duration::ZERO } else { patience.saturating_sub(quiet).max(patience / 4) };
+            self.idle_units.fetch_add(u64::from(unit == Ok(Idle::Worked)), Ordering::Relaxed);
             let waited = self.ends.wait_timeout_while(held(&self.over), pause, |over| !*over);
             if *waited.unwrap_or_else(PoisonError::into_inner).0 {
                 return;
@@ -282,6 +315,7 @@ impl ServedImage {
             began: Instant::now(),
             asked_at: AtomicU64::new(0),
             idle_units: AtomicU64::new(0),
+            refused_until: AtomicU64::new(0),
             last_error: Mutex::new(None),
             shingles,
             over: Mutex::new(false),

@@ -5,7 +5,8 @@ module; this verb joins options to it and ends it in order.
 
 Invariants:
 - SIGTERM, SIGHUP and Ctrl-C end a server with everything durable and exit code 0.
-- Beside the image lies a note that says where it is served, while it is; ``skylight status IMAGE`` reads it.
+- Beside the image lies a note that says where it is served, while it is; ``skylight status IMAGE`` reads it
+  (``cli/note.py``).
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import stat
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from skylight.cli.console import line
+from skylight.cli.note import noted
 from skylight.engines.sim import read_profile
 from skylight.errors import SkylightError, TargetError, UsageError
 from skylight.units import format_capacity, format_count, format_size
@@ -30,7 +32,6 @@ from skylight.units import format_capacity, format_count, format_size
 if TYPE_CHECKING:
     from skylight._native import DriveServer
 
-NOTE_SUFFIX = ".serve.json"
 READ_MODES = ("data", "performance", "development", "development-performance")
 OPERATIONS = ("read", "write", "flush", "trim", "write_zeroes", "cache")
 _STATUS_EVERY_S = 1.0
@@ -100,27 +101,15 @@ def _faults(text: str) -> tuple[float, int, int, list[str], str, int]:
     return rate, start, end, operations, errno, seed
 
 
-def note_of(image: Path) -> Path:
-    """Where it is noted that an image is served: beside it; for a device where restore notes are, too."""
-    if not image.is_block_device():
-        return image.with_name(image.name + NOTE_SUFFIX)
-    from skylight.engines.device import state_dir
-
-    return state_dir() / (image.name + NOTE_SUFFIX)
-
-
-@contextmanager
-def _noted(image: Path, endpoints: list[str]) -> Iterator[None]:
-    """The note beside the image, while it is served; without it status needs the socket."""
-    note = note_of(image)
-    with suppress(OSError):
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(json.dumps({"pid": os.getpid(), "endpoints": endpoints}) + "\n", encoding="utf-8")
+def _warn_of_mode(image: Path) -> None:
+    """Says so if others may read or write an image that was there before: its mode is its owner's affair."""
     try:
-        yield
-    finally:
-        with suppress(OSError):
-            note.unlink()
+        found = image.stat()
+    except OSError:
+        return
+    mode = stat.S_IMODE(found.st_mode)
+    if stat.S_ISREG(found.st_mode) and mode & 0o077:
+        line(f"{image}: has mode {mode:04o}, so others have access to what the drive holds; chmod 600 ends that")
 
 
 def _attach(server: DriveServer) -> None:
@@ -309,7 +298,8 @@ def _run(server: DriveServer, path: Path, quiet: bool) -> None:
     from skylight import _native
 
     try:
-        with _noted(path, server.endpoints):
+        with noted(path, server.endpoints):
+            _warn_of_mode(path)
             if not server.clean:
                 line(f"{path}: was not switched off in order; what it holds was recovered")
             for mended in server.mended:

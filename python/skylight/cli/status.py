@@ -14,7 +14,8 @@ import click
 
 from skylight.cli.console import line
 from skylight.cli.drives import line_json
-from skylight.cli.serve import note_of, serve_error, status_words
+from skylight.cli.note import read_note
+from skylight.cli.serve import serve_error, status_words
 from skylight.errors import UsageError
 from skylight.units import format_capacity, format_seconds
 
@@ -27,14 +28,13 @@ def place_of(where: str) -> str:
     try:
         if stat.S_ISSOCK(path.stat().st_mode):
             return f"unix:{where}"
-        noted = json.loads(note_of(path).read_text(encoding="utf-8"))
-        return str(noted["endpoints"][0])
+        return read_note(path)[0]
     except FileNotFoundError as error:
         missing = where if not path.exists() else f"{where}: is not served"
         raise UsageError(
             f"{missing}; name a socket (unix:PATH, tcp:HOST:PORT), or an image that skylight serve has open"
         ) from error
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{where}: cannot tell where it is served: {error}; name the socket") from error
 
 

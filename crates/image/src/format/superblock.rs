@@ -6,6 +6,7 @@
 use skylight_disk::{PbaExtent, SECTOR_BYTES};
 use skylight_layer::Room;
 
+use super::begun::Begun;
 use super::mark::{SLOT_BYTES, SLOTS};
 use super::{BLOCK, VERSION, checksum, put_u32, put_u64, u32_at, u64_at};
 
@@ -86,6 +87,8 @@ pub enum NotOne {
     Newer(u32),
     /// They were one.
     Damaged,
+    /// One was to come here, and what made it was interrupted.
+    HalfMade,
 }
 
 /// The fewest and the most bytes of a tag log; in between a share of the cache.
@@ -186,7 +189,7 @@ impl Superblock {
         text: impl FnOnce(u64, &mut [u8]) -> Result<(), NotOne>,
     ) -> Result<Self, NotOne> {
         if block[..8] != MAGIC {
-            return Err(NotOne::Foreign);
+            return Err(Begun::decode(block).map_or(NotOne::Foreign, |_| NotOne::HalfMade));
         }
         // A later version may have moved everything but these.
         match u32_at(block, 8) {

@@ -1,5 +1,6 @@
 //! A medium that fails: at a cut it keeps, loses or tears each write that was not synced, in any order; it fails
-//! or corrupts reads on demand; and it remembers every effect, so that a test can cut after each of them.
+//! or corrupts reads on demand; it runs out of space; and it remembers every effect, so that a test can cut after each of
+//! them.
 //!
 //! Invariants: what was synced stays; a sector of 512 bytes is one of the values that were written to it; the same
 //! number gives the same cut.
@@ -147,13 +148,27 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
     }
 }
 
+/// What a medium without space refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Writes where nothing was written or reserved before, as a file system does that writes in place.
+    Holes,
+    /// All writes and discards, as one may do that never writes in place. Syncs succeed.
+    Writes,
+}
+
 #[derive(Default)]
 struct Faults {
     failing: Vec<Range<u64>>,
     corrupt: Vec<Range<u64>>,
     /// Effects that still succeed, and the number of the system's error for those that do not.
     effects_left: Option<(u64, Option<i32>)>,
+    /// Effects that still succeed, and what is refused after them.
+    space_left: Option<(u64, Full)>,
 }
+
+/// No space left on device.
+const ENOSPC: i32 = 28;
 
 struct Inner {
     now: RamStore,
@@ -224,6 +239,11 @@ impl FaultStore {
         self.inner().faults.effects_left = Some((effects, Some(errno)));
     }
 
+    /// There is space for so many effects.
+    pub fn full_after(&self, effects: u64, full: Full) {
+        self.inner().faults.space_left = Some((effects, full));
+    }
+
     /// Reads and effects succeed from now on.
     pub fn mend(&self) {
         self.inner().faults = Faults::default();
@@ -237,6 +257,20 @@ impl FaultStore {
                 errno.map_or_else(planted, io::Error::from_raw_os_error)
             };
             *left = left.checked_sub(1).ok_or_else(failed)?;
+        }
+        if let Some((0, full)) = inner.faults.space_left {
+            let refused = match &effect {
+                Effect::Sync | Effect::SyncWithin(_) => false,
+                Effect::Discard(..) => full == Full::Writes,
+                Effect::Write(offset, data) => {
+                    full == Full::Writes || !inner.now.is_whole(*offset, data.len() as u64)?
+                }
+            };
+            if refused {
+                return Err(io::Error::from_raw_os_error(ENOSPC));
+            }
+        } else if let Some((left, _)) = &mut inner.faults.space_left {
+            *left -= 1;
         }
         reach(&mut inner.now, &effect, &mut |_| true);
         inner.effects.push(effect);
@@ -286,6 +320,19 @@ impl Store for FaultStore {
 
     fn is_write_dear(&self) -> bool {
         self.inner().dear
+    }
+
+    fn reserve(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self, offset, len)?;
+        let mut inner = self.inner();
+        match inner.faults.space_left {
+            Some((0, Full::Holes)) if !inner.now.is_whole(offset, len)? => {
+                Err(io::Error::from_raw_os_error(ENOSPC))
+            }
+            // One that never writes in place has nothing to reserve.
+            Some((0, Full::Writes)) => Ok(()),
+            _ => inner.now.reserve(offset, len),
+        }
     }
 
     fn is_data(&self, offset: u64, len: u64) -> io::Result<(bool, u64)> {

@@ -4,15 +4,18 @@
 //! `NAME`, `NAME.1`, `NAME.2`, each as long as the first. Each part but the first begins with a head, which is no part of
 //! what the store holds; in images of version 1 it does not.
 //!
+//! A new file is its owner's alone (mode 0600, whatever the umask). Until it holds an image its first block says that one
+//! is being made ([`Begun`]): what is left when that is interrupted is made again by the next try.
+//!
 //! Invariants: an image is in parts only if its superblock says so, and then each part is as long as it was made; parts of
 //! an older image go when a new one is made in its place; a store that was opened to look at writes nothing, and
 //! any number of processes may have one.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,10 +23,14 @@ use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 
 use super::{Access, PartInfo, Reads, Store, check_range, check_within, no_head, write_zeros};
 use crate::error::ImageError;
+use crate::format::BLOCK;
+use crate::format::begun::Begun;
 use crate::format::part::{HEAD_BYTES, PartHead, START};
 
 /// A part where one file is not enough: half of what ext4 allows.
 pub const PART_BYTES: u64 = 8 << 40;
+/// Permissions of a new file: its owner's alone, as those of the socket.
+const PRIVATE: u32 = 0o600;
 /// The most parts that are looked for.
 const PARTS_MAX: u64 = 1024;
 
@@ -44,16 +51,48 @@ struct Files {
     len: u64,
 }
 
+/// What is where a file is made.
+struct Before {
+    /// Whatever it is may go.
+    overwrite: bool,
+    /// It may have parts.
+    split: bool,
+    /// It is what was left when the making of an image was interrupted.
+    begun: Option<Begun>,
+}
+
+impl Before {
+    /// Removes what would be taken for a part of the image: its own parts, and what follows on those of an older image.
+    fn remove_parts(&self, path: &Path) -> Result<(), ImageError> {
+        let stale = (1..PARTS_MAX).map(|number| part_path(path, number)).take_while(|name| name.exists());
+        for name in stale {
+            let ours = |begun: &Begun| is_hole(&name) || is_part_of(&name, begun);
+            if !self.begun.as_ref().is_some_and(ours) {
+                FileStore::check_free(&name, self.overwrite)?;
+            }
+            std::fs::remove_file(&name).map_err(|source| ImageError::Io {
+                place: name.display().to_string(),
+                action: "remove it, an old part of the image",
+                source,
+            })?;
+        }
+        Ok(())
+    }
+}
+
 impl FileStore {
-    /// Whether a file may be made: it is not there, is empty, or may be overwritten.
+    /// Whether a file may be made: it is not there, is empty, holds nothing but a half made image, or may be overwritten.
     ///
     /// # Errors
     /// When it may not.
     pub fn check_free(path: &Path, overwrite: bool) -> Result<(), ImageError> {
-        if !overwrite && std::fs::metadata(path).is_ok_and(|found| found.len() > 0) {
-            return Err(ImageError::NotEmpty(path.to_owned()));
+        if overwrite || std::fs::metadata(path).map_or(true, |found| found.len() == 0) {
+            return Ok(());
         }
-        Ok(())
+        match File::open(path).is_ok_and(|file| begun_in(&file).is_some()) {
+            true => Ok(()),
+            false => Err(ImageError::NotEmpty(path.to_owned())),
+        }
     }
 
     /// Makes a file that holds so much, all zeros, and takes its lock.
@@ -77,16 +116,15 @@ impl FileStore {
     ) -> Result<Self, ImageError> {
         let failed =
             |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let first = options.open(path).map_err(failed("create it"))?;
+        let first = open_private(path).map_err(failed("create it"))?;
         lock(&first, path, Access::Use)?;
         let held = first.metadata().map_err(failed("look at it"))?.len();
-        if held > 0 && !overwrite {
+        let before =
+            Before { overwrite, split: held == part_bytes.unwrap_or(PART_BYTES), begun: begun_in(&first) };
+        if held > 0 && !overwrite && before.begun.is_none() {
             return Err(ImageError::NotEmpty(path.to_owned()));
         }
-        let split = held == part_bytes.unwrap_or(PART_BYTES);
-        let made = Self::fill(path, first, len_bytes, (overwrite, split), part_bytes);
+        let made = Self::fill(path, first, len_bytes, &before, part_bytes);
         if made.is_err() && held == 0 {
             // It was nothing before, and nobody else has it: a file of zeros would be in the way of the next try.
             let _ = std::fs::remove_file(path);
@@ -94,17 +132,23 @@ impl FileStore {
         made
     }
 
-    /// Makes `first` and the parts behind it as long as they have to be; `split` if it had parts before.
+    /// Makes `first` and the parts behind it as long as they have to be.
     fn fill(
         path: &Path,
         first: File,
         len_bytes: u64,
-        (overwrite, split): (bool, bool),
+        before: &Before,
         part_bytes: Option<u64>,
     ) -> Result<Self, ImageError> {
         let failed =
             |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
+        // While the mark of what was begun is there: it tells which parts are its own.
+        if before.split || before.begun.is_some() {
+            before.remove_parts(path)?;
+        }
         first.set_len(0).map_err(failed("empty it"))?;
+        let begun = first.write_all_at(&Begun::default().encode(), 0).and_then(|()| first.sync_all());
+        begun.and_then(|()| sync_folder(path)).map_err(failed("begin it"))?;
         // A longer file than the file system allows is refused with EFBIG, which std has no name for yet.
         let whole = first.set_len(len_bytes);
         let asked = part_bytes.is_some_and(|part| part < len_bytes);
@@ -115,18 +159,12 @@ impl FileStore {
         let part = if splits { part_bytes.unwrap_or(PART_BYTES) } else { len_bytes.max(1) };
         let lens = file_lens(len_bytes, part, START);
         let count = lens.len() as u64;
-        // Parts that would be taken for this image's: its own ones, and what follows on those of an older image.
-        let last = if splits || split { PARTS_MAX } else { 1 };
-        let stale = (1..last).map(|number| part_path(path, number)).take_while(|name| name.exists());
-        for name in stale {
-            Self::check_free(&name, overwrite)?;
-            std::fs::remove_file(name).map_err(failed("remove an old part of it"))?;
+        if splits {
+            before.remove_parts(path)?;
         }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
         let mut files = vec![first];
         for number in 1..count {
-            files.push(options.open(part_path(path, number)).map_err(failed("create a part of it"))?);
+            files.push(open_private(&part_path(path, number)).map_err(failed("create a part of it"))?);
         }
         for (file, &len) in files.iter().zip(&lens) {
             file.set_len(len).map_err(failed("make it as long as the drive; choose another file system"))?;
@@ -249,6 +287,42 @@ impl Files {
     }
 }
 
+/// Makes a file that only its owner may read and write, or opens the one that is there as it is. A symbolic link to
+/// nothing is not followed.
+fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match options.clone().create_new(true).mode(PRIVATE).open(path) {
+        Ok(file) => {
+            // The umask may have taken away what the owner needs.
+            file.set_permissions(Permissions::from_mode(PRIVATE))?;
+            Ok(file)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path),
+        Err(error) => Err(error),
+    }
+}
+
+/// That the making of an image was interrupted in a file, if it was.
+pub(crate) fn begun_in(file: &File) -> Option<Begun> {
+    let mut block = [0; BLOCK];
+    file.read_exact_at(&mut block, 0).ok().and_then(|()| Begun::decode(&block))
+}
+
+/// Whether a file is a further part of an image that was begun: one with its number.
+pub(crate) fn is_part_of(path: &Path, begun: &Begun) -> bool {
+    let mut heads = [0; HEAD_BYTES];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut heads, 0));
+    let head = read.ok().and_then(|()| PartHead::decode(&heads));
+    begun.identity != 0 && head.is_some_and(|head| head.identity == begun.identity)
+}
+
+/// Whether a file has no data, however long it is: the part of a half made image, which nothing is lost with.
+fn is_hole(path: &Path) -> bool {
+    let found = File::open(path).map(|file| rustix::fs::seek(file, SeekFrom::Data(0)));
+    matches!(found, Ok(Err(rustix::io::Errno::NXIO)))
+}
+
 fn part_path(path: &Path, number: u64) -> PathBuf {
     let mut name = OsString::from(path.as_os_str());
     name.push(format!(".{number}"));
@@ -355,6 +429,17 @@ impl Store for FileStore {
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) => {
                 write_zeros(self, offset, len)
             }
+            other => other,
+        }
+    }
+
+    fn reserve(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        let reserved = self.files.each_file(offset, len, |file, at, range| {
+            Ok(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, at, (range.end - range.start) as u64)?)
+        });
+        // A file system without allocation ahead has the space at the moment of the write, or has not.
+        match reserved {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
             other => other,
         }
     }

@@ -145,6 +145,14 @@ impl Store for FoldedStore {
         })
     }
 
+    fn reserve(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self, offset, len)?;
+        self.of(offset, len).try_for_each(|(lies, range)| match lies {
+            Lies::There(at) => self.inner.reserve(at, range.len() as u64),
+            Lies::Nowhere => Ok(()),
+        })
+    }
+
     fn can_discard(&self) -> bool {
         self.inner.can_discard()
     }

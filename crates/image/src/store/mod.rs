@@ -130,6 +130,15 @@ pub trait Store: Send {
     /// What the system says.
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()>;
 
+    /// Allocates bytes, so that writing them needs no more space. They read as before. A store that cannot allocate ahead
+    /// does nothing.
+    ///
+    /// # Errors
+    /// What the system says: that there is no space.
+    fn reserve(&mut self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Whether a discard costs little, however long it is: where not, zeros are written.
     fn can_discard(&self) -> bool {
         true

@@ -174,6 +174,14 @@ impl Store for PartsStore {
         })
     }
 
+    fn reserve(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self, offset, len)?;
+        let parts = self.of(offset, len);
+        parts.into_iter().try_for_each(|(part, at, range)| {
+            self.parts[part].store.reserve(at, (range.end - range.start) as u64)
+        })
+    }
+
     fn can_discard(&self) -> bool {
         self.parts.iter().all(|part| part.store.can_discard())
     }

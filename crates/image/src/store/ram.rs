@@ -21,6 +21,15 @@ impl RamStore {
         Self { len: len_bytes, pages: BTreeMap::new() }
     }
 
+    /// Whether all of a range has its memory.
+    ///
+    /// # Errors
+    /// When it lies beyond the end.
+    pub fn is_whole(&self, offset: u64, len: u64) -> io::Result<bool> {
+        check_range(self, offset, len)?;
+        Ok(pages_of(offset, len).all(|(page, ..)| self.pages.contains_key(&page)))
+    }
+
     /// Memory taken by pages.
     pub fn bytes(&self) -> u64 {
         (self.pages.len() * PAGE) as u64
@@ -85,6 +94,14 @@ impl Store for RamStore {
             } else if let Some(page) = self.pages.get_mut(&number) {
                 Arc::make_mut(page)[from as usize..to as usize].fill(0);
             }
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(self, offset, len)?;
+        for (page, ..) in pages_of(offset, len) {
+            self.pages.entry(page).or_insert_with(|| Arc::new([0; PAGE]));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //!
 //! A life says what a session does and what its oracle allows; this goes through the cuts.
 
+mod numbers;
 pub mod windows;
 
 use std::iter::Peekable;
@@ -13,10 +14,7 @@ use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options, Store};
 use skylight_layer::Layer;
 
-/// A number from the environment.
-pub fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
-}
+pub use numbers::number;
 
 /// What happened when so many effects had been.
 pub enum Event<Op, Found> {

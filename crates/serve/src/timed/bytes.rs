@@ -7,11 +7,14 @@
 //! the media, and what is cached lies in the order in which the drive took it. The drive lets writes that overlap
 //! leave in that order (`drive/write_cache.rs`), so what is cached is never older than what the media have: laid over them
 //! in its order it gives the newest bytes of every sector. What fails, fails the commands whose bytes it was about.
+//!
+//! Where the file system is full, what the cache holds stays in it, and the drive tries again later. Of such a write some
+//! bytes may be on the media already: the cache still has all of them, and lies over these.
 
 use std::sync::Arc;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors, Time};
-use skylight_drive::online::{Mover, Origin};
+use skylight_drive::online::{Moved, Mover, Origin};
 use skylight_image::{HostWrite, ImageError, Interpreter};
 use skylight_layer::{CommandId, Layer, Plan, Step};
 
@@ -59,6 +62,10 @@ pub(super) struct Bytes {
     /// Whether writes that are not answered from the volatile cache are durable when answered.
     write_cache: bool,
     pub(super) last_error: Option<String>,
+    /// Why what the volatile cache holds could not be written.
+    refused_by: Option<Errno>,
+    /// Whether a plan of the host's commands was refused since somebody looked.
+    pub(super) refused_host: bool,
     /// For a raw shingled disk.
     pub(super) shingles: Option<Arc<Shingles>>,
     /// A planted fault: see [`super::model::Planted`].
@@ -76,9 +83,21 @@ impl Bytes {
             cached,
             write_cache,
             last_error: None,
+            refused_by: None,
+            refused_host: false,
             shingles,
             oldest_on_top: false,
         }
+    }
+
+    /// Whether a write is answered only when its bytes are on the media.
+    pub(super) fn waits_for_media(&self, request: &Request) -> bool {
+        matches!(request.op, Op::Write | Op::WriteZeroes) && (request.fua || !self.write_cache)
+    }
+
+    /// Bytes that were answered and are not on the media.
+    pub(super) fn unwritten_bytes(&self) -> u64 {
+        self.cached.iter().map(|cached| cached.data.len() as u64).sum()
     }
 
     /// A command is on its way; the number that the drive knows it by.
@@ -125,8 +144,13 @@ impl Bytes {
         }
     }
 
-    /// Moves the bytes of a plan of the host's commands.
-    fn host_plan(&mut self, plan: &Plan, layer: &dyn Layer, ids: &[CommandId]) -> Result<(), ImageError> {
+    /// Moves the bytes of a plan of the host's commands; whether they have to be durable when these are answered.
+    fn host_plan(
+        &mut self,
+        plan: &Plan,
+        layer: &mut dyn Layer,
+        ids: &[CommandId],
+    ) -> Result<bool, ImageError> {
         let (mut writes, mut trim, mut durable) = (Vec::new(), None, false);
         let Self { interpreter, flying, write_cache, .. } = self;
         for &id in ids {
@@ -150,11 +174,16 @@ impl Bytes {
             Some(extent) => interpreter.apply_trim(plan, layer, extent)?,
             None => interpreter.apply(plan, layer, &writes)?,
         }
-        if durable { interpreter.flush() } else { Ok(()) }
+        Ok(durable)
     }
 
-    /// Moves the bytes of a plan of the volatile cache's writes.
-    fn cache_plan(&mut self, plan: &Plan, layer: &dyn Layer, ids: &[CommandId]) -> Result<(), ImageError> {
+    /// Moves the bytes of a plan of the volatile cache's writes. If that fails they stay: they were answered.
+    fn cache_plan(
+        &mut self,
+        plan: &Plan,
+        layer: &mut dyn Layer,
+        ids: &[CommandId],
+    ) -> Result<(), ImageError> {
         let writes: Vec<HostWrite<'_>> = self
             .cached
             .iter()
@@ -232,25 +261,49 @@ impl Bytes {
 }
 
 impl Mover for Bytes {
-    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &dyn Layer) {
+    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> Moved {
         let completes = plan.steps().iter().filter_map(|step| match step {
             Step::Complete(id) => Some(*id),
             _ => None,
         });
         let ids: Vec<CommandId> = completes.collect();
         let moved = match origin {
-            Origin::Host if self.shingles.is_some() => {
-                self.planned_read(plan, &ids).and_then(|()| self.host_plan(plan, layer, &ids))
+            Origin::Host => {
+                if self.shingles.is_some()
+                    && let Err(error) = self.planned_read(plan, &ids)
+                {
+                    self.fail(&ids, &error);
+                    return Moved::Done;
+                }
+                self.host_plan(plan, layer, &ids)
             }
-            Origin::Host => self.host_plan(plan, layer, &ids),
-            Origin::Cache => self.cache_plan(plan, layer, &ids),
-            Origin::Idle => self.interpreter.apply(plan, layer, &[]),
+            Origin::Cache => self.cache_plan(plan, layer, &ids).map(|()| false),
+            Origin::Idle => self.interpreter.apply(plan, layer, &[]).map(|()| false),
         };
         match moved {
-            Err(error) if origin == Origin::Host => self.fail(&ids, &error),
-            // These were answered long ago: the next flush tells, for the image has stopped.
-            Err(error) => drop(self.note(&error)),
-            Ok(()) => {}
+            Ok(durable) => {
+                // The plan is done whether or not it can be made durable.
+                if durable && let Err(error) = self.interpreter.flush() {
+                    self.fail(&ids, &error);
+                }
+                Moved::Done
+            }
+            Err(error) if origin == Origin::Host => {
+                self.fail(&ids, &error);
+                self.refused_host = true;
+                Moved::Refused
+            }
+            Err(error) => {
+                self.refused_by = Some(self.note(&error));
+                Moved::Refused
+            }
+        }
+    }
+
+    fn refused(&mut self, id: CommandId) {
+        let errno = self.refused_by.unwrap_or(Errno::NoSpace);
+        if let Some(flying) = self.flying_mut(id) {
+            flying.result = Err(errno);
         }
     }
 

@@ -213,10 +213,24 @@ impl Backend for TimedDrive {
 
     /// Writes that the volatile cache holds reach the media, as when a drive is switched off in order.
     fn close(&self) -> Result<(), String> {
+        // There may be space again since the last try.
+        if let Ok(mut state) = self.shared.state() {
+            state.model.online.drive_mut().retry();
+        }
         let flushed = self.execute(&Request::new(Op::Flush, 0, 0), &mut []);
         self.end();
         let mut state = self.shared.state().map_err(|_| "the drive failed before".to_owned())?;
-        let closed = state.model.bytes.interpreter.close().map_err(|error| error.to_string());
-        closed.and_then(|()| flushed.map_err(|errno| format!("cannot flush: {errno}")))
+        let bytes = &mut state.model.bytes;
+        let closed = bytes.interpreter.close().map_err(|error| error.to_string());
+        match bytes.unwritten_bytes() {
+            0 => closed.and_then(|()| flushed.map_err(|errno| format!("cannot flush: {errno}"))),
+            lost => {
+                let why = closed.err().or(bytes.last_error.take());
+                let why = why.unwrap_or_else(|| "the drive failed".to_owned());
+                Err(format!(
+                    "{lost} bytes that were not flushed are lost with the volatile write cache: {why}"
+                ))
+            }
+        }
     }
 }

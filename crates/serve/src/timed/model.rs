@@ -35,6 +35,11 @@ pub enum Planted {
     Drive(skylight_drive::drive::Planted),
 }
 
+/// What taking up a layer anew takes for each entry of its map, ns.
+const TAKE_UP_NS: u64 = 500;
+/// At most this part of the time goes to taking up the layer while writes are refused: one in so many.
+const TAKE_UP_SHARE: u64 = 8;
+
 /// A command that is answered.
 pub struct Done {
     job: Job,
@@ -80,6 +85,10 @@ pub struct ModelDrive {
     zeroes_any_time: bool,
     /// [`ZEROES`], or less for small drives.
     zeroes: u64,
+    /// Until when writes that need the media are refused at once, for the last one was.
+    full_until: Time,
+    /// Commands that were.
+    refused: Vec<Done>,
 }
 
 /// By how much an answer leaves ahead of its time: its client has slept since it asked, or was told of another.
@@ -130,6 +139,8 @@ impl ModelDrive {
             deepest: 0,
             told,
             way,
+            full_until: told,
+            refused: Vec::new(),
             zeroes_any_time: false,
             zeroes: ZEROES,
         }
@@ -173,7 +184,20 @@ impl ModelDrive {
         self.outstanding += 1;
         self.deepest = self.deepest.max(self.outstanding);
         // Whoever was told of an answer ahead of its time asks again after that time.
-        self.place(job, at.max(self.told));
+        let at = at.max(self.told);
+        if at < self.full_until && self.bytes.waits_for_media(&job.request) {
+            self.outstanding -= 1;
+            return self.refused.push(Done { job, result: Err(Errno::NoSpace), at, due: at });
+        }
+        self.place(job, at);
+    }
+
+    /// After a refused write the layer was taken up anew: writes that follow at once do not pay for that again.
+    fn note_refused(&mut self) {
+        if std::mem::take(&mut self.bytes.refused_host) {
+            let entries = self.online.drive().cache_use().map_entries;
+            self.full_until = self.online.clock() + Nanos(entries * TAKE_UP_NS * TAKE_UP_SHARE);
+        }
     }
 
     /// Feeds a command to the drive, unless it has to wait for zeroes.
@@ -212,6 +236,7 @@ impl ModelDrive {
 
     /// Takes out the answers that leave now; if there are none, lets time pass until then.
     pub fn pass(&mut self, now: Time, done: &mut Vec<Done>) {
+        done.append(&mut self.refused);
         let mut answers = std::mem::take(&mut self.answers);
         let Self { online, bytes, told, way, .. } = self;
         online.settled(now, |answer| ahead(way, bytes, *told, answer), &mut answers);
@@ -227,6 +252,7 @@ impl ModelDrive {
             }
         }
         self.answers = answers;
+        self.note_refused();
     }
 
     /// The same as fast as it goes: everything up to a time happens.

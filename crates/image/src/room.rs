@@ -1,0 +1,224 @@
+//! What an image does when the file system under it is full.
+//!
+//! A write that finds no space is *refused*: it fails, and the drive goes on. What the interpreter has done of a plan is
+//! a prefix of its steps, which is also what a power cut may leave, so the interpreter's own state is right. The layer
+//! has changed its state for the whole plan; it takes up the interpreter's state again, as at a start, and forgets
+//! the cleanings that it had begun. Reads, and the next writes, find layer and media in agreement.
+//!
+//! What a flush and a checkpoint write is allocated before it is needed: the tag log up to some way ahead of its last
+//! block, and in both checkpoint areas the bytes of a checkpoint of the present map, and a margin. A change that needs
+//! more than the file system has is refused before its first step. So a full file system takes no durable write
+//! away, a flush of what was written before succeeds, and an image starts on it. Where the store cannot allocate ahead,
+//! a flush or a checkpoint may be refused as well, and is retried by the next one.
+//!
+//! Other errors:
+//! * of a write or a discard: the drive takes no more changes, since nobody knows what the medium does next. Reads go on:
+//!   they need only what was committed, and a commit follows the successful writes of its data.
+//! * of a sync: reads fail too. A system may drop what it could not write, and then gives older bytes without an error.
+//!
+//! Invariants: after a refusal every sector reads as before the plan, or as one of its writes has it; nothing that was
+//! flushed changes.
+
+use std::io;
+use std::time::Instant;
+
+use skylight_disk::{Direction, SECTOR_BYTES, Sectors};
+use skylight_layer::{Layer, Plan, Purpose, Step};
+
+use crate::error::ImageError;
+use crate::format::BLOCK;
+use crate::format::checkpoint::{CACHED, ENTRIES, MOVED, TORN, WRITER};
+use crate::format::superblock::Superblock;
+use crate::held::Held;
+use crate::interpreter::{Interpreter, Planted};
+use crate::store::Store;
+
+/// Bytes that are allocated ahead of need, of the log and of each checkpoint area, so that few changes have to allocate.
+/// Chosen: 512 flushes or 6,500 entries, and an empty image stays small.
+pub(crate) const AHEAD_BYTES: u64 = 256 << 10;
+/// Blocks that a flush and a checkpoint leave open, however small the plan before them was.
+const LOG_BLOCKS_MARGIN: u64 = 16;
+/// Entries that one step of a plan adds at most: an extent, the rest of one that it cuts in two, and an access.
+const ENTRIES_PER_STEP: u64 = 3;
+
+/// Whether anything is different after a plan.
+pub(crate) fn changes(plan: &Plan) -> bool {
+    plan.steps().iter().any(|step| match step {
+        Step::Access { direction, .. } => *direction == Direction::Write,
+        Step::Commit(_) => true,
+        _ => false,
+    })
+}
+
+/// Allocates what a new image needs to be flushed and to be started again.
+pub(crate) fn reserve_new(store: &mut dyn Store, superblock: &Superblock, ahead: u64) -> io::Result<()> {
+    store.reserve(superblock.log.start, superblock.log.len.min(ahead))?;
+    superblock
+        .checkpoints
+        .iter()
+        .try_for_each(|area| store.reserve(area.start, area.len.min(ENTRIES + ahead)))
+}
+
+impl Interpreter {
+    /// Allocates what an image that exists needs to be flushed and to be started again. An older one, or one that was
+    /// copied, may have holes there: what cannot be had now is asked for again when it is needed.
+    pub(crate) fn reserve_what_can_be(&mut self) {
+        let _ = self.reserve_log(0);
+        let _ = self.reserve_checkpoints(0);
+    }
+
+    /// Sees to it that the log has space for the tags of so many steps, each in a block of its own, as flushes make it.
+    fn reserve_log(&mut self, steps: u64) -> Result<(), ImageError> {
+        let ring = self.superblock.log;
+        let blocks = self.log.end() + self.waiting.len() as u64 + steps + LOG_BLOCKS_MARGIN;
+        let needed = blocks.saturating_mul(BLOCK as u64).min(ring.len);
+        if needed <= self.reserved_log {
+            return Ok(());
+        }
+        let ahead = (needed + self.ahead).min(ring.len);
+        let mut reserved = self.store.reserve(ring.start, ahead).map(|()| ahead);
+        if reserved.is_err() {
+            reserved = self.store.reserve(ring.start, needed).map(|()| needed);
+        }
+        self.reserved_log = reserved.map_err(|error| self.failed("allocate its log", error))?;
+        Ok(())
+    }
+
+    /// Bytes of a checkpoint of the present map, at most.
+    fn checkpoint_bytes(&mut self) -> u64 {
+        // An extent of the map is one entry for each access that wrote a part of it.
+        let cached = self.state.map.entries() + self.state.rooms.count();
+        let layer = cached * CACHED as u64 + self.state.moved.len() as u64 * MOVED as u64;
+        let (torn, writers) = self.state.shingled.as_mut().map_or((0, 0), |disk| disk.map_entries());
+        ENTRIES + layer + torn as u64 * TORN as u64 + writers as u64 * WRITER as u64
+    }
+
+    /// Sees to it that both checkpoint areas have space for a checkpoint of the map as it is after so many steps.
+    fn reserve_checkpoints(&mut self, steps: u64) -> Result<(), ImageError> {
+        let needed = self.checkpoint_bytes() + steps * ENTRIES_PER_STEP * CACHED as u64;
+        if needed <= self.reserved {
+            return Ok(());
+        }
+        let [least, most] =
+            [needed, needed + needed / 4 + self.ahead].map(|bytes| bytes.next_multiple_of(ENTRIES));
+        let mut reserved = self.reserve_areas(most);
+        if reserved.is_err() {
+            reserved = self.reserve_areas(least);
+        }
+        self.reserved = reserved.map_err(|error| self.failed("allocate its next checkpoint", error))?;
+        Ok(())
+    }
+
+    fn reserve_areas(&mut self, bytes: u64) -> io::Result<u64> {
+        for area in self.superblock.checkpoints {
+            self.store.reserve(area.start, bytes.min(area.len))?;
+        }
+        Ok(bytes)
+    }
+
+    /// Does a change that `layer` has planned, and after it a part of a checkpoint if that is due.
+    pub(crate) fn change(
+        &mut self,
+        plan: &Plan,
+        layer: &mut dyn Layer,
+        act: impl FnOnce(&mut Self, &dyn Layer) -> Result<(), ImageError>,
+    ) -> Result<(), ImageError> {
+        let done = self.check_running().and_then(|()| self.prepare(plan)).and_then(|()| {
+            act(self, layer)?;
+            match self.checkpoint_if_due() {
+                // The log has space for more than a plan: the next change tries again.
+                Err(error) if error.is_no_space() && !self.unsafe_reads => Ok(()),
+                other => other,
+            }
+        });
+        if let Err(error) = &done {
+            self.refuse(error, layer);
+        }
+        done
+    }
+
+    /// Whether reads are right.
+    pub(crate) fn check_readable(&self) -> Result<(), ImageError> {
+        if self.unsafe_reads { self.check_running() } else { Ok(()) }
+    }
+
+    /// Whether it takes changes.
+    pub(crate) fn check_running(&self) -> Result<(), ImageError> {
+        match &self.stopped {
+            Some(why) => Err(ImageError::Stopped(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs what changes the media and not the map: a flush or a checkpoint.
+    pub(crate) fn run<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<T, ImageError>,
+    ) -> Result<T, ImageError> {
+        self.check_running()?;
+        let done = act(self);
+        if let Err(error) = &done {
+            self.note_error(error);
+        }
+        done
+    }
+
+    /// What has to be possible before a plan changes anything.
+    pub(crate) fn prepare(&mut self, plan: &Plan) -> Result<(), ImageError> {
+        if self.unrecorded {
+            self.checkpoint_now(false)?;
+        }
+        self.reserve_log(plan.steps().len() as u64)?;
+        self.reserve_checkpoints(plan.steps().len() as u64)?;
+        if self.is_shingled() { self.reserve_places(plan) } else { Ok(()) }
+    }
+
+    /// A write of a raw shingled disk destroys sectors of other tracks: its own are allocated before that is noted.
+    fn reserve_places(&mut self, plan: &Plan) -> Result<(), ImageError> {
+        for step in plan.steps() {
+            let &Step::Access { medium, direction: Direction::Write, extent, purpose: Purpose::Host } = step
+            else {
+                continue;
+            };
+            let at = self.part(medium).start + extent.start.get() * SECTOR_BYTES;
+            let reserved = self.store.reserve(at, extent.len.bytes());
+            reserved.map_err(|error| self.failed("write", error))?;
+        }
+        Ok(())
+    }
+
+    /// A checkpoint after a recovery, before which nothing may change. Where there is no space for it, reads go on from
+    /// what was found, and the first change tries again.
+    pub(crate) fn record_recovery(&mut self) -> Result<(), ImageError> {
+        self.unrecorded = true;
+        match self.checkpoint_all() {
+            Err(error) if error.is_no_space() && !self.unsafe_reads => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Goes on after an error in a plan that `layer` had made.
+    pub(crate) fn refuse(&mut self, error: &ImageError, layer: &mut dyn Layer) {
+        self.note_error(error);
+        if self.planted == Some(Planted::LayerKept) {
+            return;
+        }
+        let began = Instant::now();
+        self.cleaned.clear();
+        self.held = Held::default();
+        self.state.settle(Sectors(self.superblock.capacity / SECTOR_BYTES));
+        if let Err(what) = self.state.restore(layer) {
+            // A fault of this program: a layer takes up every prefix of its plans.
+            self.unsafe_reads = true;
+            self.stopped.get_or_insert(what);
+        }
+        self.refused_in = began.elapsed();
+    }
+
+    /// Stops what an error does not leave safe to go on with.
+    pub(crate) fn note_error(&mut self, error: &ImageError) {
+        if self.unsafe_reads || !error.is_no_space() {
+            self.stopped.get_or_insert_with(|| error.to_string());
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A file system that fills up, after any effect of random sessions: reads stay right, writes fail and then succeed again
+//! when there is space, a power cut meanwhile loses nothing durable, and an image starts where it is full.
+//!
+//! `SKYLIGHT_FULL` is how many sessions there are in all (1,000 if it is not set), `PROPTEST_RNG_SEED` the seed (1).
+
+#[path = "../common/numbers.rs"]
+mod common;
+#[path = "../power_cuts/drives.rs"]
+mod drives;
+mod model;
+mod session;
+
+use std::path::Path;
+
+use common::number;
+use drives::DRIVES;
+use session::{Seen, Session};
+use skylight_drive::profile::Profile;
+use skylight_image::interpreter::Planted;
+use skylight_image::store::fault::{FaultStore, Full};
+use skylight_image::store::ram::RamStore;
+use skylight_image::{Image, Options};
+
+/// Sessions of a drive until one goes wrong; what came up.
+fn sessions(index: usize, count: u64, planted: Option<Planted>) -> Result<Seen, String> {
+    let seed = number("PROPTEST_RNG_SEED", 1);
+    let mut seen = Seen::default();
+    for at in 0..count {
+        let own = seed.wrapping_mul(1_000_003).wrapping_add(at * DRIVES.len() as u64 + index as u64);
+        Session::new(DRIVES[index], own, planted).run(&mut seen).map_err(|why| {
+            format!("{}, PROPTEST_RNG_SEED={seed}, session {at}: {why}", DRIVES[index].name)
+        })?;
+    }
+    Ok(seen)
+}
+
+#[test]
+fn a_full_file_system_refuses_writes_and_nothing_else() {
+    let each = number("SKYLIGHT_FULL", 1000) / DRIVES.len() as u64 + 1;
+    for (index, drive) in DRIVES.iter().enumerate() {
+        let seen = sessions(index, each, None).unwrap_or_else(|why| panic!("{why}"));
+        println!("{}: {seen:?}", drive.name);
+        assert!(each < 100 || seen.refused > 0 && seen.mended > 0 && seen.started_full > 0, "{seen:?}");
+    }
+}
+
+/// A write of a raw shingled disk destroys others: one for which there is no space does not.
+#[test]
+fn a_write_that_is_refused_overwrites_nothing_on_a_raw_shingled_disk() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/skylight/profiles/swd-160gb.toml");
+    let text = std::fs::read_to_string(file).expect("a profile");
+    let profile = Profile::from_toml(&text, "swd-160gb").expect("a drive");
+    let layer = || skylight_drive::build::layer(&profile).expect("a layer");
+    let options = Options { write_cache: true, ..Options::default() };
+    let store = FaultStore::new(RamStore::new(Image::bytes_needed(layer().as_ref(), &options)));
+    let mut image = Image::create_on(Box::new(store.clone()), layer(), "", &options).expect("an image");
+    let far = 1 << 30;
+    let data = vec![7; 4096];
+    image.write(far, &data, true).expect("a write");
+    let before = image.overwritten(0, 2 * far).expect("a map");
+    store.full_after(0, Full::Holes);
+    for at in [0, 1 << 20, far - (1 << 20), far + (8 << 20)] {
+        let error = image.write(at, &data, false).expect_err("no space");
+        assert!(error.is_no_space(), "{error}");
+        assert_eq!(image.overwritten(0, 2 * far).expect("a map"), before);
+        image.audit_overwritten().expect("layer and image agree");
+    }
+    image.write(far, &data, true).expect("it has its space");
+    store.mend();
+    image.write(0, &data, true).expect("there is space");
+    assert_ne!(image.overwritten(0, 2 * far).expect("a map"), before);
+}
+
+#[test]
+fn a_layer_that_is_not_taken_up_again_is_noticed() {
+    let noticed = (2..DRIVES.len()).find_map(|index| sessions(index, 200, Some(Planted::LayerKept)).err());
+    println!("{}", noticed.expect("a layer that goes on from a plan that was refused"));
+}
