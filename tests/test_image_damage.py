@@ -50,7 +50,8 @@ def test_a_log_that_lost_its_end_is_not_served(killed: tuple[Path, dict[int, byt
     checked = ask("image", "check", str(image))
     assert checked.returncode == 1
     assert "10 tags of its log that were durable are not there: of numbers 31 to 40" in checked.stdout
-    for command in (["serve", "-", "--image", str(image), "--nbd", "unix:s"], ["image", "repair", str(image)]):
+    serve = ["serve", "-", "--image", str(image), "--nbd", "unix:s"]
+    for command in (serve, ["image", "repair", str(image)]):
         refused = ask(*command)
         assert refused.returncode == 2, refused
         assert len(refused.stderr.splitlines()) == 1, refused.stderr

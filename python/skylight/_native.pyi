@@ -189,8 +189,8 @@ def image_compact(path: str | PathLike[str], cache_on: str | PathLike[str] | Non
 def image_repair(
     path: str | PathLike[str], cache_on: str | PathLike[str] | None = None, accept_loss: bool = False
 ) -> tuple[list[str], list[str], Path | None]:
-    """Lines of what was mended, lines of what is lost, and the file that keeps the image's own structures as they were.
-    Raises ServeError."""
+    """Lines of what was mended, lines of what is lost, and the file that keeps the image's own structures
+    as they were. Raises ServeError."""
 
 @final
 class DriveServer:

@@ -137,15 +137,16 @@ def check(path: Path, cache_on: Path | None, as_json: bool) -> None:
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Give up what was durable and is lost, so that the rest can be used. A copy of the image's own structures "
-    "is kept beside it as PATH.damaged-1, -2, ...",
+    help="Give up what was durable and is lost, so that the rest can be used. A copy of the image's own "
+    "structures is kept beside it as PATH.damaged-1, -2, ...",
 )
 @_arguments
 def repair(path: Path, cache_on: Path | None, as_json: bool, accept_loss: bool) -> None:
     """Write again what is there twice and damaged once; anything more only with --accept-loss.
 
-    An image of which something durable is lost is not served. Restore it from a copy. Without one, --accept-loss
-    goes on from what is left: what was written since the last checkpoint may then read as older data.
+    An image of which something durable is lost is not served. Restore it from a copy. Without one,
+    --accept-loss goes on from what is left: what was written since the last checkpoint may then read as
+    older data.
     """
     from skylight import _native
 
