@@ -1,4 +1,4 @@
-"""The files of a served drive: modes, the note beside an image, and what is left when a server is killed while it makes one."""
+"""The files of a served drive: modes, the note, and what is left of an image that was being made."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 //! How long a layer takes to take up the state of its image again, after a write that found no space: for maps of several
-//! sizes, of random blocks in the cache of the drive with the largest map limit.
+//! sizes.
 //!
 //! `cargo run --release -p skylight-image --example take_up`
 

@@ -1,14 +1,14 @@
 """The note beside an image that says where it is served.
 
-What for: ``skylight status IMAGE`` and ``skylight control IMAGE`` find the server by it. It may lie in a folder in which
-others may write, too.
+What for: ``skylight status IMAGE`` and ``skylight control IMAGE`` find the server by it. It may lie in a
+folder in which others may write, too.
 
 Invariants:
-- Writing it changes no other file: it is made under a name that nobody can foretell, and then takes its place by a
-  rename, which replaces a symbolic link and does not follow it.
+- Writing it changes no other file: it is made under a name that nobody can foretell, and then takes its
+  place by a rename, which replaces a symbolic link and does not follow it.
 - Only its owner may read it, and a server removes no note but its own.
-- A note is believed only if it is a regular file of the reader, of root, or of the owner of the image: who else can put
-  a file there may not say where programs connect.
+- A note is believed only if it is a regular file of the reader, of root, or of the owner of the image: who
+  else can put a file there may not say where programs connect.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def noted(image: Path, endpoints: list[str]) -> Iterator[None]:
     try:
         _write(note, json.dumps({"pid": os.getpid(), "endpoints": endpoints}) + "\n")
     except OSError as error:
-        line(f"{note}: cannot be written ({error.strerror}): name the socket to skylight status, not the image")
+        why = error.strerror
+        line(f"{note}: cannot be written ({why}): name the socket to skylight status, not the image")
     try:
         yield
     finally:

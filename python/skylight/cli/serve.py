@@ -109,7 +109,8 @@ def _warn_of_mode(image: Path) -> None:
         return
     mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISREG(found.st_mode) and mode & 0o077:
-        line(f"{image}: has mode {mode:04o}, so others have access to what the drive holds; chmod 600 ends that")
+        what = f"has mode {mode:04o}, so others have access to what the drive holds"
+        line(f"{image}: {what}; chmod 600 ends that")
 
 
 def _attach(server: DriveServer) -> None:

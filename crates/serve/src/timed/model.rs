@@ -35,8 +35,8 @@ pub enum Planted {
     Drive(skylight_drive::drive::Planted),
 }
 
-/// What taking up a layer anew takes for each entry of its map, ns.
-const TAKE_UP_NS: u64 = 500;
+/// What taking up a layer anew takes for each entry of its map, ns: measured, 0.8 to 1.1 us for 1,000 to 20,000 entries.
+const TAKE_UP_NS: u64 = 1000;
 /// At most this part of the time goes to taking up the layer while writes are refused: one in so many.
 const TAKE_UP_SHARE: u64 = 8;
 
