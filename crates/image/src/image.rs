@@ -8,6 +8,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use skylight_disk::{Lba, LbaExtent, PbaExtent, SECTOR_BYTES, Sectors};
@@ -19,6 +20,7 @@ use skylight_layer::{
 };
 
 use crate::error::ImageError;
+use crate::flush::PendingSync;
 use crate::format::checkpoint::Head;
 use crate::format::superblock::{COPY, Superblock, TEXT};
 use crate::format::{BLOCK, checksum};
@@ -367,6 +369,14 @@ impl Image {
     /// # Errors
     /// When a range is none of the drive, in which case nothing is written, or the store fails.
     pub fn write_many(&mut self, writes: &[Write<'_>]) -> Result<(), ImageError> {
+        if self.take_writes(writes)? { self.flush() } else { Ok(()) }
+    }
+
+    /// The same without making anything durable; whether a flush is due before they are answered.
+    ///
+    /// # Errors
+    /// As [`Image::write_many`].
+    pub fn take_writes(&mut self, writes: &[Write<'_>]) -> Result<bool, ImageError> {
         let mut all = Vec::with_capacity(writes.len());
         for (index, write) in writes.iter().enumerate() {
             let extent = self.extent(write.offset, write.data.len() as u64)?;
@@ -389,10 +399,7 @@ impl Image {
             }
             self.take(&all)?;
         }
-        if !self.write_cache || writes.iter().any(|write| write.fua) {
-            self.flush()?;
-        }
-        Ok(())
+        Ok(!self.write_cache || writes.iter().any(|write| write.fua))
     }
 
     /// Has the layer take some of the waiting commands, and does what it says.
@@ -494,6 +501,26 @@ impl Image {
     /// When the store fails.
     pub fn flush(&mut self) -> Result<(), ImageError> {
         self.interpreter.flush()
+    }
+
+    /// Begins a flush: the sync that it needs, to be done beside other commands; none if all is durable.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn begin_flush(&mut self) -> Result<Option<PendingSync>, ImageError> {
+        self.interpreter.begin_flush()
+    }
+
+    /// Goes on with a flush whose sync was done; the next sync that it needs, if it is not at its end.
+    ///
+    /// # Errors
+    /// When the sync or the store failed.
+    pub fn finish_sync(
+        &mut self,
+        sync: &PendingSync,
+        synced: io::Result<()>,
+    ) -> Result<Option<PendingSync>, ImageError> {
+        self.interpreter.finish_sync(sync, synced)
     }
 
     /// One unit of what the drive does when it is left alone.

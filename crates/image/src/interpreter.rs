@@ -3,7 +3,7 @@
 //! The data of a host write goes where the commit of the map says, with a *tag* in the log that names it and its
 //! checksum; a write to a native place goes there at once. What cleaning writes is what reads see when the map
 //! changes. A tag for a band says that the band is whole at its place, so it waits until the band's data is
-//! durable: [`Interpreter::flush`] syncs, appends these tags, and syncs again.
+//! durable: [`Interpreter::flush`] syncs, appends these tags, and syncs again (`flush.rs`).
 //!
 //! Invariants:
 //! * What a cut leaves is the state at the last sync and any of the tags since: each of them, alone or with any
@@ -19,6 +19,7 @@ use skylight_layer::{Layer, MapChange, Medium, Plan, Purpose, Step};
 
 use crate::checkpoints::{Checkpoint, PIECE};
 use crate::error::ImageError;
+use crate::flush::PendingFlush;
 use crate::format::superblock::{Part, Superblock};
 use crate::format::tag::{Kind, TAGS, Tag};
 use crate::held::Held;
@@ -48,6 +49,10 @@ pub enum Planted {
     NoRecord,
     /// The tag of a write that is answered when durable is made durable with its bytes, not before.
     RecordWithData,
+    /// A flush takes tags for durable that came while its sync was under way.
+    DurableTooSoon,
+    /// A flush lets go of what was given back while its sync was under way.
+    FreedTooSoon,
 }
 
 /// Bytes that were moved since the image was opened.
@@ -89,15 +94,18 @@ pub struct Interpreter {
     pub(crate) counters: Counters,
     home_medium: Medium,
     cache_medium: Medium,
-    freed: Freed,
+    pub(crate) freed: Freed,
     /// Tags of bands whose data may not be durable yet.
-    waiting: Vec<Tag>,
-    /// Whether data was written for which no tag vouches with a checksum, since the last sync.
-    untagged: bool,
+    pub(crate) waiting: Vec<Tag>,
+    /// Whether data was written for which no tag vouches with a checksum, since the last sync began.
+    pub(crate) untagged: bool,
     /// Whether any data was written since then.
-    dirty: bool,
+    pub(crate) dirty: bool,
     /// Whether anything at all was.
-    unsynced: bool,
+    pub(crate) unsynced: bool,
+    /// A flush whose sync is under way (`flush.rs`), and the number of the last.
+    pub(crate) pending: Option<PendingFlush>,
+    pub(crate) flushes: u64,
     /// Whether tags of a raw shingled disk are durable before the bytes that they are about.
     pub(crate) records_first: bool,
     /// Reads of a raw shingled disk that met overwritten sectors, and how many of these.
@@ -141,6 +149,8 @@ impl Interpreter {
             untagged: false,
             dirty: false,
             unsynced: false,
+            pending: None,
+            flushes: 0,
             records_first: false,
             shingled_reads: (0, 0),
             cleaned: Vec::new(),
@@ -244,7 +254,10 @@ impl Interpreter {
     }
 
     /// Runs what may leave memory and media different, and is over if it fails.
-    fn run<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, ImageError>) -> Result<T, ImageError> {
+    pub(crate) fn run<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<T, ImageError>,
+    ) -> Result<T, ImageError> {
         self.check_running()?;
         let done = act(self);
         if let Err(error) = &done {
@@ -346,7 +359,7 @@ impl Interpreter {
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
         // One tag more, after a flush that appends those that wait and leaves the rest of its block.
-        if self.log.room() <= self.waiting.len() as u64 + 2 * TAGS as u64 {
+        if self.log.room() <= self.waiting_tags() + 2 * TAGS as u64 {
             self.checkpoint_now(false)?;
         }
         match change {
@@ -365,7 +378,7 @@ impl Interpreter {
                 }
                 self.give_back(lba, PbaExtent::default());
                 let tag = self.tag(lba, Pba(0), Kind::Home);
-                self.band_tag(tag, self.untagged)
+                self.band_tag(tag, self.is_untagged())
             }
             MapChange::Remapped { lba, pba } => {
                 self.merge_elsewhere(lba, pba, layer)?;
@@ -375,7 +388,7 @@ impl Interpreter {
                 self.give_back(lba, new);
                 before.into_iter().for_each(|piece| self.freed.add(piece));
                 let tag = self.tag(lba, pba, Kind::Moved);
-                self.band_tag(tag, self.dirty)
+                self.band_tag(tag, self.is_dirty())
             }
         }
     }
@@ -563,8 +576,8 @@ impl Interpreter {
     /// without what was given for it.
     fn claim(&mut self, medium: Medium, extent: PbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
         let needed = medium == self.cache_medium
-            && !self.freed.is_empty()
-            && (self.freed.touches(extent) || layer.begins_part(extent.start));
+            && self.any_freed(|freed| !freed.is_empty())
+            && (self.any_freed(|freed| freed.touches(extent)) || layer.begins_part(extent.start));
         if needed && self.planted != Some(Planted::ReuseAtOnce) { self.flush_now() } else { Ok(()) }
     }
 
@@ -651,42 +664,6 @@ impl Interpreter {
             route.push(self.part(medium).start + piece.start.get() * SECTOR_BYTES, piece.len.bytes());
         });
         Ok(route)
-    }
-
-    /// Makes durable all that was done.
-    ///
-    /// # Errors
-    /// When the store fails: then it is stopped.
-    pub fn flush(&mut self) -> Result<(), ImageError> {
-        self.run(Self::flush_now)
-    }
-
-    pub(crate) fn flush_now(&mut self) -> Result<(), ImageError> {
-        if !self.unsynced {
-            return Ok(());
-        }
-        if !self.waiting.is_empty() {
-            self.sync()?;
-            for tag in std::mem::take(&mut self.waiting) {
-                let appended = self.log.append(self.store.as_mut(), tag);
-                appended.map_err(|error| self.failed("write its tag log", error))?;
-            }
-        }
-        let written = self.log.write(self.store.as_mut());
-        written.map_err(|error| self.failed("write its tag log", error))?;
-        self.sync()?;
-        self.log.synced(self.sequence);
-        self.freed.clear();
-        (self.untagged, self.dirty, self.unsynced) = (false, false, false);
-        Ok(())
-    }
-
-    pub(crate) fn sync(&mut self) -> Result<(), ImageError> {
-        self.counters.syncs += 1;
-        if self.planted == Some(Planted::NoSync) {
-            return Ok(());
-        }
-        self.store.sync().map_err(|error| self.failed("sync", error))
     }
 
     /// Makes zeros of what a host extent has on the media now.

@@ -84,9 +84,19 @@ impl TagLog {
 
     /// All that was appended is durable: it goes on in another block, which says so.
     pub fn synced(&mut self, durable: u64) {
+        self.seal();
+        self.says_durable(durable);
+    }
+
+    /// What was written is to be durable by a sync that begins now: it goes on in another block.
+    pub fn seal(&mut self) {
         if !self.open.tags.is_empty() {
             self.next_block();
         }
+    }
+
+    /// The blocks that are written from now on say that the tags up to this one are durable.
+    pub fn says_durable(&mut self, durable: u64) {
         self.open.durable = durable;
     }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 
-use super::{Reads, Store, check_range, check_within, write_zeros};
+use super::{Reads, Store, Syncs, check_range, check_within, write_zeros};
 use crate::error::ImageError;
 
 /// A part where one file is not enough: half of what ext4 allows.
@@ -202,6 +202,12 @@ impl Reads for Files {
     }
 }
 
+impl Syncs for Files {
+    fn sync(&self) -> io::Result<()> {
+        self.files.iter().try_for_each(File::sync_data)
+    }
+}
+
 impl Store for FileStore {
     fn name(&self) -> String {
         self.path.display().to_string()
@@ -224,7 +230,11 @@ impl Store for FileStore {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.files.files.iter().try_for_each(File::sync_data)
+        self.files.sync()
+    }
+
+    fn syncer(&self) -> Option<Arc<dyn Syncs>> {
+        Some(self.files.clone())
     }
 
     fn begin_sync(&mut self, offset: u64, len: u64) {

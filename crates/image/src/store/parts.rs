@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use super::{Reads, Store, check_range, check_within};
+use super::{Reads, Store, Syncs, check_range, check_within};
 
 /// Bytes of a store that are in use.
 pub struct Part {
@@ -77,6 +77,15 @@ impl Reads for PartsReads {
     }
 }
 
+/// What makes each part durable.
+struct PartsSyncs(Vec<Arc<dyn Syncs>>);
+
+impl Syncs for PartsSyncs {
+    fn sync(&self) -> io::Result<()> {
+        self.0.iter().try_for_each(|part| part.sync())
+    }
+}
+
 impl Store for PartsStore {
     fn name(&self) -> String {
         let names: Vec<String> = self.parts.iter().map(|part| part.store.name()).collect();
@@ -108,6 +117,11 @@ impl Store for PartsStore {
 
     fn sync(&mut self) -> io::Result<()> {
         self.parts.iter_mut().try_for_each(|part| part.store.sync())
+    }
+
+    fn syncer(&self) -> Option<Arc<dyn Syncs>> {
+        let parts = self.parts.iter().map(|part| part.store.syncer());
+        Some(Arc::new(PartsSyncs(parts.collect::<Option<_>>()?)))
     }
 
     fn begin_sync(&mut self, offset: u64, len: u64) {
