@@ -420,20 +420,29 @@ impl Image {
     /// # Errors
     /// When the range is none of the drive, or the store fails.
     pub fn write_zeroes(&mut self, offset: u64, len: u64, fua: bool) -> Result<(), ImageError> {
-        if self.interpreter.is_shingled() {
-            return self.write_zeroes_in_place(offset, len, fua);
+        let due = self.take_zeroes(offset, len)?;
+        if due || fua { self.flush() } else { Ok(()) }
+    }
+
+    /// The same without making anything durable; whether a flush is due before it is answered.
+    ///
+    /// # Errors
+    /// As [`Image::write_zeroes`].
+    pub fn take_zeroes(&mut self, offset: u64, len: u64) -> Result<bool, ImageError> {
+        match self.interpreter.is_shingled() {
+            true => self.take_zeroes_in_place(offset, len)?,
+            false => self.forget(offset, len, true)?,
         }
-        self.forget(offset, len, true)?;
-        if !self.write_cache || fua { self.flush() } else { Ok(()) }
+        Ok(!self.write_cache)
     }
 
     /// A raw shingled disk has no zeros but those that are written, over what they destroy.
-    fn write_zeroes_in_place(&mut self, offset: u64, len: u64, fua: bool) -> Result<(), ImageError> {
+    fn take_zeroes_in_place(&mut self, offset: u64, len: u64) -> Result<(), ImageError> {
         self.extent(offset, len)?;
         let zeroes = vec![0; len.min(ZEROES) as usize];
         for at in (offset..offset + len).step_by(ZEROES as usize) {
             let here = (offset + len - at).min(ZEROES) as usize;
-            self.write(at, &zeroes[..here], fua && at + ZEROES >= offset + len)?;
+            self.take_writes(&[Write { offset: at, data: &zeroes[..here], fua: false }])?;
         }
         Ok(())
     }
