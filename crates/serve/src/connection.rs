@@ -69,15 +69,6 @@ impl Shared {
         }
     }
 
-    /// A connection has commands in such a backend, or none any more.
-    pub fn count_busy(&self, busy: bool) {
-        if busy {
-            self.busy.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.busy.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -98,6 +89,8 @@ pub struct Connection {
     asked: AtomicBool,
     /// Whether requests that came are being done.
     busy: AtomicBool,
+    /// Whether commands of it are with a backend that takes its time.
+    waits: AtomicBool,
     /// Since when it is waited for, in the middle of a request or of a reply.
     owes_since_ms: AtomicU64,
 }
@@ -112,6 +105,7 @@ impl Connection {
             active_ms,
             asked: AtomicBool::new(false),
             busy: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
             owes_since_ms: AtomicU64::new(NEVER),
         }
     }
@@ -141,6 +135,17 @@ impl Connection {
         }
     }
 
+    /// Commands of it are with a backend that takes its time, or none any more: said in turns.
+    pub fn waits(&self, waits: bool) {
+        self.waits.store(waits, Ordering::Relaxed);
+        if waits {
+            self.shared.busy.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.shared.busy.fetch_sub(1, Ordering::Relaxed);
+            self.active_ms.store(self.shared.now_ms(), Ordering::Relaxed);
+        }
+    }
+
     /// It is waited for in the middle of a request or a reply, or no more.
     pub fn owes(&self, owes: bool) {
         let since = if owes { self.shared.now_ms() } else { NEVER };
@@ -156,7 +161,7 @@ impl Connection {
     /// How well it can be done without, least first; none while something is being done for it: whether it ever asked,
     /// and when it was active last.
     pub fn idle_rank(&self) -> Option<(bool, u64)> {
-        let idle = !self.busy.load(Ordering::Relaxed);
+        let idle = !self.busy.load(Ordering::Relaxed) && !self.waits.load(Ordering::Relaxed);
         idle.then(|| (self.asked.load(Ordering::Relaxed), self.active_ms.load(Ordering::Relaxed)))
     }
 }

@@ -87,7 +87,9 @@ impl Lines {
         }
         let dropped = std::mem::take(&mut waiting.dropped);
         if dropped > 0 {
-            waiting.lines.push_back(format!("{dropped} lines were dropped, because nobody read them in time"));
+            waiting
+                .lines
+                .push_back(format!("{dropped} lines were dropped, because nobody read them in time"));
         }
         waiting.lines.push_back(line);
         self.0.changed.notify_all();

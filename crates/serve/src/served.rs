@@ -191,12 +191,7 @@ impl Inner {
         Ok(())
     }
 
-    fn execute(
-        &self,
-        request: &Request,
-        data: &mut [u8],
-        goes_on: &dyn Fn() -> bool,
-    ) -> Result<(), Errno> {
+    fn execute(&self, request: &Request, data: &mut [u8], goes_on: &dyn Fn() -> bool) -> Result<(), Errno> {
         let Request { op, offset, fua, .. } = *request;
         if op == Op::WriteZeroes && request.no_hole && request.fast {
             return Err(Errno::NotSupported);

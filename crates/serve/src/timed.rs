@@ -10,6 +10,7 @@
 //! answer that promises durability is given when it is so; what fails, fails the commands whose bytes it was about.
 
 use std::num::NonZeroU64;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel as handover;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -29,6 +30,8 @@ use crate::way::Way;
 
 /// Zeroes that the drive is asked to write in one command.
 const ZEROES: u64 = 1 << 20;
+/// How long the last lines may take at the end.
+const LINES_TIME: Duration = Duration::from_millis(500);
 
 fn extent_of(request: &Request) -> LbaExtent {
     LbaExtent::new(Lba(request.offset / SECTOR_BYTES), Sectors(request.len / SECTOR_BYTES))
@@ -381,7 +384,9 @@ impl Shared {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let (mut answers, mut sleep) = (Vec::new(), Sleep::default());
         let mut due = self.state().ok().and_then(|state| state.next());
-        while let Some(jobs) = self.wait(due.map(|time| self.wall_at(time)), &mut sleep) {
+        while let Some(mut jobs) = self.wait(due.map(|time| self.wall_at(time)), &mut sleep) {
+            // Dropped, they are answered: nobody waits for them.
+            jobs.retain(|(job, _)| !job.is_abandoned());
             let Ok(mut state) = self.state() else {
                 return;
             };
@@ -419,6 +424,27 @@ impl State {
         if answers.is_empty() {
             online.advance(now, bytes, answers);
         }
+    }
+
+    /// Lets virtual time run ahead of the clock until all that came is done and flushed.
+    fn run_out(&mut self) -> Result<(), Errno> {
+        let (sender, receiver) = handover();
+        let answer: Answer = Box::new(move |result, _| {
+            // Whoever asked looks below.
+            let _ = sender.send(result);
+        });
+        let flush = Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer);
+        self.submit(flush, self.online.clock());
+        let mut answers = Vec::new();
+        while self.outstanding > 0
+            && let Some(next) = self.next()
+        {
+            self.pass(next + Nanos(1), &mut answers);
+            for Flying { job, result, .. } in self.collect(&mut answers, |_| Instant::now()) {
+                job.finish(result);
+            }
+        }
+        receiver.try_recv().unwrap_or(Err(Errno::Io))
     }
 
     fn submit(&mut self, job: Job, at: Time) {
@@ -532,16 +558,19 @@ impl Drop for TimedDrive {
 }
 
 /// The parts of a long write of zeroes, one after the other: a drive has no command for it.
-fn zero_on(shared: &Arc<Shared>, request: Request, answer: Answer) {
+fn zero_on(shared: &Arc<Shared>, request: Request, gone: Option<Arc<AtomicBool>>, answer: Answer) {
     let here = request.len.min(ZEROES);
     let rest = Request { offset: request.offset + here, len: request.len - here, ..request };
     let part = Request { op: Op::Write, len: here, ..request };
-    let again = shared.clone();
+    let (again, token) = (shared.clone(), gone.clone());
     let next: Answer = Box::new(move |result, _| match result {
-        Ok(()) if rest.len > 0 => zero_on(&again, rest, answer),
+        Ok(()) if rest.len > 0 => zero_on(&again, rest, token, answer),
         result => answer(result, Vec::new()),
     });
-    let job = Job::new(part, vec![0; here as usize], next);
+    let job = Job::new(part, vec![0; here as usize], next).unless_gone(gone);
+    if job.is_abandoned() {
+        return job.finish(Err(Errno::Shutdown));
+    }
     let mut inbox = shared.inbox();
     if inbox.over {
         drop(inbox);
@@ -617,10 +646,10 @@ impl Backend for TimedDrive {
             Op::Cache => job.finish(Ok(())),
             Op::WriteZeroes if job.request.fast => job.finish(Err(Errno::NotSupported)),
             Op::WriteZeroes => {
-                let request = job.request;
+                let (request, gone) = (job.request, job.gone());
                 // The job is answered by the last part.
                 let answer: Answer = Box::new(move |result, _| job.finish(result));
-                zero_on(&self.shared, request, answer);
+                zero_on(&self.shared, request, gone, answer);
             }
             _ => {
                 job.data.resize(job.request.data_len() as usize, 0);
@@ -668,12 +697,17 @@ impl Backend for TimedDrive {
         }
     }
 
-    /// Writes that the volatile cache holds reach the media, as when a drive is switched off in order.
+    /// Writes that the volatile cache holds reach the media, as when a drive is switched off in order. Nobody waits for
+    /// the time that this takes a disk.
     fn close(&self) -> Result<(), String> {
-        let flushed = self.execute(&Request::new(Op::Flush, 0, 0), &mut []);
         self.end();
         let mut state = self.shared.state().map_err(|_| "the drive failed before".to_owned())?;
+        let flushed = state.run_out();
         let closed = state.bytes.interpreter.close().map_err(|error| error.to_string());
+        drop(state);
+        if let Some(shingles) = &self.shingles {
+            shingles.drain(LINES_TIME);
+        }
         closed.and_then(|()| flushed.map_err(|errno| format!("cannot flush: {errno}")))
     }
 }
