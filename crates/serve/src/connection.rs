@@ -158,10 +158,15 @@ impl Connection {
         since != NEVER && u128::from(self.shared.now_ms().saturating_sub(since)) >= time.as_millis()
     }
 
-    /// How well it can be done without, least first; none while something is being done for it: whether it ever asked,
-    /// and when it was active last.
-    pub fn idle_rank(&self) -> Option<(bool, u64)> {
+    /// How well it can be done without, least first; none while something is being done for it. One that never asked for
+    /// anything, then one that has owed the rest of a request or does not read its replies for so long, then the one
+    /// that is idle longest.
+    pub fn idle_rank(&self, debt: Duration) -> Option<(u8, u64)> {
+        let active_ms = self.active_ms.load(Ordering::Relaxed);
+        if self.has_owed(debt) {
+            return Some((1, active_ms));
+        }
         let idle = !self.busy.load(Ordering::Relaxed) && !self.waits.load(Ordering::Relaxed);
-        idle.then(|| (self.asked.load(Ordering::Relaxed), self.active_ms.load(Ordering::Relaxed)))
+        idle.then(|| (if self.asked.load(Ordering::Relaxed) { 2 } else { 0 }, active_ms))
     }
 }

@@ -3,8 +3,8 @@
 //! Invariants:
 //! * There is always a place for one more handshake, and so for `skylight status`: the oldest of [`MOST_HANDSHAKES`]
 //!   makes room, and one that is not finished in time is dropped.
-//! * Of the clients beyond the most for requests, one makes room that has nothing under way: first one that never asked
-//!   for anything, then the one that is idle longest.
+//! * Of the clients beyond the most for requests, one makes room for which nothing is being done: first one that never
+//!   asked for anything, then one that owes something for [`Options::debt`], then the one that is idle longest.
 //! * Where memory is short, clients that owe the rest of a request, or do not read their replies, are dropped after
 //!   [`Options::debt`].
 //! * When the server ends, what came is answered, by its result or by ESHUTDOWN; clients get a moment to read it, and
@@ -214,12 +214,12 @@ impl Clients {
     }
 
     /// One that can be done without goes, if there are too many; whether there is room then.
-    fn make_room(&self, most: usize) -> bool {
+    fn make_room(&self, most: usize, debt: Duration) -> bool {
         let staying = || self.by_number.values().filter(|client| client.stays());
         if staying().count() < most {
             return true;
         }
-        let ranked = staying().filter_map(|client| Some((client.connection.idle_rank()?, client)));
+        let ranked = staying().filter_map(|client| Some((client.connection.idle_rank(debt)?, client)));
         match ranked.min_by_key(|(rank, _)| *rank) {
             Some((_, client)) => {
                 client.drop_it();
@@ -365,16 +365,25 @@ impl Inner {
         thread.spawn(move || here.inner.serve(here.number, channel)).map(|_| ())
     }
 
-    /// Whether there is a place for the requests of a client, or somebody makes room.
+    /// Whether there is a place for the requests of a client, or somebody makes room before long.
     fn admits(&self, number: u64) -> bool {
-        let mut clients = self.clients();
-        if !clients.make_room(self.options.most_connections) {
-            return false;
+        let Options { most_connections, debt, .. } = self.options;
+        let until = Instant::now() + debt + Duration::from_nanos(LOOK_UP_NS as u64);
+        loop {
+            let mut clients = self.clients();
+            if clients.make_room(most_connections, debt) {
+                if let Some(client) = clients.by_number.get_mut(&number) {
+                    client.haggles_until = None;
+                }
+                return true;
+            }
+            let late = Instant::now() >= until || self.ending.load(Ordering::Acquire);
+            if late {
+                return false;
+            }
+            // Somebody who goes makes room.
+            drop(self.gone.wait_timeout(clients, Duration::from_millis(50)));
         }
-        if let Some(client) = clients.by_number.get_mut(&number) {
-            client.haggles_until = None;
-        }
-        true
     }
 
     fn serve(&self, number: u64, channel: Arc<dyn crate::nbd::channel::Channel>) {

@@ -230,8 +230,7 @@ fn beyond_the_most_clients_one_that_does_nothing_makes_room() {
 fn beyond_the_most_clients_all_of_them_busy_one_is_turned_away_and_may_look() {
     let delays = Delays { read: Duration::from_secs(3600), write: Duration::ZERO };
     let delay = Arc::new(Delay::new(memory(), delays).expect("a thread"));
-    let options =
-        Options { most_connections: 3, grace: Duration::from_millis(100), ..Options::default() };
+    let options = Options { most_connections: 3, grace: Duration::from_millis(100), ..Options::default() };
     let house = House::new(delay, options);
     let mut busy: Vec<_> = (0..3).map(|_| house.client(true, &[])).collect();
     for client in &mut busy {
