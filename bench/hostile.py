@@ -1,10 +1,10 @@
 """What hostile clients cost a well-behaved one: a served drive for each kind of them and each timing.
 
-A well-behaved client reads and writes 4 KiB at a time, first alone, then beside hostile clients of one kind.
-What counts: the median of its latencies beside them over that alone, its slowest command, the most memory that
-the server had, and how long SIGTERM took it to end with exit code 0 and all requests answered. In model time a
-command takes what the model says, and others make it wait as they would at a disk; so there what counts of a
-command is how much later it was answered than the model says (``--log``).
+A well-behaved client reads and writes 4 KiB at a time, first alone, then beside hostile clients of one
+kind. What counts: the median of its latencies beside them over that alone, its slowest command, the most
+memory that the server had, and how long SIGTERM took it to end with exit code 0 and all requests answered.
+In model time a command takes what the model says, and others make it wait as they would at a disk; so there
+what counts of a command is how much later it was answered than the model says (``--log``).
 
 What invalidates results: another load on the machine. All sockets are Unix sockets in a temporary folder.
 

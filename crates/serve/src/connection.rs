@@ -15,6 +15,8 @@ pub const BUDGET_BYTES: usize = 64 << 20;
 /// Commands of all connections together that are with a backend that takes its time, once there are several: four times
 /// what a disk's queue takes, so that none is idle and none is ahead of the others by much.
 const TOGETHER: usize = 128;
+/// The same of a connection that is the only one: the depth of queue that a benchmark asks for at most.
+const ALONE: usize = 256;
 
 /// How far a server is with its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +38,8 @@ pub struct Shared {
     phase: AtomicU8,
     /// Connections with commands in a backend that takes its time.
     busy: AtomicUsize,
+    /// Commands in such a backend.
+    commands: AtomicUsize,
     began: Instant,
 }
 
@@ -45,6 +49,7 @@ impl Default for Shared {
             budget: Budget::new(BUDGET_BYTES),
             phase: AtomicU8::new(Phase::Serves as u8),
             busy: AtomicUsize::new(0),
+            commands: AtomicUsize::new(0),
             began: Instant::now(),
         }
     }
@@ -61,12 +66,21 @@ impl Shared {
         self.phase.load(Ordering::Acquire) >= phase as u8
     }
 
-    /// Commands that a connection may have in a backend that takes its time.
-    pub fn share(&self, most: usize) -> usize {
-        match self.busy.load(Ordering::Relaxed) {
-            0 | 1 => most,
-            several => (TOGETHER / several).clamp(1, most),
-        }
+    /// Whether a connection that has `own` commands in a backend that takes its time may have one more. Commands of
+    /// connections that are gone count: they are still with the backend.
+    pub fn may_submit(&self, own: usize) -> bool {
+        let (all, busy) = (self.commands.load(Ordering::Relaxed), self.busy.load(Ordering::Relaxed));
+        own == 0 || (all <= own && own < ALONE) || (all < TOGETHER && own < TOGETHER / busy.max(1))
+    }
+
+    /// A command is with such a backend.
+    pub fn begin_command(&self) {
+        self.commands.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Such a backend has answered one.
+    pub fn end_command(&self) {
+        self.commands.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn now_ms(&self) -> u64 {

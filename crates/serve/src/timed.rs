@@ -9,8 +9,9 @@
 //! comes meanwhile is taken as if it had come before that time; how late answers leave goes into a histogram; an
 //! answer that promises durability is given when it is so; what fails, fails the commands whose bytes it was about.
 
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel as handover;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -30,6 +31,8 @@ use crate::way::Way;
 
 /// Zeroes that the drive is asked to write in one command.
 const ZEROES: u64 = 1 << 20;
+/// Such commands that it has at a time.
+const MOST_ZEROING: usize = 2;
 /// How long the last lines may take at the end.
 const LINES_TIME: Duration = Duration::from_millis(500);
 
@@ -270,6 +273,9 @@ impl Mover for Bytes {
 #[derive(Default)]
 struct Inbox {
     jobs: Vec<(Job, Instant)>,
+    /// Zeroes that are to be written, and parts of them that the drive has.
+    zeroes: VecDeque<Zeroing>,
+    zeroing: usize,
     over: bool,
 }
 
@@ -557,27 +563,52 @@ impl Drop for TimedDrive {
     }
 }
 
-/// The parts of a long write of zeroes, one after the other: a drive has no command for it.
-fn zero_on(shared: &Arc<Shared>, request: Request, gone: Option<Arc<AtomicBool>>, answer: Answer) {
-    let here = request.len.min(ZEROES);
-    let rest = Request { offset: request.offset + here, len: request.len - here, ..request };
-    let part = Request { op: Op::Write, len: here, ..request };
-    let (again, token) = (shared.clone(), gone.clone());
-    let next: Answer = Box::new(move |result, _| match result {
-        Ok(()) if rest.len > 0 => zero_on(&again, rest, token, answer),
-        result => answer(result, Vec::new()),
-    });
-    let job = Job::new(part, vec![0; here as usize], next).unless_gone(gone);
-    if job.is_abandoned() {
-        return job.finish(Err(Errno::Shutdown));
+/// What is left of a long write of zeroes.
+struct Zeroing {
+    request: Request,
+    gone: Option<Arc<AtomicBool>>,
+    answer: Answer,
+}
+
+/// Has the drive write zeroes, a part of each command that wants some in turn: a drive has no command for it. A few parts
+/// at a time, so that others need not wait for all of it, and what nobody wants any more is not begun.
+fn zero_on(shared: &Arc<Shared>) {
+    loop {
+        let mut inbox = shared.inbox();
+        if inbox.zeroing >= MOST_ZEROING {
+            return;
+        }
+        let Some(Zeroing { request, gone, answer }) = inbox.zeroes.pop_front() else {
+            return;
+        };
+        if inbox.over || gone.as_ref().is_some_and(|gone| gone.load(Ordering::Relaxed)) {
+            drop(inbox);
+            answer(Err(Errno::Shutdown), Vec::new());
+            continue;
+        }
+        let here = request.len.min(ZEROES);
+        let rest = Request { offset: request.offset + here, len: request.len - here, ..request };
+        let part = Request { op: Op::Write, len: here, ..request };
+        let again = shared.clone();
+        let next: Answer = Box::new(move |result, _| {
+            let mut inbox = again.inbox();
+            inbox.zeroing -= 1;
+            match result {
+                Ok(()) if rest.len > 0 => {
+                    inbox.zeroes.push_back(Zeroing { request: rest, gone, answer });
+                    drop(inbox);
+                }
+                result => {
+                    drop(inbox);
+                    answer(result, Vec::new());
+                }
+            }
+            zero_on(&again);
+        });
+        inbox.zeroing += 1;
+        inbox.jobs.push((Job::new(part, vec![0; here as usize], next), Instant::now()));
+        shared.came.notify_one();
     }
-    let mut inbox = shared.inbox();
-    if inbox.over {
-        drop(inbox);
-        return job.finish(Err(Errno::Shutdown));
-    }
-    inbox.jobs.push((job, Instant::now()));
-    shared.came.notify_one();
 }
 
 impl Backend for TimedDrive {
@@ -649,7 +680,8 @@ impl Backend for TimedDrive {
                 let (request, gone) = (job.request, job.gone());
                 // The job is answered by the last part.
                 let answer: Answer = Box::new(move |result, _| job.finish(result));
-                zero_on(&self.shared, request, gone, answer);
+                self.shared.inbox().zeroes.push_back(Zeroing { request, gone, answer });
+                zero_on(&self.shared);
             }
             _ => {
                 job.data.resize(job.request.data_len() as usize, 0);
@@ -701,6 +733,8 @@ impl Backend for TimedDrive {
     /// the time that this takes a disk.
     fn close(&self) -> Result<(), String> {
         self.end();
+        // What is left of zeroes is answered.
+        zero_on(&self.shared);
         let mut state = self.shared.state().map_err(|_| "the drive failed before".to_owned())?;
         let flushed = state.run_out();
         let closed = state.bytes.interpreter.close().map_err(|error| error.to_string());

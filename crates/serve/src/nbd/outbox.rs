@@ -114,10 +114,10 @@ impl Outbox {
             if self.refuses() {
                 return Ok(Entered::Refused);
             }
-            let most = self.connection.shared.share(MOST_WAITING);
+            let turn = self.connection.shared.may_submit(waiting.outstanding.len());
             let unread = waiting.queue.len() >= MOST_UNREAD.0 || waiting.unread >= MOST_UNREAD.1;
             let bytes = waiting.bytes + room > MOST_WAITING_BYTES;
-            if waiting.commands > 0 && (bytes || unread || waiting.commands >= most) {
+            if waiting.commands > 0 && (bytes || unread || !turn || waiting.commands >= MOST_WAITING) {
                 waiting = self.room.wait_timeout(waiting, LOOK_UP).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
@@ -157,12 +157,18 @@ impl Outbox {
             self.connection.waits(true);
         }
         waiting.outstanding.insert(ticket, (*raw, room));
+        self.connection.shared.begin_command();
         ticket
     }
 
     /// Takes the answer of a command; of a read that failed, at which byte if known. It is forgotten if the command was
     /// answered already.
     pub(crate) fn answer(&self, ticket: u64, result: Result<(), Errno>, data: &[u8], at: Option<u64>) {
+        self.connection.shared.end_command();
+        self.reply(ticket, result, data, at);
+    }
+
+    fn reply(&self, ticket: u64, result: Result<(), Errno>, data: &[u8], at: Option<u64>) {
         let mut waiting = self.held();
         let Some((raw, room)) = waiting.outstanding.remove(&ticket) else {
             return;
@@ -180,7 +186,7 @@ impl Outbox {
     fn refuse_all(&self) {
         let tickets: Vec<u64> = self.held().outstanding.keys().copied().collect();
         for ticket in tickets {
-            self.answer(ticket, Err(Errno::Shutdown), &[], None);
+            self.reply(ticket, Err(Errno::Shutdown), &[], None);
         }
     }
 
