@@ -109,6 +109,13 @@ def impure_code(_path: str, text: str) -> Hits:
         yield rust.line_of(code, found.start()), f"{found.group()} draws entropy; use a seeded substream"
 
 
+def prints(_path: str, text: str) -> Hits:
+    """Words to standard output or error past the one place that waits for nobody."""
+    code = rust.code_only(text)
+    for found in re.finditer(r"\b(?:e?print(?:ln)?|dbg)!|\b(?:stderr|stdout)\(", code):
+        yield rust.line_of(code, found.start()), f"{found.group()} may block or panic; use diagnostics::say"
+
+
 def impure_dependencies(_path: str, text: str) -> Hits:
     """Dependencies of a pure crate that bring a clock, threads, entropy or a random hasher."""
     lines = text.splitlines()
@@ -293,6 +300,13 @@ RULES: tuple[Rule, ...] = (
         "disk, layer and drive read no clock, file, thread, environment, entropy or hash order",
         impure_code,
         tuple(f"crates/{name}/src/*.rs" for name in PURE_CRATES),
+    ),
+    Rule(
+        "no-prints",
+        "servers write to standard error in one place only, which waits for nobody",
+        prints,
+        ("crates/serve/src/*.rs",),
+        exclude=("crates/serve/src/diagnostics.rs",),
     ),
     Rule(
         "pure-dependencies",

@@ -42,6 +42,11 @@ fn a<'a>(b: &'a str) -> &'a str { b }
 """
 
 SAMPLES: Mapping[str, tuple[Sample, ...]] = {
+    "no-prints": (
+        Sample("crates/serve/src/a.rs", 'fn a() {\n    eprintln!("{b}");\n}\n', 2),
+        Sample("crates/serve/src/nbd/a.rs", "fn a() {\n\n    let b = std::io::stdout();\n}\n", 3),
+        Sample("crates/serve/src/a.rs", "// eprintln! panics\nfn a() { diagnostics::say(b); }\n", None),
+    ),
     "pure-code": (
         Sample("crates/disk/src/a.rs", "//! A.\nuse std::time::{Duration, Instant};\n", 2),
         Sample("crates/disk/src/a.rs", "//! A.\nuse std::{\n    fmt,\n    fs::{self},\n};\n", 4),

@@ -8,6 +8,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use skylight_layer::{
 
 use crate::checkpoints::write_part_heads;
 use crate::error::ImageError;
+use crate::flush::PendingSync;
 use crate::format::checkpoint::Head;
 use crate::format::mark::Mark;
 use crate::format::superblock::{COPY, Superblock, TEXT};
@@ -435,6 +437,14 @@ impl Image {
     /// # Errors
     /// When a range is none of the drive, in which case nothing is written, or the store fails.
     pub fn write_many(&mut self, writes: &[Write<'_>]) -> Result<(), ImageError> {
+        if self.take_writes(writes)? { self.flush() } else { Ok(()) }
+    }
+
+    /// The same without making anything durable; whether a flush is due before they are answered.
+    ///
+    /// # Errors
+    /// As [`Image::write_many`].
+    pub fn take_writes(&mut self, writes: &[Write<'_>]) -> Result<bool, ImageError> {
         let mut all = Vec::with_capacity(writes.len());
         for (index, write) in writes.iter().enumerate() {
             let extent = self.extent(write.offset, write.data.len() as u64)?;
@@ -459,10 +469,7 @@ impl Image {
             }
             self.take(&all)?;
         }
-        if !self.write_cache || writes.iter().any(|write| write.fua) {
-            self.flush()?;
-        }
-        Ok(())
+        Ok(!self.write_cache || writes.iter().any(|write| write.fua))
     }
 
     /// Has the layer take some of the waiting commands, and does what it says.
@@ -483,20 +490,29 @@ impl Image {
     /// # Errors
     /// When the range is none of the drive, or the store fails.
     pub fn write_zeroes(&mut self, offset: u64, len: u64, fua: bool) -> Result<(), ImageError> {
-        if self.interpreter.is_shingled() {
-            return self.write_zeroes_in_place(offset, len, fua);
+        let due = self.take_zeroes(offset, len)?;
+        if due || fua { self.flush() } else { Ok(()) }
+    }
+
+    /// The same without making anything durable; whether a flush is due before it is answered.
+    ///
+    /// # Errors
+    /// As [`Image::write_zeroes`].
+    pub fn take_zeroes(&mut self, offset: u64, len: u64) -> Result<bool, ImageError> {
+        match self.interpreter.is_shingled() {
+            true => self.take_zeroes_in_place(offset, len)?,
+            false => self.forget(offset, len, true)?,
         }
-        self.forget(offset, len, true)?;
-        if !self.write_cache || fua { self.flush() } else { Ok(()) }
+        Ok(!self.write_cache)
     }
 
     /// A raw shingled disk has no zeros but those that are written, over what they destroy.
-    fn write_zeroes_in_place(&mut self, offset: u64, len: u64, fua: bool) -> Result<(), ImageError> {
+    fn take_zeroes_in_place(&mut self, offset: u64, len: u64) -> Result<(), ImageError> {
         self.extent(offset, len)?;
         let zeroes = vec![0; len.min(ZEROES) as usize];
         for at in (offset..offset + len).step_by(ZEROES as usize) {
             let here = (offset + len - at).min(ZEROES) as usize;
-            self.write(at, &zeroes[..here], fua && at + ZEROES >= offset + len)?;
+            self.take_writes(&[Write { offset: at, data: &zeroes[..here], fua: false }])?;
         }
         Ok(())
     }
@@ -565,6 +581,26 @@ impl Image {
     /// When the store fails.
     pub fn flush(&mut self) -> Result<(), ImageError> {
         self.interpreter.flush()
+    }
+
+    /// Begins a flush: the sync that it needs, to be done beside other commands; none if all is durable.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn begin_flush(&mut self) -> Result<Option<PendingSync>, ImageError> {
+        self.interpreter.begin_flush()
+    }
+
+    /// Goes on with a flush whose sync was done; the next sync that it needs, if it is not at its end.
+    ///
+    /// # Errors
+    /// When the sync or the store failed.
+    pub fn finish_sync(
+        &mut self,
+        sync: &PendingSync,
+        synced: io::Result<()>,
+    ) -> Result<Option<PendingSync>, ImageError> {
+        self.interpreter.finish_sync(sync, synced)
     }
 
     /// One unit of what the drive does when it is left alone.

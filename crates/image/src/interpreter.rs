@@ -3,7 +3,7 @@
 //! The data of a host write goes where the commit of the map says, with a *tag* in the log that names it and its
 //! checksum; a write to a native place goes there at once. What cleaning writes is what reads see when the map
 //! changes. A tag for a band says that the band is whole at its place, so it waits until the band's data is
-//! durable: [`Interpreter::flush`] syncs, appends these tags, and syncs again.
+//! durable: [`Interpreter::flush`] syncs, appends these tags, and syncs again (`flush.rs`).
 //!
 //! Invariants:
 //! * What a cut leaves is the state at the last sync and any of the tags since: each of them, alone or with any
@@ -23,6 +23,7 @@ use skylight_layer::{Layer, MapChange, Medium, Plan, Purpose, Step};
 
 use crate::checkpoints::{Checkpoint, PIECE};
 use crate::error::ImageError;
+use crate::flush::PendingFlush;
 use crate::format::superblock::{Part, Superblock};
 use crate::format::tag::{Kind, TAGS, Tag};
 use crate::held::Held;
@@ -63,6 +64,10 @@ pub enum Planted {
     LostIgnored,
     /// After a plan that was refused in the middle, the layer stays as it was at the end of it.
     LayerKept,
+    /// A flush takes tags for durable that came while its sync was under way.
+    DurableTooSoon,
+    /// A flush lets go of what was given back while its sync was under way.
+    FreedTooSoon,
 }
 
 /// Bytes that were moved since the image was opened.
@@ -104,15 +109,18 @@ pub struct Interpreter {
     pub(crate) counters: Counters,
     home_medium: Medium,
     cache_medium: Medium,
-    freed: Freed,
+    pub(crate) freed: Freed,
     /// Tags of bands whose data may not be durable yet.
     pub(crate) waiting: VecDeque<Tag>,
-    /// Whether data was written for which no tag vouches with a checksum, since the last sync.
-    untagged: bool,
+    /// Whether data was written for which no tag vouches with a checksum, since the last sync began.
+    pub(crate) untagged: bool,
     /// Whether any data was written since then.
-    dirty: bool,
+    pub(crate) dirty: bool,
     /// Whether anything at all was.
-    unsynced: bool,
+    pub(crate) unsynced: bool,
+    /// A flush whose sync is under way (`flush.rs`), and the number of the last.
+    pub(crate) pending: Option<PendingFlush>,
+    pub(crate) flushes: u64,
     /// Whether tags of a raw shingled disk are durable before the bytes that they are about.
     pub(crate) records_first: bool,
     /// Reads of a raw shingled disk that met overwritten sectors, and how many of these.
@@ -169,6 +177,8 @@ impl Interpreter {
             untagged: false,
             dirty: false,
             unsynced: false,
+            pending: None,
+            flushes: 0,
             records_first: false,
             shingled_reads: (0, 0),
             cleaned: Vec::new(),
@@ -366,7 +376,7 @@ impl Interpreter {
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
         // One tag more, after a flush that appends those that wait and leaves the rest of its block.
-        if self.log.room() <= self.waiting.len() as u64 + 2 * TAGS as u64 {
+        if self.log.room() <= self.waiting_tags() + 2 * TAGS as u64 {
             self.checkpoint_now(false)?;
         }
         match change {
@@ -386,7 +396,7 @@ impl Interpreter {
                 self.begin_tag()?;
                 self.give_back(lba, PbaExtent::default());
                 let tag = self.tag(lba, Pba(0), Kind::Home);
-                self.band_tag(tag, self.untagged);
+                self.band_tag(tag, self.is_untagged());
                 Ok(())
             }
             MapChange::Remapped { lba, pba } => {
@@ -398,7 +408,7 @@ impl Interpreter {
                 self.give_back(lba, new);
                 before.into_iter().for_each(|piece| self.freed.add(piece));
                 let tag = self.tag(lba, pba, Kind::Moved);
-                self.band_tag(tag, self.dirty);
+                self.band_tag(tag, self.is_dirty());
                 Ok(())
             }
         }
@@ -594,8 +604,8 @@ impl Interpreter {
     /// without what was given for it.
     fn claim(&mut self, medium: Medium, extent: PbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
         let needed = medium == self.cache_medium
-            && !self.freed.is_empty()
-            && (self.freed.touches(extent) || layer.begins_part(extent.start));
+            && self.any_freed(|freed| !freed.is_empty())
+            && (self.any_freed(|freed| freed.touches(extent)) || layer.begins_part(extent.start));
         if needed && self.planted != Some(Planted::ReuseAtOnce) { self.flush_now() } else { Ok(()) }
     }
 
@@ -682,59 +692,6 @@ impl Interpreter {
             route.push(self.part(medium).start + piece.start.get() * SECTOR_BYTES, piece.len.bytes());
         });
         Ok(route)
-    }
-
-    /// Makes durable all that was done.
-    ///
-    /// # Errors
-    /// When the store fails: where space was lacking the next one may succeed, else it takes no more changes.
-    pub fn flush(&mut self) -> Result<(), ImageError> {
-        self.run(Self::flush_now)
-    }
-
-    pub(crate) fn flush_now(&mut self) -> Result<(), ImageError> {
-        if !self.unsynced {
-            return Ok(());
-        }
-        if !self.waiting.is_empty() {
-            self.sync()?;
-            while !self.waiting.is_empty() {
-                self.begin_tag()?;
-                self.waiting.pop_front().into_iter().for_each(|tag| self.log.append(tag));
-            }
-        }
-        let written = self.log.write(self.store.as_mut());
-        written.map_err(|error| self.failed("write its tag log", error))?;
-        if self.planted == Some(Planted::MarkFirst) {
-            self.log.synced(self.sequence);
-            self.write_mark()?;
-        }
-        let late = self.store.is_write_dear();
-        if late {
-            self.write_mark()?;
-        }
-        self.sync()?;
-        self.log.synced(self.sequence);
-        self.freed.clear();
-        (self.untagged, self.dirty, self.unsynced) = (false, false, false);
-        if late { Ok(()) } else { self.write_mark() }
-    }
-
-    /// Writes a mark of what completed syncs have made durable. Nothing waits for the mark to be durable itself.
-    pub(crate) fn write_mark(&mut self) -> Result<(), ImageError> {
-        let written = self.log.write_mark(self.store.as_mut());
-        written.map_err(|error| self.failed("write the mark of its log", error))
-    }
-
-    pub(crate) fn sync(&mut self) -> Result<(), ImageError> {
-        self.counters.syncs += 1;
-        if self.planted == Some(Planted::NoSync) {
-            return Ok(());
-        }
-        self.store.sync().map_err(|error| {
-            self.unsafe_reads = true;
-            self.failed("sync", error)
-        })
     }
 
     /// Makes zeros of where a host extent lies without the cache.

@@ -19,6 +19,7 @@
 
 mod checkpoints;
 pub mod error;
+mod flush;
 pub mod format;
 mod held;
 mod host;
@@ -36,6 +37,7 @@ mod state;
 pub mod store;
 
 pub use error::ImageError;
+pub use flush::PendingSync;
 pub use image::{Image, Options, Place, Status, Write};
 pub use interpreter::{HostWrite, Interpreter};
 pub use reader::{Reader, Route};

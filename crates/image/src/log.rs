@@ -121,11 +121,22 @@ impl TagLog {
 
     /// All that was appended is durable: it goes on in another block, which says so.
     pub fn synced(&mut self, durable: u64) {
+        let log_end = self.seal();
+        self.says_durable(durable, log_end);
+    }
+
+    /// What was written is to be durable by a sync that begins now: it goes on in another block, at this position.
+    pub fn seal(&mut self) -> u64 {
         if !self.open.tags.is_empty() {
             self.next_block();
         }
+        self.open.position
+    }
+
+    /// The tags up to this one are durable, in the blocks before a position: what is written from now on says so.
+    pub fn says_durable(&mut self, durable: u64, log_end: u64) {
         self.open.durable = durable;
-        self.durable = Mark { generation: self.open.generation, durable, log_end: self.open.position };
+        self.durable = Mark { generation: self.open.generation, durable, log_end };
     }
 
     /// All that was appended before a position is in a checkpoint, which is durable.

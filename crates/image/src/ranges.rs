@@ -40,6 +40,13 @@ impl Freed {
         before.is_some_and(|(_, &end)| end > extent.start.get()) && !extent.is_empty()
     }
 
+    /// Adds all of another set.
+    pub fn join(&mut self, other: Self) {
+        other.by_start.into_iter().for_each(|(start, end)| {
+            self.add(PbaExtent::new(Pba(start), Sectors(end - start)));
+        });
+    }
+
     /// Forgets all.
     pub fn clear(&mut self) {
         self.by_start.clear();
@@ -131,6 +138,10 @@ mod tests {
         let touched =
             [(0, 10), (9, 2), (34, 1), (35, 15), (40, 30)].map(|(s, l)| freed.touches(extent(s, l)));
         assert_eq!(touched, [false, true, true, false, true]);
+        let mut other = Freed::default();
+        [(60, 5), (44, 7)].map(|(start, len)| other.add(extent(start, len)));
+        freed.join(other);
+        assert_eq!(freed.by_start, BTreeMap::from([(10, 35), (44, 51), (60, 65)]));
         freed.add(extent(0, 100));
         assert_eq!(freed.by_start, BTreeMap::from([(0, 100)]));
     }

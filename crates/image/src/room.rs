@@ -70,7 +70,7 @@ impl Interpreter {
     /// Sees to it that the log has space for the tags of so many steps, each in a block of its own, as flushes make it.
     fn reserve_log(&mut self, steps: u64) -> Result<(), ImageError> {
         let ring = self.superblock.log;
-        let blocks = self.log.end() + self.waiting.len() as u64 + steps + LOG_BLOCKS_MARGIN;
+        let blocks = self.log.end() + self.waiting_tags() + steps + LOG_BLOCKS_MARGIN;
         let needed = blocks.saturating_mul(BLOCK as u64).min(ring.len);
         if needed <= self.reserved_log {
             return Ok(());

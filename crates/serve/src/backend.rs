@@ -10,7 +10,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Why a command failed: the errors that the NBD protocol knows, by its names and numbers.
@@ -275,12 +275,14 @@ pub struct Job {
     model_ns: Option<Told>,
     /// The first byte of a read that could not be had.
     failed_at: Option<Told>,
+    /// Set when the client is gone.
+    gone: Option<Arc<AtomicBool>>,
 }
 
 impl Job {
     /// A command that is answered through `answer`.
     pub fn new(request: Request, data: Vec<u8>, answer: Answer) -> Self {
-        Self { request, data, answer: Some(answer), model_ns: None, failed_at: None }
+        Self { request, data, answer: Some(answer), model_ns: None, failed_at: None, gone: None }
     }
 
     /// Answers it.
@@ -293,10 +295,15 @@ impl Job {
     /// Has it done here and now, by what executes commands and by what knows the byte at which a read is refused.
     pub fn done_by(
         mut self,
-        execute: impl FnOnce(&Request, &mut [u8]) -> Result<(), Errno>,
+        execute: impl FnOnce(&Request, &mut [u8], &dyn Fn() -> bool) -> Result<(), Errno>,
         refused_at: impl FnOnce(u64, u64) -> Option<u64>,
     ) {
-        let result = execute(&self.request, &mut self.data);
+        let gone = self.gone.clone();
+        let goes_on = || gone.as_ref().is_none_or(|gone| !gone.load(Ordering::Relaxed));
+        let result = match goes_on() {
+            true => execute(&self.request, &mut self.data, &goes_on),
+            false => Err(Errno::Shutdown),
+        };
         let Request { op, offset, len, .. } = self.request;
         if result.is_err() && op == Op::Read {
             refused_at(offset, len).into_iter().for_each(|at| self.fails_at(at));
@@ -314,6 +321,22 @@ impl Job {
     pub fn located(mut self, failed_at: Told) -> Self {
         self.failed_at = Some(failed_at);
         self
+    }
+
+    /// Need not be done once the client is gone.
+    pub fn unless_gone(mut self, gone: Option<Arc<AtomicBool>>) -> Self {
+        self.gone = gone;
+        self
+    }
+
+    /// Set when the client is gone, for commands that are parts of this one.
+    pub fn gone(&self) -> Option<Arc<AtomicBool>> {
+        self.gone.clone()
+    }
+
+    /// Whether nobody waits for it any more.
+    pub fn is_abandoned(&self) -> bool {
+        self.gone.as_ref().is_some_and(|gone| gone.load(Ordering::Relaxed))
     }
 
     /// Says where it failed, before it is answered.
@@ -361,6 +384,20 @@ pub trait Backend: Send + Sync {
     /// As the command fails; then nothing is known of the bytes that it was to change.
     fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno>;
 
+    /// The same for a command that may take long: it may end with [`Errno::Shutdown`], done in part, once `goes_on` says
+    /// no.
+    ///
+    /// # Errors
+    /// As [`Backend::execute`].
+    fn execute_while(
+        &self,
+        request: &Request,
+        data: &mut [u8],
+        _goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), Errno> {
+        self.execute(request, data)
+    }
+
     /// Does writes that wait at the same time; what they are worth together is the backend's affair. `results`
     /// takes one result for each.
     fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
@@ -400,7 +437,10 @@ pub trait Backend: Send + Sync {
 
     /// Takes a command that is answered at some time.
     fn submit(&self, job: Job) {
-        job.done_by(|request, data| self.execute(request, data), |offset, len| self.refused_at(offset, len));
+        job.done_by(
+            |request, data, goes_on| self.execute_while(request, data, goes_on),
+            |offset, len| self.refused_at(offset, len),
+        );
     }
 
     /// Counters as JSON, for `skylight status`.

@@ -50,7 +50,8 @@ impl Shared {
             let jobs: Vec<Job> = queue.jobs.drain(..count).collect();
             if !jobs.is_empty() {
                 drop(queue);
-                (self.work)(jobs);
+                // Nobody waits for those whose client is gone: dropped, they are answered.
+                (self.work)(jobs.into_iter().filter(|job| !job.is_abandoned()).collect());
                 queue = self.queue();
             } else if queue.over {
                 return;

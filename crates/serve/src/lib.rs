@@ -7,25 +7,33 @@
 //! * [`open`]: from a profile and a path to a backend.
 //! * [`plain`]: bytes in memory and in a file.
 //! * `crew`: threads that do commands beside each other.
+//! * [`diagnostics`]: lines on standard error, which nobody waits for.
 //! * [`filters`]: delay, error and log, each a backend over a backend.
 //! * [`nbd`]: the NBD protocol. [`server`]: sockets, connections, the end.
+//! * [`connection`]: what is known of a connection, and what all share; [`budget`]: their memory.
+//! * [`turns`]: who waits longest is next.
 //! * [`counters`]: what was done.
 //!
 //! Invariants: a client can neither end the server nor make it hold memory without bound, whatever it sends or
 //! leaves unread; every whole request is answered once or its connection ends.
 
 pub mod backend;
+pub mod budget;
 pub mod client;
+pub mod connection;
 pub mod counters;
 mod crew;
+pub mod diagnostics;
 pub mod endpoint;
 pub mod filters;
 pub mod nbd;
 pub mod open;
+mod order;
 pub mod plain;
 pub mod served;
 pub mod server;
 pub mod shingled;
 pub mod timed;
 pub mod tls;
+pub mod turns;
 pub mod way;

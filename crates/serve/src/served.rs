@@ -5,6 +5,11 @@
 //! sets the time, the commands of one client are done beside each other too ([`ServedImage::beside`]): reads by as many
 //! threads as ask, changes by one thread in the order in which they came, those that wait together.
 //!
+//! A command that may take long (trims and zeroes of many MiB) is done in pieces of about [`PIECE_TIME`]; between two
+//! of them others have their turn, and it ends early when its client is gone or the server ends. Such commands take turns
+//! with each other, one piece each, and rest while short ones come. The sync of a flush holds up nobody but those who
+//! wait for a flush.
+//!
 //! Left alone for as long as the layer's own patience, it does the layer's idle work, one unit at a time, so that
 //! a command waits for at most one.
 //!
@@ -29,12 +34,10 @@ use crate::backend::{
     Backend, Context, Errno, Extent, HOLE_AND_ZERO, IN_CACHE, Job, Op, Request, Shape, push_extent,
 };
 use crate::crew::Crew;
+use crate::order::{Lane, Order};
 use crate::shingled::{Shingles, push_overwritten};
+use crate::turns::Turns;
 
-/// What is looked at in one go for block status, bytes.
-const STATUS_STEP: u64 = 64 << 20;
-/// Zeroes that are written in one go.
-const ZEROES: usize = 1 << 20;
 /// After a write that found no space, which has cost the time to take the layer up anew, writes are refused without a try
 /// for so many times that: it takes at most this part of the time from reads.
 const REFUSED_SHARE: u32 = 8;
@@ -42,8 +45,26 @@ const REFUSED_SHARE: u32 = 8;
 const REFUSED_MOST: Duration = Duration::from_secs(1);
 /// Idle work that found no space is tried again so much later: space comes when a person makes it.
 const IDLE_REFUSED: Duration = Duration::from_secs(5);
+/// What is looked at in one go for block status, bytes: a millisecond where every block lies elsewhere.
+const STATUS_STEP: u64 = 1 << 20;
+/// Trims and zeroes from this length on are done in pieces, bytes.
+const LONG_LEAST: u64 = 256 << 10;
+/// The first piece of them, and the smallest and largest ones, bytes.
+const PIECES: [u64; 3] = [256 << 10, 64 << 10, 1 << 30];
+/// The largest piece where zeroes are written, bytes.
+const ZEROES: u64 = 1 << 20;
+/// How long a piece should take: about what a short command does, which may have to wait for it.
+const PIECE_TIME: Duration = Duration::from_micros(200);
+/// Short commands that came so lately have others behind them.
+const LATELY: Duration = Duration::from_millis(20);
+/// How long a long command rests between two pieces while short ones come: as a multiple of the piece, and at most.
+const REST: (u32, Duration) = (2, Duration::from_millis(10));
 /// Threads that read at a time: as many commands as a disk with a queue of its own takes.
 const READERS: usize = 32;
+/// Threads for commands that take long at a time: they take turns, and each flush has one sync to wait for.
+const LONG_COMMANDS: usize = 8;
+/// How long the last lines may take at the end.
+const LINES_TIME: Duration = Duration::from_millis(500);
 /// Changes that are taken together.
 const CHANGES: usize = 256;
 
@@ -100,8 +121,13 @@ struct Inner {
     /// Every sector has one place for good, so that its bytes may be lent.
     in_place: bool,
     began: Instant,
-    /// When the last command came, us since it began.
+    /// When the last short command came, and the last piece of a long one, us since it began.
     asked_at: AtomicU64,
+    long_at: AtomicU64,
+    /// Of long commands.
+    turns: Turns,
+    /// Held by whoever flushes: those who come meanwhile find all durable, or little to do.
+    flushing: Mutex<()>,
     idle_units: AtomicU64,
     /// Until when writes are refused without a try, us since it began; 0 if the last one was not.
     refused_until: AtomicU64,
@@ -116,13 +142,15 @@ struct Inner {
 pub struct ServedImage {
     inner: Arc<Inner>,
     idles: Option<JoinHandle<()>>,
-    crews: Option<Crews>,
+    crews: Option<(Arc<Crews>, Arc<Order>)>,
 }
 
 /// Who does commands beside each other.
 struct Crews {
     reads: Crew,
     changes: Crew,
+    /// What others should not wait for: trims, zeroes and flushes.
+    long: Crew,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -145,7 +173,7 @@ impl Inner {
     }
 
     /// Writes, unless the last write found no space just now.
-    fn write<T>(&self, work: impl FnOnce(&mut Image) -> Result<T, ImageError>) -> Result<T, Errno> {
+    fn refusable<T>(&self, work: impl FnOnce(&mut Image) -> Result<T, ImageError>) -> Result<T, Errno> {
         let until = self.refused_until.load(Ordering::Relaxed);
         if until > 0 && self.since_us() < until {
             return Err(Errno::NoSpace);
@@ -187,45 +215,95 @@ impl Inner {
         reader.read(&route, data).map_err(|error| self.failed(&error))
     }
 
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        self.asked();
-        let Request { op, offset, len, fua, .. } = *request;
+    /// Makes durable all that was answered; others go on meanwhile.
+    fn flush(&self) -> Result<(), Errno> {
+        let _flushing = held(&self.flushing);
+        let mut pending = self.with(Image::begin_flush)?;
+        while let Some(sync) = pending {
+            let synced = sync.sync();
+            pending = self.with(|image| image.finish_sync(&sync, synced))?;
+        }
+        Ok(())
+    }
+
+    fn execute(&self, request: &Request, data: &mut [u8], goes_on: &dyn Fn() -> bool) -> Result<(), Errno> {
+        let Request { op, offset, fua, .. } = *request;
         if op == Op::WriteZeroes && request.no_hole && request.fast {
             return Err(Errno::NotSupported);
         }
         match op {
+            Op::Trim | Op::WriteZeroes => return self.execute_long(request, goes_on),
+            _ => self.asked(),
+        }
+        match op {
             Op::Read => self.read(offset, data),
-            Op::Write => self.write(|image| image.write(offset, data, fua)),
-            Op::Flush => self.change(Image::flush),
-            Op::Trim => self.change(|image| {
-                image.trim(offset, len)?;
-                if fua { image.flush() } else { Ok(()) }
-            }),
-            Op::WriteZeroes if request.no_hole => self.write(|image| {
-                let zeroes = vec![0; len.min(ZEROES as u64) as usize];
-                let mut at = offset;
-                while at < offset + len {
-                    let here = (offset + len - at).min(ZEROES as u64);
-                    image.write(at, &zeroes[..here as usize], fua)?;
-                    at += here;
+            Op::Write => self.write(&[Write { offset, data, fua }]),
+            Op::Flush => self.flush(),
+            Op::Trim | Op::WriteZeroes | Op::Cache => Ok(()),
+        }
+    }
+
+    fn write(&self, writes: &[Write<'_>]) -> Result<(), Errno> {
+        let due = self.refusable(|image| image.take_writes(writes))?;
+        if due { self.flush() } else { Ok(()) }
+    }
+
+    /// A trim or zeroes, in pieces if it is long.
+    fn execute_long(&self, request: &Request, goes_on: &dyn Fn() -> bool) -> Result<(), Errno> {
+        let Request { offset, len, no_hole, .. } = *request;
+        let (mut at, end) = (offset, offset + len);
+        let [first, least, largest] = PIECES;
+        let (mut piece, most) = (first, if no_hole { ZEROES } else { largest });
+        let zeroes = if no_hole { vec![0; len.min(most) as usize] } else { Vec::new() };
+        let mut due = request.fua;
+        while at < end {
+            let here = if len < LONG_LEAST { len } else { end.min((at / piece + 1) * piece) - at };
+            let turn = (len >= LONG_LEAST).then(|| self.turns.take());
+            if !goes_on() {
+                return Err(Errno::Shutdown);
+            }
+            self.came(if turn.is_some() { &self.long_at } else { &self.asked_at });
+            let began = Instant::now();
+            due |= self.refusable(|image| match request.op {
+                Op::Trim => image.trim(at, here).map(|()| false),
+                _ if no_hole => {
+                    let data = &zeroes[..here as usize];
+                    image.take_writes(&[Write { offset: at, data, fua: false }])
                 }
-                Ok(())
-            }),
-            Op::WriteZeroes => self.change(|image| image.write_zeroes(offset, len, fua)),
-            Op::Cache => Ok(()),
+                _ => image.take_zeroes(at, here),
+            })?;
+            at += here;
+            if turn.is_some() {
+                let took = began.elapsed();
+                piece = match took {
+                    short if short < PIECE_TIME / 2 => (piece * 2).min(most),
+                    long if long > PIECE_TIME * 2 => (piece / 2).max(least),
+                    _ => piece,
+                };
+                self.rest(took);
+            }
+        }
+        if due { self.flush() } else { Ok(()) }
+    }
+
+    /// Lets short commands go first, if any came lately.
+    fn rest(&self, took: Duration) {
+        let asked = Duration::from_micros(self.asked_at.load(Ordering::Relaxed));
+        if asked > Duration::ZERO && self.began.elapsed().saturating_sub(asked) < LATELY {
+            std::thread::sleep((took * REST.0).min(REST.1));
         }
     }
 
     fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
         self.asked();
         let result = match &*writes {
-            [(request, data)] => self.write(|image| image.write(request.offset, data, request.fua)),
+            [(request, data)] => self.write(&[Write { offset: request.offset, data, fua: request.fua }]),
             several => {
                 let waiting: Vec<Write<'_>> = several
                     .iter()
                     .map(|(request, data)| Write { offset: request.offset, data, fua: request.fua })
                     .collect();
-                self.write(|image| image.write_many(&waiting))
+                self.write(&waiting)
             }
         };
         results.extend(std::iter::repeat_n(result, writes.len()));
@@ -267,17 +345,25 @@ impl Inner {
     }
 
     fn do_one(&self, job: Job) {
-        job.done_by(|request, data| self.execute(request, data), |offset, len| self.refused_at(offset, len));
+        job.done_by(
+            |request, data, goes_on| self.execute(request, data, goes_on),
+            |offset, len| self.refused_at(offset, len),
+        );
     }
 
     fn asked(&self) {
-        self.asked_at.store(self.since_us(), Ordering::Relaxed);
+        self.came(&self.asked_at);
+    }
+
+    fn came(&self, at: &AtomicU64) {
+        at.store(self.since_us(), Ordering::Relaxed);
     }
 
     /// Until the end: waits until nothing was asked for `patience`, then works until something is.
     fn idle(&self, patience: Duration) {
         loop {
-            let asked = Duration::from_micros(self.asked_at.load(Ordering::Relaxed));
+            let asked = self.asked_at.load(Ordering::Relaxed).max(self.long_at.load(Ordering::Relaxed));
+            let asked = Duration::from_micros(asked);
             let quiet = self.began.elapsed().saturating_sub(asked);
             let unit = if quiet >= patience { self.change(Image::idle) } else { Ok(Idle::Nothing) };
             let pause = match unit {
@@ -314,6 +400,9 @@ impl ServedImage {
             image: Mutex::new(Some(image)),
             began: Instant::now(),
             asked_at: AtomicU64::new(0),
+            long_at: AtomicU64::new(0),
+            turns: Turns::default(),
+            flushing: Mutex::new(()),
             idle_units: AtomicU64::new(0),
             refused_until: AtomicU64::new(0),
             last_error: Mutex::new(None),
@@ -341,8 +430,8 @@ impl ServedImage {
     /// The same with changes that are taken together put into another order: for tests of the tests.
     #[doc(hidden)]
     pub fn beside_arranged(mut self, arrange: fn(&mut Vec<Job>)) -> Self {
-        let (reads, changes) = (self.inner.clone(), self.inner.clone());
-        self.crews = Some(Crews {
+        let (reads, changes, long) = (self.inner.clone(), self.inner.clone(), self.inner.clone());
+        let crews = Arc::new(Crews {
             reads: Crew::new("image-read", READERS, 1, move |jobs| {
                 jobs.into_iter().for_each(|job| reads.do_one(job));
             }),
@@ -350,7 +439,17 @@ impl ServedImage {
                 arrange(&mut jobs);
                 changes.do_in_order(jobs);
             }),
+            long: Crew::new("image-long", LONG_COMMANDS, 1, move |jobs| {
+                jobs.into_iter().for_each(|job| long.do_one(job));
+            }),
         });
+        let lanes = crews.clone();
+        let order = Order::new(move |lane, job| match lane {
+            Lane::Reads => lanes.reads.hand(job),
+            Lane::Writes => lanes.changes.hand(job),
+            Lane::Long => lanes.long.hand(job),
+        });
+        self.crews = Some((crews, order));
         self
     }
 
@@ -381,7 +480,16 @@ impl Backend for ServedImage {
     }
 
     fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        self.inner.execute(request, data)
+        self.inner.execute(request, data, &|| true)
+    }
+
+    fn execute_while(
+        &self,
+        request: &Request,
+        data: &mut [u8],
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), Errno> {
+        self.inner.execute(request, data, goes_on)
     }
 
     fn refused_at(&self, offset: u64, len: u64) -> Option<u64> {
@@ -416,8 +524,7 @@ impl Backend for ServedImage {
     fn submit(&self, job: Job) {
         match &self.crews {
             None => self.inner.do_one(job),
-            Some(crews) if job.request.op == Op::Read => crews.reads.hand(job),
-            Some(crews) => crews.changes.hand(job),
+            Some((_, order)) => order.submit(job),
         }
     }
 
@@ -473,9 +580,13 @@ impl Backend for ServedImage {
     fn close(&self) -> Result<(), String> {
         *held(&self.inner.over) = true;
         self.inner.ends.notify_all();
-        if let Some(crews) = &self.crews {
+        if let Some((crews, _)) = &self.crews {
             crews.reads.end();
             crews.changes.end();
+            crews.long.end();
+        }
+        if let Some(shingles) = &self.inner.shingles {
+            shingles.drain(LINES_TIME);
         }
         let _still = self.inner.still.write().unwrap_or_else(PoisonError::into_inner);
         let image = self.inner.image.lock().map_err(|_| "the image failed before".to_owned())?.take();

@@ -16,6 +16,7 @@ use skylight_layer::swd::{ReadData, ReadMode};
 
 use crate::backend::Extent;
 use crate::backend::{OVERWRITTEN, push_extent};
+use crate::diagnostics::{self, Lines};
 use crate::filters::log::Sink;
 
 /// The key under which the read mode is changed.
@@ -78,7 +79,7 @@ impl ReadModeName {
 
 #[derive(Default)]
 struct Told {
-    sink: Option<Sink>,
+    file: Option<Lines>,
     refused_reads: u64,
     last: Option<String>,
 }
@@ -116,18 +117,25 @@ impl Shingles {
 
     /// Lines go there too.
     pub fn tell_also(&self, sink: Sink) {
-        self.told().sink = Some(sink);
+        self.told().file = Some(Lines::to(sink));
     }
 
-    /// Says why a read was refused.
+    /// What was said of reads that were refused is in the file, or `most` is over.
+    pub fn drain(&self, most: Duration) {
+        if let Some(file) = &self.told().file {
+            file.drain(most);
+        }
+    }
+
+    /// Says why a read was refused. It waits for nobody, for who calls it may hold a drive.
     pub fn tell(&self, losses: &[Loss]) {
         let mut told = self.told();
         told.refused_reads += 1;
         for loss in losses {
             let line = line_of(loss);
-            eprintln!("skylight: {line}");
-            if let Some(sink) = &mut told.sink {
-                sink(&line);
+            diagnostics::say(line.clone());
+            if let Some(file) = &told.file {
+                file.say(line.clone());
             }
             told.last = Some(line);
         }

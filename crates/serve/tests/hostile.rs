@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use skylight_serve::backend::{Backend, Errno, Shape};
 use skylight_serve::filters::delay::{Delay, Delays};
 use skylight_serve::nbd::wire::{self, RawRequest, chunk, command, command_flag, info, option, reply};
 use skylight_serve::plain::Memory;
-use skylight_serve::server::Options;
+use skylight_serve::server::{MOST_HANDSHAKES, Options};
 
 const SIZE: u64 = 64 << 20;
 
@@ -211,13 +211,44 @@ fn a_hundred_clients_at_once() {
 }
 
 #[test]
-fn beyond_the_most_clients_are_turned_away() {
+fn beyond_the_most_clients_one_that_does_nothing_makes_room() {
     let house = House::new(memory(), Options { most_connections: 3, ..Options::default() });
-    let clients: Vec<_> = (0..3).map(|_| house.client(true, &[])).collect();
-    let mut fourth = house.socket();
-    assert!(matches!(fourth.read(&mut [0; 18]), Ok(0) | Err(_)));
-    drop(clients);
-    std::thread::sleep(Duration::from_millis(300));
+    let mut clients: Vec<_> = (0..3).map(|_| house.client(true, &[])).collect();
+    for client in [0, 2] {
+        clients[client].ask(command::FLUSH, 0, 0, 0, &[]);
+        assert_eq!(clients[client].error(), 0);
+    }
+    still_serves(&house);
+    assert!(clients[1].is_closed(), "it never asked for anything");
+    for client in [0, 2] {
+        clients[client].ask(command::FLUSH, 0, 0, 0, &[]);
+        assert_eq!(clients[client].error(), 0, "client {client} stays");
+    }
+}
+
+#[test]
+fn beyond_the_most_clients_all_of_them_busy_one_is_turned_away_and_may_look() {
+    let delays = Delays { read: Duration::from_secs(3600), write: Duration::ZERO };
+    let delay = Arc::new(Delay::new(memory(), delays).expect("a thread"));
+    let options = Options { most_connections: 3, grace: Duration::from_millis(100), ..Options::default() };
+    let house = House::new(delay, options);
+    let mut busy: Vec<_> = (0..3).map(|_| house.client(true, &[])).collect();
+    for client in &mut busy {
+        client.ask(command::READ, 0, 0, 512, &[]);
+        client.ask(command::WRITE, 0, 0, 512, &[1; 512]);
+        assert_eq!(client.error(), 0, "the read before it is with the backend by now");
+    }
+    let mut fourth = house.greeted(3);
+    fourth.send(&wire::option_bytes(option::GO, &info_data("", &[])));
+    assert_eq!(fourth.option_reply().0, reply::ERR_POLICY);
+    fourth.send(&wire::option_bytes(option::INFO, &info_data("", &[])));
+    assert_eq!(fourth.option_reply().0, reply::INFO);
+}
+
+#[test]
+fn handshakes_that_nobody_finishes_make_room_for_others() {
+    let house = house();
+    let _silent: Vec<_> = (0..2 * MOST_HANDSHAKES).map(|_| house.greeted(3)).collect();
     still_serves(&house);
 }
 

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
+import select
 import sys
 import traceback
 from collections.abc import Sequence
@@ -29,6 +31,8 @@ from skylight.errors import INTERNAL, INTERRUPTED, PIPE, SkylightError, one_line
 __all__ = ["EXIT_CODES", "cli", "run"]
 
 USAGE, KEEP = 2, 4
+# How long the last word waits for somebody who reads.
+_PATIENCE_S = 1.0
 
 EXIT_CODES = {
     0: "done",
@@ -71,8 +75,12 @@ cli.add_command(geometry.geometry)
 
 
 def _say(text: str) -> None:
-    """One line on standard error; silence when even that is gone."""
-    with contextlib.suppress(OSError):
+    """One line on standard error; silence when even that is gone, or nobody reads it."""
+    with contextlib.suppress(OSError, ValueError):
+        # What was captured, by a test for one, has no descriptor, and room.
+        with contextlib.suppress(io.UnsupportedOperation):
+            if not select.select([], [sys.stderr.fileno()], [], _PATIENCE_S)[1]:
+                return
         print(f"skylight: {one_line(text.strip())}", file=sys.stderr, flush=True)
 
 

@@ -6,10 +6,14 @@ Invariants:
 - Progress goes to standard error. On a terminal it is one line that fits its width, once a run has taken two
   seconds. Elsewhere it is a line as a test begins, then at most one for every tenth, two seconds apart, and
   one after thirty seconds of silence.
+- What a server says (`Speaker`) waits for nobody: a stopped terminal, a pipe that nobody reads or whose
+  reader is gone costs lines, and neither ends the server nor keeps it from ending.
 """
 
 from __future__ import annotations
 
+import os
+import queue
 import shutil
 import sys
 import threading
@@ -31,7 +35,7 @@ from skylight.errors import one_line
 from skylight.probe.session import ProgressReport
 from skylight.units import format_percent, format_seconds
 
-__all__ = ["DeviceProgress", "ProgressLines", "headline", "line", "progress_bar", "table"]
+__all__ = ["DeviceProgress", "ProgressLines", "Speaker", "headline", "line", "progress_bar", "table"]
 
 _PATIENCE_S = 2.0
 _SILENCE_S = 30.0
@@ -74,6 +78,46 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
     for row in rows:
         grid.add_row(*(Text(one_line(cell)) for cell in row))
     _print(Padding(grid, (0, 0, 0, 1)))
+
+
+class Speaker:
+    """Words of a verb that runs for long, written by a thread that ends with the process."""
+
+    def __init__(self, most: int = 256) -> None:
+        """`most` texts wait; more are left out."""
+        self._waiting: queue.Queue[tuple[int, bytes]] = queue.Queue(most)
+        self._idle = threading.Event()
+        self._idle.set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._write_all, name="speaker", daemon=True).start()
+
+    def line(self, text: str) -> None:
+        """One line on standard output."""
+        self._say(1, f"{one_line(text)}\n")
+
+    def status(self, text: str) -> None:
+        """What the terminal's line says now, on standard error."""
+        self._say(2, f"\r\x1b[K{one_line(text)}")
+
+    def drain(self, most_s: float) -> None:
+        """Waits until all is written, but not longer."""
+        self._idle.wait(most_s)
+
+    def _say(self, descriptor: int, text: str) -> None:
+        with suppress(queue.Full), self._lock:
+            self._waiting.put_nowait((descriptor, text.encode("utf-8", "backslashreplace")))
+            self._idle.clear()
+
+    def _write_all(self) -> None:
+        while True:
+            descriptor, text = self._waiting.get()
+            # Nobody reads it: that ends no server.
+            with suppress(OSError):
+                while text:
+                    text = text[os.write(descriptor, text) :]
+            with self._lock:
+                if self._waiting.empty():
+                    self._idle.set()
 
 
 class _OneLine(ProgressColumn):

@@ -4,7 +4,8 @@ What for: opens or makes the image, listens, says how to attach, and waits. The 
 module; this verb joins options to it and ends it in order.
 
 Invariants:
-- SIGTERM, SIGHUP and Ctrl-C end a server with everything durable and exit code 0.
+- SIGTERM, SIGHUP and Ctrl-C end a server with everything durable and exit code 0, whether anybody reads
+  what it says or not.
 - Beside the image lies a note that says where it is served, while it is; ``skylight status IMAGE`` reads it
   (``cli/note.py``).
 """
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skylight.cli.console import line
+from skylight.cli.console import Speaker
 from skylight.cli.note import noted
 from skylight.engines.sim import read_profile
 from skylight.errors import SkylightError, TargetError, UsageError
@@ -36,9 +37,15 @@ READ_MODES = ("data", "performance", "development", "development-performance")
 OPERATIONS = ("read", "write", "flush", "trim", "write_zeroes", "cache")
 _STATUS_EVERY_S = 1.0
 _LOOK_UP_S = 0.2
+# How long the last words may take.
+_LAST_WORDS_S = 1.0
 
 _EPILOG = """\b
 DRIVE is a name (skylight drives list) or a profile of your own (FILE.toml); "-" is the drive in the image.
+
+\b
+A unix: socket is its owner's alone. Any user of this machine can reach a drive at tcp:, and write it, unless
+--tls-required and --tls-clients let in only clients with a certificate.
 
 \b
 Timing:
@@ -101,7 +108,7 @@ def _faults(text: str) -> tuple[float, int, int, list[str], str, int]:
     return rate, start, end, operations, errno, seed
 
 
-def _warn_of_mode(image: Path) -> None:
+def _warn_of_mode(image: Path, say: Speaker) -> None:
     """Says so if others may read or write an image that was there before: its mode is its owner's affair."""
     try:
         found = image.stat()
@@ -110,11 +117,12 @@ def _warn_of_mode(image: Path) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISREG(found.st_mode) and mode & 0o077:
         what = f"has mode {mode:04o}, so others have access to what the drive holds"
-        line(f"{image}: {what}; chmod 600 ends that")
+        say.line(f"{image}: {what}; chmod 600 ends that")
 
 
-def _attach(server: DriveServer) -> None:
+def _attach(server: DriveServer, say: Speaker, certified: bool) -> None:
     """How programs reach the drive."""
+    line = say.line
     for place, uri in zip(server.endpoints, server.uris, strict=True):
         kind, _, where = place.partition(":")
         quoted = shlex.quote(uri)
@@ -124,13 +132,17 @@ def _attach(server: DriveServer) -> None:
             line(f"  kernel   modprobe nbd && nbd-client -unix {shlex.quote(path)} /dev/nbd0 -b 4096")
             line(f"  qemu     -drive file=nbd:unix:{path},format=raw,if=virtio,cache=none")
         else:
+            if not certified:
+                line(
+                    "  note     any user of this machine can read and write it there: a unix: socket is "
+                    "private, or give --tls-required and --tls-clients"
+                )
             host, _, port = where.rpartition(":")
             line(f"  kernel   modprobe nbd && nbd-client {host} {port} /dev/nbd0 -b 4096")
             line(f"  qemu     -drive file=nbd:{where},format=raw,if=virtio,cache=none")
         line(f"  file     nbdfuse DIR/disk.img {quoted} &")
         line("           losetup -f --show --direct-io=on -b 4096 DIR/disk.img")
         line(f"  fio      fio --name=x --ioengine=nbd --uri={quoted} --rw=randread --bs=4k --iodepth=32")
-    sys.stdout.flush()
 
 
 def status_words(status: dict[str, Any]) -> str:
@@ -161,7 +173,7 @@ def status_words(status: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _wait(server: DriveServer, quiet: bool) -> None:
+def _wait(server: DriveServer, say: Speaker, quiet: bool) -> None:
     """Waits for a signal, with a line of status where there is a terminal."""
     shows, told_at = sys.stderr.isatty() and not quiet, 0.0
     while True:
@@ -169,8 +181,7 @@ def _wait(server: DriveServer, quiet: bool) -> None:
         now = time.monotonic()
         if shows and now - told_at >= _STATUS_EVERY_S:
             told_at = now
-            sys.stderr.write(f"\r\x1b[K{status_words(json.loads(server.status()))}")
-            sys.stderr.flush()
+            say.status(status_words(json.loads(server.status())))
 
 
 def _tls(
@@ -291,26 +302,28 @@ def serve(
         )
     except (_native.ServeError, _native.ProfileError) as error:
         raise serve_error(error) from error
-    _run(server, path, quiet)
+    certified = tls_clients is not None and tls_required
+    _run(server, path, certified, quiet)
 
 
-def _run(server: DriveServer, path: Path, quiet: bool) -> None:
-    """From the first word to the last."""
+def _run(server: DriveServer, path: Path, certified: bool, quiet: bool) -> None:
+    """From the first word to the last; `certified` clients alone are let in, or not."""
     from skylight import _native
 
+    say = Speaker()
     try:
-        with noted(path, server.endpoints):
-            _warn_of_mode(path)
+        with noted(path, server.endpoints), suppress(KeyboardInterrupt):
+            _warn_of_mode(path, say)
             if not server.clean:
-                line(f"{path}: was not switched off in order; what it holds was recovered")
+                say.line(f"{path}: was not switched off in order; what it holds was recovered")
             for mended in server.mended:
-                line(f"{path}: {mended}; what is whole was used, and it was written again")
-            _attach(server)
-            with suppress(KeyboardInterrupt):
-                _wait(server, quiet)
+                say.line(f"{path}: {mended}; what is whole was used, and it was written again")
+            _attach(server, say, certified)
+            _wait(server, say, quiet)
     finally:
         try:
             server.stop()
         except _native.ServeError as error:
             raise serve_error(error) from error
-    line("stopped; everything is durable")
+    say.line("stopped; everything is durable")
+    say.drain(_LAST_WORDS_S)

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use skylight_host::Claim;
 
 use super::file::lock;
-use super::{Access, Reads, Store, check_range, check_within, write_zeros};
+use super::{Access, Reads, Store, Syncs, check_range, check_within, write_zeros};
 use crate::error::ImageError;
 
 /// Bytes to which all is aligned: no device has larger logical blocks.
@@ -134,6 +134,12 @@ impl Reads for Claimed {
     }
 }
 
+impl Syncs for Claimed {
+    fn sync(&self) -> io::Result<()> {
+        self.file().sync_data()
+    }
+}
+
 impl Store for DeviceStore {
     fn name(&self) -> String {
         self.path.display().to_string()
@@ -166,7 +172,11 @@ impl Store for DeviceStore {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.claim.file().sync_data()
+        self.claim.sync()
+    }
+
+    fn syncer(&self) -> Option<Arc<dyn Syncs>> {
+        Some(self.claim.clone())
     }
 
     fn can_discard(&self) -> bool {

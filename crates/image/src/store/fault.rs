@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use skylight_disk::{LOT_STEP, lot};
 
 use super::ram::RamStore;
-use super::{Store, check_range};
+use super::{Store, Syncs, check_range};
 
 const SECTOR: u64 = 512;
 
@@ -278,6 +278,12 @@ impl FaultStore {
     }
 }
 
+impl Syncs for FaultStore {
+    fn sync(&self) -> io::Result<()> {
+        self.effect(Effect::Sync)
+    }
+}
+
 impl Store for FaultStore {
     fn name(&self) -> String {
         "a medium that fails".to_owned()
@@ -311,6 +317,10 @@ impl Store for FaultStore {
 
     fn sync(&mut self) -> io::Result<()> {
         self.effect(Effect::Sync)
+    }
+
+    fn syncer(&self) -> Option<Arc<dyn Syncs>> {
+        Some(Arc::new(self.clone()))
     }
 
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
@@ -381,8 +391,8 @@ mod tests {
         store.read_at(0, &mut bytes).unwrap();
         assert_eq!(bytes[..3], [7 ^ 0x5a, 7 ^ 0x5a, 7]);
         store.fail_after(1);
-        assert!(store.sync().is_ok() && store.sync().is_err());
+        assert!(Store::sync(&mut store).is_ok() && Store::sync(&mut store).is_err());
         store.mend();
-        assert!(store.read_at(512, &mut bytes).is_ok() && store.sync().is_ok());
+        assert!(store.read_at(512, &mut bytes).is_ok() && Store::sync(&mut store).is_ok());
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 
-use super::{Access, PartInfo, Reads, Store, check_range, check_within, no_head, write_zeros};
+use super::{Access, PartInfo, Reads, Store, Syncs, check_range, check_within, no_head, write_zeros};
 use crate::error::ImageError;
 use crate::format::BLOCK;
 use crate::format::begun::Begun;
@@ -365,6 +365,12 @@ impl Reads for Files {
     }
 }
 
+impl Syncs for Files {
+    fn sync(&self) -> io::Result<()> {
+        self.files.iter().try_for_each(File::sync_data)
+    }
+}
+
 impl Store for FileStore {
     fn name(&self) -> String {
         self.path.display().to_string()
@@ -409,7 +415,11 @@ impl Store for FileStore {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.files.files.iter().try_for_each(File::sync_data)
+        self.files.sync()
+    }
+
+    fn syncer(&self) -> Option<Arc<dyn Syncs>> {
+        Some(self.files.clone())
     }
 
     fn begin_sync(&mut self, offset: u64, len: u64) {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use super::{PartInfo, Reads, Store, check_range};
+use super::{PartInfo, Reads, Store, Syncs, check_range};
 use crate::format::superblock::Part;
 
 /// See the module page.
@@ -127,6 +127,10 @@ impl Store for FoldedStore {
 
     fn sync(&mut self) -> io::Result<()> {
         self.inner.sync()
+    }
+
+    fn syncer(&self) -> Option<Arc<dyn Syncs>> {
+        self.inner.syncer()
     }
 
     fn begin_sync(&mut self, offset: u64, len: u64) {

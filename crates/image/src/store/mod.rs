@@ -44,6 +44,15 @@ pub trait Reads: Send + Sync {
     }
 }
 
+/// The half of a store that makes durable, beside whoever has the store itself.
+pub trait Syncs: Send + Sync {
+    /// As [`Store::sync`], for what was written before it began.
+    ///
+    /// # Errors
+    /// What the system says; then nothing is known of what was not durable before.
+    fn sync(&self) -> io::Result<()>;
+}
+
 /// What a store is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -120,6 +129,11 @@ pub trait Store: Send {
     /// # Errors
     /// What the system says; then nothing is known of what was not durable before.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// What syncs beside whoever has the store; none if only that one can.
+    fn syncer(&self) -> Option<Arc<dyn Syncs>> {
+        None
+    }
 
     /// Says that bytes are to be durable soon, so that the sync which makes them so has less to do.
     fn begin_sync(&mut self, _offset: u64, _len: u64) {}

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use super::{PartInfo, Reads, Store, check_range, check_within, no_head};
+use super::{PartInfo, Reads, Store, Syncs, check_range, check_within, no_head};
 use crate::format::part::HEAD_BYTES;
 
 /// Bytes of a store that are in use.
@@ -94,6 +94,15 @@ impl Reads for PartsReads {
     }
 }
 
+/// What makes each part durable.
+struct PartsSyncs(Vec<Arc<dyn Syncs>>);
+
+impl Syncs for PartsSyncs {
+    fn sync(&self) -> io::Result<()> {
+        self.0.iter().try_for_each(|part| part.sync())
+    }
+}
+
 impl Store for PartsStore {
     fn name(&self) -> String {
         let names: Vec<String> = self.parts.iter().map(|part| part.store.name()).collect();
@@ -158,6 +167,11 @@ impl Store for PartsStore {
 
     fn sync(&mut self) -> io::Result<()> {
         self.parts.iter_mut().try_for_each(|part| part.store.sync())
+    }
+
+    fn syncer(&self) -> Option<Arc<dyn Syncs>> {
+        let parts = self.parts.iter().map(|part| part.store.syncer());
+        Some(Arc::new(PartsSyncs(parts.collect::<Option<_>>()?)))
     }
 
     fn begin_sync(&mut self, offset: u64, len: u64) {

@@ -2,6 +2,7 @@
 //!
 //! `SKYLIGHT_CUTS` is how many cuts there are in all (20,000 if it is not set), `PROPTEST_RNG_SEED` the seed (1).
 
+mod beside;
 #[path = "../common/mod.rs"]
 mod common;
 mod drives;

@@ -13,6 +13,10 @@ pub enum Op {
     /// Writes that wait together, each of sectors from..to with its number; and whether they are FUA.
     Write(Vec<(u64, u64, u64)>, bool),
     Flush,
+    /// A flush beside other commands: it begins, the medium is synced, and it ends.
+    BeginFlush,
+    Sync,
+    EndFlush,
     Trim(u64, u64),
     Zero(u64, u64, bool),
     Idle,
@@ -27,6 +31,8 @@ struct Sector {
     newest: Option<u64>,
     /// All that was ever allowed.
     ever: Vec<u64>,
+    /// How many of those allowed are not any more when the flush that is under way ends.
+    superseded: usize,
 }
 
 /// See the module page.
@@ -38,7 +44,7 @@ pub struct Oracle {
 
 impl Oracle {
     pub fn new(sectors: u64, write_cache: bool) -> Self {
-        let sector = Sector { allowed: vec![0], newest: Some(0), ever: vec![0] };
+        let sector = Sector { allowed: vec![0], newest: Some(0), ever: vec![0], superseded: 0 };
         Self { sectors: vec![sector; sectors as usize], write_cache }
     }
 
@@ -55,7 +61,21 @@ impl Oracle {
             if let Some(newest) = sector.newest {
                 sector.allowed.clear();
                 sector.allowed.push(newest);
+                sector.superseded = 0;
             }
+        }
+    }
+
+    /// A flush begins: at its end nothing older is allowed than what is newest now.
+    fn begin_flush(&mut self) {
+        for sector in &mut self.sectors {
+            sector.superseded = sector.newest.map_or(0, |_| sector.allowed.len() - 1);
+        }
+    }
+
+    fn end_flush(&mut self) {
+        for sector in &mut self.sectors {
+            sector.allowed.drain(..std::mem::take(&mut sector.superseded));
         }
     }
 
@@ -68,9 +88,11 @@ impl Oracle {
                 for sector in &mut self.sectors[*from as usize..*to as usize] {
                     sector.allowed.clone_from(&sector.ever);
                     sector.newest = None;
+                    sector.superseded = 0;
                 }
             }
-            Op::Open | Op::Flush | Op::Idle | Op::Close => {}
+            Op::BeginFlush => self.begin_flush(),
+            Op::Open | Op::Flush | Op::Sync | Op::EndFlush | Op::Idle | Op::Close => {}
         }
     }
 
@@ -83,6 +105,7 @@ impl Oracle {
             }
             Op::Zero(from, to, fua) if *fua || !self.write_cache => self.durable(*from, *to),
             Op::Flush | Op::Close => self.durable(0, all),
+            Op::EndFlush => self.end_flush(),
             _ => {}
         }
     }
@@ -93,6 +116,7 @@ impl Oracle {
             let number = number_of(bytes).unwrap_or_default();
             sector.allowed = vec![number];
             sector.newest = Some(number);
+            sector.superseded = 0;
         }
     }
 

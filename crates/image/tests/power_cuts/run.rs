@@ -10,7 +10,7 @@ use skylight_image::format::superblock::Superblock;
 use skylight_image::interpreter::Planted;
 use skylight_image::store::fault::{FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
-use skylight_image::{Image, Options, Write};
+use skylight_image::{Image, ImageError, Options, PendingSync, Write};
 use skylight_layer::{Idle, Layer};
 
 use crate::common::{Event, Lives, Session};
@@ -30,9 +30,25 @@ pub struct Life {
     random: Random,
     oracle: Oracle,
     next_number: u64,
+    flush: PendingFlush,
+    /// Whether this session flushes all the time.
+    flushes: bool,
     pub cuts: u64,
     /// What came up, to be sure that it did.
     pub seen: Seen,
+}
+
+/// A flush beside other commands.
+#[derive(Default)]
+enum PendingFlush {
+    #[default]
+    None,
+    /// The medium is not synced.
+    Begun(PendingSync),
+    /// It is.
+    Synced(PendingSync),
+    /// Nothing is left to be done.
+    Done,
 }
 
 /// How often something came up.
@@ -47,6 +63,8 @@ pub struct Seen {
     pub cuts_in_recovery: u64,
     pub clean_starts: u64,
     pub idle_work: u64,
+    /// Flushes with commands between their beginning and their end.
+    pub flushes_beside: u64,
 }
 
 impl Life {
@@ -62,6 +80,8 @@ impl Life {
             random: Random(seed),
             oracle: Oracle::new(SECTORS, write_cache),
             next_number: 1,
+            flush: PendingFlush::None,
+            flushes: false,
             cuts: 0,
             seen: Seen::default(),
         }
@@ -107,6 +127,16 @@ impl Life {
     }
 
     fn draw(&mut self, hot: u64) -> Op {
+        // One that was begun goes on soon, so that there are many.
+        if !matches!(self.flush, PendingFlush::None) && self.random.below(4) == 0 {
+            return match self.flush {
+                PendingFlush::Begun(_) => Op::Sync,
+                _ => Op::EndFlush,
+            };
+        }
+        if self.flushes && matches!(self.flush, PendingFlush::None) && self.random.below(4) == 0 {
+            return Op::BeginFlush;
+        }
         match self.random.below(32) {
             0..=17 => {
                 let several = self.random.below(4) == 0;
@@ -126,12 +156,13 @@ impl Life {
                 }
                 Op::Write(writes, self.random.below(8) == 0)
             }
-            18..=20 => Op::Flush,
-            21 => {
+            18 | 19 => Op::Flush,
+            20 | 21 if matches!(self.flush, PendingFlush::None) => Op::BeginFlush,
+            22 => {
                 let (from, to) = self.draw_extent(hot);
                 Op::Trim(from, to)
             }
-            22 => {
+            23 => {
                 let (from, to) = self.draw_extent(hot);
                 Op::Zero(from, to, self.random.below(2) == 0)
             }
@@ -153,6 +184,19 @@ impl Life {
                 image.write_many(&writes)
             }
             Op::Flush => image.flush(),
+            Op::BeginFlush => image.begin_flush().map(|sync| {
+                self.seen.flushes_beside += u64::from(sync.is_some());
+                self.flush = sync.map_or(PendingFlush::Done, PendingFlush::Begun);
+            }),
+            Op::Sync => match std::mem::take(&mut self.flush) {
+                PendingFlush::Begun(sync) => {
+                    sync.sync().map_err(|error| error.to_string())?;
+                    self.flush = PendingFlush::Synced(sync);
+                    Ok(())
+                }
+                _ => Ok(()),
+            },
+            Op::EndFlush => self.end_flush(image),
             Op::Trim(from, to) => image.trim(range(*from, *to).0, range(*from, *to).1),
             Op::Zero(from, to, fua) => image.write_zeroes(range(*from, *to).0, range(*from, *to).1, *fua),
             Op::Idle => image.idle().map(|idle| self.seen.idle_work += u64::from(idle == Idle::Worked)),
@@ -161,11 +205,25 @@ impl Life {
         done.map_err(|error| error.to_string())
     }
 
+    /// Ends a flush; a second sync that it needs comes at once.
+    fn end_flush(&mut self, image: &mut Image) -> Result<(), ImageError> {
+        let PendingFlush::Synced(mut sync) = std::mem::take(&mut self.flush) else {
+            return Ok(());
+        };
+        let mut synced = Ok(());
+        while let Some(next) = image.finish_sync(&sync, synced)? {
+            synced = next.sync();
+            sync = next;
+        }
+        Ok(())
+    }
+
     /// The drive that was cut goes on, and keeps what it flushes.
     fn work_on(&mut self, mut image: Image, store: FaultStore, found: &[u8]) -> Result<(), String> {
         image.audit()?;
         let mut oracle = self.oracle.clone();
         oracle.found(found);
+        self.flush = PendingFlush::None;
         for _ in 0..self.random.below(6) {
             let op = self.draw(0);
             oracle.begin(&op);
@@ -220,6 +278,7 @@ impl Lives for Life {
         // On some media a mark waits for the next flush.
         store.set_write_dear(!self.marks_at_once && self.random.below(2) == 0);
         let mut events = vec![(0, Event::Begin(Op::Open))];
+        (self.flush, self.flushes) = (PendingFlush::None, self.random.below(2) == 0);
         let mut now = self.oracle.clone();
         let mut image = self.open(&store)?;
         let found = self.look_at(&mut image)?;

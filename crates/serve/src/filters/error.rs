@@ -65,9 +65,14 @@ impl super::Filter for Failing {
         self.inner.as_ref()
     }
 
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute_while(
+        &self,
+        request: &Request,
+        data: &mut [u8],
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), Errno> {
         self.fails(request)?;
-        self.inner.execute(request, data)
+        self.inner.execute_while(request, data, goes_on)
     }
 
     fn submit(&self, job: Job) {

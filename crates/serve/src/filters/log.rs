@@ -83,9 +83,14 @@ impl super::Filter for Log {
         self.inner.as_ref()
     }
 
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute_while(
+        &self,
+        request: &Request,
+        data: &mut [u8],
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), Errno> {
         let since = Instant::now();
-        let result = self.inner.execute(request, data);
+        let result = self.inner.execute_while(request, data, goes_on);
         self.lines.say(request, since, since.elapsed(), (result, None));
         result
     }

@@ -19,17 +19,22 @@ pub trait Filter: Send + Sync {
     /// What is below.
     fn inner(&self) -> &dyn Backend;
 
-    /// As [`Backend::execute`].
+    /// As [`Backend::execute_while`].
     ///
     /// # Errors
     /// As the command fails.
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        self.inner().execute(request, data)
+    fn execute_while(
+        &self,
+        request: &Request,
+        data: &mut [u8],
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), Errno> {
+        self.inner().execute_while(request, data, goes_on)
     }
 
     /// As [`Backend::execute_writes`].
     fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
-        results.extend(writes.iter_mut().map(|(request, data)| self.execute(request, data)));
+        results.extend(writes.iter_mut().map(|(request, data)| self.execute_while(request, data, &|| true)));
     }
 
     /// As [`Backend::waits`].
@@ -50,7 +55,16 @@ impl<F: Filter> Backend for F {
     }
 
     fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        Filter::execute(self, request, data)
+        Filter::execute_while(self, request, data, &|| true)
+    }
+
+    fn execute_while(
+        &self,
+        request: &Request,
+        data: &mut [u8],
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(), Errno> {
+        Filter::execute_while(self, request, data, goes_on)
     }
 
     fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {

@@ -8,8 +8,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags};
 use rustls::{ServerConfig, ServerConnection};
 
 use crate::nbd::watch::Watch;
@@ -34,6 +35,14 @@ pub trait Channel: Send + Sync {
     /// The socket, if bytes that came are to be had from it and from nowhere else.
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// Ends both directions: who sends or receives is woken.
+    fn hang_up(&self) {}
+
+    /// Whether the client has hung up, as far as can be told without waiting.
+    fn is_gone(&self) -> bool {
+        false
     }
 
     /// Sends all of it.
@@ -72,6 +81,25 @@ where
 
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
+    }
+
+    fn hang_up(&self) {
+        // It fails when the client is gone, which is as good.
+        let _ = rustix::net::shutdown(self, rustix::net::Shutdown::Both);
+    }
+
+    fn is_gone(&self) -> bool {
+        let mut looks = [PollFd::new(self, PollFlags::RDHUP)];
+        let found = poll(&mut looks, Some(&Timespec::default()));
+        let [look] = looks;
+        let events = look.revents();
+        if found.is_err() || events.is_empty() {
+            return false;
+        }
+        // The other end of a Unix socket that is closed hangs up; over TCP all that is known of it is that it sends no
+        // more.
+        let hung_up = events.intersects(PollFlags::HUP | PollFlags::ERR);
+        hung_up || rustix::net::sockopt::socket_domain(self).is_ok_and(|domain| domain != AddressFamily::UNIX)
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
@@ -170,6 +198,14 @@ impl Channel for Tls {
         }
     }
 
+    fn hang_up(&self) {
+        self.below.hang_up();
+    }
+
+    fn is_gone(&self) -> bool {
+        self.below.is_gone()
+    }
+
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
         let mut connection = self.held();
         for part in bytes.chunks(TLS_BYTES) {
@@ -208,6 +244,14 @@ impl Input {
         let first = self.bytes.as_ptr().align_offset(PAGE) % PAGE;
         let start = (first + PAGE - REQUEST_BYTES) % PAGE;
         (self.start, self.end) = (start, start);
+    }
+
+    /// Gives up the memory that it took beyond so much; nothing may be in it.
+    pub fn shrink(&mut self, room: usize) {
+        if self.start == self.end && self.bytes.len() > room + PAGE {
+            self.bytes = vec![0; room + PAGE];
+            self.rewind();
+        }
     }
 
     /// Whether what comes next is looked for, or slept on: worth it for a client that has little to do before it asks

@@ -55,6 +55,10 @@ pub trait House: Send + Sync {
     fn control(&self, key: &str, value: &str) -> Result<String, String>;
     /// Whether TLS is spoken.
     fn tls(&self) -> &TlsPolicy;
+    /// Whether the client that haggles may stay for its requests.
+    fn admits(&self) -> bool {
+        true
+    }
 }
 
 /// How haggling ends well.
@@ -234,7 +238,7 @@ impl Haggling<'_> {
     }
 
     fn export_name(&mut self, data: &[u8]) -> io::Result<Next> {
-        if !self.is_export(data) {
+        if !self.is_export(data) || !self.house.admits() {
             return Ok(Next::End);
         }
         let mut answer = self.house.shape().size.to_be_bytes().to_vec();
@@ -285,6 +289,13 @@ impl Haggling<'_> {
         }
         if !self.is_export(name) {
             return self.answer(kind, reply::ERR_UNKNOWN, b"no export of that name");
+        }
+        if kind == option::GO && !self.house.admits() {
+            return self.answer(
+                kind,
+                reply::ERR_POLICY,
+                b"too many connections, all of them busy; try again",
+            );
         }
         let shape = self.house.shape();
         self.tell(kind, info::EXPORT, &[&shape.size.to_be_bytes()[..], &self.flags().to_be_bytes()])?;

@@ -72,6 +72,14 @@ impl Output {
         sent
     }
 
+    /// Gives up the memory that it took beyond what it began with; nothing may be in it.
+    pub(crate) fn shrink(&mut self) {
+        if self.len() == 0 && self.bytes.len() > OUTPUT_BYTES {
+            self.bytes = vec![0; OUTPUT_BYTES];
+            self.rewind();
+        }
+    }
+
     /// The same when nothing more is gathered.
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         self.bytes.truncate(self.end);

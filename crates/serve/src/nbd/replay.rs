@@ -6,6 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::backend::{Backend, Shape};
+use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::nbd::channel::Channel;
 use crate::nbd::handshake::{House, TlsPolicy, haggle};
@@ -77,7 +78,7 @@ pub fn replay(said: &[u8], part: usize, backend: &dyn Backend) -> (Vec<u8>, u64)
     let replay = Arc::new(Replay { tape, part: part.max(1) });
     // That it ends is no fault: how it ends is not of interest here.
     if let Ok(Some(agreed)) = haggle(replay.clone(), &Empty(backend)) {
-        let _ = transmit(agreed, backend, &Counters::default());
+        let _ = transmit(agreed, backend, &Counters::default(), Arc::new(Connection::new(Arc::default())));
     }
     let mut tape = replay.tape.lock().unwrap_or_else(PoisonError::into_inner);
     (std::mem::take(&mut tape.heard), tape.heard_bytes)

@@ -30,6 +30,9 @@ use crate::served::{errno_of, push_places};
 use crate::shingled::{Shingles, push_overwritten};
 use crate::way::Way;
 
+/// How long the last lines may take at the end.
+const LINES_TIME: Duration = Duration::from_millis(500);
+
 /// What is told of a raw shingled disk, if a drive is one.
 fn shingles_of(drive: &mut Drive) -> Option<Arc<Shingles>> {
     drive.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)))
@@ -211,15 +214,17 @@ impl Backend for TimedDrive {
         }
     }
 
-    /// Writes that the volatile cache holds reach the media, as when a drive is switched off in order.
+    /// Writes that the volatile cache holds reach the media, as when a drive is switched off in order. Nobody waits for
+    /// the time that this takes a disk.
     fn close(&self) -> Result<(), String> {
-        // There may be space again since the last try.
-        if let Ok(mut state) = self.shared.state() {
-            state.model.online.drive_mut().retry();
-        }
-        let flushed = self.execute(&Request::new(Op::Flush, 0, 0), &mut []);
         self.end();
+        if let Some(shingles) = &self.shingles {
+            shingles.drain(LINES_TIME);
+        }
         let mut state = self.shared.state().map_err(|_| "the drive failed before".to_owned())?;
+        // There may be space again since the last try.
+        state.model.online.drive_mut().retry();
+        let flushed = state.model.run_out();
         let bytes = &mut state.model.bytes;
         let closed = bytes.interpreter.close().map_err(|error| error.to_string());
         match bytes.unwritten_bytes() {

@@ -8,20 +8,24 @@
 //! its time by no more than its [`Way`] to a client takes, and nothing that comes meanwhile is taken as if it had come
 //! before that time; every command is answered once.
 
+use std::collections::VecDeque;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use skylight_disk::{LbaExtent, Nanos, SECTOR_BYTES, Time};
 use skylight_drive::online::Answered;
 use skylight_drive::{Drive, Online};
-use skylight_image::{ImageError, Interpreter};
+use skylight_image::Interpreter;
 use skylight_layer::{Command, CommandId, HostOp};
 
 use super::bytes::{Bytes, Flying, extent_of};
-use crate::backend::{Errno, Job, Op, Request};
+use crate::backend::{Answer, Errno, Job, Op, Request};
 use crate::way::Way;
 
 /// Zeroes that the drive is asked to write in one command, bytes: the most that a client's write is done in at once too.
 const ZEROES: u64 = 1 << 20;
+/// Parts of zeroes that the drive has at a time: others need not wait for all of them, and memory is bounded.
+const MOST_ZEROING: usize = 2;
 
 /// A fault planted for tests of the tests.
 #[doc(hidden)]
@@ -65,14 +69,19 @@ struct Zeroing {
     /// What was not submitted yet: from here to there, bytes.
     next: u64,
     end: u64,
+    /// The drive has a part of it.
+    in_flight: bool,
 }
 
 /// See the module page.
 pub struct ModelDrive {
     pub(super) online: Online,
     pub(super) bytes: Bytes,
-    zeroing: Vec<Zeroing>,
+    /// Those of which a part was written last come last.
+    zeroing: VecDeque<Zeroing>,
     next_zeroing: u32,
+    /// Nothing more is begun.
+    ending: bool,
     /// Commands that wait for zeroes, with the times at which they came, oldest first.
     behind: Vec<(Job, Time)>,
     answers: Vec<Answered>,
@@ -87,7 +96,7 @@ pub struct ModelDrive {
     zeroes: u64,
     /// Until when writes that need the media are refused at once, for the last one was.
     full_until: Time,
-    /// Commands that were.
+    /// Commands that were, and zeroes that nobody waits for any more.
     refused: Vec<Done>,
 }
 
@@ -131,7 +140,8 @@ impl ModelDrive {
         Self {
             online: Online::new(drive),
             bytes: Bytes::new(interpreter, write_cache, shingles),
-            zeroing: Vec::new(),
+            zeroing: VecDeque::new(),
+            ending: false,
             next_zeroing: 0,
             behind: Vec::new(),
             answers: Vec::new(),
@@ -212,8 +222,9 @@ impl ModelDrive {
         }
         let (number, Request { offset, len, .. }) = (self.next_zeroing, job.request);
         self.next_zeroing = self.next_zeroing.wrapping_add(1);
-        self.zeroing.push(Zeroing { number, job, came, next: offset, end: offset + len });
-        self.zero_on(self.zeroing.len() - 1, came);
+        let zeroing = Zeroing { number, job, came, next: offset, end: offset + len, in_flight: false };
+        self.zeroing.push_back(zeroing);
+        self.zero_on(came);
     }
 
     fn feed(&mut self, job: Job, came: Time, at: Time, part_of: Option<u32>) {
@@ -222,16 +233,28 @@ impl ModelDrive {
         self.online.submit(command_of(id, &request), through, at, &mut self.bytes);
     }
 
-    /// The next part of some zeroes.
-    fn zero_on(&mut self, index: usize, at: Time) {
-        let zeroing = &mut self.zeroing[index];
-        let here = (zeroing.end - zeroing.next).min(self.zeroes);
-        let part = Request { op: Op::Write, offset: zeroing.next, len: here, ..zeroing.job.request };
-        zeroing.next += here;
-        let (came, number) = (zeroing.came, zeroing.number);
-        // The command is answered by its last part.
-        let job = Job::new(part, vec![0; here as usize], Box::new(|_, _| {}));
-        self.feed(job, came, at, Some(number));
+    /// The next parts of zeroes, of each command in turn; what nobody waits for any more is not begun.
+    fn zero_on(&mut self, at: Time) {
+        while self.zeroing.iter().filter(|zeroing| zeroing.in_flight).count() < MOST_ZEROING {
+            let waits = self.zeroing.iter().position(|zeroing| !zeroing.in_flight);
+            let Some(mut zeroing) = waits.and_then(|index| self.zeroing.remove(index)) else {
+                return;
+            };
+            if self.ending || zeroing.job.is_abandoned() {
+                self.outstanding -= 1;
+                self.refused.push(Done { job: zeroing.job, result: Err(Errno::Shutdown), at, due: at });
+                continue;
+            }
+            let here = (zeroing.end - zeroing.next).min(self.zeroes);
+            let part = Request { op: Op::Write, offset: zeroing.next, len: here, ..zeroing.job.request };
+            zeroing.next += here;
+            zeroing.in_flight = true;
+            let (came, number) = (zeroing.came, zeroing.number);
+            self.zeroing.push_back(zeroing);
+            // The command is answered by its last part.
+            let job = Job::new(part, vec![0; here as usize], Box::new(|_, _| {}));
+            self.feed(job, came, at, Some(number));
+        }
     }
 
     /// Takes out the answers that leave now; if there are none, lets time pass until then.
@@ -267,17 +290,33 @@ impl ModelDrive {
     /// the next start reads no log.
     ///
     /// # Errors
-    /// When the store fails.
-    pub fn close(mut self) -> Result<(), ImageError> {
-        let flush = Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), Box::new(|_, _| {}));
+    /// One line, when the store fails.
+    pub fn close(mut self) -> Result<(), String> {
+        let flushed = self.run_out();
+        self.bytes.interpreter.close().map_err(|error| error.to_string())?;
+        flushed.map_err(|errno| format!("cannot flush: {errno}"))
+    }
+
+    /// Lets virtual time run ahead of any clock until all that came is answered and flushed; zeroes that are not written
+    /// yet are not. What the flush gave.
+    pub(super) fn run_out(&mut self) -> Result<(), Errno> {
+        self.ending = true;
+        let (sender, receiver) = channel();
+        let answer: Answer = Box::new(move |result, _| {
+            // Whoever asked looks below.
+            let _ = sender.send(result);
+        });
+        let flush = Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer);
         self.submit(flush, self.online.clock());
         let mut done = Vec::new();
         while self.outstanding > 0
             && let Some(next) = self.next()
         {
             self.pass(next + Nanos(1), &mut done);
+            done.drain(..).for_each(Done::finish);
         }
-        self.bytes.interpreter.close()
+        self.refused.drain(..).for_each(Done::finish);
+        receiver.try_recv().unwrap_or(Err(Errno::Io))
     }
 
     fn answered(&mut self, flying: Flying, at: Time, due: Time, done: &mut Vec<Done>) {
@@ -288,14 +327,15 @@ impl ModelDrive {
             self.outstanding -= 1;
             return done.push(Done { job, result, at, due });
         };
-        let zeroing = &self.zeroing[index];
+        let zeroing = &mut self.zeroing[index];
+        zeroing.in_flight = false;
         if result.is_ok() && zeroing.next < zeroing.end {
-            self.zero_on(index, at);
-        } else {
-            let Zeroing { job, came, .. } = self.zeroing.remove(index);
+            self.zero_on(at);
+        } else if let Some(Zeroing { job, came, .. }) = self.zeroing.remove(index) {
             job.takes_ns((at - came).get());
             self.outstanding -= 1;
             done.push(Done { job, result, at, due });
+            self.zero_on(at);
         }
         // Fewer zeroes are to come.
         for (job, came) in std::mem::take(&mut self.behind) {

@@ -116,7 +116,9 @@ impl Shared {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let (mut done, mut sleep) = (Vec::new(), Sleep::default());
         let mut due = self.state().ok().and_then(|state| state.model.next());
-        while let Some(jobs) = self.wait(due.map(|time| self.wall_at(time)), &mut sleep) {
+        while let Some(mut jobs) = self.wait(due.map(|time| self.wall_at(time)), &mut sleep) {
+            // Dropped, they are answered: nobody waits for them.
+            jobs.retain(|(job, _)| !job.is_abandoned());
             let Ok(mut guard) = self.state() else {
                 return;
             };

@@ -15,9 +15,6 @@ pub trait Target {
     fn submit(&mut self, job: Job);
     /// Lets some time pass.
     fn pass(&mut self, random: &mut Random);
-    /// Whether a read and a change of the same sectors may be outstanding together: where reads go on beside changes,
-    /// what they give of one that is outstanding too is not fixed.
-    fn keeps_order(&self) -> bool;
 }
 
 type Answered = (u64, Result<(), Errno>, Vec<u8>);
@@ -103,7 +100,7 @@ impl Host {
     ) -> Result<(), String> {
         for _ in 0..count {
             let op = self.draw(random, mood.hot);
-            while self.shadow.outstanding() >= mood.depth || !target.keeps_order() && self.shadow.races(op) {
+            while self.shadow.outstanding() >= mood.depth {
                 target.pass(random);
                 self.listen()?;
             }

@@ -15,7 +15,7 @@ mod planted;
 mod raw;
 mod shadow;
 #[path = "../../../layer/tests/swd/oracle.rs"]
-#[allow(dead_code)]
+#[expect(dead_code, reason = "the layer's own tests use the rest")]
 mod surface;
 mod targets;
 

@@ -55,10 +55,6 @@ impl Target for Reversed {
     fn pass(&mut self, _random: &mut Random) {
         std::thread::yield_now();
     }
-
-    fn keeps_order(&self) -> bool {
-        false
-    }
 }
 
 #[test]

@@ -49,10 +49,6 @@ impl Op {
             Self::Flush => (0, 0),
         }
     }
-
-    pub fn changes(self) -> bool {
-        matches!(self, Self::Write { .. } | Self::Zero { .. } | Self::Trim { .. })
-    }
 }
 
 /// Something that a sector may hold.
@@ -112,15 +108,6 @@ impl Shadow {
 
     pub fn outstanding(&self) -> usize {
         self.asked.len()
-    }
-
-    /// Whether a read and a change of the same sectors would be outstanding together.
-    pub fn races(&self, op: Op) -> bool {
-        let (from, to) = op.range();
-        self.asked.values().any(|asked| {
-            let (start, end) = asked.op.range();
-            from < end && start < to && op.changes() != asked.op.changes()
-        })
     }
 
     /// The drive is asked.

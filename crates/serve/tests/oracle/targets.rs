@@ -76,7 +76,7 @@ impl Model {
     }
 
     pub fn close(self) -> Result<(), String> {
-        self.drive.close().map_err(|error| error.to_string())
+        self.drive.close()
     }
 }
 
@@ -96,10 +96,6 @@ impl Target for Model {
         self.now += Nanos(ns);
         self.drive.run_to(self.now, &mut self.done);
         self.done.drain(..).for_each(Done::finish);
-    }
-
-    fn keeps_order(&self) -> bool {
-        true
     }
 }
 
@@ -155,9 +151,5 @@ impl Target for Served {
             std::thread::yield_now();
         }
         self.write_together();
-    }
-
-    fn keeps_order(&self) -> bool {
-        !self.native
     }
 }

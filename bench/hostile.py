@@ -1,0 +1,424 @@
+"""What hostile clients cost a well-behaved one: a served drive for each kind of them and each timing.
+
+A well-behaved client reads and writes 4 KiB at a time, first alone, then beside hostile clients of one
+kind. What counts: the median of its latencies beside them over that alone, its slowest command, the most
+memory that the server had, and how long SIGTERM took it to end with exit code 0 and all requests answered.
+In model time a command takes what the model says, and others make it wait as they would at a disk; so there
+what counts of a command is how much later it was answered than the model says (``--log``).
+
+What invalidates results: another load on the machine. All sockets are Unix sockets in a temporary folder.
+
+``bench/hostile.py [--clients N] [--seconds S] [--kinds K|K] [--timings T,T] [--json]``; exit code 1 when a
+bound is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+MOST_RATIO = 3.0
+MOST_COMMAND_S = 2.0
+MOST_MEMORY_MIB = 256
+MOST_END_S = 10.0
+# In model time the ratio of medians is of milliseconds above the model; below this much it is nothing, ms.
+LEAST_MODEL_MS = 0.5
+
+# A server takes 256 clients, and drops none that waits for an answer.
+MOST_BUSY = 250
+MIB = 1 << 20
+BLOCK = 4096
+READ, WRITE, FLUSH, BLOCK_STATUS, WRITE_ZEROES = 0, 1, 3, 7, 6
+NO_HOLE = 2
+_REQUEST, _REPLY = struct.Struct(">LHHQQL"), struct.Struct(">LLQ")
+_OPTION_MAGIC = 0x49484156454F5054
+DRIVE = {"none": "st4000nc001", "model": "st5000as0011"}
+
+
+def request(kind: int, offset: int, size: int, cookie: int = 1, flags: int = 0) -> bytes:
+    """The header of a request."""
+    return _REQUEST.pack(0x25609513, flags, kind, cookie, offset, size)
+
+
+def greet(path: Path, whole: bool = True, timeout_s: float = 120.0) -> socket.socket:
+    """A connection, in its transmission phase or in the middle of its handshake."""
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(timeout_s)
+    client.connect(str(path))
+    take(client, 18)
+    client.sendall(struct.pack(">L", 3))
+    if whole:
+        client.sendall(struct.pack(">QLL", _OPTION_MAGIC, 1, 0))
+        take(client, 10)
+    return client
+
+
+def take(client: socket.socket, count: int) -> bytes:
+    """So many bytes."""
+    parts = []
+    while count:
+        part = client.recv(min(count, MIB))
+        if not part:
+            raise ConnectionResetError("the server went")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+class Good:
+    """The well-behaved client."""
+
+    def __init__(self, path: Path) -> None:
+        """Connects."""
+        self.client = greet(path)
+        self.number = 0
+
+    def latencies(self, seconds: float, least: int = 30) -> list[float]:
+        """Reads and writes one by one for so long; how long each took, s."""
+        took: list[float] = []
+        until = time.monotonic() + seconds
+        while time.monotonic() < until or len(took) < least:
+            self.number += 1
+            offset = self.number * 7919 % 16384 * BLOCK
+            began = time.perf_counter()
+            if self.number % 2:
+                self.client.sendall(request(READ, offset, BLOCK))
+            else:
+                self.client.sendall(request(WRITE, offset, BLOCK) + bytes(BLOCK))
+            _, error, _ = _REPLY.unpack(take(self.client, _REPLY.size))
+            if error:
+                raise OSError(error, "the well-behaved client got an error")
+            if self.number % 2:
+                take(self.client, BLOCK)
+            took.append(time.perf_counter() - began)
+        return took
+
+
+@dataclass
+class Hostile:
+    """Hostile clients of one kind: what they hold, and what goes on until it is over."""
+
+    path: Path
+    clients: int
+    over: threading.Event
+    held: list[socket.socket]
+
+    def background(self, work: Callable[[], None]) -> None:
+        """Does something again and again until it is over."""
+
+        def run() -> None:
+            while not self.over.is_set():
+                with suppress(OSError):
+                    work()
+
+        threading.Thread(target=run, daemon=True).start()
+
+
+def push(client: socket.socket, data: bytes) -> None:
+    """As much as the socket takes."""
+    client.setblocking(False)
+    with suppress(OSError):
+        client.sendall(data)
+
+
+def zeroes(hostile: Hostile, flags: int) -> None:
+    """Each asks for zeroes of 4 GiB and leaves, again and again."""
+
+    def work() -> None:
+        for _ in range(hostile.clients):
+            with greet(hostile.path) as client:
+                client.sendall(request(WRITE_ZEROES, 0, (1 << 32) - BLOCK, flags=flags))
+        hostile.over.wait(1.0)
+
+    work()
+    hostile.background(work)
+
+
+def zeroes_with_holes(hostile: Hostile) -> None:
+    """Zeroes of 4 GiB, as holes."""
+    zeroes(hostile, 0)
+
+
+def zeroes_without_holes(hostile: Hostile) -> None:
+    """Zeroes of 4 GiB, written."""
+    zeroes(hostile, NO_HOLE)
+
+
+def zeroes_that_stay(hostile: Hostile) -> None:
+    """Zeroes of 4 GiB, written, for clients that wait for them: as many as leave a place for others."""
+    for _ in range(min(hostile.clients, MOST_BUSY)):
+        hostile.held.append(greet(hostile.path))
+        hostile.held[-1].sendall(request(WRITE_ZEROES, 0, (1 << 32) - BLOCK, flags=NO_HOLE))
+
+
+def idle(hostile: Hostile) -> None:
+    """Handshake done, nothing asked."""
+    hostile.held += [greet(hostile.path) for _ in range(hostile.clients)]
+
+
+def half_open(hostile: Hostile) -> None:
+    """In the middle of their handshakes."""
+    hostile.held += [greet(hostile.path, whole=False) for _ in range(hostile.clients)]
+
+
+def deaf(hostile: Hostile, size: int) -> None:
+    """Ask for many reads, and never read."""
+    for number in range(min(hostile.clients, 50)):
+        client = greet(hostile.path)
+        push(client, b"".join(request(READ, (number * 512 + at) * MIB, size) for at in range(4096)))
+        hostile.held.append(client)
+
+
+def deaf_to_small_reads(hostile: Hostile) -> None:
+    """Many reads of 4 KiB, never read."""
+    deaf(hostile, BLOCK)
+
+
+def deaf_to_large_reads(hostile: Hostile) -> None:
+    """Many reads of 1 MiB, never read."""
+    deaf(hostile, MIB)
+
+
+def pipelines(hostile: Hostile) -> None:
+    """Thousands of requests at once, and gone, again and again."""
+
+    def work() -> None:
+        for number in range(min(hostile.clients, 16)):
+            with greet(hostile.path) as client:
+                push(client, b"".join(request(READ, (number + at) % 4096 * MIB, BLOCK) for at in range(4000)))
+        hostile.over.wait(0.5)
+
+    work()
+    hostile.background(work)
+
+
+def dribbles(hostile: Hostile) -> None:
+    """Long writes whose bytes come one by one."""
+    for _ in range(hostile.clients):
+        client = greet(hostile.path)
+        push(client, request(WRITE, 0, 32 * MIB) + bytes(64 << 10))
+        hostile.held.append(client)
+
+    def work() -> None:
+        for client in hostile.held:
+            push(client, b"\0")
+        hostile.over.wait(0.2)
+
+    hostile.background(work)
+
+
+KINDS: dict[str, Callable[[Hostile], None]] = {
+    "zeroes as holes, and gone": zeroes_with_holes,
+    "zeroes written, and gone": zeroes_without_holes,
+    "zeroes written": zeroes_that_stay,
+    "idle": idle,
+    "half a handshake": half_open,
+    "deaf, 4 KiB reads": deaf_to_small_reads,
+    "deaf, 1 MiB reads": deaf_to_large_reads,
+    "thousands, and gone": pipelines,
+    "writes that dribble": dribbles,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of hostile clients beside a well-behaved one."""
+
+    kind: str
+    timing: str
+    alone_ms: float
+    beside_ms: float
+    worst_s: float
+    memory_mib: int
+    status_s: float
+    end_s: float
+    code: int
+    answered: bool
+
+    @property
+    def ratio(self) -> float:
+        """Of the medians."""
+        least = LEAST_MODEL_MS if self.timing == "model" else 0.0
+        return max(self.beside_ms, least) / max(self.alone_ms, least, 1e-6)
+
+    def missed(self) -> list[str]:
+        """Bounds that it misses."""
+        bounds = {
+            "median": self.ratio <= MOST_RATIO,
+            "slowest command": self.worst_s <= MOST_COMMAND_S,
+            "memory": self.memory_mib <= MOST_MEMORY_MIB,
+            "status": self.status_s <= MOST_COMMAND_S,
+            "SIGTERM": self.end_s <= MOST_END_S,
+            "exit code": self.code == 0,
+            "requests unanswered at SIGTERM": self.answered,
+        }
+        return [name for name, holds in bounds.items() if not holds]
+
+
+class Server:
+    """``skylight serve`` in a process of its own."""
+
+    def __init__(self, folder: Path, timing: str) -> None:
+        """Starts it; it listens when this returns."""
+        self.path, self.log = folder / "s", folder / "log"
+        command = [sys.executable, "-c", "from skylight.cli import main; main()", "serve", DRIVE[timing]]
+        command += ["--image", str(folder / "image"), "--nbd", f"unix:{self.path}", "--timing", timing]
+        command += ["--write-cache", "on"]
+        if timing == "model":
+            command += ["--log", str(self.log)]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        for _ in range(600):
+            if self.path.exists():
+                return
+            time.sleep(0.05)
+        raise SystemExit("the server does not begin to listen")
+
+    def memory_mib(self) -> int:
+        """The most that it ever had."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        return int(status.partition("VmHWM:")[2].split()[0]) >> 10
+
+    def status_s(self) -> float:
+        """How long somebody who asks for the status waits."""
+        from skylight import _native
+
+        began = time.monotonic()
+        _native.serve_status(f"unix:{self.path}")
+        return time.monotonic() - began
+
+    def end(self) -> tuple[float, int]:
+        """SIGTERM: how long it took, and the exit code."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout=120)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        return time.monotonic() - began, code
+
+
+def last_answers(client: socket.socket, count: int) -> bool:
+    """Whether so many requests that came before SIGTERM are answered."""
+    client.settimeout(MOST_END_S)
+    try:
+        for _ in range(count):
+            _, error, cookie = _REPLY.unpack(take(client, _REPLY.size))
+            if not error and cookie >= 1000:
+                take(client, BLOCK)
+    except (OSError, struct.error):
+        return False
+    return True
+
+
+def ask_at_the_end(good: Good) -> int:
+    """Requests that are under way when SIGTERM comes; how many."""
+    words = [request(READ, at * 1000 * BLOCK, BLOCK, 1000 + at) for at in range(24)]
+    good.client.sendall(b"".join(words))
+    return len(words)
+
+
+def measure(kind: str, timing: str, clients: int, seconds: float) -> Row:
+    """One row."""
+    with tempfile.TemporaryDirectory() as name:
+        server = Server(Path(name), timing)
+        hostile = Hostile(server.path, clients, threading.Event(), [])
+        try:
+            good = Good(server.path)
+            good.latencies(seconds / 4)
+            alone = good.latencies(seconds)
+            KINDS[kind](hostile)
+            beside = Good(server.path)
+            took = beside.latencies(seconds)
+            status_s = server.status_s()
+            memory = server.memory_mib()
+            asked = ask_at_the_end(beside)
+            time.sleep(0.05)
+            answers: list[bool] = []
+            reader = threading.Thread(target=lambda: answers.append(last_answers(beside.client, asked)))
+            reader.start()
+            hostile.over.set()
+            end_s, code = server.end()
+            reader.join()
+            if timing == "model":
+                alone_ms, beside_ms, worst = model_figures(server.log, alone, took)
+            else:
+                alone_ms, beside_ms = (statistics.median(each) * 1e3 for each in (alone, took))
+                worst = max(took)
+            return Row(
+                kind, timing, alone_ms, beside_ms, worst, memory, status_s, end_s, code, answers == [True]
+            )
+        finally:
+            hostile.over.set()
+            for client in hostile.held:
+                client.close()
+            if server.process.poll() is None:
+                server.process.kill()
+            server.process.wait()
+
+
+def model_figures(log: Path, alone: list[float], took: list[float]) -> tuple[float, float, float]:
+    """Medians above the model alone and beside, ms, and the most, s.
+
+    The log has the model's time for each command; the client's own commands are those of 4 KiB below 64 MiB.
+    """
+    rows = []
+    for line in log.read_text(encoding="utf-8").splitlines():
+        fields = line.split()
+        own = len(fields) == 8 and int(fields[3]) == BLOCK and int(fields[2]) < 64 * MIB
+        if own and fields[7] != "-" and fields[5] == "ok":
+            rows.append(float(fields[7]) / 1e6)
+    first, last = rows[-len(alone) - len(took) : -len(took)] or rows, rows[-len(took) :]
+    early = statistics.median(alone) - statistics.median(first)
+    late = statistics.median(took) - statistics.median(last)
+    return early * 1e3, late * 1e3, max(took) - max(last)
+
+
+def show(row: Row) -> None:
+    """A line for people."""
+    missed = row.missed()
+    print(
+        f"{row.timing:6} {row.kind:26} median {row.alone_ms:8.3f} -> {row.beside_ms:8.3f} ms"
+        f" (x{row.ratio:5.2f})"
+        f"  worst {row.worst_s:6.3f} s  memory {row.memory_mib:4} MiB  status {row.status_s:5.2f} s"
+        f"  SIGTERM {row.end_s:5.2f} s{'' if not missed else '  MISSED: ' + ', '.join(missed)}",
+        flush=True,
+    )
+
+
+def main() -> int:
+    """Runs what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--clients", type=int, default=256, help="hostile ones")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    parser.add_argument("--kinds", help=f"separated by |, by their first words; of {'; '.join(KINDS)}")
+    parser.add_argument("--timings", default="none,model")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    options = parser.parse_args()
+    wanted = options.kinds.split("|") if options.kinds else [""]
+    kinds = [kind for kind in KINDS if any(kind.startswith(start) for start in wanted)]
+    rows = []
+    for timing in options.timings.split(","):
+        for kind in kinds:
+            rows.append(measure(kind, timing, options.clients, options.seconds))
+            show(rows[-1])
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+    return 1 if any(row.missed() for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
