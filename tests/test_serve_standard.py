@@ -99,9 +99,9 @@ def test_nobody_reads(streams: tuple[str, ...], gone: bool, tmp_path: Path) -> N
     ours, theirs = full_pipe()
     if gone:
         os.close(ours)
-    given = {name: theirs if name in streams else subprocess.DEVNULL for name in ("stdout", "stderr")}
+    out, err = (theirs if name in streams else subprocess.DEVNULL for name in ("stdout", "stderr"))
     command = serve_command(tmp_path, small(tmp_path, k=4), "--read-mode", "development", "--verbose")
-    process = subprocess.Popen(command, **given)
+    process = subprocess.Popen(command, stdout=out, stderr=err)
     try:
         wait_for((tmp_path / "s").exists, "it listens")
         client = NbdClient(tmp_path / "s", timeout_s=20)

@@ -139,7 +139,7 @@ mod tests {
             [(0, 10), (9, 2), (34, 1), (35, 15), (40, 30)].map(|(s, l)| freed.touches(extent(s, l)));
         assert_eq!(touched, [false, true, true, false, true]);
         let mut other = Freed::default();
-        [(60, 5), (44, 7)].map(|(start, len)| other.add(extent(start, len)));
+        [(60, 5), (44, 7)].into_iter().for_each(|(start, len)| other.add(extent(start, len)));
         freed.join(other);
         assert_eq!(freed.by_start, BTreeMap::from([(10, 35), (44, 51), (60, 65)]));
         freed.add(extent(0, 100));

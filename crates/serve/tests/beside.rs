@@ -15,8 +15,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use common::{House, PATIENCE, Reply};
 use drives::DRIVES;
 use skylight_disk::{LOT_STEP, lot};
-use skylight_image::store::Reads;
 use skylight_image::store::ram::RamStore;
+use skylight_image::store::{Reads, Syncs};
 use skylight_image::{Image, Options, Store};
 use skylight_serve::backend::{Backend, Op, Request, Shape};
 use skylight_serve::nbd::wire::{chunk, command};
@@ -54,6 +54,14 @@ impl Meeting {
 struct MeetingStore {
     memory: Arc<Mutex<RamStore>>,
     meeting: Arc<Meeting>,
+    /// Where syncs meet.
+    syncs: Arc<Meeting>,
+}
+
+impl Syncs for MeetingStore {
+    fn sync(&self) -> io::Result<()> {
+        self.syncs.meet()
+    }
 }
 
 impl Reads for MeetingStore {
@@ -92,20 +100,31 @@ impl Store for MeetingStore {
         Ok(())
     }
 
+    fn syncer(&self) -> Option<Arc<dyn Syncs>> {
+        Some(Arc::new(self.clone()))
+    }
+
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
         self.memory.lock().expect("nobody panics").discard(offset, len)
     }
 }
 
-/// A drive with nothing in it.
+/// A drive with nothing in it, and where its reads meet.
 fn served(drive: &drives::Drive) -> (ServedImage, Arc<Meeting>) {
+    let (backend, meeting, _) = served_with_syncs(drive);
+    (backend, meeting)
+}
+
+/// The same, and where its syncs meet.
+fn served_with_syncs(drive: &drives::Drive) -> (ServedImage, Arc<Meeting>, Arc<Meeting>) {
     let layer = (drive.layer)();
     let options = Options { write_cache: true, log_bytes: Some(8192), ..Options::default() };
     let memory = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
-    let store = MeetingStore { memory: Arc::new(Mutex::new(memory)), meeting: Arc::default() };
-    let meeting = store.meeting.clone();
+    let store =
+        MeetingStore { memory: Arc::new(Mutex::new(memory)), meeting: Arc::default(), syncs: Arc::default() };
+    let (meeting, syncs) = (store.meeting.clone(), store.syncs.clone());
     let image = Image::create_on(Box::new(store), layer, "", &options).expect("memory has room");
-    (ServedImage::new(image, Shape::drive("disk", 0), "native").expect("a thread"), meeting)
+    (ServedImage::new(image, Shape::drive("disk", 0), "native").expect("a thread"), meeting, syncs)
 }
 
 /// The drives that do nothing by themselves. Cleaning waits until no read is under way, and reads that come meanwhile wait
@@ -228,6 +247,31 @@ fn reads_beside_writes_and_cleaning_find_what_was_written_last() {
             readers.map(|reader| reader.join().expect("it finds what it may")).iter().sum::<u64>()
         });
         println!("{}: {looked} reads beside 1499 writes", drive.name);
+        backend.close().expect("nothing failed");
+    }
+}
+
+#[test]
+fn a_flush_that_takes_long_holds_up_neither_reads_nor_writes() {
+    for drive in quiet() {
+        let (backend, _, syncs) = served_with_syncs(drive);
+        write(&backend, 1, 7);
+        // The sync is over when this test meets it.
+        syncs.call(2);
+        std::thread::scope(|scope| {
+            let flush = scope.spawn(|| backend.execute(&Request::new(Op::Flush, 0, 0), &mut []));
+            while syncs.wanted.lock().expect("nobody panics").1 == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(read(&backend, 1), 7, "{}", drive.name);
+            write(&backend, 2, 8);
+            assert_eq!(read(&backend, 2), 8, "{}", drive.name);
+            assert!(!flush.is_finished(), "{}", drive.name);
+            syncs.meet().expect("the sync waits");
+            // A second sync may follow for tags of bands.
+            syncs.call(0);
+            assert_eq!(flush.join().expect("it ends"), Ok(()), "{}", drive.name);
+        });
         backend.close().expect("nothing failed");
     }
 }
