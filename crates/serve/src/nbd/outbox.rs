@@ -21,8 +21,9 @@ use crate::nbd::wire::RawRequest;
 pub const MOST_WAITING_BYTES: usize = 8 << 20;
 /// Requests with a backend that waits, before no more are taken.
 pub const MOST_WAITING: usize = 1024;
-/// Replies that a client has not read, and their bytes, before nothing more is done for it.
-const MOST_UNREAD: (usize, usize) = (32, 2 << 20);
+/// Replies that a client has not read, and their bytes, before nothing more is done for it. Many short ones, because a
+/// client may ask a great deal before it reads, and a socket takes only some hundred of them.
+const MOST_UNREAD: (usize, usize) = (MOST_WAITING, 2 << 20);
 /// Bytes that a connection has without asking for them.
 const OWN_BYTES: usize = 64 << 10;
 /// Bytes that a command takes beside its data: what the parts of the server note of it, all together.
