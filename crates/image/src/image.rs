@@ -29,6 +29,7 @@ use crate::recovery::{Reader as ImageReader, Recovery, check_room, recover};
 use crate::shingled::{Loss, ShingledCounters};
 use crate::store::Store;
 use crate::store::device::is_block_device;
+use crate::store::summed::{SumOptions, SumState, SummedStore};
 
 /// How an image is made and opened.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +50,11 @@ pub struct Options {
     /// Entries of a checkpoint that are written behind a command, if not as many as suit a large drive: for tests.
     #[doc(hidden)]
     pub piece: Option<u64>,
+    /// Whether an image gets checksums of its data when it is made.
+    pub checksums: bool,
+    /// How checksums are kept, if not as suits a large drive: for tests.
+    #[doc(hidden)]
+    pub sums: SumOptions,
     /// For tests of the tests.
     #[doc(hidden)]
     pub planted: Option<Planted>,
@@ -89,6 +95,8 @@ pub struct Status {
     pub generation: u32,
     /// How it was found when it was opened.
     pub recovery: Recovery,
+    /// What checksums have found, if it has any.
+    pub sums: Option<SumState>,
 }
 
 impl Status {
@@ -203,6 +211,11 @@ impl Image {
         let failed = |source| ImageError::Io { place: place.clone(), action: "format it", source };
         // The superblocks last: what is cut short is no image.
         place::erase(store.as_mut())?;
+        if superblock.sums.len > 0 {
+            // No checksum stands for zeros.
+            let from = superblock.sums.start;
+            store.discard(from, superblock.len_bytes() - from).map_err(failed)?;
+        }
         let salt = superblock.salt;
         let head = Head { entries_crc: checksum(salt, &[]), clean: true, ..Head::default() };
         for copy in [0, BLOCK as u64] {
@@ -260,6 +273,7 @@ impl Image {
         options: &Options,
     ) -> Result<Self, ImageError> {
         check_room(store.name(), &superblock, layer.capacity(), &layer.room())?;
+        let store = summed(store, &superblock, options)?;
         let capacity = superblock.capacity;
         let (mut interpreter, recovery) = recover(store, superblock, layer.as_mut(), options.planted)?;
         interpreter.every_access = options.every_access;
@@ -295,6 +309,11 @@ impl Image {
         self.interpreter.record_first(!on);
         self.write_cache = on;
         Ok(())
+    }
+
+    /// Whether its data has checksums.
+    pub fn has_checksums(&self) -> bool {
+        self.interpreter.superblock.sums.len > 0
     }
 
     /// The profile of the drive, as TOML.
@@ -504,6 +523,9 @@ impl Image {
         self.plan.clear();
         let idle = self.layer.idle(&mut self.plan);
         self.interpreter.apply(&self.plan, self.layer.as_ref(), &[])?;
+        if idle != Idle::Worked && self.interpreter.rest()? {
+            return Ok(Idle::Worked);
+        }
         Ok(idle)
     }
 
@@ -606,6 +628,7 @@ impl Image {
             counters: self.interpreter.counters,
             generation: self.interpreter.log.generation(),
             recovery: self.recovery,
+            sums: self.interpreter.sums(),
         }
     }
 
@@ -660,11 +683,33 @@ fn joined(pieces: impl Iterator<Item = (Medium, PbaExtent)>) -> Vec<(Medium, Pba
 
 /// What a new image is.
 fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
-    // A number that no other image has, from the keys that the system gives every process.
-    let salt = RandomState::new().build_hasher().finish() as u32;
+    let salt = drawn() as u32;
     let (capacity, room) = (layer.capacity().bytes(), layer.room());
-    match options.log_bytes {
+    let mut superblock = match options.log_bytes {
         Some(bytes) => Superblock::with_log(salt, capacity, &room, text, bytes),
         None => Superblock::new(salt, capacity, &room, text),
+    };
+    if options.checksums {
+        superblock.add_sums();
     }
+    superblock
+}
+
+/// A number that no other image has, from the keys that the system gives every process.
+pub(crate) fn drawn() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// The store of an image, under its checksums if it has any.
+pub(crate) fn summed(
+    store: Box<dyn Store>,
+    superblock: &Superblock,
+    options: &Options,
+) -> Result<Box<dyn Store>, ImageError> {
+    if superblock.sums.len == 0 {
+        return Ok(store);
+    }
+    let place = store.name();
+    let over = SummedStore::new(store, superblock, &options.sums);
+    Ok(Box::new(over.map_err(|source| ImageError::Io { place, action: "read its checksums", source })?))
 }

@@ -14,7 +14,9 @@
 //!
 //! Source: the tags are what Skylight (FAST'15, sections 2 and 4.3) takes a drive's journal entries to hold.
 
-use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
+use std::ops::Range;
+
+use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, MapChange, Medium, Plan, Purpose, Step};
 
 use crate::checkpoints::{Checkpoint, PIECE};
@@ -29,6 +31,7 @@ use crate::ranges::{Freed, Room};
 use crate::reader::Route;
 use crate::state::State;
 use crate::store::Store;
+use crate::store::summed::SumState;
 
 /// Faults planted for tests of the tests: each must be noticed by the power-cut tests.
 #[doc(hidden)]
@@ -297,8 +300,10 @@ impl Interpreter {
             if writes {
                 self.write((medium, extent.start + done), &buffer, layer)?;
             } else {
-                self.read_media(medium, extent.start + done, &mut buffer)?;
-                self.held.add((medium, extent.start + done), buffer);
+                // What is wrong is read again when it is moved.
+                if self.read_to_move(medium, extent.start + done, &mut buffer)?.is_empty() {
+                    self.held.add((medium, extent.start + done), buffer);
+                }
             }
             done += here;
         }
@@ -443,15 +448,18 @@ impl Interpreter {
         self.pieces(lba, layer, &mut |medium, piece| pieces.push((medium, piece)));
         let mut buffer = vec![0; lba.len.bytes() as usize];
         let mut rest = buffer.as_mut_slice();
+        let (mut bad, mut into) = (Vec::new(), 0);
         // All is read before anything is written, since what is held is forgotten where it is written over.
         for (medium, piece) in pieces {
             let (here, behind) = rest.split_at_mut(piece.len.bytes() as usize);
             let mut at = piece.start;
             for part in here.chunks_mut(CHUNK as usize) {
                 if !self.held.read((medium, at), part) {
-                    self.read_media(medium, at, part)?;
+                    let wrong = self.read_to_move(medium, at, part)?;
+                    bad.extend(wrong.into_iter().map(|run| into + run.start..into + run.end));
                 }
                 at += Sectors(part.len() as u64 / SECTOR_BYTES);
+                into += part.len();
             }
             rest = behind;
         }
@@ -460,6 +468,7 @@ impl Interpreter {
             self.write((self.home_medium, at), part, layer)?;
             at += Sectors(part.len() as u64 / SECTOR_BYTES);
         }
+        self.spoil(self.home_medium, to, &bad)?;
         self.untagged = true;
         Ok(())
     }
@@ -515,8 +524,9 @@ impl Interpreter {
         while done < to.len {
             let here = (to.len - done).min(Sectors(CHUNK / SECTOR_BYTES));
             buffer.resize(here.bytes() as usize, 0);
-            self.read_media(from_medium, from + done, &mut buffer)?;
+            let bad = self.read_to_move(from_medium, from + done, &mut buffer)?;
             self.write_sparse((to_medium, to.start + done), &buffer, layer)?;
+            self.spoil(to_medium, to.start + done, &bad)?;
             done += here;
         }
         self.buffer = buffer;
@@ -594,13 +604,45 @@ impl Interpreter {
         Ok(self.part(medium).start + pba.get() * SECTOR_BYTES)
     }
 
-    pub(crate) fn read_media(&self, medium: Medium, pba: Pba, buffer: &mut [u8]) -> Result<(), ImageError> {
+    /// Reads a medium; `first` is the host sector that lies there.
+    pub(crate) fn read_media(
+        &self,
+        medium: Medium,
+        pba: Pba,
+        first: Lba,
+        buffer: &mut [u8],
+    ) -> Result<(), ImageError> {
         let offset = self.part(medium).start + pba.get() * SECTOR_BYTES;
-        self.store.read_at(offset, buffer).map_err(|error| self.failed("read", error))
+        let read = self.store.read_at(offset, buffer);
+        read.map_err(|source| {
+            ImageError::of_store(self.store.name(), "read", source, Some((offset, first.get())))
+        })
+    }
+
+    /// Reads what is to be moved, sectors too that are known to be wrong: these are not what stops a cleaning, and are
+    /// wrong where they are moved to.
+    fn read_to_move(
+        &self,
+        medium: Medium,
+        pba: Pba,
+        buffer: &mut [u8],
+    ) -> Result<Vec<Range<usize>>, ImageError> {
+        let offset = self.part(medium).start + pba.get() * SECTOR_BYTES;
+        let mut bad = Vec::new();
+        let read = self.store.read_to_move(offset, buffer, &mut bad);
+        read.map_err(|error| self.failed("read", error)).map(|()| bad)
+    }
+
+    /// Sectors that were wrong where they were moved from; ranges of what was written from an address on.
+    fn spoil(&mut self, medium: Medium, start: Pba, bad: &[Range<usize>]) -> Result<(), ImageError> {
+        let offset = self.part(medium).start + start.get() * SECTOR_BYTES;
+        let mut spoils = bad.iter();
+        let spoilt = spoils.try_for_each(|run| self.store.spoil(offset + run.start as u64, run.len() as u64));
+        spoilt.map_err(|error| self.failed("write", error))
     }
 
     pub(crate) fn failed(&self, action: &'static str, source: std::io::Error) -> ImageError {
-        ImageError::Io { place: self.store.name(), action, source }
+        ImageError::of_store(self.store.name(), action, source, None)
     }
 
     /// Where each piece of an extent lies, in order.
@@ -633,7 +675,8 @@ impl Interpreter {
         self.pieces(extent, layer, &mut |medium, piece| {
             let len = piece.len.bytes() as usize;
             if result.is_ok() {
-                result = self.read_media(medium, piece.start, &mut buffer[at..at + len]);
+                let first = extent.start + Sectors(at as u64 / SECTOR_BYTES);
+                result = self.read_media(medium, piece.start, first, &mut buffer[at..at + len]);
             }
             at += len;
         });
@@ -646,7 +689,7 @@ impl Interpreter {
     /// When it was stopped.
     pub(crate) fn route(&self, extent: LbaExtent, layer: &dyn Layer) -> Result<Route, ImageError> {
         self.check_running()?;
-        let mut route = Route::default();
+        let mut route = Route::from(extent.start.get());
         self.pieces(extent, layer, &mut |medium, piece| {
             route.push(self.part(medium).start + piece.start.get() * SECTOR_BYTES, piece.len.bytes());
         });
@@ -769,6 +812,21 @@ impl Interpreter {
     /// # Errors
     /// When the store fails.
     pub fn close(&mut self) -> Result<(), ImageError> {
-        self.checkpoint(true)
+        self.checkpoint(true)?;
+        self.store.close().map_err(|error| self.failed("close", error))
+    }
+
+    /// One unit of what the store has to do when nobody asks anything; whether there was any.
+    ///
+    /// # Errors
+    /// When the store fails, or it was stopped.
+    pub fn rest(&mut self) -> Result<bool, ImageError> {
+        self.check_running()?;
+        self.store.rest().map_err(|error| self.failed("look at", error))
+    }
+
+    /// What checksums have found, if the image has any.
+    pub fn sums(&self) -> Option<SumState> {
+        self.store.sums()
     }
 }

@@ -4,17 +4,19 @@
 //! * [`flash`]: whose a flash is that lies on another device.
 //! * [`tag`]: blocks of the tag log; a tag says where an extent lies from a sequence number on.
 //! * [`checkpoint`]: where everything lies, at one point of the log.
+//! * [`sums`]: a checksum for each sector of the media, where an image has them.
 //!
 //! Invariants: little-endian; every block of 512 bytes carries a CRC32C, salted with the image's own number, so
 //! that blocks of an older image on the same medium are no blocks; no bytes make a reader panic.
 
 pub mod checkpoint;
 pub mod flash;
+pub mod sums;
 pub mod superblock;
 pub mod tag;
 
 /// The version of the formats.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of a block: the sector that is written whole or not at all.
 pub const BLOCK: usize = 512;
 

@@ -22,6 +22,7 @@ const ALIGNMENT: u64 = 4096;
 const MAGIC: [u8; 8] = *b"SKYLIGHT";
 const FLASH_APART: usize = 120;
 const GAP: usize = 128;
+const SUMS: usize = 160;
 const CRC_AT: usize = BLOCK - 4;
 /// The salt of superblocks themselves: they say what the salt of everything else is.
 const UNSALTED: u32 = 0;
@@ -61,6 +62,8 @@ pub struct Superblock {
     pub flash_apart: bool,
     /// Bytes of the platters that nothing ever lies in, and that are not there: what follows comes before.
     pub gap: Part,
+    /// Checksums of what lies on platters and flash; nothing long if there are none.
+    pub sums: Part,
     /// The profile, as TOML.
     pub text: String,
 }
@@ -109,8 +112,22 @@ impl Superblock {
             flash: part(room.flash.bytes()),
             flash_apart: false,
             gap: Part::default(),
+            sums: Part::default(),
             text: text.to_owned(),
         }
+    }
+
+    /// Makes room for checksums, before the platters: with a flash apart they lie in the main file too.
+    pub fn add_sums(&mut self) {
+        let len = super::sums::part_bytes(self.media().len).next_multiple_of(ALIGNMENT);
+        self.sums = Part { start: self.platter.start, len };
+        self.platter.start += len;
+        self.flash.start += len;
+    }
+
+    /// Platters and flash, which follow each other.
+    pub fn media(&self) -> Part {
+        Part { start: self.platter.start, len: self.flash.end().saturating_sub(self.platter.start) }
     }
 
     /// Bytes of the whole image.
@@ -147,6 +164,8 @@ impl Superblock {
         put_u32(&mut block, FLASH_APART, self.flash_apart.into());
         put_u64(&mut block, GAP, self.gap.start);
         put_u64(&mut block, GAP + 8, self.gap.len);
+        put_u64(&mut block, SUMS, self.sums.start);
+        put_u64(&mut block, SUMS + 8, self.sums.len);
         let crc = checksum(UNSALTED, &block[..CRC_AT]);
         put_u32(&mut block, CRC_AT, crc);
         block
@@ -191,6 +210,7 @@ impl Superblock {
             flash: part(4),
             flash_apart: u32_at(block, FLASH_APART) != 0,
             gap: Part { start: u64_at(block, GAP), len: u64_at(block, GAP + 8) },
+            sums: Part { start: u64_at(block, SUMS), len: u64_at(block, SUMS + 8) },
             text: String::from_utf8(bytes).map_err(|_| NotOne::Damaged)?,
         };
         if read.adds_up() { Ok(read) } else { Err(NotOne::Damaged) }
@@ -199,7 +219,9 @@ impl Superblock {
     /// Whether parts follow each other.
     fn adds_up(&self) -> bool {
         let [first, second] = self.checkpoints;
-        let parts = [self.log, first, second, self.platter, self.flash];
+        // Without checksums their part is nowhere.
+        let sums = if self.sums.len == 0 { Part { start: second.end(), len: 0 } } else { self.sums };
+        let parts = [self.log, first, second, sums, self.platter, self.flash];
         let mut at = END;
         let placed = parts.iter().all(|part| {
             let fits = part.start >= at && part.len % BLOCK as u64 == 0 && part.len < 1 << 60;
@@ -208,6 +230,7 @@ impl Superblock {
         });
         let gap = self.gap;
         let left_out = gap.len == 0 || self.platter.start <= gap.start && gap.end() <= self.platter.end();
-        placed && left_out && gap.len.is_multiple_of(BLOCK as u64) && self.log_blocks() > 1
+        let summed = self.sums.len == 0 || self.sums.len >= super::sums::part_bytes(self.media().len);
+        placed && left_out && summed && gap.len.is_multiple_of(BLOCK as u64) && self.log_blocks() > 1
     }
 }
