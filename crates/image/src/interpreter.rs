@@ -792,6 +792,11 @@ impl Interpreter {
         Ok((stored, self.store.len_bytes()))
     }
 
+    /// The store, and the byte of it at which an address of a medium lies.
+    pub(crate) fn at(&self, medium: Medium, pba: Pba) -> (&dyn Store, u64) {
+        (self.store.as_ref(), self.part(medium).start + pba.get() * SECTOR_BYTES)
+    }
+
     /// Whether there may be anything but zeros in an extent from a byte on, and for how many bytes that is so.
     ///
     /// # Errors

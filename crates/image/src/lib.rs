@@ -9,6 +9,7 @@
 //! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`, `recovery`: how they are written and read.
 //! * `place`: files and devices, and what is asked of them before anything is written.
 //! * [`shingled`]: what a raw shingled disk keeps beside its data, and its read modes.
+//! * [`scrub`]: reads all data of an image that has checksums.
 //! * [`maintenance`]: looking at an image, checking it, making it small.
 //! * [`error`]: what can go wrong, one line each.
 //!
@@ -29,6 +30,7 @@ mod place;
 mod ranges;
 pub mod reader;
 mod recovery;
+pub mod scrub;
 pub mod shingled;
 mod state;
 pub mod store;

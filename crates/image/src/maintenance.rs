@@ -10,7 +10,7 @@ use skylight_layer::Idle;
 
 use crate::error::ImageError;
 use crate::format::VERSION;
-use crate::image::{Image, Options};
+use crate::image::{Image, Options, summed};
 use crate::place::reach;
 use crate::recovery::{Reader, look};
 use crate::shingled::ShingledInfo;
@@ -42,6 +42,8 @@ pub struct Info {
     pub tags: u64,
     /// Of those, how many a power cut has left without their data.
     pub refused_tags: u64,
+    /// Whether its data has checksums.
+    pub checksums: bool,
     /// What a raw shingled disk has besides.
     pub shingled: Option<ShingledInfo>,
 }
@@ -81,8 +83,9 @@ pub fn check(path: &Path, options: &Options) -> Result<Report, ImageError> {
 /// What there is to say of an image, and what is wrong with it.
 fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageError> {
     let store = reach(path, options)?;
+    let (superblock, both) = Reader(store.as_ref()).superblock()?;
+    let store = summed(store, &superblock, options)?;
     let reader = Reader(store.as_ref());
-    let (superblock, both) = reader.superblock()?;
     let profile = Profile::from_toml(&superblock.text, &store.name())?;
     let mut layer = skylight_drive::build::layer(&profile)?;
     let found = look(&reader, &superblock, layer.as_mut())?;
@@ -116,6 +119,7 @@ fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageE
         moved_bands: found.moved_bands,
         tags: found.recovery.tags,
         refused_tags: found.recovery.refused,
+        checksums: superblock.sums.len > 0,
         shingled: ShingledInfo::of(&profile, layer.as_mut()),
     };
     Ok((info, problems))

@@ -280,6 +280,20 @@ pub(crate) fn recover(
     Ok((interpreter, found.recovery))
 }
 
+/// An interpreter over a store as it is found, for looking: nothing is written. The layer takes up what was found.
+pub(crate) fn look_into(
+    store: Box<dyn Store>,
+    superblock: Superblock,
+    layer: &mut dyn Layer,
+) -> Result<Interpreter, ImageError> {
+    let reader = Reader(store.as_ref());
+    let blank = layer.raw_shingled().map(|disk| disk.blank());
+    let mut found = understand(&reader, &superblock, blank, None)?;
+    found.state.restore(layer).map_err(|what| reader.damaged(what))?;
+    let log = TagLog::new(superblock.salt, superblock.log, found.position, found.head.generation);
+    Ok(Interpreter::new(store, superblock, log, found.state, found.sequence))
+}
+
 /// What a store says, for people.
 pub(crate) struct Looked {
     pub recovery: Recovery,

@@ -14,6 +14,7 @@ use common::number;
 use drives::{DRIVES, Drive, SECTORS};
 use skylight_disk::Sectors;
 use skylight_image::format::superblock::{Part, Superblock};
+use skylight_image::scrub::scrub_on;
 use skylight_image::store::fault::{Effect, FaultStore, Random};
 use skylight_image::store::ram::RamStore;
 use skylight_image::store::summed::{PlantedSums, SumOptions, SummedStore, mismatch_of};
@@ -111,7 +112,10 @@ fn a_store_with_checksums_reads_as_one_without() {
             assert!(failing);
             for at in (from..to).step_by(SECTOR) {
                 let is = &read[at..at + SECTOR];
-                assert!(is == &known[at..at + SECTOR] || is == &before[at..at + SECTOR], "seed {seed}, step {step}");
+                assert!(
+                    is == &known[at..at + SECTOR] || is == &before[at..at + SECTOR],
+                    "seed {seed}, step {step}"
+                );
             }
             known[from..to].copy_from_slice(&read[from..to]);
         }
@@ -341,7 +345,8 @@ fn a_wrong_sector_stays_wrong_where_cleaning_moves_it_until_it_is_written() {
         for kill in [false, true] {
             if kill {
                 drop(image);
-                image = Image::open_on(Box::new(store.clone()), (drive.layer)(), &options()).expect("an image");
+                image =
+                    Image::open_on(Box::new(store.clone()), (drive.layer)(), &options()).expect("an image");
             }
             let found = sectors_of(&mut image);
             for (at, sector) in found.iter().enumerate().skip(64).take(32) {
@@ -354,6 +359,39 @@ fn a_wrong_sector_stays_wrong_where_cleaning_moves_it_until_it_is_written() {
         assert_eq!(sectors_of(&mut image)[70], Some([5; 512]), "{}: written anew", drive.name);
     }
     assert!(moved >= 4, "cleaning has moved it on {moved} drives");
+}
+
+#[test]
+fn a_scrub_names_what_reads_would_refuse() {
+    let (seed, mut noticed) = (number("PROPTEST_RNG_SEED", 1), 0);
+    let mut random = Random(seed);
+    for drive in DRIVES {
+        let (before, after) = worked(drive, &mut random, false);
+        for _ in 0..5 {
+            let mut store = after.clone();
+            mutate(&mut store, &before, superblock_of(&after).media(), &mut random);
+            let boxed = || Box::new(store.clone());
+            let mut told = Vec::new();
+            let found = scrub_on(boxed(), (drive.layer)(), &options(), &mut |done, all| {
+                told.push((done, all));
+                true
+            });
+            let found = found.expect("a scrub");
+            let mut image = Image::open_on(boxed(), (drive.layer)(), &options()).expect("an image");
+            let sectors = sectors_of(&mut image);
+            let wrong = (0..SECTORS).filter(|&at| sectors[at as usize].is_none()).collect::<Vec<_>>();
+            let named =
+                found.wrong.iter().flat_map(|&(first, count)| first..first + count).collect::<Vec<_>>();
+            assert_eq!(named, wrong, "{}, seed {seed}", drive.name);
+            assert_eq!(found.wrong_sectors, wrong.len() as u64);
+            assert!(
+                told.windows(2).all(|pair| pair[0].0 <= pair[1].0)
+                    && told.last() == Some(&(told[0].1, told[0].1))
+            );
+            noticed += u32::from(!wrong.is_empty());
+        }
+    }
+    assert!(noticed > 10, "{noticed} of 50 mutations were of live data");
 }
 
 fn superblock_of_fault(store: &FaultStore) -> Superblock {

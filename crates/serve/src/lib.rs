@@ -29,3 +29,4 @@ pub mod shingled;
 pub mod timed;
 pub mod tls;
 pub mod way;
+pub mod wrong;

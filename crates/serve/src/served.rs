@@ -27,6 +27,7 @@ use crate::backend::{
 };
 use crate::crew::Crew;
 use crate::shingled::{Shingles, push_overwritten};
+use crate::wrong::{WrongSectors, sums_json, wrong_byte};
 
 /// What is looked at in one go for block status, bytes.
 const STATUS_STEP: u64 = 64 << 20;
@@ -34,6 +35,9 @@ const STATUS_STEP: u64 = 64 << 20;
 const ZEROES: usize = 1 << 20;
 /// Threads that read at a time: as many commands as a disk with a queue of its own takes.
 const READERS: usize = 32;
+/// How long a drive that does nothing when left alone is left alone before its checksums are looked after: longer than
+/// file systems wait between two flushes of what they wrote.
+const SUMS_PATIENCE: Duration = Duration::from_secs(6);
 /// Changes that are taken together.
 const CHANGES: usize = 256;
 
@@ -56,6 +60,7 @@ pub(crate) fn status_json(status: &Status) -> Value {
         "syncs": status.counters.syncs,
         "write_amplification": status.write_amplification(),
         "generation": status.generation,
+        "checksums": sums_json(status.sums.as_ref()),
     })
 }
 
@@ -87,8 +92,10 @@ struct Inner {
     image: Mutex<Option<Image>>,
     /// What reads without the image, where that can be.
     reader: Option<Reader>,
-    /// Every sector has one place for good, so that its bytes may be lent.
+    /// Every sector has one place for good, and nothing to compare it with, so that its bytes may be lent.
     in_place: bool,
+    /// Its data has checksums.
+    summed: bool,
     began: Instant,
     /// When the last command came, us since it began.
     asked_at: AtomicU64,
@@ -96,6 +103,7 @@ struct Inner {
     last_error: Mutex<Option<String>>,
     /// For a raw shingled disk.
     shingles: Option<Arc<Shingles>>,
+    wrong: WrongSectors,
     over: Mutex<bool>,
     ends: Condvar,
 }
@@ -134,6 +142,7 @@ impl Inner {
 
     fn failed(&self, error: &ImageError) -> Errno {
         *held(&self.last_error) = Some(error.to_string());
+        self.wrong.note(error);
         errno_of(error)
     }
 
@@ -218,8 +227,20 @@ impl Inner {
         }
     }
 
-    /// The first byte of an extent that a read of a raw shingled disk refuses.
+    /// The first byte of an extent that a read refuses: of a raw shingled disk, or one with a wrong checksum.
     fn refused_at(&self, offset: u64, len: u64) -> Option<u64> {
+        self.overwritten_at(offset, len).or_else(|| self.wrong_at(offset, len))
+    }
+
+    /// Where an extent is wrong: it is read again, for few reads fail.
+    fn wrong_at(&self, offset: u64, len: u64) -> Option<u64> {
+        let reader = self.reader.as_ref().filter(|_| self.summed)?;
+        let _still = self.still.read().unwrap_or_else(PoisonError::into_inner);
+        let route = self.with(|image| image.route(offset, len)).ok()?;
+        reader.read(&route, &mut vec![0; len as usize]).err().as_ref().and_then(wrong_byte)
+    }
+
+    fn overwritten_at(&self, offset: u64, len: u64) -> Option<u64> {
         let mut refused = None;
         // A failure of this look-up leaves the read an error without a place.
         let _ = self.with(|image| {
@@ -269,6 +290,7 @@ impl ServedImage {
     /// When the system has no more threads.
     pub fn new(mut image: Image, shape: Shape, timing: &'static str) -> std::io::Result<Self> {
         let patience = image.layer().idle_after().map(|after| Duration::from_nanos(after.get()));
+        let patience = patience.or(image.has_checksums().then_some(SUMS_PATIENCE));
         let shingles = image.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)));
         let shingled = shingles.is_some();
         let shape = Shape { size: image.capacity_bytes(), places: true, shingled, ..shape };
@@ -277,13 +299,15 @@ impl ServedImage {
             timing,
             still: RwLock::new(()),
             reader: image.reader(),
-            in_place: image.is_in_place(),
+            in_place: image.is_in_place() && !image.has_checksums(),
+            summed: image.has_checksums(),
             image: Mutex::new(Some(image)),
             began: Instant::now(),
             asked_at: AtomicU64::new(0),
             idle_units: AtomicU64::new(0),
             last_error: Mutex::new(None),
             shingles,
+            wrong: WrongSectors::default(),
             over: Mutex::new(false),
             ends: Condvar::new(),
         });
@@ -314,6 +338,11 @@ impl ServedImage {
     /// What is told of a raw shingled disk.
     pub fn shingles(&self) -> Option<Arc<Shingles>> {
         self.inner.shingles.clone()
+    }
+
+    /// What is told of data that is not what was written.
+    pub fn wrong_sectors(&self) -> &WrongSectors {
+        &self.inner.wrong
     }
 
     fn end(&mut self) {

@@ -26,6 +26,7 @@ use crate::backend::{Answer, Backend, Context, Errno, Extent, Job, Lateness, Op,
 use crate::served::{errno_of, push_places};
 use crate::shingled::{Shingles, push_overwritten};
 use crate::way::Way;
+use crate::wrong::{WrongSectors, wrong_byte};
 
 /// Zeroes that the drive is asked to write in one command.
 const ZEROES: u64 = 1 << 20;
@@ -48,6 +49,28 @@ fn ahead(way: &Way, bytes: &Bytes, told: Time, answer: Answered) -> Nanos {
     let asleep = Nanos(answer.at.get().saturating_sub(asked.max(told).get()));
     let ahead = way.ahead(Duration::from_nanos(asleep.get()));
     Nanos(ahead.as_nanos() as u64).min(asleep)
+}
+
+/// Reads the media. A sector of them that is wrong is no error where the volatile cache holds a newer one.
+fn read_media(
+    interpreter: &Interpreter,
+    cached: &[Cached],
+    extent: LbaExtent,
+    buffer: &mut [u8],
+    layer: &dyn Layer,
+) -> Result<(), ImageError> {
+    let whole = interpreter.read(extent, buffer, layer);
+    let Err(ImageError::Checksum { .. }) = whole else {
+        return whole;
+    };
+    let mut rest = vec![extent];
+    for write in cached {
+        rest = rest.into_iter().flat_map(|part| without(part, write.extent)).collect();
+    }
+    rest.into_iter().try_for_each(|part| {
+        let from = (part.start - extent.start).bytes() as usize;
+        interpreter.read(part, &mut buffer[from..from + part.len.bytes() as usize], layer)
+    })
 }
 
 /// A command between its arrival and its answer.
@@ -78,6 +101,7 @@ struct Bytes {
     last_error: Option<String>,
     /// For a raw shingled disk.
     shingles: Option<Arc<Shingles>>,
+    wrong: Arc<WrongSectors>,
 }
 
 impl Bytes {
@@ -105,6 +129,7 @@ impl Bytes {
 
     fn note(&mut self, error: &ImageError) -> Errno {
         self.last_error = Some(error.to_string());
+        self.wrong.note(error);
         errno_of(error)
     }
 
@@ -166,7 +191,7 @@ impl Bytes {
         let extent = extent_of(&flying.job.request);
         let result = match flying.planned {
             Some(_) => Ok(()),
-            None => self.interpreter.read(extent, &mut flying.job.data, layer),
+            None => read_media(&self.interpreter, &self.cached, extent, &mut flying.job.data, layer),
         };
         for cached in &self.cached {
             let (start, end) = (extent.start.max(cached.extent.start), extent.end().min(cached.extent.end()));
@@ -179,6 +204,7 @@ impl Bytes {
         }
         let refused = flying.planned.take().unwrap_or_default();
         if let Err(error) = result {
+            wrong_byte(&error).into_iter().for_each(|at| flying.job.fails_at(at));
             self.fail(&[id], &error);
         }
         self.refuse(id, &refused);
@@ -254,7 +280,9 @@ impl Mover for Bytes {
         match self.flying(id).map(|flying| flying.job.request.op) {
             Some(Op::Read) => self.read(id, layer),
             Some(Op::Flush) => {
-                if let Err(error) = self.interpreter.flush() {
+                // Behind a flush is a good time for what checksums have to do.
+                let flushed = self.interpreter.flush().and_then(|()| self.interpreter.rest());
+                if let Err(error) = flushed {
                     self.fail(&[id], &error);
                 }
             }
@@ -298,6 +326,7 @@ pub struct TimedDrive {
     pacer: Mutex<Option<JoinHandle<()>>>,
     /// For a raw shingled disk.
     shingles: Option<Arc<Shingles>>,
+    wrong: Arc<WrongSectors>,
 }
 
 /// How much longer than asked for this machine lets a thread sleep: measured, for it is 5 us on one machine and 100
@@ -467,7 +496,8 @@ impl TimedDrive {
         let size = drive.capacity().bytes();
         let shingles = drive.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)));
         let shape = Shape { size, places: true, shingled: shingles.is_some(), ..shape };
-        let (base, write_cache) = (drive.now(), drive.write_cache());
+        let (base, write_cache, wrong) =
+            (drive.now(), drive.write_cache(), Arc::new(WrongSectors::default()));
         let bytes = Bytes {
             interpreter,
             flying: Vec::new(),
@@ -476,6 +506,7 @@ impl TimedDrive {
             write_cache,
             last_error: None,
             shingles: shingles.clone(),
+            wrong: wrong.clone(),
         };
         let online = Online::new(drive);
         let state = State {
@@ -496,7 +527,12 @@ impl TimedDrive {
         });
         let paces = shared.clone();
         let pacer = std::thread::Builder::new().name("pacer".to_owned()).spawn(move || paces.pace())?;
-        Ok(Self { shape, shared, pacer: Mutex::new(Some(pacer)), shingles })
+        Ok(Self { shape, shared, pacer: Mutex::new(Some(pacer)), shingles, wrong })
+    }
+
+    /// What is told of data that is not what was written.
+    pub fn wrong_sectors(&self) -> &WrongSectors {
+        &self.wrong
     }
 
     /// What is told of a raw shingled disk.
@@ -634,7 +670,8 @@ impl Backend for TimedDrive {
             return json!({ "timing": "model", "last_error": "the drive failed; start it again" });
         };
         let (counters, cache) = (state.bytes.interpreter.counters(), state.online.drive().cache_use());
-        let status = skylight_image::Status { cache, counters, ..skylight_image::Status::default() };
+        let sums = state.bytes.interpreter.sums();
+        let status = skylight_image::Status { cache, counters, sums, ..skylight_image::Status::default() };
         let shingled = state.shingled();
         let lateness = &state.lateness;
         let us = |time: Duration| time.as_micros() as u64;

@@ -286,6 +286,8 @@ pub struct SummedStore {
     resumming: (usize, u64),
     /// Regions that count again with the next sync.
     resummed: Vec<usize>,
+    /// Whether anything was written to the media since the last sync.
+    unsynced: bool,
     buffer: Vec<u8>,
     planted: Option<PlantedSums>,
 }
@@ -330,6 +332,7 @@ impl SummedStore {
             cleared: Instant::now(),
             resumming: (0, 0),
             resummed: Vec::new(),
+            unsynced: true,
             buffer: Vec::new(),
             planted: options.planted,
         })
@@ -352,6 +355,7 @@ impl SummedStore {
 
     /// Before a write to the media.
     fn mark(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        self.unsynced = true;
         let Some(regions) = self.regions.touch(offset - self.shared.media.start, len) else { return Ok(()) };
         let durably = self.planted != Some(PlantedSums::MarkLater);
         self.write_marks(&regions, durably).inspect_err(|_| self.regions.unmark(&regions))
@@ -433,6 +437,13 @@ impl SummedStore {
         let cleared = self.regions.clear(all);
         self.cleared = Instant::now();
         self.write_marks(&cleared, false)
+    }
+
+    /// After a sync: regions whose entries were computed anew count again.
+    fn believe_resummed(&mut self) -> io::Result<()> {
+        let resummed = std::mem::take(&mut self.resummed);
+        resummed.iter().for_each(|&region| self.regions.make_sure(region));
+        self.write_marks(&resummed, false)
     }
 
     fn settled(&mut self) -> io::Result<()> {
@@ -568,6 +579,8 @@ impl Store for SummedStore {
             self.clear(true)?;
         }
         self.inner.sync()?;
+        self.unsynced = false;
+        self.believe_resummed()?;
         if clears { self.clear(false) } else { Ok(()) }
     }
 
@@ -616,33 +629,34 @@ impl Store for SummedStore {
         Ok((entries, data_len.min(entries_len.div_ceil(ENTRY as u64) * SECTOR)))
     }
 
-    /// A stretch of an unsure region; when there is none left, all marks go.
+    /// A stretch of an unsure region; when there is none left, marks go. A sync that would wait for what the host wrote
+    /// is left to the host.
     fn rest(&mut self) -> io::Result<bool> {
-        self.settled()?;
-        let (next, _) = self.resumming;
-        if let Some(region) = self.regions.unsure_from(next) {
+        if let Some(region) = self.regions.unsure_from(self.resumming.0) {
             self.resum(region)?;
             return Ok(true);
         }
-        self.resumming = (0, 0);
-        let resummed = std::mem::take(&mut self.resummed);
-        let idle = resummed.is_empty() && self.regions.is_clean();
-        if idle {
+        if self.resummed.is_empty() {
+            self.resumming = (0, 0);
+        } else if !self.unsynced {
+            self.inner.sync()?;
+            self.believe_resummed()?;
+            return Ok(true);
+        }
+        if self.unsynced || self.regions.is_clean() {
             return Ok(false);
         }
-        self.inner.sync()?;
-        resummed.iter().for_each(|&region| self.regions.make_sure(region));
-        self.write_marks(&resummed, false)?;
         self.clear(true)?;
         Ok(true)
     }
 
     fn close(&mut self) -> io::Result<()> {
         // With an operation half done the next start has its intent.
-        if self.regions.is_clean() || self.settled().is_err() {
+        if self.settled().is_err() || self.regions.is_clean() && self.resummed.is_empty() {
             return self.inner.close();
         }
         self.inner.sync()?;
+        self.believe_resummed()?;
         self.clear(true)?;
         self.inner.sync()?;
         self.inner.close()
