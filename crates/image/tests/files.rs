@@ -12,6 +12,7 @@ use skylight_image::store::device::DeviceStore;
 use skylight_image::store::fault::FaultStore;
 use skylight_image::store::file::FileStore;
 use skylight_image::store::ram::RamStore;
+use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, ImageError, Options, Store};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
@@ -56,6 +57,8 @@ const CACHED: Options = Options {
     log_bytes: None,
     every_access: false,
     piece: None,
+    checksums: false,
+    sums: SumOptions { boot_id: None, region_bytes: None, clears_after: None, planted: None },
     planted: None,
 };
 
@@ -146,9 +149,9 @@ fn what_is_foreign_newer_or_damaged_is_refused_in_one_line() {
 
     let file = make();
     for at in [8, MIB + 8] {
-        file.write_all_at(&2u32.to_le_bytes(), at).expect("a change");
+        file.write_all_at(&3u32.to_le_bytes(), at).expect("a change");
     }
-    line("has image format 2; this skylight reads 1");
+    line("has image format 3; this skylight reads 2");
 
     let file = make();
     let mut superblock = [0; 512];
