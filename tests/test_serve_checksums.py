@@ -112,6 +112,23 @@ def mended(folder: Path, image: Path) -> None:
     assert "0 sectors wrong" in run([*SKYLIGHT, "image", "check", str(image), "--data"])
 
 
+def test_a_newer_write_in_the_volatile_cache_is_read_over_a_wrong_sector(tmp_path: Path) -> None:
+    need_native()
+    profile = small_profile(tmp_path, "conventional", write_cache="8 MiB")
+    with Served(tmp_path, profile, "--timing", "model") as served:
+        client = served.client()
+        client.write(WRONG * BLOCK, content(WRONG))
+        client.flush()
+        flip(served.image)
+        with pytest.raises(NbdError):
+            client.read(WRONG * BLOCK, BLOCK)
+        # One is still on its way to the media as it is read back, whatever the order of the two.
+        for block in (WRONG + 1, WRONG):
+            client.write(block * BLOCK, content(block))
+        assert client.read(WRONG * BLOCK, BLOCK) == content(WRONG)
+        assert served.stop()[0] == 0
+
+
 def test_checksums_are_fixed_when_an_image_is_made(tmp_path: Path) -> None:
     need_native()
     with Served(tmp_path, small_profile(tmp_path, "conventional")) as served:

@@ -421,6 +421,8 @@ fn after_a_power_cut_what_was_durable_is_strict_and_the_rest_is_mended() {
     let error = store.read_at(sure, &mut sector).expect_err("a changed byte");
     assert_eq!(mismatch_of(&error).map(|found| (found.at, found.len)), Some((sure, 512)));
     while store.rest().expect("some rest") {}
+    assert_eq!(store.sums().expect("checksums").unsure_regions, 1, "what was mended is not durable yet");
+    store.sync().expect("a sync");
     let found = store.sums().expect("checksums");
     assert_eq!((found.unsure_regions, found.mended, found.mismatches), (0, 1, 1));
     // From here on it is strict there too, and the other is no less wrong.
@@ -438,6 +440,9 @@ fn a_hole_where_data_was_is_data_and_wrong() {
     inner.clone().discard(media.start, 32 << 10).expect("room");
     assert!(store.is_data(media.start, 32 << 10).expect("a hole or not").0);
     assert!(store.read_at(media.start + 4096, &mut [0; 512]).is_err());
+    // A hole beside data is one, though their entries lie together.
+    assert_eq!(store.is_data(media.start + (64 << 10), 4096).expect("a hole or not"), (false, 4096));
+    assert!(store.read_at(media.start + 100, &mut [0; 512]).is_err(), "no whole sector");
     // What was given back is a hole.
     store.discard(media.start, 32 << 10).expect("zeros");
     store.read_at(media.start + 4096, &mut [0; 512]).expect("zeros");

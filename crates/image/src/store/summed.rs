@@ -111,7 +111,7 @@ fn boot_id() -> BootId {
     let digits: String = told.chars().filter(char::is_ascii_hexdigit).collect();
     let told = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten();
     told.unwrap_or_else(|| u128::from(crate::image::drawn()) << 64 | u128::from(crate::image::drawn()))
-        .to_le_bytes()
+        .to_be_bytes()
 }
 
 /// What readers and the writer share.
@@ -148,6 +148,16 @@ impl Shared {
     /// Where the entry of a sector lies.
     fn entry(&self, sector: u64) -> u64 {
         self.sums.start + ENTRIES + sector * ENTRY as u64
+    }
+
+    /// A part of a sector has no entry, so nothing is done with it.
+    fn check_whole(&self, offset: u64, len: usize) -> io::Result<()> {
+        let end = offset + len as u64;
+        if end <= self.media.start || (offset.max(self.media.start) | end).is_multiple_of(SECTOR) {
+            return Ok(());
+        }
+        let message = format!("{len} bytes at {offset} are no whole sectors");
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
     }
 
     /// How much of a read is before the media.
@@ -231,7 +241,7 @@ impl Shared {
         if half_done.and_then(|intent| intended(intent, sector)) == Some(sum) {
             return true;
         }
-        let unsure = self.unsure.holds((sector * SECTOR >> self.shift) as usize);
+        let unsure = self.unsure.holds(((sector * SECTOR) >> self.shift) as usize);
         self.accepted.fetch_add(u64::from(unsure), Ordering::Relaxed);
         unsure
     }
@@ -267,6 +277,7 @@ struct SummedReads {
 // Its bytes lie in no file for others to send: they would not be compared.
 impl Reads for SummedReads {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.shared.check_whole(offset, buffer.len())?;
         self.shared.read_right(&|at, part| self.inner.read_at(at, part), offset, buffer)
     }
 }
@@ -517,11 +528,13 @@ impl Store for SummedStore {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         check_range(self, offset, buffer.len() as u64)?;
+        self.shared.check_whole(offset, buffer.len())?;
         self.shared.read_right(&|at, part| self.inner.read_at(at, part), offset, buffer)
     }
 
     fn read_to_move(&self, offset: u64, buffer: &mut [u8], bad: &mut Vec<Range<usize>>) -> io::Result<()> {
         check_range(self, offset, buffer.len() as u64)?;
+        self.shared.check_whole(offset, buffer.len())?;
         let before = bad.len();
         self.shared.read(&|at, part| self.inner.read_at(at, part), offset, buffer, &mut |run| {
             bad.push(run);
@@ -537,6 +550,7 @@ impl Store for SummedStore {
 
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         check_range(self, offset, data.len() as u64)?;
+        self.shared.check_whole(offset, data.len())?;
         let (plain, media) = data.split_at(self.shared.plain(offset, data.len()));
         if !plain.is_empty() {
             self.inner.write_at(offset, plain)?;
@@ -590,6 +604,7 @@ impl Store for SummedStore {
 
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
         check_range(self, offset, len)?;
+        self.shared.check_whole(offset, len as usize)?;
         let plain = self.shared.media.start.saturating_sub(offset).min(len);
         if plain > 0 {
             self.inner.discard(offset, plain)?;
@@ -625,8 +640,19 @@ impl Store for SummedStore {
             return Ok((true, data_len));
         }
         let (first, count) = (self.shared.sector(offset), data_len.div_ceil(SECTOR));
-        let (entries, entries_len) = self.inner.is_data(self.shared.entry(first), count * ENTRY as u64)?;
-        Ok((entries, data_len.min(entries_len.div_ceil(ENTRY as u64) * SECTOR)))
+        let at = self.shared.entry(first);
+        let (entries, entries_len) = self.inner.is_data(at, count * ENTRY as u64)?;
+        if !entries {
+            return Ok((false, data_len.min(entries_len.div_ceil(ENTRY as u64) * SECTOR)));
+        }
+        // Entries of many sectors lie together: those of holes beside data are zeros.
+        let mut room = [0; TOGETHER * ENTRY];
+        let some = &mut room[..count.min(TOGETHER as u64) as usize * ENTRY];
+        self.inner.read_at(at, some)?;
+        let is_hole = |entry: &[u8]| u32_at(entry, 0) == 0;
+        let hole = is_hole(&some[..ENTRY]);
+        let alike = some.chunks_exact(ENTRY).take_while(|entry| is_hole(entry) == hole).count();
+        Ok((!hole, data_len.min(alike as u64 * SECTOR)))
     }
 
     /// A stretch of an unsure region; when there is none left, marks go. A sync that would wait for what the host wrote
