@@ -14,8 +14,6 @@
 //!
 //! Source: the tags are what Skylight (FAST'15, sections 2 and 4.3) takes a drive's journal entries to hold.
 
-use std::ops::Range;
-
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, MapChange, Medium, Plan, Purpose, Step};
 
@@ -31,7 +29,6 @@ use crate::ranges::{Freed, Room};
 use crate::reader::Route;
 use crate::state::State;
 use crate::store::Store;
-use crate::store::summed::SumState;
 
 /// Faults planted for tests of the tests: each must be noticed by the power-cut tests.
 #[doc(hidden)]
@@ -561,7 +558,7 @@ impl Interpreter {
         Ok(())
     }
 
-    fn part(&self, medium: Medium) -> Part {
+    pub(crate) fn part(&self, medium: Medium) -> Part {
         match medium {
             Medium::Platter => self.superblock.platter,
             Medium::Flash => self.superblock.flash,
@@ -617,28 +614,6 @@ impl Interpreter {
         read.map_err(|source| {
             ImageError::of_store(self.store.name(), "read", source, Some((offset, first.get())))
         })
-    }
-
-    /// Reads what is to be moved, sectors too that are known to be wrong: these are not what stops a cleaning, and are
-    /// wrong where they are moved to.
-    fn read_to_move(
-        &self,
-        medium: Medium,
-        pba: Pba,
-        buffer: &mut [u8],
-    ) -> Result<Vec<Range<usize>>, ImageError> {
-        let offset = self.part(medium).start + pba.get() * SECTOR_BYTES;
-        let mut bad = Vec::new();
-        let read = self.store.read_to_move(offset, buffer, &mut bad);
-        read.map_err(|error| self.failed("read", error)).map(|()| bad)
-    }
-
-    /// Sectors that were wrong where they were moved from; ranges of what was written from an address on.
-    fn spoil(&mut self, medium: Medium, start: Pba, bad: &[Range<usize>]) -> Result<(), ImageError> {
-        let offset = self.part(medium).start + start.get() * SECTOR_BYTES;
-        let mut spoils = bad.iter();
-        let spoilt = spoils.try_for_each(|run| self.store.spoil(offset + run.start as u64, run.len() as u64));
-        spoilt.map_err(|error| self.failed("write", error))
     }
 
     pub(crate) fn failed(&self, action: &'static str, source: std::io::Error) -> ImageError {
@@ -792,11 +767,6 @@ impl Interpreter {
         Ok((stored, self.store.len_bytes()))
     }
 
-    /// The store, and the byte of it at which an address of a medium lies.
-    pub(crate) fn at(&self, medium: Medium, pba: Pba) -> (&dyn Store, u64) {
-        (self.store.as_ref(), self.part(medium).start + pba.get() * SECTOR_BYTES)
-    }
-
     /// Whether there may be anything but zeros in an extent from a byte on, and for how many bytes that is so.
     ///
     /// # Errors
@@ -819,19 +789,5 @@ impl Interpreter {
     pub fn close(&mut self) -> Result<(), ImageError> {
         self.checkpoint(true)?;
         self.store.close().map_err(|error| self.failed("close", error))
-    }
-
-    /// One unit of what the store has to do when nobody asks anything; whether there was any.
-    ///
-    /// # Errors
-    /// When the store fails, or it was stopped.
-    pub fn rest(&mut self) -> Result<bool, ImageError> {
-        self.check_running()?;
-        self.store.rest().map_err(|error| self.failed("look at", error))
-    }
-
-    /// What checksums have found, if the image has any.
-    pub fn sums(&self) -> Option<SumState> {
-        self.store.sums()
     }
 }

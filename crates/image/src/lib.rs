@@ -7,6 +7,7 @@
 //! * [`interpreter`]: a plan's bytes, and when they are durable.
 //! * [`store`]: what lies underneath: sparse files, block devices, memory, and a medium that fails.
 //! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`, `recovery`: how they are written and read.
+//! * `wrong`: sectors that are known not to be what was written.
 //! * `place`: files and devices, and what is asked of them before anything is written.
 //! * [`shingled`]: what a raw shingled disk keeps beside its data, and its read modes.
 //! * [`scrub`]: reads all data of an image that has checksums.
@@ -34,6 +35,7 @@ pub mod scrub;
 pub mod shingled;
 mod state;
 pub mod store;
+mod wrong;
 
 pub use error::ImageError;
 pub use image::{Image, Options, Place, Status, Write};

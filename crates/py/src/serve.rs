@@ -104,6 +104,17 @@ fn read_mode_of(py: Python<'_>, name: &str) -> PyResult<ReadModeName> {
         .ok_or_else(|| refused(py, format!("{name}: is no read mode; use one of {names}")))
 }
 
+/// Certificate, key, authority of clients, whether it is required.
+type TlsFiles = (PathBuf, PathBuf, Option<PathBuf>, bool);
+
+fn tls_policy(py: Python<'_>, files: Option<TlsFiles>) -> PyResult<TlsPolicy> {
+    let Some((cert, key, clients, required)) = files else {
+        return Ok(TlsPolicy::Off);
+    };
+    let config = server_config(&cert, &key, clients.as_deref()).map_err(|error| refused(py, error))?;
+    Ok(if required { TlsPolicy::Required(config) } else { TlsPolicy::Offered(config) })
+}
+
 /// A sink that appends lines to a file.
 fn log_to(py: Python<'_>, path: &Path) -> PyResult<Sink> {
     let file = OpenOptions::new().create(true).append(true).open(path);
@@ -161,7 +172,7 @@ impl DriveServer {
         delays_ns: (u64, u64),
         faults: Option<FaultColumns>,
         log: Option<PathBuf>,
-        tls: Option<(PathBuf, PathBuf, Option<PathBuf>, bool)>,
+        tls: Option<TlsFiles>,
         remote: bool,
         verbose: bool,
         read_mode: Option<&str>,
@@ -195,14 +206,7 @@ impl DriveServer {
             .map(|place| place.parse())
             .collect::<Result<_, _>>()
             .map_err(|error| endpoint_error(py, &error))?;
-        let tls = match tls {
-            None => TlsPolicy::Off,
-            Some((cert, key, clients, required)) => {
-                let config =
-                    server_config(&cert, &key, clients.as_deref()).map_err(|error| refused(py, error))?;
-                if required { TlsPolicy::Required(config) } else { TlsPolicy::Offered(config) }
-            }
-        };
+        let tls = tls_policy(py, tls)?;
         let secure = !matches!(tls, TlsPolicy::Off);
         let opened: Opened = py.detach(|| open(plan)).map_err(|error| open_error(py, &error))?;
         let facts = Facts {
