@@ -1,4 +1,4 @@
-"""A byte that changes in an image with checksums: an error for its sector and never data, in every timing mode.
+"""A byte that changes in an image with checksums: an error for its sector and never data.
 
 A server is killed, a byte of its image is changed, and it is served again.
 """
@@ -83,7 +83,9 @@ def test_a_changed_byte_is_an_error_for_its_sector(tmp_path: Path, layer: str, t
         code, _ = served.stop()
         assert code == 0
     lines = log.read_text(encoding="utf-8").splitlines()
-    assert any(f"read error: {image}: checksum mismatch: sectors {sector} to {sector}," in line for line in lines)
+    assert any(
+        f"read error: {image}: checksum mismatch: sectors {sector} to {sector}," in line for line in lines
+    )
     assert any(line.split()[1:6] == ["read", str(WRONG * BLOCK), str(BLOCK), "-", "EIO"] for line in lines)
     check(image, sector)
     mended(tmp_path, image)

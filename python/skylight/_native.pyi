@@ -188,9 +188,10 @@ def image_scrub(
     cache_on: str | PathLike[str] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> dict[str, Any]:
-    """Compares all data with its checksums: what was read, the first wrong extents (sector, sectors), how many.
+    """Compares all data with its checksums: bytes, the first wrong extents (sector, sectors), how many.
 
-    `progress` is called with bytes that were compared and bytes in all; what it raises ends this. Raises ServeError."""
+    `progress` is called with bytes that were compared and in all; what it raises ends this. Raises
+    ServeError."""
 
 def image_compact(path: str | PathLike[str], cache_on: str | PathLike[str] | None = None) -> tuple[int, int]:
     """Bytes that the image took before and takes now. Raises ServeError."""

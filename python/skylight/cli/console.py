@@ -206,7 +206,8 @@ class DeviceProgress:
 class ByteProgress:
     """Progress in bytes with the time left; used as a context manager around the work.
 
-    On a terminal it is a line once two seconds have passed; elsewhere a line for every tenth, two seconds apart.
+    On a terminal it is a line once two seconds have passed; elsewhere a line for every tenth, two seconds
+    apart.
     """
 
     def __init__(self, text: str, now: Callable[[], float] = time.monotonic) -> None:
@@ -221,7 +222,8 @@ class ByteProgress:
         now = self._now()
         passed, tenths = now - self._began, 10 * done // max(total, 1)
         pause = _LINE_EVERY_S if self._terminal else _PATIENCE_S
-        if passed < _PATIENCE_S or now - self._told_at < pause or (not self._terminal and tenths <= self._tenths):
+        is_news = self._terminal or tenths > self._tenths
+        if passed < _PATIENCE_S or now - self._told_at < pause or not is_news:
             return
         self._told_at, self._tenths = now, tenths
         share = done / max(total, 1)

@@ -124,8 +124,8 @@ def _wrong_lines(path: Path, scrubbed: dict[str, Any]) -> list[str]:
     """A line for each of the first wrong extents, and one for the rest."""
     wrong = scrubbed["wrong"]
     lines = [
-        f"{path}: checksum mismatch: sectors {first} to {first + sectors - 1}; write them anew, or restore them "
-        "from a copy"
+        f"{path}: checksum mismatch: sectors {first} to {first + sectors - 1}; write them anew, or restore "
+        "them from a copy"
         for first, sectors in wrong
     ]
     if (more := scrubbed["wrong_extents"] - len(wrong)) > 0:
@@ -167,7 +167,8 @@ def check(path: Path, cache_on: Path | None, as_json: bool, data: bool) -> None:
 
 def _scrub_words(scrubbed: dict[str, Any]) -> str:
     """What was compared."""
-    words = f"{format_size(scrubbed['data_bytes'])} compared, {format_count(scrubbed['wrong_sectors'])} sectors wrong"
+    wrong = format_count(scrubbed["wrong_sectors"])
+    words = f"{format_size(scrubbed['data_bytes'])} compared, {wrong} sectors wrong"
     if scrubbed["unsure_sectors"]:
         unsure = format_count(scrubbed["unsure_sectors"])
         words += f"; {unsure} sectors differ where a power cut may have done it, and count"

@@ -227,8 +227,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--checksums",
     type=click.Choice(["on", "off"]),
-    help="Checksums of the data: a byte that changed by itself is an error; fixed when an image is made. On with "
-    "--timing model on a file if not given.",
+    help="Checksums of the data: a byte that changed by itself is an error; fixed when an image is made. "
+    "On with --timing model on a file if not given.",
 )
 @click.option("--destroy-data", is_flag=True, help="What is on the device may be lost.")
 @click.option(
