@@ -4,13 +4,17 @@ A server is killed, a byte of its image is changed, and it is served again.
 """
 
 import json
+import os
+import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from conftest import lacking
 from nbd_client import NbdClient, NbdError
 from serving import SKYLIGHT, Served, need_native, run, small_profile
+from skylight.cli.console import ByteProgress
 
 BLOCK = 4096
 BLOCKS = 64
@@ -141,3 +145,30 @@ def test_checksums_are_fixed_when_an_image_is_made(tmp_path: Path) -> None:
     scrubbed = skylight("image", "check", served.image, "--data")
     assert scrubbed.returncode == 2 and "cannot be checked" in scrubbed.stderr
     assert len(scrubbed.stderr.splitlines()) == 1
+
+
+def test_a_block_device_gets_none(tmp_path: Path) -> None:
+    need_native()
+    device = tmp_path / "device"
+    try:
+        # A name of a device that is not there: it is refused before it is opened.
+        os.mknod(device, stat.S_IFBLK | 0o600, os.makedev(7, 251))
+    except PermissionError:
+        lacking("only root makes device nodes")
+    refused = skylight(
+        "serve", "emulated-smr-1", "--on", device, "--nbd", f"unix:{tmp_path / 's'}", "--checksums", "on"
+    )
+    assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
+    assert str(device) in refused.stderr and "dm-integrity" in refused.stderr
+
+
+def test_progress_is_told_by_tenths_with_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    progress = ByteProgress("comparing", now=lambda: now)
+    with progress:
+        for percent in range(101):
+            now = percent / 10
+            progress.advance(percent, 100)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("progress: comparing, 20") and "8 s left" in lines[0]
+    assert len(lines) == 5, lines

@@ -158,9 +158,6 @@ fn check_checksums(plan: &Plan, image: &Image) -> Result<(), OpenError> {
     if plan.checksums.is_none_or(|asked| asked == has) {
         return Ok(());
     }
-    if !in_files(plan) {
-        return Err(ImageError::ChecksumsOnDevice(plan.image.clone()).into());
-    }
     let found = if has { "with" } else { "without" };
     Err(OpenError::ChecksumsFixed { image: plan.image.display().to_string(), found })
 }
@@ -234,6 +231,9 @@ fn tell_also(shingles: Option<Arc<Shingles>>, wrong: &WrongSectors, plan: &mut P
 /// See [`OpenError`].
 pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
     widen(&mut plan)?;
+    if plan.checksums == Some(true) && !in_files(&plan) {
+        return Err(ImageError::ChecksumsOnDevice(plan.image).into());
+    }
     let (mut image, created) = open_image(&plan)?;
     check_checksums(&plan, &image)?;
     let clean = image.status().recovery.clean;
