@@ -385,7 +385,8 @@ fn checksums_written_from_the_page_are_compared() {
     }
     intent[8..24].copy_from_slice(&now);
     intent[64..].copy_from_slice(&entry(1));
-    hand.salted(&mut intent, "field of the intent");
+    let crc = crc32c::crc32c_append(SALT, &intent[8..]);
+    hand.tables.put(&mut intent, "field of the intent", "CRC of all bytes", &[crc.into()]);
     hand.write(SUMS + 4096, &intent);
     let open = |hand: &Hand, boot| {
         let sums = SumOptions { boot_id: Some(boot), ..SumOptions::default() };
