@@ -1,6 +1,7 @@
 """The native module: emulated drives, real devices, profiles, served drives, loops of the inference. numpy
 columns in and out."""
 
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, final
@@ -22,6 +23,7 @@ __all__ = [
     "image_compact",
     "image_info",
     "image_repair",
+    "image_scrub",
     "profile_check",
     "profile_reference",
     "profile_schema",
@@ -183,6 +185,16 @@ def image_check(
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """What `image_info` gives, or None, and a line for each thing that is wrong. Raises ServeError."""
 
+def image_scrub(
+    path: str | PathLike[str],
+    cache_on: str | PathLike[str] | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> dict[str, Any]:
+    """Compares all data with its checksums: bytes, the first wrong extents (sector, sectors), how many.
+
+    `progress` is called with bytes that were compared and in all; what it raises ends this. Raises
+    ServeError."""
+
 def image_compact(path: str | PathLike[str], cache_on: str | PathLike[str] | None = None) -> tuple[int, int]:
     """Bytes that the image took before and takes now. Raises ServeError."""
 
@@ -216,6 +228,7 @@ class DriveServer:
         verbose: bool = False,
         read_mode: str | None = None,
         shingle_width: int | None = None,
+        checksums: bool | None = None,
     ) -> DriveServer: ...
     @property
     def endpoints(self) -> list[str]:

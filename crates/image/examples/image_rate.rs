@@ -1,4 +1,4 @@
-//! How fast an image writes, reads and recovers, over memory and over a sparse file.
+//! How fast an image writes, reads and recovers, over memory and over a sparse file, without checksums and with.
 //!
 //! `cargo run --release -p skylight-image --example image_rate [FOLDER]`
 
@@ -89,8 +89,8 @@ fn offsets(count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks * BLOCK as u64)
 }
 
-fn measure(name: &str, on: &str, layer: Box<dyn Layer>, file: Option<PathBuf>) {
-    let options = Options { write_cache: true, ..Options::default() };
+fn measure(name: &str, (on, checksums): (&str, bool), layer: Box<dyn Layer>, file: Option<PathBuf>) {
+    let options = Options { write_cache: true, checksums, ..Options::default() };
     let bytes = Image::bytes_needed(layer.as_ref(), &options);
     let made: Box<dyn Store> = match &file {
         Some(path) => Box::new(FileStore::create(path, bytes, true).expect("a file")),
@@ -114,7 +114,8 @@ fn measure(name: &str, on: &str, layer: Box<dyn Layer>, file: Option<PathBuf>) {
     let read = begun.elapsed();
     let rate = |time: std::time::Duration| count as f64 / time.as_secs_f64() / 1e3;
     let (w, r) = (rate(written), rate(read));
-    print!("{name:18} {on:6} write {w:7.1} k/s, flush {flushed:8.1?}, read {r:7.1} k/s");
+    let sums = if checksums { "sums" } else { "" };
+    print!("{name:18} {on:6} {sums:4} write {w:7.1} k/s, flush {flushed:8.1?}, read {r:7.1} k/s");
     let amplification = image.status().write_amplification().unwrap_or_default();
     print!(", {amplification:.2} bytes written a byte");
     drop(image);
@@ -139,9 +140,11 @@ fn fresh(name: &str) -> Box<dyn Layer> {
 fn main() {
     let folder = std::env::args().nth(1).unwrap_or_else(|| ".".to_owned());
     for (name, layer) in layers() {
-        measure(name, "memory", layer, None);
-        let path = Path::new(&folder).join(format!("image-rate-{name}.img"));
-        measure(name, "file", fresh(name), Some(path.clone()));
-        std::fs::remove_file(path).expect("its file");
+        measure(name, ("memory", false), layer, None);
+        for checksums in [false, true] {
+            let path = Path::new(&folder).join(format!("image-rate-{name}.img"));
+            measure(name, ("file", checksums), fresh(name), Some(path.clone()));
+            std::fs::remove_file(path).expect("its file");
+        }
     }
 }

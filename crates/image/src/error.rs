@@ -1,10 +1,34 @@
 //! What can go wrong with an image, each in one line that names the thing, the place and the mend.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use skylight_drive::profile::ProfileError;
 use skylight_host::Refusal;
+
+use crate::store::summed::mismatch_of;
+
+/// Where a wrong sector is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The first byte, as the image counts.
+    pub at: u64,
+    /// Bytes.
+    pub len: u64,
+    /// The first sector, as the host counts, where that is known.
+    pub first: Option<u64>,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(first) = self.first {
+            let last = first + self.len.div_ceil(skylight_disk::SECTOR_BYTES).max(1) - 1;
+            write!(out, "sectors {first} to {last}, ")?;
+        }
+        write!(out, "{} bytes at byte {} of the image", self.len, self.at)
+    }
+}
 
 /// Why an image was refused, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +43,28 @@ pub enum ImageError {
         /// What the system said.
         source: io::Error,
     },
+    /// What is there is not what was written.
+    #[error(
+        "{place}: checksum mismatch: {wrong}: the file system or the medium has changed them; write these sectors \
+         anew, or restore the image from a copy"
+    )]
+    Checksum {
+        /// The file or device.
+        place: String,
+        /// Where.
+        wrong: Wrong,
+    },
+    /// A block device is to carry checksums.
+    #[error(
+        "{0}: checksums need a file, whose holes are zeros; leave out --checksums on, and put the image on \
+         dm-integrity, or in a file"
+    )]
+    ChecksumsOnDevice(PathBuf),
+    /// Its data is to be compared with nothing.
+    #[error(
+        "{0}: was made without checksums, so its data cannot be checked; make an image with --checksums on"
+    )]
+    NoChecksums(String),
     /// Another process has it.
     #[error(
         "{0}: is in use: another skylight process serves or checks this image; stop that one, then try again"
@@ -152,5 +198,24 @@ impl ImageError {
             }
             _ => false,
         }
+    }
+}
+
+impl ImageError {
+    /// What went wrong with a store; `read` is from which byte of it on was read, and the host sector
+    /// of that.
+    pub(crate) fn of_store(
+        place: String,
+        action: &'static str,
+        source: io::Error,
+        read: Option<(u64, u64)>,
+    ) -> Self {
+        let Some(found) = mismatch_of(&source) else {
+            return Self::Io { place, action, source };
+        };
+        let first = read.and_then(|(from, first)| {
+            Some(first + found.at.checked_sub(from)? / skylight_disk::SECTOR_BYTES)
+        });
+        Self::Checksum { place, wrong: Wrong { at: found.at, len: found.len, first } }
     }
 }

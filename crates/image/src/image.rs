@@ -12,12 +12,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use skylight_disk::{Lba, LbaExtent, PbaExtent, SECTOR_BYTES, Sectors};
+use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
-use skylight_layer::swd::SectorState;
 use skylight_layer::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Queue, Room, Step,
-    Swd,
+    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Piece, Plan, Queue, Room, Step, Swd,
 };
 
 use crate::checkpoints::write_part_heads;
@@ -37,6 +35,7 @@ use crate::recovery::{
 use crate::room::{AHEAD_BYTES, reserve_new};
 use crate::shingled::{Loss, ShingledCounters};
 use crate::store::device::is_block_device;
+use crate::store::summed::{SumOptions, SumState, SummedStore};
 use crate::store::{Access, Store};
 
 /// How an image is made and opened.
@@ -64,6 +63,11 @@ pub struct Options {
     /// Bytes that are allocated ahead of need, if not as many as suit a large drive: for tests.
     #[doc(hidden)]
     pub ahead: Option<u64>,
+    /// Whether an image gets checksums of its data when it is made.
+    pub checksums: bool,
+    /// How checksums are kept, if not as suits a large drive: for tests.
+    #[doc(hidden)]
+    pub sums: SumOptions,
     /// For tests of the tests.
     #[doc(hidden)]
     pub planted: Option<Planted>,
@@ -104,6 +108,8 @@ pub struct Status {
     pub generation: u32,
     /// How it was found when it was opened.
     pub recovery: Recovery,
+    /// What checksums have found, if it has any.
+    pub sums: Option<SumState>,
 }
 
 impl Status {
@@ -130,8 +136,8 @@ pub fn unreadable(part: LbaExtent) -> ImageError {
 
 /// See the module page.
 pub struct Image {
-    layer: Box<dyn Layer>,
-    interpreter: Interpreter,
+    pub(crate) layer: Box<dyn Layer>,
+    pub(crate) interpreter: Interpreter,
     capacity: u64,
     write_cache: bool,
     recovery: Recovery,
@@ -235,6 +241,11 @@ impl Image {
         let failed = |source| ImageError::Io { place: place.clone(), action: "format it", source };
         // The superblocks last: what is cut short is no image, and known for what it is.
         place::erase(store.as_mut(), superblock.identity)?;
+        if superblock.sums.len > 0 {
+            // No checksum stands for zeros.
+            let from = superblock.sums.start;
+            store.discard(from, superblock.len_bytes() - from).map_err(failed)?;
+        }
         let reserved = reserve_new(store.as_mut(), &superblock, options.ahead.unwrap_or(AHEAD_BYTES));
         reserved.map_err(|source| ImageError::Io {
             place: place.clone(),
@@ -318,6 +329,7 @@ impl Image {
         accept: Accept,
     ) -> Result<Self, ImageError> {
         check_room(store.name(), &superblock, layer.capacity(), &layer.room())?;
+        let store = summed(store, &superblock, options)?;
         let capacity = superblock.capacity;
         let judgement = Judgement { accept, planted: options.planted };
         let Recovered { mut interpreter, recovery, mut mended } =
@@ -365,6 +377,11 @@ impl Image {
         self.interpreter.record_first(!on);
         self.write_cache = on;
         Ok(())
+    }
+
+    /// Whether its data has checksums.
+    pub fn has_checksums(&self) -> bool {
+        self.interpreter.superblock.sums.len > 0
     }
 
     /// The profile of the drive, as TOML.
@@ -612,6 +629,9 @@ impl Image {
         self.plan.clear();
         let idle = self.layer.idle(&mut self.plan);
         self.interpreter.apply(&self.plan, self.layer.as_mut(), &[])?;
+        if idle != Idle::Worked && self.interpreter.rest()? {
+            return Ok(Idle::Worked);
+        }
         Ok(idle)
     }
 
@@ -664,49 +684,6 @@ impl Image {
         self.interpreter.stored_bytes()
     }
 
-    /// Checks that layer and interpreter find every sector at one place, and no two at the same; slow.
-    ///
-    /// # Errors
-    /// The first sector for which that does not hold.
-    pub fn audit(&self) -> Result<(), String> {
-        let all = LbaExtent::new(Lba(0), self.layer.capacity());
-        let mut pieces: Vec<Piece> = Vec::new();
-        self.layer.locate(all, &mut pieces);
-        let of_layer = joined(pieces.iter().map(|piece| (piece.medium, piece.extent)));
-        let mut pieces = Vec::new();
-        self.interpreter.pieces(all, self.layer.as_ref(), &mut |medium, piece| pieces.push((medium, piece)));
-        let of_image = joined(pieces.into_iter());
-        if let Some((one, other)) = of_layer.iter().zip(&of_image).find(|(one, other)| one != other) {
-            return Err(format!("the layer has {one:?} where the image has {other:?}"));
-        }
-        let mut places = of_layer;
-        places.sort_unstable_by_key(|(medium, piece)| (*medium == Medium::Flash, piece.start));
-        let shared =
-            |pair: &&[(Medium, PbaExtent)]| pair[0].0 == pair[1].0 && pair[0].1.end() > pair[1].1.start;
-        match places.windows(2).find(shared) {
-            Some(pair) => Err(format!("{:?} and {:?} share sectors", pair[0], pair[1])),
-            None => Ok(()),
-        }
-    }
-
-    /// Checks that layer and image say the same of what is overwritten, and by which writes; slow.
-    ///
-    /// # Errors
-    /// What they differ in.
-    pub fn audit_overwritten(&mut self) -> Result<(), String> {
-        let (Some(disk), Some(kept)) = (self.layer.raw_shingled(), self.interpreter.shingled_mut()) else {
-            return Ok(());
-        };
-        let all = LbaExtent::new(Lba(0), disk.capacity());
-        let (one, other) = (destroyed_by(disk, all), destroyed_by(kept, all));
-        if one == other && disk.writes() == kept.writes() {
-            return Ok(());
-        }
-        let differ = one.iter().zip(&other).find(|(one, other)| one != other);
-        let counts = (disk.writes(), one.len(), kept.writes(), other.len());
-        Err(format!("layer and image differ in what is overwritten, {counts:?}: {differ:?}"))
-    }
-
     /// How it is.
     pub fn status(&self) -> Status {
         Status {
@@ -714,6 +691,7 @@ impl Image {
             counters: self.interpreter.counters,
             generation: self.interpreter.log.generation(),
             recovery: self.recovery,
+            sums: self.interpreter.sums(),
         }
     }
 
@@ -742,44 +720,36 @@ impl Image {
     }
 }
 
-/// What is overwritten of an extent, from where, and by the write of which number.
-fn destroyed_by(disk: &mut Swd, extent: LbaExtent) -> Vec<(LbaExtent, u64, u64)> {
-    let mut all: Vec<(LbaExtent, u64, u64)> = Vec::new();
-    disk.visit_state(extent, &mut |part, state| {
-        let SectorState::Overwritten { source, by } = state else { return };
-        match all.last_mut() {
-            Some((last, from, write))
-                if (last.end(), *from + last.len.get(), *write) == (part.start, source.get(), by.write) =>
-            {
-                last.len += part.len;
-            }
-            _ => all.push((part, source.get(), by.write)),
-        }
-    });
-    all
-}
-
-/// Pieces, as long as they can be.
-fn joined(pieces: impl Iterator<Item = (Medium, PbaExtent)>) -> Vec<(Medium, PbaExtent)> {
-    let mut joined: Vec<(Medium, PbaExtent)> = Vec::new();
-    for (medium, piece) in pieces.filter(|(_, piece)| !piece.is_empty()) {
-        match joined.last_mut() {
-            Some((same, before)) if *same == medium && before.end() == piece.start => before.len += piece.len,
-            _ => joined.push((medium, piece)),
-        }
-    }
-    joined
-}
-
 /// What a new image is.
 fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
-    // A number that no other image has, from the keys that the system gives every process.
-    let drawn = || RandomState::new().build_hasher().finish();
     let salt = drawn() as u32;
     let (capacity, room) = (layer.capacity().bytes(), layer.room());
-    let superblock = match options.log_bytes {
+    let mut superblock = match options.log_bytes {
         Some(bytes) => Superblock::with_log(salt, capacity, &room, text, bytes),
         None => Superblock::new(salt, capacity, &room, text),
     };
-    Superblock { identity: u128::from(drawn()) << 64 | u128::from(drawn()), ..superblock }
+    superblock.identity = u128::from(drawn()) << 64 | u128::from(drawn());
+    if options.checksums {
+        superblock.add_sums();
+    }
+    superblock
+}
+
+/// A number that no other image has, from the keys that the system gives every process.
+pub(crate) fn drawn() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// The store of an image, under its checksums if it has any.
+pub(crate) fn summed(
+    store: Box<dyn Store>,
+    superblock: &Superblock,
+    options: &Options,
+) -> Result<Box<dyn Store>, ImageError> {
+    if superblock.sums.len == 0 {
+        return Ok(store);
+    }
+    let place = store.name();
+    let over = SummedStore::new(store, superblock, &options.sums);
+    Ok(Box::new(over.map_err(|source| ImageError::Io { place, action: "read its checksums", source })?))
 }

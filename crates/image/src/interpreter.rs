@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
+use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, MapChange, Medium, Plan, Purpose, Step};
 
 use crate::checkpoints::{Checkpoint, PIECE};
@@ -327,8 +327,10 @@ impl Interpreter {
             if writes {
                 self.write((medium, extent.start + done), &buffer, layer)?;
             } else {
-                self.read_media(medium, extent.start + done, &mut buffer)?;
-                self.held.add((medium, extent.start + done), buffer);
+                // What is wrong is read again when it is moved.
+                if self.read_to_move(medium, extent.start + done, &mut buffer)?.is_empty() {
+                    self.held.add((medium, extent.start + done), buffer);
+                }
             }
             done += here;
         }
@@ -484,15 +486,18 @@ impl Interpreter {
         self.pieces(lba, layer, &mut |medium, piece| pieces.push((medium, piece)));
         let mut buffer = vec![0; lba.len.bytes() as usize];
         let mut rest = buffer.as_mut_slice();
+        let (mut bad, mut into) = (Vec::new(), 0);
         // All is read before anything is written, since what is held is forgotten where it is written over.
         for (medium, piece) in pieces {
             let (here, behind) = rest.split_at_mut(piece.len.bytes() as usize);
             let mut at = piece.start;
             for part in here.chunks_mut(CHUNK as usize) {
                 if !self.held.read((medium, at), part) {
-                    self.read_media(medium, at, part)?;
+                    let wrong = self.read_to_move(medium, at, part)?;
+                    bad.extend(wrong.into_iter().map(|run| into + run.start..into + run.end));
                 }
                 at += Sectors(part.len() as u64 / SECTOR_BYTES);
+                into += part.len();
             }
             rest = behind;
         }
@@ -501,6 +506,7 @@ impl Interpreter {
             self.write((self.home_medium, at), part, layer)?;
             at += Sectors(part.len() as u64 / SECTOR_BYTES);
         }
+        self.spoil(self.home_medium, to, &bad)?;
         self.untagged = true;
         Ok(())
     }
@@ -556,8 +562,9 @@ impl Interpreter {
         while done < to.len {
             let here = (to.len - done).min(Sectors(CHUNK / SECTOR_BYTES));
             buffer.resize(here.bytes() as usize, 0);
-            self.read_media(from_medium, from + done, &mut buffer)?;
+            let bad = self.read_to_move(from_medium, from + done, &mut buffer)?;
             self.write_sparse((to_medium, to.start + done), &buffer, layer)?;
+            self.spoil(to_medium, to.start + done, &bad)?;
             done += here;
         }
         self.buffer = buffer;
@@ -635,13 +642,23 @@ impl Interpreter {
         Ok(self.part(medium).start + pba.get() * SECTOR_BYTES)
     }
 
-    pub(crate) fn read_media(&self, medium: Medium, pba: Pba, buffer: &mut [u8]) -> Result<(), ImageError> {
+    /// Reads a medium; `first` is the host sector that lies there.
+    pub(crate) fn read_media(
+        &self,
+        medium: Medium,
+        pba: Pba,
+        first: Lba,
+        buffer: &mut [u8],
+    ) -> Result<(), ImageError> {
         let offset = self.part(medium).start + pba.get() * SECTOR_BYTES;
-        self.store.read_at(offset, buffer).map_err(|error| self.failed("read", error))
+        let read = self.store.read_at(offset, buffer);
+        read.map_err(|source| {
+            ImageError::of_store(self.store.name(), "read", source, Some((offset, first.get())))
+        })
     }
 
     pub(crate) fn failed(&self, action: &'static str, source: std::io::Error) -> ImageError {
-        ImageError::Io { place: self.store.name(), action, source }
+        ImageError::of_store(self.store.name(), action, source, None)
     }
 
     /// Where each piece of an extent lies, in order.
@@ -674,7 +691,8 @@ impl Interpreter {
         self.pieces(extent, layer, &mut |medium, piece| {
             let len = piece.len.bytes() as usize;
             if result.is_ok() {
-                result = self.read_media(medium, piece.start, &mut buffer[at..at + len]);
+                let first = extent.start + Sectors(at as u64 / SECTOR_BYTES);
+                result = self.read_media(medium, piece.start, first, &mut buffer[at..at + len]);
             }
             at += len;
         });
@@ -687,7 +705,7 @@ impl Interpreter {
     /// When reads are not safe.
     pub(crate) fn route(&self, extent: LbaExtent, layer: &dyn Layer) -> Result<Route, ImageError> {
         self.check_readable()?;
-        let mut route = Route::default();
+        let mut route = Route::from(extent.start.get());
         self.pieces(extent, layer, &mut |medium, piece| {
             route.push(self.part(medium).start + piece.start.get() * SECTOR_BYTES, piece.len.bytes());
         });
@@ -774,6 +792,7 @@ impl Interpreter {
     /// # Errors
     /// When the store fails.
     pub fn close(&mut self) -> Result<(), ImageError> {
-        self.checkpoint(true)
+        self.checkpoint(true)?;
+        self.store.close().map_err(|error| self.failed("close", error))
     }
 }

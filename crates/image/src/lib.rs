@@ -8,8 +8,10 @@
 //! * [`store`]: what lies underneath: sparse files, block devices, memory, and a medium that fails.
 //! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`, `recovery`: how they are written and read.
 //! * `room`: what happens where the file system is full, or fails.
+//! * `wrong`: sectors that are known not to be what was written.
 //! * `place`: files and devices, and what is asked of them before anything is written.
 //! * [`shingled`]: what a raw shingled disk keeps beside its data, and its read modes.
+//! * [`scrub`]: reads all data of an image that has checksums.
 //! * [`maintenance`]: looking at an image, checking it, making it small.
 //! * [`error`]: what can go wrong, one line each.
 //!
@@ -17,6 +19,7 @@
 //! written to it, whole; nothing that a recovery may need is written over before a sync has made its successor
 //! durable. The formats are in `docs/formats.md`.
 
+mod audit;
 mod checkpoints;
 pub mod error;
 mod flush;
@@ -32,9 +35,11 @@ mod ranges;
 pub mod reader;
 mod recovery;
 mod room;
+pub mod scrub;
 pub mod shingled;
 mod state;
 pub mod store;
+mod wrong;
 
 pub use error::ImageError;
 pub use flush::PendingSync;

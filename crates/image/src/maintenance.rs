@@ -16,7 +16,7 @@ use skylight_layer::Idle;
 use crate::error::ImageError;
 use crate::format::part::HEAD_BYTES;
 use crate::format::superblock::Superblock;
-use crate::image::{Image, Options};
+use crate::image::{Image, Options, summed};
 use crate::place::reach;
 use crate::recovery::Accept;
 use crate::recovery::{Reader, bad_superblock, look};
@@ -56,6 +56,8 @@ pub struct Info {
     pub tags: u64,
     /// Of those, how many a power cut has left without their data.
     pub refused_tags: u64,
+    /// Whether its data has checksums.
+    pub checksums: bool,
     /// What a raw shingled disk has besides.
     pub shingled: Option<ShingledInfo>,
 }
@@ -95,8 +97,9 @@ pub fn check(path: &Path, options: &Options) -> Result<Report, ImageError> {
 /// What there is to say of an image, and what is wrong with it.
 fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageError> {
     let store = reach(path, options, Access::Look)?;
+    let (superblock, bad) = Reader(store.as_ref()).superblock()?;
+    let store = summed(store, &superblock, options)?;
     let reader = Reader(store.as_ref());
-    let (superblock, bad) = reader.superblock()?;
     let profile = Profile::from_toml(&superblock.text, &store.name())?;
     let mut layer = skylight_drive::build::layer(&profile)?;
     let found = look(&reader, &superblock, layer.as_mut())?;
@@ -120,6 +123,7 @@ fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageE
         moved_bands: found.moved_bands,
         tags: found.recovery.tags,
         refused_tags: found.recovery.refused,
+        checksums: superblock.sums.len > 0,
         shingled: ShingledInfo::of(&profile, layer.as_mut()),
     };
     Ok((info, problems))

@@ -87,6 +87,11 @@ pub(crate) fn make(
         superblock.leave_out(gap);
     }
     let left_out = superblock.gap;
+    let devices = [Some(path), options.cache_on.as_deref()];
+    let device = devices.into_iter().flatten().find(|place| is_block_device(place));
+    if let Some(device) = device.filter(|_| superblock.sums.len > 0) {
+        return Err(ImageError::ChecksumsOnDevice(device.to_owned()));
+    }
     let Some(apart) = &options.cache_on else {
         let store = Ground::take(path, superblock.len_bytes() - left_out.len, options)?;
         let store = store.make(options.part_bytes)?;

@@ -7,19 +7,30 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use skylight_disk::SECTOR_BYTES;
+
 use crate::error::ImageError;
 use crate::store::{Reads, Store};
 
 /// Where a read goes: pieces of the store, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Route(Vec<(u64, u64)>);
+pub struct Route {
+    pieces: Vec<(u64, u64)>,
+    /// The first sector, as the host counts: for errors.
+    first: u64,
+}
 
 impl Route {
+    /// Of a read from a host sector on.
+    pub(crate) fn from(first: u64) -> Self {
+        Self { pieces: Vec::new(), first }
+    }
+
     /// The next piece: the first byte, and how many.
     pub(crate) fn push(&mut self, offset: u64, len: u64) {
-        match self.0.last_mut() {
+        match self.pieces.last_mut() {
             Some((start, before)) if *start + *before == offset => *before += len,
-            _ if len > 0 => self.0.push((offset, len)),
+            _ if len > 0 => self.pieces.push((offset, len)),
             _ => {}
         }
     }
@@ -42,11 +53,14 @@ impl Reader {
     /// # Errors
     /// When the store fails.
     pub fn read(&self, route: &Route, buffer: &mut [u8]) -> Result<(), ImageError> {
-        let failed = |source| ImageError::Io { place: self.place.clone(), action: "read", source };
-        let mut rest = buffer;
-        for &(offset, len) in &route.0 {
+        let (mut rest, mut sector) = (buffer, route.first);
+        for &(offset, len) in &route.pieces {
             let (here, behind) = rest.split_at_mut(rest.len().min(len as usize));
-            self.reads.read_at(offset, here).map_err(failed)?;
+            let read = self.reads.read_at(offset, here);
+            read.map_err(|source| {
+                ImageError::of_store(self.place.clone(), "read", source, Some((offset, sector)))
+            })?;
+            sector += len / SECTOR_BYTES;
             rest = behind;
         }
         Ok(())
@@ -54,7 +68,7 @@ impl Reader {
 
     /// The file in which all of a route lies in one piece, and at which of its bytes, if there is one.
     pub fn file_of(&self, route: &Route) -> Option<(BorrowedFd<'_>, u64)> {
-        match route.0.as_slice() {
+        match route.pieces.as_slice() {
             &[(offset, len)] => self.reads.file_of(offset, len),
             _ => None,
         }
@@ -71,6 +85,6 @@ mod tests {
         for (offset, len) in [(4096, 512), (4608, 1024), (0, 0), (0, 512), (8192, 512)] {
             route.push(offset, len);
         }
-        assert_eq!(route.0, [(4096, 1536), (0, 512), (8192, 512)]);
+        assert_eq!(route.pieces, [(4096, 1536), (0, 512), (8192, 512)]);
     }
 }

@@ -12,7 +12,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use skylight_disk::{Direction, LbaExtent, Pba, SECTOR_BYTES};
+use skylight_disk::{Direction, LbaExtent, Pba, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_layer::swd::{SectorState, Stamp};
 use skylight_layer::{Bands, CommandId, Layer, Plan, Step, Swd};
@@ -202,7 +202,8 @@ impl Interpreter {
             match *step {
                 Step::Access { medium, direction: Direction::Read, extent: piece, .. } => {
                     let len = piece.len.bytes() as usize;
-                    self.read_media(medium, piece.start, &mut buffer[at..at + len])?;
+                    let first = extent.start + Sectors(at as u64 / SECTOR_BYTES);
+                    self.read_media(medium, piece.start, first, &mut buffer[at..at + len])?;
                     at += len;
                 }
                 Step::Fill { command: id, extent: part, pattern } if id == command => {

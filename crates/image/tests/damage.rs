@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use skylight_drive::profile::Profile;
 use skylight_image::format::superblock::{COPY, Superblock};
 use skylight_image::maintenance::{check, info, repair};
+use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, ImageError, Options};
 
 const CACHED: Options = Options {
@@ -21,6 +22,8 @@ const CACHED: Options = Options {
     piece: None,
     part_bytes: None,
     ahead: None,
+    checksums: false,
+    sums: SumOptions { boot_id: None, region_bytes: None, clears_after: None, planted: None },
     planted: None,
 };
 

@@ -14,6 +14,7 @@ use skylight_image::store::device::DeviceStore;
 use skylight_image::store::fault::FaultStore;
 use skylight_image::store::file::FileStore;
 use skylight_image::store::ram::RamStore;
+use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, ImageError, Options, Store};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
@@ -60,6 +61,8 @@ const CACHED: Options = Options {
     piece: None,
     part_bytes: None,
     ahead: None,
+    checksums: false,
+    sums: SumOptions { boot_id: None, region_bytes: None, clears_after: None, planted: None },
     planted: None,
 };
 

@@ -6,10 +6,12 @@ use skylight_disk::layout::{Layout, RecordingZone, Skews, segments};
 use skylight_disk::{Geometry, Pba, Sectors, Shingling};
 use skylight_image::store::parts::{Part, PartsStore};
 use skylight_image::store::ram::RamStore;
+use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, Options, Store};
 use skylight_layer::swd::{ReadData, ReadMode};
 use skylight_layer::{
-    FullyAssociative, FullyAssociativeSpec, Layer, Medium, SetAssociative, SetAssociativeSpec, Swd, SwdSpec,
+    Conventional, FullyAssociative, FullyAssociativeSpec, Layer, Medium, SetAssociative, SetAssociativeSpec,
+    Swd, SwdSpec,
 };
 
 /// Where the fields are: by table and field, offsets and lengths.
@@ -443,4 +445,55 @@ fn what_is_overwritten_written_from_the_page_is_known() {
         .map(|loss| (loss.lba.start.get(), loss.source.get(), loss.by.write, loss.by.at.get()))
         .collect();
     assert_eq!(told, [(20, 4, 7, 1_000), (52, 36, 9, 2_000)]);
+}
+
+#[test]
+fn checksums_written_from_the_page_are_compared() {
+    const SUMS: u64 = PLATTER - 32_768;
+    let layer = || -> Box<dyn Layer> { Box::new(Conventional::new(Medium::Platter, Sectors(64))) };
+    let mut hand = Hand::new(layer().as_ref());
+    let mut superblock = [0; 512];
+    hand.store.read_at(1 << 20, &mut superblock).expect("a superblock");
+    hand.tables.put(&mut superblock, "field", "version", &[2]);
+    hand.tables.put(&mut superblock, "field", "checkpoint area B", &[B, 32_768]);
+    hand.tables.put(&mut superblock, "field", "sums", &[SUMS, 32_768]);
+    let crc = crc32c::crc32c(&superblock[..508]);
+    hand.tables.put(&mut superblock, "field", "CRC of bytes 0 to 507", &[crc.into()]);
+    hand.write(1 << 20, &superblock);
+    hand.checkpoint(&[], &[]);
+    let entry = |byte: u8| (crc32c::crc32c(&[byte; 512]) ^ crc32c::crc32c(&[0; 512])).to_le_bytes();
+    hand.data(0, 6, 1);
+    // Right, right but for a power cut, known to be wrong, half done, and two with no entry.
+    for (sector, bytes) in [(0, entry(1)), (1, entry(2)), (2, [0xff; 4]), (3, entry(2))] {
+        hand.write(SUMS + 16_384 + sector * 4, &bytes);
+    }
+    let (now, before) = ([7; 16], [6; 16]);
+    let mut intent = [0; 64 + 4];
+    intent[..4].copy_from_slice(b"SKYI");
+    for (field, value) in [("first sector", 3), ("sectors", 1), ("kind", 1)] {
+        hand.tables.put(&mut intent, "field of the intent", field, &[value]);
+    }
+    intent[8..24].copy_from_slice(&now);
+    intent[64..].copy_from_slice(&entry(1));
+    let crc = crc32c::crc32c_append(SALT, &intent[8..]);
+    hand.tables.put(&mut intent, "field of the intent", "CRC of all bytes", &[crc.into()]);
+    hand.write(SUMS + 4096, &intent);
+    let open = |hand: &Hand, boot| {
+        let sums = SumOptions { boot_id: Some(boot), ..SumOptions::default() };
+        let options = Options { sums, ..Options::default() };
+        let mut image = Image::open_on(Box::new(hand.store.clone()), layer(), &options).expect("an image");
+        (0..6).map(|at| image.read(at * 512, &mut [0; 512]).is_ok()).collect::<Vec<_>>()
+    };
+    assert_eq!(open(&hand, now), [true, false, false, true, false, false]);
+    assert_eq!(open(&hand, before), [true, false, false, false, false, false]);
+    let mut marks = [0; 512];
+    marks[..4].copy_from_slice(b"SKYR");
+    hand.tables.put(&mut marks, "field of a block of marks of regions", "region", &[24]);
+    marks[8..24].copy_from_slice(&before);
+    let (dirty, _) = hand.tables.at("field of a block of marks of regions", "dirty")[0];
+    marks[dirty] = 1;
+    hand.salted(&mut marks, "field of a block of marks of regions");
+    hand.write(SUMS, &marks);
+    assert_eq!(open(&hand, now), [true, true, false, true, true, true], "another start of the system");
+    assert_eq!(open(&hand, before), [true, false, false, false, false, false], "the same start");
 }

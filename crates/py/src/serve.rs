@@ -17,6 +17,7 @@ use pyo3::types::PyDict;
 use skylight_drive::profile::Profile;
 use skylight_image::ImageError;
 use skylight_image::maintenance::{self, Info};
+use skylight_image::scrub;
 use skylight_image::shingled::ShingledInfo;
 use skylight_serve::backend::{Errno, Op};
 use skylight_serve::client;
@@ -64,7 +65,10 @@ fn open_error(py: Python<'_>, error: &OpenError) -> PyErr {
         OpenError::Profile(error) => profile_error(error),
         OpenError::Image(error) => image_error(py, error),
         OpenError::System(_) => error_of(py, "failed", error),
-        OpenError::NoDrive(_) | OpenError::NotShingled(_) | OpenError::WidthOfImage => refused(py, error),
+        OpenError::NoDrive(_)
+        | OpenError::NotShingled(_)
+        | OpenError::WidthOfImage
+        | OpenError::ChecksumsFixed { .. } => refused(py, error),
     }
 }
 
@@ -98,6 +102,17 @@ fn read_mode_of(py: Python<'_>, name: &str) -> PyResult<ReadModeName> {
     let names = ReadModeName::ALL.map(ReadModeName::name).join(", ");
     ReadModeName::named(name)
         .ok_or_else(|| refused(py, format!("{name}: is no read mode; use one of {names}")))
+}
+
+/// Certificate, key, authority of clients, whether it is required.
+type TlsFiles = (PathBuf, PathBuf, Option<PathBuf>, bool);
+
+fn tls_policy(py: Python<'_>, files: Option<TlsFiles>) -> PyResult<TlsPolicy> {
+    let Some((cert, key, clients, required)) = files else {
+        return Ok(TlsPolicy::Off);
+    };
+    let config = server_config(&cert, &key, clients.as_deref()).map_err(|error| refused(py, error))?;
+    Ok(if required { TlsPolicy::Required(config) } else { TlsPolicy::Offered(config) })
 }
 
 /// A sink that appends lines to a file.
@@ -148,12 +163,13 @@ impl DriveServer {
     /// is the drive, None for the one in the image; `origin` is what errors call it. `timing` is "none", "model"
     /// or "native". `delays_ns` are those of reads and of the rest; `faults` is (rate, first byte, end, names of
     /// operations, name of the error, seed). `tls` is (certificate, key, authority of clients or None, whether it
-    /// is required). `read_mode` and `shingle_width` are of a raw shingled disk. Raises ServeError and ProfileError.
+    /// is required). `read_mode` and `shingle_width` are of a raw shingled disk. `checksums` of the data are fixed when
+    /// an image is made; None where they cost little. Raises ServeError and ProfileError.
     #[new]
     #[pyo3(signature = (
         profile_toml, origin, image, places, *, timing="none", write_cache=None, cache_on=None, overwrite=false,
         seed=1, delays_ns=(0, 0), faults=None, log=None, tls=None, remote=false, verbose=false,
-        read_mode=None, shingle_width=None
+        read_mode=None, shingle_width=None, checksums=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "one place for all that the command line has to say")]
     fn new(
@@ -170,11 +186,12 @@ impl DriveServer {
         delays_ns: (u64, u64),
         faults: Option<FaultColumns>,
         log: Option<PathBuf>,
-        tls: Option<(PathBuf, PathBuf, Option<PathBuf>, bool)>,
+        tls: Option<TlsFiles>,
         remote: bool,
         verbose: bool,
         read_mode: Option<&str>,
         shingle_width: Option<u32>,
+        checksums: Option<bool>,
     ) -> PyResult<Self> {
         let profile = profile_toml.map(|toml| Profile::from_toml(toml, origin)).transpose();
         let timing = Timing::named(timing)
@@ -185,6 +202,7 @@ impl DriveServer {
             cache_on,
             timing,
             write_cache,
+            checksums,
             overwrite,
             seed,
             delays: Delays {
@@ -202,14 +220,7 @@ impl DriveServer {
             .map(|place| place.parse())
             .collect::<Result<_, _>>()
             .map_err(|error| endpoint_error(py, &error))?;
-        let tls = match tls {
-            None => TlsPolicy::Off,
-            Some((cert, key, clients, required)) => {
-                let config =
-                    server_config(&cert, &key, clients.as_deref()).map_err(|error| refused(py, error))?;
-                if required { TlsPolicy::Required(config) } else { TlsPolicy::Offered(config) }
-            }
-        };
+        let tls = tls_policy(py, tls)?;
         let secure = !matches!(tls, TlsPolicy::Off);
         let opened: Opened = py.detach(|| open(plan)).map_err(|error| open_error(py, &error))?;
         let facts = Facts::of(&opened);
@@ -361,6 +372,7 @@ fn info_dict<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> 
     dict.set_item("moved_bands", info.moved_bands)?;
     dict.set_item("tags", info.tags)?;
     dict.set_item("refused_tags", info.refused_tags)?;
+    dict.set_item("checksums", info.checksums)?;
     let shingled = info.shingled.as_ref().map(|disk| shingled_dict(py, disk)).transpose()?;
     dict.set_item("shingled", shingled)?;
     Ok(dict)
@@ -386,6 +398,41 @@ fn image_check(
     let found = py.detach(|| maintenance::check(&path, &image_options(cache_on)));
     let report = found.map_err(|error| image_error(py, &error))?;
     Ok((report.info.map(|info| info_dict(py, &info)).transpose()?, report.problems))
+}
+
+/// Compares all data of an image with its checksums, without changing it. `progress` is called with bytes that were
+/// compared and bytes in all; what it raises ends this. Raises ServeError, also for an image without checksums.
+#[pyfunction]
+#[pyo3(signature = (path, cache_on=None, progress=None))]
+fn image_scrub(
+    py: Python<'_>,
+    path: PathBuf,
+    cache_on: Option<PathBuf>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'_, PyDict>> {
+    let mut raised = None;
+    let found = py.detach(|| {
+        scrub::scrub(&path, &image_options(cache_on), &mut |done, all| {
+            let Some(progress) = &progress else { return true };
+            let said = Python::attach(|py| {
+                py.check_signals()?;
+                progress.call1(py, (done, all)).map(drop)
+            });
+            raised = said.err();
+            raised.is_none()
+        })
+    });
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    let found = found.map_err(|error| image_error(py, &error))?;
+    let dict = PyDict::new(py);
+    dict.set_item("data_bytes", found.data_bytes)?;
+    dict.set_item("wrong", found.wrong)?;
+    dict.set_item("wrong_extents", found.wrong_extents)?;
+    dict.set_item("wrong_sectors", found.wrong_sectors)?;
+    dict.set_item("unsure_sectors", found.unsure_sectors)?;
+    Ok(dict)
 }
 
 /// Cleans an image and gives back what nothing reads; bytes that it took before and takes now. Raises ServeError.
@@ -420,5 +467,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(image_info, module)?)?;
     module.add_function(wrap_pyfunction!(image_check, module)?)?;
     module.add_function(wrap_pyfunction!(image_repair, module)?)?;
+    module.add_function(wrap_pyfunction!(image_scrub, module)?)?;
     module.add_function(wrap_pyfunction!(image_compact, module)?)
 }

@@ -37,3 +37,4 @@ pub mod timed;
 pub mod tls;
 pub mod turns;
 pub mod way;
+pub mod wrong;

@@ -5,10 +5,11 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use skylight_drive::Drive;
 use skylight_drive::profile::{Layer, Profile, ProfileError};
+use skylight_image::store::device::is_block_device;
 use skylight_image::{Image, ImageError, Options};
 
 use crate::backend::{Backend, PIECE_BYTES, Shape};
@@ -18,6 +19,7 @@ use crate::filters::log::{Log, Sink};
 use crate::served::ServedImage;
 use crate::shingled::{ReadModeName, Shingles};
 use crate::timed::TimedDrive;
+use crate::wrong::WrongSectors;
 
 /// Small enough that what was received is still in the cache of the processor when it is written.
 const SMALL_PIECE: usize = 128 << 10;
@@ -75,6 +77,9 @@ pub struct Plan {
     pub timing: Timing,
     /// Whether writes are answered before they are durable; as the profile says if none.
     pub write_cache: Option<bool>,
+    /// Whether the image has checksums of its data, which is fixed when it is made; where they cost little if none: in a
+    /// file, in model time.
+    pub checksums: Option<bool>,
     /// What is on a device may be lost.
     pub overwrite: bool,
     /// Of the drive's jitter.
@@ -89,7 +94,7 @@ pub struct Plan {
     pub read_mode: Option<ReadModeName>,
     /// Tracks that a write of a raw shingled disk covers, if not what the profile says.
     pub width_tracks: Option<u32>,
-    /// Takes the lines of reads that were refused, beside standard error.
+    /// Takes the lines of reads that were refused, beside standard error, and of data that is not what was written.
     pub refused: Option<Sink>,
 }
 
@@ -113,6 +118,16 @@ pub enum OpenError {
     /// A width for a disk that is named by its image alone.
     #[error("a shingle width needs the name of the drive: it is fixed when an image is made")]
     WidthOfImage,
+    /// An image that is there has checksums, or has not, for good.
+    #[error(
+        "{image}: was made {found} checksums, for good; leave out --checksums, or name a file that does not exist yet"
+    )]
+    ChecksumsFixed {
+        /// The image.
+        image: String,
+        /// "with" or "without".
+        found: &'static str,
+    },
     /// What the system says.
     #[error("cannot begin to serve: {0}; try again when less is running")]
     System(#[from] io::Error),
@@ -134,11 +149,27 @@ pub struct Opened {
     pub write_cache: bool,
 }
 
+/// Whether no part of an image lies on a block device.
+fn in_files(plan: &Plan) -> bool {
+    !is_block_device(&plan.image) && !plan.cache_on.as_deref().is_some_and(is_block_device)
+}
+
+/// An image is as it was asked for.
+fn check_checksums(plan: &Plan, image: &Image) -> Result<(), OpenError> {
+    let has = image.has_checksums();
+    if plan.checksums.is_none_or(|asked| asked == has) {
+        return Ok(());
+    }
+    let found = if has { "with" } else { "without" };
+    Err(OpenError::ChecksumsFixed { image: plan.image.display().to_string(), found })
+}
+
 fn open_image(plan: &Plan) -> Result<(Image, bool), OpenError> {
     let options = Options {
         write_cache: plan.write_cache.unwrap_or_else(|| plan.profile.as_ref().is_some_and(has_write_cache)),
         overwrite: plan.overwrite,
         cache_on: plan.cache_on.clone(),
+        checksums: plan.checksums.unwrap_or(plan.timing == Timing::Model && in_files(plan)),
         // A raw disk takes its time for all that the drive would do.
         every_access: plan.timing == Timing::Native,
         ..Options::default()
@@ -183,9 +214,16 @@ fn set_read_mode(plan: &Plan, profile: &Profile, image: &mut Image) -> Result<()
     Ok(())
 }
 
-fn tell_also(shingles: Option<Arc<Shingles>>, plan: &mut Plan) {
-    if let (Some(shingles), Some(sink)) = (shingles, plan.refused.take()) {
-        shingles.tell_also(sink);
+/// Refused reads, of overwritten sectors and of wrong ones, are told there.
+fn tell_also(shingles: Option<Arc<Shingles>>, wrong: &WrongSectors, plan: &mut Plan) {
+    let Some(sink) = plan.refused.take() else { return };
+    let sink = Arc::new(Mutex::new(sink));
+    let shared = |sink: Arc<Mutex<Sink>>| -> Sink {
+        Box::new(move |line| sink.lock().unwrap_or_else(PoisonError::into_inner)(line))
+    };
+    wrong.tell(shared(sink.clone()));
+    if let Some(shingles) = shingles {
+        shingles.tell_also(shared(sink));
     }
 }
 
@@ -195,7 +233,11 @@ fn tell_also(shingles: Option<Arc<Shingles>>, plan: &mut Plan) {
 /// See [`OpenError`].
 pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
     widen(&mut plan)?;
+    if plan.checksums == Some(true) && !in_files(&plan) {
+        return Err(ImageError::ChecksumsOnDevice(plan.image).into());
+    }
     let (mut image, created) = open_image(&plan)?;
+    check_checksums(&plan, &image)?;
     let clean = image.status().recovery.clean;
     let mended = image.mended().to_vec();
     let profile = match plan.profile.take() {
@@ -218,7 +260,7 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
         Timing::None | Timing::Native => {
             let served = ServedImage::new(image, shape, plan.timing.name())?;
             let served = if plan.timing == Timing::Native { served.beside() } else { served };
-            tell_also(served.shingles(), &mut plan);
+            tell_also(served.shingles(), served.wrong_sectors(), &mut plan);
             (Arc::new(served), write_cache)
         }
         Timing::Model => {
@@ -226,7 +268,7 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
             let mut drive = Drive::with_layer(&profile, layer, plan.seed)?;
             let write_cache = drive.set_write_cache(write_cache);
             let timed = TimedDrive::new(drive, interpreter, shape)?;
-            tell_also(timed.shingles(), &mut plan);
+            tell_also(timed.shingles(), timed.wrong_sectors(), &mut plan);
             (Arc::new(timed), write_cache)
         }
     };

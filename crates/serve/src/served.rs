@@ -37,6 +37,7 @@ use crate::crew::Crew;
 use crate::order::{Lane, Order};
 use crate::shingled::{Shingles, push_overwritten};
 use crate::turns::Turns;
+use crate::wrong::{WrongSectors, sums_json, wrong_byte};
 
 /// After a write that found no space, which has cost the time to take the layer up anew, writes are refused without a try
 /// for so many times that: it takes at most this part of the time from reads.
@@ -65,6 +66,9 @@ const READERS: usize = 32;
 const LONG_COMMANDS: usize = 8;
 /// How long the last lines may take at the end.
 const LINES_TIME: Duration = Duration::from_millis(500);
+/// How long a drive that does nothing when left alone is left alone before its checksums are looked after: longer than
+/// file systems wait between two flushes of what they wrote.
+const SUMS_PATIENCE: Duration = Duration::from_secs(6);
 /// Changes that are taken together.
 const CHANGES: usize = 256;
 
@@ -87,6 +91,7 @@ pub(crate) fn status_json(status: &Status) -> Value {
         "syncs": status.counters.syncs,
         "write_amplification": status.write_amplification(),
         "generation": status.generation,
+        "checksums": sums_json(status.sums.as_ref()),
     })
 }
 
@@ -118,8 +123,10 @@ struct Inner {
     image: Mutex<Option<Image>>,
     /// What reads without the image, where that can be.
     reader: Option<Reader>,
-    /// Every sector has one place for good, so that its bytes may be lent.
+    /// Every sector has one place for good, and nothing to compare it with, so that its bytes may be lent.
     in_place: bool,
+    /// Its data has checksums.
+    summed: bool,
     began: Instant,
     /// When the last short command came, and the last piece of a long one, us since it began.
     asked_at: AtomicU64,
@@ -134,6 +141,7 @@ struct Inner {
     last_error: Mutex<Option<String>>,
     /// For a raw shingled disk.
     shingles: Option<Arc<Shingles>>,
+    wrong: WrongSectors,
     over: Mutex<bool>,
     ends: Condvar,
 }
@@ -196,6 +204,7 @@ impl Inner {
 
     fn failed(&self, error: &ImageError) -> Errno {
         *held(&self.last_error) = Some(error.to_string());
+        self.wrong.note(error);
         errno_of(error)
     }
 
@@ -330,8 +339,20 @@ impl Inner {
         }
     }
 
-    /// The first byte of an extent that a read of a raw shingled disk refuses.
+    /// The first byte of an extent that a read refuses: of a raw shingled disk, or one with a wrong checksum.
     fn refused_at(&self, offset: u64, len: u64) -> Option<u64> {
+        self.overwritten_at(offset, len).or_else(|| self.wrong_at(offset, len))
+    }
+
+    /// Where an extent is wrong: it is read again, for few reads fail.
+    fn wrong_at(&self, offset: u64, len: u64) -> Option<u64> {
+        let reader = self.reader.as_ref().filter(|_| self.summed)?;
+        let _still = self.still.read().unwrap_or_else(PoisonError::into_inner);
+        let route = self.with(|image| image.route(offset, len)).ok()?;
+        reader.read(&route, &mut vec![0; len as usize]).err().as_ref().and_then(wrong_byte)
+    }
+
+    fn overwritten_at(&self, offset: u64, len: u64) -> Option<u64> {
         let mut refused = None;
         // A failure of this look-up leaves the read an error without a place.
         let _ = self.with(|image| {
@@ -388,6 +409,7 @@ impl ServedImage {
     /// When the system has no more threads.
     pub fn new(mut image: Image, shape: Shape, timing: &'static str) -> std::io::Result<Self> {
         let patience = image.layer().idle_after().map(|after| Duration::from_nanos(after.get()));
+        let patience = patience.or(image.has_checksums().then_some(SUMS_PATIENCE));
         let shingles = image.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)));
         let shingled = shingles.is_some();
         let shape = Shape { size: image.capacity_bytes(), places: true, shingled, ..shape };
@@ -396,7 +418,8 @@ impl ServedImage {
             timing,
             still: RwLock::new(()),
             reader: image.reader(),
-            in_place: image.is_in_place(),
+            in_place: image.is_in_place() && !image.has_checksums(),
+            summed: image.has_checksums(),
             image: Mutex::new(Some(image)),
             began: Instant::now(),
             asked_at: AtomicU64::new(0),
@@ -407,6 +430,7 @@ impl ServedImage {
             refused_until: AtomicU64::new(0),
             last_error: Mutex::new(None),
             shingles,
+            wrong: WrongSectors::default(),
             over: Mutex::new(false),
             ends: Condvar::new(),
         });
@@ -456,6 +480,11 @@ impl ServedImage {
     /// What is told of a raw shingled disk.
     pub fn shingles(&self) -> Option<Arc<Shingles>> {
         self.inner.shingles.clone()
+    }
+
+    /// What is told of data that is not what was written.
+    pub fn wrong_sectors(&self) -> &WrongSectors {
+        &self.inner.wrong
     }
 
     fn end(&mut self) {

@@ -35,10 +35,20 @@ from skylight.errors import one_line
 from skylight.probe.session import ProgressReport
 from skylight.units import format_percent, format_seconds
 
-__all__ = ["DeviceProgress", "ProgressLines", "Speaker", "headline", "line", "progress_bar", "table"]
+__all__ = [
+    "ByteProgress",
+    "DeviceProgress",
+    "ProgressLines",
+    "Speaker",
+    "headline",
+    "line",
+    "progress_bar",
+    "table",
+]
 
 _PATIENCE_S = 2.0
 _SILENCE_S = 30.0
+_LINE_EVERY_S = 0.2
 _BAR_WIDTH = 20
 _LEAST_NAME = 20
 _PLAIN_WIDTH = 100
@@ -244,3 +254,51 @@ class DeviceProgress:
             self._over.set()
             if self._bar is not None:
                 self._bar.stop()
+
+
+class ByteProgress:
+    """Progress in bytes with the time left; used as a context manager around the work.
+
+    On a terminal it is a line once two seconds have passed; elsewhere a line for every tenth, two seconds
+    apart.
+    """
+
+    def __init__(self, text: str, now: Callable[[], float] = time.monotonic) -> None:
+        """``text`` says what is done; ``now`` gives the time, s."""
+        self._text, self._now = one_line(text), now
+        self._began = self._told_at = now()
+        self._tenths = 0
+        self._terminal = sys.stderr.isatty()
+
+    def advance(self, done: int, total: int) -> None:
+        """Says how far it is, if that is news."""
+        now = self._now()
+        passed, tenths = now - self._began, 10 * done // max(total, 1)
+        pause = _LINE_EVERY_S if self._terminal else _PATIENCE_S
+        is_news = self._terminal or tenths > self._tenths
+        if passed < _PATIENCE_S or now - self._told_at < pause or not is_news:
+            return
+        self._told_at, self._tenths = now, tenths
+        share = done / max(total, 1)
+        left = f", {format_seconds(passed / share * (1 - share))} left" if share > 0 else ""
+        self._tell(f"{self._text}, {format_percent(share)}{left}", share)
+
+    def _tell(self, text: str, share: float) -> None:
+        with suppress(OSError):  # nobody reads it: that ends no work
+            if self._terminal:
+                done = int(_BAR_WIDTH * share)
+                bar = f"{'#' * done}{'.' * (_BAR_WIDTH - done)}"
+                width = shutil.get_terminal_size().columns - 1
+                print(f"\r\x1b[K{f'{bar} {text}'[:width]}", end="", file=sys.stderr, flush=True)
+            else:
+                print(f"progress: {text}", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._terminal and self._told_at != self._began:
+            with suppress(OSError):
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from click.decorators import FC
 
-from skylight.cli.console import headline, line, table
+from skylight.cli.console import ByteProgress, headline, line, table
 from skylight.cli.drives import line_json
 from skylight.cli.serve import serve_error
 from skylight.units import format_capacity, format_count, format_size
@@ -64,6 +64,7 @@ def _show(info: dict[str, Any]) -> None:
             f"{format_size(info['cached_bytes'])}, {format_count(info['cached_extents'])} extents",
         ),
         ("Bands moved", format_count(info["moved_bands"])),
+        ("Checksums", "of all data" if info["checksums"] else "none of the data"),
         ("Checkpoint", f"{info['generation']}, {format_count(info['tags'])} tags behind it"),
     ]
     if info["refused_tags"]:
@@ -110,24 +111,57 @@ def info(path: Path, cache_on: Path | None, as_json: bool) -> None:
         _show(found)
 
 
-@image.command(epilog="\b\nExamples:\n  skylight image check smr.img\n")
+def _scrubbed(path: Path, cache_on: Path | None) -> dict[str, Any]:
+    """Compares all data with its checksums, with a progress bar on standard error."""
+    from skylight import _native
+
+    progress = ByteProgress(f"{path}: comparing data with checksums")
+    with progress:
+        return cast("dict[str, Any]", _asked(lambda: _native.image_scrub(path, cache_on, progress.advance)))
+
+
+def _wrong_lines(path: Path, scrubbed: dict[str, Any]) -> list[str]:
+    """A line for each of the first wrong extents, and one for the rest."""
+    wrong = scrubbed["wrong"]
+    lines = [
+        f"{path}: checksum mismatch: sectors {first} to {first + sectors - 1}; write them anew, or restore "
+        "them from a copy"
+        for first, sectors in wrong
+    ]
+    if (more := scrubbed["wrong_extents"] - len(wrong)) > 0:
+        total = format_count(scrubbed["wrong_sectors"])
+        lines.append(f"{path}: and {format_count(more)} extents more, {total} wrong sectors in all")
+    return lines
+
+
+@image.command(
+    epilog="\b\nExamples:\n  skylight image check smr.img\n  skylight image check smr.img --data\n"
+    "  skylight image check smr.img --data --json\n"
+)
 @_arguments
-def check(path: Path, cache_on: Path | None, as_json: bool) -> None:
+@click.option("--data", is_flag=True, help="Read all data too, and compare it with its checksums.")
+def check(path: Path, cache_on: Path | None, as_json: bool, data: bool) -> None:
     """Check an image without changing it, opened read-only; exit code 1 when something is wrong.
 
-    Checked is what the image is made of. The data of the drive carries no checksum: if the medium has changed
-    it, nothing here can tell.
+    Checked is what the image is made of, and with --data what the host wrote, if the image was made with
+    checksums (skylight serve --checksums). Without, nothing here can tell whether the medium has changed it.
     """
     from skylight import _native
 
     found, problems = _asked(lambda: _native.image_check(path, cache_on))
+    scrubbed = _scrubbed(path, cache_on) if data and found is not None else None
+    wrong = _wrong_lines(path, scrubbed) if scrubbed is not None else []
+    good = not problems and not wrong
     if as_json:
-        line_json({"schema": 1, "good": not problems, "problems": problems, "info": found})
+        words = {"schema": 1, "good": good, "problems": problems, "info": found}
+        line_json(words if not data else {**words, "data": scrubbed})
     else:
-        for problem in problems:
+        for problem in [*problems, *wrong]:
             line(problem)
-        headline(f"{path}: {'damaged' if problems else 'good'}")
-    if problems:
+        if scrubbed is not None:
+            line(_scrub_words(scrubbed))
+        headline(f"{path}: {'good' if good else 'damaged'}")
+    if not good:
         raise click.exceptions.Exit(1)
 
 
@@ -162,6 +196,14 @@ def repair(path: Path, cache_on: Path | None, as_json: bool, accept_loss: bool) 
     if kept is not None:
         line(f"{path}: its structures as they were are kept in {kept}")
     headline(f"{path}: {'goes on without what is lost' if lost else 'good'}")
+def _scrub_words(scrubbed: dict[str, Any]) -> str:
+    """What was compared."""
+    wrong = format_count(scrubbed["wrong_sectors"])
+    words = f"{format_size(scrubbed['data_bytes'])} compared, {wrong} sectors wrong"
+    if scrubbed["unsure_sectors"]:
+        unsure = format_count(scrubbed["unsure_sectors"])
+        words += f"; {unsure} sectors differ where a power cut may have done it, and count"
+    return words
 
 
 @image.command(epilog="\b\nExamples:\n  skylight image compact smr.img\n")

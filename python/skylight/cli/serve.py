@@ -64,6 +64,7 @@ Read modes of a raw shingled disk (kind = "swd"), for sectors that a write to an
 Examples:
   skylight serve st5000as0011 --image smr.img --nbd unix:smr.sock
   skylight serve emulated-smr-1 --image smr.img --nbd unix:smr.sock --timing model
+  skylight serve st5000as0011 --image sure.img --nbd unix:sure.sock --checksums on
   skylight serve - --image smr.img --nbd tcp:localhost:10809
   skylight serve st4000nc001 --image d.img --nbd unix:d.sock --delay-read 8 --fail rate=0.01,op=read
   skylight serve swd-160gb --image swd.img --nbd unix:swd.sock --read-mode development --shingle-width 4
@@ -145,6 +146,17 @@ def _attach(server: DriveServer, say: Speaker, certified: bool) -> None:
         line(f"  fio      fio --name=x --ioengine=nbd --uri={quoted} --rw=randread --bs=4k --iodepth=32")
 
 
+def _checksum_words(sums: dict[str, Any]) -> list[str]:
+    """What checksums have found, if that is anything."""
+    words = []
+    if sums["mismatches"]:
+        words.append(f"{format_count(sums['mismatches'])} checksum mismatches")
+    if sums["unsure_regions"]:
+        size = format_size(sums["unsure_regions"] * sums["region_bytes"])
+        words.append(f"up to {size} unsure after a power cut")
+    return words
+
+
 def status_words(status: dict[str, Any]) -> str:
     """A status in one line: what a person wants to know first."""
     drive = status.get("drive") or {}
@@ -168,6 +180,8 @@ def status_words(status: dict[str, Any]) -> str:
     if lateness and lateness.get("answers"):
         late = f"p50 {lateness['p50_us']} us, p99 {lateness['p99_us']} us, worst {lateness['worst_us']} us"
         words.append(f"late by {late}")
+    if sums := image.get("checksums"):
+        words += _checksum_words(sums)
     if drive.get("last_error"):
         words.append(f"last error: {drive['last_error']}")
     return ", ".join(words)
@@ -211,6 +225,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--write-cache", type=click.Choice(["on", "off"]), help="Answer writes before they are durable."
 )
+@click.option(
+    "--checksums",
+    type=click.Choice(["on", "off"]),
+    help="Checksums of the data: a byte that changed by itself is an error; fixed when an image is made. "
+    "On with --timing model on a file if not given.",
+)
 @click.option("--destroy-data", is_flag=True, help="What is on the device may be lost.")
 @click.option(
     "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the drive's jitter."
@@ -248,6 +268,7 @@ def serve(
     places: tuple[str, ...],
     timing: str,
     write_cache: str | None,
+    checksums: str | None,
     destroy_data: bool,
     seed: int,
     delay_read: float,
@@ -279,6 +300,8 @@ def serve(
     shingled: dict[str, Any] = {}
     if read_mode is not None:
         shingled["read_mode"] = read_mode
+    if checksums is not None:
+        shingled["checksums"] = checksums == "on"
     if shingle_width is not None:
         shingled["shingle_width"] = shingle_width
     try:

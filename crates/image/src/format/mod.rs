@@ -7,6 +7,7 @@
 //! * [`checkpoint`]: where everything lies, at one point of the log.
 //! * [`mark`]: how far the log was durable.
 //! * [`part`]: the head of each further file or device of an image: whose it is, and of when.
+//! * [`sums`]: a checksum for each sector of the media, where an image has them.
 //!
 //! Invariants: little-endian; every block of 512 bytes carries a CRC32C, salted with the image's own number, so
 //! that blocks of an older image on the same medium are no blocks; no bytes make a reader panic.
@@ -16,6 +17,7 @@ pub mod checkpoint;
 pub mod flash;
 pub mod mark;
 pub mod part;
+pub mod sums;
 pub mod superblock;
 pub mod tag;
 

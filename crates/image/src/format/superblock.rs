@@ -25,6 +25,7 @@ const MAGIC: [u8; 8] = *b"SKYLIGHT";
 const FLASH_APART: usize = 120;
 const GAP: usize = 128;
 const MARKS: usize = 144;
+const SUMS: usize = 160;
 const IDENTITY: usize = 176;
 const FIRST_FILE: usize = 192;
 const CRC_AT: usize = BLOCK - 4;
@@ -74,6 +75,8 @@ pub struct Superblock {
     pub identity: u128,
     /// Bytes of the first file where the image goes on in others; 0 where it does not, and in images of version 1.
     pub first_file_bytes: u64,
+    /// Checksums of what lies on platters and flash; nothing long if there are none.
+    pub sums: Part,
     /// The profile, as TOML.
     pub text: String,
 }
@@ -128,8 +131,22 @@ impl Superblock {
             gap: Part::default(),
             identity: 0,
             first_file_bytes: 0,
+            sums: Part::default(),
             text: text.to_owned(),
         }
+    }
+
+    /// Makes room for checksums, before the platters: with a flash apart they lie in the main file too.
+    pub fn add_sums(&mut self) {
+        let len = super::sums::part_bytes(self.media().len).next_multiple_of(ALIGNMENT);
+        self.sums = Part { start: self.platter.start, len };
+        self.platter.start += len;
+        self.flash.start += len;
+    }
+
+    /// Platters and flash, which follow each other.
+    pub fn media(&self) -> Part {
+        Part { start: self.platter.start, len: self.flash.end().saturating_sub(self.platter.start) }
     }
 
     /// Bytes of the whole image.
@@ -175,6 +192,8 @@ impl Superblock {
         put_u64(&mut block, MARKS + 8, self.marks.len);
         block[IDENTITY..IDENTITY + 16].copy_from_slice(&self.identity.to_le_bytes());
         put_u64(&mut block, FIRST_FILE, self.first_file_bytes);
+        put_u64(&mut block, SUMS, self.sums.start);
+        put_u64(&mut block, SUMS + 8, self.sums.len);
         let crc = checksum(UNSALTED, &block[..CRC_AT]);
         put_u32(&mut block, CRC_AT, crc);
         block
@@ -223,6 +242,7 @@ impl Superblock {
             marks: part_at(MARKS),
             identity: u128::from_le_bytes(identity),
             first_file_bytes: u64_at(block, FIRST_FILE),
+            sums: part_at(SUMS),
             text: String::from_utf8(bytes).map_err(|_| NotOne::Damaged)?,
         };
         if read.adds_up() { Ok(read) } else { Err(NotOne::Damaged) }
@@ -231,7 +251,9 @@ impl Superblock {
     /// Whether parts follow each other.
     fn adds_up(&self) -> bool {
         let [first, second] = self.checkpoints;
-        let parts = [self.log, first, second, self.platter, self.flash];
+        // Without checksums their part is nowhere.
+        let sums = if self.sums.len == 0 { Part { start: second.end(), len: 0 } } else { self.sums };
+        let parts = [self.log, first, second, sums, self.platter, self.flash];
         let mut at = END;
         if self.marks.len > 0 {
             let halves = self.marks.len.is_multiple_of(SLOTS * BLOCK as u64) && self.marks.len < 1 << 60;
@@ -247,6 +269,7 @@ impl Superblock {
         });
         let gap = self.gap;
         let left_out = gap.len == 0 || self.platter.start <= gap.start && gap.end() <= self.platter.end();
-        placed && left_out && gap.len.is_multiple_of(BLOCK as u64) && self.log_blocks() > 1
+        let summed = self.sums.len == 0 || self.sums.len >= super::sums::part_bytes(self.media().len);
+        placed && left_out && summed && gap.len.is_multiple_of(BLOCK as u64) && self.log_blocks() > 1
     }
 }

@@ -21,6 +21,8 @@ const SECTOR: u64 = 512;
 pub enum Effect {
     /// Bytes from an offset on.
     Write(u64, Arc<[u8]>),
+    /// The same for whole sectors, durable at once; what came before is as it was.
+    WriteDurably(u64, Arc<[u8]>),
     /// Zeros: offset and length.
     Discard(u64, u64),
     /// What came before is durable.
@@ -71,8 +73,30 @@ impl Medium {
                 let synced: Vec<Effect> = synced;
                 synced.iter().for_each(|effect| reach(&mut self.durable, effect, &mut |_| true));
             }
+            Effect::WriteDurably(offset, data) => {
+                self.settle(*offset, data.len() as u64);
+                reach(&mut self.durable, effect, &mut |_| true);
+            }
             other => self.unsynced.push(other.clone()),
         }
+    }
+
+    /// What waits for these bytes is superseded.
+    fn settle(&mut self, offset: u64, len: u64) {
+        let end = offset + len;
+        let mut kept = Vec::with_capacity(self.unsynced.len());
+        for effect in self.unsynced.drain(..) {
+            let Some((from, len)) = place(&effect) else { continue };
+            let to = from + len;
+            if to <= offset || end <= from {
+                kept.push(effect);
+                continue;
+            }
+            for (first, last) in [(from, offset.max(from)), (end.min(to), to)] {
+                kept.extend((first < last).then(|| part_of(&effect, from, first..last)));
+            }
+        }
+        self.unsynced = kept;
     }
 
     /// What is left after a power cut.
@@ -116,9 +140,22 @@ impl Medium {
 /// Where an effect changes bytes: offset and length.
 fn place(effect: &Effect) -> Option<(u64, u64)> {
     match effect {
-        Effect::Write(offset, data) => Some((*offset, data.len() as u64)),
+        Effect::Write(offset, data) | Effect::WriteDurably(offset, data) => {
+            Some((*offset, data.len() as u64))
+        }
         Effect::Discard(offset, len) => Some((*offset, *len)),
         Effect::Sync | Effect::SyncWithin(_) => None,
+    }
+}
+
+/// What an effect from a byte on does to some of its bytes.
+fn part_of(effect: &Effect, from: u64, part: Range<u64>) -> Effect {
+    match effect {
+        Effect::Write(_, data) | Effect::WriteDurably(_, data) => {
+            let inside = (part.start - from) as usize..(part.end - from) as usize;
+            Effect::Write(part.start, data[inside].into())
+        }
+        _ => Effect::Discard(part.start, part.end - part.start),
     }
 }
 
@@ -131,7 +168,7 @@ fn reach(store: &mut RamStore, effect: &Effect, keep: &mut dyn FnMut(u64) -> boo
         if keep(at / SECTOR) {
             // What was accepted lies within the store.
             let written = match effect {
-                Effect::Write(_, data) => {
+                Effect::Write(_, data) | Effect::WriteDurably(_, data) => {
                     store.write_at(offset + at, &data[at as usize..(at + here) as usize])
                 }
                 _ => store.discard(offset + at, here),
@@ -262,7 +299,7 @@ impl FaultStore {
             let refused = match &effect {
                 Effect::Sync | Effect::SyncWithin(_) => false,
                 Effect::Discard(..) => full == Full::Writes,
-                Effect::Write(offset, data) => {
+                Effect::Write(offset, data) | Effect::WriteDurably(offset, data) => {
                     full == Full::Writes || !inner.now.is_whole(*offset, data.len() as u64)?
                 }
             };
@@ -313,6 +350,11 @@ impl Store for FaultStore {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         check_range(self, offset, data.len() as u64)?;
         self.effect(Effect::Write(offset, data.into()))
+    }
+
+    fn write_durably(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        check_range(self, offset, data.len() as u64)?;
+        self.effect(Effect::WriteDurably(offset, data.into()))
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -378,6 +420,21 @@ mod tests {
         }
         let all = 2 * 3 * 2 * 2;
         assert_eq!(seen.len(), all, "every outcome comes up: {seen:?}");
+    }
+
+    #[test]
+    fn what_is_written_durably_lasts_and_nothing_else() {
+        let mut medium = Medium::new(RamStore::new(4096));
+        medium.take(&Effect::Write(0, vec![1; 1536].into()));
+        medium.take(&Effect::WriteDurably(512, vec![2; 512].into()));
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..500 {
+            let mut bytes = [0; 1536];
+            medium.cut(&mut Random(seed)).read_at(0, &mut bytes).unwrap();
+            assert_eq!(bytes[512..1024], [2; 512]);
+            seen.insert((bytes[0], bytes[1024]));
+        }
+        assert_eq!(seen.len(), 4, "{seen:?}");
     }
 
     #[test]

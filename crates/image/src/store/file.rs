@@ -13,13 +13,14 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
+use rustix::io::ReadWriteFlags;
 
 use super::{Access, PartInfo, Reads, Store, Syncs, check_range, check_within, no_head, write_zeros};
 use crate::error::ImageError;
@@ -412,6 +413,24 @@ impl Store for FileStore {
 
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.files.each_file(offset, data.len() as u64, |file, at, range| file.write_all_at(&data[range], at))
+    }
+
+    fn write_durably(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        // These bytes alone: a sync of the file would wait for all that is on its way to the disk.
+        let written = self.files.each_file(offset, data.len() as u64, |file, at, range| {
+            let (wanted, part) = (range.len(), &[IoSlice::new(&data[range])]);
+            match rustix::io::pwritev2(file, part, at, ReadWriteFlags::DSYNC)? == wanted {
+                true => Ok(()),
+                false => Err(io::ErrorKind::Unsupported.into()),
+            }
+        });
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.write_at(offset, data)?;
+                self.sync()
+            }
+            other => other,
+        }
     }
 
     fn sync(&mut self) -> io::Result<()> {

@@ -5,6 +5,7 @@
 //! * [`device`]: a raw block device.
 //! * [`fold`]: a store without a stretch that nothing lies in.
 //! * [`parts`]: several stores, one behind the other.
+//! * [`summed`]: a store that knows what was written, by checksums; `regions`: where a power cut may have taken it.
 //! * [`fault`]: a medium that loses, tears and reorders what was not synced, and fails on demand.
 //!
 //! Invariants: what a read gives is what was written last, synced or not; bytes that were never written are
@@ -17,8 +18,11 @@ pub mod file;
 pub mod fold;
 pub mod parts;
 pub mod ram;
+mod regions;
+pub mod summed;
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -123,6 +127,53 @@ pub trait Store: Send {
     /// # Errors
     /// What the system says; a write beyond the end is one.
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Writes some sectors that are durable when this is over, whatever else is.
+    ///
+    /// # Errors
+    /// What the system says; a write beyond the end is one.
+    fn write_durably(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.write_at(offset, data)?;
+        self.sync()
+    }
+
+    /// Reads what is to be moved, sectors too that the store knows to be wrong: these go to `bad`, as ranges of the
+    /// buffer, for [`Store::spoil`] where they are moved to.
+    ///
+    /// # Errors
+    /// As [`Store::read_at`] for any other reason.
+    fn read_to_move(&self, offset: u64, buffer: &mut [u8], _bad: &mut Vec<Range<usize>>) -> io::Result<()> {
+        self.read_at(offset, buffer)
+    }
+
+    /// Has reads fail until something else is written there: what was moved there was wrong.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn spoil(&mut self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// One unit of what the store has to do when nobody asks anything; whether there was any.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn rest(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// Is over in order: all was made durable before.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn close(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// What its checksums have found, if it has any.
+    fn sums(&self) -> Option<summed::SumState> {
+        None
+    }
 
     /// Makes durable all that was written and discarded.
     ///

@@ -165,6 +165,14 @@ impl Store for PartsStore {
         parts.into_iter().try_for_each(|(part, at, range)| self.parts[part].store.write_at(at, &data[range]))
     }
 
+    fn write_durably(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        check_range(self, offset, data.len() as u64)?;
+        let parts = self.of(offset, data.len() as u64);
+        parts
+            .into_iter()
+            .try_for_each(|(part, at, range)| self.parts[part].store.write_durably(at, &data[range]))
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         self.parts.iter_mut().try_for_each(|part| part.store.sync())
     }

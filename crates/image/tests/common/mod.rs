@@ -50,6 +50,8 @@ pub trait Lives {
     fn session(&mut self, store: RamStore) -> Result<Session<Self::Op, Self::Found>, String>;
     /// Tells the oracle.
     fn happen(&mut self, event: Event<Self::Op, Self::Found>);
+    /// The power has failed and is back.
+    fn power_is_back(&mut self) {}
     /// One cut.
     fn cut(&mut self, medium: &Medium) -> Result<(), String>;
     /// All that a drive says and gives.
@@ -153,6 +155,7 @@ pub trait Lives {
         let count = self.random().below(effects.len() as u64 + 1) as usize;
         effects[..count].iter().for_each(|effect| medium.take(effect));
         let store = FaultStore::new(medium.cut(self.random()));
+        self.power_is_back();
         let mut image = self.open(&store).map_err(|why| format!("in recovery: {why}"))?;
         match self.look_at(&mut image)? == *found {
             true => Ok(()),

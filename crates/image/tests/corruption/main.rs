@@ -45,7 +45,7 @@ fn lives(
     let each = mutations.div_ceil(4 * drives.len() as u64);
     for &drive in drives {
         for (write_cache, in_parts) in [(false, false), (true, false), (false, true), (true, true)] {
-            let life = Life::new(drive, write_cache, seed, planted);
+            let life = Life::new(drive, (write_cache, false), seed, planted);
             let mut life = if in_parts { life.in_parts() } else { life };
             life.marks_at_once = true;
             corrupt(&mut life, each, tally).map_err(|why| {

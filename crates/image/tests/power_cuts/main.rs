@@ -13,26 +13,27 @@ use common::{Lives, number};
 use drives::{DRIVES, Drive};
 use run::Life;
 use skylight_image::interpreter::Planted;
+use skylight_image::store::summed::PlantedSums;
 
 fn lives(drive: Drive) {
     let (cuts, seed) = (number("SKYLIGHT_CUTS", 20_000), number("PROPTEST_RNG_SEED", 1));
-    let each = cuts / (3 * DRIVES.len() as u64) + 1;
-    for (write_cache, in_parts) in [(false, false), (true, false), (true, true)] {
-        let life = Life::new(drive, write_cache, seed, None);
+    let each = cuts / (5 * DRIVES.len() as u64) + 1;
+    let ways = [
+        (false, false, false),
+        (true, false, false),
+        (true, false, true),
+        (false, true, false),
+        (true, true, false),
+    ];
+    for (write_cache, checksums, in_parts) in ways {
+        let life = Life::new(drive, (write_cache, checksums), seed, None);
         let mut life = if in_parts { life.in_parts() } else { life };
         let lived = life.live(each);
-        println!(
-            "{}, write cache {}, in parts {in_parts}, seed {seed}: {} cuts, {:?}",
-            drive.name,
-            if write_cache { "on" } else { "off" },
-            life.cuts,
-            life.seen
-        );
+        let how =
+            format!("write cache {write_cache}, checksums {checksums}, in parts {in_parts}, seed {seed}");
+        println!("{}, {how}: {} cuts, {:?}", drive.name, life.cuts, life.seen);
         if let Err(why) = lived {
-            panic!(
-                "{}, write cache {write_cache}, in parts {in_parts}, seed {seed}, cut {}: {why}",
-                drive.name, life.cuts
-            );
+            panic!("{}, {how}, cut {}: {why}", drive.name, life.cuts);
         }
         assert!(life.cuts >= each);
     }
@@ -62,7 +63,7 @@ drive!(fully_associative_aggressive, 9);
 fn noticed(planted: Planted, write_cache: bool) -> Option<String> {
     let seed = number("PROPTEST_RNG_SEED", 1);
     [3, 5, 6, 9].into_iter().find_map(|index| {
-        let mut life = Life::new(DRIVES[index], write_cache, seed, Some(planted));
+        let mut life = Life::new(DRIVES[index], (write_cache, false), seed, Some(planted));
         let why = life.live(3000).err()?;
         Some(format!("{}, cut {}: {why}", DRIVES[index].name, life.cuts))
     })
@@ -80,6 +81,21 @@ fn planted_faults_are_noticed() {
     ];
     for planted in all {
         let found = noticed(planted, true).or_else(|| noticed(planted, false));
+        let found = found.unwrap_or_else(|| panic!("{planted:?} went unnoticed"));
+        println!("{planted:?}: {found}");
+    }
+}
+
+#[test]
+fn planted_faults_in_checksums_are_noticed() {
+    let seed = number("PROPTEST_RNG_SEED", 1);
+    for planted in [PlantedSums::MarkLater, PlantedSums::ClearBeforeSync] {
+        let found = [0, 3, 5, 9].into_iter().find_map(|index| {
+            let mut life = Life::new(DRIVES[index], (true, true), seed, None);
+            life.plant(planted);
+            let why = life.live(3000).err()?;
+            Some(format!("{}, cut {}: {why}", DRIVES[index].name, life.cuts))
+        });
         let found = found.unwrap_or_else(|| panic!("{planted:?} went unnoticed"));
         println!("{planted:?}: {found}");
     }

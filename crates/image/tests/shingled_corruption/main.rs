@@ -51,7 +51,7 @@ impl Subject for Life {
 fn lives(mutations: u64, planted: Option<Planted>, tally: &mut Tally) -> Result<(), String> {
     let seed = number("PROPTEST_RNG_SEED", 1);
     for (banded, write_cache) in [(false, false), (false, true), (true, false), (true, true)] {
-        let mut life = Life::new(banded, write_cache, seed, planted);
+        let mut life = Life::new(banded, (write_cache, false), seed, planted);
         corrupt(&mut life, mutations.div_ceil(4), tally)
             .map_err(|why| format!("banded {banded}, write cache {write_cache}, seed {seed}, {why}"))?;
     }

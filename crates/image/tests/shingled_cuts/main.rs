@@ -21,9 +21,11 @@ const MOST_MORE_LIVES: u64 = 20;
 
 /// A life of so many cuts; how often it started after the disk was switched off in order.
 fn lives(banded: bool, write_cache: bool, seed: u64, cuts: u64) -> u64 {
-    let mut life = Life::new(banded, write_cache, seed, None);
+    // Half of the lives have checksums: which, the seed says.
+    let checksums = (seed.wrapping_add(u64::from(banded) + u64::from(write_cache))).is_multiple_of(2);
+    let mut life = Life::new(banded, (write_cache, checksums), seed, None);
     let lived = life.live(cuts);
-    let how = format!("banded {banded}, write cache {write_cache}, seed {seed}");
+    let how = format!("banded {banded}, write cache {write_cache}, checksums {checksums}, seed {seed}");
     println!("{how}: {:?}", life.seen);
     lived.unwrap_or_else(|why| panic!("{how}, cut {}: {why}", life.seen.cuts));
     assert!(life.seen.checkpoints > 0 && life.seen.overwritten > 0);
@@ -55,7 +57,7 @@ fn planted_faults_are_noticed() {
     let seed = number("PROPTEST_RNG_SEED", 1);
     for planted in [Planted::NoRecord, Planted::RecordWithData, Planted::NoSync] {
         let noticed = [false, true].into_iter().find_map(|write_cache| {
-            let mut life = Life::new(false, write_cache, seed, Some(planted));
+            let mut life = Life::new(false, (write_cache, false), seed, Some(planted));
             let why = life.live(2000).err()?;
             Some(format!("cut {}: {why}", life.seen.cuts))
         });

@@ -1,9 +1,12 @@
 //! A shingled disk's life in sessions, and a cut after every effect of each.
 
+use std::time::Duration;
+
 use skylight_disk::{Angle, Geometry, Lba, Pba, Sectors, SegmentSpec, Shingling};
 use skylight_image::interpreter::Planted;
 use skylight_image::store::fault::{FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
+use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, Options};
 use skylight_layer::swd::{ReadData, ReadMode};
 use skylight_layer::{Bands, Layer, StretchSpec, Swd, SwdSpec};
@@ -15,6 +18,8 @@ use crate::surface::under_head;
 const WIDTH_TRACKS: u32 = 4;
 /// Commands of a session, at most.
 const SESSION: u64 = 40;
+/// Bytes of a region of the checksums, so that the disk has some.
+const REGION: u64 = 32 << 10;
 
 /// What came up, to be sure that it did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +77,12 @@ fn segments() -> Vec<SegmentSpec> {
 }
 
 impl Life {
-    pub fn new(banded: bool, write_cache: bool, seed: u64, planted: Option<Planted>) -> Self {
+    pub fn new(
+        banded: bool,
+        (write_cache, checksums): (bool, bool),
+        seed: u64,
+        planted: Option<Planted>,
+    ) -> Self {
         let specs = segments();
         let geometry = Geometry::new(&specs).expect("segments that add up");
         // Bands of two tracks of the first zone with a guard, and of what there is behind.
@@ -92,7 +102,19 @@ impl Life {
         let oracle = Oracle::new(under_head, places.collect(), !write_cache);
         Self {
             spec: SwdSpec { geometry, shingling, capacity, bands, mode },
-            options: Options { write_cache, planted, log_bytes: Some(16_384), ..Options::default() },
+            options: Options {
+                write_cache,
+                planted,
+                log_bytes: Some(16_384),
+                checksums,
+                sums: SumOptions {
+                    boot_id: Some([0; 16]),
+                    region_bytes: Some(REGION),
+                    clears_after: Some(Duration::ZERO),
+                    planted: None,
+                },
+                ..Options::default()
+            },
             random: Random(seed),
             oracle,
             next_value: 1,
@@ -167,6 +189,7 @@ impl Lives for Life {
     }
 
     fn session(&mut self, store: RamStore) -> Result<Session<Op, Found>, String> {
+        self.power_is_back();
         let start = Medium::new(store.clone());
         let store = FaultStore::new(store);
         let mut now = self.oracle.clone();
@@ -205,7 +228,12 @@ impl Lives for Life {
         }
     }
 
+    fn power_is_back(&mut self) {
+        self.options.sums.boot_id = Some((u128::from(self.random.below(u64::MAX)) + 1).to_le_bytes());
+    }
+
     fn cut(&mut self, medium: &Medium) -> Result<(), String> {
+        self.power_is_back();
         let left = medium.cut(&mut self.random);
         let store = FaultStore::new(left.clone());
         let mut image = self.open(&store)?;

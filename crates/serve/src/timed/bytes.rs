@@ -21,6 +21,7 @@ use skylight_layer::{CommandId, Layer, Plan, Step};
 use crate::backend::{Errno, Job, Op, Request};
 use crate::served::errno_of;
 use crate::shingled::Shingles;
+use crate::wrong::{WrongSectors, wrong_byte};
 
 pub(super) fn extent_of(request: &Request) -> LbaExtent {
     LbaExtent::new(Lba(request.offset / SECTOR_BYTES), Sectors(request.len / SECTOR_BYTES))
@@ -32,6 +33,28 @@ fn without(part: LbaExtent, other: LbaExtent) -> impl Iterator<Item = LbaExtent>
     let from = other.end().clamp(part.start, part.end()).max(before.end());
     let behind = LbaExtent::new(from, part.end() - from);
     [before, behind].into_iter().filter(|part| !part.is_empty())
+}
+
+/// Reads the media. A sector of them that is wrong is no error where the volatile cache holds a newer one.
+fn read_media(
+    interpreter: &Interpreter,
+    cached: &[Cached],
+    extent: LbaExtent,
+    buffer: &mut [u8],
+    layer: &dyn Layer,
+) -> Result<(), ImageError> {
+    let whole = interpreter.read(extent, buffer, layer);
+    let Err(ImageError::Checksum { .. }) = whole else {
+        return whole;
+    };
+    let mut rest = vec![extent];
+    for write in cached {
+        rest = rest.into_iter().flat_map(|part| without(part, write.extent)).collect();
+    }
+    rest.into_iter().try_for_each(|part| {
+        let from = (part.start - extent.start).bytes() as usize;
+        interpreter.read(part, &mut buffer[from..from + part.len.bytes() as usize], layer)
+    })
 }
 
 /// A command between its arrival and its answer.
@@ -68,6 +91,7 @@ pub(super) struct Bytes {
     pub(super) refused_host: bool,
     /// For a raw shingled disk.
     pub(super) shingles: Option<Arc<Shingles>>,
+    pub(super) wrong: Arc<WrongSectors>,
     /// A planted fault: see [`super::model::Planted`].
     pub(super) oldest_on_top: bool,
 }
@@ -86,6 +110,7 @@ impl Bytes {
             refused_by: None,
             refused_host: false,
             shingles,
+            wrong: Arc::default(),
             oldest_on_top: false,
         }
     }
@@ -132,6 +157,7 @@ impl Bytes {
 
     fn note(&mut self, error: &ImageError) -> Errno {
         self.last_error = Some(error.to_string());
+        self.wrong.note(error);
         errno_of(error)
     }
 
@@ -203,7 +229,7 @@ impl Bytes {
         let extent = extent_of(&flying.job.request);
         let result = match flying.planned {
             Some(_) => Ok(()),
-            None => self.interpreter.read(extent, &mut flying.job.data, layer),
+            None => read_media(&self.interpreter, &self.cached, extent, &mut flying.job.data, layer),
         };
         for index in 0..self.cached.len() {
             let cached = match self.oldest_on_top {
@@ -220,6 +246,7 @@ impl Bytes {
         }
         let refused = flying.planned.take().unwrap_or_default();
         if let Err(error) = result {
+            wrong_byte(&error).into_iter().for_each(|at| flying.job.fails_at(at));
             self.fail(&[id], &error);
         }
         self.refuse(id, &refused);
@@ -321,6 +348,9 @@ impl Mover for Bytes {
             Some(Op::Flush) => {
                 if let Err(error) = self.interpreter.flush() {
                     self.fail(&[id], &error);
+                } else if let Err(error) = self.interpreter.rest() {
+                    // Behind a flush is a good time for what checksums have to do; the flush is none the worse.
+                    self.note(&error);
                 }
             }
             _ => {}

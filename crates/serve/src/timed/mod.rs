@@ -29,6 +29,7 @@ use crate::backend::{Answer, Backend, Context, Errno, Extent, Job, Lateness, Op,
 use crate::served::{errno_of, push_places};
 use crate::shingled::{Shingles, push_overwritten};
 use crate::way::Way;
+use crate::wrong::WrongSectors;
 
 /// How long the last lines may take at the end.
 const LINES_TIME: Duration = Duration::from_millis(500);
@@ -45,6 +46,7 @@ pub struct TimedDrive {
     pacer: Mutex<Option<JoinHandle<()>>>,
     /// For a raw shingled disk.
     shingles: Option<Arc<Shingles>>,
+    wrong: Arc<WrongSectors>,
 }
 
 impl TimedDrive {
@@ -56,7 +58,7 @@ impl TimedDrive {
     pub fn new(drive: Drive, interpreter: Interpreter, shape: Shape) -> std::io::Result<Self> {
         let (size, base) = (drive.capacity().bytes(), drive.now());
         let model = ModelDrive::new(drive, interpreter, Way::measured()?);
-        let shingles = model.bytes.shingles.clone();
+        let (shingles, wrong) = (model.bytes.shingles.clone(), model.bytes.wrong.clone());
         let shape = Shape { size, places: true, shingled: shingles.is_some(), ..shape };
         let state = State { model, lateness: Lateness::default() };
         let shared = Arc::new(Shared {
@@ -68,7 +70,12 @@ impl TimedDrive {
         });
         let paces = shared.clone();
         let pacer = std::thread::Builder::new().name("pacer".to_owned()).spawn(move || paces.pace())?;
-        Ok(Self { shape, shared, pacer: Mutex::new(Some(pacer)), shingles })
+        Ok(Self { shape, shared, pacer: Mutex::new(Some(pacer)), shingles, wrong })
+    }
+
+    /// What is told of data that is not what was written.
+    pub fn wrong_sectors(&self) -> &WrongSectors {
+        &self.wrong
     }
 
     /// What is told of a raw shingled disk.
@@ -181,7 +188,8 @@ impl Backend for TimedDrive {
         };
         let State { model: state, lateness } = &mut *guard;
         let (counters, cache) = (state.bytes.interpreter.counters(), state.online.drive().cache_use());
-        let status = skylight_image::Status { cache, counters, ..skylight_image::Status::default() };
+        let sums = state.bytes.interpreter.sums();
+        let status = skylight_image::Status { cache, counters, sums, ..skylight_image::Status::default() };
         let shingled = state.shingled();
         let us = |time: Duration| time.as_micros() as u64;
         let ahead =

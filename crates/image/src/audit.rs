@@ -1,0 +1,83 @@
+//! Whether layer and image agree: for tests, since they look at the whole drive.
+//!
+//! Invariant: an audit changes nothing.
+
+use skylight_disk::{Lba, LbaExtent, PbaExtent};
+use skylight_layer::swd::SectorState;
+use skylight_layer::{Layer, Medium, Piece, Swd};
+
+use crate::image::Image;
+
+impl Image {
+    /// Checks that layer and interpreter find every sector at one place, and no two at the same; slow.
+    ///
+    /// # Errors
+    /// The first sector for which that does not hold.
+    pub fn audit(&self) -> Result<(), String> {
+        let all = LbaExtent::new(Lba(0), self.layer.capacity());
+        let mut pieces: Vec<Piece> = Vec::new();
+        self.layer.locate(all, &mut pieces);
+        let of_layer = joined(pieces.iter().map(|piece| (piece.medium, piece.extent)));
+        let mut pieces = Vec::new();
+        self.interpreter.pieces(all, self.layer.as_ref(), &mut |medium, piece| pieces.push((medium, piece)));
+        let of_image = joined(pieces.into_iter());
+        if let Some((one, other)) = of_layer.iter().zip(&of_image).find(|(one, other)| one != other) {
+            return Err(format!("the layer has {one:?} where the image has {other:?}"));
+        }
+        let mut places = of_layer;
+        places.sort_unstable_by_key(|(medium, piece)| (*medium == Medium::Flash, piece.start));
+        let shared =
+            |pair: &&[(Medium, PbaExtent)]| pair[0].0 == pair[1].0 && pair[0].1.end() > pair[1].1.start;
+        match places.windows(2).find(shared) {
+            Some(pair) => Err(format!("{:?} and {:?} share sectors", pair[0], pair[1])),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that layer and image say the same of what is overwritten, and by which writes; slow.
+    ///
+    /// # Errors
+    /// What they differ in.
+    pub fn audit_overwritten(&mut self) -> Result<(), String> {
+        let (Some(disk), Some(kept)) = (self.layer.raw_shingled(), self.interpreter.shingled_mut()) else {
+            return Ok(());
+        };
+        let all = LbaExtent::new(Lba(0), disk.capacity());
+        let (one, other) = (destroyed_by(disk, all), destroyed_by(kept, all));
+        if one == other && disk.writes() == kept.writes() {
+            return Ok(());
+        }
+        let differ = one.iter().zip(&other).find(|(one, other)| one != other);
+        let counts = (disk.writes(), one.len(), kept.writes(), other.len());
+        Err(format!("layer and image differ in what is overwritten, {counts:?}: {differ:?}"))
+    }
+}
+
+/// What is overwritten of an extent, from where, and by the write of which number.
+fn destroyed_by(disk: &mut Swd, extent: LbaExtent) -> Vec<(LbaExtent, u64, u64)> {
+    let mut all: Vec<(LbaExtent, u64, u64)> = Vec::new();
+    disk.visit_state(extent, &mut |part, state| {
+        let SectorState::Overwritten { source, by } = state else { return };
+        match all.last_mut() {
+            Some((last, from, write))
+                if (last.end(), *from + last.len.get(), *write) == (part.start, source.get(), by.write) =>
+            {
+                last.len += part.len;
+            }
+            _ => all.push((part, source.get(), by.write)),
+        }
+    });
+    all
+}
+
+/// Pieces, as long as they can be.
+fn joined(pieces: impl Iterator<Item = (Medium, PbaExtent)>) -> Vec<(Medium, PbaExtent)> {
+    let mut joined: Vec<(Medium, PbaExtent)> = Vec::new();
+    for (medium, piece) in pieces.filter(|(_, piece)| !piece.is_empty()) {
+        match joined.last_mut() {
+            Some((same, before)) if *same == medium && before.end() == piece.start => before.len += piece.len,
+            _ => joined.push((medium, piece)),
+        }
+    }
+    joined
+}
