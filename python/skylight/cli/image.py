@@ -196,6 +196,8 @@ def repair(path: Path, cache_on: Path | None, as_json: bool, accept_loss: bool) 
     if kept is not None:
         line(f"{path}: its structures as they were are kept in {kept}")
     headline(f"{path}: {'goes on without what is lost' if lost else 'good'}")
+
+
 def _scrub_words(scrubbed: dict[str, Any]) -> str:
     """What was compared."""
     wrong = format_count(scrubbed["wrong_sectors"])
