@@ -4,7 +4,8 @@ A well-behaved client reads and writes 4 KiB at a time, first alone, then beside
 kind. What counts: the median of its latencies beside them over that alone, its slowest command, the most
 memory that the server had, and how long SIGTERM took it to end with exit code 0 and all requests answered.
 In model time a command takes what the model says, and others make it wait as they would at a disk; so there
-what counts of a command is how much later it was answered than the model says (``--log``).
+the median is held against that of what the model says of the same commands (``--log``), and of a command
+counts how much later it was answered than that.
 
 What invalidates results: another load on the machine. All sockets are Unix sockets in a temporary folder.
 
@@ -28,14 +29,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from operator import sub
 from pathlib import Path
 
 MOST_RATIO = 3.0
 MOST_COMMAND_S = 2.0
 MOST_MEMORY_MIB = 256
 MOST_END_S = 10.0
-# In model time the ratio of medians is of milliseconds above the model; below this much it is nothing, ms.
-LEAST_MODEL_MS = 0.5
 
 # A server takes 256 clients, and drops none that waits for an answer.
 MOST_BUSY = 250
@@ -45,6 +45,8 @@ READ, WRITE, FLUSH, BLOCK_STATUS, WRITE_ZEROES = 0, 1, 3, 7, 6
 NO_HOLE = 2
 _REQUEST, _REPLY = struct.Struct(">LHHQQL"), struct.Struct(">LLQ")
 _OPTION_MAGIC = 0x49484156454F5054
+# Where the well-behaved client reads and writes: nobody else does, so the log tells its commands, bytes.
+OWN_FROM = 1 << 40
 DRIVE = {"none": "st4000nc001", "model": "st5000as0011"}
 
 
@@ -92,7 +94,7 @@ class Good:
         until = time.monotonic() + seconds
         while time.monotonic() < until or len(took) < least:
             self.number += 1
-            offset = self.number * 7919 % 16384 * BLOCK
+            offset = OWN_FROM + self.number * 7919 % 16384 * BLOCK
             began = time.perf_counter()
             if self.number % 2:
                 self.client.sendall(request(READ, offset, BLOCK))
@@ -239,7 +241,7 @@ class Row:
 
     kind: str
     timing: str
-    alone_ms: float
+    reference_ms: float
     beside_ms: float
     worst_s: float
     memory_mib: int
@@ -250,9 +252,8 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Of the medians."""
-        least = LEAST_MODEL_MS if self.timing == "model" else 0.0
-        return max(self.beside_ms, least) / max(self.alone_ms, least, 1e-6)
+        """Of the median to that alone, or to that of the model."""
+        return self.beside_ms / max(self.reference_ms, 1e-6)
 
     def missed(self) -> list[str]:
         """Bounds that it misses."""
@@ -281,7 +282,9 @@ class Server:
             command += ["--log", str(self.log)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         for _ in range(600):
-            if self.path.exists():
+            # The socket is there a moment before it listens.
+            with suppress(OSError):
+                greet(self.path).close()
                 return
             time.sleep(0.05)
         raise SystemExit("the server does not begin to listen")
@@ -353,13 +356,11 @@ def measure(kind: str, timing: str, clients: int, seconds: float) -> Row:
             hostile.over.set()
             end_s, code = server.end()
             reader.join()
-            if timing == "model":
-                alone_ms, beside_ms, worst = model_figures(server.log, alone, took)
-            else:
-                alone_ms, beside_ms = (statistics.median(each) * 1e3 for each in (alone, took))
-                worst = max(took)
+            model = model_times(server.log, len(took)) if timing == "model" else None
+            worst = max(took) if model is None else max(map(sub, took, model))
+            reference_ms, beside_ms = (statistics.median(each) * 1e3 for each in (model or alone, took))
             return Row(
-                kind, timing, alone_ms, beside_ms, worst, memory, status_s, end_s, code, answers == [True]
+                kind, timing, reference_ms, beside_ms, worst, memory, status_s, end_s, code, answers == [True]
             )
         finally:
             hostile.over.set()
@@ -370,28 +371,26 @@ def measure(kind: str, timing: str, clients: int, seconds: float) -> Row:
             server.process.wait()
 
 
-def model_figures(log: Path, alone: list[float], took: list[float]) -> tuple[float, float, float]:
-    """Medians above the model alone and beside, ms, and the most, s.
+def model_times(log: Path, count: int) -> list[float]:
+    """What the model says of the last commands of the well-behaved client, s.
 
-    The log has the model's time for each command; the client's own commands are those of 4 KiB below 64 MiB.
+    They come one by one, so they are in the log in the order in which it asked.
     """
-    rows = []
+    model = []
     for line in log.read_text(encoding="utf-8").splitlines():
         fields = line.split()
-        own = len(fields) == 8 and int(fields[3]) == BLOCK and int(fields[2]) < 64 * MIB
-        if own and fields[7] != "-" and fields[5] == "ok":
-            rows.append(float(fields[7]) / 1e6)
-    first, last = rows[-len(alone) - len(took) : -len(took)] or rows, rows[-len(took) :]
-    early = statistics.median(alone) - statistics.median(first)
-    late = statistics.median(took) - statistics.median(last)
-    return early * 1e3, late * 1e3, max(took) - max(last)
+        if len(fields) == 8 and fields[5] == "ok" and int(fields[2]) >= OWN_FROM:
+            model.append(float(fields[7]) / 1e6)
+    if len(model) < count:
+        raise SystemExit(f"{log}: lacks commands of the well-behaved client")
+    return model[-count:]
 
 
 def show(row: Row) -> None:
     """A line for people."""
     missed = row.missed()
     print(
-        f"{row.timing:6} {row.kind:26} median {row.alone_ms:8.3f} -> {row.beside_ms:8.3f} ms"
+        f"{row.timing:6} {row.kind:26} median {row.reference_ms:8.3f} -> {row.beside_ms:8.3f} ms"
         f" (x{row.ratio:5.2f})"
         f"  worst {row.worst_s:6.3f} s  memory {row.memory_mib:4} MiB  status {row.status_s:5.2f} s"
         f"  SIGTERM {row.end_s:5.2f} s{'' if not missed else '  MISSED: ' + ', '.join(missed)}",
