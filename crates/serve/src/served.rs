@@ -161,6 +161,15 @@ struct Crews {
     long: Crew,
 }
 
+impl Crews {
+    /// Does what was taken, and ends the threads: here, for the last command may be what holds the crews last.
+    fn end(&self) {
+        self.reads.end();
+        self.changes.end();
+        self.long.end();
+    }
+}
+
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -490,6 +499,9 @@ impl ServedImage {
     fn end(&mut self) {
         *held(&self.inner.over) = true;
         self.inner.ends.notify_all();
+        if let Some((crews, _)) = &self.crews {
+            crews.end();
+        }
         if let Some(thread) = self.idles.take() {
             // If it panicked, the image says so itself.
             let _ = thread.join();
@@ -610,9 +622,7 @@ impl Backend for ServedImage {
         *held(&self.inner.over) = true;
         self.inner.ends.notify_all();
         if let Some((crews, _)) = &self.crews {
-            crews.reads.end();
-            crews.changes.end();
-            crews.long.end();
+            crews.end();
         }
         if let Some(shingles) = &self.inner.shingles {
             shingles.drain(LINES_TIME);

@@ -3,8 +3,11 @@
 //! A session serves a drive and works with it; its effects on the medium are kept, with what the host had asked and
 //! heard by then. Then the power is cut after none of them, after the first, and so on (`common`).
 
+use std::time::Duration;
+
 use skylight_image::store::fault::{FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
+use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, Options};
 use skylight_layer::Layer;
 
@@ -17,6 +20,8 @@ use crate::targets::{Interface, Model, Served};
 
 /// Commands of a session.
 const SESSION: u64 = 60;
+/// Of the regions whose checksums a cut leaves unsure: many on a small drive.
+const REGION_BYTES: u64 = 64 << 10;
 
 /// See the module page.
 struct Life {
@@ -30,9 +35,15 @@ struct Life {
 }
 
 impl Life {
-    fn new(drive: Drive, timing: Timing, write_cache: bool, seed: u64) -> Self {
+    fn new(drive: Drive, timing: Timing, (write_cache, checksums): (bool, bool), seed: u64) -> Self {
         let (log_bytes, piece) = (Some(8192), Some(3));
-        let options = Options { write_cache, log_bytes, piece, ..Options::default() };
+        let sums = SumOptions {
+            boot_id: Some([0; 16]),
+            region_bytes: Some(REGION_BYTES),
+            clears_after: Some(Duration::ZERO),
+            planted: None,
+        };
+        let options = Options { write_cache, log_bytes, piece, checksums, sums, ..Options::default() };
         let (random, shadow) = (Random(seed), Shadow::new(SECTORS, write_cache));
         Self { drive, timing, options, random, shadow, cuts: 0, cuts_in_recovery: 0 }
     }
@@ -113,6 +124,7 @@ impl Lives for Life {
 
     fn session(&mut self, store: RamStore) -> Result<Session<(u64, Op), Vec<u8>>, String> {
         self.options.every_access = self.timing == Timing::Native && self.random.below(2) == 0;
+        self.power_is_back();
         let start = Medium::new(store.clone());
         let store = FaultStore::new(store);
         let mut image = self.open(&store)?;
@@ -138,6 +150,10 @@ impl Lives for Life {
         Ok(Session { start, effects: store.take_effects(), events })
     }
 
+    fn power_is_back(&mut self) {
+        self.options.sums.boot_id = Some((u128::from(self.random.below(u64::MAX)) + 1).to_le_bytes());
+    }
+
     fn happen(&mut self, event: Event<(u64, Op), Vec<u8>>) {
         match event {
             Event::Begin((id, op)) => self.shadow.ask(id, op),
@@ -151,6 +167,7 @@ impl Lives for Life {
 
     fn cut(&mut self, medium: &Medium) -> Result<(), String> {
         let left = medium.cut(&mut self.random);
+        self.power_is_back();
         let store = FaultStore::new(left.clone());
         let mut image = self.open(&store)?;
         let found = self.look_at(&mut image)?;
@@ -175,17 +192,14 @@ impl Lives for Life {
 
 fn lives(timing: Timing) {
     let (cuts, seed) = (number("SKYLIGHT_SERVED_CUTS", 6_000), number("PROPTEST_RNG_SEED", 1));
-    let each = cuts / (2 * 2 * DRIVES.len() as u64) + 1;
+    let each = cuts / (2 * 4 * DRIVES.len() as u64) + 1;
     let (mut all, mut in_recovery) = (0, 0);
     for drive in DRIVES {
-        for write_cache in [false, true] {
-            let mut life = Life::new(drive, timing, write_cache, seed);
+        for how in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut life = Life::new(drive, timing, how, seed);
             if let Err(why) = life.live(each) {
-                let name = drive.name;
-                panic!(
-                    "{name}, {timing:?}, write cache {write_cache}, seed {seed}, cut {}: {why}",
-                    life.cuts
-                );
+                let how = format!("{timing:?}, write cache and checksums {how:?}, seed {seed}");
+                panic!("{}, {how}, cut {}: {why}", drive.name, life.cuts);
             }
             (all, in_recovery) = (all + life.cuts, in_recovery + life.cuts_in_recovery);
         }

@@ -16,10 +16,10 @@ const STRETCH: u64 = 400;
 /// Stretches that one drive lives.
 const STRETCHES: u64 = 25;
 
-pub fn image(drive: Drive, write_cache: bool, every_access: bool) -> Image {
+pub fn image(drive: Drive, write_cache: bool, every_access: bool, checksums: bool) -> Image {
     let layer = (drive.layer)();
     let (log_bytes, piece) = (Some(8192), Some(3));
-    let options = Options { write_cache, log_bytes, piece, every_access, ..Options::default() };
+    let options = Options { write_cache, log_bytes, piece, every_access, checksums, ..Options::default() };
     let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
     Image::create_on(Box::new(store), layer, "", &options).expect("memory")
 }
@@ -52,7 +52,8 @@ pub fn live(
 ) -> Result<u64, String> {
     let mut random = Random(seed);
     let count = most.min(STRETCH * STRETCHES);
-    let image = image(drive, write_cache, timing == Timing::Native && random.below(2) == 0);
+    let every_access = timing == Timing::Native && random.below(2) == 0;
+    let image = image(drive, write_cache, every_access, random.below(2) == 0);
     let mut host = Host::new(Shadow::new(SECTORS, write_cache));
     let place = |why| format!("{}, {timing:?}, write cache {write_cache}, seed {seed}: {why}", drive.name);
     match timing {

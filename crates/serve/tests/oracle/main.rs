@@ -1,4 +1,5 @@
-//! The right bytes, in every timing mode: every layer x {none, model, native} x {write cache on, off}, against a shadow
+//! The right bytes, in every timing mode: every layer x {none, model, native} x {write cache on, off} x {checksums or
+//! none}, against a shadow
 //! that knows nothing of how a drive works; live, and after a power cut at every effect on the medium.
 //!
 //! `SKYLIGHT_SERVED_OPERATIONS` is how many commands there are in all (400,000 if it is not set), `SKYLIGHT_SERVED_CUTS`

@@ -64,8 +64,9 @@ fn over_a_disk_that_sets_the_time() {
     let seen = (0..200).find_map(|life| {
         let mut random = Random(seed.wrapping_add(life));
         let mut host = Host::new(Shadow::new(SECTORS, true));
-        let mut target =
-            Reversed(Served::unstarted(image(DRIVES[0], true, false)).beside_arranged(|jobs| jobs.reverse()));
+        let mut target = Reversed(
+            Served::unstarted(image(DRIVES[0], true, false, false)).beside_arranged(|jobs| jobs.reverse()),
+        );
         let lived = host.work(&mut target, &mut random, 400, mood);
         lived.and_then(|()| host.look_at_all(&mut target, &mut random)).err()
     });
