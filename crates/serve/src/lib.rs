@@ -6,7 +6,8 @@
 //! * [`shingled`]: read modes of a raw shingled disk, and the line for each read that was refused.
 //! * [`open`]: from a profile and a path to a backend.
 //! * [`plain`]: bytes in memory and in a file.
-//! * `crew`: threads that do commands beside each other.
+//! * `crew`: threads that do commands beside each other; `order`: which of these commands wait for which.
+//! * [`wrong`]: sectors that are not what was written.
 //! * [`diagnostics`]: lines on standard error, which nobody waits for.
 //! * [`filters`]: delay, error and log, each a backend over a backend.
 //! * [`nbd`]: the NBD protocol. [`server`]: sockets, connections, the end.

@@ -3,7 +3,8 @@
 //! Reads go on beside each other: where one goes is found out under the lock of the image, its bytes are read without
 //! it. What changes the image waits until no read is under way, and reads wait until it is done. Where a disk underneath
 //! sets the time, the commands of one client are done beside each other too ([`ServedImage::beside`]): reads by as many
-//! threads as ask, changes by one thread in the order in which they came, those that wait together.
+//! threads as ask, writes by one thread in the order in which they came, those that wait together, trims, zeroes and
+//! flushes by some. Commands that conflict keep their order (`order.rs`).
 //!
 //! A command that may take long (trims and zeroes of many MiB) is done in pieces of about [`PIECE_TIME`]; between two
 //! of them others have their turn, and it ends early when its client is gone or the server ends. Such commands take turns
