@@ -384,8 +384,9 @@ impl Interpreter {
         match change {
             MapChange::Cached { lba, pba } => self.commit_cached((lba, pba), layer, host),
             MapChange::Native { lba } => {
-                let mut home = PbaExtent::default();
-                layer.home(LbaExtent::new(lba.start, Sectors(1)), &mut |piece| home = piece);
+                // Where it lies now: at the place that it had on a new drive, cleaning may have written another band.
+                let (first, mut home) = (LbaExtent::new(lba.start, Sectors(1)), PbaExtent::default());
+                self.state.visit_home(layer, first, &mut |piece| home = piece);
                 let whole = PbaExtent::new(home.start, lba.len);
                 if self.cleaned.contains(&whole) {
                     self.forget_cleaned(whole);

@@ -111,3 +111,11 @@ fn in_model_time() {
 fn over_a_disk_that_sets_the_time() {
     lives(Timing::Native);
 }
+
+/// A whole band is trimmed, one that moved long ago, while cleaning has just written another band to its first place.
+/// It took millions of commands to come up.
+#[test]
+fn a_band_that_is_moved_to_the_first_place_of_one_that_is_trimmed() {
+    let lived = live(DRIVES[9], Timing::Model, true, 20_261_182_787_175, 10_000, |_| {});
+    lived.unwrap_or_else(|why| panic!("{why}"));
+}
