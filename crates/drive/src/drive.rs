@@ -112,8 +112,10 @@ pub struct Drive {
     quiet_since: Time,
     /// Until when the interface is busy with writes that go to the cache.
     accepting: Time,
-    /// Until when nothing is destaged, and the layer does not work: the media had no space.
+    /// Until when nothing is destaged: the media had no space.
     refused_until: Time,
+    /// Until when the layer does nothing by itself, for the same reason.
+    idle_refused_until: Time,
     /// Until when everything that could happen has happened.
     clock: Time,
     /// Outstanding commands.
@@ -148,6 +150,7 @@ impl Drive {
             quiet_since: Time(0),
             accepting: Time(0),
             refused_until: Time(0),
+            idle_refused_until: Time(0),
             clock: Time(0),
             pending: Pending::new(interface.queue_depth),
             cache: WriteCache::new(
@@ -277,7 +280,7 @@ impl Drive {
         let Some(after) = self.layer.idle_after() else {
             return Idle::Nothing;
         };
-        let begin = self.busy_until.max(self.quiet_since + after).max(self.refused_until);
+        let begin = self.busy_until.max(self.quiet_since + after).max(self.idle_refused_until);
         if begin >= until {
             return Idle::Worked;
         }
@@ -292,7 +295,8 @@ impl Drive {
                 return Idle::Nothing;
             }
             if outside.executed(Origin::Idle, &self.plan, self.layer.as_mut()) == Moved::Refused {
-                self.taken_up(self.busy_until);
+                self.idle_refused_until = self.busy_until + RETRY;
+                self.forget_all_places();
                 return Idle::Worked;
             }
             self.answered.clear();
@@ -337,7 +341,9 @@ impl Drive {
             "writes that overlap leave in the order in which they came"
         );
         if outside.executed(Origin::Cache, &self.plan, self.layer.as_mut()) == Moved::Refused {
-            return self.taken_up(start);
+            self.refused_until = start + RETRY;
+            self.idle_refused_until = self.refused_until;
+            return self.forget_all_places();
         }
         self.answered.clear();
         self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
@@ -346,12 +352,7 @@ impl Drive {
         self.forget_places(false);
     }
 
-    /// The media had no space for what the drive did by itself, and the layer was taken up anew.
-    fn taken_up(&mut self, at: Time) {
-        self.refused_until = at + RETRY;
-        self.forget_all_places();
-    }
-
+    /// The layer was taken up anew.
     fn forget_all_places(&mut self) {
         self.ahead = None;
         self.pending.forget_all_places();
@@ -361,6 +362,7 @@ impl Drive {
     /// Tries at once what the media had no space for.
     pub fn retry(&mut self) {
         self.refused_until = Time(0);
+        self.idle_refused_until = Time(0);
     }
 
     /// What was on its way to the media is there.
@@ -451,7 +453,7 @@ impl Drive {
     /// When the layer would work on its own next, if nothing happens before; none if it never does.
     pub(crate) fn idle_begins(&self) -> Option<Time> {
         let after = self.layer.idle_after().filter(|_| self.pending.commands().is_empty())?;
-        Some(self.busy_until.max(self.quiet_since + after).max(self.refused_until))
+        Some(self.busy_until.max(self.quiet_since + after).max(self.idle_refused_until))
     }
 
     /// A command that comes at `at`, when everything before has happened.

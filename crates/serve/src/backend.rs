@@ -138,6 +138,18 @@ impl Request {
         Self { op, offset, len, fua: false, no_hole: false, fast: false }
     }
 
+    /// Whether it changes the bytes of its extent.
+    const fn changes_bytes(&self) -> bool {
+        matches!(self.op, Op::Write | Op::Trim | Op::WriteZeroes)
+    }
+
+    /// Whether the order of the two matters: they share bytes, and one of them changes these.
+    pub const fn conflicts_with(&self, other: &Self) -> bool {
+        self.offset < other.offset + other.len
+            && other.offset < self.offset + self.len
+            && (self.changes_bytes() || other.changes_bytes())
+    }
+
     /// Bytes that it carries one way or the other.
     pub const fn data_len(&self) -> u64 {
         match self.op {

@@ -65,23 +65,13 @@ pub(crate) struct Order {
     hand: Hand,
 }
 
-fn changes(request: &Request) -> bool {
-    matches!(request.op, Op::Write | Op::Trim | Op::WriteZeroes)
-}
-
-fn conflict(one: &Request, other: &Request) -> bool {
-    one.offset < other.offset + other.len
-        && other.offset < one.offset + one.len
-        && (changes(one) || changes(other))
-}
-
 /// Whether a command has to wait for any of those before it.
 fn must_wait(request: &Request, older: &[Entry]) -> bool {
     let together = |entry: &Entry| {
         let lane = Lane::of(request);
         lane == Lane::Writes && lane == Lane::of(&entry.request) && matches!(entry.state, State::Handed)
     };
-    older.iter().any(|entry| conflict(request, &entry.request) && !together(entry))
+    older.iter().any(|entry| request.conflicts_with(&entry.request) && !together(entry))
 }
 
 impl Entries {
@@ -117,8 +107,8 @@ impl Order {
         let (number, request, order) = (entries.next, job.request, self.clone());
         entries.next += 1;
         let job = job.intercept(move |result, data, answer| {
-            order.answered(number);
             answer(result, data);
+            order.answered(number);
         });
         entries.all.push(Entry { number, request, state: State::Waits(job) });
         drop(entries);

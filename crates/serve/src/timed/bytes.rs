@@ -58,7 +58,7 @@ fn read_media(
 }
 
 /// A command between its arrival and its answer.
-pub(super) struct Flying {
+pub(super) struct InFlight {
     pub(super) job: Job,
     pub(super) came: Time,
     pub(super) result: Result<(), Errno>,
@@ -78,7 +78,7 @@ pub(super) struct Cached {
 /// The bytes: what is on the media, in the volatile cache, and on its way.
 pub(super) struct Bytes {
     pub(super) interpreter: Interpreter,
-    flying: Vec<Option<Flying>>,
+    in_flight: Vec<Option<InFlight>>,
     free: Vec<u32>,
     /// In the order in which they came.
     pub(super) cached: Vec<Cached>,
@@ -99,10 +99,10 @@ pub(super) struct Bytes {
 impl Bytes {
     /// Nothing on its way, nothing cached.
     pub(super) fn new(interpreter: Interpreter, write_cache: bool, shingles: Option<Arc<Shingles>>) -> Self {
-        let (flying, free, cached) = (Vec::new(), Vec::new(), Vec::new());
+        let (in_flight, free, cached) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             interpreter,
-            flying,
+            in_flight,
             free,
             cached,
             write_cache,
@@ -127,32 +127,32 @@ impl Bytes {
 
     /// A command is on its way; the number that the drive knows it by.
     pub(super) fn start(&mut self, job: Job, came: Time, part_of: Option<u32>) -> u32 {
-        let flying = Some(Flying { job, came, result: Ok(()), part_of, planned: None });
+        let in_flight = Some(InFlight { job, came, result: Ok(()), part_of, planned: None });
         match self.free.pop() {
             Some(id) => {
-                self.flying[id as usize] = flying;
+                self.in_flight[id as usize] = in_flight;
                 id
             }
             None => {
-                self.flying.push(flying);
-                self.flying.len() as u32 - 1
+                self.in_flight.push(in_flight);
+                self.in_flight.len() as u32 - 1
             }
         }
     }
 
     /// A command is answered: its number is free.
-    pub(super) fn finish(&mut self, id: u32) -> Option<Flying> {
-        let flying = self.flying.get_mut(id as usize)?.take()?;
+    pub(super) fn finish(&mut self, id: u32) -> Option<InFlight> {
+        let in_flight = self.in_flight.get_mut(id as usize)?.take()?;
         self.free.push(id);
-        Some(flying)
+        Some(in_flight)
     }
 
-    pub(super) fn flying(&self, id: CommandId) -> Option<&Flying> {
-        self.flying.get(id.0 as usize)?.as_ref()
+    pub(super) fn in_flight(&self, id: CommandId) -> Option<&InFlight> {
+        self.in_flight.get(id.0 as usize)?.as_ref()
     }
 
-    fn flying_mut(&mut self, id: CommandId) -> Option<&mut Flying> {
-        self.flying.get_mut(id.0 as usize)?.as_mut()
+    fn in_flight_mut(&mut self, id: CommandId) -> Option<&mut InFlight> {
+        self.in_flight.get_mut(id.0 as usize)?.as_mut()
     }
 
     fn note(&mut self, error: &ImageError) -> Errno {
@@ -164,8 +164,8 @@ impl Bytes {
     fn fail(&mut self, ids: &[CommandId], error: &ImageError) {
         let errno = self.note(error);
         for &id in ids {
-            if let Some(flying) = self.flying_mut(id) {
-                flying.result = Err(errno);
+            if let Some(in_flight) = self.in_flight_mut(id) {
+                in_flight.result = Err(errno);
             }
         }
     }
@@ -178,9 +178,9 @@ impl Bytes {
         ids: &[CommandId],
     ) -> Result<bool, ImageError> {
         let (mut writes, mut trim, mut durable) = (Vec::new(), None, false);
-        let Self { interpreter, flying, write_cache, .. } = self;
+        let Self { interpreter, in_flight, write_cache, .. } = self;
         for &id in ids {
-            let Some(Some(Flying { job, .. })) = flying.get(id.0 as usize) else {
+            let Some(Some(InFlight { job, .. })) = in_flight.get(id.0 as usize) else {
                 continue;
             };
             let extent = extent_of(&job.request);
@@ -223,13 +223,13 @@ impl Bytes {
 
     /// What a read gets now: the media, and over it what the volatile cache holds.
     fn read(&mut self, id: CommandId, layer: &dyn Layer) {
-        let Some(flying) = self.flying.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+        let Some(in_flight) = self.in_flight.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        let extent = extent_of(&flying.job.request);
-        let result = match flying.planned {
+        let extent = extent_of(&in_flight.job.request);
+        let result = match in_flight.planned {
             Some(_) => Ok(()),
-            None => read_media(&self.interpreter, &self.cached, extent, &mut flying.job.data, layer),
+            None => read_media(&self.interpreter, &self.cached, extent, &mut in_flight.job.data, layer),
         };
         for index in 0..self.cached.len() {
             let cached = match self.oldest_on_top {
@@ -241,12 +241,12 @@ impl Bytes {
                 let len = (end - start).bytes() as usize;
                 let (to, from) =
                     ((start - extent.start).bytes() as usize, (start - cached.extent.start).bytes() as usize);
-                flying.job.data[to..to + len].copy_from_slice(&cached.data[from..from + len]);
+                in_flight.job.data[to..to + len].copy_from_slice(&cached.data[from..from + len]);
             }
         }
-        let refused = flying.planned.take().unwrap_or_default();
+        let refused = in_flight.planned.take().unwrap_or_default();
         if let Err(error) = result {
-            wrong_byte(&error).into_iter().for_each(|at| flying.job.fails_at(at));
+            wrong_byte(&error).into_iter().for_each(|at| in_flight.job.fails_at(at));
             self.fail(&[id], &error);
         }
         self.refuse(id, &refused);
@@ -266,8 +266,8 @@ impl Bytes {
             shingles.tell(&losses);
             let error = skylight_image::image::unreadable(loss.lba);
             self.fail(&[id], &error);
-            if let Some(flying) = self.flying_mut(id) {
-                flying.job.fails_at(Sectors(loss.lba.start.get()).bytes());
+            if let Some(in_flight) = self.in_flight_mut(id) {
+                in_flight.job.fails_at(Sectors(loss.lba.start.get()).bytes());
             }
         }
     }
@@ -275,7 +275,7 @@ impl Bytes {
     /// Reads what the plan of a read of a raw shingled disk says.
     fn planned_read(&mut self, plan: &Plan, ids: &[CommandId]) -> Result<(), ImageError> {
         for &id in ids {
-            let Some(Some(Flying { job, planned, .. })) = self.flying.get_mut(id.0 as usize) else {
+            let Some(Some(InFlight { job, planned, .. })) = self.in_flight.get_mut(id.0 as usize) else {
                 continue;
             };
             if job.request.op == Op::Read {
@@ -329,21 +329,21 @@ impl Mover for Bytes {
 
     fn refused(&mut self, id: CommandId) {
         let errno = self.refused_by.unwrap_or(Errno::NoSpace);
-        if let Some(flying) = self.flying_mut(id) {
-            flying.result = Err(errno);
+        if let Some(in_flight) = self.in_flight_mut(id) {
+            in_flight.result = Err(errno);
         }
     }
 
     fn cached(&mut self, host: CommandId, cache: CommandId) {
-        if let Some(flying) = self.flying_mut(host) {
-            let data = std::mem::take(&mut flying.job.data);
-            let extent = extent_of(&flying.job.request);
+        if let Some(in_flight) = self.in_flight_mut(host) {
+            let data = std::mem::take(&mut in_flight.job.data);
+            let extent = extent_of(&in_flight.job.request);
             self.cached.push(Cached { id: cache, extent, data });
         }
     }
 
     fn decided(&mut self, id: CommandId, layer: &dyn Layer) {
-        match self.flying(id).map(|flying| flying.job.request.op) {
+        match self.in_flight(id).map(|in_flight| in_flight.job.request.op) {
             Some(Op::Read) => self.read(id, layer),
             Some(Op::Flush) => {
                 if let Err(error) = self.interpreter.flush() {

@@ -18,7 +18,7 @@ use skylight_drive::{Drive, Online};
 use skylight_image::Interpreter;
 use skylight_layer::{Command, CommandId, HostOp};
 
-use super::bytes::{Bytes, Flying, extent_of};
+use super::bytes::{Bytes, InFlight, extent_of};
 use crate::backend::{Answer, Errno, Job, Op, Request};
 use crate::way::Way;
 
@@ -102,7 +102,7 @@ pub struct ModelDrive {
 
 /// By how much an answer leaves ahead of its time: its client has slept since it asked, or was told of another.
 fn ahead(way: &Way, bytes: &Bytes, told: Time, answer: Answered) -> Nanos {
-    let asked = bytes.flying(CommandId(answer.id)).map_or(answer.at, |flying| flying.came);
+    let asked = bytes.in_flight(CommandId(answer.id)).map_or(answer.at, |in_flight| in_flight.came);
     let asleep = Nanos(answer.at.get().saturating_sub(asked.max(told).get()));
     let ahead = way.ahead(Duration::from_nanos(asleep.get()));
     Nanos(ahead.as_nanos() as u64).min(asleep)
@@ -118,11 +118,6 @@ fn command_of(id: CommandId, request: &Request) -> Command {
     };
     let extent = if op == HostOp::Flush { LbaExtent::default() } else { extent_of(request) };
     Command { id, op, extent }
-}
-
-/// Whether the order of two requests matters.
-fn conflict(one: &Request, other: &Request) -> bool {
-    command_of(CommandId(0), one).conflicts_with(&command_of(CommandId(0), other))
 }
 
 impl Zeroing {
@@ -212,8 +207,9 @@ impl ModelDrive {
 
     /// Feeds a command to the drive, unless it has to wait for zeroes.
     fn place(&mut self, job: Job, came: Time) {
-        let to_come = self.zeroing.iter().any(|zeroing| conflict(&zeroing.rest(), &job.request));
-        let waits = to_come || self.behind.iter().any(|(older, _)| conflict(&older.request, &job.request));
+        let to_come = self.zeroing.iter().any(|zeroing| zeroing.rest().conflicts_with(&job.request));
+        let waits =
+            to_come || self.behind.iter().any(|(older, _)| older.request.conflicts_with(&job.request));
         if waits && !self.zeroes_any_time {
             return self.behind.push((job, came));
         }
@@ -270,8 +266,8 @@ impl ModelDrive {
         for answer in answers.drain(..) {
             let due = Time(answer.at.get() - ahead(&self.way, &self.bytes, told, answer).get());
             self.told = self.told.max(answer.at);
-            if let Some(flying) = self.bytes.finish(answer.id) {
-                self.answered(flying, answer.at, due, done);
+            if let Some(in_flight) = self.bytes.finish(answer.id) {
+                self.answered(in_flight, answer.at, due, done);
             }
         }
         self.answers = answers;
@@ -319,8 +315,8 @@ impl ModelDrive {
         receiver.try_recv().unwrap_or(Err(Errno::Io))
     }
 
-    fn answered(&mut self, flying: Flying, at: Time, due: Time, done: &mut Vec<Done>) {
-        let Flying { job, came, result, part_of, .. } = flying;
+    fn answered(&mut self, in_flight: InFlight, at: Time, due: Time, done: &mut Vec<Done>) {
+        let InFlight { job, came, result, part_of, .. } = in_flight;
         let whose = |zeroing: &Zeroing| Some(zeroing.number) == part_of;
         let Some(index) = self.zeroing.iter().position(whose) else {
             job.takes_ns((at - came).get());

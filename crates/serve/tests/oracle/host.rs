@@ -34,6 +34,9 @@ pub struct Host {
     /// Where events are noted, and the events.
     pub notes: Option<(FaultStore, Vec<(usize, Seen)>)>,
     pub reads: u64,
+    /// The medium may be full: what changes bytes, and a flush, may be refused.
+    pub may_be_full: bool,
+    pub refused: u64,
 }
 
 /// How a stretch of commands is.
@@ -55,7 +58,7 @@ impl Mood {
 impl Host {
     pub fn new(shadow: Shadow) -> Self {
         let (answers, ops) = (channel(), std::collections::HashMap::new());
-        Self { shadow, next_id: 0, answers, ops, notes: None, reads: 0 }
+        Self { shadow, next_id: 0, answers, ops, notes: None, reads: 0, may_be_full: false, refused: 0 }
     }
 
     fn draw_extent(random: &mut Random, hot: u64) -> (u64, u64) {
@@ -119,7 +122,7 @@ impl Host {
             target.pass(random);
             self.listen()?;
         }
-        Ok(())
+        self.shadow.settled()
     }
 
     /// Reads everything and compares it.
@@ -164,8 +167,14 @@ impl Host {
             if let Some((store, seen)) = &mut self.notes {
                 seen.push((store.effects(), Seen::Answered(id, op)));
             }
+            let is_read = matches!(op, Op::Read { .. });
+            if result == Err(Errno::NoSpace) && self.may_be_full && !is_read {
+                self.refused += 1;
+                self.shadow.refuse(id);
+                continue;
+            }
             result.map_err(|errno| format!("{op:?}: {errno}"))?;
-            self.reads += u64::from(matches!(op, Op::Read { .. }));
+            self.reads += u64::from(is_read);
             self.shadow.answer(id, &data).map_err(|why| format!("{op:?}, command {id}: {why}"))?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The right bytes, in every timing mode: every layer x {none, model, native} x {write cache on, off} x {checksums or
-//! none}, against a shadow
-//! that knows nothing of how a drive works; live, and after a power cut at every effect on the medium.
+//! none}, against a shadow that knows nothing of how a drive works; live, after a power cut at every effect on the medium,
+//! and while there is no space on it.
 //!
 //! `SKYLIGHT_SERVED_OPERATIONS` is how many commands there are in all (400,000 if it is not set), `SKYLIGHT_SERVED_CUTS`
 //! how many power cuts (6,000), `PROPTEST_RNG_SEED` the seed (1).
@@ -10,6 +10,7 @@ mod common;
 mod cuts;
 #[path = "../../../image/tests/power_cuts/drives.rs"]
 mod drives;
+mod full;
 mod host;
 mod live;
 mod planted;

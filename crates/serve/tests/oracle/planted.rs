@@ -4,13 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use skylight_drive::drive::Planted as InDrive;
 use skylight_image::store::fault::Random;
-use skylight_serve::backend::Job;
 use skylight_serve::timed::model::Planted;
 
 use crate::Timing;
 use crate::common::number;
 use crate::drives::{DRIVES, SECTORS};
-use crate::host::{Host, Mood, Target};
+use crate::host::{Host, Mood};
 use crate::live::{image, live};
 use crate::shadow::Shadow;
 use crate::targets::Served;
@@ -44,19 +43,6 @@ fn in_model_time() {
     }
 }
 
-/// A drive that makes the changes that it takes together newest first.
-struct Reversed(skylight_serve::served::ServedImage);
-
-impl Target for Reversed {
-    fn submit(&mut self, job: Job) {
-        skylight_serve::backend::Backend::submit(&self.0, job);
-    }
-
-    fn pass(&mut self, _random: &mut Random) {
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn over_a_disk_that_sets_the_time() {
     let seed = number("PROPTEST_RNG_SEED", 1);
@@ -64,9 +50,8 @@ fn over_a_disk_that_sets_the_time() {
     let seen = (0..200).find_map(|life| {
         let mut random = Random(seed.wrapping_add(life));
         let mut host = Host::new(Shadow::new(SECTORS, true));
-        let mut target = Reversed(
-            Served::unstarted(image(DRIVES[0], true, false, false)).beside_arranged(|jobs| jobs.reverse()),
-        );
+        // Makes the changes that it takes together newest first.
+        let mut target = Served::arranged(image(DRIVES[0], true, false, false), |jobs| jobs.reverse());
         let lived = host.work(&mut target, &mut random, 400, mood);
         lived.and_then(|()| host.look_at_all(&mut target, &mut random)).err()
     });

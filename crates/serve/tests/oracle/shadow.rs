@@ -59,6 +59,8 @@ struct Value {
     id: u64,
     /// When that was answered, if it was.
     answered: Option<u64>,
+    /// It was refused: the sector may hold it, or what it held before.
+    refused: bool,
 }
 
 /// A command that is not answered.
@@ -68,6 +70,19 @@ struct Asked {
     at: u64,
     /// What a read is to give.
     expected: Vec<u32>,
+    /// What it may give as well, by the sector: these were there before writes that were refused.
+    or: Vec<(u64, u32)>,
+}
+
+impl Asked {
+    fn is_read(&self) -> bool {
+        matches!(self.op, Op::Read { .. })
+    }
+
+    fn changes_any_of(&self, from: u64, to: u64) -> bool {
+        let (own_from, own_to) = self.op.range();
+        !self.is_read() && own_from < to && from < own_to
+    }
 }
 
 /// See the module page.
@@ -78,6 +93,8 @@ pub struct Shadow {
     /// The sectors of each write, by its number.
     writes: Vec<(u32, u32)>,
     asked: HashMap<u64, Asked>,
+    /// Reads that were answered and are right only if an older command is refused, with what they gave.
+    early: HashMap<u64, (Asked, Vec<u8>)>,
     /// Things that happened so far.
     now: u64,
     write_cache: bool,
@@ -85,11 +102,12 @@ pub struct Shadow {
 
 impl Shadow {
     pub fn new(sectors: u64, write_cache: bool) -> Self {
-        let blank = Value { number: 0, id: u64::MAX, answered: Some(0) };
+        let blank = Value { number: 0, id: u64::MAX, answered: Some(0), refused: false };
         Self {
             sectors: vec![vec![blank]; sectors as usize],
             writes: vec![(0, 0)],
             asked: HashMap::new(),
+            early: HashMap::new(),
             now: 0,
             write_cache,
         }
@@ -115,10 +133,12 @@ impl Shadow {
         self.now += 1;
         let (from, to) = op.range();
         let range = from as usize..to as usize;
-        let expected = match op {
-            Op::Read { .. } => self.sectors[range.clone()].iter().map(|values| newest(values)).collect(),
-            _ => Vec::new(),
-        };
+        let (mut expected, mut or) = (Vec::new(), Vec::new());
+        if matches!(op, Op::Read { .. }) {
+            expected.extend(self.sectors[range.clone()].iter().map(|values| newest(values)));
+            let below = |at: u64| before(&self.sectors[at as usize]).map(move |number| (at, number));
+            or.extend((from..to).flat_map(below));
+        }
         if let Some(number) = match op {
             Op::Write { number, .. } => Some(number),
             Op::Zero { .. } => Some(0),
@@ -126,21 +146,30 @@ impl Shadow {
             _ => None,
         } {
             for values in &mut self.sectors[range] {
-                values.push(Value { number, id, answered: None });
+                values.push(Value { number, id, answered: None, refused: false });
             }
         }
-        self.asked.insert(id, Asked { op, at: self.now, expected });
+        self.asked.insert(id, Asked { op, at: self.now, expected, or });
     }
 
     /// The drive has answered; of a read the bytes.
     pub fn answer(&mut self, id: u64, data: &[u8]) -> Result<(), String> {
         self.now += 1;
-        let Some(Asked { op, at, expected }) = self.asked.remove(&id) else {
+        let Some(Asked { op, at, expected, or }) = self.asked.remove(&id) else {
             return Err(format!("command {id} was answered and is not outstanding"));
         };
         let (from, to) = op.range();
         match op {
-            Op::Read { .. } => return self.check(from, data, |index, _| vec![expected[index]]),
+            Op::Read { .. } => {
+                let read = Asked { op, at, expected, or };
+                let wrong = self.check_read(&read, data);
+                let waits = |older: &Asked| older.at < at && older.changes_any_of(from, to);
+                if wrong.is_err() && self.asked.values().any(waits) {
+                    self.early.insert(id, (read, data.to_vec()));
+                    return Ok(());
+                }
+                return wrong;
+            }
             Op::Flush => self.sectors.iter_mut().for_each(|values| durable_by(values, at)),
             Op::Write { fua, .. } | Op::Zero { fua, .. } => {
                 let (now, durable) = (self.now, fua || !self.write_cache);
@@ -165,6 +194,47 @@ impl Shadow {
         Ok(())
     }
 
+    /// Nothing is outstanding.
+    pub fn settled(&mut self) -> Result<(), String> {
+        let reads = std::mem::take(&mut self.early);
+        let wrong = |(id, (read, data)): (u64, (Asked, Vec<u8>))| {
+            self.check_read(&read, &data).map_err(|why| format!("{:?}, command {id}: {why}", read.op))
+        };
+        reads.into_iter().try_for_each(wrong)
+    }
+
+    /// Compares what a read gave with what it may give.
+    fn check_read(&self, read: &Asked, data: &[u8]) -> Result<(), String> {
+        let (from, _) = read.op.range();
+        let others = |at| read.or.iter().filter(move |other| other.0 == at).map(|other| other.1);
+        let may = |index| std::iter::once(read.expected[index]).chain(others(from + index as u64));
+        self.check(from, data, |index, _| may(index).collect())
+    }
+
+    /// The drive has refused a command for want of space: it may have done any part of it.
+    pub fn refuse(&mut self, id: u64) {
+        self.now += 1;
+        let Some(Asked { op, .. }) = self.asked.remove(&id) else {
+            return;
+        };
+        let (from, to) = op.range();
+        for at in from..to {
+            let values = &mut self.sectors[at as usize];
+            let Some(own) = values.iter().position(|value| value.id == id) else {
+                continue;
+            };
+            values[own].refused = true;
+            let (number, below): (_, Vec<_>) = (values[own].number, before(&values[..=own]).collect());
+            let early = self.early.values_mut().map(|(read, _)| read);
+            for read in self.asked.values_mut().filter(|asked| asked.is_read()).chain(early) {
+                let (start, end) = read.op.range();
+                let waits = (start..end).contains(&at)
+                    && (read.expected[(at - start) as usize] == number || read.or.contains(&(at, number)));
+                read.or.extend(below.iter().filter(|_| waits).map(|&number| (at, number)));
+            }
+        }
+    }
+
     /// A command is answered, and that is all there is to know of it.
     pub fn forget(&mut self, id: u64) {
         self.now += 1;
@@ -176,13 +246,16 @@ impl Shadow {
         self.asked.clear();
         for (values, bytes) in self.sectors.iter_mut().zip(bytes.chunks_exact(SECTOR)) {
             let number = number_of(bytes).unwrap_or_default();
-            *values = vec![Value { number, id: u64::MAX, answered: Some(0) }];
+            *values = vec![Value { number, id: u64::MAX, answered: Some(0), refused: false }];
         }
     }
 
     /// The drive was switched off in order, with nothing outstanding.
     pub fn closed(&mut self) {
-        self.sectors.iter_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
+        for values in &mut self.sectors {
+            let older = values.len() - 1 - before(values).count();
+            values.drain(..older);
+        }
     }
 
     /// Whether a drive that was started again may have these bytes.
@@ -221,6 +294,12 @@ impl Shadow {
 
 fn newest(values: &[Value]) -> u32 {
     values.last().map_or(0, |value| value.number)
+}
+
+/// What else it may be, if the newest were refused.
+fn before(values: &[Value]) -> impl Iterator<Item = u32> {
+    let pairs = values.iter().rev().zip(values.iter().rev().skip(1));
+    pairs.take_while(|(newer, _)| newer.refused).map(|(_, older)| older.number)
 }
 
 /// What was answered by a time is durable.

@@ -114,7 +114,13 @@ impl Served {
         Self { served, native, together: Vec::new() }
     }
 
-    pub fn unstarted(image: Image) -> ServedImage {
+    /// Over a disk that sets the time, arranging anew the changes that it takes together.
+    pub fn arranged(image: Image, arrange: fn(&mut Vec<Job>)) -> Self {
+        let served = Self::unstarted(image).beside_arranged(arrange);
+        Self { served, native: true, together: Vec::new() }
+    }
+
+    fn unstarted(image: Image) -> ServedImage {
         ServedImage::new(image, Shape::drive("disk", 0), "none").expect("a thread")
     }
 
