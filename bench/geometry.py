@@ -27,9 +27,9 @@ from pathlib import Path
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import TargetFacts
+from skylight.geometry.result import Geometry
 from skylight.geometry.run import measure
-from skylight.geometry.scoring import NAMES, Marks, Truth, marks, truth_of
-from skylight.geometry.table import Geometry
+from skylight.geometry.scoring import NAMES, Score, Truth, score, truth_of
 
 LEAST_ZONES, MOST_ZONES = 5, 40
 LARGE, MOST_READS = "st4000nc001", 20_000
@@ -43,7 +43,7 @@ class Scored:
     disk: str
     truth: Truth | None
     found: Geometry | None
-    marks: Marks | None
+    score: Score | None
     cpu_seconds: float
     device_seconds: float
     error: str = ""
@@ -80,34 +80,38 @@ def scored(disk: str) -> Scored:
     try:
         with tempfile.TemporaryDirectory(prefix="skylight-geometry-") as folder:
             found = measure(SimEngine(drive, facts), Path(folder) / "recording")
-    except Exception:  # noqa: BLE001 - a crash is the worst mark, and must not hide the others
+    except Exception:  # noqa: BLE001 - a crash is the worst score, and must not hide the others
         return Scored(disk, None, None, None, 0.0, 0.0, traceback.format_exc())
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     truth = truth_of(json.loads(_native.profile_check(text, "disk.toml")))
-    return Scored(disk, truth, found, marks(found, truth), cpu, drive.now_ns / 1e9)
+    return Scored(disk, truth, found, score(found, truth), cpu, drive.now_ns / 1e9)
 
 
 def line_of(one: Scored) -> str:
     """One disk in a line."""
-    if one.truth is None or one.found is None or one.marks is None:
+    if one.truth is None or one.found is None or one.score is None:
         return f"{one.disk}: failed\n{one.error}"
-    found, truth, mark = one.found, one.truth, one.marks
-    off = "none" if mark.skew_off is None else f"{100 * mark.skew_off:+.2f} %"
+    found, truth, graded = one.found, one.truth, one.score
+    off = "none" if graded.skew_off is None else f"{100 * graded.skew_off:+.2f} %"
     return (
         f"{one.disk:>12} {truth.layout:18} {truth.surfaces:2} heads {len(truth.zones):4} zones"
-        f" {mark.exact_edges:4} exact, skew {off:>8}, reads {found.zone_reads:6,}"
+        f" {graded.exact_edges:4} exact, skew {off:>8}, reads {found.zone_reads:6,}"
         f" + {found.reads - found.zone_reads:6,}, {one.device_seconds:5.0f} s of device,"
         f" CPU {one.cpu_seconds:4.1f} s"
-        + (f"  WRONG: {', '.join(mark.wrong)} (found {found.layout}, {found.surfaces})" if mark.wrong else "")
+        + (
+            f"  WRONG: {', '.join(graded.wrong)} (found {found.layout}, {found.surfaces})"
+            if graded.wrong
+            else ""
+        )
     )
 
 
 def show(results: list[Scored], large: Scored) -> bool:
     """Prints the totals; whether all that is asked is met."""
-    done = [one for one in results if one.marks is not None]
+    done = [one for one in results if one.score is not None]
     print()
-    right = {name: sum(bool(getattr(one.marks, name)) for one in done) for name in NAMES}
+    right = {name: sum(bool(getattr(one.score, name)) for one in done) for name in NAMES}
     for name, count in right.items():
         print(f"{name:10} right on {count} of {len(results)}")
     reads = sorted(one.found.reads for one in done if one.found is not None)
@@ -116,7 +120,7 @@ def show(results: list[Scored], large: Scored) -> bool:
         print(f"reads: median {reads[len(reads) // 2]:,}, most {reads[-1]:,}")
         print(f"CPU s: median {cpu[len(cpu) // 2]:.1f}, most {cpu[-1]:.1f}, all {sum(cpu):.0f}")
     print(line_of(large))
-    few = large.found is not None and large.marks is not None and large.marks.all
+    few = large.found is not None and large.score is not None and large.score.all
     few = few and large.found is not None and large.found.zone_reads < MOST_READS
     all_right = all(right[name] == len(results) for name in ("tracks", "edges", "skew"))
     return all_right and right["layout"] >= LAYOUTS_RIGHT * len(results) and bool(few)

@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 
 from skylight import _native
-from skylight.geometry.scoring import marks, truth_of
-from skylight.geometry.table import read_geometry
+from skylight.geometry.result import read_geometry
+from skylight.geometry.scoring import score, truth_of
 from skylight.reproduce.swd.device import SKYLIGHT, disk
 from skylight.reproduce.swd.tool import NotMeasured
 
@@ -91,7 +91,7 @@ def right(layout: str) -> bool:
         if done.returncode:
             sys.exit(f"{layout}: not extracted: {done.stderr.strip().splitlines()[-1]}")
         found = read_geometry(folder / "found/geometry.json")
-    mark = marks(found, truth)
+    mark = score(found, truth)
     switch = "not seen apart"
     if found.head_switch_ns is not None:
         switch = f"{found.head_switch_ns / 1e6:.2f} ms of {HEAD_SWITCH_MS}"

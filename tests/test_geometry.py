@@ -1,4 +1,4 @@
-"""`skylight.geometry` on emulated disks, their recordings, logs of a real drive, and made-up platters."""
+"""`skylight.geometry` on emulated disks, their recordings, logs of a real drive, and synthetic platters."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from skylight.engines.fio_log import read_logs
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import UsageError
 from skylight.evidence import EMPTY_LOG, IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
-from skylight.geometry import boundary, layout, strokes, walk, zones
+from skylight.geometry import boundary, density_pattern, layout, layout_models, zones
 from skylight.geometry.arm import soonest_ns
 from skylight.geometry.clock import Reads, misfit
 from skylight.geometry.figures import draw, save
 from skylight.geometry.fit import FitOptions, fit, saw_tooth
-from skylight.geometry.logs import of_logs
+from skylight.geometry.from_logs import of_logs
 from skylight.geometry.profile import measured_zones, profile_text, seek_points
+from skylight.geometry.result import Geometry, Zone, read_geometry, text_of
 from skylight.geometry.run import measure, of_recording
-from skylight.geometry.scoring import Marks, duration_ns, marks, truth_of
+from skylight.geometry.scoring import Score, duration_ns, score, truth_of
 from skylight.geometry.survey import Grid
-from skylight.geometry.table import Geometry, Zone, read_geometry, text_of
 
 # One of each layout, several heads, jitter on; 5044 has surfaces that differ in density and a size of tracks
 # that comes again where an earlier run foretells it; groups of 1064 are cylinders but for one hop in 100, and
@@ -102,8 +102,8 @@ kind = "conventional"
 
 
 FOUR_ZONES = ", ".join(f"{{ tracks = {801 + n}, sectors_per_track = {2000 - 40 * n} }}" for n in range(4))
-# Groups on three surfaces that are hardly told from cylinders: the arm takes as long for 47 tracks as for
-# one, a switch a fifth less, and completions vary by as much as that.
+# Groups on three surfaces that hardly differ from cylinders: the arm takes as long for 47 tracks as for
+# one, a head switch a fifth less, and completions vary by as much.
 FLAT = (
     SMALL.replace('"cylinder"', '"hybrid-serpentine"\ngroup_tracks = 47')
     .replace("surfaces = 2", "surfaces = 3")
@@ -122,7 +122,7 @@ outlier = "30 ms"
 
 
 class OnlyReads:
-    """An engine that reads from an emulated drive and refuses all else; cut off after some reads."""
+    """An engine that only reads from an emulated drive; interrupted after `most_reads` reads."""
 
     def __init__(self, text: str, seed: int = 1, most_reads: int | None = None) -> None:
         drive = _native.SimDrive(text, "disk.toml", seed)
@@ -160,8 +160,8 @@ class OnlyReads:
 
 
 class BusyHost(OnlyReads):
-    """The same on a host with other programs: one answer in eight is seen late, by a part of a slice of 8 ms
-    of processor time or by half a turn of the disk, and all of them by some microseconds."""
+    """The same on a busy host: it observes one completion in eight late, by part of a scheduler slice of 8 ms
+    or by half a revolution, and all of them by some microseconds."""
 
     def __init__(self, text: str, seed: int = 1) -> None:
         super().__init__(text, seed)
@@ -181,33 +181,33 @@ def text_of_disk(disk: str) -> str:
     return disk if "\n" in disk else read_profile(disk)[0]
 
 
-def extracted(disk: str, out: Path) -> tuple[Geometry, Marks]:
-    """The geometry of a disk through a recording, and how right it is."""
+def extracted(disk: str, out: Path) -> tuple[Geometry, Score]:
+    """The geometry of a disk through a recording, and its score."""
     text = text_of_disk(disk)
     found = measure(OnlyReads(text), out / "recording")
-    return found, marks(found, truth_of(json.loads(_native.profile_check(text, "disk.toml"))))
+    return found, score(found, truth_of(json.loads(_native.profile_check(text, "disk.toml"))))
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Geometry, Marks, Path]:
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Geometry, Score, Path]:
     """The extraction of a 4 TB disk."""
     out = tmp_path_factory.mktemp("large")
     return (*extracted("st4000nc001", out), out / "recording")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_disks_are_right_in_all_that_is_asked(seed: str, tmp_path: Path) -> None:
-    found, mark = extracted(seed, tmp_path)
-    assert mark.all, (mark, found.notes)
-    assert mark.surfaces and mark.exact_edges == len(found.zones)
-    assert mark.rotation_off is not None and abs(mark.rotation_off) < 2e-5
+def test_random_disks_are_correct_in_every_required_part(seed: str, tmp_path: Path) -> None:
+    found, graded = extracted(seed, tmp_path)
+    assert graded.all, (graded, found.notes)
+    assert graded.surfaces and graded.exact_edges == len(found.zones)
+    assert graded.rotation_off is not None and abs(graded.rotation_off) < 2e-5
 
 
-def test_a_4_tb_disk_takes_few_reads_and_its_recording_says_the_same(
-    large: tuple[Geometry, Marks, Path],
+def test_a_4_tb_disk_takes_few_reads_and_its_recording_yields_the_same(
+    large: tuple[Geometry, Score, Path],
 ) -> None:
-    found, mark, recording = large
-    assert mark.all and mark.exact_edges == 24 and found.group_tracks == 200
+    found, graded, recording = large
+    assert graded.all and graded.exact_edges == 24 and found.group_tracks == 200
     assert found.reads < FEW_READS
     assert text_of(of_recording(recording)) == text_of(found)
     assert found.head_switch_ns == pytest.approx(800_000, rel=0.05)
@@ -220,54 +220,54 @@ def test_a_4_tb_disk_takes_few_reads_and_its_recording_says_the_same(
 
 
 def test_a_kernels_noise_and_a_look_ahead_do_not_matter(tmp_path: Path) -> None:
-    found, mark = extracted(NOISY, tmp_path)
-    assert mark.all, (mark, found.notes)
+    found, graded = extracted(NOISY, tmp_path)
+    assert graded.all, (graded, found.notes)
 
 
 def test_a_busy_host_costs_reads_and_nothing_else(tmp_path: Path) -> None:
     quiet = measure(OnlyReads(SMALL), tmp_path / "quiet")
     found = measure(BusyHost(SMALL, seed=7), tmp_path / "busy")
-    mark = marks(found, truth_of(json.loads(_native.profile_check(SMALL, "disk.toml"))))
-    assert mark.all and mark.surfaces and mark.exact_edges == 2, (mark, found.notes)
+    graded = score(found, truth_of(json.loads(_native.profile_check(SMALL, "disk.toml"))))
+    assert graded.all and graded.surfaces and graded.exact_edges == 2, (graded, found.notes)
     assert found.reads > 1.2 * quiet.reads
 
 
 @pytest.mark.parametrize("switch", ["0.56 ms", "0.85 ms"])
-def test_groups_are_told_from_cylinders_by_one_hop_though_completions_vary_by_more(
+def test_one_hop_distinguishes_groups_from_cylinders_though_completions_vary_by_more(
     switch: str, tmp_path: Path
 ) -> None:
     """The switch is shorter than a step, or longer."""
-    found, mark = extracted(FLAT.replace("0.56 ms", switch), tmp_path)
-    assert mark.all and mark.surfaces, (mark, found.notes)
+    found, graded = extracted(FLAT.replace("0.56 ms", switch), tmp_path)
+    assert graded.all and graded.surfaces, (graded, found.notes)
     assert found.group_tracks == 47
 
 
 @pytest.mark.parametrize("layout", ["cylinder", "hybrid-serpentine"])
-def test_what_the_arm_does_not_tell_is_not_told(layout: str, tmp_path: Path) -> None:
-    """A switch takes what a step takes, and has no skew of its own: nothing tells the one from the other."""
+def test_a_layout_that_arm_times_do_not_determine_stays_unknown(layout: str, tmp_path: Path) -> None:
+    """A head switch takes as long as a step and has no skew of its own, so nothing distinguishes the two."""
     text = FLAT.replace("0.56 ms", "0.702 ms").replace("47", "40")
     if layout == "cylinder":
         text = text.replace('"hybrid-serpentine"\ngroup_tracks = 40', '"cylinder"')
-    found, mark = extracted(text, tmp_path)
-    assert mark.tracks and mark.edges
-    assert mark.layout or (found.layout is None and found.surfaces is None), found.layout
-    assert found.layout is not None or "do not tell the layout" in found.notes[-1]
+    found, graded = extracted(text, tmp_path)
+    assert graded.tracks and graded.edges
+    assert graded.layout or (found.layout is None and found.surfaces is None), found.layout
+    assert found.layout is not None or "do not determine the layout" in found.notes[-1]
 
 
 @given(st.integers(0, 2**32), st.floats(0.02, 0.9))
-def test_the_soonest_is_found_though_commands_come_late(seed: int, reach: float) -> None:
+def test_the_minimum_access_time_is_found_though_commands_come_late(seed: int, soonest: float) -> None:
     rng = np.random.default_rng(seed)
-    wanted = reach + 0.1 * (rng.random(40) - 0.5)
+    wanted = soonest + 0.1 * (rng.random(40) - 0.5)
     late = np.where(rng.random(40) < 0.15, 0.2 * rng.random(40), 0.0)
-    ideal = np.where(wanted - late >= reach, wanted, wanted + 1.0)
-    caught = wanted[ideal < 1.0 + reach - 0.05]
+    ideal = np.where(wanted - late >= soonest, wanted, wanted + 1.0)
+    caught = wanted[ideal < 1.0 + soonest - 0.05]
     found = soonest_ns(1e7 * ideal, 1e7) / 1e7
-    # It lies between the soonest that was caught and the next one that was missed before.
-    assert reach - 0.1 < found <= caught.min()
+    # It lies between the shortest interval that was caught and the next shorter one that missed.
+    assert soonest - 0.1 < found <= caught.min()
     assert not np.any((wanted < caught.min()) & (wanted > found))
 
 
-def test_a_run_that_was_cut_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_where_it_stopped(tmp_path: Path) -> None:
     text = text_of_disk("1002")
     out = tmp_path / "recording"
     with pytest.raises(KeyboardInterrupt):
@@ -293,20 +293,20 @@ def test_logs_of_a_real_drive_tell_its_rotation_and_tracks(data_dir: Path) -> No
 
 
 class TestScoring:
-    def test_one_wrong_zone_edge_skew_or_layout_is_seen(self, large: tuple[Geometry, Marks, Path]) -> None:
+    def test_one_wrong_zone_edge_skew_or_layout_is_seen(self, large: tuple[Geometry, Score, Path]) -> None:
         found, _, _ = large
         truth = truth_of(json.loads(_native.profile_check(text_of_disk("st4000nc001"), "x")))
         rows = list(found.zones)
         rows[3] = replace(rows[3], sectors_per_track=rows[3].sectors_per_track + 1)
-        assert not marks(replace(found, zones=tuple(rows)), truth).tracks
+        assert not score(replace(found, zones=tuple(rows)), truth).tracks
         rows = list(found.zones)
         moved = (rows[3].end_sector - rows[3].first_sector) // 50
         rows[3] = replace(rows[3], first_sector=rows[3].first_sector + moved)
-        assert not marks(replace(found, zones=tuple(rows)), truth).edges
+        assert not score(replace(found, zones=tuple(rows)), truth).edges
         assert found.track_skew is not None
         skew = replace(found.track_skew, ns=found.track_skew.ns * 1.03)
-        assert not marks(replace(found, track_skew=skew), truth).skew
-        assert not marks(replace(found, layout="cylinder"), truth).layout
+        assert not score(replace(found, track_skew=skew), truth).skew
+        assert not score(replace(found, layout="cylinder"), truth).layout
 
     def test_the_truth_is_the_emulators(self, tmp_path: Path) -> None:
         """Track sizes at three addresses, against the native module's own word."""
@@ -322,7 +322,7 @@ class TestScoring:
 
 class TestFit:
     def test_zones_of_the_papers_defaults_follow_the_tracks(
-        self, large: tuple[Geometry, Marks, Path], tmp_path: Path
+        self, large: tuple[Geometry, Score, Path], tmp_path: Path
     ) -> None:
         found, _, _ = large
         fitted = fit(found, FitOptions(most_sectors=4000))
@@ -339,7 +339,7 @@ class TestFit:
         ]  # fmt: skip
 
     def test_tracks_outside_the_bounds_are_left_out_or_all_refused(
-        self, large: tuple[Geometry, Marks, Path]
+        self, large: tuple[Geometry, Score, Path]
     ) -> None:
         found, _, _ = large
         assert fit(found, FitOptions()).outliers > 0
@@ -350,7 +350,7 @@ class TestFit:
 
     @pytest.mark.parametrize("measured", [True, False])
     def test_the_profile_is_a_disk_with_the_same_tracks(
-        self, measured: bool, large: tuple[Geometry, Marks, Path]
+        self, measured: bool, large: tuple[Geometry, Score, Path]
     ) -> None:
         found, _, _ = large
         fitted = fit(found, FitOptions(most_sectors=4000))
@@ -364,7 +364,7 @@ class TestFit:
 
 
 class TestTable:
-    def test_reads_back_what_it_wrote(self, large: tuple[Geometry, Marks, Path], tmp_path: Path) -> None:
+    def test_reads_back_what_it_wrote(self, large: tuple[Geometry, Score, Path], tmp_path: Path) -> None:
         path = tmp_path / "geometry.json"
         path.write_text(text_of(large[0]))
         assert read_geometry(path) == large[0]
@@ -408,7 +408,7 @@ class TestBoundary:
             weight = boundary.weights(reads, firsts, np.array([track]), np.array([skew]), sigma)
             assert abs(int(firsts[int(np.argmax(weight))]) - first) <= (1 if weight.max() < 0.99 else 0)
 
-    def test_misfit_knows_no_level_and_caps_what_is_far_off(self, rng: np.random.Generator) -> None:
+    def test_misfit_ignores_a_common_offset_and_caps_outliers(self, rng: np.random.Generator) -> None:
         left = rng.normal(0, 0.01, 200)
         assert misfit(np.mod(left + 0.9, 1.0), 0.01, 14.0) == pytest.approx(
             misfit(left, 0.01, 14.0), rel=1e-6
@@ -417,84 +417,100 @@ class TestBoundary:
         assert misfit(wild, 0.01, 14.0) < misfit(left, 0.01, 14.0) + 14.0
 
 
-class TestWalk:
+class TestLayoutModels:
     @pytest.mark.parametrize(
-        "layout", [walk.CYLINDER, walk.CYLINDER_SERPENTINE, walk.SURFACE, walk.HYBRID, walk.HORIZONTAL]
+        "layout",
+        [
+            layout_models.CYLINDER,
+            layout_models.CYLINDER_SERPENTINE,
+            layout_models.SURFACE,
+            layout_models.HYBRID,
+            layout_models.HORIZONTAL,
+        ],
     )
-    def test_every_track_of_a_zone_is_walked_once(self, layout: str) -> None:
-        group = {walk.HYBRID: 40, walk.SURFACE: 240, walk.HORIZONTAL: 240}.get(layout, 0)
-        radius, surface = walk.Way(layout, 4, group).places(np.arange(960))
+    def test_every_track_of_a_zone_occurs_once(self, layout: str) -> None:
+        group = {layout_models.HYBRID: 40, layout_models.SURFACE: 240, layout_models.HORIZONTAL: 240}.get(
+            layout, 0
+        )
+        radius, surface = layout_models.LayoutModel(layout, 4, group).positions(np.arange(960))
         assert len(set(zip(radius.tolist(), surface.tolist(), strict=True))) == 960
         assert (radius.min(), radius.max(), surface.min(), surface.max()) == (0, 239, 0, 3)
 
-    @pytest.mark.parametrize("layout", [walk.CYLINDER, walk.SURFACE, walk.HYBRID, walk.HORIZONTAL])
-    def test_the_way_that_made_the_times_is_the_best(self, layout: str, rng: np.random.Generator) -> None:
+    @pytest.mark.parametrize(
+        "layout",
+        [layout_models.CYLINDER, layout_models.SURFACE, layout_models.HYBRID, layout_models.HORIZONTAL],
+    )
+    def test_the_model_that_generated_the_times_fits_best(
+        self, layout: str, rng: np.random.Generator
+    ) -> None:
         tracks, heads = 6000, 4
-        group = {walk.HYBRID: 150, walk.SURFACE: 1500, walk.HORIZONTAL: 1500}.get(layout, 0)
-        way = walk.Way(layout, heads, group)
+        group = {layout_models.HYBRID: 150, layout_models.SURFACE: 1500, layout_models.HORIZONTAL: 1500}.get(
+            layout, 0
+        )
+        model = layout_models.LayoutModel(layout, heads, group)
         other = np.concatenate(
             [np.arange(1, 44), np.geomspace(44, 5900, 60).astype(int), rng.integers(1, 5900, 50)]
         )
         one = np.concatenate([np.zeros_like(other), np.arange(43)])
         other = np.concatenate([other, np.arange(1, 44)])
-        apart = np.abs(way.places(one)[0] - way.places(other)[0]).astype(np.float64)
-        differ = way.places(one)[1] != way.places(other)[1]
+        apart = np.abs(model.positions(one)[0] - model.positions(other)[0]).astype(np.float64)
+        differ = model.positions(one)[1] != model.positions(other)[1]
         sought = np.where(apart > 0, 0.9e6 + 2e4 * np.sqrt(apart) + 40 * apart, 0.0)
         time_ns = np.where(differ, np.maximum(sought, 0.7e6), sought) + rng.normal(0, 25_000, len(other))
         far = np.asarray(np.arange(1, 20) * 6000.0, np.float64)
         far_ns = np.asarray(0.9e6 + 2e4 * np.sqrt(far / heads) + 40 * far / heads, np.float64)
-        rows = walk.Rows(one, other, time_ns, far, far_ns)
-        best = walk.best(rows, tracks, [2, 4, 8], 25_000.0)[0]
-        assert walk.family(best.way.layout) == layout and best.way.heads == heads
+        rows = layout_models.ArmTimes(one, other, time_ns, far, far_ns)
+        best = layout_models.best_fits(rows, tracks, [2, 4, 8], 25_000.0)[0]
+        assert layout_models.family(best.model.layout) == layout and best.model.heads == heads
 
     def test_groups_are_exact_where_only_the_step_to_the_next_group_has_a_skew_of_its_own(
         self, rng: np.random.Generator
     ) -> None:
         heads, group = 4, 150
-        way = walk.Way(walk.HYBRID, heads, group)
+        model = layout_models.LayoutModel(layout_models.HYBRID, heads, group)
         other = np.concatenate([np.arange(1, 44), np.geomspace(44, 5900, 60).astype(int)])
         one = np.zeros_like(other)
-        apart = np.abs(way.places(one)[0] - way.places(other)[0]).astype(np.float64)
+        apart = np.abs(model.positions(one)[0] - model.positions(other)[0]).astype(np.float64)
         time_ns = np.where(apart > 0, 0.9e6 + 2e4 * np.sqrt(apart), 0.85e6) + rng.normal(
             0, 40_000, len(other)
         )
-        rows = walk.Rows(one, other, time_ns, np.empty(0), np.empty(0))
-        best = walk.best(rows, 6000, [heads], 40_000.0, heads * group)[0]
-        assert best.way == way
+        rows = layout_models.ArmTimes(one, other, time_ns, np.empty(0), np.empty(0))
+        best = layout_models.best_fits(rows, 6000, [heads], 40_000.0, heads * group)[0]
+        assert best.model == model
 
     @pytest.mark.parametrize(("switch_ns", "told"), [(0.92e6, False), (0.5e6, True)])
-    def test_heads_are_told_where_a_switch_differs_from_a_step(
+    def test_heads_are_determined_where_a_switch_differs_from_a_step(
         self, switch_ns: float, told: bool, rng: np.random.Generator
     ) -> None:
-        way = walk.Way(walk.CYLINDER, 4)
+        model = layout_models.LayoutModel(layout_models.CYLINDER, 4)
         other = np.arange(1, 44)
         one = np.concatenate([np.zeros_like(other), other - 1])
         other = np.concatenate([other, other])
-        apart = np.abs(way.places(one)[0] - way.places(other)[0]).astype(np.float64)
-        differ = way.places(one)[1] != way.places(other)[1]
+        apart = np.abs(model.positions(one)[0] - model.positions(other)[0]).astype(np.float64)
+        differ = model.positions(one)[1] != model.positions(other)[1]
         sought = np.where(apart > 0, 0.9e6 + 2e4 * np.sqrt(apart), 0.0)
         time_ns = np.where(differ, np.maximum(sought, switch_ns), sought) + rng.normal(0, 60_000, len(other))
-        rows = walk.Rows(one, other, time_ns, np.empty(0), np.empty(0))
-        fits = walk.best(rows, 160, [2, 4, 8], 60_000.0)
-        assert (layout.heads_ahead(fits) >= layout.LEAST_SURE) is told
-        assert not told or fits[0].way.heads == 4
+        rows = layout_models.ArmTimes(one, other, time_ns, np.empty(0), np.empty(0))
+        fits = layout_models.best_fits(rows, 160, [2, 4, 8], 60_000.0)
+        assert (layout.heads_margin_of(fits) >= layout.LEAST_MARGIN) is told
+        assert not told or fits[0].model.heads == 4
 
 
-class TestStrokes:
-    def test_sizes_are_foretold_from_the_zones_before(self, rng: np.random.Generator) -> None:
+class TestDensityPattern:
+    def test_sizes_are_predicted_from_the_zones_before(self, rng: np.random.Generator) -> None:
         density = rng.uniform(0.95, 1.05, 6)
         sizes: list[int] = []
         for zone in range(5):
             order = density if zone % 2 == 0 else density[::-1]
             sizes += [round(2000 * (1 - 0.03 * zone) * part / 8) * 8 for part in order]
         for known in range(14, 30):
-            found = strokes.pattern([(1000, size) for size in sizes[:known]])
+            found = density_pattern.pattern([(1000, size) for size in sizes[:known]])
             assert found is not None and found.heads == 6
-            foretold = found.following()
-            assert foretold is None or known == 30 or abs(foretold - sizes[known]) <= 16
+            predicted = found.following()
+            assert predicted is None or known == 30 or abs(predicted - sizes[known]) <= 16
 
     def test_no_pattern_in_a_taper(self) -> None:
-        assert strokes.pattern([(1000, 2000 - 40 * zone) for zone in range(20)]) is None
+        assert density_pattern.pattern([(1000, 2000 - 40 * zone) for zone in range(20)]) is None
 
 
 def test_zone_rows_know_their_tracks() -> None:

@@ -1,9 +1,10 @@
-"""Access times from the first track to others: what shows a skew to the eye.
+"""Access times from the first track to others; plotted, they show the skew.
 
-The first sector of the first track is read, then the first of another one. How long that takes grows from
-track to track by the skew, until the arm is a turn too late for the next one: a saw-tooth of 1 / skew tracks.
+Each measurement reads the first sector of the first track, then the first sector of another track. The time
+grows from track to track by the skew until the arm misses the sector and waits one more revolution: a
+saw-tooth with a period of 1 / skew tracks.
 
-Invariant: reads only; one access each, as it came.
+Invariant: reads only; one access per track, not repeated and not filtered.
 
 Source: DIG's skew measurement; Pitchumani, UCSC-SSRC-12-05, section 6.2 and Figure 12, which shows all tracks
 and 100 of them.
@@ -20,12 +21,12 @@ from skylight.geometry.zones import ZoneRun
 WIDE, CLOSE = 160, 100
 
 Access = tuple[tuple[int, float], ...]
-"""Tracks in the order of addresses, and the time (ns) from the completion of the first track's first sector
-to that of theirs."""
+"""Track numbers in address order, and the time (ns) from the completion of the first track's first sector to
+the completion of each track's first sector."""
 
 
 def first_sectors(zones: list[ZoneRun], number: I64) -> I64:
-    """First sectors of tracks by their number in the order of addresses."""
+    """First sectors of tracks by their number in address order."""
     before = np.concatenate([[0], np.cumsum([tracks_of(zone) for zone in zones])])
     zone = np.clip(np.searchsorted(before, number, side="right") - 1, 0, len(zones) - 1)
     begin = np.array([each.begin for each in zones])[zone]
@@ -34,7 +35,7 @@ def first_sectors(zones: list[ZoneRun], number: I64) -> I64:
 
 
 def access_times(platter: Platter, zones: list[ZoneRun], start: int) -> tuple[Access, Access]:
-    """Of tracks all over the disk, and of successive ones from `start` on."""
+    """Access times of tracks spread over the disk, and of successive tracks from `start` on."""
     tracks = sum(map(tracks_of, zones))
     wide = np.unique(np.linspace(1, tracks - 2, WIDE).astype(np.int64))
     begin = min(max(start, 1), max(tracks - CLOSE - 2, 1))

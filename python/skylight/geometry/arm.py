@@ -1,11 +1,11 @@
-"""How long the arm takes between tracks whose angles are known: from sectors that are just caught or missed.
+"""Arm times between tracks whose angles are known, from sectors that are just caught or just missed.
 
-A read that comes too soon for the arm waits a turn more. So reads back and forth between two tracks, each
-planned to come round a chosen part of a turn after the one before, tell the soonest that can be caught: a
-first pass over the whole turn, two more around what the one before found. What is the same for any two tracks
-(the command, the transfer) is measured within one track and taken off.
+A read whose sector passes before the arm arrives waits one more revolution. Reads alternate between two
+tracks, each at a chosen rotational distance from the read before, to find the shortest distance that is still
+caught: the first round covers a whole revolution, two more narrow the result of the round before. The part
+that any two tracks share (command, transfer) is measured within one track and subtracted.
 
-Invariant: reads only. A time that the reads contradict is not a number.
+Invariant: reads only. A time that the reads contradict is NaN.
 
 Source: `skylight.infer.reach`, after the minimum time between reads of Worthington, Ganger, Patt and Wilkes
 (SIGMETRICS '95).
@@ -24,21 +24,21 @@ from skylight.infer.reach import ideal_ns
 from skylight.infer.turning import phase_of
 from skylight.probe.rotation import places
 
-READS = 11  # of each pass
-PASSES = ("rough", "fine", "finest")
-MORE_PASSES = ("again", "again_2")  # as narrow as the last one, where the host is often late
+READS = 11  # per round
+ROUNDS = ("rough", "fine", "finest")
+EXTRA_ROUNDS = ("again", "again_2")  # as narrow as the last round, for hosts that are often late
 LEVEL_ROUNDS = 3
-NARROWER = 2.4  # reads' distances of the pass before that a pass looks at
+NARROWER = 2.4  # width of a round, in read spacings of the round before
 LEVEL_READS = 2
 FEWEST_ROWS = 8
-CAUGHT_WEIGHT = 4  # of a read that was caught too soon, in reads that were missed too late
+CAUGHT_WEIGHT = 4  # one read caught early counts like this number of reads missed late
 MOST_CAUGHT, MOST_LATE = 0.05, 0.3
-CHUNK_HOPS = 5  # hops, a second or so, over which a spindle keeps its speed
+CHUNK_HOPS = 5  # hops, about a second, over which the spindle speed is constant
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A track: its first sector and how many it has."""
+    """A track: its first sector and its number of sectors."""
 
     first: int
     sectors: int
@@ -48,52 +48,52 @@ Hop = tuple[Track, Track]
 
 
 class Arm:
-    """Arm times through a platter's reads."""
+    """Measures arm times through a platter's reads."""
 
     def __init__(self, platter: Platter) -> None:
-        """Nothing is read yet."""
+        """Reads nothing yet."""
         self._platter = platter
         self._same_ns = 0.0
 
     @property
     def noise_ns(self) -> float:
-        """What a time may be off, at the least: half of what two reads of the last pass are apart."""
+        """Smallest possible error of a time: half the spacing of two reads of the last round."""
         clock = self._platter.clock
         return clock.period_ns * ((NARROWER / READS) ** 2 / READS / 2 + 0.3 * clock.sigma)
 
     def measure_same(self, tracks: Sequence[Track]) -> float:
-        """The soonest read of the same track after another, ns; taken off all others."""
+        """Minimum time between two reads of one track, ns; subtracted from all other times."""
         self._same_ns = 0.0
         found = self.times("same", [(track, track) for track in tracks])
         self._same_ns = float(np.nanmedian(found))
         return self._same_ns
 
     def times(self, name: str, hops: Sequence[Hop]) -> F64:
-        """Arm time of each hop, ns; not a number where it cannot be told."""
+        """Arm time of each hop, ns; NaN where it cannot be determined."""
         if not hops:
             return np.empty(0)
         levels = self._levels(name, hops)
         period_ns = self._platter.clock.period_ns
         begin, width = np.zeros(len(hops)), 1.0
         logs: list[IoLog] = []
-        for which in (*PASSES, *(MORE_PASSES if self._platter.clock.busy_host else ())):
-            logs.append(self._pass(f"{name}_{which}", hops, levels, begin, width))
-            best = self._reaches(logs, hops)
+        for which in (*ROUNDS, *(EXTRA_ROUNDS if self._platter.clock.busy_host else ())):
+            logs.append(self._round(f"{name}_{which}", hops, levels, begin, width))
+            best = self._minimum_ns(logs, hops)
             if not np.isfinite(best).any():
                 break
-            width = max(width * NARROWER / READS, (NARROWER / READS) ** (len(PASSES) - 1))
+            width = max(width * NARROWER / READS, (NARROWER / READS) ** (len(ROUNDS) - 1))
             begin = np.where(np.isfinite(best), best, np.nanmedian(best)) / period_ns - width / 2
         return best - self._same_ns
 
     def _levels(self, name: str, hops: Sequence[Hop]) -> dict[int, float]:
-        """Phase at which the first sector of each track would be complete."""
+        """Phase at which the first sector of each track would complete."""
         tracks = {track.first: track for hop in hops for track in hop}
         if len(tracks) == 0:
             return {}
         order = sorted(tracks)
         x = [order[0] + 1]
-        for turn in range(LEVEL_READS):
-            x += [first + (1 + turn) * tracks[first].sectors // (LEVEL_READS + 1) for first in order]
+        for read in range(LEVEL_READS):
+            x += [first + (1 + read) * tracks[first].sectors // (LEVEL_READS + 1) for first in order]
         reads = self._platter.read(f"{name}_levels", x)
         level: dict[int, list[float]] = {first: [] for first in order}
         for number, (at, phase) in enumerate(zip(reads.x.tolist(), reads.phase.tolist(), strict=True)):
@@ -104,10 +104,10 @@ class Arm:
             for first, found in level.items()
         }
 
-    def _pass(
+    def _round(
         self, name: str, hops: Sequence[Hop], levels: dict[int, float], begin: F64, width: float
     ) -> IoLog:
-        """Reads back and forth, whose sectors pass `begin` to `width` more after the read before (turns)."""
+        """Alternating reads, each `begin` to `begin + width` revolutions after the read before."""
         rng = self._platter.steps.rng(name)
         x: list[int] = []
         angle = 0.0
@@ -122,8 +122,8 @@ class Arm:
                 x.append(track.first + at)
         return self._platter.log(name, x)
 
-    def _reaches(self, logs: Sequence[IoLog], hops: Sequence[Hop]) -> F64:
-        """The reach of each hop from the reads of all passes together, ns."""
+    def _minimum_ns(self, logs: Sequence[IoLog], hops: Sequence[Hop]) -> F64:
+        """Minimum access time of each hop from the reads of all rounds, ns."""
         clock = self._platter.clock
         tracks = [hop[row % 2] for hop in hops for row in range(READS + 1)]
         log = IoLog.joined(list(logs))
@@ -132,7 +132,11 @@ class Arm:
         number = np.arange(len(log))
         model = ((log.offset // np.uint64(self._platter.unit)).astype(np.int64) - first) / sectors
         took = log.latency_ns.astype(np.float64)
-        late = phase_of(log.complete_ns, 0, clock.period_ns) - clock.stretch * took / clock.period_ns - model
+        late = (
+            phase_of(log.complete_ns, 0, clock.period_ns)
+            - clock.lateness_share * took / clock.period_ns
+            - model
+        )
         level = _levelled(late, first, number // (CHUNK_HOPS * (READS + 1)))
         submit = phase_of(log.submit_ns, 0, clock.period_ns)
         ideal = ideal_ns(took, submit, np.mod(model + level, 1.0), clock.period_ns)
@@ -145,10 +149,10 @@ class Arm:
 
 
 def soonest_ns(ideal: F64, period_ns: float) -> float:
-    """The soonest that can be caught, ns, where commands may reach the drive late: what was caught could be,
-    what was missed may have come too late. Not a number where even so too many rows contradict it.
+    """Minimum access time, ns, when commands may reach the drive late: a caught read proves that its time
+    suffices, a missed read may only have come late. NaN if too many rows contradict the result.
 
-    `ideal` are latencies as the mechanics alone would have had them (`skylight.infer.reach`)."""
+    `ideal` are the latencies that the mechanics alone would have (`skylight.infer.reach`)."""
     ideal = ideal[np.isfinite(ideal)]
     if len(ideal) < FEWEST_ROWS:
         return np.nan
@@ -165,8 +169,8 @@ def soonest_ns(ideal: F64, period_ns: float) -> float:
 
 
 def _levelled(late: F64, track: I64, chunk: I64) -> F64:
-    """The phase of each row's track, as a sum of one of the track and one of the chunk of rows: a track lies
-    still, the spindle drifts from chunk to chunk."""
+    """The phase of each row's track: a constant of the track plus one of the chunk of rows, because the
+    spindle drifts from chunk to chunk."""
     of_track, of_chunk = np.zeros(len(late)), np.zeros(len(late))
     groups = [np.flatnonzero(track == each) for each in np.unique(track)]
     chunks = [np.flatnonzero(chunk == each) for each in np.unique(chunk)]

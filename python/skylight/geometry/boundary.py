@@ -1,8 +1,8 @@
 """Where a track ends: the likelihood of a boundary at each sector, from phases around it.
 
-Within a track the phase rises by one turn every track's worth of sectors; where the next track begins it
-jumps by the skew. So for a size of tracks, a first sector of a track and a skew the phases of all reads
-nearby are foretold but for one level, and how badly they fit is the measure of all three.
+Within a track the phase rises by one revolution per track length; where the next track begins it jumps by the
+skew. A track size, a first sector and a skew therefore predict the phases of all reads nearby up to a common
+offset, and the misfit rates all three.
 
 Invariant: pure functions. Costs are negative log-likelihoods with large errors capped, so that slow commands
 do not matter.
@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from skylight.geometry.clock import F64, Reads, misfit
 
 CAP = 14.0
-CELLS = 1 << 21  # numbers of a table held at once
+CELLS = 1 << 21  # table entries kept in memory at once
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The best of many: sectors a track, first sector of a track, skew (turns), and the cost a read."""
+    """The best candidate: sectors per track, first sector of a track, skew (revolutions), cost per read."""
 
     track: float
     first: float
@@ -35,12 +35,12 @@ class Guess:
 
 
 def model(x: NDArray[np.int64], track: float, first: float, skew: float) -> F64:
-    """Phases of sectors but for a level, turns."""
+    """Phases of sectors up to a common offset, revolutions."""
     return np.asarray(x / track + skew * np.floor((x - first) / track), np.float64)
 
 
 def search(reads: Reads, tracks: F64, skews: F64, sigma: float, places: int) -> Guess:
-    """The best of some track sizes, some skews and `places` first sectors evenly over a track."""
+    """The best of the given track sizes and skews, with `places` first sectors spread evenly over a track."""
     start = int(reads.x.min())
     x = (reads.x - start).astype(np.float64)
     best = Guess(0.0, 0.0, 0.0, np.inf)
@@ -58,9 +58,9 @@ def search(reads: Reads, tracks: F64, skews: F64, sigma: float, places: int) -> 
 
 
 def weights(reads: Reads, firsts: NDArray[np.int64], tracks: F64, skews: F64, sigma: float) -> F64:
-    """How likely each sector of `firsts` is to begin a track, whatever the size and skew; sums to one.
+    """Probability that each sector of `firsts` begins a track, over all sizes and skews; sums to one.
 
-    Reads should lie within a track of it on both sides."""
+    Reads should lie within one track of it on both sides."""
     x = reads.x[None, :] - int(firsts[0])
     behind = (reads.x[None, :] >= firsts[:, None]).astype(np.float64)
     costs = np.full(len(firsts), np.inf)

@@ -1,14 +1,14 @@
 """Extraction: from a target to its geometry, written once as a procedure.
 
-On a live target its reads are done and kept in a recording; over a recording the same code runs again and
-each step is answered by its log. So a geometry from a drive and one from its recording are the same, and a
-run that was cut goes on where it was.
+On a live target the procedure issues its reads and keeps them in a recording; over a recording the same code
+runs again, and the log answers each step. A drive and its recording therefore yield the same geometry, and an
+interrupted run resumes where it stopped.
 
-Invariant: nothing is ever written to the target. What a step does not tell is left out, with a note that
-says why, and the steps that need it are not run.
+Invariant: nothing is ever written to the target. A property that a step cannot determine is left out, a note
+gives the reason, and the steps that need the property are skipped.
 
-Source: DESIGN, idea 3; DIG (Gim and Won, ACM TOS 6(2), 2010) for the order: rotation, tracks, zones,
-skews.
+Source: docs/architecture.md, "Five ideas that carry everything", 3; DIG (Gim and Won, ACM TOS 6(2), 2010) for
+the order: rotation, tracks, zones, skews.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from skylight.geometry import walk
+from skylight.geometry import layout_models
 from skylight.geometry.access import access_times
 from skylight.geometry.clock import F64, Platter
-from skylight.geometry.holds import Skews, seen_skews
-from skylight.geometry.layout import LEAST_SURE, Layout, find_layout, straight_tracks, tracks_of
+from skylight.geometry.density_layout import density_skews, find_density_layout
+from skylight.geometry.density_pattern import rises
+from skylight.geometry.initial_clock import find_clock
+from skylight.geometry.layout import LEAST_MARGIN, Layout, find_layout, tracks_of, uniform_skew_tracks
+from skylight.geometry.result import Geometry, SeekCurve, Zone
 from skylight.geometry.skew import find_skews
-from skylight.geometry.start import find_clock
-from skylight.geometry.stroked import find_strokes, stroke_skews
-from skylight.geometry.strokes import rises
 from skylight.geometry.survey import Grid, survey
-from skylight.geometry.table import Geometry, SeekCurve, Zone
+from skylight.geometry.verify import Skews, observed_skews
 from skylight.geometry.zones import ZoneRun, ZoneSearch
 from skylight.infer.turning import Tracks, centred
 from skylight.probe.procedure import Steps
@@ -44,41 +44,41 @@ READS_A_ZONE, OTHER_READS = 260, 9_000
 def extract(
     steps: Steps, target: str, access_from: int = 0, expect: Callable[[int], None] | None = None
 ) -> Geometry:
-    """The geometry behind a target's steps; tracks are accessed one by one from number `access_from` on, and
-    `expect` is told how many reads it will be, as that gets clear."""
+    """Measures a target's geometry. Figure 12's successive tracks start at number `access_from`; `expect`
+    receives the estimated total of reads, which improves as zones are found."""
     platter = Platter(steps)
-    tell = expect if expect is not None else _nothing
+    report_total = expect if expect is not None else _ignore
     geometry = Geometry(target, steps.size, steps.block_bytes)
     rough = find_clock(platter)
     if rough is None:
-        note = "Completions of reads follow no rotation, or no tracks: there is no geometry to be found."
+        note = "Read completions show no rotation or no tracks, so no geometry can be determined."
         return replace(geometry, reads=platter.count, notes=(note,))
     clock = platter.clock
     geometry = replace(geometry, rotation_ns=clock.period_ns, rotation_error=clock.period_error)
     first = _first_grid(platter, rough)
-    skews = None if first is None else seen_skews(platter, first, SKEW_TRACKS)
+    skews = None if first is None else observed_skews(platter, first, SKEW_TRACKS)
     if first is None or skews is None:
         size = format_size(round(rough.track_bytes))
-        note = f"Ends of tracks of about {size} could not be told at the first address."
+        note = f"Track boundaries (tracks of about {size}) could not be located at the first address."
         return replace(geometry, reads=platter.count, notes=(note,))
-    zones, notes = _zones(platter, first, skews, tell)
+    zones, notes = _zones(platter, first, skews, report_total)
     clock = platter.clock
     geometry = replace(
         geometry, rotation_ns=clock.period_ns, rotation_error=clock.period_error,
         zones=tuple(map(_zone, zones)), zone_reads=platter.count, notes=notes,
     )  # fmt: skip
-    geometry = _walked(platter, geometry, zones, skews)
+    geometry = _with_layout(platter, geometry, zones, skews)
     wide, close = access_times(platter, zones, access_from)
     geometry = replace(geometry, access=wide, access_close=close)
     return replace(geometry, reads=platter.count)
 
 
-def _nothing(reads: int) -> None:
-    """Takes what nobody asks for."""
+def _ignore(reads: int) -> None:
+    """Discards the estimate."""
 
 
 def _first_grid(platter: Platter, rough: Tracks) -> Grid | None:
-    """The exact tracks near the first address."""
+    """The exact track grid near the first address."""
     track = rough.track_bytes / platter.unit
     jumps = np.mod(np.diff(rough.level), 1.0)
     skews = ANY_SKEW if len(jumps) < 3 else _rough_skews(jumps)
@@ -93,7 +93,7 @@ def _first_grid(platter: Platter, rough: Tracks) -> Grid | None:
 
 
 def _rough_skews(jumps: F64) -> F64:
-    """Levels' steps to within what they are worth: a few values around each that is frequent."""
+    """Candidate skews: the values near frequent differences between the levels of neighbouring tracks."""
     grid = np.arange(0.0, 1.0, 0.02)
     near = (np.abs(centred(jumps[:, None] - grid[None, :])) < 0.03).sum(axis=0)
     often = grid[(near >= max(2, 0.2 * len(jumps))) & (grid > 0.02) & (grid < 0.98)]
@@ -101,80 +101,82 @@ def _rough_skews(jumps: F64) -> F64:
 
 
 def _zones(
-    platter: Platter, first: Grid, skews: Skews, tell: Callable[[int], None]
+    platter: Platter, first: Grid, skews: Skews, report_total: Callable[[int], None]
 ) -> tuple[list[ZoneRun], tuple[str, ...]]:
-    """The zone table, and what it does not tell; foretells the reads from what zones so far took."""
+    """The zone table, and notes on what is missing; estimates the total of reads from the zones found."""
     begun = platter.count
 
     def settled(part: float) -> None:
         spent = platter.count - begun
-        tell(int(begun + spent / max(part, 0.02) + OTHER_READS))
+        report_total(int(begun + spent / max(part, 0.02) + OTHER_READS))
 
-    tell(begun + 24 * READS_A_ZONE + OTHER_READS)
+    report_total(begun + 24 * READS_A_ZONE + OTHER_READS)
     search = ZoneSearch(platter, skews, settled)
     zones = search.run(first)
-    untold = f"The last {search.untold} sectors hold other tracks, too few for their size to be told."
-    return zones, (untold,) if search.untold else ()
+    last = search.undetermined_sectors
+    note = f"The last {last} sectors hold other tracks, too few to determine their size."
+    return zones, (note,) if last else ()
 
 
 def _zone(run: ZoneRun) -> Zone:
     return Zone(run.begin, run.end, run.grid.track, run.grid.at(run.begin), run.doubt)
 
 
-def _walked(platter: Platter, geometry: Geometry, zones: list[ZoneRun], skews: Skews) -> Geometry:
-    """Layout, skews and the arm."""
-    found_strokes = find_strokes(platter, zones)
-    if found_strokes is not None:
-        track, head = stroke_skews(platter, zones, found_strokes)
+def _with_layout(platter: Platter, geometry: Geometry, zones: list[ZoneRun], skews: Skews) -> Geometry:
+    """The geometry with layout, skews and seek curve."""
+    density = find_density_layout(platter, zones)
+    if density is not None:
+        track, head = density_skews(platter, zones, density)
         return replace(
             geometry,
-            layout=walk.HORIZONTAL,
-            surfaces=found_strokes.heads,
+            layout=layout_models.HORIZONTAL,
+            surfaces=density.heads,
             track_skew=track,
             head_skew=head,
-            command_ns=found_strokes.command_ns,
-            surface_density=found_strokes.density,
-            seek=seek_curve(found_strokes.apart, found_strokes.time_ns),
+            command_ns=density.command_ns,
+            surface_density=density.density,
+            seek=seek_curve(density.apart, density.time_ns),
         )
     if rises([zone.grid.track for zone in zones]):
         longest = max(zones, key=tracks_of)
-        track, _ = find_skews(platter, zones, longest, walk.Way(walk.SINGLE, 1))
-        note = "Sizes of tracks come again as on surfaces of different density, but tell no number of heads."
+        track, _ = find_skews(platter, zones, longest, layout_models.LayoutModel(layout_models.SINGLE, 1))
+        note = "Track sizes recur as on surfaces of different density, but the number of heads is unclear."
         return replace(geometry, track_skew=track, notes=(*geometry.notes, note))
-    straight = straight_tracks(platter, zones[0], skews)
-    found = find_layout(platter, zones, straight)
+    uniform_tracks = uniform_skew_tracks(platter, zones[0], skews)
+    found = find_layout(platter, zones, uniform_tracks)
     if found is None:
-        note = "No zone has enough tracks for the arm to tell how they are walked."
+        note = "No zone has enough tracks to determine the layout from arm times."
         return replace(geometry, notes=(*geometry.notes, note))
-    return _of_layout(platter, geometry, zones, found, straight is None and len(skews.seen) == 1)
+    return _of_layout(platter, geometry, zones, found, uniform_tracks is None and len(skews.seen) == 1)
 
 
 def _of_layout(
     platter: Platter, geometry: Geometry, zones: list[ZoneRun], found: Layout, alike: bool
 ) -> Geometry:
-    """What a layout says; `alike` is whether all steps were seen to have one skew."""
-    way = found.fit.way
+    """Adds what a layout determines; `alike` is whether all steps were observed to have one skew."""
+    model = found.fit.model
     notes = list(geometry.notes)
-    layout = walk.family(way.layout) if found.told else None
+    layout = layout_models.family(model.layout) if found.determined else None
     if layout is None:
         notes.append(
-            f"Arm times do not tell the layout: {way.layout} fits best, another {found.sure:.1f} less (log)."
+            f"Arm times do not determine the layout: {model.layout} fits best, the log-likelihood of another"
+            f" is {found.margin:.1f} lower."
         )
-    elif not found.heads_told:
-        notes.append(f"Arm times do not tell the heads: {way.heads} fit best, others nearly as well.")
-    if layout == walk.HYBRID and not found.seen:
-        notes.append(f"Groups of {way.group} tracks are what fits best; no turn was seen to the track.")
+    elif not found.heads_determined:
+        notes.append(f"Arm times do not determine the heads: {model.heads} fit best, others nearly as well.")
+    if layout == layout_models.HYBRID and not found.switch_observed:
+        notes.append(f"Groups of {model.group} tracks fit best, but no reversal was located to the track.")
     if layout is None and alike:
-        track, _ = find_skews(platter, zones, found.zone, walk.Way(walk.SINGLE, 1))
-        head = track  # every step has it, whatever kind of step it is
+        track, _ = find_skews(platter, zones, found.zone, layout_models.LayoutModel(layout_models.SINGLE, 1))
+        head = track  # all steps have the same skew
     else:
-        track, head = find_skews(platter, zones, found.zone, way)
+        track, head = find_skews(platter, zones, found.zone, model)
     return replace(
         geometry,
         layout=layout,
         serpentine=_serpentine(found) if layout is not None else None,
-        surfaces=way.heads if found.heads_told else None,
-        group_tracks=way.group if layout == walk.HYBRID else None,
+        surfaces=model.heads if found.heads_determined else None,
+        group_tracks=model.group if layout == layout_models.HYBRID else None,
         track_skew=track,
         head_skew=head,
         head_switch_ns=found.fit.switch_ns,
@@ -185,16 +187,17 @@ def _of_layout(
 
 
 def _serpentine(found: Layout) -> bool | None:
-    """Whether cylinders are walked there and back, where the arm tells; None for other layouts."""
-    if walk.family(found.fit.way.layout) != walk.CYLINDER:
+    """Whether the surfaces of successive cylinders are used in alternating order; None if arm times do not
+    determine it, and for other layouts."""
+    if layout_models.family(found.fit.model.layout) != layout_models.CYLINDER:
         return None
-    if abs(found.other_walk) < LEAST_SURE:
+    if abs(found.direction_margin) < LEAST_MARGIN:
         return None
-    return found.fit.way.layout == walk.CYLINDER_SERPENTINE
+    return found.fit.model.layout == layout_models.CYLINDER_SERPENTINE
 
 
 def seek_curve(apart: F64, time_ns: F64) -> SeekCurve | None:
-    """Constant, root and linear part of seek times (ns) over distances (tracks), none of them negative."""
+    """Non-negative constant, root and linear part of seek times (ns) over distances (tracks)."""
     from scipy.optimize import nnls
 
     if len(apart) < 4:

@@ -1,7 +1,7 @@
-"""Figures 11 and 12 of the paper, from what was extracted and fitted.
+"""Figures 11 and 12 of the paper, from an extracted and fitted geometry.
 
-Figure 11: the size of tracks against their number, measured, as the polynomial has it, and as zones. Figure
-12: access times from the first track to all others, and to 100 successive ones.
+Figure 11: track size against track number, as measured, as fitted by the polynomial, and as zones. Figure
+12: access times from the first track to all others, and to 100 successive tracks.
 
 Invariant: drawn from the geometry alone; colours and sizes are the report's.
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from skylight.errors import KeepError
 from skylight.geometry.fit import Fitted, saw_tooth
-from skylight.geometry.table import Geometry
+from skylight.geometry.result import Geometry
 from skylight.probe import Figure
 from skylight.units import format_count
 
@@ -37,7 +37,7 @@ def _new() -> tuple[Drawing, Axes]:
 
 
 def draw(geometry: Geometry, fitted: Fitted) -> list[Figure]:
-    """All figures that the geometry has data for."""
+    """All figures for which the geometry has data."""
     figures = [zones_figure(geometry, fitted)]
     if geometry.access:
         figures.append(_access(geometry, "access", geometry.access))
@@ -65,51 +65,50 @@ def zones_figure(geometry: Geometry, fitted: Fitted) -> Figure:
         [zone.sectors_per_track for zone in fitted.zones], edges, color="C2", linewidth=1.0, baseline=None,
         label=f"{len(fitted.zones)} zones",
     )  # fmt: skip
-    axes.set_xlabel("track, in the order of addresses")
-    axes.set_ylabel("sectors a track")
+    axes.set_xlabel("track, in address order")
+    axes.set_ylabel("sectors per track")
     axes.set_xlim(0, float(tracks[-1]))
     low, high = min(sizes), max(sizes)
     axes.set_ylim(low - 0.1 * (high - low) - 1, high + 0.15 * (high - low) + 1)
     axes.legend(loc="upper right")
-    left_out = (
-        f" {format_count(fitted.outliers)} tracks were left out as outliers." if fitted.outliers else ""
-    )
+    left_out = f" {format_count(fitted.outliers)} tracks are excluded as outliers." if fitted.outliers else ""
     return Figure(
         "geometry-zones",
         "Zone determination",
-        "Steps are the zones as measured; the dashed line is the polynomial over all tracks; the thin steps"
-        f" are zones of equally many tracks with its mean.{left_out}",
-        f"Sectors a track fall from {max(sizes)} to {min(sizes)} in {len(sizes)} measured zones.",
+        "The thick steps are the zones as measured; the dashed line is the polynomial over all tracks; the"
+        f" thin steps are zones with equal numbers of tracks, each at the polynomial's mean.{left_out}",
+        f"Sectors per track fall from {max(sizes)} to {min(sizes)} in {len(sizes)} measured zones.",
         drawing,
     )
 
 
 def _access(geometry: Geometry, name: str, times: tuple[tuple[int, float], ...]) -> Figure:
-    """Figure 12: one of its two panels."""
+    """One panel of Figure 12."""
     drawing, axes = _new()
     at = np.array(times, np.float64)
     line = "-" if name == "access-close" else ""
     axes.plot(at[:, 0], at[:, 1] / 1e6, marker="o", markersize=2.5, linestyle=line, linewidth=0.8, color="C0")
-    axes.set_xlabel("track, in the order of addresses")
+    axes.set_xlabel("track, in address order")
     axes.set_ylabel("access time (ms)")
     axes.set_ylim(0, 1.15 * float(at[:, 1].max()) / 1e6)
     period = saw_tooth(geometry)
-    said = ""
+    skew_words = ""
     if name == "access-close" and period is not None:
         skew = f"2 pi / {period:.2f}".replace(" ", "\N{NO-BREAK SPACE}")
-        said = f" The saw-tooth's period is {period:.2f} tracks: a skew of {skew}."
+        skew_words = f" The saw-tooth has a period of {period:.2f} tracks: a skew of {skew}."
     where = f"tracks {int(at[0, 0]):,} to {int(at[-1, 0]):,}"
     return Figure(
         f"geometry-{name}",
-        "Track skew" if name == "access-close" else "Access times all over the disk",
-        f"Each mark is one access from the first track's first sector to that of a track; {where}.{said}",
+        "Track skew" if name == "access-close" else "Access times over the whole disk",
+        "Each point is one access, from the first sector of the first track to the first sector of another;"
+        f" {where}.{skew_words}",
         f"Access times of {len(at)} tracks, {at[:, 1].min() / 1e6:.1f} to {at[:, 1].max() / 1e6:.1f} ms.",
         drawing,
     )
 
 
 def save(figures: list[Figure], folder: Path) -> list[Path]:
-    """Writes figures as PNG files into a folder; their paths."""
+    """Writes figures as PNG files into a folder, and returns their paths."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     paths = []

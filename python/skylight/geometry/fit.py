@@ -1,12 +1,12 @@
-"""Zones of a chosen number by a polynomial, and skew as 2 pi / n: what the emulator's tables are made from.
+"""A chosen number of zones by a polynomial fit, and skew as 2 pi / n: the input of the emulator's tables.
 
-Modern disks choose the size of tracks by what each surface can carry, so measured sizes show a pattern and
-noise. A polynomial over the number of the track, without sizes that lie outside two bounds, smooths it;
-zones of equally many tracks then get the polynomial's mean. Defaults are the paper's: degree 13, 18 zones,
-bounds of 1,000 and 2,200 sectors.
+Modern disks adapt the track size to each surface, so measured sizes show a pattern and noise. A polynomial
+over the track number, fitted without the sizes outside two bounds, smooths them; zones with equal numbers of
+tracks then get the mean of the polynomial. Defaults are the paper's: degree 13, 18 zones, bounds of 1,000 and
+2,200 sectors.
 
-Invariant: pure; the fitted zones hold whole tracks and cover the same sectors to within the rounding that
-is told.
+Invariant: pure; fitted zones hold whole tracks and together as many tracks as the disk; their sizes are
+rounded to whole sectors.
 
 Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05, 2012), section 6.2 and Table 1.
 """
@@ -20,7 +20,7 @@ from numpy.polynomial import Chebyshev
 
 from skylight.errors import UsageError
 from skylight.geometry.clock import F64, I64
-from skylight.geometry.table import Geometry
+from skylight.geometry.result import Geometry
 
 DEGREE, ZONES, LEAST_SECTORS, MOST_SECTORS, CLOSE_FROM = 13, 18, 1000, 2200, 79_000
 MOST_DEGREE = 60
@@ -30,8 +30,8 @@ EDGE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FitOptions:
-    """The options of the paper's Table 1: degree of the polynomial, number of zones, and the sizes (sectors a
-    track) outside which tracks are not looked at."""
+    """The options of the paper's Table 1: degree of the polynomial, number of zones, and the sizes (sectors
+    per track) outside which tracks are excluded from the fit."""
 
     degree: int = DEGREE
     zones: int = ZONES
@@ -41,7 +41,7 @@ class FitOptions:
 
 @dataclass(frozen=True, slots=True)
 class FittedZone:
-    """Tracks (in the order of addresses) and sectors on each."""
+    """Number of tracks (in address order) and sectors per track."""
 
     tracks: int
     sectors_per_track: int
@@ -49,9 +49,9 @@ class FittedZone:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The zones, the curve (track numbers and sectors a track), what was left out as outliers (tracks), how
-    far the curve lies from the sizes (root of the mean square, sectors), and the tracks n after which the
-    start of a track has gone round, so that the skew is 2 pi / n; None where no skew is known."""
+    """The zones, the curve (track numbers and sectors per track), the number of tracks excluded as outliers,
+    the root-mean-square distance of the curve from the sizes (sectors), and the number of tracks n over which
+    the skews add up to one revolution, so that the skew is 2 pi / n; None if no skew is known."""
 
     zones: tuple[FittedZone, ...]
     curve: tuple[tuple[float, float], ...]
@@ -64,32 +64,31 @@ class Fitted:
 def fit(geometry: Geometry, options: FitOptions) -> Fitted:
     """Fits the zones of a geometry."""
     if not geometry.zones:
-        raise UsageError(
-            f"{geometry.target}: its geometry has no zones to be fitted; extract it from the disk"
-        )
+        raise UsageError(f"{geometry.target}: its geometry has no zones to fit; extract it from the disk")
     sizes = np.array([zone.sectors_per_track for zone in geometry.zones])
     tracks = np.array([zone.tracks for zone in geometry.zones], np.int64)
     total = int(tracks.sum())
     if not 1 <= options.zones <= total:
         raise UsageError(
-            f"--zones {options.zones}: the disk has {total:,} tracks; give a number from 1 to that"
+            f"--zones {options.zones}: the disk has {total:,} tracks; give a number from 1 to {total}"
         )
     used = (sizes >= options.least_sectors) & (sizes <= options.most_sectors)
     if not used.any():
         raise UsageError(
             f"tracks hold {sizes.min():,} to {sizes.max():,} sectors, all outside {options.least_sectors:,}"
-            f" to {options.most_sectors:,}; give --min-outlier and --max-outlier that hold them"
+            f" to {options.most_sectors:,}; widen the range with --min-outlier and --max-outlier"
         )
     number, size = _samples(tracks, sizes, used)
     if options.degree >= len(np.unique(number)):
         raise UsageError(
-            f"--degree {options.degree}: the disk has {len(np.unique(number))} tracks to fit; give less"
+            f"--degree {options.degree}: the disk has {len(np.unique(number))} tracks to fit; give a lower"
+            " degree"
         )
     low, high = float(number.min()), float(number.max())
     polynomial = Chebyshev.fit(number, size, options.degree, domain=[low, high])
 
     def curve(at: F64) -> F64:
-        """The polynomial; beyond the tracks that count, its value at the last of them."""
+        """The polynomial; beyond the fitted tracks, its value at the nearest of them."""
         return np.asarray(polynomial(np.clip(at, low, high)), np.float64)
 
     zones, middle = [], np.linspace(0, total, 8 * options.zones + 1)
@@ -109,7 +108,7 @@ def fit(geometry: Geometry, options: FitOptions) -> Fitted:
 
 
 def _samples(tracks: I64, sizes: I64, used: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[F64, F64]:
-    """Track numbers all over the zones that count, and the sizes there."""
+    """Track numbers spread over the zones that are not outliers, and the sizes there."""
     ends = np.cumsum(tracks)
     number = np.linspace(EDGE, float(ends[-1]) - EDGE, SAMPLES)
     zone = np.minimum(np.searchsorted(ends, number, side="right"), len(ends) - 1)
@@ -118,7 +117,7 @@ def _samples(tracks: I64, sizes: I64, used: np.ndarray[tuple[int], np.dtype[np.b
 
 
 def skew_tracks(geometry: Geometry) -> float | None:
-    """The tracks n after which the start of a track has gone round by the skew from track to track."""
+    """The number of tracks n over which the skews add up to one revolution."""
     skew = geometry.head_skew if geometry.layout == "cylinder" else geometry.track_skew
     if skew is None or not geometry.rotation_ns:
         return None
@@ -126,9 +125,9 @@ def skew_tracks(geometry: Geometry) -> float | None:
 
 
 def saw_tooth(geometry: Geometry) -> float | None:
-    """The same from access times alone: the period of their saw-tooth, in tracks; None where they show none.
+    """The same from access times alone: the period of their saw-tooth, in tracks; None if they show none.
 
-    Access times, folded over a turn, go up by the skew from track to track."""
+    Access times modulo the rotation rise by the skew from track to track."""
     close = np.array(geometry.access_close, np.float64).reshape(-1, 2)
     if len(close) < 16 or not geometry.rotation_ns:
         return None

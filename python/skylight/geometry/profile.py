@@ -1,9 +1,9 @@
-"""A profile from a geometry: the emulated drive that has the same tracks, skews and arm.
+"""A profile from a geometry: an emulated drive with the same tracks, skews and seek curve.
 
-What was not found is chosen, and says so in a comment: a conventional layer, and where the arm could not be
-told, a seek curve.
+Values that were not measured are chosen, and a comment in the profile marks them: a conventional layer, and a
+seek curve where arm times could not be determined.
 
-Invariant: what is written passes `skylight drives check`.
+Invariant: the profile passes `skylight drives check`.
 
 Source: docs/profile-reference.md.
 """
@@ -16,19 +16,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from skylight.errors import UsageError
+from skylight.geometry.density_pattern import expanded
 from skylight.geometry.fit import FittedZone
-from skylight.geometry.strokes import expanded
-from skylight.geometry.table import Geometry
-from skylight.geometry.walk import CYLINDER, CYLINDER_SERPENTINE, HORIZONTAL, HYBRID, SINGLE
+from skylight.geometry.layout_models import CYLINDER, CYLINDER_SERPENTINE, HORIZONTAL, HYBRID, SINGLE
+from skylight.geometry.result import Geometry
 
 BLOCK_BYTES = 4096
 SECTOR_BYTES = 512
-BINS_A_LOG = 2.0  # points of the seek curve for a distance e times as long
+BINS_A_LOG = 2.0  # points of the seek curve per factor e of distance
 CHOSEN_SEEK_NS = (800_000.0, 12_000.0, 20.0)
 
 
 def profile_text(geometry: Geometry, zones: Sequence[FittedZone], name: str) -> str:
-    """The TOML of a profile with zones of so many tracks in the order of addresses."""
+    """The TOML of a profile with the given zones, their tracks counted in address order."""
     if geometry.rotation_ns is None or (geometry.track_skew is None and geometry.head_skew is None):
         raise UsageError(
             f"{geometry.target}: rotation or skew is unknown, so no profile can be made; extract again"
@@ -62,7 +62,7 @@ def profile_text(geometry: Geometry, zones: Sequence[FittedZone], name: str) -> 
     lines += [_time("command_overhead", _overhead_ns(geometry, zones))]
     lines += [
         "",
-        "# Chosen: reads do not tell how writes are translated.",
+        "# Chosen: reads do not show how writes are translated.",
         "[layer]",
         'kind = "conventional"',
     ]
@@ -70,7 +70,7 @@ def profile_text(geometry: Geometry, zones: Sequence[FittedZone], name: str) -> 
 
 
 def measured_zones(geometry: Geometry) -> tuple[FittedZone, ...]:
-    """The zones as measured; of surfaces that differ in density the mean of each zone's."""
+    """The zones as measured; if surfaces differ in density, with the mean track size of each zone."""
     runs = [(zone.tracks, zone.sectors_per_track) for zone in geometry.zones]
     heads = geometry.surfaces or 1
     if not geometry.surface_density or len(runs) < 2:
@@ -81,7 +81,7 @@ def measured_zones(geometry: Geometry) -> tuple[FittedZone, ...]:
 
 
 def safe_name(name: str) -> str:
-    """A name as profiles may have."""
+    """A valid profile name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:64] or "extracted"
 
 
@@ -94,7 +94,7 @@ def _layout(geometry: Geometry, surfaces: int) -> str:
 
 
 def _zones(geometry: Geometry, zones: Sequence[FittedZone], surfaces: int) -> tuple[list[str], int]:
-    """The zones' rows, by tracks of one surface, and the sectors they hold."""
+    """The zones' rows, with the tracks of one surface, and the total of their sectors."""
     rows, sectors = [], 0
     scale = geometry.sector_bytes // SECTOR_BYTES
     for zone in zones:
@@ -106,7 +106,7 @@ def _zones(geometry: Geometry, zones: Sequence[FittedZone], surfaces: int) -> tu
 
 
 def seek_points(geometry: Geometry) -> list[tuple[int, float]]:
-    """The seek curve as points (tracks, ns): medians of times over like distances, never falling."""
+    """The seek curve as points (tracks, ns): medians of times over similar distances, non-decreasing."""
     if geometry.seek is None:
         return []
     seek = geometry.seek
@@ -129,14 +129,16 @@ def seek_points(geometry: Geometry) -> list[tuple[int, float]]:
 def _arm(geometry: Geometry) -> list[str]:
     switch_ns = geometry.head_switch_ns
     constant, root, linear = CHOSEN_SEEK_NS
-    said = ["# Chosen: the arm's times could not be told."]
+    comments = ["# Chosen: arm times could not be determined."]
     if geometry.seek is not None:
         constant, root, linear = geometry.seek.constant_ns, geometry.seek.root_ns, geometry.seek.linear_ns
-        said = []
+        comments = []
     if switch_ns is None:
-        said.append("# Head switch chosen as the step to the next track, from which it was not seen apart.")
+        comments.append(
+            "# Chosen: the head switch equals a step to the next track; no difference was measured."
+        )
         switch_ns = constant + root + linear
-    lines = [*said, _time("head_switch", switch_ns), "", "[mechanics.seek]"]
+    lines = [*comments, _time("head_switch", switch_ns), "", "[mechanics.seek]"]
     points = seek_points(geometry)
     if not points:
         curve = f'constant = "{constant:.3f} ns", root = "{root:.3f} ns", linear = "{linear:.3f} ns"'
@@ -146,7 +148,7 @@ def _arm(geometry: Geometry) -> list[str]:
 
 
 def _overhead_ns(geometry: Geometry, zones: Sequence[FittedZone]) -> float:
-    """What a command takes, without the sector that passes."""
+    """Overhead of a command, without the transfer of its sector."""
     if geometry.command_ns is None or geometry.rotation_ns is None:
         return 100_000.0
     sectors = zones[0].sectors_per_track

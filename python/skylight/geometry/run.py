@@ -1,8 +1,8 @@
-"""Runs an extraction on a live target, goes on with one, or repeats one over its recording.
+"""Runs an extraction on a live target, resumes one, or repeats one over its recording.
 
-Invariant: what a live run gives is what its recording gives: it is read back and inferred from.
+Invariant: a live run infers from the recording that it reads back, so both yield the same geometry.
 
-Source: DESIGN, idea 3; docs/recordings.md.
+Source: docs/architecture.md, "Five ideas that carry everything", 3; docs/recordings.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from skylight.errors import KeepError, UsageError
 from skylight.evidence import Evidence, JsonScalar, TargetFacts
 from skylight.findings import Known
 from skylight.geometry.extract import OTHER_READS, READS_A_ZONE, extract
-from skylight.geometry.table import Geometry
+from skylight.geometry.result import Geometry
 from skylight.probe import Cost
 from skylight.probe.procedure import CutShort, Live, Replay
 from skylight.probe.session import Progress, Session
@@ -27,14 +27,14 @@ USUAL_ZONES = 24
 
 
 def estimate(facts: TargetFacts) -> Cost:
-    """What an extraction costs on a disk with the usual number of zones."""
+    """Cost of an extraction on a disk with a typical number of zones."""
     del facts
     reads = USUAL_ZONES * READS_A_ZONE + OTHER_READS
     return Cost(reads, reads * READ_S, 0)
 
 
 def options(access_from: int) -> dict[str, JsonScalar]:
-    """What a recording keeps of how it was made."""
+    """The options that a recording keeps."""
     return {
         "verb": "geometry extract",
         "access_from": access_from,
@@ -46,7 +46,7 @@ def measure(
     engine: Engine, out: Path, *, seed: int = 1, access_from: int = 0, resume: bool = False,
     progress: Progress | None = None,
 ) -> Geometry:  # fmt: skip
-    """Extracts the geometry of a live target into the recording `out`, and from that."""
+    """Measures a live target into the recording `out`, and infers the geometry from it."""
     facts = engine.describe()
     wanted = options(access_from)
     if resume:
@@ -71,28 +71,28 @@ def measure(
 
 
 def of_evidence(evidence: Evidence, access_from: int) -> Geometry:
-    """The geometry that evidence shows."""
+    """The geometry from evidence."""
     try:
         return extract(Replay(evidence, Known()), evidence.target.name, access_from)
     except CutShort as stop:
         if evidence.complete:
             raise UsageError(
-                f"{evidence.target.name}: another version kept this recording, its steps differ from {stop}"
-                " on; read it with that one, or extract again"
+                f"{evidence.target.name}: another version made this recording, its steps differ from {stop}"
+                " on; read it with that version, or extract again"
             ) from stop
         raise UsageError(
-            f"{evidence.target.name}: the recording ends at step {stop}; go on with it by --resume"
+            f"{evidence.target.name}: the recording ends at step {stop}; continue it with --resume"
         ) from stop
 
 
 def of_recording(path: Path) -> Geometry:
-    """The geometry that the recording in a directory shows; no target is touched."""
+    """The geometry from the recording in a directory; no target is touched."""
     where = recording_dir(path)
     recording = Recording.open(where)
     evidence = recording.evidence(TEST)
     if evidence is None:
         raise UsageError(
-            f"{where}: holds no extraction of a geometry; give one that `skylight geometry extract` kept"
+            f"{where}: contains no extraction; give a recording made by `skylight geometry extract`"
         )
     start = recording.options.get("access_from")
     return of_evidence(evidence, start if isinstance(start, int) else 0)

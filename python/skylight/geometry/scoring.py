@@ -1,11 +1,11 @@
-"""What is true of a profile's geometry, and how right an extraction is: for tests, the bench and reproduce.
+"""The true geometry of a profile, and the score of an extraction: for tests, the bench and reproduce.
 
-The truth comes from the profile's text alone, by a walk over its zones that shares nothing with the
-emulator's geometry. An extraction is right when every track size is exact and in its place, every edge
-within 1 % of its zones, the skew from track to track within 2 %, and the layout the profile's (cylinders
-there and back are cylinders, a hybrid serpentine whose groups are whole zones is a surface serpentine).
+The truth comes from the profile's text alone, computed without the emulator's geometry code. An extraction is
+correct when every track size is exact and in the right order, every edge within 1 % of its zones, the skew
+from track to track within 2 %, and the layout that of the profile (both kinds of cylinder layout count as
+one, and a hybrid serpentine whose groups are whole zones as a surface serpentine).
 
-Source: FACTS W6.
+Source: row W6 of `skylight.reproduce.geometry`; Pitchumani, UCSC-SSRC-12-05, section 6.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any
 
-from skylight.geometry.table import Geometry, Skew
-from skylight.geometry.walk import CYLINDER, HORIZONTAL, HYBRID, SINGLE, SURFACE, family
+from skylight.geometry.layout_models import CYLINDER, HORIZONTAL, HYBRID, SINGLE, SURFACE, family
+from skylight.geometry.result import Geometry, Skew
 
 EDGE_PART, SKEW_PART = 0.01, 0.02
 NAMES = ("tracks", "edges", "skew", "layout", "surfaces")
@@ -27,7 +27,7 @@ UNITS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Zones as (first sector, sectors a track), the one past the last, and the rest as a profile has it."""
+    """Zones as (first sector, sectors per track), the sector past the last, and values of the profile."""
 
     zones: tuple[tuple[int, int], ...]
     end_sector: int
@@ -39,14 +39,14 @@ class Truth:
     head_skew_ns: float
 
     @property
-    def walk_skew_ns(self) -> float:
-        """The skew from track to track in the order of addresses, as most tracks have it."""
+    def sequential_skew_ns(self) -> float:
+        """The most frequent skew from track to track in address order."""
         return self.head_skew_ns if self.layout == CYLINDER and self.surfaces > 1 else self.track_skew_ns
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """What is right about an extraction; `skew_off` and `rotation_off` are parts of the true value."""
+class Score:
+    """The correct parts of an extraction; `skew_off` and `rotation_off` are relative errors."""
 
     tracks: bool
     edges: bool
@@ -59,12 +59,12 @@ class Marks:
 
     @property
     def all(self) -> bool:
-        """Whether all that W6 asks for is right."""
+        """Whether everything that row W6 requires is correct."""
         return self.tracks and self.edges and self.skew and self.layout
 
     @property
     def wrong(self) -> list[str]:
-        """The names of what is not right, of `NAMES`."""
+        """Those of `NAMES` that are not correct."""
         return [name for name in NAMES if not getattr(self, name)]
 
 
@@ -86,9 +86,9 @@ def truth_of(profile: Mapping[str, Any]) -> Truth:
     surfaces = int(given["surfaces"])
     layout = SINGLE if surfaces == 1 else family(str(given["layout"]))
     if layout == HYBRID and int(given["group_tracks"]) >= max(tracks for tracks, _ in zones):
-        layout = SURFACE  # groups of whole zones: each zone is walked as a surface serpentine walks it
+        layout = SURFACE  # with groups of whole zones, each zone is a surface serpentine
     return Truth(
-        zones=_runs(_strokes(given, zones, surfaces), end),
+        zones=_runs(_passes(given, zones, surfaces), end),
         end_sector=end,
         layout=layout,
         surfaces=surfaces,
@@ -100,7 +100,7 @@ def truth_of(profile: Mapping[str, Any]) -> Truth:
 
 
 def _recording_zones(given: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Tracks of one surface and their sectors, zone by zone."""
+    """Tracks of one surface and their sectors per track, by zone."""
     taper = given.get("taper")
     if not taper:
         return [(int(zone["tracks"]), int(zone["sectors_per_track"])) for zone in given["zone"]]
@@ -115,24 +115,24 @@ def _recording_zones(given: Mapping[str, Any]) -> list[tuple[int, int]]:
     ]
 
 
-def _strokes(given: Mapping[str, Any], zones: list[tuple[int, int]], surfaces: int) -> list[tuple[int, int]]:
-    """Tracks and their sectors in the order of addresses."""
+def _passes(given: Mapping[str, Any], zones: list[tuple[int, int]], surfaces: int) -> list[tuple[int, int]]:
+    """Tracks and their sectors per track, in address order."""
     density = given.get("surface_density") or []
     if given["layout"] != HORIZONTAL or not density:
         return [(tracks * surfaces, sectors) for tracks, sectors in zones]
-    strokes = []
+    passes = []
     for number, (tracks, sectors) in enumerate(zones):
         order = range(surfaces) if number % 2 == 0 else range(surfaces - 1, -1, -1)
         for surface in order:
             blocks = max(1, floor(sectors * float(density[surface]) / BLOCK_SECTORS + 0.5))
-            strokes.append((tracks, blocks * BLOCK_SECTORS))
-    return strokes
+            passes.append((tracks, blocks * BLOCK_SECTORS))
+    return passes
 
 
-def _runs(strokes: list[tuple[int, int]], end: int) -> tuple[tuple[int, int], ...]:
+def _runs(passes: list[tuple[int, int]], end: int) -> tuple[tuple[int, int], ...]:
     runs: list[tuple[int, int]] = []
     at = 0
-    for tracks, sectors in strokes:
+    for tracks, sectors in passes:
         if at >= end:
             break
         if not runs or runs[-1][1] != sectors:
@@ -141,8 +141,8 @@ def _runs(strokes: list[tuple[int, int]], end: int) -> tuple[tuple[int, int], ..
     return tuple(runs)
 
 
-def marks(found: Geometry, truth: Truth) -> Marks:
-    """How right an extraction is."""
+def score(found: Geometry, truth: Truth) -> Score:
+    """Scores an extraction."""
     scale = found.sector_bytes // SECTOR_BYTES
     got = [(zone.first_sector * scale, zone.sectors_per_track * scale) for zone in found.zones]
     tracks = [sectors for _, sectors in got] == [sectors for _, sectors in truth.zones]
@@ -151,10 +151,10 @@ def marks(found: Geometry, truth: Truth) -> Marks:
         for number, ((begin, _), (true, _)) in enumerate(zip(got, truth.zones, strict=True))
     )
     exact = sum(one == other for one, other in zip(got, truth.zones, strict=False)) if tracks else 0
-    walked = found.head_skew if truth.layout == CYLINDER and truth.surfaces > 1 else found.track_skew
-    off = _off(walked, truth.walk_skew_ns)
-    turn = None if found.rotation_ns is None else found.rotation_ns / truth.rotation_ns - 1
-    return Marks(
+    sequential = found.head_skew if truth.layout == CYLINDER and truth.surfaces > 1 else found.track_skew
+    off = _off(sequential, truth.sequential_skew_ns)
+    rotation_off = None if found.rotation_ns is None else found.rotation_ns / truth.rotation_ns - 1
+    return Score(
         tracks=tracks,
         edges=edges,
         exact_edges=exact,
@@ -162,7 +162,7 @@ def marks(found: Geometry, truth: Truth) -> Marks:
         layout=found.layout is not None and family(found.layout) == truth.layout,
         surfaces=found.surfaces == truth.surfaces,
         skew_off=off,
-        rotation_off=turn,
+        rotation_off=rotation_off,
     )
 
 

@@ -1,11 +1,10 @@
-"""Skews to a few parts in a thousand, once it is known how tracks are walked.
+"""Skews to a few parts in a thousand, once the layout is known.
 
-The phase at which tracks begin is a sum of skews: one of its kind for each step. Tracks of a zone's begin are
-read until the two kinds are told from each other, or the one there is; over many tracks of one kind the sum
-is known as well as a single step would be, so each step is known that much better. Head switches that come
-once a stroke are read at as many strokes as it takes.
+The phase at which a track begins is a sum of skews, one for each step of its kind. The first tracks of a zone
+are read until the skews of both kinds are determined; over many tracks of one kind the error of a single step
+shrinks accordingly. Head switches that occur once per serpentine pass are read at as many passes as needed.
 
-Invariant: reads only; a skew carries its standard error, and one whose error stays large is None.
+Invariant: reads only; a skew carries its standard error, and is None if its error stays large.
 
 Source: skew as the angle between the begins of neighbouring tracks (Pitchumani, UCSC-SSRC-12-05, section 6.2;
 Gim and Won, ACM TOS 6(2), 2010).
@@ -16,25 +15,25 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.geometry.clock import F64, GOLDEN, I64, Platter, circular_median
-from skylight.geometry.holds import jumps
 from skylight.geometry.layout import track_of, tracks_of
-from skylight.geometry.table import Skew
-from skylight.geometry.walk import CYLINDER, CYLINDER_SERPENTINE, HYBRID, SINGLE, Way
+from skylight.geometry.layout_models import CYLINDER, CYLINDER_SERPENTINE, HYBRID, SINGLE, LayoutModel
+from skylight.geometry.result import Skew
+from skylight.geometry.verify import phase_jumps
 from skylight.geometry.zones import ZoneRun
 from skylight.infer.turning import centred
 
 STEPS = (4, 12, 40, 96)
 ENOUGH = 0.004
-LARGEST = 0.02  # an error above which a skew is not told
-MOST_PASSES = 24
-TURNS_A_PASS, MOST_TURNS = 24, 320
+LARGEST = 0.02  # relative error above which a skew is None
+MOST_ROUNDS = 24
+SWITCHES_PER_ROUND, MOST_SWITCHES = 24, 320
 
 
 def find_skews(
-    platter: Platter, zones: list[ZoneRun], zone: ZoneRun, way: Way
+    platter: Platter, zones: list[ZoneRun], zone: ZoneRun, model: LayoutModel
 ) -> tuple[Skew | None, Skew | None]:
     """Skew to the next track of a surface, and to another surface."""
-    kinds = _kinds(way, min(tracks_of(zone) - 1, STEPS[-1]))
+    kinds = _kinds(model, min(tracks_of(zone) - 1, STEPS[-1]))
     steps, errors = _by_sums(platter, zone, kinds)
     period_ns = platter.clock.period_ns
     found = [
@@ -44,23 +43,23 @@ def find_skews(
         for step, error in zip(steps, errors, strict=True)
     ]
     track, head = [*found, None][:2]
-    if way.layout in (CYLINDER, CYLINDER_SERPENTINE):
+    if model.layout in (CYLINDER, CYLINDER_SERPENTINE):
         return track, head
-    if way.layout == SINGLE:
+    if model.layout == SINGLE:
         return track, None
-    return track, skew_at(platter, _turns(zones, zone, way))
+    return track, skew_at(platter, _switches(zones, zone, model))
 
 
-def _kinds(way: Way, tracks: int) -> I64:
-    """The kind of each step from a zone's begin: 0 to the next track, 1 to another surface."""
+def _kinds(model: LayoutModel, tracks: int) -> I64:
+    """The kind of each step from the first track of a zone: 0 to the next track, 1 to another surface."""
     number = np.arange(tracks)
-    if way.layout in (CYLINDER, CYLINDER_SERPENTINE):
-        return np.where((number + 1) % way.heads == 0, 0, 1)
-    return np.zeros(min(tracks, max(way.group - 1, 2)) if way.group else tracks, np.int64)
+    if model.layout in (CYLINDER, CYLINDER_SERPENTINE):
+        return np.where((number + 1) % model.heads == 0, 0, 1)
+    return np.zeros(min(tracks, max(model.group - 1, 2)) if model.group else tracks, np.int64)
 
 
 def _by_sums(platter: Platter, zone: ZoneRun, kinds: I64) -> tuple[F64, F64]:
-    """The step of each kind and its error, turns, from where tracks begin."""
+    """The skew of each kind and its error, revolutions, from the phases at which tracks begin."""
     count = np.stack(
         [np.concatenate([[0], np.cumsum(kinds == kind)]) for kind in range(int(kinds.max()) + 1)], axis=1
     )
@@ -68,9 +67,9 @@ def _by_sums(platter: Platter, zone: ZoneRun, kinds: I64) -> tuple[F64, F64]:
     phases: list[float] = []
     step = _first_steps(platter, zone, kinds)
     error = np.full(len(step), np.inf)
-    for number in range(MOST_PASSES):
-        reach = min(STEPS[min(number, len(STEPS) - 1)], len(kinds))
-        order = np.arange(reach + 1)
+    for number in range(MOST_ROUNDS):
+        last = min(STEPS[min(number, len(STEPS) - 1)], len(kinds))
+        order = np.arange(last + 1)
         track = zone.grid.track
         x = zone.begin + order * track + 1 + number % max(track - 2, 1)
         reads = platter.read("skew", np.concatenate([x[:1] + 2, x]))
@@ -83,9 +82,9 @@ def _by_sums(platter: Platter, zone: ZoneRun, kinds: I64) -> tuple[F64, F64]:
 
 
 def _first_steps(platter: Platter, zone: ZoneRun, kinds: I64) -> F64:
-    """A rough step of each kind."""
+    """A rough skew of each kind."""
     firsts = [zone.begin + zone.grid.track * (number + 1) for number in range(min(len(kinds), 40))]
-    found = jumps(platter, "steps", firsts, zone.grid.track)
+    found = phase_jumps(platter, "steps", firsts, zone.grid.track)
     return np.array([
         float(centred(np.array(circular_median(found[kinds[: len(found)] == kind]))))
         if np.any(kinds[: len(found)] == kind) else float(circular_median(found))
@@ -94,7 +93,7 @@ def _first_steps(platter: Platter, zone: ZoneRun, kinds: I64) -> F64:
 
 
 def _solved(count: I64, phase: F64, step: F64, sigma: float) -> tuple[F64, F64]:
-    """Least squares of steps near some, without reads that are far off; and standard errors."""
+    """Least squares of skews near initial values, without outlying reads; and their standard errors."""
     level = circular_median(phase - count @ step)
     left = centred(phase - count @ step - level)
     for _ in range(3):
@@ -109,16 +108,16 @@ def _solved(count: I64, phase: F64, step: F64, sigma: float) -> tuple[F64, F64]:
 
 
 def skew_at(platter: Platter, places: list[tuple[int, int]]) -> Skew | None:
-    """The skew of a step that comes at some first sectors (with the sizes of the tracks before them), from as
-    many of them as it takes."""
+    """The skew of a step that occurs at the given first sectors (each with the size of the track before),
+    from as many of them as needed."""
     if len(places) == 0:
         return None
-    order = np.argsort(np.mod(np.arange(MOST_TURNS) * GOLDEN, 1.0)) * len(places) // MOST_TURNS
+    order = np.argsort(np.mod(np.arange(MOST_SWITCHES) * GOLDEN, 1.0)) * len(places) // MOST_SWITCHES
     seen: list[float] = []
-    for number in range(MOST_TURNS // TURNS_A_PASS):
-        some = order[number * TURNS_A_PASS : (number + 1) * TURNS_A_PASS]
+    for number in range(MOST_SWITCHES // SWITCHES_PER_ROUND):
+        some = order[number * SWITCHES_PER_ROUND : (number + 1) * SWITCHES_PER_ROUND]
         for place, track in (places[int(at)] for at in some):
-            seen.append(float(jumps(platter, "heads", [place, place - track], track)[0]))
+            seen.append(float(phase_jumps(platter, "heads", [place, place - track], track)[0]))
         middle = circular_median(np.array(seen))
         off = centred(np.array(seen) - middle)
         fine = np.abs(off) < 5 * platter.clock.sigma
@@ -131,15 +130,18 @@ def skew_at(platter: Platter, places: list[tuple[int, int]]) -> Skew | None:
     return Skew(float(np.mod(step, 1.0)) * platter.clock.period_ns, error * platter.clock.period_ns)
 
 
-def _turns(zones: list[ZoneRun], zone: ZoneRun, way: Way) -> list[tuple[int, int]]:
-    """First sectors after a switch of heads within a zone, and their tracks' sizes."""
-    if way.layout == HYBRID:
-        most = min(tracks_of(zone) // (way.group * way.heads), 12)
-        numbers = [way.group * turn for turn in range(1, most * way.heads) if turn % way.heads]
+def _switches(zones: list[ZoneRun], zone: ZoneRun, model: LayoutModel) -> list[tuple[int, int]]:
+    """First sectors after a head switch within a zone, and the sizes of their tracks."""
+    if model.layout == HYBRID:
+        most = min(tracks_of(zone) // (model.group * model.heads), 12)
+        numbers = [model.group * number for number in range(1, most * model.heads) if number % model.heads]
         return [(track_of(zone, number).first, zone.grid.track) for number in numbers]
     found = []
     for each in zones[:-1]:
-        stroke = tracks_of(each) // way.heads
-        if tracks_of(each) % way.heads == 0 and each.doubt == 0:
-            found += [(track_of(each, stroke * turn).first, each.grid.track) for turn in range(1, way.heads)]
+        pass_tracks = tracks_of(each) // model.heads
+        if tracks_of(each) % model.heads == 0 and each.doubt == 0:
+            found += [
+                (track_of(each, pass_tracks * number).first, each.grid.track)
+                for number in range(1, model.heads)
+            ]
     return found

@@ -1,12 +1,11 @@
-"""A survey: the exact first sector of a track at a place, and how many sectors its tracks hold.
+"""A survey: the exact first sector of a track near a sector, and the exact number of sectors per track.
 
-A comb of reads over a little more than a track tells both roughly; rounds of a few reads, each where the
-likelihood of the boundary is halved, tell the boundary to the sector; the next one, a track farther, is then
-known nearly, and found likewise. What they are apart is the size of the track, and it is believed once a
-boundary many tracks on lies where it says.
+A comb of reads over a little more than one track finds both roughly. Rounds of a few reads, placed to halve
+the likelihood, then locate the boundary to the sector; the next boundary, one track on, is located likewise.
+Their distance is the track size, which is confirmed at a boundary several tracks on.
 
-Invariant: what is surveyed is exact or None. A place where tracks end otherwise (an edge of a zone, a defect)
-gives None; another place nearby may do.
+Invariant: the result is exact or None. A survey across an irregular boundary (an edge of a zone, a defect)
+returns None; another sector nearby may succeed.
 
 Source: docs/geometry.md, "A survey".
 """
@@ -21,13 +20,13 @@ from numpy.typing import NDArray
 from skylight.geometry.boundary import Guess, search, weights
 from skylight.geometry.clock import F64, Platter, Reads
 
-COMB_TURNS, COMB_READS = 1.4, 32
-FINEST = 0.005  # relative step of track sizes that are tried: within a comb, 0.007 turns
+COMB_REVOLUTIONS, COMB_READS = 1.4, 32
+FINEST = 0.005  # relative step between candidate track sizes: over a comb, 0.007 revolutions
 PLACES = 48
 ASKED, ANCHORS = 6, 4
 MOST_ROUNDS = 9
 SURE = 0.998
-LARGEST_COST = 3.0  # a read: half the square of a deviation of 2.4 times the scatter
+LARGEST_COST = 3.0  # per read: half the square of a deviation of 2.4 times the scatter
 CONFIRM_TRACKS = 12
 
 
@@ -43,14 +42,14 @@ class Grid:
         return self.first + int((sector - self.first) // self.track) * self.track
 
     def agrees(self, other: Grid) -> bool:
-        """Whether both say the same of every sector."""
+        """Whether both predict the same boundaries."""
         return self.track == other.track and (self.first - other.first) % self.track == 0
 
 
 def survey(
     platter: Platter, place: int, low: float, high: float, skews: F64, confirm: int = CONFIRM_TRACKS
 ) -> Grid | None:
-    """The grid of tracks of `low` to `high` sectors around a place, confirmed `confirm` tracks on."""
+    """The grid around sector `place`, of tracks of `low` to `high` sectors; confirmed `confirm` tracks on."""
     guess, reads = _comb(platter, place, low, high, skews)
     if guess is None:
         return None
@@ -69,7 +68,7 @@ def survey(
 
 
 def _comb(platter: Platter, place: int, low: float, high: float, skews: F64) -> tuple[Guess | None, Reads]:
-    span = COMB_TURNS * high
+    span = COMB_REVOLUTIONS * high
     start = min(max(place - int(span / 2), 0), platter.sectors - int(span) - 1)
     x = start + np.linspace(0, span, COMB_READS).astype(np.int64)
     order = platter.ordered(x, x / ((low + high) / 2))
@@ -84,7 +83,7 @@ def _comb(platter: Platter, place: int, low: float, high: float, skews: F64) -> 
 
 
 def pinned(platter: Platter, before: Reads, low: int, high: int, tracks: F64, skews: F64) -> int | None:
-    """The sector from `low` to `high` at which a track begins: rounds of reads until one is sure."""
+    """The sector from `low` to `high` at which a track begins; reads in rounds until one is likely enough."""
     track = float(np.median(tracks))
     firsts = np.arange(low, high + 1)
     reads = before.near(low - 0.9 * track, high + 0.9 * track)
@@ -106,11 +105,11 @@ def pinned(platter: Platter, before: Reads, low: int, high: int, tracks: F64, sk
 def _round(
     firsts: NDArray[np.int64], weight: F64, track: float, number: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Sectors that divide what is likely, and some half a turn away on both tracks."""
+    """Sectors at quantiles of the likelihood, and some about half a revolution away on both tracks."""
     cumulated = np.cumsum(weight)
     parts = (np.arange(ASKED) + 0.5) / ASKED
     at = firsts[np.minimum(np.searchsorted(cumulated, parts), len(firsts) - 1)]
-    if np.ptp(at) < 4:  # both sides of the likeliest
+    if np.ptp(at) < 4:  # both sides of the most likely
         best = int(firsts[int(np.argmax(weight))])
         at = best + np.array([-1, 0, -2, 1, -1, 0])
     middle = float(np.median(at))
@@ -120,11 +119,11 @@ def _round(
 
 
 def confirmed(platter: Platter, grid: Grid, skews: F64, tracks: int) -> Grid | None:
-    """The grid, if a boundary some tracks on lies where it says; or nearly there, then the grid with a track
-    size that explains it."""
-    ways = (1, -1) if grid.first + (tracks + 2) * grid.track < platter.sectors else (-1, 1)
-    for way in ways:
-        aim = grid.first + way * tracks * grid.track
+    """The grid if a boundary `tracks` tracks on lies where it predicts; if that boundary lies nearby, the
+    grid with the track size that explains it."""
+    directions = (1, -1) if grid.first + (tracks + 2) * grid.track < platter.sectors else (-1, 1)
+    for direction in directions:
+        aim = grid.first + direction * tracks * grid.track
         if not grid.track < aim < platter.sectors - grid.track:
             continue
         found = pinned(

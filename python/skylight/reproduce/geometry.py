@@ -1,9 +1,9 @@
 """Row W6: geometry from timing, on the paper's kind of disk.
 
-Extracts a profile's disk by reads alone and holds tracks, zones, skew and layout against the profile; then
+Extracts a profile's disk with reads alone and compares tracks, zones, skew and layout with the profile; then
 fits zones with the paper's defaults (Table 1) and draws Figures 11 and 12.
 
-Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05, 2012), sections 6.1, 6.2; FACTS.md, W6.
+Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05, 2012), sections 6.1, 6.2.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import SkylightError
 from skylight.geometry.figures import draw
 from skylight.geometry.fit import CLOSE_FROM, FitOptions, fit, saw_tooth, skew_tracks
+from skylight.geometry.result import Geometry
 from skylight.geometry.run import measure
-from skylight.geometry.scoring import EDGE_PART, SKEW_PART, marks, truth_of
-from skylight.geometry.table import Geometry
+from skylight.geometry.scoring import EDGE_PART, SKEW_PART, score, truth_of
 from skylight.reproduce.rows import Band, Measured, Ours
 
 PROFILE = "swd-160gb"
@@ -39,11 +39,11 @@ BANDS: tuple[Band, ...] = (
     Band("W6", "reads for the zone table", "all of each track's end (DIG)", 0, MOST_READS),
     Band("W6", "fitted zones", "18", 18, 18),
 )
-"""What W6 must hold; for the table of `reproduce swd`."""
+"""The bands of W6, for the table of `reproduce swd`."""
 
 
 def w6(folder: Path, profile: str = PROFILE) -> Measured:
-    """The row; `folder` takes the recording."""
+    """Measures the row; `folder` receives the recording."""
     from skylight import _native
 
     text, origin = read_profile(profile)
@@ -55,27 +55,27 @@ def w6(folder: Path, profile: str = PROFILE) -> Measured:
         return Measured({}, notes=(f"the geometry could not be extracted: {error}",))
     finally:
         engine.close()
-    mark = marks(found, truth)
+    graded = score(found, truth)
     fitted = fit(found, _options(found))
     tooth, skew = saw_tooth(found), skew_tracks(found)
-    true_tracks = truth.rotation_ns / truth.walk_skew_ns
+    true_tracks = truth.rotation_ns / truth.sequential_skew_ns
     figures: dict[str, Ours] = {
-        "track sizes": "exact" if mark.tracks else "wrong",
-        "zone edges": f"within {EDGE_PART:.0%}" if mark.edges else "wrong",
+        "track sizes": "exact" if graded.tracks else "wrong",
+        "zone edges": f"within {EDGE_PART:.0%}" if graded.edges else "wrong",
         "skew from track to track, off by %": None if skew is None else 100 * (true_tracks / skew - 1),
         "skew from the saw-tooth of access times, off by %": None
         if tooth is None
         else 100 * (true_tracks / tooth - 1),
-        "layout": "right" if mark.layout else "wrong",
+        "layout": "right" if graded.layout else "wrong",
         "reads for the zone table": found.zone_reads,
         "fitted zones": len(fitted.zones),
     }
-    note = f"{len(found.zones)} zones, {mark.exact_edges} edges to the sector, {found.reads:,} reads in all"
+    note = f"{len(found.zones)} zones, {graded.exact_edges} edges to the sector, {found.reads:,} reads in all"
     return Measured(figures, lambda: draw(found, fitted), (note, *found.notes))
 
 
 def _options(found: Geometry) -> FitOptions:
-    """The paper's defaults, with outlier bounds that hold the disk's tracks where its own do not."""
+    """The paper's defaults, with outlier bounds widened to the disk's track sizes where necessary."""
     given = FitOptions()
     sizes = [zone.sectors_per_track for zone in found.zones] or [given.least_sectors]
     return FitOptions(

@@ -1,12 +1,12 @@
-"""Horizontal zones whose surfaces differ in density: many short runs of tracks, foretold from the ones
+"""Horizontal zones whose surfaces differ in density: many short runs of tracks, each predicted from the runs
 before.
 
-Such a disk walks a whole zone on one surface, then on the next, and the next zone in the opposite order.
-Each stroke has as many tracks as the others of its zone, and its own size of tracks: that of its surface,
-which is in the same proportion to its neighbours in every zone. So once a few strokes were found the slow
-way, the next edge and the next size are foretold, and only confirmed.
+Such a disk uses a whole zone on one surface, then on the next, and the next zone in the opposite order. A
+*pass*, all tracks of a zone on one surface, has as many tracks as the other passes of its zone, and a track
+size proportional to the density of its surface in every zone. Once a few passes were found by searching, the
+next edge and the next size are predicted and only confirmed.
 
-Invariant: pure functions; a forecast is a guess that is read for, never a result.
+Invariant: pure functions; a prediction is always verified by reads, never a result.
 
 Source: Skylight (FAST '15), section 4.9 and Figure 18 (horizontal zones, plateaus of surfaces); Krevat,
 Tucek and Ganger (HotOS '11) for surfaces of different density.
@@ -28,30 +28,32 @@ from skylight.geometry.clock import F64
 MOST_HEADS = 20
 ROUNDED = 8  # sectors: sizes of surfaces are rounded to 4 KiB
 STEPS = (0, -ROUNDED, ROUNDED, -1, 1, -2 * ROUNDED, 2 * ROUNDED)
-"""How far from a forecast the size of tracks is tried, sectors."""
+"""Deviations from a predicted track size that are tried, sectors."""
 MOST_OFF = 0.004
-RECENT = 6 * MOST_HEADS  # strokes that are looked at for a pattern: an early one missed does not matter long
-FEWEST = 3  # strokes past the first zone by which the number of heads is told
+RECENT = (
+    6 * MOST_HEADS
+)  # passes that are searched for a pattern, so that an early missed pass is soon forgotten
+FEWEST = 3  # passes beyond the first zone needed to determine the number of heads
 RISE = 0.003
-MOST_UNEVEN = 0.001  # part by which strokes of different zones differ in tracks
-MOST_WHOLE, FEWEST_SINGLE = 0.8, 0.1  # of runs: whole strokes, and strokes that stand alone
-MOST_BLURRED = 0.1  # part of a stroke: runs that differ by more may be any number of such strokes
+MOST_UNEVEN = 0.001  # relative difference in tracks between passes of different zones
+MOST_WHOLE, FEWEST_SINGLE = 0.8, 0.1  # share of runs: whole numbers of passes, and single passes
+MOST_BLURRED = 0.1  # share of a pass: if runs differ by more, their number of passes is ambiguous
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Heads, tracks of a stroke, and the sizes of the strokes so far, one each."""
+    """Heads, tracks per pass, and the track size of each pass so far."""
 
     heads: int
     tracks: int
     sizes: tuple[int, ...]
 
     def following(self) -> int | None:
-        """The size of tracks of the next stroke: its surface's density in the zones so far, times what the
-        strokes of its zone so far say of that, or the last two zones."""
+        """The track size of the next pass: the density of its surface, times the zone's mean from its passes
+        so far or else extrapolated from the last two zones."""
         zone, place = divmod(len(self.sizes), self.heads)
         if zone < 2:
-            return _forecast(self.sizes, self.heads, len(self.sizes))
+            return _predicted_size(self.sizes, self.heads, len(self.sizes))
         density, means = densities(self.sizes, self.heads)
         order = density if zone % 2 == 0 else density[::-1]
         own = np.array(self.sizes[zone * self.heads :], np.float64)
@@ -60,7 +62,7 @@ class Pattern:
 
 
 def densities(sizes: Sequence[int], heads: int) -> tuple[F64, F64]:
-    """Sizes of each surface's tracks as parts of their zone's mean, and the mean of each whole zone."""
+    """Track sizes of each surface relative to the mean of their zone, and the mean of each whole zone."""
     rows = np.array(sizes[: len(sizes) // heads * heads], np.float64).reshape(-1, heads)
     rows[1::2] = rows[1::2, ::-1]
     means = rows.mean(axis=1)
@@ -68,8 +70,8 @@ def densities(sizes: Sequence[int], heads: int) -> tuple[F64, F64]:
 
 
 def expanded(runs: Sequence[tuple[int, int]]) -> tuple[int, list[int]]:
-    """The usual number of tracks of a stroke, and the size of each; of runs (tracks, size) in which
-    neighbouring strokes of one size are one run."""
+    """The usual number of tracks of a pass, and the track size of each pass. In `runs` (tracks, size),
+    successive passes of one size are one run."""
     usual = _usual([tracks for tracks, _ in runs])
     sizes: list[int] = []
     for tracks, size in runs:
@@ -78,7 +80,8 @@ def expanded(runs: Sequence[tuple[int, int]]) -> tuple[int, list[int]]:
 
 
 def _usual(tracks: Sequence[int]) -> int:
-    """The least number of tracks of a run of which most are a multiple or nearly; else the commonest."""
+    """The smallest number of tracks of a run of which most runs are nearly a multiple; else the most
+    frequent."""
     counts = Counter(max(number, 1) for number in tracks)
     for least in sorted(counts):
         near = {count: often for count, often in counts.items() if abs(count - least) <= _uneven(least)}
@@ -95,13 +98,13 @@ def _usual(tracks: Sequence[int]) -> int:
 
 
 def _uneven(tracks: int) -> float:
-    """By how much runs of about so many tracks may differ and yet be as many strokes."""
+    """By how much runs of about `tracks` tracks may differ and still be equal numbers of passes."""
     return max(2.0, MOST_UNEVEN * tracks)
 
 
-def stroke_tracks(runs: Sequence[tuple[int, int]]) -> int:
-    """The tracks of the next stroke: those of the last one, since the strokes of a zone have the same, or the
-    usual number where the last run is no whole strokes near it."""
+def pass_tracks(runs: Sequence[tuple[int, int]]) -> int:
+    """The tracks of the next pass: as many as in the last run, because the passes of a zone have equally
+    many; the usual number if the last run is not close to a whole number of passes."""
     usual = expanded(runs)[0]
     last = runs[-1][0]
     tracks, rest = divmod(last, max(1, round(last / usual)))
@@ -109,12 +112,13 @@ def stroke_tracks(runs: Sequence[tuple[int, int]]) -> int:
 
 
 def rises(sizes: Sequence[int]) -> bool:
-    """Whether the sizes of tracks grow somewhere: that no taper does."""
+    """Whether track sizes increase somewhere, which they never do in a taper."""
     return any(after > before * (1 + RISE) for before, after in pairwise(sizes))
 
 
-def _forecast(sizes: Sequence[int], heads: int, index: int) -> int | None:
-    """The size of a stroke from those before it: its surface's in the zone before, less the taper."""
+def _predicted_size(sizes: Sequence[int], heads: int, index: int) -> int | None:
+    """The track size of a pass from those before it: that of its surface in the zone before, reduced by the
+    taper."""
     zone, place = divmod(index, heads)
     if zone == 0:
         return None
@@ -131,27 +135,27 @@ def _forecast(sizes: Sequence[int], heads: int, index: int) -> int | None:
 
 
 def pattern(runs: Sequence[tuple[int, int]]) -> Pattern | None:
-    """The number of heads with which the last strokes foretell each other best; None where none does, or
-    where sizes only fall."""
+    """The number of heads with which the last passes predict each other best; None if no number does, or if
+    sizes only fall."""
     if len(runs) < 2:
         return None
     tracks, sizes = expanded(runs)
     if not rises(sizes):
         return None
     costs = {heads: _cost(sizes, heads) for heads in range(2, MOST_HEADS + 1)}
-    heads = min(costs, key=lambda number: costs[number])  # of equals the least: a multiple repeats as well
+    heads = min(costs, key=lambda number: costs[number])  # the smallest of equals, since multiples repeat too
     return Pattern(heads, tracks, tuple(sizes)) if np.isfinite(costs[heads]) else None
 
 
 def _cost(sizes: Sequence[int], heads: int) -> float:
-    """What it takes to tell the sizes of the last strokes if there are so many heads: of each by how much its
-    forecast is off, in the logarithm, or what neighbours differ by where there is no forecast. Infinite where
-    forecasts are too few, or off by more than sizes are rounded."""
+    """Description length of the sizes of the last passes for a number of heads: the logarithm of the
+    prediction error of each, or of the mean difference of neighbours if there is no prediction. Infinite if
+    predictions are too few, or wrong by more than sizes are rounded."""
     begin = max(0, len(sizes) - RECENT)
     usual = float(np.abs(np.diff(sizes[begin:])).mean())
     count, total, beyond = 0, 0.0, 0.0
     for index in range(len(sizes) - 1, begin - 1, -1):
-        size = _forecast(sizes, heads, index)
+        size = _predicted_size(sizes, heads, index)
         off = usual if size is None else abs(sizes[index] - size)
         total += log(1 + 2 * off / ROUNDED)
         if size is not None:

@@ -1,9 +1,8 @@
-"""The geometry of a disk as it was found: zones, skews, layout, seek curve; and its file.
+"""The result of an extraction: zones, skews, layout, seek curve; and its file.
 
-The file is JSON (`docs/geometry.md` lists its keys): what `extract` writes, `fit` reads and a script can
-use.
+The file is JSON (`docs/geometry.md` lists its keys); `extract` writes it, `fit` reads it.
 
-Invariants: a value that the reads do not carry is None, never a guess; sectors are of `sector_bytes`;
+Invariants: a value that the reads do not determine is None, never a guess; sectors are of `sector_bytes`;
 times are nanoseconds, distances tracks of one surface.
 """
 
@@ -24,8 +23,8 @@ LARGEST_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """Tracks of one size, in the order of addresses: its first sector and the one past its last, sectors a
-    track, a sector that begins a track, and by how many sectors its begin may be off."""
+    """Tracks of one size, in address order: first sector, sector past the last, sectors per track, a sector
+    that begins a track, and uncertainty of the first sector (sectors)."""
 
     first_sector: int
     end_sector: int
@@ -58,8 +57,8 @@ class SeekCurve:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Tracks seen at one place, where no zones were looked for: bytes looked at, bytes of a track, skew."""
+class LocalTracks:
+    """Tracks of one region, where zones are unknown: the byte range that was read, bytes per track, skew."""
 
     first_byte: int
     end_byte: int
@@ -69,8 +68,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """See the module's page. `access` and `access_close` are access times (ns) from the first track to
-    others by number; `places` is all that logs of other tools tell of tracks."""
+    """See the module's heading. `access` and `access_close` are access times (ns) from the first track to
+    others by number; `places` are the tracks found in logs of other tools."""
 
     target: str
     size_bytes: int
@@ -90,13 +89,13 @@ class Geometry:
     surface_density: tuple[float, ...] = ()
     access: tuple[tuple[int, float], ...] = ()
     access_close: tuple[tuple[int, float], ...] = ()
-    places: tuple[Place, ...] = ()
+    places: tuple[LocalTracks, ...] = ()
     reads: int = 0
     zone_reads: int = 0
     notes: tuple[str, ...] = field(default=())
 
     def to_json(self) -> dict[str, object]:
-        """As the file holds it."""
+        """The JSON document of the file."""
         return {"format": FORMAT, "schema": SCHEMA, **asdict(self)}
 
 
@@ -106,15 +105,15 @@ def text_of(geometry: Geometry) -> str:
 
 
 def read_geometry(path: Path) -> Geometry:
-    """The geometry in a file; anything else is refused in one line."""
+    """The geometry in a file; refuses any other file with one line."""
     try:
         if not path.is_file():
             raise UsageError(
-                f"{path}: is no file; give the geometry.json that `skylight geometry extract` wrote"
+                f"{path}: is not a file; give the geometry.json that `skylight geometry extract` wrote"
             )
         if path.stat().st_size > LARGEST_BYTES:
             raise UsageError(
-                f"{path}: longer than {LARGEST_BYTES >> 20} MiB, so it is no geometry; give another"
+                f"{path}: longer than {LARGEST_BYTES >> 20} MiB, so not a geometry; give another file"
             )
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -126,9 +125,9 @@ def read_geometry(path: Path) -> Geometry:
             f"{path}: is not JSON; give the file that `skylight geometry extract` wrote"
         ) from error
     if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
-        raise UsageError(f"{path}: is no geometry; give the file that `skylight geometry extract` wrote")
+        raise UsageError(f"{path}: is not a geometry; give the file that `skylight geometry extract` wrote")
     if document.pop("schema", None) != SCHEMA:
-        raise UsageError(f"{path}: has another schema than {SCHEMA}; use the version that wrote it")
+        raise UsageError(f"{path}: its schema is not {SCHEMA}; use the version that wrote it")
     try:
         return _of_json(document)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -150,7 +149,7 @@ def _of_json(document: Mapping[str, Any]) -> Geometry:
         values["seek"] = SeekCurve(**seek)
     for name in ("access", "access_close"):
         values[name] = tuple((int(track), float(ns)) for track, ns in values.get(name, ()))
-    values["places"] = tuple(Place(**place) for place in values.get("places", ()))
+    values["places"] = tuple(LocalTracks(**place) for place in values.get("places", ()))
     values["notes"] = tuple(str(note) for note in values.get("notes", ()))
     values["surface_density"] = tuple(float(part) for part in values.get("surface_density", ()))
     found = Geometry(**values)

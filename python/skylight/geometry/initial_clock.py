@@ -1,11 +1,11 @@
-"""The beginning: whether completions follow a rotation, its period, what reads scatter by, and roughly how
-long tracks are at the first address.
+"""The initial clock: whether completions follow a rotation, its period, the scatter of reads, and the rough
+track length at the first address.
 
-Two steps: rounds of four neighbouring sectors at scattered places tell that there is a rotation, and which,
-as in the suite's second test; reads in random order over a few MiB tell it to a part in a million, and the
-tracks from how fast the phase rises with the address.
+Two steps. Rounds of four neighbouring sectors at scattered offsets detect a rotation and its period, as in
+the suite's second test. Reads in random order over a few MiB refine the period to a part in a million and
+yield the track length from the rise of the phase with the address.
 
-Invariant: reads only; None where nothing turns.
+Invariant: reads only; None for a target without rotation.
 
 Source: `skylight.infer.phase` and `skylight.infer.turning`, which do the inference.
 """
@@ -28,16 +28,16 @@ FIRST_BYTES, FIRST_READS = 8 << 20, 768
 BLOCK_BYTES = 4096
 LEAST_BYTES = 64 << 20
 SOONEST_PART = 0.02
-REACH_MARGIN = 0.03  # turns, beyond the scatter
-LEAST_SIGMA = 2e-3  # turns
-MOST_PARTS = 4  # of a turn that may be taken for it
-WHOLE_PART = 0.5  # of how well the parts agree: modulo several turns it is nothing
-WILD_SIGMAS = 6.0  # farther off lies what a host was late by, not what commands scatter by
+ACCESS_MARGIN = 0.03  # revolutions, beyond the scatter
+LEAST_SIGMA = 2e-3  # revolutions
+MOST_PARTS = 4  # smallest fraction of a revolution, 1/4, that may be mistaken for the whole
+WHOLE_PART = 0.5  # of the agreement of the fractions; there is none modulo several revolutions
+OUTLIER_SIGMAS = 6.0  # larger deviations are delays of the host, not scatter of commands
 
 
 def find_clock(platter: Platter) -> Tracks | None:
-    """Sets the platter's clock and gives the tracks at the first address, of which only the size is exact to
-    a per cent; None where completions follow no rotation."""
+    """Sets the platter's clock and returns the tracks at the first address, their size to within 1 %; None if
+    completions follow no rotation."""
     if platter.steps.size < LEAST_BYTES:
         return None
     blocks = BLOCK_BYTES // min(platter.unit, BLOCK_BYTES)
@@ -48,34 +48,34 @@ def find_clock(platter: Platter) -> Tracks | None:
     rng = platter.steps.rng("first")
     chosen = rng.choice(FIRST_BYTES // (blocks * platter.unit), size=FIRST_READS, replace=False)
     log = platter.log("first", chosen * blocks)
-    turn = places.exact_turn(replace(seen, period_ns=whole_turn(seen.period_ns, log)), log)
-    tracks = places.place_of(log, turn, places.LEAST_TRACK_BYTES, places.MOST_TRACK_BYTES)
+    rotation = places.exact_turn(replace(seen, period_ns=whole_rotation(seen.period_ns, log)), log)
+    tracks = places.place_of(log, rotation, places.LEAST_TRACK_BYTES, places.MOST_TRACK_BYTES)
     if tracks is None:
         return None
-    platter.clock = _clock(log, tracks, turn.period_ns, turn.error)
+    platter.clock = _clock(log, tracks, rotation.period_ns, rotation.error)
     return tracks
 
 
-def whole_turn(period_ns: float, log: IoLog) -> float:
-    """The turn, where a part of it was taken for it: what comes round once a turn comes round twice in two
-    halves, and hosts that are late by about half a turn make the halves agree better than the whole.
+def whole_rotation(period_ns: float, log: IoLog) -> float:
+    """The whole rotation, if a fraction of it was found: completions also repeat modulo half a rotation, and
+    a host that is late by about half a rotation makes the halves agree better than the whole.
 
-    Neighbouring blocks agree over any times modulo the turn and modulo its parts; modulo several turns they
-    do not."""
+    The phases of neighbouring blocks agree modulo the rotation and its fractions, but not modulo several
+    rotations."""
     x = log.offset.astype(np.float64)
     best_ns, agreed = period_ns, 0.0
-    for turns in range(1, MOST_PARTS + 1):
-        if turns * period_ns > 60e9 / phase.SLOWEST_RPM * (1 + ROUGH):
+    for count in range(1, MOST_PARTS + 1):
+        if count * period_ns > 60e9 / phase.SLOWEST_RPM * (1 + ROUGH):
             break
-        exact_ns = refined(turns * period_ns, log.complete_ns, x, places.NEAR_BYTES)
+        exact_ns = refined(count * period_ns, log.complete_ns, x, places.NEAR_BYTES)
         now = agreement(exact_ns, log.complete_ns, x, places.NEAR_BYTES)
-        if turns == 1 or now > WHOLE_PART * agreed:
-            best_ns, agreed = (turns * period_ns, max(agreed, now))
+        if count == 1 or now > WHOLE_PART * agreed:
+            best_ns, agreed = (count * period_ns, max(agreed, now))
     return best_ns
 
 
 def _rounds(platter: Platter, blocks: int) -> list[int]:
-    """Rounds of four neighbouring blocks at each of some places, interleaved at random, backwards."""
+    """Rounds of four neighbouring blocks, in descending order, at randomly interleaved offsets."""
     rng = platter.steps.rng("turn")
     region = min(REGION_BYTES, platter.steps.size) // (VISITS * blocks * platter.unit)
     chosen = rng.choice(region, size=ROUNDS * PLACES_PER_ROUND, replace=False)
@@ -89,7 +89,7 @@ def _rounds(platter: Platter, blocks: int) -> list[int]:
 
 
 def _clock(log: IoLog, tracks: Tracks, period_ns: float, error: float) -> Clock:
-    """What reads scatter by, how much of their time they are late by, and how soon they come."""
+    """The scatter of reads, their lateness as a share of their time, and the minimum access time."""
     angle = phase_of(log.complete_ns, int(log.complete_ns[0]), period_ns)
     late = centred(angle - tracks.phase(log.offset.astype(np.float64)))
     took = log.latency_ns / period_ns - late
@@ -99,9 +99,11 @@ def _clock(log: IoLog, tracks: Tracks, period_ns: float, error: float) -> Clock:
     late, took = late[inside], took[inside]
     slow = took > np.median(took)
     rise = float(np.median(late[slow]) - np.median(late[~slow]))
-    stretch = max(rise / float(np.median(took[slow]) - np.median(took[~slow])), 0.0)
-    rest = late - stretch * took
+    lateness_share = max(rise / float(np.median(took[slow]) - np.median(took[~slow])), 0.0)
+    rest = late - lateness_share * took
     sigma = max(1.4826 * float(np.median(np.abs(rest - np.median(rest)))), LEAST_SIGMA)
-    reach = float(np.quantile(took, SOONEST_PART)) + 2 * sigma + REACH_MARGIN
-    wild = float(np.mean(np.abs(whole - stretch * at - np.median(rest)) > WILD_SIGMAS * sigma))
-    return Clock(period_ns, error, float(np.mod(reach, 1.0)), sigma, stretch, wild)
+    min_access = float(np.quantile(took, SOONEST_PART)) + 2 * sigma + ACCESS_MARGIN
+    outlier_share = float(
+        np.mean(np.abs(whole - lateness_share * at - np.median(rest)) > OUTLIER_SIGMAS * sigma)
+    )
+    return Clock(period_ns, error, float(np.mod(min_access, 1.0)), sigma, lateness_share, outlier_share)

@@ -1,12 +1,12 @@
-"""The layout of disks whose surfaces differ in density, from their zone table and the arm.
+"""The layout of disks whose surfaces differ in density, from their zone table and arm times.
 
-Where the sizes of tracks go up and down in a pattern of so many heads (`skylight.geometry.strokes`), the
-strokes of a zone should all begin at one radius. Arm times from the first stroke to others tell: to those
-of its own zone the arm hardly moves, to those of later zones it does.
+Where track sizes recur with the number of heads (`skylight.geometry.density_pattern`), all passes of a zone
+should begin at one radius. Arm times from the first pass to others verify it: the arm hardly moves to passes
+of the same zone, but does move to those of later zones.
 
-Invariant: reads only; None where the sizes show no pattern or the arm contradicts it.
+Invariant: reads only; None if the sizes show no pattern or arm times contradict it.
 
-Source: as `skylight.geometry.strokes`.
+Source: as `skylight.geometry.density_pattern`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import numpy as np
 
 from skylight.geometry.arm import Arm
 from skylight.geometry.clock import F64, Platter
+from skylight.geometry.density_pattern import densities, expanded, pattern
 from skylight.geometry.layout import SAME_TRACKS, spread, track_of, tracks_of
+from skylight.geometry.layout_models import SINGLE, LayoutModel
+from skylight.geometry.result import Skew
 from skylight.geometry.skew import find_skews, skew_at
-from skylight.geometry.strokes import densities, expanded, pattern
-from skylight.geometry.table import Skew
-from skylight.geometry.walk import SINGLE, Way
 from skylight.geometry.zones import ZoneRun
 
-FAR_STROKES = 40
-LEAST_ORDERED = 0.9  # of pairs of a time to a stroke of the own zone and a longer one to another zone
+FAR_PASSES = 40
+LEAST_ORDERED = 0.9  # share of pairs in which the time to a pass of the own zone is the shorter one
 
 
 @dataclass(frozen=True, slots=True)
-class Strokes:
-    """Heads, sectors of each surface's tracks as a part of their zone's mean, what a command takes, and arm
-    times (ns) over numbers of tracks."""
+class DensityLayout:
+    """Heads, track size of each surface relative to its zone's mean, command overhead, and arm times (ns)
+    over distances (tracks)."""
 
     heads: int
     density: tuple[float, ...]
@@ -41,7 +41,7 @@ class Strokes:
 
 
 def _numbers(zones: list[ZoneRun]) -> list[int]:
-    """The number of the first stroke of each run."""
+    """The number of the first pass of each run."""
     usual, _ = expanded([(tracks_of(zone), zone.grid.track) for zone in zones[:-1]])
     numbers = [0]
     for zone in zones[:-1]:
@@ -49,8 +49,8 @@ def _numbers(zones: list[ZoneRun]) -> list[int]:
     return numbers
 
 
-def find_strokes(platter: Platter, zones: list[ZoneRun]) -> Strokes | None:
-    """Strokes over surfaces of different density, if that is what the table shows and the arm agrees."""
+def find_density_layout(platter: Platter, zones: list[ZoneRun]) -> DensityLayout | None:
+    """The layout with surfaces of different density, if the zone table shows it and arm times agree."""
     runs = [(tracks_of(zone), zone.grid.track) for zone in zones]
     if len(runs) < 2:
         return None
@@ -60,7 +60,7 @@ def find_strokes(platter: Platter, zones: list[ZoneRun]) -> Strokes | None:
         return None
     numbers = np.array(_numbers(zones))
     near = np.flatnonzero((numbers > 0) & (numbers < 3 * found.heads))
-    far = np.unique((spread(FAR_STROKES) * (len(zones) - 2)).astype(int)) + 1
+    far = np.unique((spread(FAR_PASSES) * (len(zones) - 2)).astype(int)) + 1
     chosen = np.unique(np.concatenate([near, far]))
     arm = Arm(platter)
     command_ns = arm.measure_same([track_of(zones[0], number) for number in range(SAME_TRACKS)])
@@ -74,17 +74,19 @@ def find_strokes(platter: Platter, zones: list[ZoneRun]) -> Strokes | None:
     seen &= zone_of > 0
     apart = (zone_of * found.tracks)[seen].astype(np.float64)
     density = tuple(round(float(part), 4) for part in densities(found.sizes, found.heads)[0])
-    return Strokes(found.heads, density, command_ns, apart, time_ns[seen])
+    return DensityLayout(found.heads, density, command_ns, apart, time_ns[seen])
 
 
-def stroke_skews(platter: Platter, zones: list[ZoneRun], found: Strokes) -> tuple[Skew | None, Skew | None]:
-    """Skew to the next track, and to the next surface: where one stroke of a zone ends and another begins."""
+def density_skews(
+    platter: Platter, zones: list[ZoneRun], found: DensityLayout
+) -> tuple[Skew | None, Skew | None]:
+    """Skew to the next track, and to the next surface, where one pass of a zone ends and another begins."""
     longest = max(zones[:-1], key=tracks_of)
-    track, _ = find_skews(platter, zones, longest, Way(SINGLE, 1))
+    track, _ = find_skews(platter, zones, longest, LayoutModel(SINGLE, 1))
     numbers = _numbers(zones)
-    turns = [
+    switches = [
         (zone.begin, before.grid.track)
         for before, zone, number in zip(zones, zones[1:], numbers[1:], strict=False)
         if number % found.heads and zone.doubt == 0
     ]
-    return track, skew_at(platter, turns)
+    return track, skew_at(platter, switches)
