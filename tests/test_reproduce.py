@@ -34,7 +34,7 @@ def call(*arguments: str) -> SimpleNamespace:
 
 def only(name: str, ours: float | str | None, lo: float | str, hi: float | str) -> bool:
     """Whether a check passes."""
-    return Band("S0", name, "", lo, hi).holds(ours)
+    return Band("S0", name, "", lo, hi).contains(ours)
 
 
 def test_a_check_passes_inside_its_band_ends_included() -> None:

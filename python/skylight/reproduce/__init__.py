@@ -1,18 +1,18 @@
-"""The paper's results on the emulated drives: each row of FACTS.md measured, and compared with its band.
+"""The paper's results on the emulated drives: each row is measured and compared with its band.
 
-| module | what is in it |
+| module | contents |
 |---|---|
-| `rows` | Band, Check, Row: what is compared with what, and when it passes |
+| `rows` | Band, Check, Row: what is compared, and when it passes |
 | `bands` | every band, once |
-| `lab` | drives, commands, head traces, and what two rows share |
+| `lab` | drives, commands, head traces, and measurements that two rows share |
 | `latency`, `fragments`, `cleaning`, `limits`, `advice` | the paper's tests on new drives |
-| `recorded` | what the logs of a real drive say |
-| `verdicts` | what the characterization suite finds |
+| `recorded` | results from the logs of a real drive |
+| `verdicts` | findings of the characterization suite |
 | `fast15` | the rows in order, and the run |
 | `drawing`, `page` | figures in the manner of the paper's, and the page |
 
-Invariant: no row is satisfied by a constant; each comes out of the drive by running the test on it. The same
-run gives the same figures.
+Invariant: no row is satisfied by a constant; each result comes from running the test on the drive. The same
+run yields the same figures.
 
-Source: Skylight (FAST '15); FACTS.md; DESIGN, "Command line".
+Source: Skylight (FAST '15); docs/reproduce.md.
 """

@@ -1,4 +1,4 @@
-"""Rows S13 and S14: what the paper recommends, against the conventional drive of the same mechanics.
+"""Rows S13 and S14: the paper's recommendations, compared with the conventional drive of the same mechanics.
 
 Source: Skylight (FAST '15), section 6.
 """
@@ -39,28 +39,28 @@ def s13(lab: Lab) -> Measured:
     conventional = Bench("cmr")
     log = conventional.writes(lab.offsets("S13", 4_000, conventional.size))
     rates = {"st4000nc001,\none at a time": 4_000 / (took_ms(log) / 1e3)}
-    ways = {
-        "depth 31 over st4000nc001 at depth 1": ("st5000as0011,\n31 waiting", DEEP, False),
+    variants = {
+        "depth 31 over st4000nc001 at depth 1": ("st5000as0011,\ndepth 31", DEEP, False),
         "volatile cache on over st4000nc001 at depth 1": ("st5000as0011,\nvolatile cache", 1, True),
     }
     figures: dict[str, Ours] = {}
     base = rates["st4000nc001,\none at a time"]
-    for check, (label, depth, write_cache) in ways.items():
+    for check, (label, depth, write_cache) in variants.items():
         filling = lab.filling("st5000", BLOCK, depth, write_cache=write_cache)
         if filling is not None and filling.seconds > 0:
             rates[label] = filling.count / filling.seconds
             figures[check] = rates[label] / base
-    said = dict(limits(lab.known("st5000")))
-    figures["burst that the report states"] = "stated" if said.get("Before the cliff") else None
-    figures["idle time that the report states"] = "stated" if said.get("To recover") else None
-    caption = "Random 4 KiB writes a second, until the persistent cache is full."
-    title = "Random writes against a conventional drive (section 6)"
-    notes = tuple(f"the report says: {words}" for words in said.values())
+    stated = dict(limits(lab.known("st5000")))
+    figures["burst that the report states"] = "stated" if stated.get("Before the cliff") else None
+    figures["idle time that the report states"] = "stated" if stated.get("To recover") else None
+    caption = "Random 4 KiB writes per second, until the persistent cache is full."
+    title = "Random writes compared with a conventional drive (section 6)"
+    notes = tuple(f"from the report: {words}" for words in stated.values())
     return Measured(figures, lambda: [_bars("random-rates", title, rates, "writes/s", caption)], notes)
 
 
 def _stream(drive: str, size: int, depth: int, *, write_cache: bool = False) -> float:
-    """MB/s of what is written from the first address on, until all of it is on the media."""
+    """MB/s of sequential writes from the first address, until all data is on the media."""
     bench = Bench(drive, write_cache=write_cache)
     total = GIB // 8 if size < LEAST_STREAM else 4 * GIB
     begin = bench.now_ns
@@ -71,8 +71,9 @@ def _stream(drive: str, size: int, depth: int, *, write_cache: bool = False) -> 
 
 def s14(lab: Lab) -> Measured:
     """ "Sequential throughput (with the volatile cache disabled) is much lower (by 3x or more, depending on
-    write size) than for conventional drives": throughput, so at the depth at which a conventional drive
-    streams. One at a time that drive misses a turn a write, and 2.5 turns are never 3 times that."""
+    write size) than for conventional drives". The conventional drive is measured at the depth at which it
+    streams, because one write at a time it misses a revolution per write, and 2.5 revolutions are never 3
+    times that."""
     del lab
     sizes = (4, 16, 64, 256, 1024)
     conventional = {kib: _stream("cmr", kib * KIB, DEEP) for kib in sizes}
@@ -94,23 +95,23 @@ def s14(lab: Lab) -> Measured:
     def draw() -> list[Figure]:
         drawing, axes = new()
         series = (
-            ("st4000nc001, 31 waiting", conventional, "o-"),
-            ("ours, cache off, 31 waiting", off, "s--"),
+            ("st4000nc001, depth 31", conventional, "o-"),
+            ("ours, cache off, depth 31", off, "s--"),
             ("ours, cache on, one at a time", on, "^:"),
         )
         for number, (label, rates, style) in enumerate(series):
             axes.plot(list(rates), list(rates.values()), style, color=f"C{number}", label=label, markersize=5)
         axes.set_xscale("log", base=2)
         axes.set_xticks(sizes, [f"{kib} KiB" if kib < 1024 else "1 MiB" for kib in sizes])
-        axes.set_xlabel("size of a write")
+        axes.set_xlabel("write size")
         axes.set_ylabel("MB/s")
         axes.set_ylim(0, 1.2 * max(conventional.values()))
         axes.legend()
         caption = (
-            "Sequential writing from the first address. Without its volatile cache every write goes through"
-            " the journal; with it whole bands are gathered and written in place."
+            "Sequential writes from the first address. Without the volatile cache every write passes"
+            " through the journal; with it the drive gathers whole bands and writes them in place."
         )
-        title = "Sequential writing, st5000as0011 against st4000nc001 (section 6)"
-        return [Figure("streams", title, caption, "Throughput against the size of writes.", drawing)]
+        title = "Sequential writes, st5000as0011 and st4000nc001 (section 6)"
+        return [Figure("streams", title, caption, "Throughput over write size.", drawing)]
 
     return Measured(figures, draw, tuple(notes))

@@ -1,10 +1,10 @@
-"""The bands of every row: what is checked, what the paper says, and what ours must be.
+"""The bands of every row: each check, the paper's value, and the range that our value must lie in.
 
-Invariants: the bands are those of FACTS.md, and none is written anywhere else. Where FACTS asks for an order
-("low > mid"), the check is the difference, and must be more than nothing (`MORE`); where it asks for a
-verdict, the check is the suite's word, beside the figure that decides it.
+Invariants: every band stands here and nowhere else. Where the paper states an order ("low > mid"), the check
+is the difference, which must be positive (`MORE`); where it states a verdict, the check is the suite's word,
+beside the figure that decides it.
 
-Source: Skylight (FAST '15), sections 4.3 to 4.9 and 6, Tables 1 to 3; FACTS.md.
+Source: Skylight (FAST '15), sections 4.3 to 4.9 and 6, Tables 1 to 3; docs/reproduce.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from skylight.reproduce.rows import Band
 
 MORE = 0.001
-"""More than nothing: a microsecond, where the figure is in ms."""
+"""The smallest positive difference that counts: a microsecond, where the figure is in ms."""
 ANY = math.inf
 """No bound."""
 
@@ -23,7 +23,7 @@ Entry = tuple[str, str, float | str, float | str]
 
 
 def _near(name: str, paper: str, value: float, part: float) -> Entry:
-    """Within a part of the paper's value."""
+    """Within a fraction of the paper's value."""
     return name, paper, round(value * (1 - part), 9), round(value * (1 + part), 9)
 
 
@@ -33,21 +33,21 @@ def _word(name: str, word: str) -> Entry:
 
 
 def _exact(name: str, value: float) -> Entry:
-    """Equal, counted in whole units."""
+    """Equal, in whole units."""
     return name, f"{value:g}", float(value), float(value)
 
 
 def _latency() -> Iterator[tuple[str, Sequence[Entry]]]:
     """Test 1 and section 4.3.1."""
-    in_a_turn: list[Entry] = [
+    one_rotation: list[Entry] = [
         ("in one band, median ms", "10", 9.7, 10.6),
-        ("in one band, quartiles apart, of the median", "fixed", 0.0, 0.05),
+        ("in one band, interquartile range over median", "fixed", 0.0, 0.05),
         _word("verdict", "smr"),
     ]
-    yield "S1a", in_a_turn
+    yield "S1a", one_rotation
     yield "S1b", [("median ms", "under 1", 0.0, 1.0)]
-    yield "S1c", in_a_turn
-    yield "S1d", [("quartiles apart, of the median", "varying", 0.25, ANY), _word("verdict", "cmr")]
+    yield "S1c", one_rotation
+    yield "S1d", [("interquartile range over median", "varying", 0.25, ANY), _word("verdict", "cmr")]
     yield (
         "S1e",
         [
@@ -96,7 +96,7 @@ def _reads() -> Iterator[tuple[str, Sequence[Entry]]]:
             ("em-1, mean ms, low less mid", "low > mid", MORE, ANY),
             ("em-1, mean ms, mid less high", "mid > high", MORE, ANY),
             ("em-2, reads of flash, median ms", "negligible", 0.0, 1.0),
-            ("em-2, reads of the disk, median ms", "one turn", 9.7, 10.6),
+            ("em-2, reads of the disk, median ms", "one rotation", 9.7, 10.6),
             ("em-3, most over least of the three means", "equal", 1.0, 1.1),
             ("st5000, mean ms, high less mid", "high > mid", MORE, ANY),
             ("st5000, mean ms, mid less low", "mid > low", MORE, ANY),
@@ -138,7 +138,7 @@ def _cleaning() -> Iterator[tuple[str, Sequence[Entry]]]:
             _near("band read, ms", "180", 180.0, 0.2),
             _near("at the OD, ms", "1,210", 1210.0, 0.2),
             _near("band written, ms", "227", 227.0, 0.2),
-            ("then the map, share of the stroke from the OD", "centre", 0.4, 0.6),
+            ("then the map, share of the full stroke from the OD", "centre", 0.4, 0.6),
             ("in all, s", "1.6", 1.4, 1.8),
             _near("then parked: seek from there to the OD, ms", "16", 16.0, 0.2),
         ],
@@ -264,18 +264,17 @@ def _verdicts() -> Iterator[tuple[str, Sequence[Entry]]]:
 
 
 def _recorded() -> Iterator[tuple[str, Sequence[Entry]]]:
-    """A real drive's geometry from its logs, within 1 %. The values are those of the logs' README, of which
-    FACTS gives fewer digits."""
+    """A real drive's geometry from its logs, within 1 %; values from the README beside the logs."""
     values = {
-        "turn, ms": 10.038,
+        "rotation, ms": 10.038,
         "track, low addresses, KiB": 2_008.0,
         "track, high addresses, KiB": 928.0,
         "skew, low addresses, ms": 0.445,
         "skew, high addresses, ms": 0.473,
-        "way to the cache, low addresses, ms": 2.6,
-        "way to the cache, high addresses, ms": 15.5,
-        "a lesser step of cached blocks, turns": 0.41,
-        "a greater step of cached blocks, turns": 0.452,
+        "seek to the cache, low addresses, ms": 2.6,
+        "seek to the cache, high addresses, ms": 15.5,
+        "a lesser step of cached blocks, revolutions": 0.41,
+        "a greater step of cached blocks, revolutions": 0.452,
     }
     checks = [_near(name, f"{value:,g}", value, 0.01) for name, value in values.items()]
     yield "R1", [*checks, _word("cache, verdict", "od")]
@@ -284,8 +283,8 @@ def _recorded() -> Iterator[tuple[str, Sequence[Entry]]]:
 def _table_3(
     drive: str, gib: int, entries: int, bands: tuple[int, int], zones: tuple[int, int]
 ) -> list[Entry]:
-    """Table 3's column of a drive. Cleaning: a band with one block to move takes the least time, and one
-    with half of it to move no more than the most."""
+    """Table 3's column of a drive. A band with one block to move takes the lower cleaning time of the table,
+    and a band with half of it to move no more than the higher."""
     return [
         _word(f"{drive}, drive type", "smr"),
         _word(f"{drive}, persistent cache", "disk"),

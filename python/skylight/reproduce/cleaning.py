@@ -1,6 +1,6 @@
 """Rows S3b, S4a and S5a: how the Seagate drive cleans in idle time.
 
-Whether a block is in the cache is seen from where the head reads it, in the head trace.
+The head trace shows whether the head read a block from the cache.
 
 Source: Skylight (FAST '15), sections 4.5 and 4.5.1, Figures 11 to 13.
 """
@@ -14,7 +14,7 @@ from skylight.evidence import U64
 from skylight.probe import Figure
 from skylight.reproduce.drawing import head_path, latencies
 from skylight.reproduce.fragments import MIDDLE, fragment
-from skylight.reproduce.lab import MIB, Bench, Lab, Milliseconds, band_start, latency_ms, stroke_tracks
+from skylight.reproduce.lab import MIB, Bench, Lab, Milliseconds, band_start, full_stroke_tracks, latency_ms
 from skylight.reproduce.rows import Measured, Ours
 
 BLOCKS = 4_096
@@ -24,9 +24,9 @@ REGION = 256 * MIB
 
 
 def s3b(lab: Lab) -> Measured:
-    """Figure 11: 512 blocks of a band at 2.5 TB, then the drive is left alone."""
+    """Figure 11: 512 blocks of a band at 2.5 TB are written, then the drive is idle."""
     del lab
-    bench, tracks = Bench("st5000"), stroke_tracks("st5000")
+    bench, tracks = Bench("st5000"), full_stroke_tracks("st5000")
     fragment(bench, band_start(MIDDLE))
     since = bench.now_ns
     bench.start_trace()
@@ -47,12 +47,12 @@ def s3b(lab: Lab) -> Measured:
     figures: dict[str, Ours] = {
         "start after the last write, s": (int(trace.start_ns[band]) - since) / 1e9,
         "band read, ms": ms(trace.arrived_ns[band], trace.end_ns[band]),
-        # The next access is the first block that is gathered.
+        # The next access gathers the first block.
         "at the OD, ms": ms(trace.arrived_ns[band + 1], trace.end_ns[staged]),
         "band written, ms": ms(trace.arrived_ns[written], trace.end_ns[written]),
-        "then the map, share of the stroke from the OD": float(trace.track[update]) / tracks,
+        "then the map, share of the full stroke from the OD": float(trace.track[update]) / tracks,
         "in all, s": ms(trace.start_ns[band], trace.end_ns[update]) / 1e3,
-        # Nothing comes between the map and the next write but the way to the place where it parks.
+        # Between the map update and the next write the head only moves to its parking position.
         "then parked: seek from there to the OD, ms": ms(
             trace.start_ns[following], trace.arrived_ns[following]
         ),
@@ -62,8 +62,8 @@ def s3b(lab: Lab) -> Measured:
         until = trace.first(int(update) + 1)
         caption = (
             "Time since the last write. The head reads the band, gathers its blocks at the OD and stages"
-            " the band there, writes it back and updates the map in the middle. It then parks at the ID; the"
-            " trace has accesses only, so the way there is not drawn."
+            " the band there, writes it back and updates the map at the MD. It then parks at the ID; the"
+            " trace contains accesses only, so that seek is not drawn."
         )
         title = "Head position during one cleaning, st5000as0011 (Figure 11)"
         paths = [("one cleaning", until)]
@@ -75,7 +75,7 @@ def s3b(lab: Lab) -> Measured:
 
 
 def _read_back(bench: Bench, offsets: U64) -> tuple[Milliseconds, NDArray[np.bool_]]:
-    """Reads blocks in this order; latencies, and for which the head went to the cache."""
+    """Reads blocks in this order; returns latencies, and whether each came from the cache."""
     bench.start_trace()
     log = bench.reads(offsets)
     trace = bench.take_trace()
@@ -107,11 +107,10 @@ def s4a(lab: Lab) -> Measured:
     }
 
     def draw() -> list[Figure]:
-        said = "; ".join(f"{label} {count:,.0f}" for label, count in cleaned.items())
+        counts = "; ".join(f"{label} {count:,.0f}" for label, count in cleaned.items())
         caption = (
-            "4,096 random blocks read in written order. Blocks in the cache lie behind each other: a flat"
-            f" line. Blocks that were cleaned lie anywhere: a cloud, which grows from the left. Cleaned:"
-            f" {said}."
+            "4,096 random blocks read in written order. Blocks in the cache are adjacent: a flat line."
+            f" Cleaned blocks are scattered: a cloud, which grows from the left. Cleaned: {counts}."
         )
         title = "Reads of random blocks {}, st5000as0011 (Figure 12)"
         of = "block, in written order"
@@ -124,7 +123,7 @@ def s4a(lab: Lab) -> Measured:
 
 
 def s5a(lab: Lab) -> Measured:
-    """Test 5: cleaning takes the oldest write, and all of its band."""
+    """Test 5: cleaning takes the oldest write and the whole of its band."""
     bench = Bench("st5000")
     region = FAR + lab.offsets("S5a/region", 2 * STEP, REGION)
     blocks = np.concatenate([region[:STEP], lab.offsets("S5a/far", STEP, bench.size), region[STEP:]])
@@ -147,9 +146,9 @@ def s5a(lab: Lab) -> Measured:
     def draw() -> list[Figure]:
         sets = {f"after {n} minute{'s' * (n > 1)}": ms for n, (ms, _) in enumerate(seen, 1)}
         caption = (
-            "Blocks 1 to 128 and 257 to 384 lie in one small region, 129 to 256 anywhere. After one minute"
-            " all of the region is cleaned, written first and last alike, and of the others the oldest; the"
-            " rest are a flat line."
+            "Blocks 1 to 128 and 257 to 384 lie in one small region, 129 to 256 are scattered. After one"
+            " minute the whole region is cleaned, both its first and its last writes, and the oldest of the"
+            " scattered blocks; the rest are a flat line."
         )
         title = "Reads of three groups of blocks, st5000as0011 (Figure 13)"
         return [latencies("fifo", title, sets, "block, in written order", caption, top=30.0)]

@@ -1,7 +1,7 @@
-"""Pieces of the figures that several rows share: axes, marks, head positions.
+"""Parts of figures that several rows share: axes, markers, head positions.
 
-The colours, sizes and fonts are the report's defaults in force while these are drawn; nothing is set here.
-Marks differ in shape as well as in colour. What is thinned out for the page is said in the caption.
+Colours, sizes and fonts are the report's defaults; nothing is set here. Markers differ in shape as well as in
+colour. The caption states how points were thinned out for the page.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-MARKS = ("o", "s", "^", "D", "v", "P")
-MOST_MARKS = 600
+MARKERS = ("o", "s", "^", "D", "v", "P")
+MOST_MARKERS = 600
 
 
 def new() -> tuple[Drawing, Axes]:
@@ -32,7 +32,7 @@ def new() -> tuple[Drawing, Axes]:
 
 
 def log_axis(axes: Axes, which: Literal["x", "y"], what: str) -> None:
-    """A logarithmic axis with numbers as people write them."""
+    """A logarithmic axis with plain decimal labels."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     if which == "x":
@@ -47,21 +47,21 @@ def log_axis(axes: Axes, which: Literal["x", "y"], what: str) -> None:
 
 
 def thinned(count: int) -> tuple[NDArray[np.intp], str]:
-    """Which of `count` marks are drawn, and the words for it. The step is odd, so that of marks that take
-    turns both kinds are drawn."""
-    step = -(-count // MOST_MARKS)
+    """Which of `count` points are drawn, and a sentence that says so. The step is odd, so that points of two
+    alternating kinds are both drawn."""
+    step = -(-count // MOST_MARKERS)
     step += step > 1 and step % 2 == 0
     return np.arange(0, count, step), f" One in {step} is drawn." if step > 1 else ""
 
 
 def scatter(axes: Axes, sets: Mapping[str, Milliseconds], of: str, *, offset: int = 1) -> str:
-    """Latencies (ms) in their order, a mark and a colour for each set; returns the words for thinning."""
+    """Latencies (ms) in their order, a marker and a colour per set; returns the sentence about thinning."""
     said = ""
     for number, (label, values) in enumerate(sets.items()):
         at, words = thinned(len(values))
         said = words or said
         axes.plot(
-            at + offset, values[at], MARKS[number % 6], color=f"C{number % 6}", markersize=2.6, label=label
+            at + offset, values[at], MARKERS[number % 6], color=f"C{number % 6}", markersize=2.6, label=label
         )
     axes.set_xlabel(of)
     axes.set_ylabel("latency (ms)")
@@ -80,7 +80,8 @@ def latencies(
     log: bool = False,
     top: float | None = None,
 ) -> Figure:
-    """A figure of latencies (ms) in their order; `top` cuts the axis and the caption says what is above."""
+    """A figure of latencies (ms) in their order; `top` cuts the axis, and the caption counts the points
+    above."""
     drawing, axes = new()
     said = scatter(axes, sets, of)
     values = np.concatenate(list(sets.values()))
@@ -97,7 +98,7 @@ def latencies(
 
 
 def head_axis(axes: Axes) -> None:
-    """The axis of head positions: the OD on top, as the paper draws it."""
+    """The axis of head positions, the OD on top as in the paper."""
     axes.set_ylim(1.04, -0.04)
     axes.set_yticks([0.0, 0.5, 1.0], ["OD", "MD", "ID"])
     axes.set_ylabel("head position")
@@ -114,13 +115,13 @@ def head_path(
     since_ns: int | None = None,
     parked_at: float = 1.0,
 ) -> Figure:
-    """A figure of where the head was, in time since `since_ns` or the first access of each path."""
+    """A figure of the head position over the time since `since_ns` or since the first access of each path."""
     drawing, axes = new()
     scale = {"ms": 1.0, "s": 1e-3}[unit]
     for number, (label, trace) in enumerate(paths):
         times, places = trace.path(tracks, parked_at)
         begin = times[0]
-        if since_ns is not None:  # until the first access it stayed where it was
+        if since_ns is not None:  # the head stays in place until the first access
             begin = since_ns / 1e6
             times, places = np.concatenate([[begin], times]), np.concatenate([places[:1], places])
         axes.plot((times - begin) * scale, places, color=f"C{number}", linewidth=1.1, label=label)

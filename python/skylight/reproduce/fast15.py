@@ -1,10 +1,10 @@
 """The rows of Skylight (FAST '15), in order, and the run over them.
 
-Invariants: every row of FACTS.md that a drive in virtual time can hold is here, and R1's geometry, which
-belongs to test 2; S11b is the camera's. The suite runs once a drive, with every test as soon as one chosen
-row asks for all of them.
+Invariants: every result of the paper that a drive in virtual time can show is a row, and so is R1, the
+geometry of a real drive, which belongs to test 2; the shingling direction (S11b) needs a camera. The suite
+runs once per drive, with all tests if any chosen row needs all.
 
-Source: FACTS.md, "Skylight, drive-managed"; DESIGN, "Command line".
+Source: Skylight (FAST '15); docs/reproduce.md.
 """
 
 from __future__ import annotations
@@ -30,55 +30,55 @@ def _each(drives: str, *tests: str) -> Mapping[str, tuple[str, ...]]:
 _SMR = "em-1 em-2 em-3 st5000"
 
 ROWS: tuple[RowSpec, ...] = (
-    RowSpec("S1a", "Lone writes to a set-associative disk cache take a turn", "4.3, Figure 4", latency.s1a,
-            _each("em-1", "drive_type")),
+    RowSpec("S1a", "Lone writes to a set-associative disk cache take a revolution", "4.3, Figure 4",
+            latency.s1a, _each("em-1", "drive_type")),
     RowSpec("S1b", "Lone writes to flash take less than a millisecond", "4.3, Figure 4", latency.s1b),
-    RowSpec("S1c", "Lone writes to a fully-associative drive take a turn", "4.3, Figure 4", latency.s1c,
+    RowSpec("S1c", "Lone writes to a fully-associative drive take a revolution", "4.3, Figure 4", latency.s1c,
             _each("em-3", "drive_type")),
     RowSpec("S1d", "Lone writes to a conventional drive vary", "4.3, Figure 4", latency.s1d,
             _each("cmr", "drive_type")),
-    RowSpec("S1e", "Lone writes to a journal take 2.5 turns, and a map merge every 240th",
+    RowSpec("S1e", "Lone writes to a journal take 2.5 revolutions, and every 240th merges the map",
             "4.3, Figures 4, 5", latency.s1e),
     RowSpec("S1f", "A deep queue packs writes into few entries", "4.3.1", latency.s1f),
     RowSpec("S1g", "Reads in written order show how blocks were packed", "4.3.1, Figure 6", latency.s1g),
     RowSpec("S1h", "Latency steps up where a burst needs another quantum", "4.3.1, Figure 7", latency.s1h),
     RowSpec("S2a", "Fragmented reads show where the cache lies", "4.4, Figures 8, 9", fragments.s2a,
             _each(_SMR, "cache_location")),
-    RowSpec("S3a", "Reads after a pause show whether it was used to clean", "4.5, Figure 10", fragments.s3a,
-            _each(_SMR, "cleaning")),
-    RowSpec("S3b", "One cleaning as the head shows it", "4.5, Figure 11", cleaning.s3b),
+    RowSpec("S3a", "Reads after a pause show whether the drive cleaned in it", "4.5, Figure 10",
+            fragments.s3a, _each(_SMR, "cleaning")),
+    RowSpec("S3b", "One cleaning in the head trace", "4.5, Figure 11", cleaning.s3b),
     RowSpec("S4a", "Bands are cleaned in the order of their writes", "4.5.1, Figure 12", cleaning.s4a),
     RowSpec("S5a", "Cleaning takes the oldest write and all of its band", "4.5.1, Figure 13", cleaning.s5a,
             _each("st5000", "cleaning_order")),
-    RowSpec("S6a", "Lone writes fill the places of the journal", "4.6, Table 2", limits.s6a),
+    RowSpec("S6a", "Lone writes fill the slots of the journal", "4.6, Table 2", limits.s6a),
     RowSpec("S7a", "Small writes in a deep queue fill the map", "4.6, Table 2", limits.s7a,
             _each("st5000", "cache_size")),
     RowSpec("S8a", "Large writes in a deep queue fill the cache", "4.6, Table 2", limits.s8a,
             _each("st5000", "cache_size")),
-    RowSpec("S8b", "Emulated drives take most of their cache before they clean", "4.6", limits.s8b),
+    RowSpec("S8b", "Emulated drives use most of their cache before they clean", "4.6", limits.s8b),
     RowSpec("S9a", "Band sizes along the drive", "4.7, Figures 15, 16", verdicts.s9a,
             _each(_SMR, "band_size")),
-    RowSpec("S10a", "Whether a cleaned band is where it was", "4.8, Figure 17", verdicts.s10a,
+    RowSpec("S10a", "Whether a cleaned band is back in its place", "4.8, Figure 17", verdicts.s10a,
             _each(f"{_SMR} st8000", "mapping")),
     RowSpec("S11a", "Throughput falls in eight plateaus, mirrored", "4.9, Figure 18", verdicts.s11a,
             _each("st5000", "zones")),
     RowSpec("S12", "Table 3 by one probe of each real drive", "5, Table 3", verdicts.s12,
             _each("st5000 st8000")),
-    RowSpec("S13", "Random writes are many times those of a conventional drive", "6", advice.s13,
+    RowSpec("S13", "Random writes are many times faster than on a conventional drive", "6", advice.s13,
             _each("st5000", "cache_size", "cleaning")),
     RowSpec("S14", "Sequential writes need the volatile cache", "6", advice.s14),
-    RowSpec("S15", "Reads that cut into cleaning are as if it had not begun", "4.5", fragments.s15),
+    RowSpec("S15", "Reads that interrupt cleaning are as fast as before it", "4.5", fragments.s15),
     RowSpec("S16", "A volatile cache packs writes as a deep queue does", "6, footnote 2", limits.s16),
     RowSpec("R1", "The geometry of a real drive from fio's logs alone", "4.4", recorded.r1),
 )  # fmt: skip
-"""See the module page."""
+"""The rows, in the paper's order."""
 
-Told = Callable[[RowSpec, int, int], None]
-"""Called as a row begins: the row, how many are done, how many there are."""
+OnRow = Callable[[RowSpec, int, int], None]
+"""Called at the start of a row: the row, the number of rows done, and the number of rows."""
 
 
 def chosen(only: Sequence[str], rows: Sequence[RowSpec] = ROWS) -> tuple[RowSpec, ...]:
-    """The rows of those ids, in the table's order; all of them where none is named."""
+    """The rows with these ids, in the table's order; all rows if none is named."""
     known = {spec.id: spec for spec in rows}
     for name in only:
         if name not in known:
@@ -90,7 +90,7 @@ def chosen(only: Sequence[str], rows: Sequence[RowSpec] = ROWS) -> tuple[RowSpec
 
 
 def suites_of(specs: Sequence[RowSpec]) -> dict[str, tuple[str, ...]]:
-    """The tests of the suite that rows read, by drive; an empty tuple where one of them reads all."""
+    """The suite's tests that rows read, by drive; an empty tuple means all of them."""
     asked: dict[str, tuple[str, ...]] = {}
     for spec in specs:
         for drive, tests in spec.suites.items():
@@ -101,12 +101,12 @@ def suites_of(specs: Sequence[RowSpec]) -> dict[str, tuple[str, ...]]:
 
 
 def run(
-    specs: Sequence[RowSpec], folder: Path, told: Told, bands: Sequence[Band] | None = None
+    specs: Sequence[RowSpec], folder: Path, on_row: OnRow, bands: Sequence[Band] | None = None
 ) -> tuple[list[Row], list[str]]:
-    """Measures rows; `folder` takes the suite's recordings. The rows, and what went wrong beside them."""
+    """Measures rows; `folder` receives the suite's recordings. Returns the rows and other problems."""
     lab = Lab(folder, suites=suites_of(specs))
     rows: list[Row] = []
     for done, spec in enumerate(specs):
-        told(spec, done, len(specs))
+        on_row(spec, done, len(specs))
         rows.append(judge(spec, spec.measure(lab), BANDS if bands is None else bands))
     return rows, lab.notes

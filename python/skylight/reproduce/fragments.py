@@ -1,4 +1,4 @@
-"""Rows S2a, S3a and S15: tests 2 and 3, reading a region of which every other block was overwritten.
+"""Rows S2a, S3a and S15: tests 2 and 3, reading a region in which every other block was overwritten.
 
 Source: Skylight (FAST '15), sections 4.4 and 4.5, Figures 8 to 10.
 """
@@ -19,14 +19,14 @@ from skylight.reproduce.lab import (
     Milliseconds,
     Trace,
     band_start,
+    full_stroke_tracks,
     latency_ms,
     steadiness,
-    stroke_tracks,
 )
 from skylight.reproduce.rows import Measured, Ours
 
 MIDDLE = 2_500_000_000_000  # "an offset of 2.5 TB"
-ALIGNED = 200 * MIB  # each begins a band of every emulated drive
+ALIGNED = 200 * MIB  # every multiple begins a band on each emulated drive
 PLACES = ("low", "mid", "high")
 SHOWN = 256
 LOG_FROM = 30.0
@@ -63,8 +63,8 @@ def _test_2(drive: str, *, write_cache: bool = False) -> dict[str, Milliseconds]
 
 
 def _test_2_many(drive: str) -> dict[str, Milliseconds]:
-    """The same with many caches: in each place 16 regions, 2.5 GiB apart, since how far the next cache lies
-    from one of them is chance."""
+    """Test 2 for a drive with many caches: 16 regions 2.5 GiB apart at each of the three addresses, because
+    the distance from one region to the nearest cache is random."""
     last = Bench(drive).size // ZONE - 1
     regions = {
         name: [(zone * ZONE + part * ZONE // REGIONS) // (20 * MIB) * (20 * MIB) for part in range(REGIONS)]
@@ -77,14 +77,14 @@ def _test_2_many(drive: str) -> dict[str, Milliseconds]:
 
 
 def _head_paths() -> list[tuple[str, Trace]]:
-    """Where the head is during the first reads at low, middle and high addresses (Figure 9)."""
+    """Head positions during the first reads at low, middle and high addresses (Figure 9)."""
     paths = []
     end = Bench("st5000").size // ALIGNED
     for name, offset in zip(PLACES, (0, end // 2 * ALIGNED, (end - 1) * ALIGNED), strict=True):
         bench = Bench("st5000", write_cache=True)
         fragment(bench, offset)
         bench.flush()
-        bench.reads(offset + np.arange(2) * BLOCK)  # the way there
+        bench.reads(offset + np.arange(2) * BLOCK)  # moves the head there
         bench.start_trace()
         bench.reads(offset + np.arange(2, 22) * BLOCK)
         paths.append((name, bench.take_trace()))
@@ -92,12 +92,12 @@ def _head_paths() -> list[tuple[str, Trace]]:
 
 
 FAR = (
-    "Every other block was written just before and lies in the cache: the further the cache from the data,"
-    " the longer the way between two reads."
+    "Every other block was written just before and lies in the cache: the farther the cache from the data,"
+    " the longer the seek between two reads."
 )
 FLASH = (
-    "Every other block was written just before and lies in flash: read at once. Each of the others waits for"
-    " its turn, because the one before it on the disk has just passed."
+    "Every other block was written just before and lies in flash: it is read at once. Each of the others"
+    " waits a revolution, because the head has just passed it."
 )
 
 
@@ -140,25 +140,25 @@ def s2a(lab: Lab) -> Measured:
         figures[f"{drive}, verdict"] = lab.known(drive).word("cache_location")
 
     def draw() -> list[Figure]:
-        way = (
+        path_caption = (
             "The head during twenty reads of neighbouring blocks: from the data to the cache and back. At low"
-            " addresses the two are too close to be told apart."
+            " addresses the two are too close to distinguish."
         )
         title = "Head position during fragmented reads, st5000as0011 (Figure 9)"
-        paths, tracks = _head_paths(), stroke_tracks("st5000")
+        paths, tracks = _head_paths(), full_stroke_tracks("st5000")
         return [
             _figure_8("emulated-smr-1", first),
             _figure_8("emulated-smr-2", {"mid": flash}, FLASH),
             _figure_8("emulated-smr-3", third),
             _figure_8("st5000as0011", seagate),
-            head_path("head-fragmented", title, paths, tracks, way, parked_at=0.0),
+            head_path("head-fragmented", title, paths, tracks, path_caption, parked_at=0.0),
         ]
 
     return Measured(figures, draw)
 
 
 def s3a(lab: Lab) -> Measured:
-    """Reads after a pause show whether it was used to clean: within one band at 2.5 TB."""
+    """Reads after a pause show whether the drive cleaned during it: within one band at 2.5 TB."""
     emulated = MIDDLE // ALIGNED * ALIGNED
     places = {"em-1": emulated, "em-2": emulated, "em-3": emulated, "st5000": band_start(MIDDLE)}
     reads = {
@@ -168,15 +168,15 @@ def s3a(lab: Lab) -> Measured:
     for drive, three in reads.items():
         kind = lab.known(drive).word("cleaning_type")
         shares = [steadiness(ms) for ms in three]
-        # The share furthest from what the paper says of the drive.
+        # The share farthest from the paper's verdict on the drive.
         worst = max(shares) if drive in ("em-1", "em-2") else min(shares)
         figures[f"{drive}, share of reads within 5 % of the median"] = worst
         figures[f"{drive}, verdict"] = kind
 
     def draw() -> list[Figure]:
         caption = (
-            f"Test 3 with a pause of three seconds; the first {SHOWN} reads. A flat line: the region was"
-            " cleaned, and reads stream. Two levels: every other block is still in the cache."
+            f"Test 3 with a pause of three seconds; the first {SHOWN} reads. A flat line means that the"
+            " region was cleaned, and reads stream. Two levels mean that every other block is still cached."
         )
         of = "read, in the order of addresses"
         return [
@@ -195,7 +195,7 @@ def s3a(lab: Lab) -> Measured:
 
 
 def _last_step_s(offset: int) -> tuple[float, float]:
-    """When the cleaning of a region begins its last step, and when it ends it, s after the last write."""
+    """When the last step of cleaning a region begins and when it ends, s after the last write."""
     bench = Bench("st5000")
     fragment(bench, offset)
     since = bench.now_ns
@@ -207,8 +207,8 @@ def _last_step_s(offset: int) -> tuple[float, float]:
 
 
 def s15(lab: Lab) -> Measured:
-    """Reads that cut into cleaning are as if it had not begun, from the last write until the map is about to
-    be updated. A unit of cleaning that has begun ends first, so the first read may wait."""
+    """Reads that interrupt cleaning take as long as if it had not begun, from the last write until just
+    before the map update. A step of cleaning in progress ends first, so the first read may wait."""
     del lab
     offset = band_start(MIDDLE)
     unpaused = _fragmented(Bench("st5000"), offset)
@@ -232,9 +232,9 @@ def s15(lab: Lab) -> Measured:
         axes.set_ylabel("time (ms)")
         axes.legend()
         caption = (
-            "Each pair of marks is a run of 1,024 reads that begins at that time. Once cleaning has begun,"
-            " the first read waits for its current step; all others take to the microsecond what they take"
-            " without a pause, since only the last step changes where data is read."
+            "Each pair of points is a run of 1,024 reads that starts at that time. Once cleaning has begun,"
+            " the first read waits for its current step; all others take as long as without a pause, to the"
+            " microsecond, because only the last step changes where data is read from."
         )
         title = "Reading before cleaning has finished, st5000as0011"
         return [Figure("cut-in", title, caption, f"Largest difference {off.max():.4f} ms.", drawing)]

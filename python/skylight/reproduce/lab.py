@@ -1,10 +1,11 @@
 """The lab: drives of the shipped profiles, commands on them, head traces, and the suite's findings on them.
 
-Invariants: every drive is that of the profile people use, new, its heads parked, with volatile cache and
-look-ahead off unless a row switches them, as in the paper (Skylight, section 4.2). What two rows need is
-measured once. Every random choice has a name and one seed, so a run gives the same figures again.
+Invariants: every drive is new and made from a shipped profile, its heads parked, with volatile cache and
+look-ahead off unless a row switches them, as in the paper (Skylight, section 4.2). A measurement that two
+rows share is made once. Every random choice has a name and a fixed seed, so a run yields the same figures
+again.
 
-Source: Skylight (FAST '15), section 3 and Table 1; DESIGN, ideas 2 and 4.
+Source: Skylight (FAST '15), section 3 and Table 1; docs/architecture.md, "Five ideas that carry everything".
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ DRIVES = {
     "st8000": "st8000as0011",
     "cmr": "st4000nc001",
 }
-"""Short names of the drives, as the checks have them."""
+"""Short names of the drives, as used in the checks."""
 
 CLEANING_NS = 500_000_000
-"""A write that takes longer waits for cleaning: a map merge takes a third of a second, and a band that is
-cleaned more than half."""
+"""A write that takes longer waits for cleaning: a map merge takes a third of a second, cleaning a band more
+than half a second."""
 
 MOST_BYTES = 80 * GIB
-"""Twice the largest cache: a drive that has not cleaned by then is taken not to."""
+"""Twice the largest cache: a drive that has not cleaned by then is assumed not to clean."""
 
 Column = NDArray[np.uint64]
 Milliseconds = NDArray[np.float64]
@@ -62,13 +63,13 @@ def profile(drive: str) -> dict[str, Any]:
     return whole
 
 
-def stroke_tracks(drive: str) -> int:
+def full_stroke_tracks(drive: str) -> int:
     """Tracks from the outermost to the innermost."""
     return sum(int(zone["tracks"]) for zone in profile(drive)["geometry"]["zone"])
 
 
 def band_start(offset: int) -> int:
-    """Where the band of st5000 that holds a byte of it begins."""
+    """First byte of the st5000 band that contains a byte offset."""
     start = 0
     for run in profile("st5000")["layer"]["bands"]:
         if "until" not in run or run["until"] is None or offset < run["until"]:
@@ -79,8 +80,8 @@ def band_start(offset: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Accesses to the platters in order: when the arm set off, arrived and was done (ns), from which track
-    to which (counted from the OD), and what for."""
+    """Platter accesses in order: start, arrival and end of each (ns), first and last track (counted from the
+    OD), and purpose."""
 
     start_ns: Column
     arrived_ns: Column
@@ -90,15 +91,15 @@ class Trace:
     purpose: NDArray[np.str_]
 
     def first(self, rows: int) -> Trace:
-        """The first rows."""
+        """The first `rows` rows."""
         return Trace(**{part.name: getattr(self, part.name)[:rows] for part in fields(self)})
 
     def of(self, purpose: str) -> NDArray[np.intp]:
-        """The rows of one purpose."""
+        """The row numbers of one purpose."""
         return np.flatnonzero(self.purpose == purpose)
 
     def path(self, tracks: int, parked_at: float = 1.0) -> tuple[Milliseconds, Milliseconds]:
-        """The head's way: times (ms) and shares of a stroke of `tracks`, from where it was parked."""
+        """The path of the head: times (ms) and shares of a full stroke of `tracks`, from where it parks."""
         before = np.concatenate([[parked_at * tracks], self.end_track[:-1]])
         times = np.stack([self.start_ns, self.arrived_ns, self.end_ns], axis=1)
         places = np.stack([before, self.track, self.end_track], axis=1)
@@ -135,22 +136,22 @@ class Bench:
         return self.engine.run(IoBatch.reads(offsets, size))
 
     def flush(self) -> None:
-        """Waits until all that was written is on a medium."""
+        """Waits until all written data is on a medium."""
         self.engine.run(IoBatch.make(Op.FLUSH, [0], 0))
 
     def pause(self, seconds: float) -> None:
-        """Leaves the drive alone."""
+        """Leaves the drive idle."""
         self.engine.pause(seconds)
 
     def start_trace(self, rows: int = 100_000) -> None:
-        """Keeps where the head goes from now on."""
+        """Records head positions from now on."""
         self.drive.start_trace(rows)
 
     def take_trace(self) -> Trace:
-        """Where the head was since `start_trace`."""
+        """The head positions since `start_trace`."""
         kept = self.drive.take_trace()
         if kept["lost"]:
-            raise ValueError(f"{kept['lost']} accesses found no room in the trace")
+            raise ValueError(f"{kept['lost']} accesses did not fit in the trace")
         purposes = np.array(kept["purposes"])
         columns = {name: kept[name].astype(np.uint64) for name in _TRACED}
         return Trace(**columns, purpose=purposes[kept["purpose"]])
@@ -170,7 +171,7 @@ def took_ms(log: IoLog) -> float:
 
 
 def spread(values: Milliseconds) -> float:
-    """Interquartile range, as a part of the median."""
+    """Interquartile range divided by the median."""
     low, middle, high = np.percentile(values, [25, 50, 75])
     return float((high - low) / middle)
 
@@ -183,8 +184,8 @@ def steadiness(values: Milliseconds) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Random writes until one waited for cleaning: how many went before, how long they took (s), what went
-    to the platters for them (bytes), and the latencies (ms) of the last and of the one that waited."""
+    """Random writes until one waits for cleaning: number and duration (s) of the writes before, bytes written
+    to the platters for them, and latencies (ms) of the last of them and of the one that waits."""
 
     count: int
     seconds: float
@@ -197,13 +198,13 @@ _LAST = 600
 
 
 class Lab:
-    """What rows measure through."""
+    """The measurements that rows share."""
 
     def __init__(
         self, folder: Path, *, suites: Mapping[str, tuple[str, ...]] | None = None, seed: int = 1
     ) -> None:
-        """`folder` takes the suite's recordings; `suites` names, for each drive, the tests that the chosen
-        rows read (an empty tuple: all)."""
+        """`folder` receives the suite's recordings; `suites` names, for each drive, the tests that the chosen
+        rows read (an empty tuple means all)."""
         self.folder = folder
         self._suites = dict(suites or {})
         self._seed = seed
@@ -212,7 +213,7 @@ class Lab:
         self.notes: list[str] = []
 
     def rng(self, name: str) -> np.random.Generator:
-        """A generator of its own for each name."""
+        """A separate generator for each name."""
         return np.random.Generator(np.random.PCG64([self._seed, zlib.crc32(name.encode())]))
 
     def offsets(self, name: str, count: int, end: int, size: int = BLOCK) -> U64:
@@ -226,7 +227,7 @@ class Lab:
         return different[:count] * np.uint64(size)
 
     def filling(self, drive: str, size: int, depth: int = 1, *, write_cache: bool = False) -> Filling | None:
-        """Random writes of `size` bytes until one waits for cleaning; None where none does."""
+        """Random writes of `size` bytes until one waits for cleaning; None if none does."""
         key = (drive, size, depth, write_cache)
         if key not in self._fillings:
             self._fillings[key] = self._filled(*key)
@@ -247,14 +248,14 @@ class Lab:
             at = int(slow[0])
             counters = bench.drive.counters()
             media = sum(counters[f"{purpose}_platter_written_bytes"] for purpose in _HOST_PURPOSES)
-            # A batch may begin with the write that waits; then the one before it ended when this began.
+            # If the batch begins with the write that waits, the one before ended when it was submitted.
             end = int(log.complete_ns[:at].max()) if at else int(log.submit_ns[0])
             last = np.concatenate([before, latency_ms(log)[: at + 1]])[-_LAST:]
             return Filling(count + at, (end - begin) / 1e9, media, last)
         return None
 
     def findings(self, drive: str) -> list[Finding]:
-        """What one probe of a drive by its short name came to; none where it ended in an error."""
+        """The findings of one probe of a drive, by its short name; empty if the probe failed."""
         if drive not in self._findings:
             self._findings[drive] = self._probed(drive)
         return self._findings[drive]
@@ -271,10 +272,10 @@ class Lab:
             return run_suite(
                 engine, self._recording(drive), SuiteOptions(seed=self._seed, only=only)
             ).findings
-        except KeepError:  # no room for what is measured: that is no miss
+        except KeepError:  # results could not be stored, which is not a miss
             raise
         except SkylightError as error:
-            self.notes.append(f"{DRIVES[drive]}: the probe ended: {error}")
+            self.notes.append(f"{DRIVES[drive]}: the probe failed: {error}")
             return []
 
     def known(self, drive: str) -> Known:
@@ -282,7 +283,8 @@ class Lab:
         return Known(self.findings(drive))
 
     def evidence(self, drive: str, test: str) -> Evidence | None:
-        """What a test of the suite kept, read back: a cache that was filled is too much to hold for long."""
+        """The evidence of a test of the suite, read back each time because a filled cache is too large to
+        keep."""
         self.findings(drive)
         folder = self._recording(drive)
         return Recording.open(folder).evidence(test) if Recording.is_begun(folder) else None

@@ -1,4 +1,4 @@
-"""Rows S1a to S1h: test 1 and what follows from it, the latency of random writes.
+"""Rows S1a to S1h: test 1 and its consequences, the latency of random writes.
 
 Source: Skylight (FAST '15), sections 4.3 and 4.3.1, Figures 4 to 7.
 """
@@ -18,9 +18,9 @@ from skylight.reproduce.lab import (
     Bench,
     Lab,
     Milliseconds,
+    full_stroke_tracks,
     latency_ms,
     spread,
-    stroke_tracks,
     took_ms,
 )
 from skylight.reproduce.rows import Measured, Ours
@@ -28,13 +28,13 @@ from skylight.reproduce.rows import Measured, Ours
 WRITES = 4_000
 SHOWN = 500
 MERGE_EVERY = 240  # the paper's "240th write"
-PHASES, PHASE_S = 40, 253e-6  # forty moments over a turn
-QUANTUM_MS = 4.5  # of 0.45 turns: what an edge of Figure 7 adds
+PHASES, PHASE_S = 40, 253e-6  # forty start times over a rotation
+QUANTUM_MS = 4.5  # 0.45 revolutions, the rise at an edge of Figure 7
 STEP_MS = 2.0
 
 
 def _test_1(lab: Lab, drive: str, region: int) -> Milliseconds:
-    """Blocks of a region from the first address on, in random order, one at a time."""
+    """Blocks of a region at the first address, in random order, one at a time."""
     order = lab.rng(f"test 1/{region}").permutation(region // BLOCK)[:WRITES]
     return latency_ms(Bench(drive).writes(order.astype(np.uint64) * np.uint64(BLOCK)))
 
@@ -45,19 +45,19 @@ def _figure_4(drive: str, sets: dict[str, Milliseconds], how: str) -> Figure:
         f"Latency of random writes, {DRIVES[drive]} (Figure 4)",
         {label: values[:SHOWN] for label, values in sets.items()},
         "write, in the order issued",
-        f"Each mark is one of the first {SHOWN} writes of 4 KiB, one at a time. {how}",
+        f"Each point is one of the first {SHOWN} writes of 4 KiB, one at a time. {how}",
     )
 
 
 def _in_one_band(lab: Lab, drive: str) -> Measured:
-    """With `a mod n` a gigabyte is in 26 cache bands at unrelated angles, so one band is written (FACTS)."""
+    """Writes one band: with `a mod n` mapping, a gigabyte maps to 26 cache bands at unrelated angles."""
     band, wide = _test_1(lab, drive, 16 * MIB), _test_1(lab, drive, GIB)
     figures: dict[str, Ours] = {
         "in one band, median ms": float(np.median(band)),
-        "in one band, quartiles apart, of the median": spread(band),
+        "in one band, interquartile range over median": spread(band),
         "verdict": lab.known(drive).word("drive_type"),
     }
-    how = "Within one band each write misses the log's next block and waits a whole turn: a flat line."
+    how = "Within one band each write misses the log's next block and waits a revolution: a flat line."
     draw = {"within 16 MiB": band, "within 1 GiB": wide}
     return Measured(figures, lambda: [_figure_4(drive, draw, how)])
 
@@ -75,7 +75,7 @@ def s1c(lab: Lab) -> Measured:
 def s1b(lab: Lab) -> Measured:
     """A flash cache."""
     ms = _test_1(lab, "em-2", GIB)
-    how = "All lie far below a turn: nothing waits for the platters."
+    how = "All lie far below a revolution: nothing waits for the platters."
     return Measured(
         {"median ms": float(np.median(ms))}, lambda: [_figure_4("em-2", {"within 1 GiB": ms}, how)]
     )
@@ -85,15 +85,15 @@ def s1d(lab: Lab) -> Measured:
     """A conventional drive."""
     ms = _test_1(lab, "cmr", GIB)
     figures: dict[str, Ours] = {
-        "quartiles apart, of the median": spread(ms),
+        "interquartile range over median": spread(ms),
         "verdict": lab.known("cmr").word("drive_type"),
     }
-    how = "Marks spread over a turn and more: each block is written where it belongs."
+    how = "Points spread over a revolution and more: each block is written in place."
     return Measured(figures, lambda: [_figure_4("cmr", {"within 1 GiB": ms}, how)])
 
 
 def s1e(lab: Lab) -> Measured:
-    """The journal: 2.5 turns a write, and a map merge every 240th."""
+    """The journal: 2.5 revolutions per write, and a map merge every 240th."""
 
     def first(phase: int) -> float:
         bench = Bench("st5000")
@@ -119,12 +119,12 @@ def s1e(lab: Lab) -> Measured:
     }
 
     def draw() -> list[Figure]:
-        how = "A flat line at 2.5 turns; every 240th write waits for the map of the cache to be merged."
+        how = "A flat line at 2.5 revolutions; every 240th write waits for a merge of the cache map."
         path = (
-            "The head comes from the ID, where it was parked, stays at the OD, where the cache is, and goes"
-            " to the middle at every 240th write."
+            "The head comes from its parking position at the ID, stays at the OD, where the cache is, and"
+            " moves to the MD at every 240th write."
         )
-        tracks = stroke_tracks("st5000")
+        tracks = full_stroke_tracks("st5000")
         title = "Head position during random writes, st5000as0011 (Figure 5)"
         return [
             _figure_4("st5000", {"within 1 GiB": ms}, how),
@@ -135,7 +135,7 @@ def s1e(lab: Lab) -> Measured:
 
 
 def s1f(lab: Lab) -> Measured:
-    """A deep queue packs writes into few entries. The head is at the OD when they begin."""
+    """A deep queue packs writes into few entries. The head is at the OD at the start."""
     offsets = lab.offsets("S1f", 257, GIB)
 
     def run(depth: int) -> tuple[float, Milliseconds]:
@@ -156,17 +156,17 @@ def s1f(lab: Lab) -> Measured:
         axes.set_ylabel("writes completed")
         axes.legend()
         caption = (
-            "With one write at a time each is a journal entry of its own, 2.5 turns long. With 31 waiting,"
-            " one entry takes them all, and all complete together: the steps."
+            "At depth 1 each write is a journal entry of its own and takes 2.5 revolutions. At depth 31, one"
+            " entry holds 31 writes, which complete together: the steps."
         )
         title = "256 random writes, one at a time and 31 at a time"
-        return [Figure("depth", title, caption, "Completed writes against time.", drawing)]
+        return [Figure("depth", title, caption, "Completed writes over time.", drawing)]
 
     return Measured(figures, draw)
 
 
 def s1g(lab: Lab) -> Measured:
-    """How blocks were packed shows when they are read in written order."""
+    """Reads in written order show how blocks were packed."""
     offsets = lab.offsets("S1g", 200, GIB)
 
     def read_back(depth: int) -> Milliseconds:
@@ -179,8 +179,8 @@ def s1g(lab: Lab) -> Measured:
         f"read back after depth {depth}, median ms": float(np.median(part)) for depth, part in ms.items()
     }
     caption = (
-        "Reads in written order. Blocks that were journal entries of their own lie half a turn apart, half a"
-        " track beyond whole ones; of blocks side by side in one entry each is missed, a whole turn."
+        "Reads in written order. Blocks in journal entries of their own lie half a revolution apart, half a"
+        " track beyond whole tracks; adjacent blocks of one entry are each missed and wait a revolution."
     )
 
     def draw() -> list[Figure]:
@@ -192,7 +192,7 @@ def s1g(lab: Lab) -> Measured:
 
 
 def _burst_ms(lab: Lab, size: int) -> Milliseconds:
-    """Latencies of seven bursts of 31 writes of a size, each when the one before has ended."""
+    """Latencies of seven bursts of 31 writes of a size; each burst starts when the one before has ended."""
     bench = Bench("st5000")
     offsets = lab.offsets(f"S1h/{size}", 1 + 31 * 7, 100 * GIB, 256 * KIB)
     bench.writes(offsets[:1])
@@ -201,7 +201,7 @@ def _burst_ms(lab: Lab, size: int) -> Milliseconds:
 
 
 def s1h(lab: Lab) -> Measured:
-    """Figure 7: latency steps up where a burst of 31 needs another quantum."""
+    """Figure 7: latency rises where a burst of 31 writes needs another quantum."""
     sizes = np.arange(4, 112, 2)
     bursts = [_burst_ms(lab, int(size) * KIB) for size in sizes]
     medians = np.array([np.median(burst) for burst in bursts])
@@ -227,15 +227,15 @@ def s1h(lab: Lab) -> Measured:
         axes.plot(sizes, medians, "o-", color="C0", label="median", markersize=3)
         for edge in edges:
             axes.axvline(float(edge), color="C5", linestyle="--", linewidth=1)
-        axes.set_xlabel("size of a write (KiB)")
+        axes.set_xlabel("write size (KiB)")
         axes.set_ylabel("latency (ms)")
         axes.set_ylim(0, 1.15 * float(values.max()))
         axes.legend()
         caption = (
-            "Bursts of 31 writes, each when the one before has ended. Latency is flat until 31 writes need"
-            f" another quantum of the journal: the dashed edges, at {', '.join(map(str, edges))} KiB.{said}"
+            "Bursts of 31 writes, each after the one before has ended. Latency is flat until 31 writes need"
+            f" another quantum of the journal, at the dashed edges: {', '.join(map(str, edges))} KiB.{said}"
         )
-        title = "Latency at depth 31 against the size of the writes, st5000as0011 (Figure 7)"
+        title = "Latency at depth 31 over write size, st5000as0011 (Figure 7)"
         return [Figure("sizes", title, caption, f"Steps at {', '.join(map(str, edges))} KiB.", drawing)]
 
     return Measured(figures, draw, (f"all edges up to 110 KiB: {', '.join(map(str, edges))}",))

@@ -1,4 +1,4 @@
-"""Rows S6a to S8b and S16: how much a drive takes before it has to clean.
+"""Rows S6a to S8b and S16: how much a drive accepts before it has to clean.
 
 Source: Skylight (FAST '15), section 4.6, Table 2 and footnote 2.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.reproduce.drawing import MARKS, latencies, new
+from skylight.reproduce.drawing import MARKERS, latencies, new
 from skylight.reproduce.lab import BLOCK, GIB, KIB, Filling, Lab
 from skylight.reproduce.rows import Measured, Ours
 
 TABLE_2 = {(4, 1): 22_800, (4, 31): 182_270, (64, 31): 182_231, (128, 31): 137_496, (256, 31): 67_830}
-"""Writes of so many KiB at such a depth until cleaning starts, as printed."""
+"""Number of writes by size (KiB) and depth until cleaning starts, as printed."""
 SIZES = (4, 64, 128, 256)
 
 
@@ -22,7 +22,7 @@ def _count(filling: Filling | None) -> float | None:
 
 
 def s6a(lab: Lab) -> Measured:
-    """Test 6: lone writes fill the places."""
+    """Test 6: lone writes fill the slots of the journal."""
     filling = lab.filling("st5000", BLOCK, 1)
     if filling is None:
         return Measured({}, notes=("no write waited for cleaning",))
@@ -34,7 +34,7 @@ def s6a(lab: Lab) -> Measured:
     def draw() -> list[Figure]:
         caption = (
             "The last writes before cleaning starts, and the one that waits for it. Every 240th merges the"
-            f" map of the cache. {filling.count:,} writes went before."
+            f" cache map. {filling.count:,} writes came before the last."
         )
         sets = {"a write": filling.last_ms}
         title = "The last random writes before the cache is full, st5000as0011"
@@ -57,9 +57,9 @@ def _table_2(lab: Lab) -> Figure:
     ours = {key: _count(lab.filling("st5000", key[0] * KIB, key[1])) for key in TABLE_2}
     keys = list(TABLE_2)
     at = np.arange(len(keys))
-    axes.plot(at, [TABLE_2[key] for key in keys], MARKS[1], color="C1", markersize=8, label="paper",
+    axes.plot(at, [TABLE_2[key] for key in keys], MARKERS[1], color="C1", markersize=8, label="paper",
               markerfacecolor="none")  # fmt: skip
-    axes.plot(at, [ours[key] or np.nan for key in keys], MARKS[0], color="C0", markersize=4, label="ours")
+    axes.plot(at, [ours[key] or np.nan for key in keys], MARKERS[0], color="C0", markersize=4, label="ours")
     axes.set_xticks(at, [f"{kib} KiB\ndepth {depth}" for kib, depth in keys])
     axes.set_xlim(-0.5, len(keys) - 0.5)
     axes.set_ylim(0, 210_000)
@@ -67,8 +67,8 @@ def _table_2(lab: Lab) -> Figure:
     axes.set_ylabel("writes until cleaning starts")
     axes.legend()
     caption = (
-        "Lone writes fill the places of the journal, small ones in a deep queue its map, large ones the"
-        " cache. A mark inside its square agrees with the paper."
+        "Lone writes fill the slots of the journal, small writes in a deep queue its map, large ones the"
+        " cache. A dot inside its square agrees with the paper."
     )
     alt = "; ".join(f"{kib} KiB at depth {depth}: {ours[kib, depth]}" for kib, depth in keys)
     return Figure("table-2", "Writes until cleaning starts, st5000as0011 (Table 2)", caption, alt, drawing)

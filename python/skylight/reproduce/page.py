@@ -1,9 +1,9 @@
-"""The page of a run: every row with its checks and figures, in the report's house style.
+"""The page of a run: every row with its checks and figures, in the style of the report.
 
-Invariants: as the report's page, it is one file that is complete in itself, written whole or not at all; the
-same rows give the same bytes. `reproduce.json` beside it holds what `--json` prints.
+Invariants: like the report's page, it is one self-contained file, written whole or not at all; the same rows
+yield the same bytes. `reproduce.json` beside it holds the output of `--json`.
 
-Source: DESIGN, "Command line"; `skylight.report.html` for the style.
+Source: docs/reproduce.md; `skylight.report.html` for the style.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ JSON_NAME = "reproduce.json"
 
 @dataclass(frozen=True, slots=True)
 class _RowView:
-    """What the template says of a row."""
+    """A row as the template sees it."""
 
     id: str
     title: str
     source: str
     passed: bool
-    held: int
+    passed_checks: int
     checks: tuple[Check, ...]
     notes: tuple[str, ...]
     figures: tuple[RenderedFigure, ...]
@@ -43,13 +43,13 @@ class _RowView:
 
 def _view(row: Row) -> _RowView:
     figures = render_drawn(row.measured.draw, f"reproduce/{row.spec.id}")
-    held = sum(check.passed for check in row.checks)
+    passed_checks = sum(check.passed for check in row.checks)
     return _RowView(
         row.spec.id,
         row.spec.title,
         row.spec.source,
         row.passed,
-        held,
+        passed_checks,
         row.checks,
         row.measured.notes,
         tuple(figures),
@@ -57,7 +57,7 @@ def _view(row: Row) -> _RowView:
 
 
 def render_page(rows: Sequence[Row], notes: Sequence[str]) -> str:
-    """The page of a run; `notes` say what went wrong beside the rows."""
+    """The page of a run; `notes` are problems outside the rows."""
     environment = Environment(
         loader=PackageLoader("skylight.reproduce"),
         autoescape=True,
@@ -79,7 +79,7 @@ def render_page(rows: Sequence[Row], notes: Sequence[str]) -> str:
 
 
 def keep(rows: Sequence[Row], notes: Sequence[str], folder: Path) -> Path:
-    """Writes the page and the JSON into a folder; the path of the page."""
+    """Writes the page and the JSON into a folder, and returns the path of the page."""
     write_file(folder / JSON_NAME, document_text(document(rows)))
     page = folder / PAGE_NAME
     write_file(page, render_page(rows, notes))

@@ -1,9 +1,9 @@
-"""Row R1: the geometry of a real drive, from the latency logs that fio wrote there and nothing else.
+"""Row R1: the geometry of a real drive, from fio's latency logs alone.
 
 The logs are of an ST8000AS0022 (`st8000as0022-fragmented-reads`): Skylight's test 2 as another group ran it,
-near the first and the last address. No emulated drive has a part in this row.
+near the first and the last address. No emulated drive takes part in this row.
 
-Source: Skylight (FAST '15), section 4.4, Test 2; FACTS.md, row R1; the README beside the logs.
+Source: Skylight (FAST '15), section 4.4, Test 2; the README beside the logs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT_DATA = Path(__file__).parents[4] / "shared/data"  # beside the repositor
 
 
 def data_folder() -> Path:
-    """Where the recordings of real drives are: SKYLIGHT_DATA, or beside the repository."""
+    """The folder of the recordings of real drives: SKYLIGHT_DATA, or beside the repository."""
     return Path(os.environ.get("SKYLIGHT_DATA") or DEFAULT_DATA).resolve()
 
 
@@ -34,7 +34,7 @@ def _scaled(value: float | None, unit: float) -> float | None:
 
 
 def r1(lab: Lab) -> Measured:
-    """Rotation, tracks, skew, the arm's way and the cache's steps, from logs alone."""
+    """Rotation, tracks, skew, seeks to the cache and the steps between cached blocks, from logs alone."""
     logs = data_folder() / LOGS
     if not logs.is_dir():
         return Measured(
@@ -50,16 +50,16 @@ def r1(lab: Lab) -> Measured:
         return Measured({}, notes=(f"the logs cannot be used: {error}",))
     known = Known(result.findings)
     figures: dict[str, Ours] = {
-        "turn, ms": _scaled(known.number("rotation_ns"), 1e6),
+        "rotation, ms": _scaled(known.number("rotation_ns"), 1e6),
         "cache, verdict": known.word("cache_location"),
-        "a lesser step of cached blocks, turns": known.part("cache_step_turns", "od"),
-        "a greater step of cached blocks, turns": known.part("cache_step_turns", "od 2"),
+        "a lesser step of cached blocks, revolutions": known.part("cache_step_turns", "od"),
+        "a greater step of cached blocks, revolutions": known.part("cache_step_turns", "od 2"),
     }
     for name, key in (("low", "od"), ("high", "id")):
         figures |= {
             f"track, {name} addresses, KiB": _scaled(known.part("track_bytes", key), KIB),
             f"skew, {name} addresses, ms": _scaled(known.part("track_skew_ns", key), 1e6),
-            f"way to the cache, {name} addresses, ms": _scaled(known.part("seek_floor_ns", key), 1e6),
+            f"seek to the cache, {name} addresses, ms": _scaled(known.part("seek_floor_ns", key), 1e6),
         }
     evidence = result.evidence[0]
     return Measured(figures, lambda: FragmentedReads().draw(evidence, result.findings))

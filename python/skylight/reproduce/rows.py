@@ -1,14 +1,14 @@
-"""Rows and checks: what is compared with what, and when it passes.
+"""Rows and checks: what is compared, and when it passes.
 
-What for: a row of the paper has one or more checks. Each check has a band, written down once in `bands.py`;
-measuring yields figures by the check's name. Judging joins the two.
+A row of the paper has one or more checks. Each check has a band, written once in `bands.py`; a measurement
+yields figures by the check's name. Judging joins the two.
 
 Invariants:
-- A check passes when its figure lies in the band, ends included, or is the band's word. A figure that could
-  not be measured is a miss.
-- A figure without a band is a fault of ours, not of a drive: it is refused.
+- A check passes when its figure lies in the band, ends included, or equals the band's word. A figure that
+  could not be measured is a miss.
+- A figure without a band is a bug, not a property of a drive, and is refused.
 
-Source: DESIGN, "Command line" (JSON of reproduce).
+Source: docs/reproduce.md.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from skylight.probe import Figure
 
 SMALLEST_DIGITS = 4
 SMALLEST = 10.0**-SMALLEST_DIGITS
-"""Nobody reads a number below: it is as good as nothing."""
+"""Smaller numbers are shown as nearly 0."""
 
 Ours = float | str | None
-"""A figure: a number, a word, or nothing where it could not be measured."""
+"""A figure: a number, a word, or None if it could not be measured."""
 
 Draw = Callable[[], list[Figure]]
-"""Draws the figures of a row from what was measured; called once a page width."""
+"""Draws the figures of a row from its measurement; called once per page width."""
 
 
 def nothing_drawn() -> list[Figure]:
@@ -38,8 +38,8 @@ def nothing_drawn() -> list[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """What a figure must be: from `lo` to `hi`, or the word that both are. `name` says what is checked and
-    its unit, `paper` what is printed there."""
+    """The required value of a figure: from `lo` to `hi`, or the word that both are. `name` is the check and
+    its unit, `paper` the printed value."""
 
     row: str
     name: str
@@ -47,7 +47,7 @@ class Band:
     lo: float | str
     hi: float | str
 
-    def holds(self, ours: Ours) -> bool:
+    def contains(self, ours: Ours) -> bool:
         """Whether a figure lies in the band."""
         if isinstance(self.lo, str) or isinstance(self.hi, str) or isinstance(ours, str):
             return ours == self.lo == self.hi
@@ -55,7 +55,7 @@ class Band:
 
     @property
     def text(self) -> str:
-        """The band in words."""
+        """The band as text."""
         if isinstance(self.lo, str) or isinstance(self.hi, str):
             return str(self.lo)
         if self.lo == self.hi:
@@ -74,18 +74,18 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether ours lies in the band."""
-        return self.band.holds(self.ours)
+        """Whether our figure lies in the band."""
+        return self.band.contains(self.ours)
 
     @property
     def ours_text(self) -> str:
-        """Our figure in words."""
+        """Our figure as text."""
         if self.ours is None:
             return "not found"
         return self.ours if isinstance(self.ours, str) else number_text(self.ours)
 
     def to_json(self) -> dict[str, object]:
-        """As the JSON of reproduce holds it; an open end of a band is null."""
+        """The JSON of a check; an open end of a band is null."""
         return {
             "name": self.band.name,
             "paper": self.band.paper,
@@ -98,8 +98,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What measuring a row gave: figures by the name of their check, what draws them, and what is worth
-    saying beside them without a band."""
+    """The result of measuring a row: figures by the name of their check, a function that draws them, and
+    notes without a band."""
 
     figures: Mapping[str, Ours]
     draw: Draw = nothing_drawn
@@ -108,8 +108,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class RowSpec:
-    """A row: what it is about, where the paper says so, how to measure it, and which tests of the suite on
-    which drives it reads (none named: all of them)."""
+    """A row: its statement, its source in the paper, its measurement, and the tests of the suite that it
+    reads, by drive (an empty tuple means all)."""
 
     id: str
     title: str
@@ -121,7 +121,7 @@ class RowSpec:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that was measured and judged."""
+    """A measured and judged row."""
 
     spec: RowSpec
     checks: tuple[Check, ...]
@@ -133,13 +133,13 @@ class Row:
         return all(check.passed for check in self.checks)
 
     def to_json(self) -> dict[str, object]:
-        """As the JSON of reproduce holds it."""
+        """The JSON of a row."""
         checks = [check.to_json() for check in self.checks]
         return {"id": self.spec.id, "pass": self.passed, "checks": checks}
 
 
 def judge(spec: RowSpec, measured: Measured, bands: Iterable[Band]) -> Row:
-    """The row of a spec: each of its bands with the figure of that name."""
+    """Joins the bands of a row with the figures of the same names."""
     own = [band for band in bands if band.row == spec.id]
     strange = set(measured.figures) - {band.name for band in own}
     if strange or not own:
@@ -153,16 +153,16 @@ def document(rows: Sequence[Row]) -> dict[str, object]:
 
 
 def headline(rows: Sequence[Row]) -> str:
-    """The result in a sentence."""
-    held = sum(row.passed for row in rows)
+    """The result as a sentence."""
+    passed_rows = sum(row.passed for row in rows)
     checks = [check for row in rows for check in row.checks]
     passed = sum(check.passed for check in checks)
-    of = f"{held} of {len(rows)} rows" if len(rows) > 1 else f"{held} of 1 row"
+    of = f"{passed_rows} of {len(rows)} rows" if len(rows) > 1 else f"{passed_rows} of 1 row"
     return f"{of} of the paper reproduced, {passed} of {len(checks)} checks."
 
 
 def number_text(value: float) -> str:
-    """A number with four digits that count, none of them below a ten-thousandth, and thousands apart."""
+    """A number with four significant digits, at most four decimals, and thousands separators."""
     if not math.isfinite(value):
         return "none"
     if abs(value) >= 1000 or value == round(value):

@@ -1,6 +1,6 @@
-"""Rows S9a to S12: what one probe of each drive finds, against what the paper found.
+"""Rows S9a to S12: findings of one probe of each drive, compared with the paper's.
 
-A finding that the suite does not come to is a miss.
+A missing finding is a miss.
 
 Source: Skylight (FAST '15), sections 4.7 to 4.9, Tables 1 and 3, Figures 15 to 18.
 """
@@ -15,7 +15,7 @@ from skylight.reproduce.rows import Draw, Measured, Ours
 
 
 def drawn_by(lab: Lab, drives: tuple[str, ...], *tests: str) -> Draw:
-    """The figures that tests of the suite draw of what they saw on drives."""
+    """The figures that tests of the suite draw of drives."""
 
     def draw() -> list[Figure]:
         figures: list[Figure] = []
@@ -50,7 +50,7 @@ def s9a(lab: Lab) -> Measured:
 
 
 def s10a(lab: Lab) -> Measured:
-    """Test 10: whether a cleaned band is where it was."""
+    """Test 10: whether a cleaned band is back in its former place."""
     drives = ("em-1", "em-2", "em-3", "st5000", "st8000")
     figures: dict[str, Ours] = {f"{drive}, verdict": lab.known(drive).word("mapping") for drive in drives}
     return Measured(figures, drawn_by(lab, ("em-3", "st5000"), "mapping"))
@@ -82,7 +82,7 @@ def s11a(lab: Lab) -> Measured:
 
 
 def _table_3(drive: str, known: Known) -> dict[str, Ours]:
-    """Table 3's column of a drive, but for the shingling direction: that is the camera's."""
+    """Table 3's column of a drive, without the shingling direction, which needs a camera."""
     one, half = (known.part("cleaning_band_ns", amount) for amount in ("one_block", "half"))
     first, last = (known.part("plateaus", end) for end in ("first_bytes", "last_bytes"))
     figures: dict[str, Ours] = {

@@ -1,17 +1,17 @@
-"""The raw shingled disk against the paper on its emulator: rows W1 to W7 of FACTS.md.
+"""The raw shingled disk compared with the paper on its emulator: rows W1 to W7.
 
-| module | what is in it |
+| module | contents |
 |---|---|
 | `table` | the rows, their bands, and the run |
-| `tool` | the Rust example that has the layer at work on a real backing, found or built |
-| `oracle` | W1 and W7: what a write destroys, sector by sector, from a profile alone; bands |
-| `modes` | W2: what every read mode gives, through a block device of the kernel |
+| `tool` | the Rust example that runs the layer on a real file, found or built |
+| `oracle` | W1 and W7: which sectors a write destroys, from a profile alone; bands |
+| `modes` | W2: the data that every read mode returns, through a kernel block device |
 | `device` | a served drive as a block device, also for the benchmarks |
-| `cost` | W3, W4, W5: times beside the conventional layer, instructions by the width of the head |
+| `cost` | W3, W4, W5: times compared with the conventional layer, instructions by head width |
 
 W6 is `skylight.reproduce.geometry`.
 
-Invariant: a row that could not be measured here is unknown, which is a miss, and says what is missing.
+Invariant: a row that cannot be measured here is unknown, which is a miss, and names what is missing.
 
 Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05).
 """

@@ -1,9 +1,9 @@
 """A served drive as a block device of this system: a server, nbdfuse that shows it as a file, a loop device.
 
-Invariants: what was set up is taken down again, also when something fails; what the programs say goes to a
-file, for a pipe that nobody reads would stop them.
+Invariants: everything that was set up is taken down, also on failure. The programs' output goes to a file,
+because an unread pipe would block them.
 
-Source: nbdfuse(1), losetup(8): a kernel without an NBD driver has these.
+Source: nbdfuse(1), losetup(8), which work on kernels without an NBD driver.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def _tool(name: str) -> str:
     """The path of a tool of the system."""
     path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if path is None:
-        raise NotMeasured(f"unknown: {name} is not here to attach a drive; install libnbd-bin and util-linux")
+        raise NotMeasured(f"unknown: attaching a drive needs {name}; install libnbd-bin and util-linux")
     return path
 
 
 @contextmanager
 def process(command: list[str], shows: Path) -> Iterator[subprocess.Popen[str]]:
-    """A program, from when it has made a file to its end by SIGTERM. Raises NotMeasured."""
+    """A program, from the time it has created a file until SIGTERM ends it. Raises NotMeasured."""
     with tempfile.TemporaryFile("w+") as said:
         running = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, text=True)
         try:
@@ -43,7 +43,7 @@ def process(command: list[str], shows: Path) -> Iterator[subprocess.Popen[str]]:
                 if running.poll() is not None or time.monotonic() > until:
                     said.seek(0)
                     last = (said.read().strip().splitlines() or ["no message"])[-1]
-                    raise NotMeasured(f"unknown: {Path(command[0]).name} did not begin: {last}")
+                    raise NotMeasured(f"unknown: {Path(command[0]).name} did not start: {last}")
                 time.sleep(0.05)
             yield running
         finally:
@@ -57,7 +57,7 @@ def disk(drive: str, folder: Path, *options: str) -> Iterator[Path]:
     `below.sock` in the folder. Needs root. Raises NotMeasured."""
     losetup, nbdfuse = _tool("losetup"), _tool("nbdfuse")
     if os.geteuid() != 0:
-        raise NotMeasured("unknown: only root may attach a drive to the kernel; run it as root")
+        raise NotMeasured("unknown: attaching a drive to the kernel needs root; run as root")
     socket, mount = folder / "below.sock", folder / "fuse"
     mount.mkdir()
     serve = [*SKYLIGHT, "serve", drive, "--image", str(folder / "below.img"), "--nbd", f"unix:{socket}"]

@@ -1,17 +1,17 @@
 """Row W2: the three read modes, through a real block device.
 
 A random disk of `oracle` is served and attached to the kernel, written at random, and read back in each mode:
-every block that was written or destroyed, and what lies about them. What each sector should give follows from
-the oracle alone: where the data on it was written to, and by which write.
+every block that was written or destroyed, and its neighbours. The expected data of each sector follows from
+the oracle alone: the address and the write that its data comes from.
 
-* data-centric: what lies there, be it of the sector or of the one that overwrote it;
+* data-centric: the data on the medium, of the sector itself or of the one that overwrote it;
 * performance-centric: the sector's own data, or a fill pattern;
-* development-centric: an error for a block with an overwritten sector in it. The kernel reads blocks, so this
-  is as exact as it can be here; to the sector it is in the tests of the server.
+* development-centric: an error for a block with an overwritten sector. The kernel reads whole blocks, so this
+  check has block granularity; the tests of the server check single sectors.
 
 Invariant: the expectation shares no code with the layer or the server.
 
-Source: UCSC-SSRC-12-05, section 3.2.3; FACTS W2.
+Source: UCSC-SSRC-12-05, section 3.2.3.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ I64 = NDArray[np.int64]
 
 
 def content(write: int, sector: int) -> bytes:
-    """What a write puts on a sector; nothing was written by write 0."""
+    """The data that a write puts on a sector; write 0 means unwritten."""
     if write == 0:
         return bytes(SECTOR)
     return np.tile(np.array([write, sector], np.int64), SECTOR // 16).tobytes()
 
 
 def expected(mode: str, block: int, source: I64, by: I64) -> bytes | None:
-    """What a block gives in a mode; None for an error."""
+    """The expected data of a block in a mode; None for an error."""
     sectors = range(block * IN_BLOCK, (block + 1) * IN_BLOCK)
-    torn = [int(source[sector]) != sector for sector in sectors]
-    if any(torn) and mode.startswith("development"):
+    overwritten = [int(source[sector]) != sector for sector in sectors]
+    if any(overwritten) and mode.startswith("development"):
         return None
     lost = bytes(SECTOR)
     return b"".join(
-        lost if gone and mode == "performance" else content(int(by[sector]), int(source[sector]))
-        for sector, gone in zip(sectors, torn, strict=True)
+        lost if is_overwritten and mode == "performance" else content(int(by[sector]), int(source[sector]))
+        for sector, is_overwritten in zip(sectors, overwritten, strict=True)
     )
 
 
 def _read(device: int, block: int, memory: mmap.mmap) -> bytes | None:
-    """A block past the kernel's cache; None if it cannot be read."""
+    """A block, bypassing the page cache; None if it cannot be read."""
     try:
         os.preadv(device, [memory], block * BLOCK)
     except OSError as error:
@@ -78,17 +78,17 @@ def _read(device: int, block: int, memory: mmap.mmap) -> bytes | None:
     return memory[:BLOCK]
 
 
-def _blocks(torn: I64, writes: list[tuple[int, int]], whole: int) -> I64:
-    """The blocks that were written or destroyed, and those beside them, of so many."""
+def _blocks(overwritten: I64, writes: list[tuple[int, int]], whole: int) -> I64:
+    """Of `whole` blocks, those written or destroyed, and their neighbours."""
     written = [np.arange(start, start + count) // IN_BLOCK for start, count in writes]
-    touched = np.unique(np.concatenate([torn, *written]))
+    touched = np.unique(np.concatenate([overwritten, *written]))
     near = np.unique(np.concatenate([touched - 1, touched, touched + 1]))
     return near[(near >= 0) & (near < whole)]
 
 
 def _writes(random: oracle.RandomDisk) -> list[tuple[int, int]]:
-    """Random writes in whole blocks, so short that the kernel hands on each in one piece: parts of a longer
-    one may reach the drive in any order, and what lies behind tells the order."""
+    """Random writes in whole blocks, short enough that the kernel submits each as one request: parts of a
+    longer one may reach the drive in any order, and the overwritten sectors depend on the order."""
     pieces = []
     for start, count in oracle.random_writes(random, SEED):
         begin, end = start // IN_BLOCK * IN_BLOCK, -(-(start + count) // IN_BLOCK) * IN_BLOCK
@@ -96,8 +96,8 @@ def _writes(random: oracle.RandomDisk) -> list[tuple[int, int]]:
     return pieces
 
 
-def _through(device_path: Path, control: str, random: oracle.RandomDisk) -> tuple[dict[str, int], int]:
-    """Blocks that differ in each mode, and how many with overwritten sectors there were."""
+def _differences(device_path: Path, control: str, random: oracle.RandomDisk) -> tuple[dict[str, int], int]:
+    """Number of blocks that differ in each mode, and number of blocks with overwritten sectors."""
     writes = _writes(random)
     device = os.open(device_path, os.O_RDWR | os.O_DIRECT)
     try:
@@ -107,8 +107,8 @@ def _through(device_path: Path, control: str, random: oracle.RandomDisk) -> tupl
                 os.pwritev(device, [memory], start * SECTOR)
         source, by = oracle.surface_after(random, writes)
         whole = len(source) // IN_BLOCK
-        torn = np.unique(np.flatnonzero(source != np.arange(len(source))) // IN_BLOCK)
-        blocks = _blocks(torn, writes, whole)
+        overwritten = np.unique(np.flatnonzero(source != np.arange(len(source))) // IN_BLOCK)
+        blocks = _blocks(overwritten, writes, whole)
         wrong = dict.fromkeys(NAMES, 0)
         with mmap.mmap(-1, BLOCK) as memory:
             for mode in NAMES:
@@ -117,7 +117,7 @@ def _through(device_path: Path, control: str, random: oracle.RandomDisk) -> tupl
                     wrong[mode] += _read(device, block, memory) != expected(mode, block, source, by)
     finally:
         os.close(device)
-    return wrong, int(np.count_nonzero(torn < whole))
+    return wrong, int(np.count_nonzero(overwritten < whole))
 
 
 def w2(tool: Tool) -> Measured:
@@ -129,10 +129,10 @@ def w2(tool: Tool) -> Measured:
             tempfile.TemporaryDirectory(dir=tool.folder) as name,
             disk(str(path), Path(name)) as device,
         ):
-            wrong, torn = _through(device, f"unix:{Path(name) / 'below.sock'}", random)
+            wrong, overwritten = _differences(device, f"unix:{Path(name) / 'below.sock'}", random)
     except OSError as error:
         raise NotMeasured(f"unknown: the block device failed: {error}") from error
     figures = {NAMES[mode]: float(count) for mode, count in wrong.items()}
     return Measured(
-        figures, notes=(f"{torn:,} blocks with overwritten sectors read in each mode, k = {random.k}",)
+        figures, notes=(f"{overwritten:,} blocks with overwritten sectors read in each mode, k = {random.k}",)
     )

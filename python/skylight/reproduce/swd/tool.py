@@ -1,7 +1,8 @@
 """The example program `shingled`: the layer of a raw shingled disk at work on a file.
 
-It is Rust, because what is measured is the layer and not an interpreter, and a program of its own, because
-instructions are counted by process. It is looked for where cargo puts it, and built where cargo is.
+It is written in Rust, because the subject of measurement is the layer and not an interpreter, and a separate
+program, because instructions are counted per process. It is looked for in cargo's target folder, and built if
+cargo is present.
 
 Invariant: without it rows are unknown; nothing is estimated in its place.
 """
@@ -47,7 +48,7 @@ def _target() -> Path:
 
 
 def _find() -> Path | None:
-    """The program, built if need be; nothing where it is not and cannot be."""
+    """The program, built if necessary; None if it neither exists nor can be built."""
     program = _target() / "release" / "examples" / "shingled"
     if shutil.which("cargo") and (_ROOT / "Cargo.toml").is_file():
         built = subprocess.run(_BUILD, cwd=_ROOT, capture_output=True, text=True, check=False)
@@ -58,7 +59,7 @@ def _find() -> Path | None:
 
 @dataclass
 class Tool:
-    """The program, and a folder for what it writes."""
+    """The program, and a folder for its files."""
 
     folder: Path
 
@@ -68,7 +69,7 @@ class Tool:
 
     @property
     def program(self) -> Path:
-        """Where it is; raises NotMeasured where it is not."""
+        """Path of the program; raises NotMeasured if there is none."""
         if self._program is None:
             raise NotMeasured(
                 "unknown: the example program is not built; run `" + " ".join(_BUILD) + "` in the source tree"
@@ -87,17 +88,17 @@ class Tool:
 
     @property
     def backing(self) -> Path:
-        """The file under the disk."""
+        """The file that backs the disk."""
         return self.folder / "swd.img"
 
     def keep_profile(self, name: str, text: str) -> Path:
-        """Writes a profile beside the backing."""
+        """Writes a profile beside the backing file."""
         path = self.folder / name
         path.write_text(text, encoding="utf-8")
         return path
 
     def run(self, arguments: Sequence[str], feed: str = "", before: Sequence[str] = ()) -> tuple[str, str]:
-        """What the program prints, on standard output and error; `before` is a program that runs it."""
+        """The program's standard output and standard error; `before` is a command that runs it."""
         command = [*before, str(self.program), *arguments]
         try:
             done = subprocess.run(
@@ -111,8 +112,8 @@ class Tool:
         return done.stdout, done.stderr
 
     def compare(self, workload: str, k: int, block: int, bands: int, size: tuple[int, int]) -> dict[str, Any]:
-        """Median times and processor's mean times (ns) of each round, side by side; `size` is operations in
-        a round, and rounds."""
+        """Median times and mean CPU times (ns) of each round, side by side; `size` is operations per round,
+        and rounds."""
         arguments = [workload, str(k), str(block), str(bands), *map(str, size)]
         printed, _ = self.run(["compare", str(self.profile), str(self.backing), *arguments])
         compared: dict[str, Any] = json.loads(printed)
