@@ -152,11 +152,11 @@ BAD = {
     "direction": (GOOD + "15, 5000000, 7, 4096, 8192, 0\n", r"line 3: direction 7 is none of"),
     "averaged": ("5, 5000000, 0, 0, 0, 0\n9, 4000000, 0, 0, 0, 0\n", r"line 1: block size 0 .*log_avg_msec"),
     "back in time": (GOOD + "7, 5000, 0, 4096, 8192, 0\n", r"line 3: its time is before that of line 2"),
-    "an age": (GOOD + "15, 99999999999999999, 0, 4096, 1, 0\n", r"line 3: holds a time that no I/O takes"),
+    "an age": (GOOD + "15, 99999999999999999, 0, 4096, 1, 0\n", r"line 3: contains a time that no I/O takes"),
     "far": (GOOD + "15, 5000, 0, 4096, 5555555555555555555, 0\n", r"line 3: (column 5|holds an offset)"),
     "no priority": (
         "5, 5000000, 0, 4096, 40960, 77\n10, 5000000, 0, 4096, 4096, 78\n",
-        r"line 1: of columns 5 to 6 none is a priority",
+        r"line 1: no priority among columns 5 to 6",
     ),
 }
 
@@ -255,7 +255,7 @@ def test_logs_of_other_things_are_refused_by_name(tmp_path: Path, kind: str) -> 
 def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no such log"):
         read_logs(str(tmp_path / "gone_lat.1.log"))
-    with pytest.raises(UsageError, match=r"holds no fio latency log"):
+    with pytest.raises(UsageError, match=r"contains no fio latency log"):
         read_logs(str(tmp_path))
     with pytest.raises(UsageError, match=r"names nothing: write fio-log:FILE"):
         parse_target("fio-log:")

@@ -84,7 +84,7 @@ def test_what_there_is_no_room_for_is_counted(tmp_path: Path, monkeypatch: pytes
             engine.run(IoBatch.reads(offset, 4096))
     rows, _, last = read(tmp_path / "head.arrows")
     assert (rows.num_rows, last["lost"]) == (40, 20)
-    assert trace.summary() == f"{tmp_path / 'head.arrows'} (40 accesses; 20 more found no room)"
+    assert trace.summary() == f"{tmp_path / 'head.arrows'} (40 accesses; 20 more did not fit)"
 
 
 def test_the_engine_goes_on_without_it(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_the_engine_goes_on_without_it(tmp_path: Path) -> None:
         (["sim:st4000nc001", "sim:emulated-smr-1"], 2, "give one sim:NAME alone"),
         (["disk.img"], 2, "only an emulated drive"),
         (["sim:st4000nc001", "--resume"], 2, "leave --resume out"),
-        (["sim:st4000nc001", "--head-trace", "taken"], 2, "taken: is there already"),
+        (["sim:st4000nc001", "--head-trace", "taken"], 2, "taken: already exists"),
         (["sim:st4000nc001", "--head-trace", "none/head.arrows"], 4, "No such file or directory"),
     ],
     ids=["two", "file", "resume", "taken", "nowhere"],

@@ -1,14 +1,14 @@
-"""Evidence: what was asked of a target and when it was done, as numpy columns.
+"""Evidence: the commands sent to a target and their times, as numpy columns.
 
 A test plans an `IoBatch`; an engine runs it and returns an `IoLog`, the same rows with the time each was
-submitted and completed. `Step`s (a run of I/O, a pause, a settings report) in order make the `Evidence` of
-one test. Inference and figures see evidence only, never a drive, so a recording is as good as a live target.
+submitted and completed. `Step`s (a run of I/O, a pause, a settings report) in order form the `Evidence` of
+one test. Inference and figures see only evidence, never a drive, so a recording is as good as a live target.
 
 Invariants: columns of a batch or log have one length and the types below; offsets and sizes are bytes; times
-are nanoseconds of one monotonic clock (virtual for emulated drives); a log holds the rows in the order they
-were submitted and no row completes before it was submitted.
+are nanoseconds of one monotonic clock (virtual for emulated drives); a log holds the rows in submission order
+and no row completes before it was submitted.
 
-Source: DESIGN, idea 3 (measure, keep, infer, draw are four things).
+Source: docs/architecture.md, "Five ideas that carry everything", 3.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ StepKind = Literal["run", "pause", "settings", "erase"]
 
 
 class Op(IntEnum):
-    """Operation of one I/O, the code of the `op` column."""
+    """Operation of one I/O; the value is the code in the `op` column."""
 
     READ = 0
     WRITE = 1
@@ -54,7 +54,7 @@ def _same_length(columns: Mapping[str, NDArray[np.generic]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class IoBatch:
-    """I/O to be done, in this order: operation, offset in bytes, size in bytes."""
+    """I/O to run in this order: operation, offset in bytes, size in bytes."""
 
     op: U8
     offset: U64
@@ -106,7 +106,7 @@ class IoBatch:
 
 @dataclass(frozen=True, slots=True)
 class IoLog:
-    """I/O that was done: the batch's columns and the time each row was submitted and completed (ns)."""
+    """Completed I/O: the batch's columns and the submission and completion time of each row (ns)."""
 
     op: U8
     offset: U64
@@ -129,7 +129,7 @@ class IoLog:
 
     @property
     def batch(self) -> IoBatch:
-        """What was asked, without the times."""
+        """The commands, without the times."""
         return IoBatch(self.op, self.offset, self.size)
 
     def only(self, op: Op) -> IoLog:
@@ -138,7 +138,7 @@ class IoLog:
         return IoLog(*(getattr(self, name)[keep] for name in LOG_COLUMNS))
 
     def equals(self, other: IoLog) -> bool:
-        """True if every column of both is the same."""
+        """True if all columns of both are equal."""
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in LOG_COLUMNS)
 
     @staticmethod
@@ -148,7 +148,7 @@ class IoLog:
 
     @staticmethod
     def joined(logs: list[IoLog]) -> IoLog:
-        """Several logs as one, in order."""
+        """Concatenates logs, in order."""
         if len(logs) < 2:
             return logs[0] if logs else EMPTY_LOG
         return IoLog(*(np.concatenate([getattr(log, name) for log in logs]) for name in LOG_COLUMNS))
@@ -182,12 +182,12 @@ class Stop:
     within: int = 1
 
     def __post_init__(self) -> None:
-        """Checks that the numbers make sense."""
+        """Checks that the numbers are valid."""
         if self.latency_ns < 0 or not 1 <= self.count <= self.within <= 64:
             raise ValueError(f"not a stop: {self}")
 
     def reached(self, log: IoLog) -> bool:
-        """Whether the I/Os of a log reach it, in the order they completed."""
+        """Whether the I/Os of a log reach the stop, in completion order."""
         is_slow = log.latency_ns >= self.latency_ns
         if np.count_nonzero(is_slow) < self.count:
             return False
@@ -198,12 +198,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """What a target is and declares of itself; never what was measured.
+    """The identity of a target and the properties that it declares; never measurements.
 
-    `kind` is "sim", "device", "file" or "fio-log"; `name` is what the person wrote (`sim:emulated-smr-1`,
-    `/dev/sdb`);
-    `declared` holds what the target says: model, serial, rotational, write_cache, profile digest ...
-    """
+    `kind` is "sim", "device", "file" or "fio-log"; `name` is the target as given (`sim:emulated-smr-1`,
+    `/dev/sdb`); `declared` holds the declared properties: model, serial, rotational, write_cache, profile
+    digest ..."""
 
     kind: str
     name: str
@@ -212,11 +211,11 @@ class TargetFacts:
     declared: Params = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Makes the name text that can be kept and shown: a path may hold bytes that are not UTF-8."""
+        """Makes the name printable text: a path may contain bytes that are not UTF-8."""
         object.__setattr__(self, "name", one_line(self.name))
 
     def to_json(self) -> dict[str, object]:
-        """As JSON keeps it."""
+        """The JSON form."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -228,20 +227,20 @@ class TargetFacts:
 
 @dataclass(frozen=True, slots=True)
 class SettingsReport:
-    """Settings in force while a test ran: True on, False off by the target's own word, None not known."""
+    """Settings in force during a test: True is on, False is off as the target reports it, None is unknown."""
 
     write_cache: bool | None
     look_ahead: bool | None
     note: str = ""
 
     def params(self) -> dict[str, JsonScalar]:
-        """As a step keeps it."""
+        """The parameters of the step that records them."""
         return {"write_cache": self.write_cache, "look_ahead": self.look_ahead, "note": self.note}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing done to the target: a run of I/O (with its log), a pause, a settings report, an erase."""
+    """One action on the target: a run of I/O (with its log), a pause, a settings report, an erase."""
 
     name: str
     kind: StepKind
@@ -254,22 +253,21 @@ class Step:
         return EMPTY_LOG if self.log is None else self.log
 
     def whole(self, name: str, most: int) -> int:
-        """A parameter that is a whole number from 1 to `most`; anything else is a recording that cannot be
-        used."""
+        """A parameter that must be a whole number from 1 to `most`; refuses the recording otherwise."""
         value = self.params.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise self._unusable(name, value, f"a whole number from 1 to {most}")
         return value
 
     def share(self, name: str) -> float:
-        """A parameter from 0 to 1, 0 where there is none; anything else cannot be used."""
+        """A parameter from 0 to 1, 0 if absent; refuses the recording otherwise."""
         value = self.params.get(name, 0.0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise self._unusable(name, value, "a share from 0 to 1")
         return float(value)
 
     def flag(self, name: str) -> bool:
-        """A parameter that is true or false; anything else is a recording that cannot be used."""
+        """A parameter that must be true or false; refuses the recording otherwise."""
         value = self.params.get(name)
         if not isinstance(value, bool):
             raise self._unusable(name, value, "true or false")
@@ -281,8 +279,8 @@ class Step:
 
 @dataclass(slots=True)
 class Evidence:
-    """All that one test did to one target. `complete` is False for a test that was cut short; `cut` holds
-    what is known of steps that were: done to the target, never used as evidence."""
+    """All actions of one test on one target. `complete` is False for an interrupted test; `cut` holds the
+    interrupted steps, which were done to the target but are never used as evidence."""
 
     test: str
     target: TargetFacts
@@ -293,10 +291,10 @@ class Evidence:
     _kept: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, work: Callable[[Evidence, *Given], Result], *given: *Given) -> Result:
-        """`work(evidence, *given)`, worked out at the first call and kept as long as this evidence: a figure
-        shows what was inferred without working it out again.
+        """`work(evidence, *given)`, computed at the first call and kept with this evidence, so that a figure
+        can show an inference without repeating it.
 
-        Nothing may change the result, and steps are only ever added."""
+        The result must not be modified, and steps are only ever appended."""
         key = (work, len(self.steps), *given)
         if key not in self._kept:
             self._kept[key] = work(self, *given)
@@ -308,6 +306,6 @@ class Evidence:
         return next((step for step in self.steps if step.name == name), None)
 
     def log(self, name: str) -> IoLog:
-        """The log of the step of that name; empty when there is none."""
+        """The log of the step of that name; empty if there is none."""
         step = self.step(name)
         return EMPTY_LOG if step is None else step.rows

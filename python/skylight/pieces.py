@@ -1,9 +1,9 @@
-"""Cuts of rows into pieces: the loop of the inference that runs in Rust, and nothing else of that module.
+"""Segmentation of rows: the one loop of the inference that runs in Rust, and nothing else of that module.
 
-A cut depends on all cuts before it, so it has no form as operations on whole columns.
+A cut depends on all cuts before it, so it cannot be expressed as operations on whole columns.
 
-Invariant: pure functions of numbers. Statistics and tests reach the native module through here only, so they
-cannot reach a drive, a profile or what is true of it.
+Invariant: pure functions of numbers. Statistics and tests reach the native module only through this module,
+so they cannot reach a drive, a profile or its truth.
 
 Source: crates/infer.
 """

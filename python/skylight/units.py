@@ -1,14 +1,13 @@
-"""Quantities as people read them: sizes, capacities, durations, counts.
+"""Quantities as text: sizes, capacities, durations, counts.
 
-What for: one place where the command line, the findings table and the report turn bytes and nanoseconds
-into text. No other module formats a quantity by hand.
+The command line, the findings table and the report format bytes and nanoseconds here; no other module formats
+a quantity.
 
 Invariants:
 - Sizes are bytes, durations are nanoseconds; both are integers inside the program.
-- Binary prefixes (KiB, MiB) are powers of 1024, decimal ones (kB, MB, TB) powers of 1000, as IEC 80000-13
-  has them.
+- Binary prefixes (KiB, MiB) are powers of 1024, decimal ones (kB, MB, TB) powers of 1000, as in IEC 80000-13.
 
-Source: IEC 80000-13, clause 4; DESIGN "Sizes read and print as people write them".
+Source: IEC 80000-13, clause 4.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def _scaled(value: int, base: int, names: tuple[str, ...]) -> str:
-    """``value`` with up to three digits and more for whole numbers, in the largest unit that leaves at
-    least one."""
+    """``value`` in the largest unit that leaves at least one, with up to three significant digits, or more
+    for whole numbers."""
     sign, rest = ("-", -value) if value < 0 else ("", value)
     for power in range(len(names)):
         scaled = Decimal(rest) / Decimal(base**power)
@@ -43,12 +42,12 @@ def _scaled(value: int, base: int, names: tuple[str, ...]) -> str:
 
 
 def format_size(size_bytes: int) -> str:
-    """Bytes in binary units, as I/O sizes and bands are spoken of: ``4 KiB``, ``40 MiB``, ``37.2 GiB``."""
+    """Bytes in binary units, as for I/O sizes and bands: ``4 KiB``, ``40 MiB``, ``37.2 GiB``."""
     return _scaled(size_bytes, 1024, _BINARY)
 
 
 def format_capacity(size_bytes: int) -> str:
-    """Bytes in decimal units, as a drive's label has them: ``3.9 TB``."""
+    """Bytes in decimal units, as on a drive's label: ``3.9 TB``."""
     return _scaled(size_bytes, 1000, _DECIMAL)
 
 
@@ -58,8 +57,8 @@ def _three_digits(value: float) -> str:
 
 
 def format_duration(duration_ns: float) -> str:
-    """Nanoseconds with three significant digits: ``850 ns``, ``91.0 µs``, ``10.2 ms``, ``1.30 s``; from a
-    minute in words."""
+    """Nanoseconds with three significant digits: ``850 ns``, ``91.0 µs``, ``10.2 ms``, ``1.30 s``; a minute
+    or more like `format_seconds`."""
     size = abs(duration_ns)
     if size < 999.5:
         return f"{duration_ns:.0f} ns"
@@ -73,8 +72,7 @@ def format_duration(duration_ns: float) -> str:
 
 
 def format_seconds(duration_s: float) -> str:
-    """Seconds of device time as a plan speaks of them: ``under a second``, ``12 s``, ``3 min 20 s``, ``5 h
-    10 min``."""
+    """Seconds of device time in a plan: ``under a second``, ``12 s``, ``3 min 20 s``, ``5 h 10 min``."""
     if duration_s < 1:
         return "under a second"
     whole = round(duration_s)
@@ -88,13 +86,12 @@ def format_seconds(duration_s: float) -> str:
 
 
 def format_count(count: int) -> str:
-    """A count with thousands apart: ``22,800``."""
+    """A count with thousands separators: ``22,800``."""
     return f"{count:,}"
 
 
 def format_percent(share: float) -> str:
-    """A share of one as percent. Only 1 is ``100 %`` and only 0 is ``0 %``: rounding never makes a doubt
-    vanish."""
+    """A share as a percentage. Only 1 is ``100 %`` and only 0 is ``0 %``: rounding never hides a doubt."""
     if share in (0.0, 1.0):
         return f"{share * 100:.0f} %"
     if share > 0.99:

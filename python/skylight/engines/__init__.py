@@ -1,18 +1,18 @@
-"""Engines: what runs I/O and says when each was submitted and completed. One Protocol, numpy columns in and
-out.
+"""Engines: run I/O and record when each command was submitted and completed. One Protocol, numpy columns in
+and out.
 
 `sim` runs an emulated drive in virtual time, `device` a block device or file through the kernel.
-`open_target` turns what a person writes into an engine:
+`open_target` opens an engine from its name on the command line:
 
-| target | what it is |
+| target | meaning |
 |---|---|
-| `sim:NAME` | an emulated drive from a profile that comes with Skylight |
-| `sim:FILE.toml` | an emulated drive from a profile of one's own |
+| `sim:NAME` | an emulated drive from a profile shipped with Skylight |
+| `sim:FILE.toml` | an emulated drive from your own profile |
 | `/dev/...` or a path | a block device or a plain file |
 | `recording:DIR` | evidence kept earlier; not an engine, see `skylight.probe.suite.infer_suite` |
-| `fio-log:FILE[,FILE..]`, `fio-log:DIR` | fio's latency logs; not an engine, see `fio_log` in here |
+| `fio-log:FILE[,FILE..]`, `fio-log:DIR` | fio's latency logs; not an engine, see `fio_log` |
 
-Source: DESIGN, idea 3 and "Shapes to start from".
+Source: docs/architecture.md, "Five ideas that carry everything", 3.
 """
 
 from __future__ import annotations
@@ -33,49 +33,49 @@ SIM = "sim:"
 class Engine(Protocol):
     """A live target.
 
-    `can_write` is False when the target was opened without leave to destroy its data. `repeatable` is True
-    when the same commands from the start always give the same log: a resumed run then re-executes the steps
-    it already has, to bring the target into the state that they left. `settings` puts back on exit, also on
-    an error or Ctrl-C, whatever it changed. An engine raises `TargetError` when the target fails,
-    `KeyboardInterrupt` on Ctrl-C."""
+    `can_write` is False when the target was opened without permission to destroy its data. `repeatable` is
+    True when the same commands from the start always yield the same log: a resumed run then re-executes the
+    steps it already has, to bring the target into the state that they left. `settings` restores on exit
+    everything that it changed, also after an error or Ctrl-C. An engine raises `TargetError` when the target
+    fails, `KeyboardInterrupt` on Ctrl-C."""
 
     size: int
     can_write: bool
     repeatable: bool
 
     def describe(self) -> TargetFacts:
-        """What the target is and declares of itself."""
+        """The identity of the target and the properties that it declares."""
         ...
 
     def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
-        """Does the batch in order with up to `depth` commands outstanding; returns when all are complete.
+        """Runs the batch in order with up to `depth` commands outstanding; returns when all are complete.
 
-        With `until` it may end early; the log then holds the rows that were done, the first of the batch."""
+        With `until` it may end early; the log then holds the completed rows, the first of the batch."""
         ...
 
     def pause(self, seconds: float) -> None:
-        """Leaves the target alone for that long."""
+        """Leaves the target idle for that long."""
         ...
 
     def settings(self, *, write_cache: bool, look_ahead: bool) -> AbstractContextManager[SettingsReport]:
-        """Asks for the volatile write cache and read look-ahead to be on or off; says what is in force."""
+        """Requests the volatile write cache and read look-ahead on or off; reports the settings in force."""
         ...
 
     def erase(self) -> bool:
-        """Secure erase; False where the target has none."""
+        """Secure erase; False if the target has none."""
         ...
 
     def close(self) -> None:
-        """Lets the target go. Further calls are errors."""
+        """Releases the target. Further calls are errors."""
         ...
 
 
 @runtime_checkable
 class TellsHoles(Protocol):
-    """An engine that may know which places of its target hold nothing."""
+    """An engine that may know which parts of its target are unwritten."""
 
     def holes(self, offsets: U64) -> float | None:
-        """The share of these offsets (bytes) at which nothing is stored; None where that cannot be told."""
+        """The share of these offsets (bytes) at which nothing is stored; None if it is unknown."""
         ...
 
 
@@ -90,7 +90,7 @@ _PREFIXES: tuple[tuple[str, TargetKind, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed target: its kind, what the person wrote, and the name or path in it."""
+    """A parsed target: its kind, the text as given, and the name or path in it."""
 
     kind: TargetKind
     spec: str
@@ -98,7 +98,7 @@ class Target:
 
 
 def parse_target(spec: str) -> Target:
-    """Splits what a person wrote into kind and name; opens nothing."""
+    """Splits a target into kind and name; opens nothing."""
     for prefix, kind, wanted in _PREFIXES:
         if spec.startswith(prefix):
             name = spec.removeprefix(prefix)
@@ -111,7 +111,7 @@ def parse_target(spec: str) -> Target:
 
 
 def _is_there(path: str) -> bool:
-    """False if nothing is there; what may not be looked at is left to the engine to refuse."""
+    """False if nothing exists there; the engine refuses a path without permission."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -122,7 +122,7 @@ def _is_there(path: str) -> bool:
 
 
 def open_target(spec: str, *, seed: int = 1, destroy_data: bool = False) -> Engine:
-    """The engine for a live target. `destroy_data` gives leave to write; an emulated drive needs no leave."""
+    """The engine for a live target. `destroy_data` permits writes; an emulated drive needs no permission."""
     target = parse_target(spec)
     if target.kind in ("recording", "fio-log"):
         what = "a recording" if target.kind == "recording" else "a log"

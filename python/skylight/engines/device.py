@@ -1,13 +1,13 @@
-"""The engine over a real block device or a plain file: io_uring, past the page cache, every I/O timed.
+"""The engine for a real block device or a plain file: io_uring, direct I/O, every command timed.
 
 Invariants: without `destroy_data` the kernel itself opens the target read-only, so nothing can be written,
-and its settings are left alone; with it, a target that anybody uses is refused (see the Rust crate `host`).
-The volatile write cache is put back on exit of `settings`, at interpreter exit, and, through a restore note
-on disk, by the next run after this one was killed; a drive that cannot take it back (it vanished) is a
-`TargetError`, which never takes the place of an error that is on its way. Notes live in `$SKYLIGHT_STATE`,
-else `$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file a drive.
+and its settings are left alone; with it, a target in use is refused (see the Rust crate `host`). The volatile
+write cache is restored on exit of `settings`, at interpreter exit, and, from a restore note on disk, by the
+next run after this one was killed. A drive that cannot be restored (it vanished) raises a `TargetError`,
+which never replaces an error already being raised. Notes live in `$SKYLIGHT_STATE`, else
+`$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file per drive.
 
-Source: DESIGN, "The house" (crates/host) and the Engine shape.
+Source: docs/architecture.md (crates/host).
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from skylight.evidence import (
     TargetFacts,
 )
 
-STOP_PIECE_IOS = 16  # at each depth: so much may be done past a stop
+STOP_PIECE_IOS = 16  # times the depth: I/Os that may run past a stop
 LOOK_AHEAD_NOTE = "read look-ahead cannot be set here"
 LOOKED_AT = 32
-"""Blocks in which zeros are looked for."""
+"""Number of blocks that are checked for zeros."""
 BESIDE_BYTES = 1 << 20
 _FACTS = ("kind", "path", "size_bytes", "block_bytes")
 _STATES = {"on": True, "off": False}
 
 
 class Switch(Protocol):
-    """A write cache that was switched; `skylight._native.HostSwitch` is one."""
+    """A switched write cache; `skylight._native.HostSwitch` is one."""
 
     @property
     def achieved(self) -> str:
@@ -58,16 +58,16 @@ class Switch(Protocol):
 
     @property
     def why(self) -> str | None:
-        """Why the state is not what was asked for."""
+        """Why the state is not the requested one."""
         ...
 
     def restore(self) -> None:
-        """Puts back what the drive had; nothing the second time."""
+        """Restores the former state; does nothing the second time."""
         ...
 
 
 class Host(Protocol):
-    """What the engine asks of an open target; `skylight._native.HostDevice` is one."""
+    """The interface of an open target; `skylight._native.HostDevice` is one."""
 
     @property
     def size_bytes(self) -> int:
@@ -76,7 +76,7 @@ class Host(Protocol):
 
     @property
     def block_bytes(self) -> int:
-        """Logical block in bytes."""
+        """Logical block size in bytes."""
         ...
 
     @property
@@ -85,11 +85,11 @@ class Host(Protocol):
         ...
 
     def identity(self) -> Mapping[str, JsonScalar]:
-        """What the target is and declares of itself."""
+        """The identity of the target and the properties that it declares."""
         ...
 
     def counters(self) -> dict[str, int]:
-        """What was submitted so far."""
+        """Commands and bytes submitted so far."""
         ...
 
     def run(self, op: U8, offset: U64, size: U32, depth: int) -> tuple[U64, U64]:
@@ -101,16 +101,16 @@ class Host(Protocol):
         ...
 
     def put_back(self, note: str) -> str | None:
-        """Puts back what the note says; the setting, or None without a note."""
+        """Restores the setting in the note; returns it, or None without a note."""
         ...
 
     def close(self) -> None:
-        """Lets the target go."""
+        """Releases the target."""
         ...
 
 
 class DeviceFailed(TargetError):
-    """The target failed in the middle of a batch; `log` holds the rows that completed."""
+    """The target failed during a batch; `log` holds the rows that completed."""
 
     def __init__(self, line: str, log: IoLog = EMPTY_LOG) -> None:
         """Keeps the line and the log so far."""
@@ -119,7 +119,7 @@ class DeviceFailed(TargetError):
 
 
 class DeviceInterrupted(KeyboardInterrupt):
-    """Ctrl-C in the middle of a batch; `log` holds the rows that completed."""
+    """Ctrl-C during a batch; `log` holds the rows that completed."""
 
     def __init__(self, line: str, log: IoLog = EMPTY_LOG) -> None:
         """Keeps the line and the log so far."""
@@ -137,13 +137,13 @@ def state_dir() -> Path:
 
 
 def completed(io: IoBatch, submit_ns: U64, complete_ns: U64) -> IoLog:
-    """The log of the rows that completed, in the order they were submitted; the others have a time of 0."""
+    """The log of the rows that completed, in submission order; the others have a completion time of 0."""
     done = complete_ns != 0
     return IoLog(io.op[done], io.offset[done], io.size[done], submit_ns[done], complete_ns[done])
 
 
 def _raise(error: _native.HostError, io: IoBatch | None = None) -> NoReturn:
-    """The exception that people and the suite know, in place of the native one."""
+    """Raises the documented exception for a native one."""
     line = str(error)
     if error.kind == "refused":
         raise UsageError(line) from error
@@ -153,12 +153,12 @@ def _raise(error: _native.HostError, io: IoBatch | None = None) -> NoReturn:
     if error.kind == "failed":
         raise DeviceFailed(line, log) from error
     if error.__cause__ is not None and not isinstance(error.__cause__, KeyboardInterrupt):
-        raise error.__cause__  # what another signal handler raised
+        raise error.__cause__  # raised by another signal handler
     raise DeviceInterrupted(line, log) from error
 
 
 def _is_hole(descriptor: int, offset: int) -> bool:
-    """Whether a file holds nothing at that offset, byte."""
+    """Whether a file has a hole at that offset, bytes."""
     try:
         return os.lseek(descriptor, offset, os.SEEK_DATA) != offset
     except OSError as error:
@@ -168,13 +168,13 @@ def _is_hole(descriptor: int, offset: int) -> bool:
 
 
 def _beside(offset: int, size: int, block: int) -> int:
-    """A whole block a little behind `offset`, or half way there where the target ends."""
+    """A whole block slightly beyond `offset`, or halfway there near the end of the target."""
     behind = offset + BESIDE_BYTES
     return (behind if behind + block <= size else offset // 2) // block * block
 
 
 def _is_zero(descriptor: int, offset: int, block: int) -> bool:
-    """Whether a block (bytes) of a target that was opened past the page cache holds zeros only."""
+    """Whether a block (bytes) of a target opened with direct I/O contains only zeros."""
     with mmap.mmap(-1, block) as aligned:
         got = os.preadv(descriptor, [aligned], offset)
         return not any(aligned[:got])
@@ -184,7 +184,7 @@ class DeviceEngine:
     """A block device or plain file as an engine."""
 
     def __init__(self, host: Host, facts: TargetFacts, *, can_write: bool) -> None:
-        """Takes an open target as it is; `open` opens one."""
+        """Wraps an open target; use `open` to open one."""
         self._host = host
         self._facts = facts
         self._switches: list[Switch] = []
@@ -195,10 +195,9 @@ class DeviceEngine:
 
     @classmethod
     def open(cls, path: str, *, destroy_data: bool = False, root: str | None = None) -> DeviceEngine:
-        """Opens a device or file, and puts back what a killed run left switched on it.
+        """Opens a device or file, and restores the settings that a killed run left changed.
 
-        `root` is where `sys` and `proc` are, for tests.
-        """
+        `root` is the parent of `sys` and `proc`, for tests."""
         try:
             host = _native.HostDevice(path, destroy_data, root)
         except _native.HostError as error:
@@ -218,7 +217,7 @@ class DeviceEngine:
         return engine
 
     def describe(self) -> TargetFacts:
-        """What the target is and declares of itself."""
+        """The identity of the target and the properties that it declares."""
         return self._facts
 
     def counters(self) -> dict[str, int]:
@@ -226,9 +225,9 @@ class DeviceEngine:
         return self._host.counters()
 
     def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
-        """Does the batch; raises `DeviceFailed` or `DeviceInterrupted` with the log so far.
+        """Runs the batch; raises `DeviceFailed` or `DeviceInterrupted` with the log so far.
 
-        With `until`, in pieces: what comes after the slow I/O in its piece is done all the same."""
+        With `until` it runs in pieces, and completes the piece that contains the slow command."""
         if until is None:
             return self._run(io, depth)
         logs: list[IoLog] = []
@@ -252,11 +251,11 @@ class DeviceEngine:
         )
 
     def holes(self, offsets: U64) -> float | None:
-        """The share of places that hold nothing: holes of a plain file by its file system's word, else zeros.
+        """The share of offsets without data: holes of a plain file as its file system reports them, else
+        zeros.
 
-        Zeros are looked for in `LOOKED_AT` blocks, each `BESIDE_BYTES` behind one of `offsets`, so that no
-        cache of the drive holds what is timed afterwards. Holes are not read.
-        """
+        Zeros are looked for in `LOOKED_AT` blocks, each `BESIDE_BYTES` beyond one of `offsets`, so that no
+        cache of the drive holds the blocks that are timed afterwards. Holes are not read."""
         if len(offsets) == 0:
             return None
         chosen = np.unique(offsets)[:: max(len(np.unique(offsets)) // LOOKED_AT, 1)]
@@ -273,24 +272,23 @@ class DeviceEngine:
                 ]
             finally:
                 os.close(descriptor)
-        except OSError:  # the timed reads will meet it too, and say so
+        except OSError:  # the timed reads will fail likewise and report it
             return None
         return sum(zeros) / len(zeros)
 
     def pause(self, seconds: float) -> None:
-        """Leaves the target alone for that long, s."""
+        """Leaves the target idle for that long, s."""
         time.sleep(seconds)
 
     @property
     def note_path(self) -> Path | None:
-        """Where this drive's restore note is while a setting is changed; None for a file, which has none."""
+        """Path of this drive's restore note while a setting is changed; None for a file."""
         return None if self._host.key is None else state_dir() / f"{self._host.key}.restore"
 
     def put_back(self) -> str | None:
-        """Puts back what a killed run left switched; the setting, or None when nothing was.
+        """Restores the setting that a killed run left changed; returns it, or None if there was none.
 
-        Only the run that alone may write does so: another may have the drive in its hands.
-        """
+        Only a run with permission to write does so, because it alone has exclusive use of the drive."""
         note = self.note_path
         if not self.can_write or note is None or not note.exists():
             return None
@@ -301,8 +299,8 @@ class DeviceEngine:
 
     @contextmanager
     def settings(self, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
-        """Switches the volatile write cache where the drive can; puts it back on exit."""
-        del look_ahead  # no means: the note says so
+        """Switches the volatile write cache if the drive can; restores it on exit."""
+        del look_ahead  # cannot be set here, as the note states
         switch = self._switch(write_cache)
         atexit.register(switch.restore)
         self._switches.append(switch)
@@ -313,17 +311,17 @@ class DeviceEngine:
         except BaseException as error:
             try:
                 self._restore(switch)
-            except SkylightError as beside:  # what happened first is what is told
-                error.add_note(str(beside))
+            except SkylightError as second:  # the first error is the one reported
+                error.add_note(str(second))
             raise
         self._restore(switch)
 
     def erase(self) -> bool:
-        """Secure erase is not offered on real devices by this version."""
+        """Secure erase of real devices is not supported by this version."""
         return False
 
     def close(self) -> None:
-        """Puts back what is still switched and lets the device go. The second time does nothing."""
+        """Restores changed settings and releases the device. Does nothing the second time."""
         try:
             for switch in list(self._switches):
                 self._restore(switch)

@@ -1,16 +1,16 @@
 """fio's own latency logs as evidence: `fio-log:FILE[,FILE..]` or `fio-log:DIR`. No target is touched.
 
 Each line of a log is one I/O: time (ms), latency, direction, block size, then, by version and options,
-offset, priority and issue time. fio 2.x counts latency in microseconds, 3.x in nanoseconds, and no header
-says which; `unit_of` tells it from the columns and the time column, and refuses what cannot be told.
+offset, priority and issue time. fio 2.x logs latency in microseconds, 3.x in nanoseconds, and no header
+states which; `unit_of` determines the unit from the columns and the time column, and refuses ambiguous logs.
 docs/fio-logs.md has the rule and every refusal.
 
-The time column has whole milliseconds, too coarse for angles. Of a log with one I/O at a time the clock is
-rebuilt: each completion is the one before plus the host's gap plus the latency. The gap is what the time
-column has more than the latencies, a read; a pause of 2 ms and more is put where the log shows it.
+The time column has whole milliseconds, too coarse for angles. For a log with one I/O at a time the clock is
+rebuilt: each completion is the one before plus the host's gap plus the latency. The gap is the excess of the
+time column over the latencies, per read; a pause of 2 ms or more is inserted where the log shows it.
 
-Invariants: a file is used whole or refused in one line with its line number; the same files give the same
-evidence; what a log does not hold (offsets, a clock of deep queues) is said in the step's params.
+Invariants: a file is used whole or refused in one line with its line number; the same files yield the same
+evidence; the step's params record what a log lacks (offsets, a clock for deep queues).
 
 Source: fio(1), LOG FILE FORMATS; real logs of fio 3.33, and the fio 2.x logs of an ST8000AS0022.
 """
@@ -40,7 +40,7 @@ I64 = NDArray[np.int64]
 MOST_BYTES = 1 << 30
 MS_NS = 1_000_000
 BUSY_MOST = 1.02
-"""Latencies one after the other take at most the time that passed; the rest is rounding."""
+"""Largest sum of consecutive latencies over the elapsed time; above 1 only by rounding."""
 OVERLAP_MS = 1.5
 MOST_OVERLAPS = 0.001
 PAUSE_NS = 2 * MS_NS
@@ -59,8 +59,8 @@ _WORDS = {0: "read", 1: "write", 2: "trim"}
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A log's columns as integers. `offset` and `issue_ns` are None where the log has none; `modern` is True
-    where a priority column tells fio 3.19 or later."""
+    """A log's columns as integers. `offset` and `issue_ns` are None if the log has none; `modern` is True if
+    a priority column indicates fio 3.19 or later."""
 
     time_ms: I64
     value: I64
@@ -73,7 +73,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class FioLog:
-    """One log as a step: its name, its rows, and what inference has to know beside them."""
+    """One log as a step: its name, its rows, and the parameters that inference needs."""
 
     name: str
     path: Path
@@ -83,14 +83,14 @@ class FioLog:
 
 @dataclass(frozen=True, slots=True)
 class DriveLogs:
-    """The logs of one drive, and what stands for the target in a recording."""
+    """The logs of one drive, and the facts that represent the target in a recording."""
 
     facts: TargetFacts
     logs: tuple[FioLog, ...]
 
 
 def read_logs(name: str) -> DriveLogs:
-    """The logs that `FILE[,FILE..]` or a directory names; refuses in one line what cannot be evidence."""
+    """The logs in `FILE[,FILE..]` or a directory; refuses files that cannot be evidence."""
     paths = log_files(name)
     logs = [read_log(path, step) for path, step in zip(paths, step_names(paths), strict=True)]
     end = max(int((log.rows.offset + log.rows.size).max()) for log in logs)
@@ -104,7 +104,7 @@ def read_logs(name: str) -> DriveLogs:
 
 
 def log_files(name: str) -> list[Path]:
-    """The files that a target names, in the order given; of a directory its latency logs by name."""
+    """The files of a target, in the order given; for a directory, its latency logs by name."""
     whole = Path(name)
     if whole.is_dir():
         return _of_directory(whole)
@@ -121,18 +121,18 @@ def log_files(name: str) -> list[Path]:
 
 
 def short_name(name: str) -> str:
-    """A name for what a target names: the folder's, or the first file's stem."""
+    """A short name for a target: the folder's, or the first file's stem."""
     if Path(name).is_dir():
         return Path(name).absolute().name
     return step_names([Path(name.split(",")[0])])[0]
 
 
 def _check_kind(path: Path) -> None:
-    """Refuses a file whose name says that it holds no latencies of I/Os."""
+    """Refuses a file whose name indicates that it contains no I/O latencies."""
     named = _NAME.fullmatch(path.name)
     kind = named["kind"] if named else "lat"
     if kind in ("bw", "iops", "hist"):
-        raise UsageError(f"{path}: is a {kind} log, which holds no latency; give the _lat or _clat log")
+        raise UsageError(f"{path}: is a {kind} log, which contains no latency; give the _lat or _clat log")
     if kind == "slat":
         raise UsageError(
             f"{path}: is a submission log (slat), without the drive's time; give the _lat or _clat log"
@@ -140,7 +140,7 @@ def _check_kind(path: Path) -> None:
 
 
 def _of_directory(folder: Path) -> list[Path]:
-    """The latency logs of a directory: of each job `lat`, or `clat` where there is no `lat`."""
+    """The latency logs of a directory: for each job `lat`, or `clat` if there is no `lat`."""
     best: dict[tuple[str, str], Path] = {}
     try:
         entries = sorted(folder.iterdir())
@@ -155,13 +155,13 @@ def _of_directory(folder: Path) -> list[Path]:
             best[job] = path
     if not best:
         raise UsageError(
-            f"{folder}: holds no fio latency log (NAME_lat.1.log); make one with --write_lat_log"
+            f"{folder}: contains no fio latency log (NAME_lat.1.log); make one with --write_lat_log"
         )
     return list(best.values())
 
 
 def step_names(paths: Sequence[Path]) -> list[str]:
-    """A step's name for each file: its stem, with the job's number where two would be the same."""
+    """A step name for each file: its stem, with the job number if two would be equal."""
     names: list[str] = []
     for path in paths:
         named = _NAME.fullmatch(path.name)
@@ -214,7 +214,7 @@ def read_log(path: Path, name: str) -> FioLog:
 
 
 def depth_of(time_ms: I64, latency_ns: I64) -> int:
-    """About how many I/Os were outstanding; 1 only if none was begun before the one before it was done."""
+    """Approximate number of outstanding I/Os; 1 only if no I/O started before the one before it completed."""
     span_ms = int(time_ms[-1] - time_ms[0])
     busy = float(latency_ns[1:].sum()) / MS_NS / max(span_ms, 1)
     overlaps = latency_ns[1:] / MS_NS - np.diff(time_ms) > OVERLAP_MS
@@ -225,10 +225,10 @@ def depth_of(time_ms: I64, latency_ns: I64) -> int:
 
 
 def rebuilt(time_ms: I64, latency_ns: I64) -> tuple[I64, float]:
-    """Submission times (ns from 0) of I/Os that followed each other, and the host's usual gap (ns).
+    """Submission times (ns from 0) of consecutive I/Os, and the host's usual gap (ns).
 
-    The gap is the median of the slopes, over parts of the log, of what the time column has more than the
-    latencies: fio's own arrays grow now and then, which takes a moment that is in no latency."""
+    The gap is the median, over parts of the log, of the slope of the time column minus the latencies. fio
+    occasionally enlarges its arrays, which takes time that is part of no latency."""
     beyond_ns = (np.diff(time_ms) * MS_NS - latency_ns[1:]).astype(np.float64)
     paused = beyond_ns > PAUSE_NS
     lag = np.cumsum(np.where(paused, 0.0, beyond_ns))
@@ -241,23 +241,23 @@ def rebuilt(time_ms: I64, latency_ns: I64) -> tuple[I64, float]:
 
 
 def _slope(values: F64) -> float:
-    """The slope of a least-squares line, a row."""
+    """The slope of a least-squares line, per row."""
     x = np.arange(len(values)) - (len(values) - 1) / 2
     return float((x * values).sum() / (x * x).sum())
 
 
 def unit_of(columns: Columns, path: Path) -> tuple[int, str]:
-    """Nanoseconds in one unit of the latency column (1 or 1000), and how that was told."""
+    """Nanoseconds per unit of the latency column (1 or 1000), and the reason for the choice, which recordings keep."""
     value_ms = columns.value / 1000
     span_ms = float(columns.time_ms[-1] - columns.time_ms[0])
     busy = float(value_ms[1:].sum()) / max(span_ms, 1e-9)
     follows = _follows(np.diff(columns.time_ms), value_ms[1:])
     if columns.modern:
         if follows is not None and follows > FOLLOWS:
-            raise _untold(path, "its columns say nanoseconds, its times microseconds")
+            raise _ambiguous(path, "its columns indicate nanoseconds, its times microseconds")
         return 1, "a priority column is of fio 3.19 and later"
     if span_ms < LEAST_SPAN_MS:
-        raise _untold(path, f"it spans {span_ms:.0f} ms")
+        raise _ambiguous(path, f"it spans {span_ms:.0f} ms")
     if busy <= BUSY_MOST and (follows > FOLLOWS if follows is not None else busy >= SURELY_BUSY):
         return 1000, f"as microseconds the latencies fill {100 * busy:.0f} % of the time that passed"
     if busy >= BARELY_BUSY * 1000:
@@ -265,10 +265,10 @@ def unit_of(columns: Columns, path: Path) -> tuple[int, str]:
             f"as microseconds the latencies would take {busy:.0f} times the time that passed, as"
             f" nanoseconds {100 * busy / 1000:.0f} %"
         )
-    raise _untold(path, f"as microseconds its latencies fill {100 * busy:.3g} % of the time that passed")
+    raise _ambiguous(path, f"as microseconds its latencies fill {100 * busy:.3g} % of the elapsed time")
 
 
-def _untold(path: Path, why: str) -> UsageError:
+def _ambiguous(path: Path, why: str) -> UsageError:
     return UsageError(
         f"{path}: cannot tell whether latencies are microseconds or nanoseconds: {why}; log with fio 3.19 or"
         " later, one read at a time, without thinktime"
@@ -276,8 +276,8 @@ def _untold(path: Path, why: str) -> UsageError:
 
 
 def _follows(passed_ms: I64, value_ms: F64) -> float | None:
-    """Slope of the time between rows over the latency as microseconds: 1 where that is the unit, about 0
-    where it is not; None where latencies vary too little for whole milliseconds to tell."""
+    """Slope of the time between rows over the latency as microseconds: 1 if that is the unit, about 0 if it
+    is not; None if latencies vary too little at a resolution of milliseconds."""
     every = max(1, len(value_ms) // MOST_COMPARED)
     value_ms, passed_ms = value_ms[::every], passed_ms[::every]
     if len(value_ms) < FEWEST_COMPARED:
@@ -310,7 +310,7 @@ def read_columns(path: Path) -> Columns:
 
 
 def _content(path: Path) -> bytes:
-    """The whole file, unpacked."""
+    """The whole file, decompressed."""
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
@@ -340,7 +340,7 @@ def _content(path: Path) -> bytes:
 
 
 def _whole_lines(path: Path) -> int:
-    """Lines of a damaged gzip file that can still be unpacked."""
+    """Number of lines of a damaged gzip file that can still be decompressed."""
     lines = 0
     unpacker = zlib.decompressobj(wbits=31)
     try:
@@ -365,7 +365,7 @@ def _parsed(data: bytes, fields: int) -> pa.Table:
 
 
 def _bad_line(path: Path, data: bytes, fields: int) -> UsageError:
-    """The first line that is not a line of such a log."""
+    """The error for the first line that is not a line of such a log."""
     for number, line in enumerate(data.split(b"\n"), 1):
         parts = line.rstrip(b"\r").split(b",")
         if number > 1 and not line and number == data.count(b"\n") + 1:
@@ -386,12 +386,12 @@ def _bad_line(path: Path, data: bytes, fields: int) -> UsageError:
 
 
 def _first(bad: NDArray[np.bool_]) -> int:
-    """The number of the first line that is bad, from 1; 0 for none."""
+    """The number of the first line that is True, from 1; 0 if none is."""
     return int(np.argmax(bad)) + 1 if bad.any() else 0
 
 
 def _checked(path: Path, data: bytes, columns: list[I64]) -> Columns:
-    """The columns with their meaning, values that no log of single I/Os holds refused."""
+    """The columns with their meaning; refuses values that no log of single I/Os contains."""
     for column in columns:
         if int(column.min()) < 0:
             raise _bad_line(path, data, len(columns))
@@ -399,8 +399,8 @@ def _checked(path: Path, data: bytes, columns: list[I64]) -> Columns:
     line = _first(direction > 2)
     if line:
         raise UsageError(
-            f"{path}, line {line}: direction {direction[line - 1]} is none of 0 read, 1 write, 2 trim; give a"
-            " log that --write_lat_log made"
+            f"{path}, line {line}: direction {direction[line - 1]} is not 0 (read), 1 (write) or 2 (trim);"
+            " give a log that --write_lat_log made"
         )
     line = _first((size == 0) | (size >= 1 << 32))
     if line:
@@ -422,12 +422,12 @@ def _checked(path: Path, data: bytes, columns: list[I64]) -> Columns:
         )
     if int(value.max()) > 1 << 45 or int(time_ms.max() - time_ms[0]) > 1 << 40:
         line = _first(value > 1 << 45) or len(value)
-        raise UsageError(f"{path}, line {line}: holds a time that no I/O takes; copy the log again")
+        raise UsageError(f"{path}, line {line}: contains a time that no I/O takes; copy the log again")
     return _named(path, data, columns)
 
 
 def _named(path: Path, data: bytes, columns: list[I64]) -> Columns:
-    """Which of the columns after the fourth are offset, priority and issue time."""
+    """Identifies offset, priority and issue time among the columns after the fourth."""
     first = data[: data.index(b"\n")].split(b",")
     rest = columns[4:]
     priority = [
@@ -443,12 +443,11 @@ def _named(path: Path, data: bytes, columns: list[I64]) -> Columns:
         offset, issue = rest[0], rest[2]
     elif len(rest) > 1:
         raise UsageError(
-            f"{path}, line 1: of columns 5 to {len(columns)} none is a priority; give a log that fio wrote,"
-            " unchanged"
+            f"{path}, line 1: no priority among columns 5 to {len(columns)}; give an unmodified log of fio"
         )
     if offset is not None and int(offset.max()) >= 1 << 62:
         line = _first(offset >= 1 << 62)
-        raise UsageError(f"{path}, line {line}: holds an offset that no drive has; copy the log again")
+        raise UsageError(f"{path}, line {line}: contains an offset that no drive has; copy the log again")
     modern = len(rest) > 1 or (len(rest) == 1 and priority[0])
     time_ms, value, direction, size = columns[:4]
     return Columns(time_ms, value, direction, size, offset, _usable_issue(issue, time_ms, value), modern)

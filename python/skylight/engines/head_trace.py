@@ -1,12 +1,13 @@
-"""Where the head of an emulated drive was, and what for: kept as columns while anything at all runs on it.
+"""Head trace of an emulated drive: position and purpose of every platter access, kept as columns.
 
-An Arrow IPC stream with a row for each access of the platters and, behind the last one, the drive's ledger.
-What runs on the drive does not notice: the suite sees the same engine, and the log is the same to the
-nanosecond. Only an emulated drive can tell; nothing that infers may read it.
+The file is an Arrow IPC stream with a row for each platter access, followed by the drive's counters. Tracing
+does not affect the drive: the suite sees the same engine, and the log is the same to the nanosecond. Only an
+emulated drive has a head trace, and inference must not read it.
 
-Invariants: rows are in the order of time and do not overlap; times are on the clock of the recording; a file
-that is there is never written over; what was kept until an interruption can be read.
-Source: DESIGN, ideas 2 and 4; the format is in docs/recordings.md.
+Invariants: rows are in time order and do not overlap; times are on the clock of the recording; an existing
+file is never overwritten; after an interruption the file so far can be read.
+
+Source: docs/architecture.md, "Five ideas that carry everything"; the format is in docs/recordings.md.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from skylight.errors import KeepError, UsageError
 
 FORMAT = "skylight-head-trace"
 SCHEMA = 1
-# The key of what is JSON in the file, as in a recording.
+# The key of the JSON metadata, as in a recording.
 KEY = b"skylight"
-# Room for the accesses of one batch of commands, or of one pause; what is not used costs nothing.
+# Capacity for the accesses of one batch of commands, or of one pause; unused capacity costs nothing.
 ROWS = 1 << 22
 
 _COLUMNS = pa.schema(
@@ -46,24 +47,24 @@ _COLUMNS = pa.schema(
 
 
 class TraceableDrive(Drive, Protocol):
-    """A drive that can say where its head was."""
+    """A drive that can trace its head."""
 
     def start_trace(self, rows: int) -> None:
-        """Keeps the next platter accesses, up to `rows`."""
+        """Traces the next platter accesses, up to `rows`."""
 
     def take_trace(self) -> dict[str, Any]:
         """Ends the trace: columns by name."""
 
 
 class HeadTraceFile:
-    """Writes a trace. Use as a context manager, around everything that is traced."""
+    """Writes a trace. Use it as a context manager around everything to trace."""
 
     def __init__(self, path: Path, engine: SimEngine) -> None:
-        """Creates the file and traces all that this engine does from now on."""
+        """Creates the file and traces everything that this engine does from now on."""
         self.path = path
         self.rows = 0
         self.lost = 0
-        """Accesses that found no room."""
+        """Number of accesses beyond the capacity."""
         self._engine, self._drive = engine, cast(TraceableDrive, engine.drive)
         facts = engine.describe()
         meta = {"format": FORMAT, "schema": SCHEMA, "target": facts.name, "declared": dict(facts.declared)}
@@ -71,7 +72,7 @@ class HeadTraceFile:
         try:
             self._file: IO[bytes] = path.open("xb")
         except FileExistsError as error:
-            raise UsageError(f"{path}: is there already; give --head-trace another name") from error
+            raise UsageError(f"{path}: already exists; give --head-trace another name") from error
         except OSError as error:
             raise self._unkept(error) from error
         options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
@@ -86,8 +87,8 @@ class HeadTraceFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends the file with the ledger; where nothing was done at all before an error, there is no file. The
-        engine goes on without it."""
+        """Ends the file with the counters; removes it if an error occurred before any command. The engine
+        continues without the trace."""
         self._engine.after = None
         if isinstance(error, UsageError) and self.rows == 0:
             self._file.close()
@@ -100,8 +101,8 @@ class HeadTraceFile:
                 raise
 
     def summary(self) -> str:
-        """The file and how much is in it, for people."""
-        lacking = f"; {self.lost:,} more found no room" if self.lost else ""
+        """The file and its number of rows, as text."""
+        lacking = f"; {self.lost:,} more did not fit" if self.lost else ""
         return f"{self.path} ({self.rows:,} accesses{lacking})"
 
     def _end(self) -> None:
@@ -118,7 +119,7 @@ class HeadTraceFile:
             raise self._unkept(error) from error
 
     def _hand_over(self) -> None:
-        """Adds what was traced since the last time."""
+        """Appends the accesses since the last call."""
         kept = self._drive.take_trace()
         self._drive.start_trace(ROWS)
         self.lost += kept["lost"]

@@ -1,9 +1,9 @@
-"""The engine over an emulated drive: a profile, a seed, virtual time.
+"""The engine for an emulated drive: a profile, a seed, virtual time.
 
-Same profile, same seed, same commands: the same log to the nanosecond. `settings` puts back on exit whatever
-it changed, so a drive object can be probed again.
+The same profile, seed and commands yield the same log to the nanosecond. `settings` restores on exit
+everything that it changed, so a drive object can be probed again.
 
-Source: DESIGN, ideas 2 and 4.
+Source: docs/architecture.md, "Five ideas that carry everything", 2 and 4.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ LARGEST_PROFILE_BYTES = 1 << 20
 
 
 class Drive(Protocol):
-    """What the engine asks of a drive; `skylight._native.SimDrive` is one, tests have doubles."""
+    """The interface of a drive; `skylight._native.SimDrive` is one, tests have doubles."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes the host sees."""
+        """Capacity in bytes."""
         ...
 
     @property
@@ -42,12 +42,12 @@ class Drive(Protocol):
     def run(
         self, op: U8, offset: U64, size: U32, depth: int, stop: tuple[int, int, int] | None = None
     ) -> tuple[U64, U64]:
-        """Does the I/O; submit and complete time of each that was done before a stop (latency_ns, count,
-        within), ns."""
+        """Runs the I/O; submission and completion time (ns) of each command up to a stop (latency_ns, count,
+        within)."""
         ...
 
     def pause(self, duration_ns: int) -> None:
-        """Lets virtual time pass."""
+        """Advances virtual time."""
         ...
 
     @property
@@ -56,29 +56,29 @@ class Drive(Protocol):
         ...
 
     def set_write_cache(self, on: bool) -> bool:
-        """Switches the volatile write cache; its state then."""
+        """Switches the volatile write cache; returns its state."""
         ...
 
     @property
     def look_ahead(self) -> bool:
-        """Whether reads go on into the drive's buffer."""
+        """Whether the drive reads ahead into its buffer."""
         ...
 
     def set_look_ahead(self, on: bool) -> bool:
-        """Switches look-ahead; its state then."""
+        """Switches look-ahead; returns its state."""
         ...
 
     def erase(self) -> None:
-        """Makes the drive as new."""
+        """Resets the drive to its initial state."""
         ...
 
     def counters(self) -> dict[str, int]:
-        """Host and media bytes, accesses and time by purpose, the cache's use."""
+        """Host and media bytes, accesses and time by purpose, cache use."""
         ...
 
 
 def profile_names() -> list[str]:
-    """Names of the profiles that come with Skylight, sorted."""
+    """Names of the shipped profiles, sorted."""
     files = resources.files("skylight").joinpath("profiles").iterdir()
     return sorted(
         file.name.removesuffix(PROFILE_SUFFIX) for file in files if file.name.endswith(PROFILE_SUFFIX)
@@ -86,7 +86,7 @@ def profile_names() -> list[str]:
 
 
 def suggestion(name: str, *, hint_prefix: bool = False) -> str:
-    """'; did you mean ...?' for a name close to a profile's, else nothing."""
+    """'; did you mean ...?' for a name close to a profile's, else empty."""
     close = difflib.get_close_matches(name, profile_names(), n=1, cutoff=0.5)
     prefix = "sim:" if hint_prefix else ""
     return f"; did you mean {prefix}{close[0]}?" if close else ""
@@ -106,7 +106,7 @@ def read_profile(name: str) -> tuple[str, str]:
 
 
 def _read_file(name: str) -> str:
-    """The text of a profile file; only a regular file of a sensible size is read."""
+    """The text of a profile file; refuses all but a regular file of plausible size."""
     refusal = f"{name}: cannot read the profile: "
     try:
         # A pipe would hang the open.
@@ -129,18 +129,18 @@ class SimEngine:
     """An emulated drive as an engine."""
 
     def __init__(self, drive: Drive, facts: TargetFacts) -> None:
-        """Takes a drive as it is; `open` builds one from a profile."""
+        """Wraps a drive; use `open` to build one from a profile."""
         self._drive = drive
         self._facts = facts
         self.size = facts.size_bytes
         self.can_write = True
         self.repeatable = True
         self.after: Callable[[], None] | None = None
-        """Called after each batch and each pause."""
+        """Called after each batch and each pause, if set."""
 
     @classmethod
     def open(cls, name: str, *, seed: int = 1) -> SimEngine:
-        """Builds the drive of a profile (a name or a .toml file); `seed` is that of its jitter."""
+        """Builds the drive of a profile (a name or a .toml file); `seed` is the seed of its jitter."""
         from skylight import _native
 
         text, origin = read_profile(name)
@@ -160,11 +160,11 @@ class SimEngine:
         return self._drive
 
     def describe(self) -> TargetFacts:
-        """What the emulated drive declares."""
+        """The properties that the emulated drive declares."""
         return self._facts
 
     def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
-        """Does the batch in virtual time, to the I/O at which it is to stop."""
+        """Runs the batch in virtual time, up to the command that reaches the stop."""
         stop = None if until is None else (until.latency_ns, until.count, until.within)
         try:
             submit_ns, complete_ns = self._drive.run(io.op, io.offset, io.size, depth, stop)
@@ -177,7 +177,7 @@ class SimEngine:
         )
 
     def pause(self, seconds: float) -> None:
-        """Lets virtual time pass."""
+        """Advances virtual time."""
         self._drive.pause(round(seconds * 1e9))
         self._done()
 
@@ -187,7 +187,8 @@ class SimEngine:
 
     @contextmanager
     def settings(self, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
-        """Switches the volatile write cache and look-ahead, says what is in force, and puts back on exit."""
+        """Switches the volatile write cache and look-ahead, reports the settings in force, and restores them
+        on exit."""
         before = (self._drive.write_cache, self._drive.look_ahead)
         try:
             yield SettingsReport(
@@ -199,13 +200,13 @@ class SimEngine:
             self._drive.set_look_ahead(before[1])
 
     def counters(self) -> dict[str, int]:
-        """The drive's ledger: host and media bytes, accesses and time by purpose, the cache's use."""
+        """The drive's counters: host and media bytes, accesses and time by purpose, cache use."""
         return self._drive.counters()
 
     def erase(self) -> bool:
-        """Makes the drive as new."""
+        """Resets the drive to its initial state."""
         self._drive.erase()
         return True
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Does nothing."""
