@@ -149,7 +149,7 @@ BAD = {
     "a header": ("time, latency, direction, size\n" + GOOD, r"line 1: column 1 is 'time'|line 2: has 6"),
     "prose": ("the quick brown fox\njumps over\n", r"line 1: has 1 columns"),
     "mixed": (GOOD + "15, 5000000, 1, 4096, 8192, 0\n", r"line 3: a write among reads; .*jobs of their own"),
-    "direction": (GOOD + "15, 5000000, 7, 4096, 8192, 0\n", r"line 3: direction 7 is none of"),
+    "direction": (GOOD + "15, 5000000, 7, 4096, 8192, 0\n", r"line 3: direction 7 is not 0"),
     "averaged": ("5, 5000000, 0, 0, 0, 0\n9, 4000000, 0, 0, 0, 0\n", r"line 1: block size 0 .*log_avg_msec"),
     "back in time": (GOOD + "7, 5000, 0, 4096, 8192, 0\n", r"line 3: its time is before that of line 2"),
     "an age": (GOOD + "15, 99999999999999999, 0, 4096, 1, 0\n", r"line 3: contains a time that no I/O takes"),

@@ -1,10 +1,10 @@
-"""The group of verbs, and how a command ends.
+"""The group of verbs, and the exit of a command.
 
-What for: the verbs live one to a file (``probe.py``, ``drives.py``) and hold no logic; this module holds
-the group, and turns whatever goes wrong into one line on standard error with a documented exit code.
+The verbs live one per file (``probe.py``, ``drives.py``) and contain no logic; this module defines the group,
+and turns every failure into one line on standard error with a documented exit code.
 
 Invariants:
-- A person never sees a traceback, unless SKYLIGHT_DEBUG=1 asks for it.
+- Users never see a traceback, unless SKYLIGHT_DEBUG=1 requests it.
 - An error is one line, whatever a file name or a drive's model string contains.
 - Standard output carries results only; errors and progress go to standard error.
 
@@ -31,7 +31,7 @@ from skylight.errors import INTERNAL, INTERRUPTED, PIPE, SkylightError, one_line
 __all__ = ["EXIT_CODES", "cli", "run"]
 
 USAGE, KEEP = 2, 4
-# How long the last word waits for somebody who reads.
+# How long the final message waits for a blocked reader of standard error.
 _PATIENCE_S = 1.0
 
 EXIT_CODES = {
@@ -39,10 +39,10 @@ EXIT_CODES = {
     1: "a finding or a check failed",
     USAGE: "wrong use: arguments, a profile, a refused device, a foreign recording",
     3: "the target failed: I/O error, or it vanished",
-    KEEP: "results could not be kept: disk full, no permission",
-    INTERNAL: "a fault of skylight itself",
+    KEEP: "results could not be stored: disk full, no permission",
+    INTERNAL: "an internal error of skylight",
     INTERRUPTED: "interrupted by Ctrl-C",
-    PIPE: "nobody reads standard output any more",
+    PIPE: "the reader closed standard output",
 }
 
 _EPILOG = (
@@ -50,7 +50,7 @@ _EPILOG = (
     "  skylight drives list\n"
     "  skylight probe sim:emulated-smr-1\n"
     "  skylight probe /dev/sdX                   reads only\n"
-    "  skylight probe /dev/sdX --destroy-data    the full answer; its data is lost\n"
+    "  skylight probe /dev/sdX --destroy-data    the full result; its data is lost\n"
     "  skylight serve emulated-smr-1 --image smr.img --nbd unix:smr.sock\n"
     "\n\n\b\nExit codes:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
 )
@@ -75,9 +75,9 @@ cli.add_command(geometry.geometry)
 
 
 def _say(text: str) -> None:
-    """One line on standard error; silence when even that is gone, or nobody reads it."""
+    """Prints one line on standard error; does nothing if standard error is closed or blocked."""
     with contextlib.suppress(OSError, ValueError):
-        # What was captured, by a test for one, has no descriptor, and room.
+        # A captured stream, as in a test, has no descriptor and never blocks.
         with contextlib.suppress(io.UnsupportedOperation):
             if not select.select([], [sys.stderr.fileno()], [], _PATIENCE_S)[1]:
                 return
@@ -93,36 +93,36 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _internal(error: BaseException) -> str:
-    """An exception nobody foresaw, as one line that says where it came from and what to do."""
+    """An unexpected exception as one line with its origin and the request to report it."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
     return (
-        f"internal error{place}: {type(error).__name__}: {error}; this is a fault of skylight, "
+        f"internal error{place}: {type(error).__name__}: {error}; this is a bug in skylight, "
         "please report it with the output of the same command under SKYLIGHT_DEBUG=1"
     )
 
 
 def _with_notes(error: BaseException, line: str | None = None) -> str:
-    """The line of an error, and what went wrong beside it while it was on its way here."""
+    """The line of an error, and the notes that were added while it propagated."""
     return "; also: ".join([str(error) if line is None else line, *getattr(error, "__notes__", ())])
 
 
 def _os_error(error: OSError) -> tuple[int, str]:
-    """Exit code and line for an error of the operating system that no verb took as its own."""
+    """Exit code and line for an operating system error that no verb handled."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) and error.filename is None:
         return KEEP, f"output could not be written: {error.strerror}; free some space or write elsewhere"
     return INTERNAL, _internal(error)
 
 
 def _drop_stdout() -> None:
-    """Point standard output at nothing, so that the flush at exit has nobody to complain to."""
+    """Redirects standard output to /dev/null, so that the flush at exit cannot fail."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; the exit code, with everything said that has to be said."""
+    """Runs the command line, prints errors, and returns the exit code."""
     try:
         with cli.make_context("skylight", list(arguments), obj=tuple(arguments)) as context:
             cli.invoke(context)
@@ -154,8 +154,8 @@ def run(arguments: Sequence[str]) -> int:
         if code == KEEP:
             _drop_stdout()
         return code
-    except BaseException as error:  # the last fence before a person: every fault becomes one line
-        # A panic of the native module is no Exception, and its class cannot be imported.
+    except BaseException as error:  # the last handler: every failure becomes one line
+        # A panic of the native module is not an Exception, and its class cannot be imported.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         _debug()
@@ -164,6 +164,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _debug() -> None:
-    """The traceback of the error at hand, for those who asked for it."""
+    """Prints the traceback of the current error if SKYLIGHT_DEBUG=1."""
     if os.environ.get("SKYLIGHT_DEBUG") == "1":
         traceback.print_exc()

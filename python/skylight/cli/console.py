@@ -1,13 +1,11 @@
-"""What the verbs print: lines, tables and progress.
+"""The output of the verbs: lines, tables and progress.
 
-Invariants:
-- Text from outside (paths, model strings, profile names) is shown with its control characters escaped: it
-  can neither break a line nor drive the terminal, and it is never read as markup.
-- Progress goes to standard error. On a terminal it is one line that fits its width, once a run has taken two
-  seconds. Elsewhere it is a line as a test begins, then at most one for every tenth, two seconds apart, and
-  one after thirty seconds of silence.
-- What a server says (`Speaker`) waits for nobody: a stopped terminal, a pipe that nobody reads or whose
-  reader is gone costs lines, and neither ends the server nor keeps it from ending.
+Invariants: - Text from outside (paths, model strings, profile names) is shown with its control characters
+escaped: it can neither break a line nor control the terminal, and it is never parsed as markup. - Progress
+goes to standard error. On a terminal it is one line that fits the width, shown once a run has taken two
+seconds. Elsewhere it is a line at the start of each test, then at most one per tenth and per two seconds, and
+one after thirty seconds of silence. - The output of a server (`Speaker`) never blocks: if a terminal is
+stopped or a pipe is full or closed, lines are lost, but the server neither ends nor hangs at its end.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ _WIDEST = 120
 
 
 def _print(renderable: RenderableType) -> None:
-    """Something laid out, on standard output; no blanks are left at the ends of lines."""
+    """Prints a renderable on standard output, without trailing blanks."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_WIDTH
     console = Console(file=sys.stdout, width=min(width, _WIDEST), highlight=False, markup=False, emoji=False)
     with console.capture() as capture:
@@ -65,17 +63,17 @@ def _print(renderable: RenderableType) -> None:
 
 
 def line(text: str = "") -> None:
-    """One line on standard output."""
+    """Prints one line on standard output."""
     click.echo(one_line(text) if text else "")
 
 
 def headline(text: str) -> None:
-    """The sentence that answers the question, in bold where there is a terminal."""
+    """Prints the answer as a sentence, in bold on a terminal."""
     _print(Text(one_line(text), style="bold"))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> None:
-    """A small table without a frame; the columns named in ``right`` are set to the right."""
+    """Prints a table without a frame; the columns named in ``right`` are right-aligned."""
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for number, name in enumerate(header):
         last = number == len(header) - 1
@@ -91,10 +89,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
 
 
 class Speaker:
-    """Words of a verb that runs for long, written by a thread that ends with the process."""
+    """Output of a long-running verb, written by a daemon thread."""
 
     def __init__(self, most: int = 256) -> None:
-        """`most` texts wait; more are left out."""
+        """Queues up to `most` texts; drops further ones."""
         self._waiting: queue.Queue[tuple[int, bytes]] = queue.Queue(most)
         self._idle = threading.Event()
         self._idle.set()
@@ -102,15 +100,15 @@ class Speaker:
         threading.Thread(target=self._write_all, name="speaker", daemon=True).start()
 
     def line(self, text: str) -> None:
-        """One line on standard output."""
+        """Queues one line for standard output."""
         self._say(1, f"{one_line(text)}\n")
 
     def status(self, text: str) -> None:
-        """What the terminal's line says now, on standard error."""
+        """Replaces the status line of the terminal, on standard error."""
         self._say(2, f"\r\x1b[K{one_line(text)}")
 
     def drain(self, most_s: float) -> None:
-        """Waits until all is written, but not longer."""
+        """Waits until everything is written, at most `most_s` seconds."""
         self._idle.wait(most_s)
 
     def _say(self, descriptor: int, text: str) -> None:
@@ -121,7 +119,7 @@ class Speaker:
     def _write_all(self) -> None:
         while True:
             descriptor, text = self._waiting.get()
-            # Nobody reads it: that ends no server.
+            # A closed stream must not end a server.
             with suppress(OSError):
                 while text:
                     text = text[os.write(descriptor, text) :]
@@ -131,31 +129,31 @@ class Speaker:
 
 
 class _OneLine(ProgressColumn):
-    """All of the progress line: what is done, how far it is, and the device time left, as far as it is known.
+    """The progress line: test and step, share done, and the estimated device time left.
 
-    Its width is the terminal's, so nothing wraps: the name of the step is cut, then the bar goes.
-    """
+    It fits the width of the terminal, so nothing wraps: first the step's name is cut, then the bar is
+    dropped."""
 
     def __init__(self, console: Console) -> None:
-        """The console tells the width."""
+        """Takes the width from the console."""
         super().__init__()
         self._console = console
 
     def render(self, task: Task) -> Text:
         """The column's text."""
-        room = self._console.width - 1  # terminals may wrap after their last column
+        width = self._console.width - 1  # terminals may wrap after their last column
         end, bar = "", ""
         if task.total is not None:
             end = f"  {format_seconds((task.total - task.completed) / 1e9)} device time left"
             full, empty = ("#", ".") if self._console.options.ascii_only else ("━", "╌")
             done = int(_BAR_WIDTH * task.percentage / 100)
             bar = f"  {full * done}{empty * (_BAR_WIDTH - done)}"
-        if room - len(bar) - len(end) < _LEAST_NAME:
+        if width - len(bar) - len(end) < _LEAST_NAME:
             bar = ""
         name = Text(task.description)
-        name.truncate(max(room - len(bar) - len(end), 1), overflow="ellipsis")
+        name.truncate(max(width - len(bar) - len(end), 1), overflow="ellipsis")
         line = Text.assemble(name, (bar, "cyan"), end)
-        line.truncate(max(room, 1), overflow="crop")
+        line.truncate(max(width, 1), overflow="crop")
         return line
 
 
@@ -165,37 +163,37 @@ def progress_bar(console: Console) -> Progress:
 
 
 class ProgressLines:
-    """Progress where there is no terminal: whole lines, few of them."""
+    """Progress without a terminal: a few whole lines."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """`now` gives the time, s."""
+        """`now` returns the time, s."""
         self._now = now
-        self._told_at = now()
+        self._shown_at = now()
         self._test = ""
         self._tenths = 0
         self._last: ProgressReport | None = None
 
     def advance(self, report: ProgressReport) -> None:
-        """Says how far the test is if that is news."""
+        """Prints the share done, if enough has changed."""
         tenths = 10 * report.done_ios // max(report.total_ios, 1)
         begins = report.test != self._test
         self._last = report
-        if begins or (tenths > self._tenths and self._now() - self._told_at >= _PATIENCE_S):
+        if begins or (tenths > self._tenths and self._now() - self._shown_at >= _PATIENCE_S):
             self._test, self._tenths = report.test, tenths
-            self._tell(report)
+            self._show(report)
 
     def alive(self) -> None:
-        """Says where the test still is, when nothing was said for long."""
-        if self._last is not None and self._now() - self._told_at >= _SILENCE_S:
-            self._tell(self._last)
+        """Repeats the last report after a long silence."""
+        if self._last is not None and self._now() - self._shown_at >= _SILENCE_S:
+            self._show(self._last)
 
-    def _tell(self, report: ProgressReport) -> None:
-        self._told_at = self._now()
+    def _show(self, report: ProgressReport) -> None:
+        self._shown_at = self._now()
         share = report.done_ios / max(report.total_ios, 1)
         left = format_seconds(report.device_left_ns / 1e9)
         where = f"{report.place}{report.test}: {report.step}"
         text = f"progress: {where}, {format_percent(share)}, {left} of device time left"
-        with suppress(OSError):  # nobody reads it: that ends no run
+        with suppress(OSError):  # a closed stream must not end a run
             print(one_line(text), file=sys.stderr, flush=True)
 
 
@@ -203,7 +201,7 @@ class DeviceProgress:
     """Progress in device time; used as a context manager around a run."""
 
     def __init__(self, quiet: bool = False) -> None:
-        """``quiet`` keeps it from ever appearing."""
+        """``quiet`` suppresses all output."""
         self._bar: Progress | None = None
         self._lines: ProgressLines | None = None
         self._lock = threading.Lock()
@@ -217,7 +215,7 @@ class DeviceProgress:
             self._task = self._bar.add_task("", total=None)
 
     def _watch(self) -> None:
-        """In a thread of its own: lets the bar appear, or shows that a silent run is alive."""
+        """Runs in a thread: shows the bar after a delay, or prints a sign of life during a silent run."""
         pause_s = _PATIENCE_S if self._bar is not None else _SILENCE_S / 10
         while not self._over.wait(pause_s):
             with self._lock:
@@ -230,7 +228,7 @@ class DeviceProgress:
                     self._lines.alive()
 
     def advance(self, report: ProgressReport) -> None:
-        """Takes a session's report."""
+        """Shows a session's report."""
         if self._bar is not None:
             self._bar.update(
                 self._task,
@@ -259,32 +257,31 @@ class DeviceProgress:
 class ByteProgress:
     """Progress in bytes with the time left; used as a context manager around the work.
 
-    On a terminal it is a line once two seconds have passed; elsewhere a line for every tenth, two seconds
-    apart.
-    """
+    On a terminal it is one line, shown after two seconds; elsewhere one line per tenth, at least two seconds
+    apart."""
 
     def __init__(self, text: str, now: Callable[[], float] = time.monotonic) -> None:
-        """``text`` says what is done; ``now`` gives the time, s."""
+        """``text`` describes the work; ``now`` returns the time, s."""
         self._text, self._now = one_line(text), now
-        self._began = self._told_at = now()
+        self._began = self._shown_at = now()
         self._tenths = 0
         self._terminal = sys.stderr.isatty()
 
     def advance(self, done: int, total: int) -> None:
-        """Says how far it is, if that is news."""
+        """Shows the progress if enough time has passed since the last output."""
         now = self._now()
         passed, tenths = now - self._began, 10 * done // max(total, 1)
         pause = _LINE_EVERY_S if self._terminal else _PATIENCE_S
         is_news = self._terminal or tenths > self._tenths
-        if passed < _PATIENCE_S or now - self._told_at < pause or not is_news:
+        if passed < _PATIENCE_S or now - self._shown_at < pause or not is_news:
             return
-        self._told_at, self._tenths = now, tenths
+        self._shown_at, self._tenths = now, tenths
         share = done / max(total, 1)
         left = f", {format_seconds(passed / share * (1 - share))} left" if share > 0 else ""
-        self._tell(f"{self._text}, {format_percent(share)}{left}", share)
+        self._show(f"{self._text}, {format_percent(share)}{left}", share)
 
-    def _tell(self, text: str, share: float) -> None:
-        with suppress(OSError):  # nobody reads it: that ends no work
+    def _show(self, text: str, share: float) -> None:
+        with suppress(OSError):  # a closed stream must not end the work
             if self._terminal:
                 done = int(_BAR_WIDTH * share)
                 bar = f"{'#' * done}{'.' * (_BAR_WIDTH - done)}"
@@ -299,6 +296,6 @@ class ByteProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._terminal and self._told_at != self._began:
+        if self._terminal and self._shown_at != self._began:
             with suppress(OSError):
                 print("\r\x1b[K", end="", file=sys.stderr, flush=True)

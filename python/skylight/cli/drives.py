@@ -1,6 +1,6 @@
 """``skylight drives list|show|check|truth|random``: the emulated drives and their profiles.
 
-A profile is read and checked by the native module alone; this verb prints what it says.
+The native module alone reads and checks a profile; this verb prints the result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KINDS = ("conventional", "ssd", "set-associative", "fully-associative", "journal
 
 
 def _checked(name: str) -> dict[str, object]:
-    """The whole profile with its defaults filled in; raises ``UsageError`` with the profile's own line."""
+    """The profile with its defaults filled in; raises ``UsageError`` with the line of the native module."""
     from skylight import _native
 
     text, origin = read_profile(name)
@@ -32,7 +32,7 @@ def _checked(name: str) -> dict[str, object]:
 
 
 def _text(profile: dict[str, object], *keys: str) -> str:
-    """A part of a profile as text; empty when the profile has none."""
+    """A part of a profile as text; empty if the profile has none."""
     part: object = profile
     for key in keys:
         part = part.get(key) if isinstance(part, dict) else None
@@ -51,14 +51,14 @@ def _capacity(profile: dict[str, object]) -> str:
     "  skylight drives truth st5000as0011\n  skylight drives random --seed 7 > seven.toml\n"
 )
 def drives() -> None:
-    """The emulated drives: list them, show one, check a profile of your own, know the truth of it, or make
-    one that nobody tuned anything to."""
+    """The emulated drives: list them, show one, check your own profile, print the truth of a profile, or
+    generate a random one."""
 
 
 @drives.command("list", epilog="\b\nExamples:\n  skylight drives list\n  skylight drives list --json\n")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_(as_json: bool) -> None:
-    """List the emulated drives that come with skylight."""
+    """List the emulated drives shipped with skylight."""
     rows = [(name, _checked(name)) for name in profile_names()]
     if as_json:
         entries = [
@@ -73,7 +73,7 @@ def list_(as_json: bool) -> None:
         line_json({"schema": 1, "drives": entries})
         return
     table(
-        ("Drive", "Capacity", "Layer", "What it is"),
+        ("Drive", "Capacity", "Layer", "Summary"),
         [
             (name, _capacity(whole), _text(whole, "layer", "kind"), _text(whole, "summary"))
             for name, whole in rows
@@ -83,7 +83,7 @@ def list_(as_json: bool) -> None:
 
 
 def line_json(document: object) -> None:
-    """A JSON document on standard output."""
+    """Prints a JSON document on standard output."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
@@ -95,7 +95,7 @@ def line_json(document: object) -> None:
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON, defaults filled in.")
 def show(name: str, as_json: bool) -> None:
-    """Print the profile of a drive: its TOML, which can be changed and used as sim:FILE.toml."""
+    """Print the profile of a drive: TOML that you can modify and use as sim:FILE.toml."""
     whole = _checked(name)
     if as_json:
         line_json(whole)
@@ -107,7 +107,7 @@ def show(name: str, as_json: bool) -> None:
 @click.argument("file")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON, defaults filled in.")
 def check(file: str, as_json: bool) -> None:
-    """Check a profile and say what drive it makes."""
+    """Check a profile and print the drive that it defines."""
     whole = _checked(file)
     if as_json:
         line_json(whole)
@@ -116,7 +116,7 @@ def check(file: str, as_json: bool) -> None:
 
 
 def _shown(value: object, unit: str | None) -> str:
-    """A value of the truth as people read it."""
+    """A value of the truth as text."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {_shown(part, _unit_of(name, unit))}" for name, part in value.items())
     if isinstance(value, bool) or not isinstance(value, int):
@@ -129,7 +129,7 @@ def _shown(value: object, unit: str | None) -> str:
 
 
 def _unit_of(name: str, unit: str | None) -> str | None:
-    """The unit of a part of a value: a count beside sizes has none."""
+    """The unit of a part of a value: a count has none."""
     return None if name == "count" else unit
 
 
@@ -138,9 +138,11 @@ def _unit_of(name: str, unit: str | None) -> str | None:
     "  skylight drives truth my-drive.toml --json\n"
 )
 @click.argument("name", metavar="NAME|FILE")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON, as `probe --json` prints its findings.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print as JSON, in the form of the findings of `probe --json`."
+)
 def truth(name: str, as_json: bool) -> None:
-    """Print what is true of a drive: the findings that a probe of it should come to."""
+    """Print the truth of a drive: the findings that a probe of it should yield."""
     from skylight import _native
 
     text, origin = read_profile(name)
@@ -170,11 +172,14 @@ def truth(name: str, as_json: bool) -> None:
     "  skylight drives random --seed 7 --kind journaled\n"
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**64 - 1), required=True, help="The same seed, the same drive."
+    "--seed",
+    type=click.IntRange(0, 2**64 - 1),
+    required=True,
+    help="Seed; the same seed yields the same drive.",
 )
-@click.option("--kind", type=click.Choice(KINDS), help="The kind of drive; drawn when left out.")
+@click.option("--kind", type=click.Choice(KINDS), help="The kind of drive. Default: random.")
 def random(seed: int, kind: str | None) -> None:
-    """Print the profile of a drive that nobody tuned anything to."""
+    """Print the profile of a random drive, to which nothing was tuned."""
     from skylight import _native
 
     click.echo(_native.random_profile(seed, kind), nl=False)

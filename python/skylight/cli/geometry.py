@@ -1,6 +1,6 @@
-"""``skylight geometry extract|fit``: where the tracks of a disk lie, from the timing of reads alone.
+"""``skylight geometry extract|fit``: the tracks of a disk, from the timing of reads alone.
 
-The work is done by ``skylight.geometry``; this verb opens the target, prints what was found and keeps it.
+``skylight.geometry`` does the work; this verb opens the target, prints the result and writes it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import click
 
 from skylight.cli.console import DeviceProgress, headline, line, table
 from skylight.cli.probe import Interrupted
-from skylight.cli.targets import check_holds
+from skylight.cli.targets import check_results_folder
 from skylight.engines import Engine, open_target, parse_target
 from skylight.errors import KeepError, UsageError
 from skylight.recording import RECORDING_DIR, Recording, write_whole
@@ -22,7 +22,7 @@ from skylight.units import format_capacity, format_count, format_duration, forma
 
 if TYPE_CHECKING:
     from skylight.geometry.fit import Fitted
-    from skylight.geometry.table import Geometry
+    from skylight.geometry.result import Geometry
 
 GEOMETRY_NAME = "geometry.json"
 SHOWN_ZONES = 12
@@ -39,7 +39,7 @@ Examples:
 
 @click.group(epilog=_EPILOG)
 def geometry() -> None:
-    """Find a disk's tracks, zones, skews, layout and seek curve by the timing of reads; make a profile."""
+    """Find a disk's tracks, zones, skews, layout and seek curve from the timing of reads; make a profile."""
 
 
 @geometry.command(epilog=_EPILOG)
@@ -53,38 +53,37 @@ def geometry() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the geometry as JSON, and nothing else.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=1, metavar="N", show_default=True,
-    help="Picks the places of the first reads, and an emulated drive's jitter.",
+    help="Seed of the offsets of the first reads, and of an emulated drive's jitter.",
 )  # fmt: skip
 @click.option(
     "--access-from", type=click.IntRange(0, 2**40), default=79_000, metavar="TRACK", show_default=True,
-    help="The first of 100 tracks that are accessed one by one, for the figure of the skew.",
+    help="First of the 100 successive tracks whose access times show the skew (Figure 12).",
 )  # fmt: skip
-@click.option("--resume", is_flag=True, help="Go on with an interrupted run in the same DIR.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted run in the same DIR.")
 def extract(target: str, out: Path | None, as_json: bool, seed: int, access_from: int, resume: bool) -> None:
-    """Find the geometry of TARGET by reads alone; nothing is ever written to it.
+    """Find the geometry of TARGET with reads alone; nothing is ever written to it.
 
-    TARGET is sim:NAME, a device or file, recording:DIR of an earlier extraction, or fio-log:FILE.
-    """
+    TARGET is sim:NAME, a device or file, recording:DIR of an earlier extraction, or fio-log:FILE."""
     from skylight.geometry import run
-    from skylight.geometry.table import text_of
+    from skylight.geometry.result import text_of
 
     parsed = parse_target(target)
     folder = Path("skylight-geometry") if out is None else out
     kept = parsed.kind in ("recording", "fio-log")
     if kept and resume:
-        raise UsageError(f"--resume: {target} is measured already; leave it out")
+        raise UsageError(f"--resume: {target} is already measured; omit --resume")
     if parsed.kind == "recording":
         found = run.of_recording(Path(parsed.name))
     elif parsed.kind == "fio-log":
         from skylight.engines.fio_log import read_logs
-        from skylight.geometry.logs import of_logs
+        from skylight.geometry.from_logs import of_logs
 
         found = of_logs(read_logs(parsed.name))
     else:
         found = _measured(target, folder, seed, access_from, resume, as_json)
     text = text_of(found)
     if not kept or out is not None:
-        check_holds(folder)
+        check_results_folder(folder)
         _write(folder, text)
     if as_json:
         click.echo(text, nl=False)
@@ -106,14 +105,14 @@ def _write(folder: Path, text: str) -> None:
 
 
 def _measured(target: str, folder: Path, seed: int, access_from: int, resume: bool, quiet: bool) -> Geometry:
-    """A live target: plan, run with progress, and the line that says how to go on after Ctrl-C."""
+    """A live target: prints the plan, runs with progress, and after Ctrl-C prints how to resume."""
     from skylight.geometry import run
 
     where = folder / RECORDING_DIR
     begun = Recording.is_begun(where)
     if begun and not resume:
-        raise UsageError(f"{where}: holds a recording already; go on with --resume or choose another --out")
-    check_holds(folder)
+        raise UsageError(f"{where}: already contains a recording; use --resume or choose another --out")
+    check_results_folder(folder)
     with closing(open_target(target, seed=seed)) as engine:
         if not quiet:
             _print_plan(engine)
@@ -134,20 +133,20 @@ def _print_plan(engine: Engine) -> None:
     line(f"{facts.name}: {format_capacity(facts.size_bytes)}")
     line(
         f"  plan: about {format_count(cost.ios)} reads of one sector, {format_seconds(cost.device_seconds)}"
-        " of device time; more where zones are many"
+        " of device time; more on a disk with many zones"
     )
-    line("  risk: none: nothing is written")
+    line("  risk: none; nothing is written")
 
 
 def _resume_line() -> str:
     arguments = [str(part) for part in click.get_current_context().find_root().obj or ()]
     more = [] if "--resume" in arguments else ["--resume"]
     again = shlex.join(["skylight", *(arguments or ["geometry", "extract"]), *more])
-    return f"interrupted; what was measured is kept, go on with: {again}"
+    return f"interrupted; the measurements so far are kept, resume with: {again}"
 
 
 def _print(found: Geometry) -> None:
-    """What was found, as a table of properties and one of zones."""
+    """Prints the result as a table of properties and one of zones."""
     rows = [
         ("Rotation", _turn_words(found.rotation_ns)),
         ("Layout", _layout_words(found)),
@@ -156,13 +155,13 @@ def _print(found: Geometry) -> None:
         ("Head skew", _skew_words(found, "head_skew")),
         (
             "Head switch",
-            "not seen apart"
+            "same as a step"
             if found.layout and found.head_switch_ns is None
             else _duration(found.head_switch_ns),
         ),
         ("Zones", format_count(len(found.zones)) if found.zones else "unknown"),
     ]
-    if found.reads:  # logs of other tools have none of ours
+    if found.reads:  # none for logs of other tools
         for_zones = f"{format_count(found.zone_reads)} of them for the zones"
         rows.append(("Reads", f"{format_count(found.reads)}, {for_zones}"))
     if found.seek is not None and found.seek.points:
@@ -179,7 +178,7 @@ def _print(found: Geometry) -> None:
     shown = found.zones if len(found.zones) <= SHOWN_ZONES else found.zones[:SHOWN_ZONES]
     if shown:
         table(
-            ("Zone", "First sector", "Sectors a track", "Tracks", "Edge within"),
+            ("Zone", "First sector", "Sectors/track", "Tracks", "Edge within"),
             [
                 (str(number), f"{zone.first_sector:,}", f"{zone.sectors_per_track:,}", f"{zone.tracks:,}",
                  "exact" if zone.doubt_sectors == 0 else f"{zone.doubt_sectors:,} sectors")
@@ -196,7 +195,7 @@ def _print(found: Geometry) -> None:
 def _found_words(found: Geometry) -> str:
     """The result in a few words."""
     if found.places and not found.zones:
-        return f"rotation and tracks at {format_count(len(found.places))} places, from logs"
+        return f"rotation and tracks of {format_count(len(found.places))} regions, from logs"
     return f"{_layout_words(found)}, {len(found.zones)} recording zones"
 
 
@@ -212,7 +211,7 @@ def _skew_words(found: Geometry, name: str) -> str:
     skew = getattr(found, name)
     if skew is None:
         return "unknown"
-    share = "" if not found.rotation_ns else f", {skew.ns / found.rotation_ns:.4f} of a turn"
+    share = "" if not found.rotation_ns else f", {skew.ns / found.rotation_ns:.4f} revolutions"
     return f"{format_duration(skew.ns)} (+- {100 * skew.error_ns / skew.ns:.1f} %){share}"
 
 
@@ -221,7 +220,7 @@ def _layout_words(found: Geometry) -> str:
         return "layout unknown"
     words = found.layout
     if found.serpentine is not None:
-        words += ", there and back" if found.serpentine else ", one way"
+        words += ", alternating direction" if found.serpentine else ", one direction"
     return words if found.group_tracks is None else f"{words} of {found.group_tracks:,} tracks"
 
 
@@ -229,45 +228,46 @@ def _layout_words(found: Geometry) -> str:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "-d", "--degree", type=click.IntRange(0, 60), default=13, metavar="D", show_default=True,
-    help="Degree of the polynomial that is fitted to the sizes of tracks.",
+    help="Degree of the polynomial fitted to the track sizes.",
 )  # fmt: skip
 @click.option(
     "-n", "--zones", type=click.IntRange(1, 100_000), default=18, metavar="N", show_default=True,
-    help="Number of zones that are made from it.",
+    help="Number of zones derived from the polynomial.",
 )  # fmt: skip
 @click.option(
     "--min-outlier", type=click.IntRange(1), default=1000, metavar="SECTORS", show_default=True,
-    help="Smaller tracks are not looked at.",
+    help="Exclude tracks with fewer sectors from the fit.",
 )  # fmt: skip
 @click.option(
     "--max-outlier", type=click.IntRange(1), default=2200, metavar="SECTORS", show_default=True,
-    help="Larger tracks are not looked at.",
+    help="Exclude tracks with more sectors from the fit.",
 )  # fmt: skip
-@click.option("--measured", is_flag=True, help="The profile gets the zones as measured, not the fitted ones.")
+@click.option(
+    "--measured", is_flag=True, help="Write the measured zones to the profile, not the fitted ones."
+)
 @click.option("--no-graphs", is_flag=True, help="Draw no figures.")
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR",
     help="Where the profile and the figures go. Default: the folder of FILE.",
 )  # fmt: skip
-@click.option("--name", metavar="NAME", help="Name of the profile. Default: of the file's folder.")
+@click.option("--name", metavar="NAME", help="Name of the profile. Default: the name of the file's folder.")
 def fit(
     file: Path, degree: int, zones: int, min_outlier: int, max_outlier: int, measured: bool, no_graphs: bool,
     out: Path | None, name: str | None,
 ) -> None:  # fmt: skip
-    """Fit zones by a polynomial to the geometry in FILE, write a profile, and draw it.
+    """Fit zones to the geometry in FILE with a polynomial, write a profile, and draw both.
 
     The options and their defaults are those of the emulator's paper (UCSC-SSRC-12-05, Table 1), where tracks
-    have 1,000 to 2,200 sectors.
-    """
+    have 1,000 to 2,200 sectors."""
     from skylight.geometry.fit import FitOptions
     from skylight.geometry.fit import fit as fitted_to
     from skylight.geometry.profile import measured_zones, profile_text, safe_name
-    from skylight.geometry.table import read_geometry
+    from skylight.geometry.result import read_geometry
 
     found = read_geometry(file)
     fitted = fitted_to(found, FitOptions(degree, zones, min_outlier, max_outlier))
     folder = file.parent if out is None else out
-    check_holds(folder)
+    check_results_folder(folder)
     called = safe_name(name if name is not None else file.absolute().parent.name)
     taken = measured_zones(found) if measured else fitted.zones
     profile = folder / f"{called}.toml"
@@ -282,13 +282,13 @@ def fit(
 
 
 def _keep_profile(path: Path, text: str) -> None:
-    """Writes a profile that the check accepts."""
+    """Writes a profile, after checking it."""
     from skylight import _native
 
     try:
         _native.profile_check(text, str(path))
     except _native.ProfileError as error:
-        raise UsageError(f"the geometry makes no drive: {error}") from error
+        raise UsageError(f"the geometry is not a valid drive: {error}") from error
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
@@ -297,16 +297,14 @@ def _keep_profile(path: Path, text: str) -> None:
 
 
 def _print_fit(fitted: Fitted) -> None:
-    """The zones of the fit, and the skew."""
+    """Prints the zones of the fit, and the skew."""
     table(
-        ("Zone", "Tracks", "Sectors a track"),
+        ("Zone", "Tracks", "Sectors/track"),
         [(str(n), f"{zone.tracks:,}", f"{zone.sectors_per_track:,}") for n, zone in enumerate(fitted.zones)],
         right=(0, 1, 2),
     )
-    line(
-        f"The curve lies {fitted.rms_sectors:.1f} sectors from the measured sizes (root of the mean square)."
-    )
+    line(f"The polynomial deviates from the measured sizes by {fitted.rms_sectors:.1f} sectors (RMS).")
     if fitted.outliers:
-        line(f"{fitted.outliers:,} tracks were left out as outliers.")
+        line(f"{fitted.outliers:,} tracks were excluded as outliers.")
     if fitted.skew_tracks is not None:
-        line(f"Skew: 2 pi / {fitted.skew_tracks:.2f}: the begin of tracks goes round in so many tracks.")
+        line(f"Skew: 2 pi / {fitted.skew_tracks:.2f}, or one revolution per {fitted.skew_tracks:.2f} tracks.")

@@ -1,6 +1,6 @@
-"""``skylight image check|info|repair|compact PATH``: an image that nobody serves.
+"""``skylight image check|info|repair|compact PATH``: an image that is not being served.
 
-The work is done by the native module; this verb prints what it says.
+The native module does the work; this verb prints the result.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "  skylight image repair smr.img\n  skylight image compact smr.img\n"
 )
 def image() -> None:
-    """Images of drives: look at one, check it, repair it, make it small."""
+    """Images of drives: show, check, repair or compact one."""
 
 
 def _arguments(command: FC) -> FC:
-    """What every verb on an image takes."""
+    """The arguments that all verbs on an image share."""
     for decorate in (
         click.option("--json", "as_json", is_flag=True, help="Print as JSON."),
         click.option(
-            "--cache-on", type=_FILE, help="Where the flash of the drive lies, if not with the rest."
+            "--cache-on", type=_FILE, help="File or device of the drive's flash cache, if it is separate."
         ),
         click.argument("path", type=_FILE),
     ):
@@ -42,7 +42,7 @@ def _arguments(command: FC) -> FC:
 
 
 def _asked(ask: Callable[[], Any]) -> Any:
-    """What the native module says, its errors as those of the command line."""
+    """Calls the native module and converts its errors to those of the command line."""
     from skylight import _native
 
     try:
@@ -52,40 +52,43 @@ def _asked(ask: Callable[[], Any]) -> Any:
 
 
 def _show(info: dict[str, Any]) -> None:
-    """What there is to say, as a table."""
+    """Prints the properties of an image as a table."""
     stored = f"{format_size(info['stored_bytes'])} of {format_size(info['len_bytes'])}"
     rows = [
         ("Drive", f"{info['drive']}, {format_capacity(info['capacity_bytes'])}"),
         ("Format", str(info["format"])),
-        ("Takes", stored),
-        ("Switched off", "in order" if info["clean"] else "not in order; the next start recovers it"),
+        ("Stored", stored),
+        ("Shut down", "cleanly" if info["clean"] else "not cleanly; the next start recovers it"),
         (
             "In the cache",
             f"{format_size(info['cached_bytes'])}, {format_count(info['cached_extents'])} extents",
         ),
         ("Bands moved", format_count(info["moved_bands"])),
-        ("Checksums", "of all data" if info["checksums"] else "none of the data"),
-        ("Checkpoint", f"{info['generation']}, {format_count(info['tags'])} tags behind it"),
+        ("Checksums", "of all data" if info["checksums"] else "no data checksums"),
+        ("Checkpoint", f"{info['generation']}, {format_count(info['tags'])} tags after it"),
     ]
     if info["refused_tags"]:
-        rows.append(("Lost to a cut", f"{format_count(info['refused_tags'])} tags, as may be"))
+        rows.append(("Lost in a power cut", f"{format_count(info['refused_tags'])} tags, as permitted"))
     if shingled := info.get("shingled"):
         rows += _shingled_rows(shingled)
     table(("", ""), rows)
 
 
 def _shingled_rows(disk: dict[str, Any]) -> list[tuple[str, str]]:
-    """What there is to say of a raw shingled disk."""
+    """The rows of a raw shingled disk."""
     zones = disk["zones"]
     sizes = f"{zones[0]['sectors_per_track']} to {zones[-1]['sectors_per_track']} sectors"
     tracks = f"{format_count(disk['tracks'])} on each of {disk['surfaces']} surfaces, {disk['layout']}"
-    torn, fragments = format_count(disk["overwritten_sectors"]), format_count(disk["overwritten_fragments"])
+    overwritten, fragments = (
+        format_count(disk["overwritten_sectors"]),
+        format_count(disk["overwritten_fragments"]),
+    )
     rows = [
         ("A write covers", f"{disk['width_tracks']} tracks"),
         ("Tracks", f"{tracks}, {sizes} in {len(zones)} recording zones"),
         (
             "Overwritten",
-            f"{torn} sectors, {fragments} fragments, {format_count(disk['writes'])} writes so far",
+            f"{overwritten} sectors, {fragments} fragments, {format_count(disk['writes'])} writes so far",
         ),
     ]
     if disk["band_tracks"] is not None:
@@ -101,7 +104,7 @@ def _shingled_rows(disk: dict[str, Any]) -> list[tuple[str, str]]:
 @image.command(epilog="\b\nExamples:\n  skylight image info smr.img\n  skylight image info smr.img --json\n")
 @_arguments
 def info(path: Path, cache_on: Path | None, as_json: bool) -> None:
-    """Say which drive an image holds, and how it lies there."""
+    """Print which drive an image contains, and how it is stored."""
     from skylight import _native
 
     found = _asked(lambda: _native.image_info(path, cache_on))
@@ -124,13 +127,13 @@ def _wrong_lines(path: Path, scrubbed: dict[str, Any]) -> list[str]:
     """A line for each of the first wrong extents, and one for the rest."""
     wrong = scrubbed["wrong"]
     lines = [
-        f"{path}: checksum mismatch: sectors {first} to {first + sectors - 1}; write them anew, or restore "
+        f"{path}: checksum mismatch: sectors {first} to {first + sectors - 1}; rewrite them, or restore "
         "them from a copy"
         for first, sectors in wrong
     ]
     if (more := scrubbed["wrong_extents"] - len(wrong)) > 0:
         total = format_count(scrubbed["wrong_sectors"])
-        lines.append(f"{path}: and {format_count(more)} extents more, {total} wrong sectors in all")
+        lines.append(f"{path}: and {format_count(more)} more extents, {total} wrong sectors in total")
     return lines
 
 
@@ -139,13 +142,13 @@ def _wrong_lines(path: Path, scrubbed: dict[str, Any]) -> list[str]:
     "  skylight image check smr.img --data --json\n"
 )
 @_arguments
-@click.option("--data", is_flag=True, help="Read all data too, and compare it with its checksums.")
+@click.option("--data", is_flag=True, help="Also read all data and compare it with its checksums.")
 def check(path: Path, cache_on: Path | None, as_json: bool, data: bool) -> None:
-    """Check an image without changing it, opened read-only; exit code 1 when something is wrong.
+    """Check an image, opened read-only, without changing it; exit code 1 if something is wrong.
 
-    Checked is what the image is made of, and with --data what the host wrote, if the image was made with
-    checksums (skylight serve --checksums). Without, nothing here can tell whether the medium has changed it.
-    """
+    The check covers the image's own structures and, with --data, the data that the host wrote, if the image
+    was created with checksums (skylight serve --checksums). Without checksums a change on the medium cannot
+    be detected."""
     from skylight import _native
 
     found, problems = _asked(lambda: _native.image_check(path, cache_on))
@@ -171,17 +174,15 @@ def check(path: Path, cache_on: Path | None, as_json: bool, data: bool) -> None:
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Give up what was durable and is lost, so that the rest can be used. A copy of the image's own "
-    "structures is kept beside it as PATH.damaged-1, -2, ...",
+    help="Accept the loss of durable data, so that the rest can be used. The image's structures are first "
+    "copied to PATH.damaged-1, -2, ...",
 )
 @_arguments
 def repair(path: Path, cache_on: Path | None, as_json: bool, accept_loss: bool) -> None:
-    """Write again what is there twice and damaged once; anything more only with --accept-loss.
+    """Rewrite structures of which one of two copies is damaged; anything more only with --accept-loss.
 
-    An image of which something durable is lost is not served. Restore it from a copy. Without one,
-    --accept-loss goes on from what is left: what was written since the last checkpoint may then read as
-    older data.
-    """
+    An image that has lost durable data is not served. Restore it from a copy. Without a copy, --accept-loss
+    continues with the rest: data written since the last checkpoint may then read as older data."""
     from skylight import _native
 
     mended, lost, kept = _asked(lambda: _native.image_repair(path, cache_on, accept_loss))
@@ -190,28 +191,28 @@ def repair(path: Path, cache_on: Path | None, as_json: bool, accept_loss: bool) 
         line_json({"schema": 1, "mended": mended, "lost": lost, "kept": kept_path})
         return
     for what in mended:
-        line(f"{path}: {what}; what is whole was used, and it was written again")
+        line(f"{path}: {what}; rewritten from the intact copy")
     for what in lost:
         line(f"{path}: lost: {what}")
     if kept is not None:
-        line(f"{path}: its structures as they were are kept in {kept}")
-    headline(f"{path}: {'goes on without what is lost' if lost else 'good'}")
+        line(f"{path}: its former structures are kept in {kept}")
+    headline(f"{path}: {'usable, without the lost data' if lost else 'good'}")
 
 
 def _scrub_words(scrubbed: dict[str, Any]) -> str:
-    """What was compared."""
+    """The result of the comparison as text."""
     wrong = format_count(scrubbed["wrong_sectors"])
     words = f"{format_size(scrubbed['data_bytes'])} compared, {wrong} sectors wrong"
     if scrubbed["unsure_sectors"]:
         unsure = format_count(scrubbed["unsure_sectors"])
-        words += f"; {unsure} sectors differ where a power cut may have done it, and count"
+        words += f"; {unsure} more sectors differ where a power cut may be the cause, and are accepted"
     return words
 
 
 @image.command(epilog="\b\nExamples:\n  skylight image compact smr.img\n")
 @_arguments
 def compact(path: Path, cache_on: Path | None, as_json: bool) -> None:
-    """Clean an image as the drive would when left alone, and give back what nothing reads."""
+    """Clean an image as the drive does when idle, and free the space that nothing refers to."""
     from skylight import _native
 
     before, after = _asked(lambda: _native.image_compact(path, cache_on))

@@ -1,14 +1,14 @@
-"""The note beside an image that says where it is served.
+"""The note beside an image with the endpoints of its server.
 
-What for: ``skylight status IMAGE`` and ``skylight control IMAGE`` find the server by it. It may lie in a
-folder in which others may write, too.
+``skylight status IMAGE`` and ``skylight control IMAGE`` find the server through it. Other users may be able
+to write to its folder.
 
 Invariants:
-- Writing it changes no other file: it is made under a name that nobody can foretell, and then takes its
-  place by a rename, which replaces a symbolic link and does not follow it.
-- Only its owner may read it, and a server removes no note but its own.
-- A note is believed only if it is a regular file of the reader, of root, or of the owner of the image: who
-  else can put a file there may not say where programs connect.
+- Writing the note changes no other file: it is created under an unpredictable name and then renamed, which
+  replaces a symbolic link and does not follow it.
+- Only its owner may read it, and a server removes only its own note.
+- A note is trusted only if it is a regular file that belongs to the reader, to root, or to the owner of the
+  image: other users must not determine where programs connect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOTE_SUFFIX = ".serve.json"
 
 
 def note_of(image: Path) -> Path:
-    """Where it is noted that an image is served: beside it; for a device where restore notes are, too."""
+    """The path of an image's note: beside it or, for a device, in the folder of the restore notes."""
     if not image.is_block_device():
         return image.with_name(image.name + NOTE_SUFFIX)
     from skylight.engines.device import state_dir
@@ -38,7 +38,7 @@ def note_of(image: Path) -> Path:
 
 def _write(note: Path, text: str) -> None:
     note.parent.mkdir(parents=True, exist_ok=True)
-    # Made with O_EXCL and O_NOFOLLOW, and mode 0600.
+    # mkstemp uses O_EXCL, O_NOFOLLOW and mode 0600.
     descriptor, name = tempfile.mkstemp(prefix=f".{note.name}.", dir=note.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -51,34 +51,33 @@ def _write(note: Path, text: str) -> None:
 
 
 def _read(note: Path, trusted: set[int]) -> dict[str, Any]:
-    """What a note says; `trusted` are the users whose note it may be."""
+    """The content of a note; `trusted` are the user IDs that may own it."""
     descriptor = os.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, encoding="utf-8") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise ValueError(f"{note} is no file")
+            raise ValueError(f"{note} is not a regular file")
         if found.st_uid not in trusted:
             raise ValueError(f"{note} belongs to user {found.st_uid}, who neither owns the image nor is you")
-        said = json.loads(file.read())
-    if not isinstance(said, dict):
-        raise ValueError(f"{note} holds no note")
-    return said
+        content = json.loads(file.read())
+    if not isinstance(content, dict):
+        raise ValueError(f"{note} does not contain a note")
+    return content
 
 
 def read_note(image: Path) -> list[str]:
-    """Where an image is served: the places of its server, at least one.
+    """The endpoints of an image's server, at least one.
 
-    Raises OSError, ValueError or LookupError when there is no note, or none that may be believed.
-    """
+    Raises OSError, ValueError or LookupError if there is no note, or none that is trusted."""
     endpoints = _read(note_of(image), {os.geteuid(), 0, image.stat().st_uid})["endpoints"]
     if not isinstance(endpoints, list) or not endpoints:
-        raise ValueError("its note names no place")
-    return [str(place) for place in endpoints]
+        raise ValueError("its note names no endpoint")
+    return [str(endpoint) for endpoint in endpoints]
 
 
 @contextmanager
 def noted(image: Path, endpoints: list[str]) -> Iterator[None]:
-    """The note beside the image, while it is served; without it status needs the socket."""
+    """Keeps the note beside the image while it is served; without the note, status needs the socket."""
     note = note_of(image)
     try:
         _write(note, json.dumps({"pid": os.getpid(), "endpoints": endpoints}) + "\n")

@@ -1,8 +1,7 @@
-"""``skylight probe TARGET..``: what is this drive?
+"""``skylight probe TARGET..``: what kind of drive is this?
 
 Opens every target before touching any, prints the plan, measures, and writes the findings, the recording
-and the report. The work itself is done by ``skylight.probe.suite`` and ``skylight.report``; this module
-only joins them.
+and the report. ``skylight.probe.suite`` and ``skylight.report`` do the work; this module joins them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 import click
 
 from skylight.cli.console import DeviceProgress, headline, line, table
-from skylight.cli.targets import check_distinct, check_holds
+from skylight.cli.targets import check_distinct, check_results_folder
 from skylight.engines import Engine, Target, open_target, parse_target
 from skylight.engines.fio_log import DriveLogs, read_logs, short_name
 from skylight.engines.head_trace import HeadTraceFile
@@ -43,9 +42,9 @@ Tests, for --only:
 \b
 Targets:
   sim:NAME             an emulated drive (skylight drives list)
-  sim:FILE.toml        an emulated drive from a profile of your own
+  sim:FILE.toml        an emulated drive from your own profile
   /dev/sdX or a path   a real drive through the kernel, or a plain file
-  recording:DIR        evidence kept by an earlier run (its --out); no drive is touched
+  recording:DIR        evidence of an earlier run (its --out); no drive is touched
   fio-log:FILE,..      latency logs of fio of one drive, or a folder of them (--write_lat_log)
 
 \b
@@ -53,7 +52,7 @@ Examples:
   skylight probe sim:emulated-smr-1
   skylight probe sim:emulated-smr-1 sim:st4000nc001 --out compared
   skylight probe /dev/sdX                     reads only
-  skylight probe /dev/sdX --destroy-data      the full answer, in hours; its data is lost
+  skylight probe /dev/sdX --destroy-data      the full result, in hours; its data is lost
   skylight probe /dev/sdX --destroy-data --quick             its kind, in a minute
   skylight probe sim:emulated-smr-1 --only band_size,zones
   skylight probe recording:skylight-report/sdX --out again
@@ -63,14 +62,14 @@ Examples:
 
 
 class Interrupted(SkylightError):
-    """Ctrl-C, with the line that says how to go on."""
+    """Ctrl-C, with a line that explains how to resume."""
 
     exit_code = INTERRUPTED
 
 
 @dataclass(frozen=True)
 class Job:
-    """One target of the command line: where it is, and where its results go."""
+    """One target of the command line, its name, and the folder of its results."""
 
     target: Target
     name: str
@@ -78,15 +77,15 @@ class Job:
 
     @property
     def recording(self) -> Path:
-        """Directory of the evidence: kept by this run, or the one that is read again."""
+        """Directory of the evidence: written by this run, or read again."""
         if self.target.kind == "recording":
             return recording_dir(Path(self.target.name))
         return self.folder / RECORDING_DIR
 
 
 def _short_name(target: Target) -> str:
-    """A directory name for a target: the drive's name, the profile's or file's stem, the device's last
-    part."""
+    """A directory name for a target: the drive's name, the profile's or file's stem, the device's last path
+    component."""
     path = Path(target.name)
     if target.kind == "fio-log":
         name = short_name(target.name)
@@ -99,7 +98,7 @@ def _short_name(target: Target) -> str:
 
 
 def _jobs(specs: Sequence[str], out: Path | None, resume: bool) -> tuple[list[Job], Path]:
-    """The jobs and the directory of the report; without `out` a new one, or to `resume` the newest."""
+    """The jobs and the directory of the report; without `out` a new one or, with `resume`, the newest."""
     targets = [parse_target(spec) for spec in specs]
     names: list[str] = []
     for target in targets:
@@ -117,18 +116,18 @@ def _jobs(specs: Sequence[str], out: Path | None, resume: bool) -> tuple[list[Jo
 
 
 def _default_out(name: str, targets: Sequence[Target], resume: bool) -> Path:
-    """The first of NAME, NAME-2, NAME-3 .. that holds nothing yet; to resume, the last one before it."""
+    """The first of NAME, NAME-2, NAME-3 .. that is free; to resume, the last one before it."""
     pages = (DEFAULT_OUT / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
     last = page = next(pages)
     while _taken(page):
         if any(_lies_in(target, page) for target in targets):
-            return page  # the report of this very recording is made anew
+            return page  # the report of this recording is rewritten
         last, page = page, next(pages)
     return last if resume else page
 
 
 def _taken(page: Path) -> bool:
-    """Whether something is in the way of a report there."""
+    """Whether something occupies the place of a report."""
     try:
         return page.exists() and (not page.is_dir() or any(page.iterdir()))
     except OSError as error:
@@ -138,44 +137,42 @@ def _taken(page: Path) -> bool:
 
 
 def _lies_in(target: Target, page: Path) -> bool:
-    """Whether a target is the recording of the report there."""
+    """Whether a target is the recording of the report in that folder."""
     if target.kind != "recording":
         return False
     return recording_dir(Path(target.name)).resolve().parent == page.resolve()
 
 
 def _check_out(page: Path, jobs: Sequence[Job], resume: bool) -> None:
-    """Refuses a directory that already holds something, unless this run goes on with it."""
+    """Refuses a directory that is not empty, unless this run continues the one in it."""
     if not _taken(page) or (resume and page.is_dir()):
         return
     if not page.is_dir():
         raise UsageError(f"{page}: is not a folder; choose another with --out DIR")
     if any(_lies_in(job.target, page) for job in jobs):
         _check_live(jobs)
-        return  # the report of this very recording is made anew
+        return  # the report of this recording is rewritten
     mend = "choose another with --out DIR"
     if any(job.target.kind != "recording" and Recording.is_begun(job.recording) for job in jobs):
-        mend += ", or go on with the run in it with --resume"
+        mend += ", or resume the run in it with --resume"
     raise UsageError(f"{page}: already there and not empty; {mend}")
 
 
 def _check_live(jobs: Sequence[Job]) -> None:
-    """Refuses live targets whose folder holds a recording already."""
+    """Refuses live targets whose folder already contains a recording."""
     for job in jobs:
         if job.target.kind != "recording" and Recording.is_begun(job.recording):
             raise UsageError(
-                f"{job.recording}: holds a recording already; go on with --resume or choose another --out"
+                f"{job.recording}: already contains a recording; use --resume or choose another --out"
             )
 
 
 def _check_head_trace(jobs: Sequence[Job], resume: bool) -> None:
-    """Refuses a head trace of what has none, or only a part of one."""
+    """Refuses a head trace of a target that has none, or of part of a run."""
     if len(jobs) > 1 or jobs[0].target.kind != "sim":
-        raise UsageError(
-            f"{HEAD_TRACE}: only an emulated drive can tell where its head is; give one sim:NAME alone"
-        )
+        raise UsageError(f"{HEAD_TRACE}: only an emulated drive has a head trace; give a single sim:NAME")
     if resume:
-        raise UsageError(f"{HEAD_TRACE}: is kept of a run from its start; leave --resume out")
+        raise UsageError(f"{HEAD_TRACE}: traces a run from its start; omit --resume")
 
 
 def _opened(
@@ -195,18 +192,18 @@ def _opened(
 
 
 def _risk(facts: TargetFacts, can_write: bool, bytes_written: int) -> str:
-    """What the plan says of the data on the target."""
+    """The plan's line about the data on the target."""
     if facts.kind == "sim":
-        return "none: the drive is emulated"
+        return "none; the drive is emulated"
     if not can_write:
-        return "none: nothing is written, so the answer may be unknown (--destroy-data allows writes)"
+        return "none; nothing is written, so findings may be unknown (--destroy-data allows writes)"
     return (
         f"DATA IS LOST: up to {format_size(bytes_written)} are written all over {facts.name} (--destroy-data)"
     )
 
 
 def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], options: SuiteOptions) -> None:
-    """What will be done to a live target, before it is done."""
+    """Prints what will be done to a live target, before it is done."""
     seed, most_seconds = options.seed, QUICK_SECONDS if options.quick else math.inf
     line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {seed}")
     written, seconds, idle = 0, 0.0, []
@@ -224,18 +221,18 @@ def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], opti
             f"{format_seconds(takes)} of device time, {writes}"
         )
     if idle:
-        line(f"  not without leave to write: {', '.join(idle)}")
+        line(f"  skipped, since they need --destroy-data: {', '.join(idle)}")
     if len(tests) > 1:
         line(
-            f"  in all: up to {format_seconds(seconds)} of device time; most of it falls away on a target"
-            " that is not a shingled disk"
+            f"  in total: up to {format_seconds(seconds)} of device time; far less on a target that is not a"
+            " shingled disk"
         )
     line(f"  risk: {_risk(facts, can_write, written)}")
 
 
 def _forget(job: Job, made: Sequence[Path]) -> None:
-    """Removes what a run that was refused before a step was whole has begun to keep: its recording, and the
-    folders it made."""
+    """Removes the results of a run that was refused before its first step was complete: its recording, and
+    the folders it created."""
     Recording.forget_unused(job.recording)
     for folder in made:
         with suppress(OSError):  # not empty: it stays
@@ -243,7 +240,7 @@ def _forget(job: Job, made: Sequence[Path]) -> None:
 
 
 def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> SuiteResult:
-    """One live target: plan, run with progress, findings."""
+    """Measures one live target: plan, progress, findings."""
     facts, tests = engine.describe(), chosen(options.only, quick=options.quick)
     done = False
     if options.resume:
@@ -251,7 +248,7 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
         kept.check_same_run(facts, options.to_json(engine.can_write), options.seed)
         done = all(kept.is_complete(test.name) for test in tests)
     if done and not quiet:
-        line(f"{facts.name}: the run in {job.folder} was complete already; nothing is measured again")
+        line(f"{facts.name}: the run in {job.folder} is already complete; nothing is measured again")
     elif not quiet:
         _print_plan(facts, engine.can_write, tests, options)
     new = not Recording.is_begun(job.recording)
@@ -266,7 +263,7 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
 
 
 def _print_findings(result: SuiteResult) -> None:
-    """The verdict sentence, then the table of findings."""
+    """Prints the verdict sentence and the table of findings."""
     from skylight.report.model import finding_rows
     from skylight.report.words import verdict
 
@@ -285,11 +282,11 @@ def _print_findings(result: SuiteResult) -> None:
 
 
 def _resume_line(page: Path, out: Path | None) -> str:
-    """How to go on with this run: the same command with --resume."""
+    """How to resume this run: the same command with --resume."""
     arguments = [str(part) for part in click.get_current_context().find_root().obj or ()]
     if not arguments:
-        return f"interrupted; what was measured is kept in {page}: run the same command with --resume"
-    if HEAD_TRACE in arguments:  # it is kept of a run from its start
+        return f"interrupted; the measurements so far are kept in {page}: rerun with --resume"
+    if HEAD_TRACE in arguments:  # a resumed run has no head trace
         at = arguments.index(HEAD_TRACE)
         del arguments[at : at + 2]
     arguments = [each for each in arguments if not each.startswith(HEAD_TRACE + "=")]
@@ -297,11 +294,11 @@ def _resume_line(page: Path, out: Path | None) -> str:
     if out is None:
         more += ["--out", str(page)]  # a later run may have a newer default
     again = shlex.join(["skylight", *arguments, *more])
-    return f"interrupted; what was measured is kept, go on with: {again}"
+    return f"interrupted; the measurements so far are kept, resume with: {again}"
 
 
 def _keep(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tuple[str, Path]:
-    """Writes findings.json and the report; the JSON text and the path of the page."""
+    """Writes findings.json and the report; returns the JSON text and the path of the page."""
     from skylight.report.html import write_file, write_report
     from skylight.report.json import document_text, probe_document
 
@@ -311,39 +308,39 @@ def _keep(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tuple[str,
 
 
 def _only(only: str | None) -> tuple[str, ...]:
-    """The tests that `--only` names; none when it was not given."""
+    """The tests in `--only`; empty without the option."""
     if only is None:
         return ()
     names = tuple(name.strip() for name in only.split(",") if name.strip())
     if not names:
-        raise UsageError("--only names no test; give one, or leave it out to run them all")
+        raise UsageError("--only names no test; name one, or omit --only to run them all")
     chosen(names)
     return names
 
 
 def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bool) -> None:
-    """Refuses two choices of tests, and any choice for what is measured already."""
+    """Refuses two selections of tests, and any selection for a target that is already measured."""
     if only and quick:
-        raise UsageError("--quick and --only each choose the tests; give one of them")
+        raise UsageError("--quick and --only both select tests; give only one of them")
     if any(job.target.kind not in ("recording", "fio-log") for job in jobs):
         return
     for option, given in (("--only", only), ("--quick", quick), ("--destroy-data", destroy_data)):
         if given:
             raise UsageError(
-                f"{option}: {jobs[0].target.spec} is measured already, all of it is told; leave it out"
+                f"{option}: {jobs[0].target.spec} is already measured and reported whole; omit {option}"
             )
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET..")
-@click.option("--only", metavar="TEST,..", help="Run only these tests, and those they build on.")
-@click.option("--quick", is_flag=True, help="Only say whether the drive is shingled, and what kind.")
+@click.option("--only", metavar="TEST,..", help="Run only these tests, and those they depend on.")
+@click.option("--quick", is_flag=True, help="Only determine whether the drive is shingled, and of what kind.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where recording and report go. Default: skylight-report/ and the target's name, with -2, -3 .."
-    " where that is taken.",
+    help="Folder for recording and report. Default: skylight-report/ and the target's name, with -2, -3 .."
+    " if it exists.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
 @click.option(
@@ -352,15 +349,15 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
     default=1,
     metavar="N",
     show_default=True,
-    help="Picks the places that are read and written, and an emulated drive's jitter.",
+    help="Seed of the offsets that are read and written, and of an emulated drive's jitter.",
 )
-@click.option("--resume", is_flag=True, help="Go on with an interrupted run in the same DIR.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted run in the same DIR.")
 @click.option("--destroy-data", is_flag=True, help="Allow writes to a device or file. Its data is lost.")
 @click.option(
     HEAD_TRACE,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Keep where an emulated drive's head was, and what for, as columns (Arrow).",
+    help="Write the position and purpose of every head movement of an emulated drive (Arrow columns).",
 )
 def probe(
     targets: tuple[str, ...],
@@ -385,7 +382,7 @@ def probe(
     if head_trace is not None:
         _check_head_trace(jobs, resume)
     _check_out(page, jobs, resume)
-    check_holds(page)
+    check_results_folder(page)
     results: list[tuple[SuiteResult, Path]] = []
     trace: HeadTraceFile | None = None
     try:

@@ -1,7 +1,7 @@
-"""``skylight reproduce PAPER``: does an emulated drive do what the paper measured?
+"""``skylight reproduce PAPER``: does an emulated drive behave as the paper measured?
 
-Runs the rows of ``skylight.reproduce`` and prints them; exit code 1 when one misses its band. The work is
-done there; this module only joins it to the terminal.
+Runs the rows of ``skylight.reproduce`` and prints them; exit code 1 if a row misses its band. This module
+only connects it to the terminal.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from rich.console import Console
 from rich.status import Status
 
 from skylight.cli.console import headline, line, table
-from skylight.cli.targets import check_holds
+from skylight.cli.targets import check_results_folder
 from skylight.errors import KeepError, UsageError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from skylight.reproduce.fast15 import Told
+    from skylight.reproduce.fast15 import OnRow
     from skylight.reproduce.rows import Row, RowSpec
 
-    Run = Callable[[Sequence[RowSpec], Path, Told], tuple[list[Row], list[str]]]
+    Run = Callable[[Sequence[RowSpec], Path, OnRow], tuple[list[Row], list[str]]]
 
 MISSED = 1
 
@@ -42,7 +42,7 @@ Examples:
 
 
 def _paper(name: str) -> tuple[tuple[RowSpec, ...], Run]:
-    """The rows of a paper, and what runs them."""
+    """The rows of a paper, and the function that runs them."""
     from skylight.reproduce import fast15
     from skylight.reproduce.swd import table
 
@@ -50,28 +50,26 @@ def _paper(name: str) -> tuple[tuple[RowSpec, ...], Run]:
 
 
 def _only(only: str | None, rows: tuple[RowSpec, ...]) -> tuple[RowSpec, ...]:
-    """The rows that `--only` names; all when it was not given."""
+    """The rows in `--only`; all without the option."""
     from skylight.reproduce import fast15
 
     if only is None:
         return rows
     names = tuple(name.strip() for name in only.split(",") if name.strip())
     if not names:
-        raise UsageError("--only names no row; give one, or leave it out to run them all")
+        raise UsageError("--only names no row; name one, or omit --only to run them all")
     return fast15.chosen(names, rows)
 
 
 def _check_out(out: Path) -> None:
-    """Refuses a folder that cannot take the results, or that holds other things than an earlier run's."""
+    """Refuses a folder that cannot store the results, or that contains other files than an earlier run's."""
     from skylight.reproduce.page import JSON_NAME, PAGE_NAME
 
-    check_holds(out)
+    check_results_folder(out)
     try:
         there = {file.name for file in out.iterdir()} if out.is_dir() else set()
     except OSError as error:
-        raise UsageError(
-            f"{out}: cannot be looked into: {error.strerror}; choose another --out DIR"
-        ) from error
+        raise UsageError(f"{out}: cannot be read: {error.strerror}; choose another --out DIR") from error
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out}: is not a folder; choose another with --out DIR")
     if there - {PAGE_NAME, JSON_NAME}:
@@ -79,15 +77,14 @@ def _check_out(out: Path) -> None:
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Told]:
-    """Says on standard error which row is measured: a line that comes and goes on a terminal, whole lines
-    elsewhere."""
+def _progress(quiet: bool) -> Iterator[OnRow]:
+    """Shows on standard error which row is measured: a status line on a terminal, whole lines elsewhere."""
 
     def words(spec: RowSpec, done: int, count: int) -> str:
         return one_line(f"{spec.id} ({done + 1} of {count}): {spec.title}")
 
     def say(spec: RowSpec, done: int, count: int) -> None:
-        with suppress(OSError):  # nobody reads it: that ends no run
+        with suppress(OSError):  # a closed stream must not end a run
             print(f"progress: {words(spec, done, count)}", file=sys.stderr, flush=True)
 
     if quiet:
@@ -101,14 +98,14 @@ def _progress(quiet: bool) -> Iterator[Told]:
 
 
 def _keep(rows: list[Row], notes: list[str], out: Path) -> Path:
-    """Writes the page and the JSON; drawing is slow to import."""
+    """Writes the page and the JSON."""
     from skylight.reproduce.page import keep
 
     return keep(rows, notes, out)
 
 
 def _print_rows(rows: list[Row]) -> None:
-    """A line for each check, what is worth saying beside it, and the result in a sentence."""
+    """Prints a line for each check, the notes, and the result as a sentence."""
     from skylight.reproduce.rows import headline as result
 
     table(
@@ -136,7 +133,7 @@ def _print_rows(rows: list[Row]) -> None:
 
 @click.command(epilog=_EPILOG)
 @click.argument("paper", type=click.Choice(["fast15", "swd"]), metavar="fast15|swd")
-@click.option("--only", metavar="ROW,..", help="Run only these rows, by their names: S1a,S3b.")
+@click.option("--only", metavar="ROW,..", help="Run only these rows, for example S1a,S3b.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -145,12 +142,11 @@ def _print_rows(rows: list[Row]) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON, and nothing else.")
 def reproduce(paper: str, only: str | None, out: Path | None, as_json: bool) -> None:
-    """Measure what a paper measured, on the emulated drives, and compare.
+    """Repeat a paper's measurements on the emulated drives, and compare.
 
     fast15 is Skylight (FAST '15); swd is the shingled write disk emulator (UCSC-SSRC-12-05), whose times are
-    taken on a file in TMPDIR beside the conventional layer. Each row is printed with the paper's figure,
-    ours, and the band that ours must lie in; the exit code is 1 when one does not.
-    """
+    measured on a file in TMPDIR, compared with the conventional layer. Each row is printed with the paper's
+    value, ours, and the band that ours must lie in; the exit code is 1 if one does not."""
     from skylight.report.json import document_text
     from skylight.reproduce.rows import document
 
@@ -162,11 +158,11 @@ def reproduce(paper: str, only: str | None, out: Path | None, as_json: bool) -> 
         scratch = tempfile.TemporaryDirectory(prefix="skylight-reproduce-", ignore_cleanup_errors=True)
     except OSError as error:
         raise KeepError(
-            f"no room for recordings: {error.strerror}; set TMPDIR to a folder that has"
+            f"no space for recordings: {error.strerror}; set TMPDIR to a folder with free space"
         ) from error
     with scratch as folder:
-        with _progress(quiet=as_json) as told:
-            rows, notes = measure(specs, Path(folder), told)
+        with _progress(quiet=as_json) as on_row:
+            rows, notes = measure(specs, Path(folder), on_row)
         written = None if out is None else _keep(rows, notes, out)
     if as_json:
         click.echo(document_text(document(rows)), nl=False)

@@ -1,10 +1,11 @@
-"""What is looked at before anything is measured: targets that are one drive, a folder that cannot be made.
+"""Checks before any measurement: targets that are the same drive, and a results folder that cannot be
+created.
 
-What for: a drive named by two of its names would be measured twice in one run, and the writes of the first
-measurement would be what the second one finds; a folder that cannot hold results is told before the plan.
+A drive given under two names would be measured twice in one run, and the second measurement would find the
+writes of the first; an unusable results folder is reported before the plan.
 
-Invariants: no target is opened, and one that cannot be looked at is left to its engine to refuse; a folder
-that was made to see whether it can be is gone again.
+Invariants: no target is opened, and a target that cannot be examined is left for its engine to refuse; a
+folder created by the check is removed again.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from pathlib import Path
 from skylight.engines import Target
 from skylight.errors import KeepError, UsageError
 
-__all__ = ["check_distinct", "check_holds"]
+__all__ = ["check_distinct", "check_results_folder"]
 
 
 def _identity(target: Target) -> tuple[str, int, int] | None:
-    """What the kernel knows a device or file by; None for what nothing can spoil, or cannot be looked at."""
+    """The kernel's identity of a device or file; None if it has none or cannot be examined."""
     if target.kind != "device":
         return None
     try:
@@ -35,7 +36,7 @@ def _identity(target: Target) -> tuple[str, int, int] | None:
 
 
 def check_distinct(targets: Sequence[Target]) -> None:
-    """Refuses targets of which two are one drive or file, whatever names they go by."""
+    """Refuses targets of which two are the same drive or file, under any names."""
     seen: dict[tuple[str, int, int], Target] = {}
     for target in targets:
         identity = _identity(target)
@@ -48,8 +49,8 @@ def check_distinct(targets: Sequence[Target]) -> None:
             raise UsageError(f"{target.spec}: is {twice}; name each {kind} once")
 
 
-def check_holds(folder: Path) -> None:
-    """Refuses a folder for results that cannot be made, or in which nothing can be."""
+def check_results_folder(folder: Path) -> None:
+    """Refuses a results folder that cannot be created or written to."""
     made: list[Path] = []
     try:
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -63,5 +64,5 @@ def check_holds(folder: Path) -> None:
         raise KeepError(f"{folder}: cannot be made: {reason}; choose another with --out DIR") from error
     finally:
         for path in reversed(made):
-            with suppress(OSError):  # somebody has put something in it
+            with suppress(OSError):  # another process has put a file in it
                 path.rmdir()
