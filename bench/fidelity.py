@@ -1,12 +1,11 @@
-"""Whether a served drive keeps the model's time: fio's latencies against the model's, request by request.
+"""Model-time fidelity of a served drive: fio's latencies compared with the model's, request by request.
 
-Each drive is served with --timing model and a log with the model's time of every request. fio measures the
-same requests from outside: reads and writes mixed over the whole drive, at depths 1 and 4. What it measures
-above the model is what serving adds: the way through two sockets, and lateness.
+Each drive is served with --timing model and a log of the model's latency of every request. fio measures the
+same requests from outside: mixed reads and writes over the whole drive, at depths 1 and 4. The difference is
+the overhead of serving: two socket hops, and lateness.
 
-What invalidates results: another load on the machine; no second processor for the client; an image on a disk
-that takes longer to sync than the model's drive to write (the images lie in memory, in /dev/shm, unless
---folder says otherwise).
+Invalid results: another load on the machine; no second processor for the client; an image on a disk that
+syncs more slowly than the model's drive writes (images lie in memory, in /dev/shm, unless --folder is given).
 
 ``bench/fidelity.py [--seconds S] [--drives A,B] [--json]``; exit code 1 when a drive's median is above 150 us
 or its 99th percentile above 1 ms.
@@ -42,7 +41,7 @@ Key = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Row:
-    """One drive at one depth, or at all: what a client measured above the model, us."""
+    """One drive at one depth, or at all depths: the client's latency minus the model's, us."""
 
     drive: str
     depth: str
@@ -63,7 +62,7 @@ def row_of(drive: str, depth: str, pairs: list[tuple[float, float]]) -> Row:
 
 
 def show(row: Row) -> None:
-    """A line for people."""
+    """Prints a row."""
     print(
         f"{row.drive:16} depth {row.depth:3} {row.requests:7} requests  above the model: least"
         f" {row.least_us:7.1f}  median {row.median_us:7.1f}  p99 {row.p99_us:8.1f}"
@@ -74,7 +73,7 @@ def show(row: Row) -> None:
 
 
 def load(socket: Path, depth: int, seconds: float, seed: int, folder: Path) -> list[tuple[Key, float]]:
-    """Asks for reads and writes; each with its latency, us, in the order of the answers."""
+    """Issues reads and writes; returns each with its latency, us, in completion order."""
     prefix = folder / f"fio-{depth}"
     command = ["fio", "--name=x", "--ioengine=nbd", f"--uri=nbd+unix:///?socket={socket}", "--rw=randrw"]
     command += ["--bssplit=4k/60:16k/20:64k/20", f"--iodepth={depth}", "--norandommap", "--time_based"]
@@ -89,7 +88,7 @@ def load(socket: Path, depth: int, seconds: float, seed: int, folder: Path) -> l
 
 
 def modelled(lines: list[str]) -> dict[Key, deque[float]]:
-    """What the model says that requests take, us, by request in the order of the answers."""
+    """The model's latencies of requests, us, by request in completion order."""
     found: dict[Key, deque[float]] = defaultdict(deque)
     for text in lines:
         _, op, offset, length, _, result, _, model_us = text.split()
@@ -114,13 +113,13 @@ def pairs_of(client: list[tuple[Key, float]], lines: list[str]) -> list[tuple[fl
 
 
 def lateness(image: Path) -> str:
-    """The server's own histogram: answers less than 1 us late, 2, 4 and so on."""
+    """The server's own histogram: replies by lateness in powers of two, us."""
     done = subprocess.run(
         [*SKYLIGHT, "status", str(image), "--json"], check=True, capture_output=True, text=True
     )
     counts = json.loads(done.stdout)["drive"]["lateness"]["log2_us"]
     parts = [f"<{1 << power}: {count}" for power, count in enumerate(counts) if count]
-    return "answers late by us " + "  ".join(parts)
+    return "replies by lateness, us: " + "  ".join(parts)
 
 
 def measure(drive: str, folder: Path, seconds: float, seed: int) -> list[Row]:
@@ -128,15 +127,15 @@ def measure(drive: str, folder: Path, seconds: float, seed: int) -> list[Row]:
     socket, log = folder / "s", folder / "log"
     command = [*SKYLIGHT, "serve", drive, "--image", str(folder / f"{drive}.img"), "--nbd", f"unix:{socket}"]
     command += ["--timing", "model", "--quiet", "--log", str(log)]
-    rows, every, told = [], [], 0
+    rows, every, seen = [], [], 0
     with process(command, socket):
         for depth in DEPTHS:
             client = load(socket, depth, seconds / len(DEPTHS), seed + depth, folder)
-            # A line is written behind its answer.
+            # The server logs a line after it has sent the reply.
             time.sleep(0.5)
             lines = log.read_text(encoding="ascii").splitlines()
-            pairs = pairs_of(client, lines[told:])
-            told = len(lines)
+            pairs = pairs_of(client, lines[seen:])
+            seen = len(lines)
             every += pairs
             rows.append(row_of(drive, str(depth), pairs))
             show(rows[-1])
@@ -147,12 +146,12 @@ def measure(drive: str, folder: Path, seconds: float, seed: int) -> list[Row]:
 
 
 def main() -> int:
-    """Runs what was asked for."""
+    """Runs the drives that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=300.0, help="of load, all drives together")
     parser.add_argument("--drives", default=",".join(DRIVES), help="names, separated by commas")
     parser.add_argument("--seed", type=int, default=1, help="of the load")
-    parser.add_argument("--folder", type=Path, help="where the images lie, instead of in memory")
+    parser.add_argument("--folder", type=Path, help="folder of the images, instead of memory")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON, after the lines")
     options = parser.parse_args()
     if shutil.which("fio") is None:

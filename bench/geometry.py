@@ -1,11 +1,11 @@
-"""How often `skylight geometry extract` is right about disks that nobody tuned it to.
+"""Accuracy of `skylight geometry extract` on random disks, to which nothing was tuned.
 
-Takes conventional random drives (`skylight drives random`) with several heads and 5 to 40 recording zones,
-in the order of their seeds, until there are as many as asked for; every layout comes up as it is drawn.
-Extracts each through a recording, as the command does, and holds the result against the profile. Prints a
-line for each disk and the totals against what the project asks: track sizes exact, edges within 1 % of a
-zone, skew within 2 %, the layout right on 48 of 50, and under 20,000 reads for the zone table of a 4 TB
-disk (`st4000nc001`). Exit code 1 when one misses.
+Takes conventional random drives (`skylight drives random`) with several heads and 5 to 40 recording zones, in
+the order of their seeds, until there are `--disks` of them; all layouts occur. Extracts each through a
+recording, as the command does, and compares the result with the profile. Prints a line for each disk and the
+totals with the project's targets: track sizes exact, edges within 1 % of a zone, skew within 2 %, the layout
+right on 48 of 50, and under 20,000 reads for the zone table of a 4 TB disk (`st4000nc001`). Exit code 1 when
+one misses.
 
     python bench/geometry.py                         50 disks from seed 1000 on
     python bench/geometry.py --first 2000 --disks 20 --jobs 1
@@ -38,7 +38,7 @@ LAYOUTS_RIGHT = 48 / 50
 
 @dataclass(frozen=True)
 class Scored:
-    """One disk: what is true, what was found, and what it cost."""
+    """One disk: its truth, the result, and the cost."""
 
     disk: str
     truth: Truth | None
@@ -55,7 +55,7 @@ def text_of(disk: str) -> str:
 
 
 def truth_at(disk: str) -> Truth:
-    """What is true of a disk."""
+    """The truth of a disk."""
     return truth_of(json.loads(_native.profile_check(text_of(disk), "disk.toml")))
 
 
@@ -72,7 +72,7 @@ def chosen(first: int, count: int) -> list[str]:
 
 
 def scored(disk: str) -> Scored:
-    """Extracts one disk, which is told nothing of where it came from."""
+    """Extracts one disk, without access to its profile."""
     text = text_of(disk)
     drive = _native.SimDrive(text, "disk.toml", int(disk) if disk.isdigit() else 1)
     facts = TargetFacts("sim", "sim:disk.toml", drive.size_bytes, drive.block_bytes)
@@ -108,7 +108,7 @@ def line_of(one: Scored) -> str:
 
 
 def show(results: list[Scored], large: Scored) -> bool:
-    """Prints the totals; whether all that is asked is met."""
+    """Prints the totals; returns whether all targets are met."""
     done = [one for one in results if one.score is not None]
     print()
     right = {name: sum(bool(getattr(one.score, name)) for one in done) for name in NAMES}

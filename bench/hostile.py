@@ -1,13 +1,13 @@
-"""What hostile clients cost a well-behaved one: a served drive for each kind of them and each timing.
+"""The effect of hostile clients on a well-behaved one: a served drive for each kind of them and each timing.
 
-A well-behaved client reads and writes 4 KiB at a time, first alone, then beside hostile clients of one
-kind. What counts: the median of its latencies beside them over that alone, its slowest command, the most
-memory that the server had, and how long SIGTERM took it to end with exit code 0 and all requests answered.
-In model time a command takes what the model says, and others make it wait as they would at a disk; so there
-the median is held against that of what the model says of the same commands (``--log``), and of a command
-counts how much later it was answered than that.
+A well-behaved client reads and writes 4 KiB at a time, first alone, then beside hostile clients of one kind.
+The results are the ratio of the median latency beside them to that alone, the slowest command, the peak
+memory of the server, and the time from SIGTERM to its end with exit code 0 and all requests answered. In
+model time a command takes the model's time, and other commands delay it as on a disk; there, the median is
+compared with the model's for the same commands (``--log``), and a command's latency is counted from the
+model's completion.
 
-What invalidates results: another load on the machine. All sockets are Unix sockets in a temporary folder.
+Invalid results: another load on the machine. All sockets are Unix sockets in a temporary folder.
 
 ``bench/hostile.py [--clients N] [--seconds S] [--kinds K|K] [--timings T,T] [--json]``; exit code 1 when a
 bound is missed.
@@ -37,7 +37,7 @@ MOST_COMMAND_S = 2.0
 MOST_MEMORY_MIB = 256
 MOST_END_S = 10.0
 
-# A server takes 256 clients, and drops none that waits for an answer.
+# A server accepts 256 clients, and drops none with a request outstanding.
 MOST_BUSY = 250
 MIB = 1 << 20
 BLOCK = 4096
@@ -45,7 +45,7 @@ READ, WRITE, FLUSH, BLOCK_STATUS, WRITE_ZEROES = 0, 1, 3, 7, 6
 NO_HOLE = 2
 _REQUEST, _REPLY = struct.Struct(">LHHQQL"), struct.Struct(">LLQ")
 _OPTION_MAGIC = 0x49484156454F5054
-# Where the well-behaved client reads and writes: nobody else does, so the log tells its commands, bytes.
+# First byte of the well-behaved client's range; no other client uses it, so the log identifies its commands.
 OWN_FROM = 1 << 40
 DRIVE = {"none": "st4000nc001", "model": "st5000as0011"}
 
@@ -69,7 +69,7 @@ def greet(path: Path, whole: bool = True, timeout_s: float = 120.0) -> socket.so
 
 
 def take(client: socket.socket, count: int) -> bytes:
-    """So many bytes."""
+    """Receives an exact number of bytes."""
     parts = []
     while count:
         part = client.recv(min(count, MIB))
@@ -89,7 +89,7 @@ class Good:
         self.number = 0
 
     def latencies(self, seconds: float, least: int = 30) -> list[float]:
-        """Reads and writes one by one for so long; how long each took, s."""
+        """Reads and writes one by one for a time; returns the latency of each, s."""
         took: list[float] = []
         until = time.monotonic() + seconds
         while time.monotonic() < until or len(took) < least:
@@ -111,7 +111,7 @@ class Good:
 
 @dataclass
 class Hostile:
-    """Hostile clients of one kind: what they hold, and what goes on until it is over."""
+    """Hostile clients of one kind: their connections, and threads that run until the end."""
 
     path: Path
     clients: int
@@ -119,7 +119,7 @@ class Hostile:
     held: list[socket.socket]
 
     def background(self, work: Callable[[], None]) -> None:
-        """Does something again and again until it is over."""
+        """Repeats an action until the end."""
 
         def run() -> None:
             while not self.over.is_set():
@@ -130,14 +130,14 @@ class Hostile:
 
 
 def push(client: socket.socket, data: bytes) -> None:
-    """As much as the socket takes."""
+    """Sends as much as the socket accepts."""
     client.setblocking(False)
     with suppress(OSError):
         client.sendall(data)
 
 
 def zeroes(hostile: Hostile, flags: int) -> None:
-    """Each asks for zeroes of 4 GiB and leaves, again and again."""
+    """Each requests 4 GiB of zeroes and disconnects, repeatedly."""
 
     def work() -> None:
         for _ in range(hostile.clients):
@@ -160,14 +160,14 @@ def zeroes_without_holes(hostile: Hostile) -> None:
 
 
 def zeroes_that_stay(hostile: Hostile) -> None:
-    """Zeroes of 4 GiB, written, for clients that wait for them: as many as leave a place for others."""
+    """Zeroes of 4 GiB, written, for clients that wait for them: as many as leave slots for others."""
     for _ in range(min(hostile.clients, MOST_BUSY)):
         hostile.held.append(greet(hostile.path))
         hostile.held[-1].sendall(request(WRITE_ZEROES, 0, (1 << 32) - BLOCK, flags=NO_HOLE))
 
 
 def idle(hostile: Hostile) -> None:
-    """Handshake done, nothing asked."""
+    """Handshake complete, no request."""
     hostile.held += [greet(hostile.path) for _ in range(hostile.clients)]
 
 
@@ -177,7 +177,7 @@ def half_open(hostile: Hostile) -> None:
 
 
 def deaf(hostile: Hostile, size: int) -> None:
-    """Ask for many reads, and never read."""
+    """Request many reads, and never receive the replies."""
     for number in range(min(hostile.clients, 50)):
         client = greet(hostile.path)
         push(client, b"".join(request(READ, (number * 512 + at) * MIB, size) for at in range(4096)))
@@ -185,17 +185,17 @@ def deaf(hostile: Hostile, size: int) -> None:
 
 
 def deaf_to_small_reads(hostile: Hostile) -> None:
-    """Many reads of 4 KiB, never read."""
+    """Many reads of 4 KiB, replies never received."""
     deaf(hostile, BLOCK)
 
 
 def deaf_to_large_reads(hostile: Hostile) -> None:
-    """Many reads of 1 MiB, never read."""
+    """Many reads of 1 MiB, replies never received."""
     deaf(hostile, MIB)
 
 
 def pipelines(hostile: Hostile) -> None:
-    """Thousands of requests at once, and gone, again and again."""
+    """Thousands of requests at once, then a disconnect, repeatedly."""
 
     def work() -> None:
         for number in range(min(hostile.clients, 16)):
@@ -208,7 +208,7 @@ def pipelines(hostile: Hostile) -> None:
 
 
 def dribbles(hostile: Hostile) -> None:
-    """Long writes whose bytes come one by one."""
+    """Long writes whose bytes arrive one by one."""
     for _ in range(hostile.clients):
         client = greet(hostile.path)
         push(client, request(WRITE, 0, 32 * MIB) + bytes(64 << 10))
@@ -252,11 +252,11 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Of the median to that alone, or to that of the model."""
+        """Ratio of the median to that alone, or to that of the model."""
         return self.beside_ms / max(self.reference_ms, 1e-6)
 
     def missed(self) -> list[str]:
-        """Bounds that it misses."""
+        """The bounds that the row misses."""
         bounds = {
             "median": self.ratio <= MOST_RATIO,
             "slowest command": self.worst_s <= MOST_COMMAND_S,
@@ -282,7 +282,7 @@ class Server:
             command += ["--log", str(self.log)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         for _ in range(600):
-            # The socket is there a moment before it listens.
+            # The socket exists a moment before it listens.
             with suppress(OSError):
                 greet(self.path).close()
                 return
@@ -290,12 +290,12 @@ class Server:
         raise SystemExit("the server does not begin to listen")
 
     def memory_mib(self) -> int:
-        """The most that it ever had."""
+        """Peak memory."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         return int(status.partition("VmHWM:")[2].split()[0]) >> 10
 
     def status_s(self) -> float:
-        """How long somebody who asks for the status waits."""
+        """Latency of a status query, s."""
         from skylight import _native
 
         began = time.monotonic()
@@ -303,7 +303,7 @@ class Server:
         return time.monotonic() - began
 
     def end(self) -> tuple[float, int]:
-        """SIGTERM: how long it took, and the exit code."""
+        """Sends SIGTERM; returns the time to the end, s, and the exit code."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -315,7 +315,7 @@ class Server:
 
 
 def last_answers(client: socket.socket, count: int) -> bool:
-    """Whether so many requests that came before SIGTERM are answered."""
+    """Whether all requests sent before SIGTERM are answered."""
     client.settimeout(MOST_END_S)
     try:
         for _ in range(count):
@@ -328,7 +328,7 @@ def last_answers(client: socket.socket, count: int) -> bool:
 
 
 def ask_at_the_end(good: Good) -> int:
-    """Requests that are under way when SIGTERM comes; how many."""
+    """Sends requests that are in flight at SIGTERM; returns their number."""
     words = [request(READ, at * 1000 * BLOCK, BLOCK, 1000 + at) for at in range(24)]
     good.client.sendall(b"".join(words))
     return len(words)
@@ -372,7 +372,7 @@ def measure(kind: str, timing: str, clients: int, seconds: float) -> Row:
 
 
 def model_times(log: Path, count: int) -> list[float]:
-    """What the model says of the last commands of the well-behaved client, s.
+    """The model's latencies of the last commands of the well-behaved client, s.
 
     They come one by one, so they are in the log in the order in which it asked.
     """
@@ -387,7 +387,7 @@ def model_times(log: Path, count: int) -> list[float]:
 
 
 def show(row: Row) -> None:
-    """A line for people."""
+    """Prints a row."""
     missed = row.missed()
     print(
         f"{row.timing:6} {row.kind:26} median {row.reference_ms:8.3f} -> {row.beside_ms:8.3f} ms"
@@ -399,9 +399,9 @@ def show(row: Row) -> None:
 
 
 def main() -> int:
-    """Runs what was asked for."""
+    """Runs the kinds and timings that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--clients", type=int, default=256, help="hostile ones")
+    parser.add_argument("--clients", type=int, default=256, help="number of hostile clients")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
     parser.add_argument("--kinds", help=f"separated by |, by their first words; of {'; '.join(KINDS)}")
     parser.add_argument("--timings", default="none,model")

@@ -1,15 +1,15 @@
-"""What inference costs: CPU seconds from a kept recording to its findings, by test, against what is asked.
+"""The cost of inference: CPU seconds from a kept recording to its findings, by test, and the target.
 
 Records each drive once with the full suite, then reads the recording and infers, as `skylight probe
-recording:DIR` does, and takes the least of a few rounds: other work on the machine only ever adds. The
-seconds are user and system CPU of one process. Importing the suite is stated beside, it is paid once whatever
-the number of drives.
+recording:DIR` does, and takes the minimum of a few rounds, because other load only adds time. The seconds are
+user and system CPU of one process. The import of the suite is listed separately: it is paid once for any
+number of drives.
 
     python bench/inference.py
     python bench/inference.py --drives st8000as0011,1053     random drives by their seeds
-    python bench/inference.py --recordings DIR,..            recordings that are kept already
+    python bench/inference.py --recordings DIR,..            existing recordings
 
-`--json` prints the rows for machines; exit code 1 when a drive takes longer than is asked.
+`--json` prints the rows as JSON; exit code 1 when a drive misses the target.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def inferred(path: Path) -> dict[str, float]:
 
 
 def total(spent: dict[str, float]) -> float:
-    """All of it together."""
+    """The sum."""
     return sum(spent.values())
 
 
 def main() -> int:
-    """Prints a row a drive; 1 when one takes longer than is asked."""
+    """Prints a row per drive; returns 1 if one misses the target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--drives", default="", help=f"profiles or seeds, comma separated (default {DRIVES})")
     parser.add_argument("--recordings", default="", help="directories of recordings instead")
@@ -89,7 +89,7 @@ def main() -> int:
         for name, spent in rows.items():
             most = sorted(spent.items(), key=lambda part: -part[1])
             parts = ", ".join(f"{part} {each:.2f}" for part, each in most if each >= 0.005)
-            print(f"inference, {name:24} {total(spent):5.2f} s of CPU (asked {ASKED_S}): {parts}")
+            print(f"inference, {name:24} {total(spent):5.2f} s of CPU (target {ASKED_S}): {parts}")
         print(f"importing the suite {' ' * 15} {IMPORT_S:5.2f} s of CPU")
     return 0 if all(total(spent) < ASKED_S for spent in rows.values()) else 1
 

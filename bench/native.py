@@ -1,15 +1,15 @@
-"""What `--timing native` adds to the disk underneath: 4 KiB reads of native blocks through a served drive,
-and of the same blocks of the disk itself, in turns.
+"""The overhead of `--timing native`: 4 KiB reads of native blocks through a served drive, and of the same
+blocks of the disk below, in alternation.
 
-The disk is a loop device over a served st4000nc001: once in model time, where a read takes what the disk's
-takes, and once as fast as it goes, where nothing hides what is added. The drive on it is emulated-smr-1,
-whose blocks are native until they are written. fio reads both with one seed, so in one order, and with
-another seed each turn.
+The disk below is a loop device over a served st4000nc001: once in model time, in which a read takes as long
+as on the disk, and once without delays, which hide nothing of the overhead. The drive on it is
+emulated-smr-1, whose blocks are native until they are written. fio reads both with one seed, and so in one
+order, and with another seed in each alternation.
 
-What invalidates results: another load on the machine, since a read that comes through wakes two threads more
-(``nice -n -15`` takes most of that away), and few reads: those of the disk in model time differ by its seeks
-and rotation, a hundred times more than by what is added. So the difference of every turn is printed. Needs
-root, for the loop device.
+Invalid results: another load on the machine, since a read through the server wakes two more threads
+(``nice -n -15`` removes most of that), and few reads: those of the disk in model time differ by seeks and
+rotation, a hundred times more than by the overhead. The difference of every alternation is therefore printed.
+Needs root, for the loop device.
 
 ``bench/native.py [--seconds S] [--turns N] [--json]``
 """
@@ -30,16 +30,16 @@ from pathlib import Path
 from skylight.reproduce.swd.device import SKYLIGHT, disk, process
 
 BELOW, ABOVE = "st4000nc001", "emulated-smr-1"
-# Of the drive's start: far from what a cache at the ID holds, and long enough that no block comes up twice.
+# From the start of the drive: far from a cache at the ID, and long enough that no block is read twice.
 READ_BYTES = 3 * 10**12
 DEPTHS = (1, 4, 32)
-# Where the superblock says at which byte the platters begin (docs/formats.md).
+# Offset of the superblock field with the first byte of the platters (docs/formats.md).
 PLATTERS_AT = 88
 
 
 @dataclass(frozen=True)
 class Row:
-    """Latencies, us: medians over the turns; by how much each turn's median is longer, and the ratio."""
+    """Latencies, us: medians over the alternations; the difference of the medians in each, and the ratio."""
 
     below: str
     depth: int
@@ -62,7 +62,7 @@ def latencies(place: list[str], seed: int, depth: int, seconds: float) -> tuple[
 
 
 def compare(folder: Path, timing: str, seconds: float, turns: int) -> list[Row]:
-    """Both ways to the same blocks, over a disk of this timing."""
+    """Reads the same blocks directly and through the server, over a disk with this timing."""
     socket, rows = folder / "above.sock", []
     with disk(BELOW, folder, "--timing", timing) as device:
         serve = [*SKYLIGHT, "serve", ABOVE, "--on", str(device), "--destroy-data", "--timing", "native"]
@@ -74,8 +74,8 @@ def compare(folder: Path, timing: str, seconds: float, turns: int) -> list[Row]:
             for depth in DEPTHS:
                 pairs = []
                 for turn in range(turns):
-                    ways = [direct, through] if turn % 2 == 0 else [through, direct]
-                    found = [latencies(way, 2 * turn + 1, depth, seconds) for way in ways]
+                    order = [direct, through] if turn % 2 == 0 else [through, direct]
+                    found = [latencies(path, 2 * turn + 1, depth, seconds) for path in order]
                     pairs.append(found if turn % 2 == 0 else found[::-1])
                 rows.append(_row(timing, depth, pairs))
                 show(rows[-1])
@@ -93,7 +93,7 @@ def _row(timing: str, depth: int, pairs: list[list[tuple[float, float]]]) -> Row
 
 
 def show(row: Row) -> None:
-    """A line for people."""
+    """Prints a row."""
     added = " ".join(f"{value:+.0f}" for value in row.added_us)
     print(
         f"{row.below:20} depth {row.depth}"
@@ -105,10 +105,10 @@ def show(row: Row) -> None:
 
 
 def main() -> int:
-    """Runs what was asked for."""
+    """Compares both, as the command line asks."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="of each run of fio")
-    parser.add_argument("--turns", type=int, default=4, help="of the two ways")
+    parser.add_argument("--turns", type=int, default=4, help="number of alternations")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     options = parser.parse_args()
     missing = [tool for tool in ("fio", "nbdfuse", "losetup") if shutil.which(tool) is None]

@@ -1,8 +1,8 @@
-"""`make bench`: how fast the simulator is, what its map costs, and how the device engine compares with fio.
+"""`make bench`: speed of the simulator, memory of its map, and the device engine compared with fio.
 
-Rates are commands for each second of user CPU of one thread, so that a busy machine changes them little; the
-ratio is against what the project asks of itself (the issue that set it). What is compared with a peer is
-measured side by side in this run. `--json` prints the rows for machines; exit code 1 when a row misses.
+Rates are commands per second of user CPU of one thread, so that a busy machine changes them little; the ratio
+is against the project's target. A comparison with a peer measures both in this run. `--json` prints the rows
+as JSON; exit code 1 when a row misses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROUNDS = 3
 FILLING_WRITES = 9_200_000
 LAYER_COMMANDS = 1_500_000
 RANDOM_DRIVES = 40
-# A drive of each translation layer; the packaged profiles have none that is all flash.
+# A drive of each translation layer; no shipped profile is all flash.
 LAYERS = {
     "conventional": "st4000nc001",
     "set-associative": "emulated-smr-1",
@@ -41,13 +41,13 @@ LAYERS = {
     "journaled": "st5000as0011",
     "ssd": None,
 }
-# The orders of cleaning that the journaled profile, which is FIFO, does not have.
+# The cleaning orders besides FIFO, which the journaled profile has.
 ORDERS = ("greedy", "random")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A measured figure and what it is held against; `higher` says which way is better."""
+    """A measured figure and its target; `good` is whether it meets the target."""
 
     name: str
     value: float
@@ -58,14 +58,14 @@ class Row:
 
 
 def user_seconds(work: Callable[[], object]) -> float:
-    """User CPU that `work` takes on this thread."""
+    """User CPU time of `work` on this thread."""
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_utime
     work()
     return resource.getrusage(resource.RUSAGE_THREAD).ru_utime - before
 
 
 def wall_seconds(work: Callable[[], object]) -> float:
-    """Time by the wall that `work` takes."""
+    """Wall-clock time of `work`."""
     before = time.perf_counter()
     work()
     return time.perf_counter() - before
@@ -78,7 +78,7 @@ def random_blocks(size_bytes: int, count: int) -> NDArray[np.uint64]:
 
 
 def rate(name: str, drive: str, batch_of: Callable[[int], IoBatch], floor: float) -> Row:
-    """The best of a few rounds, each on a new drive, against the asked-for rate."""
+    """The best of a few rounds, each on a new drive, compared with the target rate."""
     best = 0.0
     for _ in range(ROUNDS):
         engine = SimEngine.open(drive)
@@ -90,7 +90,7 @@ def rate(name: str, drive: str, batch_of: Callable[[int], IoBatch], floor: float
 
 
 def simulator_rows() -> list[Row]:
-    """The rates, times and memory that are asked for."""
+    """All rates, times and memory figures."""
 
     def sequential(size: int) -> IoBatch:
         count = 3_000_000
@@ -178,7 +178,7 @@ def start_row() -> Row:
         def start(text: str = text, sizes: list[int] = sizes) -> None:
             sizes.append(_native.SimDrive(text, "random", 1).size_bytes)
 
-        # By the wall: user CPU is counted in steps far longer than this takes.
+        # Wall-clock time, because the resolution of user CPU is far coarser than this duration.
         took = min(wall_seconds(start) for _ in range(ROUNDS))
         drives.append((sizes[0], took * 1000))
     size, took = max(drives)
@@ -224,7 +224,7 @@ def device_row(folder: Path) -> Row:
 
 
 def machine() -> str:
-    """What this ran on."""
+    """The machine and versions of this run."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
     load = os.getloadavg()[0]

@@ -1,18 +1,18 @@
-"""`make score`, `bench/blind`: how often the suite is right about drives that nobody tuned to.
+"""`make score`, `bench/blind`: accuracy of the suite on drives to which nothing was tuned.
 
-Probes random drives (`skylight drives random`), one seed each, or the drives of profiles, and holds the
-findings against the truth of each drive. Prints every wrong or unknown finding with its drive, then
-right, wrong and unknown by property, a confusion matrix for each property that is a word, how many of the
-intervals that findings give hold the truth, and the totals against what the project asks of itself (issue
-4: at least 98 % of all property findings right, at most 0.5 % wrong, drive type wrong on none, 92 to 98 % of
-95 % intervals holding the truth). Exit code 1 when a total misses, 2 for wrong use.
+Probes random drives (`skylight drives random`), one seed each, or the drives of profiles, and compares the
+findings with the truth of each drive. Prints every wrong or unknown finding with its drive, then right, wrong
+and unknown by property, a confusion matrix for each property that is a word, the number of intervals that
+contain the truth, and the totals with the project's targets (at least 98 % of all property findings right, at
+most 0.5 % wrong, drive type wrong on none, 92 to 98 % of 95 % intervals containing the truth). Exit code 1
+when a total misses, 2 for wrong use.
 
-With `--quick`, the quick answer: drive type right on 99 %, wrong on none, and no command sent after a minute
+With `--quick`, the quick probe: drive type right on 99 %, wrong on none, and no command sent after a minute
 of device time.
 
     bench/blind --seed 7000 --n 300                  random drives of 300 seeds from 7000 on
     bench/blind --profiles DIR                       every profile (*.toml) of a folder
-    bench/blind --profiles                           the drives that come with Skylight
+    bench/blind --profiles                           the shipped drives
     bench/blind --seeds 1000-1019,1077 --only rotation --kind journaled
 """
 
@@ -61,7 +61,7 @@ class Probed:
 
 @dataclass(frozen=True)
 class Scored:
-    """One drive: its marks, the reasons given, which intervals held the truth, and what the probe cost."""
+    """One drive: its marks, the reasons given, which intervals contain the truth, and what the probe cost."""
 
     drive: str
     kind: str
@@ -73,7 +73,7 @@ class Scored:
 
 
 def probe_text(text: str, seed: int, options: SuiteOptions) -> Probed:
-    """Probes the drive of a profile. The engine is told nothing of where the profile came from."""
+    """Probes the drive of a profile. The engine does not know the origin of the profile."""
     drive = _native.SimDrive(text, "drive.toml", seed)
     facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
     before = resource.getrusage(resource.RUSAGE_SELF)
@@ -117,7 +117,7 @@ def seeds_of(text: str) -> list[str]:
 
 
 def tell(result: Scored) -> None:
-    """Prints what was not right about one drive."""
+    """Prints the wrong and unknown findings of one drive."""
     if result.error is not None:
         print(f"{result.drive} ({result.kind}): failed: {result.error}", flush=True)
     for mark in result.marks:
@@ -154,7 +154,7 @@ def confusion(results: Sequence[Scored]) -> dict[str, dict[str, dict[str, int]]]
 
 
 def calibration(results: Sequence[Scored]) -> dict[str, tuple[int, int]]:
-    """For each property with intervals: how many hold the truth, and how many there are; "all" among them."""
+    """For each property with intervals: how many contain the truth, and their number; "all" among them."""
     counts: dict[str, tuple[int, int]] = {}
     for result in results:
         for name, held in result.held.items():
@@ -186,7 +186,7 @@ def show_tables(results: Sequence[Scored]) -> None:
 
 
 def show(results: Sequence[Scored], *, quick: bool) -> bool:
-    """Prints the tables and the totals; whether all totals are met."""
+    """Prints the tables and the totals; returns whether all targets are met."""
     show_tables(results)
     cpu = sorted(result.probed.cpu_seconds for result in results)
     print(f"\n{len(results)} drives; CPU s: median {cpu[len(cpu) // 2]:.1f}, most {cpu[-1]:.1f}")
@@ -209,7 +209,7 @@ def show(results: Sequence[Scored], *, quick: bool) -> bool:
 
 
 def show_time(results: Sequence[Scored]) -> bool:
-    """Prints how long quick answers took, and says so of those over a minute; whether all kept to it."""
+    """Prints the durations of quick probes and names those over a minute; returns whether there are none."""
     seconds = sorted(result.probed.device_seconds for result in results)
     print(
         f"device s: median {seconds[len(seconds) // 2]:.1f}, most {seconds[-1]:.1f} (at most {QUICK_S:.0f})"
@@ -222,7 +222,7 @@ def show_time(results: Sequence[Scored]) -> bool:
 
 
 def show_intervals(results: Sequence[Scored]) -> bool:
-    """Prints the share of intervals that hold the truth; whether it is as asked."""
+    """Prints the share of intervals that contain the truth; returns whether it meets the target."""
     hits, total = calibration(results).get("all", (0, 0))
     if total < FEWEST_INTERVALS:
         print(f"{total} intervals are too few to be judged ({FEWEST_INTERVALS})")
@@ -232,7 +232,7 @@ def show_intervals(results: Sequence[Scored]) -> bool:
 
 
 def as_json(results: Sequence[Scored]) -> str:
-    """All of it for machines."""
+    """The results as JSON."""
     document = {
         "schema": 1,
         "drives": [
@@ -254,7 +254,7 @@ def as_json(results: Sequence[Scored]) -> str:
 
 
 def gathered(results: Iterable[Scored], quiet: bool) -> list[Scored]:
-    """All results, each told as soon as it is there."""
+    """All results, each printed as soon as it is available."""
     told = []
     for result in results:
         if not quiet:
@@ -264,7 +264,7 @@ def gathered(results: Iterable[Scored], quiet: bool) -> list[Scored]:
 
 
 def profiles_in(folder: str) -> list[str]:
-    """The profiles of a folder by path; those that come with Skylight where none is named."""
+    """The profiles of a folder by path; the shipped ones if no folder is given."""
     if not folder:
         return profile_names()
     paths = sorted(Path(folder).glob(f"*{PROFILE_SUFFIX}"))
@@ -279,11 +279,11 @@ def main() -> int:
     parser.add_argument("--seeds", default="", help='seeds of random drives: "7", "7,9", "1000-1099"')
     parser.add_argument(
         "--profiles", nargs="?", const="", metavar="DIR",
-        help="the profiles in a folder; without one, the drives that come with Skylight",
+        help="the profiles in a folder; without one, the shipped drives",
     )  # fmt: skip
     parser.add_argument("--kind", help="only random drives of this kind")
     parser.add_argument("--only", default="", help="only these tests, comma separated, and what they need")
-    parser.add_argument("--quick", action="store_true", help="the quick answer")
+    parser.add_argument("--quick", action="store_true", help="the quick probe")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else")
     arguments = parser.parse_args()

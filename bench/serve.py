@@ -1,11 +1,12 @@
-"""How fast a served drive is beside nbdkit's file plugin: the same client, the same file system, in turns.
+"""Throughput of a served drive compared with nbdkit's file plugin: same client, same file system, in
+alternation.
 
-What invalidates results: another load on the machine (turns even it out only if it is steady, and a server of
-many threads gets more of a machine short of cores than one of a few; so the ratio of every turn is
-printed, and the servers' CPU time for each operation, which a load changes little), a file that does not
+Invalid results: another load on the machine (alternation evens it out only if it is steady, and a server with
+many threads gets more of a machine short of cores than one with few; the ratio of every alternation is
+therefore printed, and the servers' CPU time per operation, which a load changes little), a file that does not
 fit in memory, a file system that syncs slowly. A conventional drive with --timing none and its write cache on
-does what the plugin does: bytes at their place, durable on a flush. The layers of shingled drives do more for
-each write; their ratio is printed, and held against nothing.
+does the same as the plugin: data in place, durable on a flush. The layers of shingled drives do more for each
+write; their ratio is printed without a target.
 
 ``bench/serve.py [--seconds S] [--turns N] [--json]``; exit code 1 when the conventional layer is slower.
 """
@@ -46,7 +47,8 @@ LOADS = (
 
 @dataclass(frozen=True)
 class Row:
-    """One load on one drive: medians of operations a second, ours and the peer's, ratios by turn."""
+    """One load on one drive: median operations per second, ours and the peer's, and the ratio of each
+    alternation."""
 
     drive: str
     load: str
@@ -59,12 +61,12 @@ class Row:
 
 
 def uri(socket: Path) -> str:
-    """The name by which clients know a socket."""
+    """The NBD URI of a socket."""
     return f"nbd+unix:///?socket={socket}"
 
 
 def wait_for(socket: Path, process: subprocess.Popen[str]) -> None:
-    """Until a server listens."""
+    """Waits until a server listens."""
     for _ in range(600):
         if socket.exists():
             return
@@ -76,7 +78,7 @@ def wait_for(socket: Path, process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def server(command: list[str], socket: Path) -> Iterator[tuple[Path, int]]:
-    """A server, while it is needed: its socket and its process."""
+    """Runs a server; yields its socket and its process."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         wait_for(socket, process)
@@ -87,14 +89,14 @@ def server(command: list[str], socket: Path) -> Iterator[tuple[Path, int]]:
 
 
 def fill(socket: Path) -> None:
-    """Writes all that is measured once, so that no run meets holes."""
+    """Writes the whole range once, so that no run reads holes."""
     command = ["fio", "--name=fill", "--ioengine=nbd", f"--uri={uri(socket)}", "--rw=write", "--bs=1m"]
     command += ["--iodepth=4", f"--size={SIZE_BYTES}", "--end_fsync=1"]
     subprocess.run(command, check=True, capture_output=True)
 
 
 def rate(socket: Path, load: tuple[str, str, int], seconds: float) -> float:
-    """Operations a second."""
+    """Operations per second."""
     kind, block, depth = load
     command = ["fio", "--name=x", "--ioengine=nbd", f"--uri={uri(socket)}", f"--rw={kind}", f"--bs={block}"]
     command += [f"--iodepth={depth}", f"--size={SIZE_BYTES}", "--time_based", f"--runtime={seconds}"]
@@ -111,7 +113,7 @@ def cpu_seconds(process: int) -> float:
 
 
 def measure(place: tuple[Path, int], load: tuple[str, str, int], seconds: float) -> tuple[float, float]:
-    """Operations a second, and CPU time of the server for each, us."""
+    """Operations per second, and CPU time of the server per operation, us."""
     socket, process = place
     before = cpu_seconds(process)
     per_second = rate(socket, load, seconds)
@@ -155,7 +157,7 @@ def compare(name: str, drive: str, folder: Path, seconds: float, turns: int) -> 
 
 
 def show(row: Row) -> None:
-    """A line for people."""
+    """Prints a row."""
     turns = " ".join(f"{ratio:.2f}" for ratio in row.ratios)
     print(
         f"{row.drive:18} {row.load:20} {row.ours:10,.0f}/s  nbdkit {row.peer:10,.0f}/s"
@@ -166,12 +168,14 @@ def show(row: Row) -> None:
 
 
 def main() -> int:
-    """Runs what was asked for."""
+    """Runs the loads that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3.0, help="of each run of fio")
-    parser.add_argument("--turns", type=int, default=3, help="of ours and the peer's")
+    parser.add_argument(
+        "--turns", type=int, default=3, help="number of alternations between ours and the peer"
+    )
     parser.add_argument("--drives", default=",".join(DRIVES), help="layers, separated by commas")
-    parser.add_argument("--folder", type=Path, help="where the files lie; a temporary folder if not given")
+    parser.add_argument("--folder", type=Path, help="folder of the files (default: a temporary one)")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     options = parser.parse_args()
     missing = [tool for tool in ("fio", "nbdkit") if shutil.which(tool) is None]

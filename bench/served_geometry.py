@@ -1,12 +1,12 @@
-"""Whether `skylight geometry extract` is right about a served disk, through a real kernel.
+"""Accuracy of `skylight geometry extract` on a served disk, through a real kernel.
 
 Small disks, one of each layout, are served with --timing model, made block devices by nbdfuse and a loop
-device, and extracted by reads alone, in real time. Each is held against its profile: track sizes exact, zone
-edges within 1 %, skew within 2 %, the layout. A loop device has sectors of 4 KiB, and all tracks here are
-whole numbers of them. How far the head switch is off is printed and asked of nobody: it is told by when a
-command just misses its sector, which a busy host moves.
+device, and extracted with reads alone, in real time. Each result is compared with its profile: track sizes
+exact, zone edges within 1 %, skew within 2 %, the layout. A loop device has sectors of 4 KiB, and all tracks
+here are whole numbers of them. The error of the head switch is printed without a target: it rests on commands
+that just miss their sector, and a busy host shifts those.
 
-What invalidates results: nothing that is not said; a busy machine costs reads and time. Needs root.
+A busy machine does not invalidate results, but costs reads and time. Needs root.
 
 ``bench/served_geometry.py [--layouts A,B]``; exit code 1 when a disk is not right.
 """
@@ -31,7 +31,7 @@ LAYOUTS = ("single", "cylinder", "surface-serpentine", "hybrid-serpentine", "hor
 HEAD_SWITCH_MS = 0.8
 # Tracks of a surface and their sectors, zone by zone: whole blocks of 4 KiB.
 ZONES = ((611, 2400), (503, 2240), (557, 2080), (467, 1904), (593, 1760))
-# A step takes 0.56 ms, the whole stroke 6.2.
+# A step takes 0.56 ms, a full stroke 6.2 ms.
 SEEK_MS = [(2**n, 0.45 + 0.11 * 2 ** (n / 2)) for n in range(13)]
 PROFILE = """
 schema = 1
@@ -78,7 +78,7 @@ def text_of(layout: str) -> str:
 
 
 def right(layout: str) -> bool:
-    """Extracts one disk and prints what was found."""
+    """Extracts one disk and prints the result."""
     text = text_of(layout)
     truth = truth_of(json.loads(_native.profile_check(text, "disk.toml")))
     with tempfile.TemporaryDirectory() as name:
@@ -106,7 +106,7 @@ def right(layout: str) -> bool:
 
 
 def main() -> int:
-    """Extracts what was asked for."""
+    """Extracts the disks that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--layouts", default=",".join(LAYOUTS), help="layouts, separated by commas")
     layouts = parser.parse_args().layouts.split(",")

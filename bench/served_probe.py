@@ -1,14 +1,13 @@
-"""Whether `skylight probe` says the same of a served drive as of the drive in virtual time.
+"""Whether `skylight probe` finds the same on a served drive as on the drive in virtual time.
 
 Each drive is served with --timing model, made a block device by nbdfuse and a loop device, and probed with
---quick --destroy-data; the same drive is probed in virtual time beside it. Drive type and cache medium have
-to be the same.
+--quick --destroy-data; the same drive is probed in virtual time as well. Drive type and cache medium must be
+the same.
 
-A loop device cannot say whether its drive has a volatile cache. A drive whose profile has none switched on is
-served with it off, and the kernel is told so (queue/write_cache), as it would find out of a disk; for the
-others FLUSH has to do.
+A loop device does not report a volatile cache. A drive whose profile has it off is served with it off, and
+queue/write_cache of the loop device is set accordingly; for the others FLUSH must suffice.
 
-What invalidates results: another load on the machine; no root, which loop devices need.
+Invalid results: another load on the machine. Needs root, for the loop device.
 
 ``bench/served_probe.py [--drives A,B]``; exit code 1 when a verdict differs.
 """
@@ -32,15 +31,15 @@ from skylight.reproduce.swd.tool import NotMeasured
 
 DRIVES = ("st4000nc001", "st5000as0011", "st8000as0011", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3")
 FINDINGS = ("drive_type", "cache_medium")
-# Where images lie: a disk that takes longer to sync than the model's drive to write would show.
+# Folder of the images: a disk that syncs more slowly than the model's drive writes would distort results.
 MEMORY = Path("/dev/shm")
 
 
 @contextmanager
 def told(device: Path, *, volatile: bool) -> Iterator[None]:
-    """Tells the kernel whether a device has a volatile write cache."""
+    """Sets whether the kernel assumes a volatile write cache of a device."""
     cache = Path("/sys/block") / device.name / "queue/write_cache"
-    # It stays with the number of the device, so it is set in both cases.
+    # The setting persists for a device number, so it is set in both cases.
     cache.write_text("write back" if volatile else "write through", encoding="ascii")
     try:
         yield
@@ -49,7 +48,7 @@ def told(device: Path, *, volatile: bool) -> Iterator[None]:
 
 
 def verdict(target: str, folder: Path) -> list[str]:
-    """What a quick probe finds."""
+    """The findings of a quick probe."""
     command = [*SKYLIGHT, "probe", target, "--quick", "--json", "--out", str(folder)]
     command += [] if target.startswith("sim:") else ["--destroy-data"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -60,7 +59,7 @@ def verdict(target: str, folder: Path) -> list[str]:
 
 
 def served(drive: str, folder: Path) -> list[str]:
-    """The same of the drive behind NBD, a file and a loop device."""
+    """The same for the drive behind NBD, a file and a loop device."""
     interface = tomllib.loads(read_profile(drive)[0]).get("interface", {})
     volatile = bool(interface.get("write_cache_on", False))
     options = ("--timing", "model", "--write-cache", "on" if volatile else "off")
@@ -69,7 +68,7 @@ def served(drive: str, folder: Path) -> list[str]:
 
 
 def main() -> int:
-    """Probes what was asked for."""
+    """Probes the drives that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--drives", default=",".join(DRIVES), help="names, separated by commas")
     differ = 0
