@@ -209,7 +209,7 @@ def test_only_and_quick_exclude_each_other(here: Path, call: Call) -> None:
 @pytest.mark.parametrize("option", [("--only", "zones"), ("--quick",), ("--destroy-data",)])
 @pytest.mark.parametrize("target", ["recording:kept", "fio-log:kept"])
 def test_options_that_change_nothing_are_refused(call: Call, target: str, option: tuple[str, ...]) -> None:
-    call("probe", target, *option).one_line(2, option[0], target, "measured already", "leave it out")
+    call("probe", target, *option).one_line(2, option[0], target, "already measured", "omit")
 
 
 def test_help_names_every_test(call: Call) -> None:
@@ -619,7 +619,7 @@ def test_a_second_run_beside_a_recording_leaves_the_first(call: Call, here: Path
     assert call(*command).code == 0
     before = files(here)
     assert f"both/{CMR}/recording/drive_type.0.arrows" in before
-    call(*command).one_line(2, f"both/{CMR}/recording", "holds a recording already", "--resume")
+    call(*command).one_line(2, f"both/{CMR}/recording", "already contains a recording", "--resume")
     assert files(here) == before
     assert call(*command, "--resume").code == 0
 
@@ -647,7 +647,7 @@ def test_reads_then_writes_as_the_readme_has_it(call: Call, here: Path) -> None:
     assert ended.code == 0 and "skylight-report/disk.img-2" in ended.out
     assert files(here / "skylight-report/disk.img") == first
     again = call(*PROBE, "disk.img", "--destroy-data", "--resume")
-    assert again.code == 0 and "disk.img-2 was complete already" in again.out
+    assert again.code == 0 and "disk.img-2 is already complete" in again.out
     assert "DATA IS LOST" not in again.out
     other = call(*PROBE, "disk.img", "--resume")
     other.one_line(2, "was begun with --destroy-data", "leave out --resume")

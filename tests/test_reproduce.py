@@ -244,7 +244,7 @@ def test_a_probe_that_ends_is_a_miss_unless_nothing_can_be_kept(
         return
     ended = call("fast15", "--only", "S1d")
     assert ended.code == 1
-    assert "st4000nc001: the probe ended: it broke" in ended.out
+    assert "st4000nc001: the probe failed: it broke" in ended.out
     assert re.search(r"S1d +verdict +cmr +not found +cmr +MISS", ended.out)
 
 

@@ -100,7 +100,7 @@ def check(image: Path, sector: int) -> None:
     assert skylight("image", "check", image).returncode == 0, "what the image is made of is whole"
     checked = skylight("image", "check", image, "--data")
     assert checked.returncode == 1
-    assert f"{image}: checksum mismatch: sectors {sector} to {sector}; write them anew" in checked.stdout
+    assert f"{image}: checksum mismatch: sectors {sector} to {sector}; rewrite them" in checked.stdout
     as_json = skylight("image", "check", image, "--data", "--json")
     found = json.loads(as_json.stdout)
     assert as_json.returncode == 1 and not found["good"] and not found["problems"]

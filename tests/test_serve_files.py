@@ -66,7 +66,7 @@ def test_a_note_of_a_stranger_is_not_believed(tmp_path: Path, monkeypatch: pytes
             os.chown(image, 4321, -1)
             assert read_note(image) == ["unix:/a"], "whose the image is"
         monkeypatch.setattr(os, "fstat", lambda _: os.stat(tmp_path))
-        with pytest.raises(ValueError, match="is no file"):
+        with pytest.raises(ValueError, match="is not a regular file"):
             read_note(image)
 
 
