@@ -202,7 +202,7 @@ def test_only_names_a_test(call: Call) -> None:
 
 
 def test_only_and_quick_exclude_each_other(here: Path, call: Call) -> None:
-    call(*PROBE, f"sim:{CMR}", "--quick", "--out", "out").one_line(2, "--quick and --only", "give one")
+    call(*PROBE, f"sim:{CMR}", "--quick", "--out", "out").one_line(2, "--quick and --only", "give only one")
     assert not (here / "out").exists()
 
 
