@@ -11,7 +11,6 @@ and over in many phases of arrival, tells how long its *out-of-band data* is.
 | `measure` | the runs, and the search for the quantum and the bound |
 | `levels` | whether writes of two sizes take the same room |
 | `entries` | groups that complete together, and the bound on an entry |
-| `stalls` | lone writes that stall, and where cleaning sets in |
 | `out_of_band` | the first entry, again and again |
 | `verdict` | findings; `figures` the pictures |
 
@@ -27,8 +26,9 @@ from collections.abc import Sequence
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.probe import Cost, Figure
+from skylight.probe import Axis, Cost, Figure
 from skylight.probe.journal.figures import draw
+from skylight.probe.journal.findings import FINDINGS
 from skylight.probe.journal.measure import (
     APART,
     DEPTH,
@@ -52,6 +52,8 @@ class Journal:
 
     name = "journal"
     title = "Journal"
+    findings = FINDINGS
+    axis: Axis = "number"
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
         "Writes of growing size, one at a time and many waiting, tell the quantum and the bound of a"

@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import IoBatch, IoLog, JsonScalar, Op, Stop
-from skylight.infer.periods import period
+from skylight.infer.stalls import rare_period, slow_ones
 from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
 from skylight.probe.journal.levels import FEWEST_BLOCKS, Rooms, Run
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
-from skylight.probe.journal.stalls import slow_ones
 from skylight.probe.session import Session
 
 BLOCK = 4096
@@ -199,7 +198,7 @@ def find_merges(bench: Bench) -> None:
     offsets = bench.scattered(MOST_LONE)
     disk_turn_ns = None if bench.flash else bench.turn_ns
     first = bench.many("many-1", offsets[:FIRST_LONE], stop, params | {"erased": bench.fresh()})
-    found = period(slow_ones(first.latency_ns, disk_turn_ns))
+    found = rare_period(slow_ones(first.latency_ns, disk_turn_ns))
     total = MOST_LONE if found is None else min(MOST_LONE, max(FIRST_LONE, MERGES_WANTED * found.every))
     stopped = stop.reached(first)
     if total > FIRST_LONE and not stopped:

@@ -21,9 +21,10 @@ from collections.abc import Sequence
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.probe import Cost, Figure
+from skylight.probe import Axis, Cost, Figure
 from skylight.probe.rotation import figures, plan
 from skylight.probe.rotation.analysis import Analysis
+from skylight.probe.rotation.findings import FINDINGS
 from skylight.probe.rotation.verdict import judge
 from skylight.probe.session import Session
 
@@ -35,6 +36,8 @@ class Rotation:
 
     name = "rotation"
     title = "Rotation, tracks and seeks"
+    findings = FINDINGS
+    axis: Axis = "address"
     needs: tuple[str, ...] = ("drive_type",)
     summary = (
         "Single-block reads tell the angle at which blocks lie: one turn, the size of tracks at three places,"
