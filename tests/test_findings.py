@@ -1,4 +1,5 @@
-"""Findings are declared once: what repeats them follows from the declarations, or is held against them here."""
+"""Findings are declared once: what repeats them follows from the declarations, or is held against them
+here."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def apart(one: object, other: object) -> float:
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return max((apart(one[key], other[key]) for key in one), default=0.0)
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other) == 2:
-        return max(abs(mine - theirs) for mine, theirs in zip(one, other, strict=True))
+        return float(max(abs(mine - theirs) for mine, theirs in zip(one, other, strict=True)))
     return 0.0 if one is None and other is None else float("inf")
 
 
@@ -86,7 +87,8 @@ def test_the_truth_of_a_profile_is_as_wide_as_declared() -> None:
 
 
 def test_the_table_of_random_drives_says_the_same() -> None:
-    """Of `docs/random-drives.md`: a row names findings and how near is right, in their order or once for all."""
+    """Of `docs/random-drives.md`: a row names findings and how near is right, in their order or once for
+    all."""
     text = (ROOT / "docs/random-drives.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
     named: list[str] = []
@@ -110,4 +112,4 @@ def test_what_is_asked_of_findings_is_declared(folder: str) -> None:
             asked = isinstance(owner, ast.Name) and owner.id == "known"
             asked = asked or (isinstance(owner, ast.Attribute) and owner.attr == "known")
             if asked and node.func.attr in SPOKEN and isinstance(first, ast.Constant):
-                assert first.value in PROPERTIES, f"{path.name}:{node.lineno}: {first.value}"
+                assert first.value in PROPERTIES, f"{path.name}:{node.lineno}: {first.value!r}"

@@ -14,9 +14,10 @@ __all__ = ["findings_page"]
 
 _HEAD = """# Findings
 
-What the tests of the suite find. The table is written by `python -m skylight.report.catalogue` from the declarations in
-`python/skylight/probe/*/findings.py`. *Right within* is how near the truth of an emulated drive an answer must come to
-count as right; what the truth of each is, [random drives](../random-drives.md) says. A finding without it is not scored.
+What the tests of the suite find. The table is written by `python -m skylight.report.catalogue` from the
+declarations in `python/skylight/probe/*/findings.py`. *Right within* is how near the truth of an emulated
+drive an answer must come to count as right; what the truth of each is, [random drives](../random-drives.md)
+says. A finding without it is not scored.
 
 | finding | in the report | unit or words | right within | test |
 |---|---|---|---|---|

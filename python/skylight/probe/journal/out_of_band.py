@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import Evidence, IoBatch, Op
+from skylight.evidence import IoBatch, IoLog, Op
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
@@ -112,13 +112,10 @@ def saw(submit_ns: F64, done_ns: F64, turn_ns: float) -> Saw:
     return Saw(least - open_ns / 2, phase_ns, agreement, open_ns)
 
 
-def _columns(evidence: Evidence, name: str) -> tuple[F64, F64]:
-    """Submissions and completions of one kind of command, since the first write."""
-    logs = [step.rows for step in evidence.steps if step.name.startswith(f"{name}-") and len(step.rows)]
-    first = evidence.log("first-write-1")
-    begin = first.submit_ns[0] if len(first) else np.uint64(0)
-    submit = np.array([int(log.submit_ns[-1] - begin) for log in logs], np.float64)
-    done = np.array([int(log.complete_ns[-1] - begin) for log in logs], np.float64)
+def _columns(logs: Sequence[IoLog], begin_ns: int) -> tuple[F64, F64]:
+    """Submissions and completions of one kind of command, from a moment on, ns."""
+    submit = np.array([int(log.submit_ns[-1]) - begin_ns for log in logs if len(log)], np.float64)
+    done = np.array([int(log.complete_ns[-1]) - begin_ns for log in logs if len(log)], np.float64)
     return submit, done
 
 
@@ -137,10 +134,12 @@ def disk_time(
     return time, (wrote.gap_ns + found.gap_ns) / 2, min(wrote.agreement, found.agreement)
 
 
-def judge_disk(evidence: Evidence, turn_ns: float, quantum_ns: float) -> Finding:
-    """The finding for a cache on disk; `quantum_ns` is what a quantum takes, about."""
+def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, quantum_ns: float) -> Finding:
+    """The finding for a cache on disk, from the first entry and its reads; `quantum_ns` is what a quantum
+    takes, about."""
     rows = ("first-write-1", "first-read-1")
-    write, read = _columns(evidence, "first-write"), _columns(evidence, "first-read")
+    begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
+    write, read = _columns(writes, begin_ns), _columns(reads, begin_ns)
     if len(write[0]) < CYCLES // 2 or len(read[0]) < CYCLES // 2:
         return OUT_OF_BAND.unknown(
             "the target cannot be erased, so its first entry cannot be written again and again", rows
@@ -185,9 +184,9 @@ def _confidence(
     return share(hits, RESAMPLES)
 
 
-def judge_flash(evidence: Evidence, lone_ns: float, quantum_ns: float, turn_ns: float) -> Finding:
+def judge_flash(timed: IoLog, lone_ns: float, quantum_ns: float, turn_ns: float) -> Finding:
     """The finding for a cache on flash; `lone_ns` is the shortest lone write."""
-    flushes = evidence.log("flushes").only(Op.FLUSH)
+    flushes = timed.only(Op.FLUSH)
     if not len(flushes):
         return OUT_OF_BAND.unknown("no FLUSH was timed", ())
     overhead = float(np.sort(flushes.latency_ns)[: max(2, len(flushes) // 16)].mean())

@@ -9,12 +9,13 @@ Source: Skylight (FAST '15) sections 4.3 and 4.3.1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import Evidence, IoLog, Stop
+from skylight.evidence import IoLog
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
@@ -28,13 +29,12 @@ from skylight.probe.journal.findings import (
     PACKING,
     QUANTUM,
 )
-from skylight.probe.journal.levels import ALIKE, FEWEST_BLOCKS, Rooms, Run
-from skylight.probe.journal.measure import CLEANING, DEPTH
+from skylight.probe.journal.levels import ALIKE, FEWEST_BLOCKS, Rooms
+from skylight.probe.journal.measure import DEPTH, Many, Runs
 from skylight.probe.journal.out_of_band import judge_disk, judge_flash
 from skylight.units import format_duration, format_size
 
 I64 = NDArray[np.int64]
-LARGEST_BYTES = 1 << 40
 RESAMPLES = 100
 CLOSE = MERGE_RIGHT.part  # how near a mean must be known to be named
 BESIDE = 40  # writes on each side of a stall that it is compared with
@@ -85,31 +85,21 @@ class Seen:
     merges: Merges | None = None
 
 
-def observe(evidence: Evidence, medium: str | None, turn_ns: float | None) -> Seen:
-    """Runs and stalls of the evidence."""
-    seen = Seen(Rooms(medium, turn_ns))
-    for step in evidence.steps:
-        if step.kind != "run" or not len(step.rows):
-            continue
-        if step.name.startswith("lone-"):
-            size = step.whole("size_bytes", LARGEST_BYTES)
-            run = Run.of(size, step.flag("erased"), step.rows)
-            seen.rooms.runs.setdefault(size, []).append(run)
-        elif step.name.startswith("queue-"):
-            seen.queues.append((step.whole("size_bytes", LARGEST_BYTES), step.rows))
-        elif step.name.startswith("ladder-"):
-            later = step.rows.latency_ns[DEPTH:]  # the first find the head anywhere
-            if len(later):
-                seen.ladder.append((step.whole("size_bytes", LARGEST_BYTES), later))
+def observe(runs: Runs) -> Seen:
+    """Quantum, bound, packing and stalls that the runs show."""
+    seen = Seen(runs.rooms, runs.queues)
+    for size, log in runs.ladder:
+        later = log.latency_ns[DEPTH:]  # the first find the head anywhere
+        if len(later):
+            seen.ladder.append((size, later))
     if not seen.rooms.runs:
         return seen
     seen.lone_ns = float(np.median(seen.rooms.runs[seen.rooms.block][0].latency_ns))
     seen.quantum, seen.smooth = _quantum(seen.rooms)
     for size, log in seen.queues:
         seen.bound = seen.bound.with_group(size, largest_group(log, seen.lone_ns), DEPTH)
-    together = evidence.log("together-written")
-    seen.packed = largest_group(together, seen.lone_ns) if len(together) else None
-    seen.merges = _merges(evidence, None if seen.rooms.flash else turn_ns)
+    seen.packed = largest_group(runs.together, seen.lone_ns) if len(runs.together) else None
+    seen.merges = _merges(runs.many, None if seen.rooms.flash else seen.rooms.turn_ns)
     return seen
 
 
@@ -149,18 +139,15 @@ def _confidence(rooms: Rooms, low: int, high: int) -> float:
     return share(hits, RESAMPLES)
 
 
-def _merges(evidence: Evidence, turn_ns: float | None) -> Merges | None:
-    steps = [step for name in ("many-1", "many-2", "many-again") if (step := evidence.step(name)) is not None]
-    if not steps or not len(steps[0].rows):
+def _merges(many: Sequence[Many], turn_ns: float | None) -> Merges | None:
+    if not many or not len(many[0].log):
         return None
     runs: list[list[I64]] = [[], []]
-    for step in steps:
-        limit_ns = step.whole("limit_ns", LARGEST_BYTES)
-        latency_ns = step.rows.latency_ns
-        calm = latency_ns[: before_stalls(latency_ns, Stop(limit_ns, *CLEANING))]
-        runs[step.name == "many-again"].append(calm)
+    for run in many:
+        latency_ns = run.log.latency_ns
+        runs[run.name == "many-again"].append(latency_ns[: before_stalls(latency_ns, run.until)])
     first, again = (np.concatenate(run) if run else np.empty(0, np.int64) for run in runs)
-    if not len(again) or not steps[-1].flag("erased"):  # it went on where the first left off
+    if not len(again) or not many[-1].erased:  # it went on where the first left off
         whole = np.concatenate([first, again])
         slow = slow_ones(whole, turn_ns)
         return Merges(whole, np.empty(0, np.int64), rare_period(slow), len(whole), int(slow.sum()))
@@ -171,7 +158,7 @@ def _merges(evidence: Evidence, turn_ns: float | None) -> Merges | None:
     return Merges(first, again, rare_period(both, one), count, int(both.sum()))
 
 
-def judge(seen: Seen, evidence: Evidence) -> list[Finding]:
+def judge(seen: Seen, runs: Runs) -> list[Finding]:
     """All findings."""
     if seen.quantum is None:
         if seen.smooth or not seen.rooms.runs:
@@ -187,17 +174,17 @@ def judge(seen: Seen, evidence: Evidence) -> list[Finding]:
     findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen)]
     if seen.packed is not None:
         findings.append(_packing(seen, seen.packed))
-    return [*findings, _out_of_band(seen, seen.quantum, evidence), *_merge_findings(seen)]
+    return [*findings, _out_of_band(seen, seen.quantum, runs), *_merge_findings(seen)]
 
 
-def _out_of_band(seen: Seen, quantum: Quantum, evidence: Evidence) -> Finding:
+def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs) -> Finding:
     turn_ns = seen.rooms.turn_ns
     if turn_ns is None:
         return OUT_OF_BAND.unknown("the rotation is not known")
     if not seen.rooms.flash:
-        return judge_disk(evidence, turn_ns, quantum.step_ns)
+        return judge_disk(runs.first["write"], runs.first["read"], turn_ns, quantum.step_ns)
     lone_ns = seen.rooms.fastest_ns(seen.rooms.block)
-    return judge_flash(evidence, lone_ns, quantum.step_ns, turn_ns)
+    return judge_flash(runs.flushes, lone_ns, quantum.step_ns, turn_ns)
 
 
 def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
