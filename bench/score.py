@@ -38,14 +38,14 @@ from skylight.engines.sim import PROFILE_SUFFIX, SimEngine, profile_names, read_
 from skylight.errors import SkylightError
 from skylight.evidence import TargetFacts
 from skylight.findings import Finding
-from skylight.probe.scoring import Mark, holds, score
+from skylight.probe.scoring import SCORED, Mark, holds, score
 from skylight.probe.suite import SuiteOptions, run_suite
 
 RIGHT, WRONG = 0.98, 0.005
 QUICK_RIGHT, QUICK_S = 0.99, 60.0
 HOLD = (0.92, 0.98)
 FEWEST_INTERVALS = 100  # below this a share from 92 to 98 % says nothing
-CONFUSED = ("drive_type", "cache_medium", "cache_location", "cleaning_type", "cleaning_order", "mapping")
+CONFUSED = tuple(found.name for found in SCORED if found.unit is None)  # words
 
 
 @dataclass(frozen=True)

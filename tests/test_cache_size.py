@@ -12,7 +12,7 @@ from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.evidence import Evidence
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.infer.onset import onset
+from skylight.infer.stalls import change_point
 from skylight.probe import scoring
 from skylight.probe.cache_size import CacheSize, advance
 from skylight.probe.cache_size.verdict import USUAL_WATERMARK, behind, free_bands
@@ -96,10 +96,10 @@ def test_the_start_of_cleaning_is_told_from_merges_and_outliers() -> None:
     took[rng.choice(3000, 12, replace=False)] += 200e6
     done = np.repeat(np.cumsum(took), 31).astype(np.int64)
     start = np.zeros(len(done), np.int64)
-    assert onset(start, done) is None
+    assert change_point(start, done) is None
     took[2900:] += 600e6
     done = np.repeat(np.cumsum(took), 31).astype(np.int64)
-    found = onset(start, done)
+    found = change_point(start, done)
     assert found is not None and (found.writes, found.entries) == (2900 * 31, 2900)
 
 

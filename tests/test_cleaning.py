@@ -12,14 +12,13 @@ import pytest
 
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
-from skylight.evidence import Evidence, IoBatch, IoLog, Step, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import residence
-from skylight.infer.periods import slow_period
-from skylight.probe.cleaning import CleaningTest, free_bands, half
+from skylight.infer.stalls import Stalls, periodic
+from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half
 from skylight.probe.cleaning.rate import BEGUN, ORDER, places
 from skylight.probe.cleaning.trials import Trial, bracket
-from skylight.probe.cleaning.verdict import judge
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.recording import Recording
@@ -78,23 +77,22 @@ def test_a_set_associative_drive_gives_its_cache_bands(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["cmr", "not-rotating"])
 def test_a_drive_without_a_cache_has_no_cleaning(kind: str) -> None:
     nothing = Evidence("cleaning", TargetFacts("sim", "sim:x", 1 << 40, 512))
-    assert judge(nothing, Known([Finding("drive_type", kind, None, None, 1.0, "")])) == []
+    assert CleaningTest().infer(nothing, Known([Finding("drive_type", kind, None, None, 1.0, "")])) == []
 
 
 def test_nothing_measured_is_unknown_not_lazy() -> None:
     nothing = Evidence("cleaning", TargetFacts("sim", "sim:x", 1 << 40, 512))
-    findings = judge(nothing, Known([Finding("drive_type", "smr", None, None, 1.0, "")]))
+    findings = CleaningTest().infer(nothing, Known([Finding("drive_type", "smr", None, None, 1.0, "")]))
     assert [(finding.name, finding.known) for finding in findings] == [("cleaning_type", False)]
 
 
 def test_short_pauses_without_cleaning_are_not_lazy(tmp_path: Path) -> None:
     evidence, known, _ = measured("emulated-smr-1", tmp_path)
-    short = {"trial-1", "trial-2", "trial-3", "trial-4"}
-    kept = [s for s in evidence.steps if s.name == "baseline" or s.name.rpartition("-")[0] in short]
-    cut = Evidence("cleaning", evidence.target, kept)
-    verdict = judge(cut, known)[0]
+    last = next(number for number, step in enumerate(evidence.steps) if step.name == "trial-4-look")
+    cut = Evidence("cleaning", evidence.target, evidence.steps[: last + 1])
+    verdict = CleaningTest().infer(cut, known)[0]
     assert verdict.name == "cleaning_type"
-    assert not verdict.known
+    assert not verdict.known and "too short a pause" in verdict.why
 
 
 class TestBracket:
@@ -114,6 +112,10 @@ class TestBracket:
         assert bracket(seen) == (0.5, 0.6)
 
 
+def whole_row(latency_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Stalls | None:
+    return periodic(latency_ns, cache_bands.FEWEST_STALLS, cache_bands.SHORTEST_PERIOD, whole=True)
+
+
 class TestPeriod:
     def latencies(self, every: int, count: int = 3000) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         rng = np.random.default_rng(5)
@@ -125,18 +127,18 @@ class TestPeriod:
 
     @pytest.mark.parametrize("every", [16, 160, 999])
     def test_a_comb_among_outliers_is_found(self, every: int) -> None:
-        found = slow_period(self.latencies(every))
+        found = whole_row(self.latencies(every))
         assert found is not None
-        assert (found.every, found.first) == (every, every)
+        assert (found.period, found.first) == (every, every)
 
     def test_outliers_alone_are_no_comb(self) -> None:
-        assert slow_period(self.latencies(0)) is None
+        assert whole_row(self.latencies(0)) is None
 
     def test_a_missing_tooth_is_no_comb(self) -> None:
         latency_ns = self.latencies(160)
         latency_ns[160 * 9] = 10_000_000
-        found = slow_period(latency_ns)
-        assert found is None or found.every != 160
+        found = whole_row(latency_ns)
+        assert found is None or found.period != 160
 
 
 class TestResidence:
@@ -159,15 +161,6 @@ def test_marks_never_share_a_band_and_begin_and_end_in_the_middle() -> None:
     assert np.diff(np.sort(blocks)).min() >= 300 << 20
     assert sorted(ORDER) == list(range(9))
     assert abs(int(blocks[0]) - 10**12 / 2) < 2 << 20
-
-
-def test_a_recording_with_a_damaged_parameter_is_refused() -> None:
-    batch = IoBatch.reads(np.zeros(4, np.uint64), 4096)
-    log = IoLog.of(batch, np.zeros(4, np.uint64), np.full(4, 10_000_000, np.uint64))
-    step = Step("baseline", "run", {"flash": "maybe"}, log)
-    evidence = Evidence("cleaning", TargetFacts("sim", "sim:x", 1 << 40, 512), [step])
-    with pytest.raises(Exception, match="baseline"):
-        judge(evidence, Known([Finding("drive_type", "smr", None, None, 1.0, "")]))
 
 
 def waits(*stalls: tuple[int, float, int, int]) -> free_bands.Watched:

@@ -11,14 +11,13 @@ import pytest
 
 from skylight import _native
 from skylight.engines.sim import SimEngine
-from skylight.evidence import IoBatch, IoLog, TargetFacts
+from skylight.evidence import IoBatch, IoLog, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.infer.periods import period
+from skylight.infer.stalls import before_stalls, rare_period, slow_ones
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
 from skylight.probe.journal.levels import Rooms
 from skylight.probe.journal.out_of_band import refined_turn, saw
-from skylight.probe.journal.stalls import before_cleaning, slow_ones
 from skylight.probe.journal.verdict import Merges, Seen, _merge_findings
 from skylight.probe.scoring import score
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
@@ -131,20 +130,20 @@ class TestPeriod:
 
     def test_scattered_stalls_have_none(self) -> None:
         rng = np.random.default_rng(7)
-        hits = sum(period(rng.random(6400) < 0.005) is not None for _ in range(40))
+        hits = sum(rare_period(rng.random(6400) < 0.005) is not None for _ in range(40))
         assert hits == 0
 
     def test_one_missing_stall_is_no_period(self) -> None:
         slow = np.zeros(2000, bool)
         slow[99::100] = True
-        assert period(slow) is not None
+        assert rare_period(slow) is not None
         slow[799] = False
-        assert period(slow) is None
+        assert rare_period(slow) is None
 
     def test_two_stalls_are_too_few(self) -> None:
         slow = np.zeros(1000, bool)
         slow[[299, 599]] = True
-        assert period(slow) is None
+        assert rare_period(slow) is None
 
     @pytest.mark.parametrize("part", [2, 7, 13])
     def test_stalls_of_which_a_part_is_seen_are_no_longer_period(self, part: int) -> None:
@@ -153,7 +152,7 @@ class TestPeriod:
         slow = np.zeros(6400, bool)
         slow[163::164] = np.random.default_rng(part).random(39) < 0.5
         slow[163 + 164 :: part * 164] = True
-        assert period(slow) is None
+        assert rare_period(slow) is None
 
 
 @pytest.mark.parametrize(
@@ -165,7 +164,7 @@ def test_a_few_short_stalls_may_be_the_arm(writes: int, turns: float, said: bool
     latency_ns = np.full(writes, 4 * turn_ns, np.int64)
     latency_ns[138::153] += round(turns * turn_ns)
     slow = latency_ns > 5 * turn_ns
-    merges = Merges(latency_ns, latency_ns.copy(), period(slow), writes, int(slow.sum()))
+    merges = Merges(latency_ns, latency_ns.copy(), rare_period(slow), writes, int(slow.sum()))
     every, _ = _merge_findings(Seen(Rooms("disk", float(turn_ns)), merges=merges))
     assert every.known == said and (not said or every.value == 153)
 
@@ -195,8 +194,8 @@ def test_cleaning_is_cut_off() -> None:
     latency_ns = np.full(100, 1_000_000, np.int64)
     latency_ns[94::2] = 500_000_000
     latency_ns[95] = 500_000_000
-    assert before_cleaning(latency_ns, 100_000_000, 4, 8) == 94
-    assert before_cleaning(latency_ns[:90], 100_000_000, 4, 8) == 90
+    assert before_stalls(latency_ns, Stop(100_000_000, 4, 8)) == 94
+    assert before_stalls(latency_ns[:90], Stop(100_000_000, 4, 8)) == 90
     assert slow_ones(latency_ns, None)[94]
 
 

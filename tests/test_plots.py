@@ -108,7 +108,7 @@ def test_the_columns_are_those_of_the_log(rng: np.random.Generator) -> None:
 def test_many_steps_are_chosen_by_their_series() -> None:
     latency = np.full(3, 1_000_000)
     steps = [step(f"tracks-{n:03d}", latency) for n in range(200)] + [step("profile", latency)]
-    plot = plot_of(evidence(*steps, test="zones"))
+    plot = plot_of(evidence(*steps, test="zones"), "address")
     assert plot is not None
     assert plot.data["groups"] == ["tracks", "profile"] and plot.data["axis"] == "address"
 

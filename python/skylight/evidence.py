@@ -288,6 +288,8 @@ class Evidence:
     complete: bool = False
     notes: list[str] = field(default_factory=list)
     cut: list[Step] = field(default_factory=list)
+    shown: Any = field(default=None, init=False, repr=False, compare=False)
+    """What the test saw in it when it was inferred from last; figures show that."""
     _kept: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, work: Callable[[Evidence, *Given], Result], *given: *Given) -> Result:

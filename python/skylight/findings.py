@@ -1,5 +1,10 @@
 """Findings: what a test concludes, with its confidence and the reason in a sentence.
 
+What can be found is a `Property`: its name, title, unit, the words for its values, and how near an answer
+must come to count as right. Each property is declared once, in the package of the test that finds it
+(`skylight.probe.*.findings`); the report, the JSON, the documentation, the scoring and the verdicts
+themselves take all of that from the declaration.
+
 A value may be `UNKNOWN`: evidence that does not carry a verdict is a right answer, a wrong verdict with
 confidence is the worst one. `confidence` is computed from the evidence (each test's page says how), never a
 constant.
@@ -9,10 +14,12 @@ Source: DESIGN, "Command line" (JSON of a probe) and its table of findings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from skylight.evidence import TargetFacts
+from skylight.units import format_size
 
 UNKNOWN = "unknown"
 SCHEMA = 1
@@ -49,6 +56,78 @@ class Finding:
             "confidence": round(self.confidence, 4),
             "why": self.why,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """How near an answer must come to the truth to count as right.
+
+    The error allowed is `part` of the true value, or of the true value of the property `of`, and `units`
+    besides. The parts of a table named in `equal` must be equal. Words must always be equal.
+
+    >>> Right(part=0.1).interval(200)
+    (180, 220)
+    >>> Right(part=0.05, of="rotation_ns").interval(7_000, 10_000)
+    (6500, 7500)
+    >>> Right(part=0.1, equal=("count",)).words("bytes")
+    'equal; 10 %'
+    """
+
+    part: float = 0.0
+    units: int = 0
+    of: str = ""
+    equal: tuple[str, ...] = ()
+
+    def interval(self, true: int, of: int | None = None, *, key: str = "") -> tuple[int, int]:
+        """The answers that count as right where `true` is; `of` is the true value of the property `of`, `key`
+        names a part of a table. None is below 0."""
+        off = 0 if key in self.equal else int((true if of is None else of) * self.part) + self.units
+        return max(true - off, 0), true + off
+
+    def words(self, unit: str | None) -> str:
+        """In words, for a table of the documentation."""
+        error = f"{100 * self.part:g} %" if self.part else ""
+        if self.of:
+            error += " of a turn" if self.of == "rotation_ns" else f" of {self.of}"
+        if self.units:
+            error = format_size(self.units) if unit == "bytes" else f"{self.units:,}"
+        return "; ".join(word for word in ("equal" if self.equal or not error else "", error) if word)
+
+
+EXACTLY = Right()
+"""Only an equal answer is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property of a target that a test can find, declared once.
+
+    `title` heads it in the report; `unit` is that of its numbers, None for words; `right` is how near the
+    truth an answer must come, None for what is not scored, because the truth of a profile does not hold it;
+    `words` says in the report what a value means that does not speak for itself."""
+
+    name: str
+    title: str
+    unit: str | None = None
+    right: Right | None = None
+    words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def found(
+        self,
+        value: Value,
+        confidence: float,
+        why: str,
+        rows: Sequence[str] = (),
+        interval: tuple[float, float] | None = None,
+    ) -> Finding:
+        """The finding that it has this value."""
+        return Finding(self.name, value, self.unit, interval, confidence, why, tuple(rows))
+
+    def unknown(
+        self, why: str, rows: Sequence[str] = (), interval: tuple[float, float] | None = None
+    ) -> Finding:
+        """The finding that its value is unknown; `interval` is what the evidence still allows."""
+        return Finding(self.name, UNKNOWN, self.unit, interval, 0.0, why, tuple(rows))
 
 
 class Known:

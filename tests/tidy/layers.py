@@ -34,7 +34,7 @@ PYTHON_ARROWS: Mapping[str, tuple[str, ...]] = {
     "engines": ("evidence", "units", "_native"),
     "infer": ("findings", "pieces"),
     "recording": ("evidence", "version"),
-    "findings": ("evidence",),
+    "findings": ("evidence", "units"),
     "evidence": ("errors",),
     "pieces": ("_native",),
     "units": ("errors",),

@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 import shlex
+import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -27,17 +28,27 @@ from skylight.errors import INTERRUPTED, SkylightError, UsageError
 from skylight.evidence import TargetFacts
 from skylight.probe import Test
 from skylight.probe.fragmented.keep import keep_logs
-from skylight.probe.suite import QUICK_SECONDS, SuiteOptions, SuiteResult, chosen, infer_suite, run_suite
+from skylight.probe.suite import (
+    QUICK_SECONDS,
+    TESTS,
+    SuiteOptions,
+    SuiteResult,
+    chosen,
+    infer_suite,
+    run_suite,
+)
 from skylight.recording import RECORDING_DIR, Recording, recording_dir
 from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
 
 DEFAULT_OUT = Path("skylight-report")
 HEAD_TRACE = "--head-trace"
 
-_EPILOG = """\b
+_NAMES = textwrap.fill(
+    ", ".join(test.name for test in TESTS), 84, initial_indent="  ", subsequent_indent="  "
+)
+_EPILOG = f"""\b
 Tests, for --only:
-  drive_type, rotation, journal, cache_location, cleaning, cache_size, band_size,
-  mapping, cleaning_order, zones, write_rates
+{_NAMES}
 
 \b
 Targets:

@@ -4,12 +4,10 @@
 |---|---|
 | `robust` | is a latency fixed or varying, in the face of outliers; how sure is that (bootstrap) |
 | `chance` | how likely a count or a ratio is by chance alone |
-| `periods` | do stalls come every so many commands from the start on, and could it be chance |
 | `phase` | do completion times follow a rotation: which period, how strongly tied to the address |
 | `advance` | does each command complete a like part of a turn after the one before: a log on a platter |
 | `residence` | does a written block lie in the persistent cache, or at its native place: two reads tell |
-| `stalls` | with which row of stalls for cleaning does a series of writes end, once a cache is full |
-| `onset` | from which write on does a drive clean before it takes more |
+| `stalls` | which writes stall, do they come at an even distance, from which on does a drive clean |
 | `turning` | the turn to a few parts in a million; at which angle each block of a track lies, its size |
 | `reach` | how soon a block can be caught: overhead and arm time from whether blocks were caught or missed |
 | `neighbours` | which neighbouring tracks lie on one surface: a step of the arm told from a head switch |

@@ -1,10 +1,22 @@
-"""Stalls of cleaning among writes: which are they, and how far apart?
+"""Writes that wait: which of them stall, do stalls come at an even distance, and from where on do they not
+end?
 
-A drive whose cache is cleaned piece by piece stalls whenever so many bytes were written again, to the write.
-Outliers come at random and merges of a map at their own count, so a stall of cleaning is not known by how
-long it lasts but by the company it keeps: a row of slow writes at one distance, none missing, to the end.
+Outliers come at random; a map of the cache is merged at a count of writes; a part of the cache that is full
+stalls whenever so many bytes more were written to it; and a drive whose whole cache is full cleans for every
+entry that it writes. So a stall is not known by how long it lasts but by the company it keeps:
 
-Sources: Skylight (FAST '15), section 4.6: cleaning shows as a drop of the rate to near zero.
+| function | answers |
+|---|---|
+| `slow_ones` | which lone writes took longer than the bulk of them allows |
+| `periodic` | the row of stalls, at one distance and none missing, with which writes end |
+| `rare_period` | the row of rare stalls that could hardly line up by themselves |
+| `change_point` | from which write on a drive cleans before it takes more |
+| `before_stalls` | how many writes were done before the stalls that ended a run |
+
+Invariant: pure functions of latencies and completions, which name positions of these only.
+
+Sources: Skylight (FAST '15), section 4.3 (the 240th write of Figures 4 and 5) and 4.6 (cleaning shows as a
+drop of the rate to near zero); Page, "Continuous inspection schemes", Biometrika 1954 (the cumulative sum).
 """
 
 from __future__ import annotations
@@ -14,7 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.evidence import Stop
+
 I64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 SLOW = 2.2
 """Times the median: a lone write waits for a turn at most beside what it takes; a band is many turns."""
@@ -22,6 +37,43 @@ FEWEST_HITS = 5
 LAST_STARTS = 48
 ALIKE = 0.4
 """A stall is at least so much of the median one: it is the same work each time."""
+
+BULK = 95  # per cent of writes that no merge delays, whatever the period
+LEAST_STALL_NS = 100_000
+SPREADS = 3.0
+TURN_PART = 0.6  # on a disk a merge costs a whole turn at least, a step to another track less
+
+FEWEST_RARE, SHORTEST_RARE = 3, 4
+MOST_CHANCE = 1e-3
+MOST_PARTS = 16
+SEEN_PART = 0.3
+
+AT_ONCE_NS = 5_000
+SLOW_ENTRY = 2.0  # times the usual
+MISSED_TURNS = 1.5
+MOST = 3.0  # times what counts as slow: no single entry may decide
+LEAST_SUM = 1.5
+FEWEST_ENTRIES = 4
+AGREES = 4.0
+USUAL_PERCENT = 85
+
+
+def slow_ones(latency_ns: I64, turn_ns: float | None) -> Bools:
+    """Which writes took longer than the bulk and its spread allow; `turn_ns` where the cache is on disk."""
+    if not len(latency_ns):
+        return np.zeros(0, bool)
+    low, bulk = np.percentile(latency_ns, [50, BULK])
+    least = LEAST_STALL_NS if turn_ns is None else TURN_PART * turn_ns
+    return np.asarray(latency_ns > bulk + (max(least, SPREADS * (bulk - low)) if turn_ns is None else least))
+
+
+def before_stalls(latency_ns: I64, until: Stop) -> int:
+    """How many writes were done before the first of the stalls by which `until` ended them; all, if it did
+    not."""
+    slow = np.flatnonzero(latency_ns[-until.within :] >= until.latency_ns)
+    if len(slow) < until.count:
+        return len(latency_ns)
+    return int(len(latency_ns) - min(until.within, len(latency_ns)) + slow[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +94,11 @@ class Stalls:
         return int(max(ALIKE * self.stall_ns, SLOW * self.usual_ns))
 
 
-def periodic(latency_ns: I64, fewest: int = FEWEST_HITS, shortest: int = 2) -> Stalls | None:
-    """The row of stalls that the latencies end with, or None.
+def periodic(
+    latency_ns: I64, fewest: int = FEWEST_HITS, shortest: int = 2, *, whole: bool = False
+) -> Stalls | None:
+    """The row of stalls that the latencies end with, or None; if it is to be `whole`, none may be missing
+    from the first distance on.
 
     >>> latency = np.full(100, 10)
     >>> latency[[20, 33, 46, 59, 72, 85, 98, 60]] = 90
@@ -66,12 +121,16 @@ def periodic(latency_ns: I64, fewest: int = FEWEST_HITS, shortest: int = 2) -> S
     best: tuple[float, int, int] | None = None
     for number, start in enumerate(tried := slow[-LAST_STARTS:]):
         for period in np.unique(tried[number + 1 :] - start):
-            row = np.arange(start % period, count, period)
+            row = np.arange((start % period or period) if whole else start % period, count, period)
             missing = np.flatnonzero(~is_slow[row])
+            if whole and len(missing):
+                continue
             row = row[missing[-1] + 1 :] if len(missing) else row
             if period < shortest or len(row) < fewest:
                 continue
             unlike = np.flatnonzero(latency_ns[row] < ALIKE * np.median(latency_ns[row]))
+            if whole and len(unlike):
+                continue
             row = row[unlike[-1] + 1 :] if len(unlike) else row
             if len(row) < fewest:
                 continue
@@ -92,3 +151,148 @@ def _settled(latency_ns: I64, first: int, period: int) -> Stalls:
     while before > 0 and first - before < run and slow[before - 1]:
         before -= 1
     return Stalls(before, period, len(row), stall, usual, run)
+
+
+@dataclass(frozen=True, slots=True)
+class RarePeriod:
+    """Stalls at `offset`, `offset + every`, ... of the commands; `chance` bounds that it is an accident."""
+
+    every: int
+    offset: int
+    hits: int
+    unexplained: int
+    chance: float
+
+    def places(self, count: int) -> NDArray[np.int64]:
+        """The commands of `count` that the period names."""
+        return np.arange(self.offset, count, self.every, dtype=np.int64)
+
+
+def _places(slow: Bools, first: int, every: int) -> I64 | None:
+    """The commands that a period names, if there are enough and all of them are slow."""
+    if every < SHORTEST_RARE:
+        return None
+    named = np.arange(first, len(slow), every, dtype=np.int64)
+    return named if len(named) >= FEWEST_RARE and bool(slow[named].all()) else None
+
+
+def rare_period(slow: Bools, known_slow: Bools | None = None) -> RarePeriod | None:
+    """The period of the slow commands, or None where none is sure.
+
+    A period is accepted only where every place that it predicts, from the first period on, holds a stall, at
+    least three times, and so often that scattered stalls would hardly line up by themselves: the chance is
+    bounded by the number of periods and offsets that could have been seen times the probability that as many
+    predicted places are all slow, with the rate of slow commands that the period does not explain (and one
+    more, so that no stall at all is not taken for certainty).
+
+    `known_slow` counts the commands that are slow in any one of several repeats, of which `slow` holds those
+    slow in all: it only sets the rate of accidents.
+
+    >>> slow = np.zeros(1000, bool)
+    >>> slow[[239, 479, 500, 719, 959]] = True
+    >>> found = rare_period(slow)
+    >>> (found.every, found.offset, found.hits, found.unexplained)
+    (240, 239, 4, 1)
+    """
+    at = np.flatnonzero(slow)
+    best: RarePeriod | None = None
+    for first_number, first in enumerate(at[: len(at) - FEWEST_RARE + 1]):
+        for second in at[first_number + 1 :]:
+            every = int(second - first)
+            named = _places(slow, int(first), every) if first < every else None
+            if named is not None and (best is None or len(named) > best.hits):
+                best = _judged(slow, known_slow, every, int(first), len(named))
+    if best is None or best.chance > MOST_CHANCE or _half_seen(slow, best):
+        return None
+    return best
+
+
+def _half_seen(slow: Bools, found: RarePeriod) -> bool:
+    """Whether a part of the period names places of which most, but not all, are slow: then the true period is
+    shorter and some of its stalls were too short to see."""
+    for part in range(2, MOST_PARTS + 1):
+        if found.every % part:
+            continue
+        every = found.every // part
+        named = np.arange(found.offset % every, len(slow), every)
+        between = named[(named - found.offset) % found.every != 0]
+        if len(between) and np.mean(slow[between]) >= SEEN_PART:
+            return True
+    return False
+
+
+def _judged(slow: Bools, known_slow: Bools | None, every: int, offset: int, hits: int) -> RarePeriod:
+    count = len(slow)
+    unexplained = int(np.count_nonzero(slow)) - hits
+    rate = (unexplained + 1) / count
+    if known_slow is not None:
+        alone = (int(np.count_nonzero(known_slow)) - hits + 1) / count
+        rate = min(rate, max(alone, 0.0) ** 2 + 1.0 / count)
+    # offsets and periods of which as many places fit in the run: about (count / hits)^2 / 2
+    tried = (count / hits) ** 2 / 2
+    return RarePeriod(every, offset, hits, unexplained, min(1.0, tried * rate**hits))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePoint:
+    """`writes` done before cleaning, in `entries`; `usual_ns` from one entry to the next before, `slow_ns`
+    after; `sum` is how clear the change is (entries of the usual length)."""
+
+    writes: int
+    entries: int
+    usual_ns: float
+    slow_ns: float
+    sum: float
+    writes_an_entry: float
+
+
+def entries(complete_ns: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Completion of each entry (ns) and the writes done by then, from completions in any order.
+
+    >>> entries(np.array([10, 10, 10, 9_000_000, 9_000_001]))
+    (array([     10, 9000001]), array([3, 5]))
+    """
+    done = np.sort(complete_ns.astype(np.int64))
+    last = np.flatnonzero(np.append(np.diff(done) > AT_ONCE_NS, True)) if len(done) else np.empty(0, np.int64)
+    return done[last], np.asarray(last + 1, np.int64)
+
+
+def usual(complete_ns: NDArray[np.generic]) -> float | None:
+    """From one entry to the next, ns; None for fewer than four."""
+    done, _ = entries(complete_ns)
+    return float(np.median(np.diff(done))) if len(done) >= FEWEST_ENTRIES else None
+
+
+def change_point(
+    submit_ns: NDArray[np.generic],
+    complete_ns: NDArray[np.generic],
+    usual_ns: float | None = None,
+    turn_ns: float = 0.0,
+) -> ChangePoint | None:
+    """Where cleaning began in a run of writes; None if it did not.
+
+    A drive that is full cleans for every entry that it writes, so from there on entries follow each other
+    more slowly, and stay so; an outlier or a merge of a map delays one. Latency would show it late where many
+    writes wait at once. Writes that are answered together are one entry. The change point is where the sum of
+    what entries take beyond twice the usual, or a missed turn, each bounded, is largest from there to the
+    end.
+
+    `usual_ns` is about what an entry takes on a drive that does not clean, where that is known; one that
+    misses a turn of `turn_ns` does not clean either."""
+    done, count = entries(complete_ns)
+    if len(done) < FEWEST_ENTRIES:
+        return None
+    took = np.diff(done, prepend=np.int64(submit_ns[0])).astype(np.float64)
+    # Entries may take one of two times, as they catch the next place or miss it: the usual is the longer one.
+    base = float(np.percentile(took[: max(len(took) // 2, 1)], USUAL_PERCENT))
+    if usual_ns is not None and base > AGREES * usual_ns:
+        base = usual_ns  # most of this is cleaning already
+    limit = max(SLOW_ENTRY * base, base + MISSED_TURNS * turn_ns, 1.0)
+    over = np.minimum(took / limit, MOST) - 1.0
+    suffix = np.cumsum(over[::-1])[::-1]
+    first = int(np.argmax(suffix))
+    if suffix[first] < LEAST_SUM:
+        return None
+    before = int(count[first - 1]) if first else 0
+    slow = float(np.median(took[first:]))
+    return ChangePoint(before, first, base, slow, float(suffix[first]), before / max(first, 1))

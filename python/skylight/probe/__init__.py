@@ -1,8 +1,11 @@
-"""The characterization suite: one module a test, each with measure(), infer(), draw().
+"""The characterization suite: one package a test, each with measure(), infer(), draw().
 
 `measure` plans I/O and runs it through a `Session`, which keeps every step as it comes; `infer` turns
 evidence into findings; `draw` shows evidence and findings. The last two never touch a target. `suite.py`
-lists and orders the tests: adding one is a new module here and one line there.
+lists and orders the tests: adding one is a new package here and one line there (docs/tests/adding-a-test.md).
+
+A test is written as a procedure and a verdict (`skylight.probe.procedure.ProcedureTest`), from which
+measure() and infer() follow. What it can find it declares in its module `findings`.
 
 Source: DESIGN, ideas 1 to 3.
 """
@@ -11,15 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from skylight.evidence import Evidence, TargetFacts
-from skylight.findings import Finding, Known
+from skylight.findings import Finding, Known, Property
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
     from skylight.probe.session import Session
+
+
+Axis = Literal["number", "time", "address"]
+"""What a plot of requests runs along: their order, the time of the test, or the addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +52,15 @@ class Figure:
 
 class Test(Protocol):
     """One test of the suite. `name` is the recording's file stem and the word for `--only`; `needs` names the
-    tests whose findings it builds on."""
+    tests whose findings it builds on; `findings` declares all that it can find. `axis` is what the report's
+    plot of its requests runs along."""
 
     name: str
     title: str
     summary: str
     needs: tuple[str, ...]
+    findings: tuple[Property, ...]
+    axis: Axis
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """An upper estimate of what `measure` costs on such a target, with or without leave to write."""

@@ -2,7 +2,10 @@
 
 `measure` runs it on a `Session`, where its steps are done and kept; `infer` runs the same code again over the
 evidence, where each step is answered by its log. So both take the same turns, and the result of the procedure
-is what the evidence shows. A procedure may depend on logs, on the target's size and on what is known only.
+is what the evidence shows. A procedure may depend on logs, on settings in force, on the target's size and on
+what is known only.
+
+`ProcedureTest` is a test of the suite that is written so: its procedure, and the verdict on what that saw.
 
 Invariant: a replay asks for the steps of the evidence in their order and in no other; evidence that ends
 early, or goes on differently, raises `CutShort`.
@@ -12,15 +15,33 @@ Source: DESIGN, idea 3.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from skylight.evidence import Evidence, IoBatch, IoLog, JsonScalar, StepKind, Stop
-from skylight.findings import Known
+from skylight.evidence import (
+    Evidence,
+    IoBatch,
+    IoLog,
+    JsonScalar,
+    SettingsReport,
+    Step,
+    StepKind,
+    Stop,
+    TargetFacts,
+)
+from skylight.findings import Finding, Known, Property
 from skylight.probe.session import Session
+
+if TYPE_CHECKING:
+    from skylight.probe import Axis, Cost, Figure
+
+Seen = TypeVar("Seen")
+"""What a procedure has seen so far."""
 
 
 class CutShort(Exception):
@@ -33,6 +54,7 @@ class Steps(Protocol):
     size: int
     block_bytes: int
     known: Known
+    can_write: bool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,6 +85,12 @@ class Steps(Protocol):
         """Randomness for what a batch holds; a replay needs none."""
         ...
 
+    def settings(
+        self, name: str, *, write_cache: bool, look_ahead: bool
+    ) -> AbstractContextManager[SettingsReport]:
+        """Settings in force inside the `with`; the report says which the target really has."""
+        ...
+
 
 class _Names:
     def __init__(self) -> None:
@@ -90,6 +118,7 @@ class Live(_Names):
         self.size = session.size
         self.block_bytes = session.facts.block_bytes
         self.known = session.known
+        self.can_write = session.can_write
 
     def run(
         self,
@@ -115,39 +144,46 @@ class Live(_Names):
         """A generator of its own for each name."""
         return self._session.rng(name)
 
-
-def on_shingled(session: Session, procedure: Callable[[Steps], object]) -> None:
-    """Runs a procedure on a shingled drive that may be written to, its volatile cache and look-ahead off.
-
-    Does nothing to any other drive.
-    """
-    if session.known.word("drive_type") != "smr" or not session.can_write:
-        return
-    with session.settings("settings", write_cache=False, look_ahead=False):
-        procedure(Live(session))
+    def settings(
+        self, name: str, *, write_cache: bool, look_ahead: bool
+    ) -> AbstractContextManager[SettingsReport]:
+        """Puts settings in force inside the `with`."""
+        return self._session.settings(name, write_cache=write_cache, look_ahead=look_ahead)
 
 
 class Replay(_Names):
-    """The steps of evidence, in their order."""
+    """The steps of evidence, in their order. `cut` names the step before which the evidence ended, if it
+    did."""
 
     def __init__(self, evidence: Evidence, known: Known) -> None:
-        """Takes all steps but those that tell of settings."""
+        """At the first step."""
         super().__init__()
-        self._steps = [step for step in evidence.steps if step.kind != "settings"]
+        self._steps: Sequence[Step] = evidence.steps
+        self._at = 0
+        self.target = evidence.target
         self.size = evidence.target.size_bytes
         self.block_bytes = evidence.target.block_bytes
         self.known = known
+        self.can_write = known.writes
+        self.cut = ""
 
-    def _next(self, name: str, kind: StepKind) -> int:
-        number = len(self._names)
+    def _next(self, name: str, kind: StepKind) -> Step:
+        """The next step, which must be of this name and kind."""
+        step = self._steps[self._at] if self._at < len(self._steps) else None
+        if step is None or (step.name, step.kind) != (name, kind):
+            self.cut = name
+            raise CutShort(name)
+        self._at += 1
+        return step
+
+    def _next_named(self, name: str, kind: StepKind) -> Step:
+        """As `_next`, for a step that `names` lists."""
         named = self._named(name)
-        if number >= len(self._steps) or (self._steps[number].name, self._steps[number].kind) != (
-            named,
-            kind,
-        ):
+        try:
+            return self._next(named, kind)
+        except CutShort:
             self._names.pop()
-            raise CutShort(named)
-        return number
+            raise
 
     def run(
         self,
@@ -160,21 +196,105 @@ class Replay(_Names):
     ) -> IoLog:
         """The log of the step."""
         del depth, params
-        log = self._steps[self._next(name, "run")].rows
+        log = self._next_named(name, "run").rows
         if len(log) > len(io) or (until is None and len(log) != len(io)):
+            self.cut = name
             raise CutShort(name)
         return log
 
     def pause(self, name: str, seconds: float) -> None:
         """Was done."""
         del seconds
-        self._next(name, "pause")
+        self._next_named(name, "pause")
 
     def erase(self, name: str) -> bool:
         """Whether the target was erased."""
-        return self._steps[self._next(name, "erase")].params.get("erased") is True
+        return self._next_named(name, "erase").params.get("erased") is True
 
     def rng(self, name: str) -> np.random.Generator:
         """What it draws is not looked at: the logs hold what was asked."""
         del name
         return np.random.default_rng(0)
+
+    @contextmanager
+    def settings(self, name: str, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
+        """The report that was kept."""
+        del write_cache, look_ahead
+        params = self._next(name, "settings").params
+        cache, ahead = (
+            value if isinstance(value := params.get(key), bool) else None
+            for key in ("write_cache", "look_ahead")
+        )
+        yield SettingsReport(cache, ahead)
+
+
+def is_shingled(steps: Steps) -> bool:
+    """Whether the target is a shingled drive that may be written to."""
+    return steps.known.word("drive_type") == "smr" and steps.can_write
+
+
+def is_not_shingled(known: Known) -> bool:
+    """Whether the target is known to be no shingled drive, so that it has nothing that only these have."""
+    return known.word("drive_type") in ("cmr", "not-rotating")
+
+
+class ProcedureTest(ABC, Generic[Seen]):
+    """A test of the suite that is a procedure and the verdict on what it saw; see `skylight.probe.Test` for
+    the attributes."""
+
+    name: str
+    title: str
+    summary: str
+    needs: tuple[str, ...] = ()
+    findings: tuple[Property, ...]
+    axis: Axis = "number"
+
+    @abstractmethod
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """An upper estimate of what the procedure costs, with or without leave to write."""
+
+    @abstractmethod
+    def begin(self) -> Seen:
+        """What is seen before the first step."""
+
+    @abstractmethod
+    def procedure(self, steps: Steps, seen: Seen) -> None:
+        """Does the steps and puts what they show into `seen`; no step where the test does not apply."""
+
+    @abstractmethod
+    def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """The findings from what was seen and what is known. A property that the target cannot have is left
+        out."""
+
+    @abstractmethod
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """Figures; `seen` gives what the procedure saw."""
+
+    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """The findings from evidence that ends before the procedure does: nothing is known."""
+        del seen
+        why = f"The test was cut short before {steps.cut}; go on with --resume."
+        return [each.unknown(why, steps.names) for each in self.findings]
+
+    def measure(self, session: Session) -> None:
+        """Runs the procedure on a live target."""
+        self.procedure(Live(session), self.begin())
+
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """Runs the procedure over the evidence, then the verdict."""
+        seen, steps = self._replayed(evidence, known)
+        evidence.shown = seen
+        return self.unfinished(seen, steps) if steps.cut else self.verdict(seen, steps)
+
+    def seen(self, evidence: Evidence, findings: Sequence[Finding]) -> Seen:
+        """What the findings were inferred from, for figures."""
+        if evidence.shown is None:
+            evidence.shown, _ = self._replayed(evidence, Known(findings))
+        shown: Seen = evidence.shown
+        return shown
+
+    def _replayed(self, evidence: Evidence, known: Known) -> tuple[Seen, Replay]:
+        seen, steps = self.begin(), Replay(evidence, known)
+        with suppress(CutShort):  # `steps.cut` says where
+            self.procedure(steps, seen)
+        return seen, steps

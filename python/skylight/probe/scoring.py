@@ -2,8 +2,8 @@
 
 The truth is a JSON object of the shape that `skylight drives truth --json` prints: for each property its
 value, the `interval` that counts as right (a table of intervals for a value that is a table, null for words,
-which must be equal) and whether it is `measurable`. This module never makes a truth: it is handed one, after
-the findings are there.
+which must be equal; as wide as the property's declaration says) and whether it is `measurable`. This module
+never makes a truth: it is handed one, after the findings are there.
 
 | found | truth | outcome |
 |---|---|---|
@@ -24,16 +24,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from skylight.findings import Finding, Value
+from skylight.probe.suite import PROPERTIES
 
 Outcome = Literal["right", "wrong", "unknown"]
 
-PROPERTIES = (
-    "drive_type", "cache_medium", "cache_location", "cleaning_type", "cleaning_order", "mapping",
-    "cache_bytes", "cache_fill_bytes", "cache_raw_bytes", "cache_map_entries", "band_bytes", "rotation_ns",
-    "track_bytes", "seek_ns", "journal_quantum_bytes", "journal_entry_max_bytes", "out_of_band_ns",
-    "map_merge_every", "map_merge_ns", "cleaning_start_ns", "cleaning_band_ns", "plateaus",
-)  # fmt: skip
-"""The properties that a truth may hold; findings of other names are not scored."""
+SCORED = tuple(found for found in PROPERTIES.values() if found.right is not None)
+"""The properties that a truth may hold; findings of others are not scored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ class Mark:
 
 
 def score(findings: Iterable[Finding], truth: Mapping[str, Any]) -> list[Mark]:
-    """Marks every property that the drive has or that was claimed of it, in the order of `PROPERTIES`.
+    """Marks every property that the drive has or that was claimed of it, in the order of `SCORED`.
 
     >>> found = Finding("map_merge_every", 240, "writes", None, 0.9, "measured")
     >>> true = {"map_merge_every": {"value": 240, "interval": [240, 240], "measurable": True}}
@@ -57,7 +53,7 @@ def score(findings: Iterable[Finding], truth: Mapping[str, Any]) -> list[Mark]:
     """
     by_name = {finding.name: finding for finding in findings}
     marks = []
-    for name in PROPERTIES:
+    for name in (found.name for found in SCORED):
         finding, row = by_name.get(name), truth.get(name)
         claimed = finding is not None and finding.known
         if row is None and not claimed:

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from types import MappingProxyType
 
 from skylight.engines import Engine
 from skylight.errors import KeepError, UsageError
 from skylight.evidence import Evidence, JsonScalar, TargetFacts
-from skylight.findings import Finding, Known
+from skylight.findings import Finding, Known, Property
 from skylight.probe import Figure, Test
 from skylight.probe.band_size import BandSize
 from skylight.probe.cache_location import CacheLocation
@@ -30,7 +31,7 @@ from skylight.probe.cleaning_order import CleaningOrder
 from skylight.probe.drive_type import DriveType
 from skylight.probe.fragmented import FragmentedReads
 from skylight.probe.journal import Journal
-from skylight.probe.mapping import Mapping
+from skylight.probe.mapping import Mapping as BlockMapping
 from skylight.probe.rotation import Rotation
 from skylight.probe.session import Budget, Progress, Session
 from skylight.probe.write_rates import WriteRates
@@ -45,7 +46,7 @@ TESTS: tuple[Test, ...] = (
     CleaningTest(),
     CacheSize(),
     BandSize(),
-    Mapping(),
+    BlockMapping(),
     CleaningOrder(),
     Zones(),
     WriteRates(),
@@ -57,6 +58,11 @@ LOG_TESTS: tuple[Test, ...] = (FragmentedReads(),)
 
 ALL_TESTS = (*TESTS, *LOG_TESTS)
 """What a recording may hold."""
+
+PROPERTIES: Mapping[str, Property] = MappingProxyType(
+    {found.name: found for test in ALL_TESTS for found in test.findings}
+)
+"""All that can be found, by name, in the order of the tests that find it."""
 
 QUICK = ("drive_type",)
 """What is run for a quick answer."""

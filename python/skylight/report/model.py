@@ -232,7 +232,7 @@ def _test_view(test: Test, evidence: Evidence, findings: Sequence[Finding], salt
         test.title,
         test.summary,
         tuple(render_figures(test, evidence, findings, salt)),
-        plot_of(evidence),
+        plot_of(evidence, test.axis),
         (
             *(_step_row(step) for step in evidence.steps),
             *(replace(row, what=f"cut short, not used: {row.what}") for row in map(_step_row, evidence.cut)),

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import I64, Evidence, IoLog, Step
+from skylight.probe import Axis
 from skylight.units import format_count
 
 __all__ = ["MOST_MARKS", "Plot", "plot_of", "shares", "thinned"]
@@ -38,8 +39,7 @@ SLOWEST_PART = 8
 
 _MOST_GROUPS = 40  # choices in the list of steps
 _UINT32 = np.iinfo(np.uint32).max
-_AXES = {"rotation": "address", "cache_location": "address", "zones": "address", "cleaning": "time"}
-_ALONG = {
+_ALONG: Mapping[Axis, str] = {
     "number": "in the order of the requests",
     "time": "along the time of the test",
     "address": "along the addresses",
@@ -144,8 +144,8 @@ def _caption(total: int, shown: int) -> str:
     )
 
 
-def plot_of(evidence: Evidence) -> Plot | None:
-    """The plot of a test; None where no request was kept."""
+def plot_of(evidence: Evidence, axis: Axis = "number") -> Plot | None:
+    """The plot of a test along an axis; None where no request was kept."""
     steps = [step for step in evidence.steps if len(step.rows)]
     if not steps:
         return None
@@ -155,7 +155,6 @@ def plot_of(evidence: Evidence) -> Plot | None:
     number = np.concatenate([keep + begin + 1 for keep, begin in zip(rows, begins, strict=True)])
     names = _groups(steps)
     groups = list(dict.fromkeys(names))
-    axis = _AXES.get(evidence.test, "number")
     latency_ns = np.maximum(shown.latency_ns, 0).astype(np.uint64)
     data: dict[str, object] = {
         "axis": axis,

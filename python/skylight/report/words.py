@@ -4,8 +4,8 @@ What for: the top of the report and the first line on the terminal. A verdict he
 findings: it never looks at evidence, never decides anything, and never says more than the findings carry.
 
 Invariants:
-- Every value of ``drive_type`` and ``cache_medium`` has words; a value without words is shown as found, not
-  guessed at.
+- A finding's title and the words for its values are those that it is declared with; a value without words is
+  shown as found, not guessed at.
 - Nothing is claimed of the drive at hand that was not measured. What holds of its kind is said of its kind.
 
 Source: what each kind of drive is good and bad for: Skylight (FAST '15) sections 2 and 6.
@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from skylight.findings import UNKNOWN, Finding
+from skylight.probe.suite import PROPERTIES
 
 __all__ = ["Verdict", "confidence_words", "finding_title", "sentence", "value_words", "verdict"]
 
@@ -37,53 +38,6 @@ class Verdict:
     confidence: float | None
     why: str
 
-
-_TITLES = {
-    "drive_type": "Drive type",
-    "cache_medium": "Persistent cache",
-    "cache_location": "Cache location",
-    "cache_bytes": "Cache size",
-    "cache_fill_bytes": "Cache size as used",
-    "cache_raw_bytes": "Media written to fill it",
-    "cache_map_entries": "Cache map entries",
-    "band_bytes": "Band size",
-    "track_bytes": "Track size",
-    "seek_ns": "Seek time",
-    "rotation_ns": "Rotation time",
-    "journal_quantum_bytes": "Journal quantum",
-    "journal_entry_max_bytes": "Largest journal entry",
-    "out_of_band_ns": "Out-of-band data of an entry",
-    "map_merge_every": "Writes from map merge to map merge",
-    "map_merge_ns": "Time of a map merge",
-    "cleaning_start_ns": "Cleaning begins after",
-    "cleaning_band_ns": "Time to clean a band",
-    "plateaus": "Throughput plateaus",
-    "recording_zones": "Recording zones",
-    "throughput_bytes_per_s": "Sequential read throughput",
-    "random_write_rate": "Random 4 KiB writes",
-    "sequential_write_rate": "Sequential writes",
-    "queue_packing": "Waiting writes that share a journal entry",
-    "cache_bands": "Cache bands",
-    "seek_floor_ns": "Shortest way to the cache and back",
-    "track_skew_ns": "Track skew",
-    "cache_step_turns": "Step of the cache, in turns",
-}
-
-_VALUES = {
-    ("drive_type", "cmr"): "conventional (CMR)",
-    ("drive_type", "smr"): "shingled (SMR)",
-    ("drive_type", "not-rotating"): "not a rotating disk",
-    ("cache_medium", "disk"): "on the disk",
-    ("cache_medium", "flash"): "in flash",
-    ("cache_medium", "none"): "none",
-    ("cleaning_order", "other"): "not first in, first out",
-    ("cleaning_order", "fifo"): "first in, first out",
-    ("cache_location", "none"): "none on the platters",
-    ("cache_location", "many"): "in many places",
-    ("cache_location", "id"): "at the inner diameter",
-    ("cache_location", "md"): "at the middle diameter",
-    ("cache_location", "od"): "at the outer diameter",
-}
 
 _CMR_LEAD = """
 Its tracks lie side by side, so any block can be rewritten in place. It keeps its pace under random
@@ -195,12 +149,16 @@ def confidence_words(confidence: float | None) -> str:
 
 def finding_title(name: str) -> str:
     """A finding's name as a heading: ``drive_type`` is ``Drive type``."""
+    declared = PROPERTIES.get(name)
+    if declared is not None:
+        return declared.title
     plain = re.sub(r"_(ns|bytes)$", "", name).replace("_", " ")
-    return _TITLES.get(name, plain[:1].upper() + plain[1:])
+    return plain[:1].upper() + plain[1:]
 
 
 def value_words(name: str, value: object) -> str | None:
     """Words for a finding's value, or None when the value speaks for itself."""
     if value == UNKNOWN:
         return UNKNOWN
-    return _VALUES.get((name, str(value)))
+    declared = PROPERTIES.get(name)
+    return None if declared is None else declared.words.get(str(value))

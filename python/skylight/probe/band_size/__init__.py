@@ -6,7 +6,6 @@ them went home (`journaled`, `readout`, and `lots` where no band can be made the
 parts that are cleaned as one, writes to one part stall once a band (`rooms`). The first is the paper's; the
 second is exact where the first cannot be had: on lazy drives, without filling the whole cache.
 
-Invariant: `measure` and `infer` run the same procedure, live and over the evidence.
 Source: Skylight (FAST '15), section 4.7, Test 9 and Figure 15; FACTS row S9a.
 """
 
@@ -16,47 +15,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from skylight.evidence import Evidence, TargetFacts
-from skylight.findings import Finding, Known
+from skylight.findings import Finding
 from skylight.probe import Cost, Figure
 from skylight.probe.band_size import journaled, lots, rooms, verdict
 from skylight.probe.band_size.figures import draw
+from skylight.probe.band_size.findings import BAND_SIZE, FINDINGS
 from skylight.probe.band_size.journaled import Band
 from skylight.probe.band_size.lots import Fit
 from skylight.probe.band_size.rooms import Kind, RoomBand
-from skylight.probe.procedure import CutShort, Replay, Steps, on_shingled
-from skylight.probe.session import Session
+from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 
 USUAL_IOS, USUAL_SECONDS, USUAL_BYTES = 60_000, 3_600.0, 40 << 30
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Seen:
-    """What the procedure came to."""
+    """What the procedure came to: whether it began, the kind of cache (None if the drive cannot be erased),
+    and its bands as each kind of cache shows them."""
 
-    kind: Kind | None
+    begun: bool = False
+    kind: Kind | None = None
     bands: list[Band] = field(default_factory=list)
     room_bands: list[RoomBand] = field(default_factory=list)
     fits: list[Fit] = field(default_factory=list)
 
 
-def procedure(steps: Steps) -> Seen:
-    """Finds out the kind of cache and then its bands; the target is erased before."""
-    if not steps.erase("erase"):
-        return Seen(None)
-    kind, room = rooms.kind_of(steps)
-    if kind == "cache-bands" and room is not None:
-        return Seen(kind, room_bands=rooms.cache_band_bands(steps, room))
-    if kind == "zones":
-        return Seen(kind, room_bands=rooms.zone_bands(steps))
-    bands, by_lot = journaled.find(steps)
-    return Seen(kind, bands=bands, fits=lots.find(steps) if by_lot else [])
-
-
-class BandSize:
+class BandSize(ProcedureTest[Seen]):
     """Test 9 of the suite; see the module's page."""
 
     name = "band_size"
     title = "Band size"
+    findings = FINDINGS
     needs: tuple[str, ...] = ("drive_type", "cleaning", "cache_size")
     summary = (
         "Writes single blocks all over a region, has the drive clean, and finds which blocks were cleaned"
@@ -70,33 +59,40 @@ class BandSize:
             return Cost(0, 0.0, 0)
         return Cost(USUAL_IOS, USUAL_SECONDS, min(USUAL_BYTES, facts.size_bytes))
 
-    def measure(self, session: Session) -> None:
-        """Runs the procedure on a shingled drive that may be written to."""
-        on_shingled(session, procedure)
+    def begin(self) -> Seen:
+        """No band was looked for."""
+        return Seen()
 
-    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+    def procedure(self, steps: Steps, seen: Seen) -> None:
+        """Finds out the kind of cache of a shingled drive and then its bands; the target is erased before."""
+        if not is_shingled(steps):
+            return
+        with steps.settings("settings", write_cache=False, look_ahead=False):
+            seen.begun = True
+            if not steps.erase("erase"):
+                return
+            seen.kind, room = rooms.kind_of(steps)
+            if seen.kind == "cache-bands" and room is not None:
+                seen.room_bands = rooms.cache_band_bands(steps, room)
+            elif seen.kind == "zones":
+                seen.room_bands = rooms.zone_bands(steps)
+            else:
+                seen.bands, by_lot = journaled.find(steps)
+                seen.fits = lots.find(steps) if by_lot else []
+
+    def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """`band_bytes` of a shingled drive; nothing for one that has no bands."""
-        if known.word("drive_type") in ("cmr", "not-rotating"):
+        if is_not_shingled(steps.known):
             return []
-        if not evidence.steps:
-            return [verdict.unknown("Bands show in writes only, and none were made.", ())]
-        steps = Replay(evidence, known)
-        try:
-            seen = procedure(steps)
-        except CutShort as cut:
-            return [
-                verdict.unknown(f"The test was cut short before {cut}; go on with --resume.", steps.names)
-            ]
+        if not seen.begun:
+            return [BAND_SIZE.unknown("Bands show in writes only, and none were made.")]
         if seen.kind is None:
-            return [
-                verdict.unknown(
-                    "The drive cannot be erased, and what it holds may be cleaned first.", steps.names
-                )
-            ]
+            why = "The drive cannot be erased, and what it holds may be cleaned first."
+            return [BAND_SIZE.unknown(why, steps.names)]
         if seen.fits:
             return [verdict.of_fits(seen.fits, steps.names)]
         if seen.kind == "journal":
-            return [verdict.of_bands(seen.bands, evidence.target.size_bytes, steps.names)]
+            return [verdict.of_bands(seen.bands, steps.size, steps.names)]
         return [verdict.of_rooms(seen.room_bands, steps.names)]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:

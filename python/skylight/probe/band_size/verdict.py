@@ -17,14 +17,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skylight.findings import UNKNOWN, Finding
+from skylight.findings import Finding
 from skylight.probe.band_size import lots
+from skylight.probe.band_size.findings import BAND_SIZE
 from skylight.probe.band_size.journaled import MIB, PLACES, Band, firsts
 from skylight.probe.band_size.lots import Fit
 from skylight.probe.band_size.rooms import RoomBand
 from skylight.units import format_size
 
-NAME = "band_bytes"
 SURE = 2.0  # weight at its edges from which a band counts without another of its size
 WEAK = 0.5
 
@@ -79,17 +79,12 @@ def at_place(place: str, bands: Sequence[Band], size: int) -> Size | None:
     return None
 
 
-def unknown(why: str, rows: Sequence[str]) -> Finding:
-    """No verdict."""
-    return Finding(NAME, UNKNOWN, None, None, 0.0, why, tuple(rows))
-
-
 def of_bands(bands: Sequence[Band], size: int, rows: Sequence[str]) -> Finding:
     """The finding from bands whose blocks were read."""
     sizes = {place: at_place(place, bands, size) for place in PLACES}
     missing = [place for place, found in sizes.items() if found is None]
     if missing:
-        return unknown(
+        return BAND_SIZE.unknown(
             f"{len(bands)} of {len(firsts(size))} bands were seen to be cleaned, but at the"
             f" {' and '.join(missing).upper()} no two agree; leave the drive idle for an hour and probe"
             " again.",
@@ -102,15 +97,7 @@ def of_bands(bands: Sequence[Band], size: int, rows: Sequence[str]) -> Finding:
         f"Of a grid of written blocks those within {listed} went back to their native place together with the"
         f" block that was written first ({len(bands)} bands, edges to 1 MiB)."
     )
-    return Finding(
-        NAME,
-        {place: found.size for place, found in whole.items()},
-        "bytes",
-        None,
-        confidence,
-        why,
-        tuple(rows),
-    )
+    return BAND_SIZE.found({place: found.size for place, found in whole.items()}, confidence, why, rows)
 
 
 def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
@@ -118,14 +105,14 @@ def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
     listed = ", ".join(f"{format_size(fit.size)} at the {fit.place.upper()}" for fit in fits)
     weakest = min(fit.margin for fit in fits)
     if weakest < lots.SURE:
-        return unknown(
+        return BAND_SIZE.unknown(
             f"Blocks that went home together fit bands of {listed}, but others nearly as well"
             f" (logarithm of the likelihoods apart by {weakest:.1f}).",
             rows,
         )
     first, middle, last = (fit.size for fit in fits)
     if not last <= middle <= first:
-        return unknown(
+        return BAND_SIZE.unknown(
             f"Blocks that went home together fit bands of {listed}, which do not shrink towards the ID: a"
             " window may lie over bands of two sizes.",
             rows,
@@ -136,16 +123,20 @@ def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
         f" explain best (logarithm of the likelihoods {weakest:.1f} above that of any other size)."
     )
     value: dict[str, int | float | bool | str] = {fit.place: fit.size for fit in fits}
-    return Finding(NAME, value, "bytes", None, confidence, why, tuple(rows))
+    return BAND_SIZE.found(value, confidence, why, rows)
 
 
 def of_rooms(bands: Sequence[RoomBand], rows: Sequence[str]) -> Finding:
     """The finding from the stalls of rooms."""
     by_place = {band.place: band for band in bands}
     if set(by_place) != set(PLACES):
-        return unknown("Writes to one place never stalled at an even distance, so no band was cleaned.", rows)
+        return BAND_SIZE.unknown(
+            "Writes to one place never stalled at an even distance, so no band was cleaned.", rows
+        )
     if any(band.edges is False for band in bands):
-        return unknown("Writes stall at an even distance, but the addresses do not change room there.", rows)
+        return BAND_SIZE.unknown(
+            "Writes stall at an even distance, but the addresses do not change room there.", rows
+        )
     confidence = math.prod(1 - 0.5 ** (band.stalls + 2 * (band.edges is True)) for band in bands)
     listed = ", ".join(f"{format_size(band.size)} at the {band.place.upper()}" for band in bands)
     how = "the first address that does not share that room lies so far on" if bands[0].edges else "evenly"
@@ -154,4 +145,4 @@ def of_rooms(bands: Sequence[RoomBand], rows: Sequence[str]) -> Finding:
         f" ({sum(band.stalls for band in bands)} stalls, none missing; {how})."
     )
     value: dict[str, int | float | bool | str] = {place: by_place[place].size for place in PLACES}
-    return Finding(NAME, value, "bytes", None, confidence, why, tuple(rows))
+    return BAND_SIZE.found(value, confidence, why, rows)

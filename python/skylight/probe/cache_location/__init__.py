@@ -22,12 +22,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skylight.evidence import Evidence, TargetFacts
-from skylight.findings import UNKNOWN, Finding, Known
-from skylight.probe import Cost, Figure
+from skylight.findings import Finding, Known
+from skylight.probe import Axis, Cost, Figure
 from skylight.probe.cache_location.figures import draw
-from skylight.probe.cache_location.measure import CYCLES, FRAGMENTS, PLACES, REGIONS, WRITES, measure
-from skylight.probe.cache_location.verdict import judge, observe
-from skylight.probe.session import Session
+from skylight.probe.cache_location.findings import FINDINGS, LOCATION
+from skylight.probe.cache_location.measure import CYCLES, FRAGMENTS, PLACES, WRITES, measure
+from skylight.probe.cache_location.verdict import REGIONS, Seen, judge
+from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
 SLOWEST_IO_S = 0.03
 
@@ -37,18 +38,20 @@ def _without_disk_cache(known: Known) -> Finding | None:
     kind, medium = known.get("drive_type"), known.get("cache_medium")
     if kind is not None and kind.value in ("cmr", "not-rotating"):
         why = f"the drive is {kind.value} and has no persistent cache on disk"
-        return Finding("cache_location", "none", None, None, kind.confidence, why)
+        return LOCATION.found("none", kind.confidence, why)
     if medium is not None and medium.value in ("flash", "none"):
         why = "the persistent cache is flash, at no diameter"
-        return Finding("cache_location", "none", None, None, medium.confidence, why)
+        return LOCATION.found("none", medium.confidence, why)
     return None
 
 
-class CacheLocation:
+class CacheLocation(ProcedureTest[Seen]):
     """Test 2 of the paper; see the module's page."""
 
     name = "cache_location"
     title = "Cache location"
+    findings = FINDINGS
+    axis: Axis = "address"
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
         "Blocks in the persistent cache are read in turn with blocks at their native places, at low to high"
@@ -64,24 +67,33 @@ class CacheLocation:
         written = regions * (FRAGMENTS + WRITES)
         return Cost(reads + written, (reads + written) * SLOWEST_IO_S, regions * (8 << 20))
 
-    def measure(self, session: Session) -> None:
-        """Writes fragments and reads them; nothing where no cache on disk can be."""
-        known = session.known
-        if known.word("drive_type") == "smr" and _without_disk_cache(known) is None and session.can_write:
-            with session.settings("settings", write_cache=False, look_ahead=False) as report:
-                if report.write_cache is not True:
-                    measure(session)
+    def begin(self) -> Seen:
+        """Nothing was read."""
+        return Seen()
 
-    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
-        """The one finding, `cache_location`."""
+    def procedure(self, steps: Steps, seen: Seen) -> None:
+        """Writes fragments and reads them; nothing where no cache on disk can be."""
+        if not is_shingled(steps) or _without_disk_cache(steps.known) is not None:
+            return
+        with steps.settings("settings", write_cache=False, look_ahead=False) as report:
+            if report.write_cache is not True:
+                measure(steps, seen)
+
+    def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """The one finding."""
+        known = steps.known
         plain = _without_disk_cache(known)
         if plain is not None:
             return [plain]
         if known.word("drive_type") != "smr":
             why = "the drive type is unknown, so it is not known whether there is a cache at all"
-            return [Finding("cache_location", UNKNOWN, None, None, 0.0, why)]
-        return [judge(observe(evidence), known)]
+            return [LOCATION.unknown(why)]
+        return [judge(seen, known)]
+
+    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """From as much as was read."""
+        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Latency of fragmented reads (Figure 8), and the profile over the addresses."""
-        return draw(observe(evidence), findings)
+        return draw(self.seen(evidence, findings), findings)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch
-from skylight.probe.session import Session
+from skylight.evidence import IoBatch, IoLog
+from skylight.probe.cache_location.verdict import REGIONS, Seen
+from skylight.probe.procedure import Steps
 
 BLOCK = 4096
-REGIONS = ("low", "mid", "high")
 FRAGMENTS = 128  # rewritten blocks of a region, every other one
 WRITES = 8  # of the profile, in each region
 WRITE_BYTES = 192 << 10
@@ -30,65 +30,68 @@ def start_of(region: str, size: int) -> int:
     return int(size * share) // SPAN_BYTES * SPAN_BYTES
 
 
-def measure(session: Session) -> None:
+def measure(steps: Steps, seen: Seen) -> None:
     """Fragmented reads, then cache to cache, then the profile."""
-    if session.size < LEAST_BYTES:
+    if steps.size < LEAST_BYTES:
         return
     for region in REGIONS:
-        _fragments(session, region)
-    session.erase("erase-profile")
-    cached = {region: _cache(session, region) for region in REGIONS}
+        seen.fragmented[region] = _fragments(steps, region).latency_ns
+    steps.erase("erase-profile")
+    cached = {region: _cache(steps, region) for region in REGIONS}
     for one, other in (("low", "low"), ("low", "high"), ("low", "mid")):
-        _in_turn(session, f"cached-{one}-{other}", cached[one], cached[other], None)
+        name = f"cached-{one}-{other}"
+        log = _in_turn(steps, name, cached[one], cached[other], None)
+        seen.cached[f"{one}-{other}"] = log.latency_ns[1:]
+        seen.rows.append(name)
     pool = np.concatenate(list(cached.values()))
     for number in range(PLACES):
         share = (number + 0.5) / PLACES
         name = f"profile-{number + 1}"
-        _in_turn(session, name, pool, _native(session, name, share), share)
+        log = _in_turn(steps, name, pool, _native(steps, name, share), share)
+        seen.profile[share] = log.latency_ns[1:]
+        seen.rows.append(name)
 
 
-def _fragments(session: Session, region: str) -> None:
+def _fragments(steps: Steps, region: str) -> IoLog:
     """Test 2 of the paper at one region."""
-    block = max(BLOCK, session.facts.block_bytes)
-    session.erase(f"erase-{region}")
-    start = start_of(region, session.size)
+    block = max(BLOCK, steps.block_bytes)
+    steps.erase(f"erase-{region}")
+    start = start_of(region, steps.size)
     offsets = start + np.arange(2 * FRAGMENTS, dtype=np.uint64) * np.uint64(block)
-    session.run(f"fragment-{region}", IoBatch.writes(offsets[::2], block))
-    session.run(f"fragmented-{region}", IoBatch.reads(offsets, block))
+    steps.run(f"fragment-{region}", IoBatch.writes(offsets[::2], block))
+    return steps.run(f"fragmented-{region}", IoBatch.reads(offsets, block))
 
 
-def _cache(session: Session, region: str) -> NDArray[np.uint64]:
+def _cache(steps: Steps, region: str) -> NDArray[np.uint64]:
     """Writes a few large pieces of a region, which go to the cache; blocks of them, in random order."""
-    block = max(BLOCK, session.facts.block_bytes)
+    block = max(BLOCK, steps.block_bytes)
     span = SPAN_BYTES // WRITES
     starts = (
-        start_of(region, session.size)
-        + np.arange(WRITES, dtype=np.uint64) * np.uint64(span)
-        + np.uint64(block)
+        start_of(region, steps.size) + np.arange(WRITES, dtype=np.uint64) * np.uint64(span) + np.uint64(block)
     )
-    session.run(f"cache-{region}", IoBatch.writes(starts, WRITE_BYTES))
+    steps.run(f"cache-{region}", IoBatch.writes(starts, WRITE_BYTES))
     inside = np.arange(WRITE_BYTES // block, dtype=np.uint64) * np.uint64(block)
     blocks = (starts[:, None] + inside[None, :]).ravel()
-    return np.asarray(session.rng(f"cache-{region}").permutation(blocks), np.uint64)
+    return np.asarray(steps.rng(f"cache-{region}").permutation(blocks), np.uint64)
 
 
-def _native(session: Session, name: str, share: float) -> NDArray[np.uint64]:
+def _native(steps: Steps, name: str, share: float) -> NDArray[np.uint64]:
     """Blocks at their native places near a share of the address space, in random order."""
-    block = max(BLOCK, session.facts.block_bytes)
-    start = int(session.size * share) // SPAN_BYTES * SPAN_BYTES + 2 * SPAN_BYTES
-    start = min(start, session.size - SPAN_BYTES)
-    chosen = session.rng(name).choice(SPAN_BYTES // block, size=CYCLES, replace=False)
+    block = max(BLOCK, steps.block_bytes)
+    start = int(steps.size * share) // SPAN_BYTES * SPAN_BYTES + 2 * SPAN_BYTES
+    start = min(start, steps.size - SPAN_BYTES)
+    chosen = steps.rng(name).choice(SPAN_BYTES // block, size=CYCLES, replace=False)
     return (start + chosen * block).astype(np.uint64)
 
 
 def _in_turn(
-    session: Session, name: str, one: NDArray[np.uint64], other: NDArray[np.uint64], share: float | None
-) -> None:
+    steps: Steps, name: str, one: NDArray[np.uint64], other: NDArray[np.uint64], share: float | None
+) -> IoLog:
     """Reads a block of one set, then one of the other, and so on."""
-    block = max(BLOCK, session.facts.block_bytes)
-    rng = session.rng(f"{name}-order")
+    block = max(BLOCK, steps.block_bytes)
+    rng = steps.rng(f"{name}-order")
     offsets = np.empty(2 * CYCLES, np.uint64)
     offsets[::2] = rng.choice(one, size=CYCLES, replace=False)
     offsets[1::2] = rng.choice(other, size=CYCLES, replace=False)
     params = {} if share is None else {"share": share}
-    session.run(name, IoBatch.reads(offsets, block), params=params)
+    return steps.run(name, IoBatch.reads(offsets, block), params=params)

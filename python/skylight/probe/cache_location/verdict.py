@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import Evidence
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, confidence_that, share
-from skylight.probe.cache_location.measure import REGIONS
+from skylight.probe.cache_location.findings import LOCATION
 from skylight.units import format_duration
 
 I64 = NDArray[np.int64]
@@ -34,32 +33,18 @@ NEAR, FAR = 0.33, 0.42
 HALF_WAY = 0.7  # of the longest way, for half of the tracks: where seeks grow with the root of the distance
 QUICK_NS = 1_000_000  # a read that no platter serves
 TRIM = (10, 90)
+REGIONS = ("low", "mid", "high")  # of the address space
 
 
 @dataclass(slots=True)
 class Seen:
-    """Latencies of each step: fragmented reads by region, cache to cache by pair, the profile by share."""
+    """Latencies of each step: fragmented reads by region, cache to cache by pair, the profile by share;
+    `rows` names the steps of the last two."""
 
     fragmented: dict[str, I64] = field(default_factory=dict)
     cached: dict[str, I64] = field(default_factory=dict)
     profile: dict[float, I64] = field(default_factory=dict)
-    rows: tuple[str, ...] = ()
-
-
-def observe(evidence: Evidence) -> Seen:
-    """The steps of the evidence."""
-    seen = Seen()
-    for step in evidence.steps:
-        if step.kind != "run" or len(step.rows) < 2:
-            continue
-        if step.name.startswith("fragmented-"):
-            seen.fragmented[step.name.removeprefix("fragmented-")] = step.rows.latency_ns
-        elif step.name.startswith("cached-"):
-            seen.cached[step.name.removeprefix("cached-")] = step.rows.latency_ns[1:]
-        elif step.name.startswith("profile-"):
-            seen.profile[step.share("share")] = step.rows.latency_ns[1:]
-    seen.rows = tuple(step.name for step in evidence.steps if step.name.startswith(("cached-", "profile-")))
-    return seen
+    rows: list[str] = field(default_factory=list)
 
 
 def typical(latency_ns: NDArray[np.generic]) -> float:
@@ -182,23 +167,19 @@ def _signs(seen: Seen, known: Known, found: _Typical) -> _Signs:
 def judge(seen: Seen, known: Known) -> Finding:
     """The finding, from the signs and how well they hold in resamples."""
     if not seen.profile or not {"low-high", "low-low"} <= set(seen.cached):
-        return _finding(UNKNOWN, 0.0, "nothing was written to the target, so no data is in its cache", ())
+        return LOCATION.unknown("nothing was written to the target, so no data is in its cache")
     if typical(seen.cached["low-high"]) < QUICK_NS:
         quick = typical(seen.cached["low-high"])
         why = f"cached blocks are read in {format_duration(int(quick))}: no platter is waited for"
         sure = confidence_that(seen.cached["low-high"], lambda latency_ns: typical(latency_ns) < QUICK_NS)
-        return _finding("none", sure, why, seen.rows)
+        return LOCATION.found("none", sure, why, seen.rows)
     signs = _signs(seen, known, _typicals(seen))
     place = signs.place()
     if place == UNKNOWN:
-        return _finding(UNKNOWN, 0.0, f"the profile follows no one place: {_words(seen, signs)}", seen.rows)
+        return LOCATION.unknown(f"the profile follows no one place: {_words(seen, signs)}", seen.rows)
     rounds = RESAMPLES // 4
     hits = sum(_signs(seen, known, found).place() == place for found in _resampled(seen, rounds))
-    return _finding(place, share(hits, rounds), _reason(place, seen, signs), seen.rows)
-
-
-def _finding(value: str, confidence: float, why: str, rows: tuple[str, ...]) -> Finding:
-    return Finding("cache_location", value, None, None, confidence, why, rows)
+    return LOCATION.found(place, share(hits, rounds), _reason(place, seen, signs), seen.rows)
 
 
 def _words(seen: Seen, signs: _Signs) -> str:

@@ -4,8 +4,7 @@ What there is to count depends on the kind of cache (`skylight.probe.band_size.r
 are counted one by one after one was filled (`rooms`), which costs thousands of writes and not millions; a
 journal is filled, with writes of whole quanta and with blocks (`journal`).
 
-Invariants: `measure` and `infer` run the same procedure, live and over the evidence; a limit that was not
-met is unknown, never a number.
+Invariant: a limit that was not met is unknown, never a number.
 Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14, Table 2; FACTS rows S6a to S8b.
 """
 
@@ -21,35 +20,23 @@ from skylight.probe.band_size import rooms as kinds
 from skylight.probe.band_size.rooms import Kind
 from skylight.probe.cache_size import journal, rooms, verdict
 from skylight.probe.cache_size.figures import draw
+from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
 from skylight.probe.cache_size.rooms import Rooms
-from skylight.probe.procedure import CutShort, Replay, Steps, on_shingled
-from skylight.probe.session import Session
+from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 
 USUAL_IOS, USUAL_SECONDS, CACHE_PART = 3_000_000, 7_200.0, 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Seen:
-    """What the procedure came to."""
+    """What the procedure came to: whether it began, the kind of cache (None if the drive cannot be erased),
+    and its size as each kind of cache shows it."""
 
-    kind: Kind | None
+    begun: bool = False
+    kind: Kind | None = None
     rooms: Rooms | None = None
     journal: Journal | None = None
-
-
-def procedure(steps: Steps) -> Seen:
-    """Finds out the kind of cache and then its size; the target is erased before."""
-    if not steps.erase("erase"):
-        return Seen(None)
-    kind, room = kinds.kind_of(steps)
-    if kind == "cache-bands" and room is not None:
-        return Seen(kind, rooms=rooms.cache_bands(steps, room))
-    if kind == "zones":
-        return Seen(kind, rooms=rooms.zones(steps))
-    if not steps.erase("lone-erase"):
-        return Seen(None)
-    return Seen(kind, journal=journal.measured(steps))
 
 
 def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
@@ -69,11 +56,12 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
     return verdict.of_cache_bands(seen.rooms, rows)
 
 
-class CacheSize:
+class CacheSize(ProcedureTest[Seen]):
     """Tests 6 to 8 of the suite; see the module's page."""
 
     name = "cache_size"
     title = "Persistent cache size"
+    findings = FINDINGS
     needs: tuple[str, ...] = ("drive_type", "rotation", "journal", "cache_location")
     summary = (
         "Fills the persistent cache until the drive has to clean: with large writes for its size, with 4 KiB"
@@ -88,22 +76,40 @@ class CacheSize:
             return Cost(0, 0.0, 0)
         return Cost(USUAL_IOS, USUAL_SECONDS, facts.size_bytes // CACHE_PART)
 
-    def measure(self, session: Session) -> None:
-        """Runs the procedure on a shingled drive that may be written to."""
-        on_shingled(session, procedure)
+    def begin(self) -> Seen:
+        """Nothing was filled."""
+        return Seen()
 
-    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+    def procedure(self, steps: Steps, seen: Seen) -> None:
+        """Finds out the kind of cache of a shingled drive and then its size; the target is erased before."""
+        if not is_shingled(steps):
+            return
+        with steps.settings("settings", write_cache=False, look_ahead=False):
+            seen.begun = True
+            if not steps.erase("erase"):
+                return
+            kind, room = kinds.kind_of(steps)
+            if kind == "cache-bands" and room is not None:
+                seen.kind, seen.rooms = kind, rooms.cache_bands(steps, room)
+            elif kind == "zones":
+                seen.kind, seen.rooms = kind, rooms.zones(steps)
+            elif steps.erase("lone-erase"):
+                seen.kind, seen.journal = kind, journal.measured(steps)
+
+    def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """The sizes of a shingled drive; nothing for one without a persistent cache."""
-        if known.word("drive_type") in ("cmr", "not-rotating"):
+        if is_not_shingled(steps.known):
             return []
-        if not evidence.steps:
+        if not seen.begun:
             return verdict.nothing("The size of a cache shows in writes only, and none were made.", ())
-        steps = Replay(evidence, known)
-        try:
-            seen = procedure(steps)
-        except CutShort as cut:
-            return verdict.nothing(f"The test was cut short before {cut}; go on with --resume.", steps.names)
-        return conclude(seen, known, steps.names)
+        return conclude(seen, steps.known, steps.names)
+
+    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """No size is known; that there is a map at all was not seen."""
+        del seen
+        return verdict.nothing(
+            f"The test was cut short before {steps.cut}; go on with --resume.", steps.names
+        )
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Entries of the fills against what was written, around the start of cleaning."""

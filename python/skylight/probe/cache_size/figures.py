@@ -15,7 +15,7 @@ import numpy as np
 
 from skylight.evidence import Evidence, IoLog
 from skylight.findings import Finding
-from skylight.infer.onset import entries
+from skylight.infer.stalls import entries
 from skylight.probe import Figure
 from skylight.probe.band_size.figures import plain
 from skylight.units import format_count, format_size

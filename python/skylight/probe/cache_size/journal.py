@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import IoBatch, IoLog, Stop
-from skylight.infer.onset import MISSED_TURNS, Onset, entries, onset, usual
+from skylight.infer.stalls import MISSED_TURNS, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.rooms import DEPTH, spread
 from skylight.probe.procedure import Steps
 
@@ -243,7 +243,7 @@ def _lone_fill(steps: Steps, name: str, size: int, quanta: int) -> Fill:
     until = Stop(_limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
     log = steps.run(f"{name}-lone", _writes(steps, LONE_USUAL, FIRST_WRITES, size), until=until)
     turn_ns = _turn_ns(steps)
-    found = onset(log.submit_ns, log.complete_ns, turn_ns=turn_ns) if until.reached(log) else None
+    found = change_point(log.submit_ns, log.complete_ns, turn_ns=turn_ns) if until.reached(log) else None
     return _fill(name, size, quanta, LONE_USUAL + (found.writes if found else len(log)), found)
 
 
@@ -267,12 +267,12 @@ def _deep_fill(
         at += len(on)
         if len(on) == 0 or np.median(on.latency_ns) >= until.latency_ns:
             whole = IoLog.joined(logs)
-            found = onset(whole.submit_ns, whole.complete_ns, pace.entry_ns, _turn_ns(steps))
+            found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, _turn_ns(steps))
             return _fill(name, size, quanta, found.writes if found else len(whole), found)
     return _fill(name, size, quanta, sum(len(log) for log in logs), None)
 
 
-def _fill(name: str, size: int, quanta: int, writes: int, found: Onset | None) -> Fill:
+def _fill(name: str, size: int, quanta: int, writes: int, found: ChangePoint | None) -> Fill:
     return Fill(
         name,
         size,

@@ -9,7 +9,7 @@ the parts of a cache are seen whole (cache bands are as large as data bands) or 
 has whole free bands and keeps one at least), the size is nearer.
 
 Confidence: one minus the chance of what the counting rests on: agreement of repeats (a half for each),
-clearness of the onset of cleaning, and for a size behind a watermark the part of what may be there that
+clearness of the start of cleaning, and for a size behind a watermark the part of what may be there that
 lies within 10 %.
 
 Source: Skylight (FAST '15), section 4.6: "assuming that the drive uses a low watermark to trigger cleaning".
@@ -20,16 +20,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from skylight.findings import UNKNOWN, Finding, Known
+from skylight.findings import Finding, Known
 from skylight.probe.cache_size import advance, lengths
+from skylight.probe.cache_size.findings import CACHE, FILL, MAP, RAW, SIZE_RIGHT
 from skylight.probe.cache_size.journal import BLOCK, LONG_ENTRIES, Entries, Fill, Journal
 from skylight.probe.cache_size.rooms import Rooms
+from skylight.probe.journal.findings import OUT_OF_BAND_RIGHT
 from skylight.units import format_count, format_size
 
 LOWEST_WATERMARK, USUAL_WATERMARK = 0.8, 0.9092
 LIKELY_WATERMARKS = (0.805, 0.995)  # 95 % of the even choice between the lowest and all
-RIGHT_WITHIN = 0.1
-TIME_TO = 0.05  # of a turn: how well the time of out-of-band data is known, where no interval says
+RIGHT_WITHIN = SIZE_RIGHT.part
+TIME_TO = OUT_OF_BAND_RIGHT.part  # of a turn: how well that time is known, where no interval says
 LEAST_SKEW, MOST_SKEW = 0.03, 0.45  # of a turn, where the step to the next track is not known
 SKEW_SLACK_NS = 500_000.0  # what skew is more than the step to a track: settling, and some slack
 READS_AGREE = 0.05  # how much worse reads may agree with a way than with the best
@@ -39,20 +41,13 @@ WIDEST, LEAST_APART = (
     0.03,
 )  # of what lone writes put on the medium: more is no answer, less is not known
 FLASH_COMMAND_NS = (500_000.0, 40_000.0)  # from the least and the most of two waits: each 20 to 500 µs
-NAMES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes")
-MAP = "cache_map_entries"
 
 Interval = tuple[float, float]
 
 
-def unknown(name: str, why: str, rows: Sequence[str]) -> Finding:
-    """No verdict."""
-    return Finding(name, UNKNOWN, None, None, 0.0, why, tuple(rows))
-
-
 def nothing(why: str, rows: Sequence[str], *, with_map: bool = False) -> list[Finding]:
     """No verdict on any size."""
-    return [unknown(name, why, rows) for name in (*NAMES, *((MAP,) if with_map else ()))]
+    return [each.unknown(why, rows) for each in (CACHE, FILL, RAW, *((MAP,) if with_map else ()))]
 
 
 def behind(used: float, fewest: float = 0.0) -> tuple[float, Interval, float]:
@@ -73,12 +68,6 @@ def behind(used: float, fewest: float = 0.0) -> tuple[float, Interval, float]:
     return value, likely, min(inside, 1.0)
 
 
-def _bytes(
-    name: str, value: float, interval: Interval, confidence: float, why: str, rows: Sequence[str]
-) -> Finding:
-    return Finding(name, round(value), "bytes", interval, confidence, why, tuple(rows))
-
-
 def of_cache_bands(rooms: Rooms, rows: Sequence[str]) -> list[Finding]:
     """Sizes of a cache whose bands were counted."""
     confidence = 1 - 0.5 ** (rooms.stalls + rooms.checks)
@@ -91,29 +80,26 @@ def of_cache_bands(rooms: Rooms, rows: Sequence[str]) -> list[Finding]:
     cache, least = rooms.count * whole, rooms.count * rooms.room_bytes
     fill = least if least == cache else least + unit // 2
     return [
-        _bytes(
-            "cache_bytes",
-            cache,
-            (cache - unit, cache + unit),
+        CACHE.found(
+            round(cache),
             confidence,
             f"{start}: {format_count(rooms.count)} cache bands.",
             rows,
+            (cache - unit, cache + unit),
         ),
-        _bytes(
-            "cache_fill_bytes",
-            fill,
-            (least, least + unit),
+        FILL.found(
+            round(fill),
             confidence,
             f"{start}: filled evenly, all take {format_size(fill)}.",
             rows,
-        ),
-        _bytes(
-            "cache_raw_bytes",
-            fill,
             (least, least + unit),
+        ),
+        RAW.found(
+            round(fill),
             confidence,
             f"{start}: blocks are appended without loss, so lone writes put {format_size(fill)} there.",
             rows,
+            (least, least + unit),
         ),
     ]
 
@@ -150,29 +136,26 @@ def of_zones(rooms: Rooms, rows: Sequence[str]) -> list[Finding]:
         f" stalls, and the drive has {rooms.count} zones"
     )
     return [
-        _bytes(
-            "cache_bytes",
-            bands * unit,
-            (low * unit, high * unit),
+        CACHE.found(
+            round(bands * unit),
             confidence * sure,
             f"{start}; it keeps one free band at least, and a fifth of them at most.",
             rows,
+            (low * unit, high * unit),
         ),
-        _bytes(
-            "cache_fill_bytes",
-            fill,
-            (fill * 0.99, fill * 1.01),
+        FILL.found(
+            round(fill),
             confidence,
             f"{start}: {format_size(fill)} in all.",
             rows,
-        ),
-        _bytes(
-            "cache_raw_bytes",
-            fill,
             (fill * 0.99, fill * 1.01),
+        ),
+        RAW.found(
+            round(fill),
             confidence,
             f"{start}; blocks are appended without loss.",
             rows,
+            (fill * 0.99, fill * 1.01),
         ),
     ]
 
@@ -276,17 +259,16 @@ def _on_disk(journal: Journal, known: Known, time_ns: Interval) -> Interval | No
 
 
 def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
-    name, writes, quantum = "cache_raw_bytes", journal.lone_writes, journal.quantum
+    writes, quantum = journal.lone_writes, journal.quantum
     if writes is None or quantum is None:
-        return unknown(name, "Cleaning did not start within the writes that were made.", rows)
+        return RAW.unknown("Cleaning did not start within the writes that were made.", rows)
     time_ns = _out_of_band_ns(known)
     on_flash = known.word("cache_medium") == "flash"
     entry = None
     if time_ns is not None:
         entry = _on_flash(journal, time_ns) if on_flash else _on_disk(journal, known, time_ns)
     if entry is None:
-        return unknown(
-            name,
+        return RAW.unknown(
             f"Lone writes take {format_count(writes)} places of {format_size(quantum)}, but what"
             " out-of-band data lies before each is not known.",
             rows,
@@ -295,7 +277,7 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
     middle, apart = (low + high) / 2, (high - low) / 2
     if apart > WIDEST * middle:
         bounds = " or ".join(format_size(round(each - quantum)) for each in entry)
-        return unknown(name, f"Out-of-band data may be {bounds}.", rows)
+        return RAW.unknown(f"Out-of-band data may be {bounds}.", rows)
     why = (
         f"Lone 4 KiB writes take a place of {format_size(quantum)} each, with"
         f" {format_size(round(middle / writes - quantum))} of out-of-band data, and cleaning starts after"
@@ -303,11 +285,11 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
     )
     spread = max(apart, LEAST_APART * middle)
     confidence = _clear(journal.fills) * min(1.0, RIGHT_WITHIN * middle / spread)
-    return _bytes(name, middle, (middle - spread, middle + spread), confidence, why, rows)
+    return RAW.found(round(middle), confidence, why, rows, (middle - spread, middle + spread))
 
 
 def _clear(fills: Sequence[Fill]) -> float:
-    """How clear the onset of cleaning was: the least of the fills that ended."""
+    """How clear the start of cleaning was: the least of the fills that ended."""
     ended = [fill.clear for fill in fills if fill.ended]
     return 1 - math.exp(-min(ended)) if ended else 0.0
 
@@ -326,7 +308,7 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
     if journal.places is None:
         met = "the map was full before the places" if journal.map_entries else "cleaning did not start"
         why = f"With writes of whole quanta ({told}) {met}."
-        sizes = [unknown(name, why, rows) for name in NAMES[:2]]
+        sizes = [CACHE.unknown(why, rows), FILL.unknown(why, rows)]
     else:
         fill = journal.places * quantum
         value, interval, sure = behind(fill)
@@ -335,16 +317,15 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
             f" {format_size(quantum)} until cleaning starts"
         )
         sizes = [
-            _bytes(
-                NAMES[0],
-                value,
-                interval,
+            CACHE.found(
+                round(value),
                 clear * sure,
                 f"{start}; taken as {USUAL_WATERMARK:.0%} of what there is, for drives start between 80"
                 " and 100 %.",
                 rows,
+                interval,
             ),
-            _bytes(NAMES[1], fill, (0.98 * fill, 1.02 * fill), clear, f"{start}.", rows),
+            FILL.found(round(fill), clear, f"{start}.", rows, (0.98 * fill, 1.02 * fill)),
         ]
     return [*sizes, _raw(journal, known, rows), _map(journal, rows, clear)]
 
@@ -362,11 +343,11 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
             if ended
             else f"{count} writes of 4 KiB met no limit."
         )
-        return unknown(MAP, why, rows)
+        return MAP.unknown(why, rows)
     value, interval, sure = behind(entries)
     why = (
         f"Cleaning starts after {format_count(entries)} writes of 4 KiB that wait together, with places"
         " left; taken as"
         f" {USUAL_WATERMARK:.0%} of the map."
     )
-    return Finding(MAP, round(value), "entries", interval, clear * sure, why, tuple(rows))
+    return MAP.found(round(value), clear * sure, why, rows, interval)

@@ -19,23 +19,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skylight.evidence import Evidence, TargetFacts
-from skylight.findings import Finding, Known
-from skylight.probe import Cost, Figure
+from skylight.findings import Finding
+from skylight.probe import Axis, Cost, Figure
 from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate, trials
 from skylight.probe.cleaning.figures import draw
-from skylight.probe.cleaning.verdict import idle_time, judge
-from skylight.probe.session import Session
+from skylight.probe.cleaning.findings import FINDINGS
+from skylight.probe.cleaning.verdict import Seen, idle_time, judge
+from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
 IOS, DEVICE_S, WRITTEN = 120_000, 7_200.0, 10 << 30
 LAZY_SHARE, LAZY_BYTES_A_SECOND = 10, 150e6  # a lazy drive's cache is filled twice: a tenth of it in all
 REFINE_PART = 0.06
 
 
-class CleaningTest:
+class CleaningTest(ProcedureTest[Seen]):
     """The cleaning test of the suite; see the module's page."""
 
     name = "cleaning"
     title = "Cleaning"
+    findings = FINDINGS
+    axis: Axis = "time"
     needs: tuple[str, ...] = ("drive_type", "journal", "cache_location")
     summary = (
         "Writes a few blocks, leaves the drive alone for longer and longer, and looks whether they were moved"
@@ -49,48 +52,55 @@ class CleaningTest:
         filled = min(2 * journal.MOST_FILLED, facts.size_bytes // LAZY_SHARE)
         return Cost(IOS, DEVICE_S + filled / LAZY_BYTES_A_SECOND, WRITTEN + filled)
 
-    def measure(self, session: Session) -> None:
-        """Trials; then cache bands, or bands cleaned in idle time."""
-        if session.known.word("drive_type") != "smr" or not session.can_write:
-            return
-        if session.size < trials.LEAST_TARGET_BYTES:
-            return
-        with session.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
-            session.erase(trials.ERASE)
-            ground = trials.begin(session, flushed=report.write_cache is not False)
-            search = trials.Search(ground, [])
-            search.run()
-            quantum = session.known.number("journal_quantum_bytes")
-            if quantum is None and cache_bands.measure(ground):
-                return
-            idle = idle_time(search.seen)
-            if idle is not None:
-                self._bands(ground, search, idle)
-            elif quantum is not None and quantum >= ground.block:
-                journal.measure(ground, int(quantum))
-            elif session.known.word("cache_location") == "many":
-                free_bands.measure(ground)
+    def begin(self) -> Seen:
+        """No trial was made."""
+        return Seen()
 
-    def _bands(self, ground: trials.Ground, search: trials.Search, idle_s: float) -> None:
-        session = ground.session
-        session.erase("bands-erase")
-        idea = rate.run_rounds(ground, idle_s)
+    def procedure(self, steps: Steps, seen: Seen) -> None:
+        """Trials; then cache bands, or bands cleaned in idle time, or bands that writes wait for."""
+        if not is_shingled(steps) or steps.size < trials.LEAST_TARGET_BYTES:
+            return
+        with steps.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
+            steps.erase(trials.ERASE)
+            ground = seen.ground = trials.begin(steps, flushed=report.write_cache is not False)
+            search = trials.Search(ground, seen.trials)
+            search.run()
+            quantum = steps.known.number("journal_quantum_bytes")
+            # Entries of a journal that are shorter than a write make merges come at a number of bytes too.
+            if quantum is None and cache_bands.measure(ground, seen.cache_bands):
+                return
+            idle = idle_time(seen.trials)
+            if idle is not None:
+                self._bands(ground, search, idle, seen)
+            elif quantum is not None and quantum >= ground.block:
+                journal.measure(ground, int(quantum), seen.waits)
+            elif steps.known.word("cache_location") == "many":
+                free_bands.measure(ground, seen.zones)
+
+    def _bands(self, ground: trials.Ground, search: trials.Search, idle_s: float, seen: Seen) -> None:
+        steps = ground.steps
+        steps.erase("bands-erase")
+        idea = rate.run_rounds(ground, idle_s, seen.rounds)
         if idea is None:
             return
-        session.erase("refine-erase")
+        steps.erase("refine-erase")
         search.narrow(lambda _: REFINE_PART * idea.band_s, trials.MORE_GUARD_TURNS)
-        refined = idle_time(search.seen)
+        refined = idle_time(seen.trials)
         if refined is None:
             return
-        session.erase("again-erase")
-        one = rate.settle(ground, idea, refined, 0.0, first=2 * rate.ROUNDS + 1)
+        steps.erase("again-erase")
+        one = rate.settle(ground, idea, refined, 0.0, seen.rounds, first=2 * rate.ROUNDS + 1)
         if one is not None:
-            half.measure(ground, refined, one.band_s)
+            half.measure(ground, refined, one.band_s, seen.halves)
 
-    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
-        """`cleaning_type`, `cleaning_start_ns`, `cleaning_band_ns`; nothing of a drive that has no cache."""
-        return judge(evidence, known)
+    def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """When and how it cleans, and how long a band takes; nothing of a drive that has no cache."""
+        return judge(seen, steps.known, steps.size, steps.names)
+
+    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """From the trials that were made."""
+        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """When it begins, and what was cleaned, in the manner of the paper's Figures 11 and 12."""
-        return draw(evidence, findings)
+        return draw(self.seen(evidence, findings), evidence)

@@ -18,12 +18,12 @@ Source: Skylight (FAST '15), section 3.1 (data band a to cache band a mod n) and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skylight.evidence import U64, Evidence, IoBatch, Op, Stop
-from skylight.infer.periods import SlowPeriod, slow_period
+from skylight.evidence import U64, IoBatch, Op, Stop
+from skylight.infer.stalls import Stalls, periodic
 from skylight.probe.cleaning.trials import INSIDE, KIB, Ground, joined, writes_ns
 
 LARGE, SMALL = 256 * KIB, 128 * KIB
@@ -34,6 +34,7 @@ STALL_PART = 0.6
 MOST_BANDS = 9
 REPEATS = 3
 REMAINDER = 512
+FEWEST_STALLS, SHORTEST_PERIOD = 3, 4  # the largest bands are filled three times; none in so few writes
 OVER_LARGE, OVER_SMALL, EXACT = "over-large", "over-small", "over-exact"
 BORDER, SCAN, ONE, SEVERAL = "border-", "scan-", "stall-one", "stall-several"
 
@@ -48,155 +49,31 @@ class CacheBand:
     pitch: int = 0
 
 
-def same_period(large: SlowPeriod | None, small: SlowPeriod | None) -> bool:
+def same_period(large: Stalls | None, small: Stalls | None) -> bool:
     """Whether stalls come at a number of bytes and not at a number of writes."""
     ratio = LARGE // SMALL
-    return large is not None and small is not None and abs(small.every - ratio * large.every) <= ratio
+    return large is not None and small is not None and abs(small.period - ratio * large.period) <= ratio
 
 
-def _over(ground: Ground, name: str, size: int, count: int) -> SlowPeriod | None:
-    log = ground.session.run(name, ground.writes(np.full(count, INSIDE, np.uint64), size))
-    return slow_period(writes_ns(log))
-
-
-def measure(ground: Ground) -> bool:
-    """Everything of the module's page, as far as the drive goes along; whether it is set-associative."""
-    session = ground.session
-    session.erase("over-erase")
-    large = _over(ground, OVER_LARGE, LARGE, LARGE_WRITES)
-    if large is None:
-        return False
-    count = min(LARGE_WRITES, TEETH * large.every) * (LARGE // SMALL)
-    if not same_period(large, _over(ground, OVER_SMALL, SMALL, count)):
-        return False
-    whole, stop = large.every * LARGE, Stop(int(STALL_PART * large.slow_ns))
-    used = _emptied(ground, EXACT, large.every, np.array([INSIDE], np.uint64), stop)
-    session.run(f"{EXACT}-fill", ground.writes(_over_and_over(large.every - used // LARGE), LARGE))
-    rest = session.run(EXACT, ground.writes(_over_and_over(REMAINDER)), until=stop)
-    blocks = len(rest.only(Op.WRITE))
-    if blocks < REMAINDER:
-        band = CacheBand(whole + (blocks - 1) * ground.block, large.slow_ns)
-        pitch = _border(ground, band, stop)
-        if pitch is None:
-            return True
-        band = replace(band, pitch=pitch)
-        sharing = _scan(ground, band, stop)
-        if sharing is not None:
-            _stalls(ground, band, sharing)
-    return True
-
-
-def _border(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
-    """Where data band 1 begins, bytes; None if that is not from what fills a cache band to nearly twice that.
-
-    One block is in cache band 0 before, and after."""
-    session, block = ground.session, ground.block
-    zero, used = np.array([INSIDE], np.uint64), block
-    low, high, number, full = band.usable_bytes // block - 1, 19 * band.usable_bytes // 10 // block, 0, False
-
-    def stalls(at: int) -> bool:
-        nonlocal number, full
-        number += 1
-        fill = IoBatch.writes([], block) if full else _refill(ground, band, used, zero)
-        where = ground.writes(np.array([at * block], np.uint64))
-        waits = writes_ns(session.run(f"{BORDER}{number}", joined(fill, where), params={"at": at * block}))
-        full = bool(waits[-1] < stop.latency_ns)
-        return not full
-
-    if not stalls(low) or stalls(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if stalls(middle) else (low, middle)
-    agreed = not stalls(high) and stalls(low)  # again: no slow outlier stays unseen
-    return high * block if agreed else None
-
-
-def _emptied(ground: Ground, name: str, every: int, at: U64, stop: Stop) -> int:
-    """Has the cache band empty, or nearly so: bytes in it. Without an erase, writes go on until one finds it
-    full, and then it holds that one."""
-    if ground.session.erase(f"{name}-erase"):
-        return 0
-    ground.session.run(f"{name}-empty", ground.writes(np.resize(at, every + 2), LARGE), until=stop)
-    return LARGE
-
-
-def _over_and_over(count: int) -> U64:
-    return np.full(count, INSIDE, np.uint64)
-
-
-def _refill(ground: Ground, band: CacheBand, used: int, at: U64) -> IoBatch:
-    """Writes that fill a cache band to its last block: large ones round the places `at`, then blocks."""
-    large, rest = divmod(band.usable_bytes - used, LARGE)
-    where = np.resize(at, large + rest // ground.block)
-    return joined(ground.writes(where[:large], LARGE), ground.writes(where[large:]))
-
-
-def _scan(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
-    """The first data band that shares the cache band of data band 0; its number, or None."""
-    session, pitch = ground.session, band.pitch
-    bands = min(session.size // pitch, LARGEST_SCAN)
-    used, first, number = ground.block, 1, 0
-    zero = np.array([INSIDE], np.uint64)
-    session.run(f"{SCAN}fill", _refill(ground, band, used, zero))
-    while first < bands:
-        number += 1
-        here = np.arange(first, min(first + SCAN_PIECE, bands), dtype=np.uint64)
-        offsets = here * np.uint64(pitch) + np.uint64(INSIDE)
-        log = session.run(f"{SCAN}{number}", ground.writes(offsets), until=stop, params={"first": first})
-        waits = writes_ns(log)
-        if len(waits) == 0 or waits[-1] < stop.latency_ns:
-            first += len(here)
-            continue
-        first += len(waits)
-        found = first - 1
-        at = np.array([found * pitch + INSIDE], np.uint64)
-        check = joined(_refill(ground, band, used, zero), ground.writes(at))
-        log = session.run(f"{SCAN}{number}-again", check, params={"band": found})
-        waits = writes_ns(log)
-        if waits[-1] >= stop.latency_ns and waits[0] < stop.latency_ns:
-            return found
-        session.run(f"{SCAN}{number}-full", ground.writes(zero))  # it was full, and is one block short now
-    return None
-
-
-def _stalls(ground: Ground, band: CacheBand, sharing: int) -> None:
-    """Fills a cache band with blocks of one data band, then of several, and one block more, some times."""
-    session, pitch = ground.session, band.pitch
-    several = sharers(session.size, pitch, sharing)
-    params = {"sharing": sharing, "usable": band.usable_bytes, "bands": len(several), "pitch": pitch}
-    for name, chosen in ((ONE, several[:1]), (SEVERAL, several)):
-        if len(chosen) == 0 or (name == SEVERAL and len(several) < 2):
-            return
-        at = np.array(chosen, np.uint64) * np.uint64(pitch) + np.uint64(INSIDE)
-        stop = Stop(int(STALL_PART * band.stall_ns))
-        used = _emptied(ground, name, band.usable_bytes // LARGE, at, stop)
-        for repeat in range(1, REPEATS + 1):
-            used = used if repeat == 1 else ground.block
-            writes = joined(_refill(ground, band, used, at), ground.writes(at[:1]))
-            session.run(f"{name}-{repeat}", writes, params=params)
-
-
-def sharers(size: int, band: int, sharing: int) -> list[int]:
-    """Up to nine of the data bands of a cache band in the middle, at even distances."""
-    every = list(range(sharing // 2, size // band, sharing))
-    step = max(1, -(-len(every) // MOST_BANDS))
-    return every[step // 2 :: step]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Seen:
-    """What evidence says: whether stalls come at a number of bytes, the cache band, data bands sharing it,
-    the stalls of full cache bands with blocks of one and of `bands` data bands (ns)."""
+    """What was seen: whether stalls come at a number of bytes, the cache band, data bands sharing it, the
+    stalls of full cache bands with blocks of one and of `bands` data bands, and usual writes before each
+    (ns)."""
 
-    large: SlowPeriod | None
-    stalls: bool
+    large: Stalls | None = None
+    stalls: bool = False
     band: CacheBand | None = None
     sharing: int = 0
     bands: int = 0
-    one_ns: tuple[float, ...] = ()
-    several_ns: tuple[float, ...] = ()
-    plain_ns: float = 0.0
+    one_ns: list[float] = field(default_factory=list)
+    several_ns: list[float] = field(default_factory=list)
+    usual_ns: list[float] = field(default_factory=list)
+
+    @property
+    def plain_ns(self) -> float:
+        """A write that finds room, ns."""
+        return float(np.median(self.usual_ns)) if self.usual_ns else 0.0
 
     @property
     def more_ns(self) -> float:
@@ -220,26 +97,135 @@ class Seen:
         return float(np.hypot.reduce(apart)) / max(1, self.bands - 1) / max(self.more_ns, 1.0)
 
 
-def read(evidence: Evidence, block: int = 4096) -> Seen:
-    """What evidence says of cache bands."""
-    logs = [evidence.log(name) for name in (OVER_LARGE, OVER_SMALL)]
-    large, small = (slow_period(writes_ns(log)) if len(log) else None for log in logs)
-    if large is None or not same_period(large, small):
-        return Seen(large, stalls=False)
-    first = evidence.step(f"{ONE}-1")
-    if first is None:
-        return Seen(large, stalls=True)
-    usable, sharing = first.whole("usable", 1 << 40), first.whole("sharing", 1 << 40)
-    stalls: dict[str, list[float]] = {ONE: [], SEVERAL: []}
-    plain: list[float] = []
-    for name, found in stalls.items():
+def _over(ground: Ground, name: str, size: int, count: int) -> Stalls | None:
+    log = ground.steps.run(name, ground.writes(np.full(count, INSIDE, np.uint64), size))
+    return periodic(writes_ns(log), FEWEST_STALLS, SHORTEST_PERIOD, whole=True)
+
+
+def measure(ground: Ground, seen: Seen) -> bool:
+    """Everything of the module's page, as far as the drive goes along; whether it is set-associative."""
+    steps = ground.steps
+    steps.erase("over-erase")
+    large = seen.large = _over(ground, OVER_LARGE, LARGE, LARGE_WRITES)
+    if large is None:
+        return False
+    count = min(LARGE_WRITES, TEETH * large.period) * (LARGE // SMALL)
+    seen.stalls = same_period(large, _over(ground, OVER_SMALL, SMALL, count))
+    if not seen.stalls:
+        return False
+    whole, stop = large.period * LARGE, Stop(int(STALL_PART * large.stall_ns))
+    used = _emptied(ground, EXACT, large.period, np.array([INSIDE], np.uint64), stop)
+    steps.run(f"{EXACT}-fill", ground.writes(_over_and_over(large.period - used // LARGE), LARGE))
+    rest = steps.run(EXACT, ground.writes(_over_and_over(REMAINDER)), until=stop)
+    blocks = len(rest.only(Op.WRITE))
+    if blocks < REMAINDER:
+        band = CacheBand(whole + (blocks - 1) * ground.block, large.stall_ns)
+        pitch = _border(ground, band, stop)
+        if pitch is None:
+            return True
+        band = replace(band, pitch=pitch)
+        sharing = _scan(ground, band, stop)
+        if sharing is not None:
+            _stalls(ground, band, sharing, seen)
+    return True
+
+
+def _border(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
+    """Where data band 1 begins, bytes; None if that is not from what fills a cache band to nearly twice that.
+
+    One block is in cache band 0 before, and after."""
+    steps, block = ground.steps, ground.block
+    zero, used = np.array([INSIDE], np.uint64), block
+    low, high, number, full = band.usable_bytes // block - 1, 19 * band.usable_bytes // 10 // block, 0, False
+
+    def stalls(at: int) -> bool:
+        nonlocal number, full
+        number += 1
+        fill = IoBatch.writes([], block) if full else _refill(ground, band, used, zero)
+        where = ground.writes(np.array([at * block], np.uint64))
+        waits = writes_ns(steps.run(f"{BORDER}{number}", joined(fill, where), params={"at": at * block}))
+        full = bool(waits[-1] < stop.latency_ns)
+        return not full
+
+    if not stalls(low) or stalls(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if stalls(middle) else (low, middle)
+    agreed = not stalls(high) and stalls(low)  # again: no slow outlier stays unseen
+    return high * block if agreed else None
+
+
+def _emptied(ground: Ground, name: str, every: int, at: U64, stop: Stop) -> int:
+    """Has the cache band empty, or nearly so: bytes in it. Without an erase, writes go on until one finds it
+    full, and then it holds that one."""
+    if ground.steps.erase(f"{name}-erase"):
+        return 0
+    ground.steps.run(f"{name}-empty", ground.writes(np.resize(at, every + 2), LARGE), until=stop)
+    return LARGE
+
+
+def _over_and_over(count: int) -> U64:
+    return np.full(count, INSIDE, np.uint64)
+
+
+def _refill(ground: Ground, band: CacheBand, used: int, at: U64) -> IoBatch:
+    """Writes that fill a cache band to its last block: large ones round the places `at`, then blocks."""
+    large, rest = divmod(band.usable_bytes - used, LARGE)
+    where = np.resize(at, large + rest // ground.block)
+    return joined(ground.writes(where[:large], LARGE), ground.writes(where[large:]))
+
+
+def _scan(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
+    """The first data band that shares the cache band of data band 0; its number, or None."""
+    steps, pitch = ground.steps, band.pitch
+    bands = min(steps.size // pitch, LARGEST_SCAN)
+    used, first, number = ground.block, 1, 0
+    zero = np.array([INSIDE], np.uint64)
+    steps.run(f"{SCAN}fill", _refill(ground, band, used, zero))
+    while first < bands:
+        number += 1
+        here = np.arange(first, min(first + SCAN_PIECE, bands), dtype=np.uint64)
+        offsets = here * np.uint64(pitch) + np.uint64(INSIDE)
+        log = steps.run(f"{SCAN}{number}", ground.writes(offsets), until=stop, params={"first": first})
+        waits = writes_ns(log)
+        if len(waits) == 0 or waits[-1] < stop.latency_ns:
+            first += len(here)
+            continue
+        first += len(waits)
+        found = first - 1
+        at = np.array([found * pitch + INSIDE], np.uint64)
+        check = joined(_refill(ground, band, used, zero), ground.writes(at))
+        log = steps.run(f"{SCAN}{number}-again", check, params={"band": found})
+        waits = writes_ns(log)
+        if waits[-1] >= stop.latency_ns and waits[0] < stop.latency_ns:
+            return found
+        steps.run(f"{SCAN}{number}-full", ground.writes(zero))  # it was full, and is one block short now
+    return None
+
+
+def _stalls(ground: Ground, band: CacheBand, sharing: int, seen: Seen) -> None:
+    """Fills a cache band with blocks of one data band, then of several, and one block more, some times."""
+    steps, pitch = ground.steps, band.pitch
+    several = sharers(steps.size, pitch, sharing)
+    params = {"sharing": sharing, "usable": band.usable_bytes, "bands": len(several), "pitch": pitch}
+    for name, chosen, stalls_ns in ((ONE, several[:1], seen.one_ns), (SEVERAL, several, seen.several_ns)):
+        if len(chosen) == 0 or (name == SEVERAL and len(several) < 2):
+            return
+        at = np.array(chosen, np.uint64) * np.uint64(pitch) + np.uint64(INSIDE)
+        stop = Stop(int(STALL_PART * band.stall_ns))
+        used = _emptied(ground, name, band.usable_bytes // LARGE, at, stop)
         for repeat in range(1, REPEATS + 1):
-            waits = writes_ns(evidence.log(f"{name}-{repeat}"))
-            if len(waits) > 1:
-                found.append(float(waits[-1]))
-                plain.append(float(np.median(waits[:-1])))
-    band = CacheBand(usable, large.slow_ns, first.whole("pitch", 1 << 40))
-    return Seen(
-        large, True, band, sharing, first.whole("bands", 1 << 20),
-        tuple(stalls[ONE]), tuple(stalls[SEVERAL]), float(np.median(plain)) if plain else 0.0,
-    )  # fmt: skip
+            used = used if repeat == 1 else ground.block
+            writes = joined(_refill(ground, band, used, at), ground.writes(at[:1]))
+            waits = writes_ns(steps.run(f"{name}-{repeat}", writes, params=params))
+            seen.band, seen.sharing, seen.bands = band, sharing, len(several)
+            stalls_ns.append(float(waits[-1]))
+            seen.usual_ns.append(float(np.median(waits[:-1])))
+
+
+def sharers(size: int, band: int, sharing: int) -> list[int]:
+    """Up to nine of the data bands of a cache band in the middle, at even distances."""
+    every = list(range(sharing // 2, size // band, sharing))
+    step = max(1, -(-len(every) // MOST_BANDS))
+    return every[step // 2 :: step]

@@ -8,13 +8,11 @@ Source: Skylight (FAST '15) Figure 11 (when cleaning begins) and Figure 12 (read
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skylight.evidence import Evidence
-from skylight.findings import Finding
 from skylight.infer import residence
 from skylight.probe import Figure
 from skylight.probe.cleaning import cache_bands, rate, trials
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
     from skylight.probe.cleaning.trials import Trial
+    from skylight.probe.cleaning.verdict import Seen
 
 
 def new_axes() -> tuple[Drawing, Axes]:
@@ -44,20 +43,17 @@ def plain_numbers(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def draw(evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
-    """The figures that the evidence allows."""
-    del findings
-    turn_ns, seen = trials.read_trials(evidence)
-    if not seen:
+def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
+    """The figures of what was seen; `evidence` has the latencies."""
+    ground = seen.ground
+    if ground is None or not seen.trials:
         return []
-    figures = [_start(seen)]
-    base = evidence.step(trials.BASELINE)
-    flash = base is not None and base.flag("flash")
-    told = rate.best(rate.read_rounds(evidence, turn_ns, flash=flash))
+    figures = [_start(seen.trials)]
+    told = rate.best(seen.rounds)
     if told is not None:
-        figures.append(_bands(evidence, told, turn_ns, flash=flash))
-    if cache_bands.read(evidence).stalls:
-        figures.append(_stalls(evidence))
+        figures.append(_bands(evidence, told, ground.turn_ns, flash=ground.flash))
+    if seen.cache_bands.stalls:
+        figures.append(_stalls(seen.cache_bands, evidence))
     return figures
 
 
@@ -121,7 +117,7 @@ def _bands(evidence: Evidence, told: rate.Round, turn_ns: float, *, flash: bool)
     return Figure("cleaning-bands", "Blocks cleaned after a pause", caption, alt, drawing)
 
 
-def _stalls(evidence: Evidence) -> Figure:
+def _stalls(seen: cache_bands.Seen, evidence: Evidence) -> Figure:
     drawing, axes = new_axes()
     steps = (
         (cache_bands.OVER_LARGE, cache_bands.LARGE, "o"),
@@ -137,8 +133,7 @@ def _stalls(evidence: Evidence) -> Figure:
     axes.set_xlabel("written to one place (MiB)")
     axes.set_ylabel("latency (ms, logarithmic)")
     axes.legend(loc="center right")
-    large = cache_bands.read(evidence).large
-    every = format_size((0 if large is None else large.every) * cache_bands.LARGE)
+    every = format_size((0 if seen.large is None else seen.large.period) * cache_bands.LARGE)
     caption = (
         "Writes over and over in one place fill one cache band; the write that finds it full waits until"
         f" it is cleaned. That happens every {every} whatever the size of the writes, so it is a size of the"

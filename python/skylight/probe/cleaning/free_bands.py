@@ -23,8 +23,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from skylight.evidence import Evidence, IoBatch, IoLog, Stop
-from skylight.infer import residence
+from skylight.evidence import IoBatch, IoLog, Stop
 from skylight.probe.cleaning import half, rate
 from skylight.probe.cleaning.half import Bools, Stretch
 from skylight.probe.cleaning.journal import front
@@ -89,36 +88,38 @@ class Layout:
         return self.stretch.writes(block), IoBatch.writes(where, FILL)
 
 
-def measure(ground: Ground) -> None:
-    """The three places; a drive that needs a FLUSH behind each write is left alone."""
+def measure(ground: Ground, places: dict[int, Place]) -> None:
+    """Puts into `places` what each of the three showed; a drive that needs a FLUSH behind each write is left
+    alone."""
     if ground.flushed:
         return
     band: int | None = None
     for place in half.PLACES:
         for attempt in range(len(SHIFTS)):
             name = f"{ZONE}{place}-{attempt + 1}"
-            if not ground.session.erase(f"{name}-erase"):
+            if not ground.steps.erase(f"{name}-erase"):
                 return
-            layout = Layout.at(ground.session.size, place, attempt, band if attempt else None)
+            layout = Layout.at(ground.steps.size, place, attempt, band if attempt else None)
             seen = _place(ground, name, place, layout)
             found = seen.place()
             if found is not None and found.sound:
+                places[place] = found
                 break
             band = band or seen.band
 
 
 def _place(ground: Ground, name: str, place: int, layout: Layout) -> Watched:
     """One attempt: writes until some wait in a row, then watched ones until enough was seen."""
-    session, seen, waits, more_ns = ground.session, Watched(), False, 0
+    steps, seen, waits, more_ns = ground.steps, Watched(), False, 0
     over = np.full(OVER_WRITES, layout.over, np.uint64)
-    session.run(f"{name}-marks", joined(ground.writes(layout.marks), IoBatch.writes(over, OVER)))
-    for part, writes in enumerate(layout.parts(session.size, ground.block), 1):
+    steps.run(f"{name}-marks", joined(ground.writes(layout.marks), IoBatch.writes(over, OVER)))
+    for part, writes in enumerate(layout.parts(steps.size, ground.block), 1):
         if len(writes) <= FIRST_PIECE:
             break
-        first = session.run(f"{name}-{part}-first", writes.part(0, FIRST_PIECE))
+        first = steps.run(f"{name}-{part}-first", writes.part(0, FIRST_PIECE))
         plain_ns, done = int(np.median(first.latency_ns)), FIRST_PIECE
         if not waits:
-            rest = session.run(
+            rest = steps.run(
                 f"{name}-{part}-fill", writes.part(FIRST_PIECE, len(writes)),
                 until=Stop(plain_ns + ROW_NS, ROW, ROW), params={"place": place},
             )  # fmt: skip
@@ -137,18 +138,19 @@ def _watch(
     ground: Ground, name: str, layout: Layout, writes: IoBatch, stop: Stop, plain_ns: int, seen: Watched
 ) -> bool:
     """Lets writes wait one after the other, and looks after each what was cleaned; whether that is enough."""
-    session, done = ground.session, 0
+    steps, done = ground.steps, 0
     for number in range(1, LARGEST_STOPS + 1):
         ahead = layout.stretch.blocks[seen.gone :]
         if seen.later >= LATER_STALLS or len(ahead) == 0:
             return True
         step = f"{name}-{number}"
-        log = session.run(step, writes.part(done, len(writes)), until=stop, params={"plain_ns": plain_ns})
+        log = steps.run(step, writes.part(done, len(writes)), until=stop, params={"plain_ns": plain_ns})
         done += len(log)
         if not stop.reached(log):
+            seen.end(log)
             return False
         here = ahead[ahead < log.offset[-1]][:LOOKED_AHEAD]  # what is not written yet lies at home
-        looked = session.run(f"{step}-look", ground.looks(np.concatenate([layout.marks, here])))
+        looked = steps.run(f"{step}-look", ground.looks(np.concatenate([layout.marks, here])))
         seen.add(log, ground.home(looked), plain_ns)
     return True
 
@@ -156,13 +158,15 @@ def _watch(
 @dataclass(frozen=True, slots=True)
 class Stall:
     """A write that waited: how long (ns), marks that are home after it, cells that went home, bytes written
-    in all up to it, and whether anything was seen to be cleaned: one cell is too few to say so."""
+    in all up to it, and whether anything was seen to be cleaned: one cell is too few to say so. What only
+    ends the writes of a part did not wait."""
 
     more_ns: float
     home: int
     cells: int
     written: int
     cleaned: bool
+    waited: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +200,16 @@ class Watched:
             self.stalls.append(Stall(more_ns, marks, cells, self.written, cleaned))
         self.home = max(self.home, marks)
 
+    def end(self, log: IoLog) -> None:
+        """Writes of which none waited, up to the end of a part."""
+        self.written += int(log.size.sum(dtype=np.uint64))
+        if len(log):
+            self.stalls.append(Stall(0.0, 0, 0, self.written, cleaned=False, waited=False))
+
     @property
     def _runs(self) -> list[int]:
         """Bytes written between two stalls, where a log was given back."""
-        runs = [after.written - stall.written for stall, after in pairwise(self.stalls)]
+        runs = [after.written - stall.written for stall, after in pairwise(self.stalls) if after.waited]
         return [run for run in runs if run >= LEAST_RUN]
 
     @property
@@ -228,22 +238,3 @@ class Watched:
             elif one_ns and stall.cells:
                 half_ns.append(stall.more_ns)
         return Place(one_ns, tuple(half_ns)) if one_ns and half_ns else None
-
-
-def read(evidence: Evidence, turn_ns: float, *, flash: bool) -> list[Place]:
-    """The places that tell, from evidence: the first attempt at each that does."""
-    attempts: dict[str, Watched] = {}
-    for step in evidence.steps:
-        name, _, stall = step.name.partition("-stall-")
-        if not name.startswith(ZONE) or not stall or stall.endswith("-look"):
-            continue
-        home = _home(evidence.log(f"{step.name}-look"), turn_ns, flash=flash)
-        attempts.setdefault(name, Watched()).add(step.rows, home, step.whole("plain_ns", 1 << 62))
-    found = {name: seen.place() for name, seen in attempts.items()}
-    sound = {name: place for name, place in found.items() if place is not None and place.sound}
-    by_place = {name.removeprefix(ZONE).partition("-")[0]: place for name, place in reversed(sound.items())}
-    return [by_place[str(place)] for place in half.PLACES if str(place) in by_place]
-
-
-def _home(log: IoLog, turn_ns: float, *, flash: bool) -> Bools:
-    return residence.at_home(residence.look_ns(log), turn_ns, flash=flash)

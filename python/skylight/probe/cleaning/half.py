@@ -22,10 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import U64, Evidence, IoBatch, IoLog, Op
-from skylight.infer import residence
+from skylight.evidence import U64, IoBatch, Op
 from skylight.probe.cleaning.rate import BEGUN, longest_band
-from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, joined, seconds
+from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, joined, without_first
 
 CHUNK = 64 * KIB
 PLACES = (1, 3, 5)
@@ -72,7 +71,7 @@ class Stretch:
     def at(ground: Ground, place: int, band_s: float, shorter: int) -> Stretch:
         """The stretch at a place on a drive that takes `band_s` for a band with one block, halved `shorter`
         times."""
-        size, speed = ground.session.size, float(np.mean(ground.bytes_a_second))
+        size, speed = ground.steps.size, float(np.mean(ground.bytes_a_second))
         wanted = STRETCH_BANDS * longest_band(ground, band_s, speed)
         length = max((min(MOST_STRETCH, wanted, size // 16) >> shorter) // MIB, 1) * MIB
         cell = max(-(-length // MOST_CELLS // LEAST_CELL), 1) * LEAST_CELL
@@ -146,28 +145,29 @@ class Progress:
         return (self.work_s[-1] - begun_s) / (bands + BEGUN), bands
 
 
-def measure(ground: Ground, idle_s: float, one_s: float) -> None:
-    """Writes and watches a stretch at each place."""
+def measure(ground: Ground, idle_s: float, one_s: float, seen: dict[int, Progress]) -> None:
+    """Writes and watches a stretch at each place; puts how cleaning went on there into `seen`."""
     for place in PLACES:
-        _place(ground, place, idle_s, one_s)
+        _place(ground, place, idle_s, one_s, seen)
 
 
-def _place(ground: Ground, place: int, idle_s: float, one_s: float) -> None:
-    session = ground.session
+def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[int, Progress]) -> None:
+    steps = ground.steps
     for shorter in range(5):
         stretch = Stretch.at(ground, place, one_s, shorter)
         if stretch.length < SHORTEST_STRETCH:
             return
         name = f"{HALF}{place}-{shorter + 1}"
-        if not session.erase(f"{name}-erase"):
-            session.pause(f"{name}-rest", 2 * idle_s + 4 * STRETCH_BANDS * one_s)
+        if not steps.erase(f"{name}-erase"):
+            steps.pause(f"{name}-rest", 2 * idle_s + 4 * STRETCH_BANDS * one_s)
         flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
-        session.run(f"{name}-write", joined(stretch.writes(ground.block), flush), depth=DEPTH)
+        steps.run(f"{name}-write", joined(stretch.writes(ground.block), flush), depth=DEPTH)
         params = {"cell": stretch.cell, "place": place}
-        log = session.run(f"{name}-look-0", ground.looks(stretch.blocks), params=params)
+        log = steps.run(f"{name}-look-0", ground.looks(stretch.blocks), params=params)
         home = ground.home(log)
+        seen[place] = Progress(stretch.cell, ground.flash, [0.0], [home])
         if np.count_nonzero(home) <= FEW_HOME * len(home):
-            _watch(ground, name, stretch, Progress(stretch.cell, ground.flash, [0.0], [home]), idle_s, one_s)
+            _watch(ground, name, stretch, seen[place], idle_s, one_s)
             return
 
 
@@ -191,36 +191,12 @@ def _watch(
 def _pause(
     ground: Ground, name: str, stretch: Stretch, progress: Progress, idle_s: float, work_s: float
 ) -> None:
-    session = ground.session
+    steps = ground.steps
     anchor = stretch.start + stretch.length + 8 * MIB
-    session.run(f"{name}-anchor", IoBatch.reads([anchor], ground.block))
+    steps.run(f"{name}-anchor", IoBatch.reads([anchor], ground.block))
     pause_s = idle_s + work_s
-    session.pause(f"{name}-pause", pause_s)
+    steps.pause(f"{name}-pause", pause_s)
     look = joined(IoBatch.reads([anchor - 16 * KIB], ground.block), ground.looks(stretch.blocks))
-    log = session.run(f"{name}-look", look, params={"pause_s": pause_s, "idle_s": idle_s})
-    long = name.endswith("-long")
-    progress.add(*_seen(log, pause_s - idle_s, ground.turn_ns, flash=ground.flash), long=long)
-
-
-def _seen(log: IoLog, work_s: float, turn_ns: float, *, flash: bool) -> tuple[float, Bools]:
-    waited_s = max(0.0, float(log.latency_ns[0]) - turn_ns / 2) / 1e9
-    looked = IoLog(log.op[1:], log.offset[1:], log.size[1:], log.submit_ns[1:], log.complete_ns[1:])
-    return work_s + waited_s, residence.at_home(residence.look_ns(looked), turn_ns, flash=flash)
-
-
-def read(evidence: Evidence, turn_ns: float, *, flash: bool) -> dict[int, Progress]:
-    """The progress at each place, from evidence."""
-    found: dict[int, Progress] = {}
-    current: Progress | None = None
-    for step in evidence.steps:
-        if not step.name.startswith(HALF) or step.kind != "run" or len(step.rows) < 2:
-            continue
-        if step.name.endswith("-look-0"):
-            home = residence.at_home(residence.look_ns(step.rows), turn_ns, flash=flash)
-            current = Progress(step.whole("cell", 1 << 40), flash, [0.0], [home])
-            found[step.whole("place", SIXTHS)] = current
-        elif step.name.endswith("-look") and current is not None:
-            work_s = seconds(step.params.get("pause_s")) - seconds(step.params.get("idle_s"))
-            long = step.name.endswith("-long-look")
-            current.add(*_seen(step.rows, work_s, turn_ns, flash=flash), long=long)
-    return found
+    log = steps.run(f"{name}-look", look, params={"pause_s": pause_s, "idle_s": idle_s})
+    waited_s = max(0.0, float(log.latency_ns[0]) - ground.turn_ns / 2) / 1e9
+    progress.add(pause_s - idle_s + waited_s, ground.home(without_first(log)), long=name.endswith("-long"))

@@ -13,13 +13,12 @@ Source: Skylight (FAST '15), section 4.6 (cleaning when the cache is full); Algo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import U64, Evidence, IoLog, Op, Stop
-from skylight.infer import residence
+from skylight.evidence import U64, IoLog, Op, Stop
 from skylight.probe.cleaning import half, rate
 from skylight.probe.cleaning.half import Stretch
 from skylight.probe.cleaning.rate import CLUSTERS, longest_band
@@ -73,32 +72,67 @@ class One:
     bands: int
 
 
-def measure(ground: Ground, quantum: int) -> None:
+@dataclass(slots=True)
+class Seen:
+    """What was seen: the time for a band with one block; the usual time of a write (ns); and at each place,
+    of the writes that waited while half-written bands were cleaned, how many cells went home and how much
+    longer than usual it took (ns)."""
+
+    one: One | None = None
+    plain_ns: float = 0.0
+    stalls: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+
+    @property
+    def half_ns(self) -> dict[int, list[float]]:
+        """The times for whole half-written bands at each place, ns: not those of the first and the last
+        stall, nor of a part of a band."""
+        halves = {}
+        for place, stalls in self.stalls.items():
+            band = float(np.median([cells for cells, _ in stalls[1:-1]])) if len(stalls) > 2 else 0.0
+            halves[place] = [
+                ns for cells, ns in stalls[1:-1] if abs(cells - band) <= max(1.0, (1 - WHOLE_BAND) * band)
+            ]
+        return halves
+
+    @property
+    def half_mean_ns(self) -> float:
+        """Mean over the places of the median at each, ns."""
+        return float(np.mean([np.median(stalls) for stalls in self.half_ns.values()]))
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is a time for each place."""
+        half_ns = self.half_ns
+        return self.one is not None and len(half_ns) == len(half.PLACES) and all(half_ns.values())
+
+
+def measure(ground: Ground, quantum: int, seen: Seen) -> None:
     """Fills the cache behind single blocks, then behind half-written bands."""
-    session = ground.session
-    if not session.erase(f"{ONE}-erase"):
+    steps = ground.steps
+    if not steps.erase(f"{ONE}-erase"):
         return  # what earlier tests wrote is older
-    marks_log = session.run(f"{ONE}-marks", ground.writes(marks(session.size)))
+    marks_log = steps.run(f"{ONE}-marks", ground.writes(marks(steps.size)))
     large = max(ground.block, min(LARGEST_FILL_WRITE, FILL_QUANTA * quantum) // ground.block * ground.block)
-    filler = Filler(session.size, large)
+    filler = Filler(steps.size, large)
     if not _fill(ground, filler):
         return
     filled = filler.used
-    stalls = session.run(f"{ONE}-stalls", ground.writes(filler.next(TOLD_EACH * CLUSTERS)))
-    looked = session.run(f"{ONE}-look", ground.looks(marks(session.size)))
-    one = _one(marks_log, stalls, looked, ground.turn_ns, flash=ground.flash)
-    if one is not None:
-        _halves(ground, one.band_ns / 1e9, quantum // ground.block * ground.block, (large, filled))
+    stalls = steps.run(f"{ONE}-stalls", ground.writes(filler.next(TOLD_EACH * CLUSTERS)))
+    looked = steps.run(f"{ONE}-look", ground.looks(marks(steps.size)))
+    seen.one = _one(marks_log, stalls, ground.home(looked))
+    if seen.one is not None:
+        one_s = seen.one.band_ns / 1e9
+        _halves(ground, one_s, quantum // ground.block * ground.block, (large, filled), seen)
 
 
 def _fill(ground: Ground, filler: Filler) -> bool:
     """Fills the cache; False where it does not fill."""
-    session, count = ground.session, MOST_FILLED // filler.step
-    first = session.run(f"{ONE}-fill-0", ground.writes(filler.next(FIRST_PIECE), filler.step))
+    steps, count = ground.steps, MOST_FILLED // filler.step
+    first = steps.run(f"{ONE}-fill-0", ground.writes(filler.next(FIRST_PIECE), filler.step))
     stop = Stop(int(np.median(writes_ns(first))) + MORE_NS, ROW, ROW)
     for number in range(1, count // PIECE + 2):
         where = filler.next(PIECE)
-        log = session.run(f"{ONE}-fill-{number}", ground.writes(where, filler.step), until=stop)
+        log = steps.run(f"{ONE}-fill-{number}", ground.writes(where, filler.step), until=stop)
         done = len(log.only(Op.WRITE))
         if stop.reached(log):
             filler.used -= PIECE - done
@@ -106,10 +140,9 @@ def _fill(ground: Ground, filler: Filler) -> bool:
     return False
 
 
-def _one(marks_log: IoLog, stalls: IoLog, looked: IoLog, turn_ns: float, *, flash: bool) -> One | None:
+def _one(marks_log: IoLog, stalls: IoLog, home: NDArray[np.bool_]) -> One | None:
     """The time for a band from single writes that each waited for one, if blocks that were written first, and
     only these, are home."""
-    home = residence.at_home(residence.look_ns(looked), turn_ns, flash=flash)
     more_ns = writes_ns(stalls) - float(np.median(writes_ns(marks_log)))
     waited = more_ns > FEW_OF_NS
     cleaned = int(np.count_nonzero(home))
@@ -123,7 +156,7 @@ def _one(marks_log: IoLog, stalls: IoLog, looked: IoLog, turn_ns: float, *, flas
 
 
 def _stretches(ground: Ground, one_s: float, part: float) -> dict[int, Stretch]:
-    size, speed = ground.session.size, float(np.mean(ground.bytes_a_second))
+    size, speed = ground.steps.size, float(np.mean(ground.bytes_a_second))
     wanted = min(STRETCH_BANDS * longest_band(ground, one_s, speed), size // 32)
     length = max(int(part * wanted) // MIB, 1) * MIB
     cell = max(-(-length // half.MOST_CELLS // half.LEAST_CELL), 1) * half.LEAST_CELL
@@ -131,46 +164,53 @@ def _stretches(ground: Ground, one_s: float, part: float) -> dict[int, Stretch]:
     return {place: Stretch(at, length // cell * cell, cell) for place, at in start.items()}
 
 
-def _halves(ground: Ground, one_s: float, quantum: int, filled: tuple[int, int]) -> None:
+def _halves(ground: Ground, one_s: float, quantum: int, filled: tuple[int, int], seen: Seen) -> None:
     """Half-written bands first, then much of the filling that the cache took, then writes of a quantum until
     each of the bands was cleaned; with less of both where some were cleaned before that, for the map of the
     cache may be full before its places are."""
-    session, (large, count) = ground.session, filled
+    steps, (large, count) = ground.steps, filled
     for number, (early_part, stretch_part) in enumerate(ATTEMPTS, 1):
         name, stretches = f"{HALF}-{number}", _stretches(ground, one_s, stretch_part)
-        session.erase(f"{name}-erase")
+        steps.erase(f"{name}-erase")
         for place, stretch in stretches.items():
-            session.run(f"{name}-{place}-write", stretch.writes(ground.block), depth=half.DEPTH)
+            steps.run(f"{name}-{place}-write", stretch.writes(ground.block), depth=half.DEPTH)
         data = sum(stretch.length for stretch in stretches.values()) // 2
         early = max(0, int(early_part * (count - STRETCH_COST * data / large)))
-        filler = Filler(session.size, large)
+        filler = Filler(steps.size, large)
         if early:
             row = Stop(int(STALL_PART * one_s * 1e9) + MORE_NS, ROW, ROW)
             writes = ground.writes(filler.next(early), large)
-            if row.reached(session.run(f"{name}-early", writes, until=row)):
+            if row.reached(steps.run(f"{name}-early", writes, until=row)):
                 continue
-        filler = Filler(session.size, quantum, filler.used * large // quantum + 1)
-        late = session.run(f"{name}-late", ground.writes(filler.next(FIRST_PIECE), quantum))
+        filler = Filler(steps.size, quantum, filler.used * large // quantum + 1)
+        late = steps.run(f"{name}-late", ground.writes(filler.next(FIRST_PIECE), quantum))
         first = stretches[half.PLACES[0]].blocks[:LOOKED_FIRST]
-        if front(ground.home(session.run(f"{name}-check", ground.looks(first)))):
+        if front(ground.home(steps.run(f"{name}-check", ground.looks(first)))):
             continue
-        stop = Stop(int(np.median(writes_ns(late)) + STALL_PART * one_s * 1e9))
+        seen.plain_ns = float(np.median(writes_ns(late)))
+        stop = Stop(int(seen.plain_ns + STALL_PART * one_s * 1e9))
         left = int((1 - early_part) * count * large / quantum + 2 * STRETCH_COST * data / quantum) + PIECE
-        _watch(ground, name, stretches, filler, stop, left)
+        _watch(ground, name, stretches, filler, stop, left, seen)
         return
 
 
 def _watch(
-    ground: Ground, attempt: str, stretches: dict[int, Stretch], filler: Filler, stop: Stop, left: int
+    ground: Ground,
+    attempt: str,
+    stretches: dict[int, Stretch],
+    filler: Filler,
+    stop: Stop,
+    left: int,
+    seen: Seen,
 ) -> None:
-    session = ground.session
+    steps = ground.steps
     ahead = [(place, block) for place, stretch in stretches.items() for block in stretch.blocks]
     spent_ns = 0
     for number in range(1, LARGEST_STOPS + 1):
         if left <= 0 or not ahead:
             return
         name = f"{attempt}-stall-{number}"
-        log = session.run(name, ground.writes(filler.next(min(left, PIECE)), filler.step), until=stop)
+        log = steps.run(name, ground.writes(filler.next(min(left, PIECE)), filler.step), until=stop)
         left -= len(log.only(Op.WRITE))
         spent_ns += int(log.complete_ns.max() - log.submit_ns[0])
         if spent_ns > LONGEST_WATCH_NS:
@@ -179,8 +219,11 @@ def _watch(
             continue
         place = ahead[0][0]
         here = np.array([block for at, block in ahead[:LOOKED_AHEAD] if at == place], np.uint64)
-        looked = session.run(f"{name}-look", ground.looks(here), params={"place": place})
-        ahead = ahead[front(ground.home(looked)) :]
+        looked = steps.run(f"{name}-look", ground.looks(here), params={"place": place})
+        cells = front(ground.home(looked))
+        if cells:
+            seen.stalls.setdefault(place, []).append((cells, float(writes_ns(log)[-1]) - seen.plain_ns))
+        ahead = ahead[cells:]
         while len(ahead) > 1 and ahead[1][0] != ahead[0][0]:
             ahead = ahead[1:]  # one cell left of a place is too few to be seen to go home
 
@@ -190,48 +233,3 @@ def front(home: NDArray[np.bool_]) -> int:
     share = np.cumsum(home) / np.arange(1, len(home) + 1)
     last = np.flatnonzero(home & (share >= FRONT_PART))
     return int(last[-1]) + 1 if len(last) > 1 else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What evidence says: the time for a band with one block, and that for a half-written one at each place
-    (ns)."""
-
-    one: One | None
-    half_ns: dict[int, list[float]]
-
-    @property
-    def half_mean_ns(self) -> float:
-        """Mean over the places of the median at each, ns."""
-        return float(np.mean([np.median(stalls) for stalls in self.half_ns.values()]))
-
-    @property
-    def whole(self) -> bool:
-        """Whether there is a time for each place."""
-        return self.one is not None and len(self.half_ns) == len(half.PLACES) and all(self.half_ns.values())
-
-
-def read(evidence: Evidence, turn_ns: float, *, flash: bool) -> Seen:
-    """What evidence says."""
-    marks_log, stalls_log, looked = (evidence.log(f"{ONE}-{part}") for part in ("marks", "stalls", "look"))
-    if not (len(marks_log) and len(stalls_log) and len(looked)):
-        return Seen(None, {})
-    plain_ns = 0.0
-    seen: dict[int, list[tuple[int, float]]] = {}
-    for step in evidence.steps:
-        if step.name.startswith(HALF) and step.name.endswith("-late"):
-            plain_ns = float(np.median(writes_ns(step.rows)))
-        if not (step.name.startswith(HALF) and "-stall-" in step.name and step.name.endswith("-look")):
-            continue
-        stall_ns = float(writes_ns(evidence.log(step.name.removesuffix("-look")))[-1]) - plain_ns
-        home = residence.at_home(residence.look_ns(step.rows), turn_ns, flash=flash)
-        cells = front(home)
-        if cells:
-            seen.setdefault(step.whole("place", half.SIXTHS), []).append((cells, stall_ns))
-    halves = {}
-    for place, stalls in seen.items():
-        band = float(np.median([cells for cells, _ in stalls[1:-1]])) if len(stalls) > 2 else 0.0
-        halves[place] = [
-            ns for cells, ns in stalls[1:-1] if abs(cells - band) <= max(1.0, (1 - WHOLE_BAND) * band)
-        ]
-    return Seen(_one(marks_log, stalls_log, looked, turn_ns, flash=flash), halves)

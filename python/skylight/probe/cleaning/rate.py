@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import U64, Evidence, IoBatch, IoLog, Step
-from skylight.infer import residence
-from skylight.probe.cleaning.trials import INSIDE, MIB, Ground, joined, seconds
+from skylight.evidence import U64, IoBatch
+from skylight.probe.cleaning.trials import INSIDE, MIB, Ground, joined, without_first
 
 CLUSTERS = 9
 LARGEST_EACH = 40
@@ -98,10 +97,10 @@ def longest_band(ground: Ground, band_s: float, bytes_a_second: float) -> int:
     return int(min(LARGEST_BAND, math.ceil(at_most / MIB) * MIB + MIB))
 
 
-def run_rounds(ground: Ground, idle_s: float) -> Round | None:
-    """Rounds until one tells, and that one; see the module's page."""
+def run_rounds(ground: Ground, idle_s: float, rounds: list[Round]) -> Round | None:
+    """Rounds until one tells, and that one; see the module's page. All of them are put into `rounds`."""
     size, work_s, each, pitch = (
-        ground.session.size,
+        ground.steps.size,
         max(LEAST_WORK_S, WORK_IDLE_PART * idle_s),
         2,
         LARGEST_BAND,
@@ -109,6 +108,7 @@ def run_rounds(ground: Ground, idle_s: float) -> Round | None:
     for number in range(1, ROUNDS + 1):
         each = max(1, min(each, LARGEST_EACH, size // (2 * CLUSTERS) // pitch))
         seen = _round(ground, number, places(size, each, pitch), idle_s, work_s)
+        rounds.append(seen)
         if seen.whole:
             pitch = min(pitch, longest_band(ground, seen.work_s / seen.count, max(ground.bytes_a_second)))
             if each < min(4 * each, size // (2 * CLUSTERS) // pitch, LARGEST_EACH):
@@ -116,7 +116,7 @@ def run_rounds(ground: Ground, idle_s: float) -> Round | None:
             else:
                 work_s /= 2
         elif seen.count >= FEWEST:
-            return settle(ground, seen, idle_s, WORK_IDLE_PART * idle_s, first=ROUNDS + 1)
+            return settle(ground, seen, idle_s, WORK_IDLE_PART * idle_s, rounds, first=ROUNDS + 1)
         elif work_s >= MOST_WORK_S:
             return None
         else:
@@ -124,10 +124,12 @@ def run_rounds(ground: Ground, idle_s: float) -> Round | None:
     return None
 
 
-def settle(ground: Ground, idea: Round, idle_s: float, least_s: float, *, first: int) -> Round | None:
+def settle(
+    ground: Ground, idea: Round, idle_s: float, least_s: float, rounds: list[Round], *, first: int
+) -> Round | None:
     """With an idea of the rate: rounds of the same bands, which take at least `least_s`, until most of them
     but not all are cleaned in one. They are counted from `first`."""
-    band_s, size = idea.band_s, ground.session.size
+    band_s, size = idea.band_s, ground.steps.size
     pitch = longest_band(ground, band_s, max(ground.bytes_a_second))
     most = min(LARGEST_EACH, max(1, size // (2 * CLUSTERS) // pitch))
     marks = places(size, min(most, max(EACH, math.ceil(least_s / band_s / CLUSTERS))), pitch)
@@ -138,6 +140,7 @@ def settle(ground: Ground, idea: Round, idle_s: float, least_s: float, *, first:
             work_s = math.sqrt(low_s * high_s) if low_s > 0 and math.isfinite(high_s) else work_s
             work_s = max(work_s, 2 * low_s) if math.isinf(high_s) else min(work_s, LESS * high_s)
         seen = _round(ground, number, marks, idle_s, work_s)
+        rounds.append(seen)
         if seen.tells:
             return seen
         if seen.whole:
@@ -148,43 +151,25 @@ def settle(ground: Ground, idea: Round, idle_s: float, least_s: float, *, first:
 
 
 def _round(ground: Ground, number: int, marks: U64, idle_s: float, work_s: float) -> Round:
-    session, name = ground.session, f"{ROUND}{number}"
+    steps, name = ground.steps, f"{ROUND}{number}"
     anchor = int(marks[len(marks) // 2]) + 64 * MIB
     anchors = [IoBatch.reads([anchor - back], ground.block) for back in (0, 16 << 10)]
-    session.run(f"{name}-write", joined(ground.writes(marks), anchors[0]))
+    steps.run(f"{name}-write", joined(ground.writes(marks), anchors[0]))
     pause_s = idle_s + work_s
-    session.pause(f"{name}-pause", pause_s)
+    steps.pause(f"{name}-pause", pause_s)
     params = {"pause_s": pause_s, "idle_s": idle_s}
-    log = session.run(f"{name}-look", joined(anchors[1], ground.looks(marks)), params=params)
-    step = Step(f"{name}-look", "run", params, log)
-    seen = _seen(name, step, ground.turn_ns, flash=ground.flash)
+    log = steps.run(f"{name}-look", joined(anchors[1], ground.looks(marks)), params=params)
+    waited_s = max(0.0, float(log.latency_ns[0]) - ground.turn_ns / 2) / 1e9
+    seen = Round(name, ground.home(without_first(log)), pause_s, waited_s, idle_s)
     _clear(ground, number, seen)
     return seen
 
 
 def _clear(ground: Ground, number: int, seen: Round) -> None:
     """Leaves no dirty band behind: by an erase, or by twice the pause that it should take."""
-    if not seen.whole and not ground.session.erase(f"{ROUND}{number}-erase"):
+    if not seen.whole and not ground.steps.erase(f"{ROUND}{number}-erase"):
         left = len(seen.home) - seen.count
-        ground.session.pause(f"{ROUND}{number}-rest", 2 * seen.idle_s + 2 * (left + 1) * seen.band_s)
-
-
-def _seen(name: str, step: Step, turn_ns: float, *, flash: bool) -> Round:
-    log = step.rows
-    looked = IoLog(log.op[1:], log.offset[1:], log.size[1:], log.submit_ns[1:], log.complete_ns[1:])
-    home = residence.at_home(residence.look_ns(looked), turn_ns, flash=flash)
-    waited_s = max(0.0, float(log.latency_ns[0]) - turn_ns / 2) / 1e9
-    idle_s = seconds(step.params.get("idle_s"))
-    return Round(name, home, seconds(step.params.get("pause_s")), waited_s, idle_s)
-
-
-def read_rounds(evidence: Evidence, turn_ns: float, *, flash: bool) -> list[Round]:
-    """The rounds that evidence holds, in order."""
-    return [
-        _seen(step.name.removesuffix("-look"), step, turn_ns, flash=flash)
-        for step in evidence.steps
-        if step.name.startswith(ROUND) and step.name.endswith("-look") and len(step.rows) > 1
-    ]
+        ground.steps.pause(f"{ROUND}{number}-rest", 2 * seen.idle_s + 2 * (left + 1) * seen.band_s)
 
 
 def best(rounds: list[Round]) -> Round | None:

@@ -10,7 +10,7 @@ Each trial marks another place of the same band, for which all marks of earlier 
 anchor can mislead (a slow outlier), so it has to be seen again before it counts. A unit that is about to end
 makes no anchor late, so a search guards its lower end with trials a few turns below it.
 
-Invariant: what is done next depends on logs only; `read_trials` gives `infer` what `measure` saw.
+Invariant: what is done next depends on logs only.
 Source: Skylight (FAST '15), section 4.5, Test 3 and Figure 11.
 """
 
@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import I64, U64, Evidence, IoBatch, IoLog, Op
+from skylight.evidence import I64, U64, IoBatch, IoLog, Op
 from skylight.infer import residence
-from skylight.probe.session import Session
+from skylight.probe.procedure import Steps
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 BLOCK_BYTES = 4096
@@ -52,10 +52,10 @@ def joined(*batches: IoBatch) -> IoBatch:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What all steps share: the session, whether the cache is flash, whether writes need a FLUSH, one turn
+    """What all parts share: the steps, whether the cache is flash, whether writes need a FLUSH, one turn
     (ns), how fast blocks pass under the heads at some places."""
 
-    session: Session
+    steps: Steps
     flash: bool
     flushed: bool
     turn_ns: float
@@ -64,12 +64,12 @@ class Ground:
     @property
     def block(self) -> int:
         """Bytes of the smallest write."""
-        return max(BLOCK_BYTES, self.session.facts.block_bytes)
+        return max(BLOCK_BYTES, self.steps.block_bytes)
 
     @property
     def late_ns(self) -> float:
-        """An anchor that takes longer waited for something."""
-        return late_ns(self.turn_ns)
+        """Latency from which on an anchor is late, ns: it waited for something."""
+        return LATE_TURNS * self.turn_ns + LATE_NS
 
     def writes(self, offsets: U64, size: int = 0) -> IoBatch:
         """Writes, with a FLUSH behind each where the volatile cache may be on."""
@@ -85,24 +85,19 @@ class Ground:
         return residence.at_home(residence.look_ns(log), self.turn_ns, flash=self.flash)
 
 
-def late_ns(turn_ns: float) -> float:
-    """Latency of an anchor from which on it is late, ns."""
-    return LATE_TURNS * turn_ns + LATE_NS
-
-
-def begin(session: Session, *, flushed: bool) -> Ground:
+def begin(steps: Steps, *, flushed: bool) -> Ground:
     """Measures a turn and the speed of the platters on blocks never written."""
-    flash = session.known.word("cache_medium") == "flash"
-    ground = Ground(session, flash, flushed, 1.0)
-    at = session.rng(BASELINE).integers(16, session.size // MIB - 16, size=BASELINE_PLACES)
+    flash = steps.known.word("cache_medium") == "flash"
+    ground = Ground(steps, flash, flushed, 1.0)
+    at = steps.rng(BASELINE).integers(16, steps.size // MIB - 16, size=BASELINE_PLACES)
     blocks = np.sort(at).astype(np.uint64) * np.uint64(MIB) + np.uint64(260 * KIB)
-    log = session.run(BASELINE, ground.looks(blocks), params={"flash": flash})
+    log = steps.run(BASELINE, ground.looks(blocks), params={"flash": flash})
     turn_ns = residence.turn_of(residence.look_ns(log))
-    places = (2 * np.arange(SPEED_PLACES) + 1) * (session.size // (2 * SPEED_PLACES)) // MIB * MIB
+    places = (2 * np.arange(SPEED_PLACES) + 1) * (steps.size // (2 * SPEED_PLACES)) // MIB * MIB
     pairs = np.stack([places, places + SPEED_BYTES], axis=1).ravel()
-    second_ns = session.run(SPEED, IoBatch.reads(pairs, SPEED_BYTES)).latency_ns[1::2]
+    second_ns = steps.run(SPEED, IoBatch.reads(pairs, SPEED_BYTES)).latency_ns[1::2]
     passing_ns = np.maximum(second_ns - turn_ns, second_ns / 4)  # the second of a pair first misses its turn
-    return Ground(session, flash, flushed, turn_ns, tuple(SPEED_BYTES * 1e9 / passing_ns))
+    return Ground(steps, flash, flushed, turn_ns, tuple(SPEED_BYTES * 1e9 / passing_ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +116,17 @@ class Trial:
         return self.cleaned or self.late
 
 
-def _trial(number: int, pause_s: float, log: IoLog, *, flash: bool, turn_ns: float) -> Trial:
+def _trial(number: int, pause_s: float, log: IoLog, ground: Ground) -> Trial:
     anchor_ns = int(log.latency_ns[0])
-    looked = IoLog(log.op[1:], log.offset[1:], log.size[1:], log.submit_ns[1:], log.complete_ns[1:])
-    home = residence.at_home(residence.look_ns(looked), turn_ns, flash=flash)
+    home = ground.home(without_first(log))
     # One of them may meet a slow outlier, or the edge of a track, where the next block comes at once.
     cleaned = 2 * int(np.count_nonzero(home)) > len(home)
-    return Trial(number, pause_s, anchor_ns, cleaned, anchor_ns > late_ns(turn_ns))
+    return Trial(number, pause_s, anchor_ns, cleaned, anchor_ns > ground.late_ns)
+
+
+def without_first(log: IoLog) -> IoLog:
+    """A log without its first row: an anchor, before looks."""
+    return IoLog(log.op[1:], log.offset[1:], log.size[1:], log.submit_ns[1:], log.complete_ns[1:])
 
 
 @dataclass(slots=True)
@@ -139,18 +138,18 @@ class Search:
 
     def trial(self, pause_s: float) -> Trial:
         """One trial."""
-        session, number = self.ground.session, len(self.seen) + 1
-        base = session.size * 3 // 8 // PLACE_BYTES * PLACE_BYTES + INSIDE
+        steps, number = self.ground.steps, len(self.seen) + 1
+        base = steps.size * 3 // 8 // PLACE_BYTES * PLACE_BYTES + INSIDE
         mark = base + number * MARK_STEP
         marks = (mark + BLOCK_STEP * np.arange(MARK_BLOCKS)).astype(np.uint64)
         anchor = base + GIB - number * ANCHOR_STEP
         anchors = [IoBatch.reads([anchor - back], self.ground.block) for back in (0, ANCHOR_STEP // 2)]
         name = f"{TRIAL}{number}"
-        session.run(f"{name}-mark", joined(self.ground.writes(marks), anchors[0]))
-        session.pause(f"{name}-pause", pause_s)
+        steps.run(f"{name}-mark", joined(self.ground.writes(marks), anchors[0]))
+        steps.pause(f"{name}-pause", pause_s)
         look = joined(anchors[1], self.ground.looks(marks))
-        log = session.run(f"{name}-look", look, params={"pause_s": pause_s})
-        seen = _trial(number, pause_s, log, flash=self.ground.flash, turn_ns=self.ground.turn_ns)
+        log = steps.run(f"{name}-look", look, params={"pause_s": pause_s})
+        seen = _trial(number, pause_s, log, self.ground)
         self.seen.append(seen)
         return seen
 
@@ -195,30 +194,6 @@ def bracket(seen: list[Trial]) -> tuple[float, float]:
     high_s = min(began, default=math.inf)
     low_s = max((t.pause_s for t in seen if t.pause_s < high_s and not t.begun), default=0.0)
     return low_s, high_s
-
-
-def read_trials(evidence: Evidence) -> tuple[float, list[Trial]]:
-    """One turn (ns) and the trials that evidence holds; 0 and none without a baseline."""
-    base = evidence.step(BASELINE)
-    if base is None or len(base.rows) < 2:
-        return 0.0, []
-    flash, turn_ns = base.flag("flash"), residence.turn_of(residence.look_ns(base.rows))
-    seen = []
-    for step in evidence.steps:
-        if (
-            step.name.startswith(TRIAL)
-            and step.name.endswith("-look")
-            and len(step.rows) == 1 + 2 * MARK_BLOCKS
-        ):
-            number = int(step.name.removeprefix(TRIAL).removesuffix("-look"))
-            pause_s = seconds(step.params.get("pause_s"))
-            seen.append(_trial(number, pause_s, step.rows, flash=flash, turn_ns=turn_ns))
-    return turn_ns, seen
-
-
-def seconds(value: object) -> float:
-    """A parameter that is a time in seconds."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def writes_ns(log: IoLog) -> I64:

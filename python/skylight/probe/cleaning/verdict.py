@@ -11,24 +11,24 @@ Source: Skylight (FAST '15), section 4.5.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from skylight.evidence import Evidence
-from skylight.findings import UNKNOWN, Finding, Known
+from skylight.findings import Finding, Known
 from skylight.infer.robust import share
 from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate, trials
+from skylight.probe.cleaning.findings import BAND, BAND_RIGHT, CACHE_BANDS, START, START_RIGHT, TYPE
 from skylight.probe.cleaning.trials import Trial
 from skylight.units import format_duration, format_size
 
-START_WITHIN, BAND_WITHIN = 0.2, 0.15  # what is asked
+START_WITHIN, BAND_WITHIN = START_RIGHT.part, BAND_RIGHT.part
 LAZY_FROM_S = 240.0
 LEAST_CONFIDENCE = 0.5
 STRAY = 0.005**2  # two slow outliers in the one place that names the cache bands
 COUNT_ERROR = 0.3  # of a band: how far the one in progress is not known
 MODEL_ERROR = 0.03  # bands between the places differ from those at them
-
-TYPE, START, BAND, CACHE_BANDS = "cleaning_type", "cleaning_start_ns", "cleaning_band_ns", "cache_bands"
 
 
 def idle_time(seen: list[Trial]) -> float | None:
@@ -42,40 +42,46 @@ def chance_within(part: float, deviation: float) -> float:
     return math.erf(part / (max(deviation, 1e-9) * math.sqrt(2)))
 
 
-def judge(evidence: Evidence, known: Known) -> list[Finding]:
-    """All findings; none of a drive without a persistent cache."""
+@dataclass(slots=True)
+class Seen:
+    """What the procedure saw: the ground it stood on (None before its first step), the trials of idle time,
+    and how long bands take, in the ways of each kind of drive."""
+
+    ground: trials.Ground | None = None
+    trials: list[Trial] = field(default_factory=list)
+    cache_bands: cache_bands.Seen = field(default_factory=cache_bands.Seen)
+    rounds: list[rate.Round] = field(default_factory=list)
+    halves: dict[int, half.Progress] = field(default_factory=dict)
+    waits: journal.Seen = field(default_factory=journal.Seen)
+    zones: dict[int, free_bands.Place] = field(default_factory=dict)
+
+
+def judge(seen: Seen, known: Known, size: int, rows: Sequence[str]) -> list[Finding]:
+    """All findings; none of a drive without a persistent cache. `rows` are the steps that were done."""
     kind = known.word("drive_type")
     if kind is not None and kind != "smr":
         return []
-    turn_ns, seen = trials.read_trials(evidence)
-    if not seen:
-        why = "no trial was made: the drive type is not known" if kind is None else _no_trial(evidence)
-        return [_unknown(TYPE, None, why)]
-    # Entries of a journal that are shorter than a write make merges come at a number of bytes too.
-    journaled = known.number("journal_quantum_bytes") is not None
-    bands = cache_bands.Seen(None, stalls=False) if journaled else cache_bands.read(evidence)
-    kind_of = _cleaning_type(seen, bands)
+    if not seen.trials:
+        why = "no trial was made: the drive type is not known" if kind is None else _no_trial(size)
+        return [TYPE.unknown(why)]
+    bands = seen.cache_bands
+    kind_of = _cleaning_type(seen.trials, bands)
     found = [kind_of]
     if kind_of.value != "lazy":
-        found.append(_start(seen))
-    found.append(_band(evidence, seen, bands, turn_ns))
+        found.append(_start(seen.trials))
+    found.append(_band(seen, rows))
     if bands.measured and bands.band is not None:
         found.append(_cache_bands(bands, bands.band))
     elif bands.stalls:
-        found.append(
-            _unknown(CACHE_BANDS, None, "writes in one place fill a cache band, of how many is not known")
-        )
+        why = "writes in one place fill a cache band, of how many is not known"
+        found.append(CACHE_BANDS.unknown(why))
     return found
 
 
-def _no_trial(evidence: Evidence) -> str:
-    if evidence.target.size_bytes < trials.LEAST_TARGET_BYTES:
+def _no_trial(size: int) -> str:
+    if size < trials.LEAST_TARGET_BYTES:
         return f"no trial was made: a target below {trials.LEAST_TARGET_BYTES >> 30} GiB is too small for it"
     return "no trial was made: it writes, and writes were not allowed"
-
-
-def _unknown(name: str, unit: str | None, why: str) -> Finding:
-    return Finding(name, UNKNOWN, unit, None, 0.0, why, ())
 
 
 def _rows(seen: list[Trial]) -> tuple[str, ...]:
@@ -92,25 +98,23 @@ def _cleaning_type(seen: list[Trial], bands: cache_bands.Seen) -> Finding:
             f"in {count} of {len(seen)} trials the drive was cleaning or had cleaned after being left alone,"
             f" the first time after {format_duration(high_s * 1e9)}"
         )
-        return Finding(TYPE, "aggressive", None, None, share(agree, len(seen)), why, _rows(seen))
+        return TYPE.found("aggressive", share(agree, len(seen)), why, _rows(seen))
     if longest_s < LAZY_FROM_S:
         longest = format_duration(longest_s * 1e9)
-        return _unknown(TYPE, None, f"nothing was cleaned within {longest}, too short a pause for a verdict")
+        return TYPE.unknown(f"nothing was cleaned within {longest}, too short a pause for a verdict")
     agree = sum(not t.begun for t in seen)
     why = f"nothing was cleaned in pauses of up to {format_duration(longest_s * 1e9)}"
     if bands.stalls and bands.large is not None:
-        stall = format_duration(bands.large.slow_ns)
+        stall = format_duration(bands.large.stall_ns)
         why += f", and writes that found their cache band full waited {stall} for its cleaning"
-    return Finding(TYPE, "lazy", None, None, share(agree, len(seen)), why, _rows(seen))
+    return TYPE.found("lazy", share(agree, len(seen)), why, _rows(seen))
 
 
 def _start(seen: list[Trial]) -> Finding:
     low_s, high_s = trials.bracket(seen)
     idle_s = idle_time(seen)
     if idle_s is None:
-        return _unknown(
-            START, "ns", "no pause was seen in which cleaning had begun, or none in which it had not"
-        )
+        return START.unknown("no pause was seen in which cleaning had begun, or none in which it had not")
     why = (
         f"cleaning had not begun after {format_duration(low_s * 1e9)} of idle time, and had after"
         f" {format_duration(high_s * 1e9)}"
@@ -118,25 +122,20 @@ def _start(seen: list[Trial]) -> Finding:
     ends = [t for t in seen if low_s * (1 - START_WITHIN) <= t.pause_s <= high_s * (1 + START_WITHIN)]
     agree = sum(t.begun == (t.pause_s >= high_s) for t in ends)
     confidence = share(agree, len(ends))
-    return Finding(
-        START, round(idle_s * 1e9), "ns", (low_s * 1e9, high_s * 1e9), confidence, why, _rows(ends)
-    )
+    return START.found(round(idle_s * 1e9), confidence, why, _rows(ends), (low_s * 1e9, high_s * 1e9))
 
 
-def _band(evidence: Evidence, seen: list[Trial], bands: cache_bands.Seen, turn_ns: float) -> Finding:
-    if bands.stalls:
-        return _cache_band(bands)
-    base = evidence.step(trials.BASELINE)
-    flash = base is not None and base.flag("flash")
-    if idle_time(seen) is None:
-        zones = free_bands.read(evidence, turn_ns, flash=flash)
+def _band(seen: Seen, rows: Sequence[str]) -> Finding:
+    if seen.cache_bands.stalls:
+        return _cache_band(seen.cache_bands)
+    if idle_time(seen.trials) is None:
+        zones = [seen.zones[place] for place in half.PLACES if place in seen.zones]
         if len(zones) == len(half.PLACES):
-            return _zones(zones, evidence)
-        return _waits(journal.read(evidence, turn_ns, flash=flash), evidence)
-    one = rate.best(rate.read_rounds(evidence, turn_ns, flash=flash))
-    places = half.read(evidence, turn_ns, flash=flash)
+            return _zones(zones, rows)
+        return _waits(seen.waits, rows)
+    one, places = rate.best(seen.rounds), seen.halves
     if one is None:
-        return _unknown(BAND, "ns", "no pause was found in which some bands were cleaned and some were not")
+        return BAND.unknown("no pause was found in which some bands were cleaned and some were not")
     times = [progress.band_s() for progress in places.values()]
     told = [seconds for seconds in times if seconds is not None]
     single = f"{one.count} bands with one written block took {format_duration(one.band_s * 1e9)} each"
@@ -144,9 +143,9 @@ def _band(evidence: Evidence, seen: list[Trial], bands: cache_bands.Seen, turn_n
         why = (
             f"{single}, but at {len(half.PLACES) - len(told)} of 3 places no half-written bands were counted"
         )
-        return _unknown(BAND, "ns", why)
+        return BAND.unknown(why)
     half_s = float(np.mean([seconds for seconds, _ in told]))
-    low_s, high_s = trials.bracket(seen)
+    low_s, high_s = trials.bracket(seen.trials)
     idle_error = (high_s - low_s) / math.sqrt(12)
     pauses = sum(len(progress.work_s) - 1 for progress in places.values())
     counted = sum(count for _, count in told)
@@ -157,18 +156,16 @@ def _band(evidence: Evidence, seen: list[Trial], bands: cache_bands.Seen, turn_n
     confidence = chance_within(BAND_WITHIN, apart_one) * chance_within(BAND_WITHIN, apart_half)
     why = f"{single}, {counted} bands with every other 64 KiB written {format_duration(half_s * 1e9)} each"
     if confidence < LEAST_CONFIDENCE:
-        return _unknown(
-            BAND, "ns", f"{why}, but the idle time is not known well enough to tell these from it"
-        )
+        return BAND.unknown(f"{why}, but the idle time is not known well enough to tell these from it")
     value = {"one_block": round(one.band_s * 1e9), "half": round(half_s * 1e9)}
-    rows = (f"{one.name}-look", *(s.name for s in evidence.steps if s.name.startswith(half.HALF)))
-    return Finding(BAND, dict(value), "ns", None, confidence, why, rows)
+    half_rows = [name for name in rows if name.startswith(half.HALF)]
+    return BAND.found(dict(value), confidence, why, (f"{one.name}-look", *half_rows))
 
 
-def _waits(waits: journal.Seen, evidence: Evidence) -> Finding:
+def _waits(waits: journal.Seen, rows: Sequence[str]) -> Finding:
     """Bands that a lazy drive with a journal cleaned while a write waited."""
     if waits.one is None or not waits.whole:
-        return _unknown(BAND, "ns", "the drive was not seen to clean bands of known content")
+        return BAND.unknown("the drive was not seen to clean bands of known content")
     one_ns, half_ns = waits.one.band_ns, waits.half_mean_ns
     counted = sum(len(stalls) for stalls in waits.half_ns.values())
     apart = max(float(np.std(stalls) / np.mean(stalls)) for stalls in waits.half_ns.values())
@@ -180,13 +177,13 @@ def _waits(waits: journal.Seen, evidence: Evidence) -> Finding:
         " other 64 KiB written"
     )
     if confidence < LEAST_CONFIDENCE:
-        return _unknown(BAND, "ns", f"{why}, too unevenly")
+        return BAND.unknown(f"{why}, too unevenly")
     value: dict[str, int | float | bool | str] = {"one_block": round(one_ns), "half": round(half_ns)}
-    rows = tuple(step.name for step in evidence.steps if step.name.startswith((journal.ONE, journal.HALF)))
-    return Finding(BAND, value, "ns", None, confidence, why, rows)
+    told = [name for name in rows if name.startswith((journal.ONE, journal.HALF))]
+    return BAND.found(value, confidence, why, told)
 
 
-def _zones(places: list[free_bands.Place], evidence: Evidence) -> Finding:
+def _zones(places: list[free_bands.Place], rows: Sequence[str]) -> Finding:
     """Bands that a lazy drive with free bands everywhere cleaned while a write waited."""
     one_ns = float(np.mean([seen.one_ns for seen in places]))
     half_ns = float(np.mean([np.median(seen.half_ns) for seen in places]))
@@ -199,15 +196,15 @@ def _zones(places: list[free_bands.Place], evidence: Evidence) -> Finding:
         f" {sum(len(seen.half_ns) for seen in places)} with every other 64 KiB written"
     )
     if confidence < LEAST_CONFIDENCE:
-        return _unknown(BAND, "ns", f"{why}, too unevenly")
+        return BAND.unknown(f"{why}, too unevenly")
     value: dict[str, int | float | bool | str] = {"one_block": round(one_ns), "half": round(half_ns)}
-    rows = tuple(step.name for step in evidence.steps if step.name.startswith(free_bands.ZONE))
-    return Finding(BAND, value, "ns", None, confidence, why, rows)
+    told = [name for name in rows if name.startswith(free_bands.ZONE)]
+    return BAND.found(value, confidence, why, told)
 
 
 def _cache_band(bands: cache_bands.Seen) -> Finding:
     if not bands.measured:
-        return _unknown(BAND, "ns", "no other data bands that share a cache band were found")
+        return BAND.unknown("no other data bands that share a cache band were found")
     more_ns = round(bands.more_ns)
     confidence = chance_within(BAND_WITHIN, math.hypot(bands.scatter, MODEL_ERROR))
     one = format_duration(float(np.median(bands.one_ns)))
@@ -221,7 +218,7 @@ def _cache_band(bands: cache_bands.Seen) -> Finding:
         why = f"a write to a full cache band waits {one}, and no other data band shares it"
     rows = tuple(f"{name}-{n}" for name in (cache_bands.ONE, cache_bands.SEVERAL) for n in (1, 2, 3))
     value: dict[str, int | float | bool | str] = {"one_block": more_ns, "half": more_ns}
-    return Finding(BAND, value, "ns", None, confidence, why, rows)
+    return BAND.found(value, confidence, why, rows)
 
 
 def _cache_bands(bands: cache_bands.Seen, band: cache_bands.CacheBand) -> Finding:
@@ -237,4 +234,4 @@ def _cache_bands(bands: cache_bands.Seen, band: cache_bands.CacheBand) -> Findin
         "fill_bytes": band.usable_bytes,
     }
     rows = (cache_bands.OVER_LARGE, cache_bands.OVER_SMALL, f"{cache_bands.SEVERAL}-1")
-    return Finding(CACHE_BANDS, value, None, None, 1.0 - STRAY, why, rows)
+    return CACHE_BANDS.found(value, 1.0 - STRAY, why, rows)

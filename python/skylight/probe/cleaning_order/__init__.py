@@ -24,28 +24,28 @@ from math import comb
 import numpy as np
 
 from skylight.evidence import Evidence, TargetFacts
-from skylight.findings import UNKNOWN, Finding, Known
-from skylight.infer import residence
+from skylight.findings import Finding, Known
 from skylight.infer.chance import binomial_tail, hypergeometric_tail
 from skylight.probe import Cost, Figure
 from skylight.probe.cleaning import trials
-from skylight.probe.cleaning_order import measure as steps
+from skylight.probe.cleaning_order import measure as parades
 from skylight.probe.cleaning_order.figures import draw
-from skylight.probe.cleaning_order.measure import Parade
-from skylight.probe.session import Session
+from skylight.probe.cleaning_order.findings import FINDINGS, ORDER
+from skylight.probe.cleaning_order.measure import Parade, Seen
+from skylight.probe.procedure import ProcedureTest, Replay, Steps
 
-NAME = "cleaning_order"
 IOS, DEVICE_S, WRITTEN = 2_500, 1_800.0, 8 << 20
 MISREAD = 0.015  # of marks, by slow outliers; where a track ends a mark tells nothing from the start
 LARGEST_CHANCE = 1e-3
 STRAYS = 1  # marks of a parade that may be out of line
 
 
-class CleaningOrder:
+class CleaningOrder(ProcedureTest[Seen]):
     """The cleaning-order test of the suite; see the module's page."""
 
-    name = NAME
+    name = "cleaning_order"
     title = "Cleaning order"
+    findings = FINDINGS
     needs: tuple[str, ...] = ("cleaning",)
     summary = (
         "Writes blocks into bands far apart, leaves the drive alone until about half of them are cleaned, and"
@@ -58,50 +58,52 @@ class CleaningOrder:
             return Cost(0, 0.0, 0)
         return Cost(IOS, DEVICE_S, WRITTEN)
 
-    def measure(self, session: Session) -> None:
+    def begin(self) -> Seen:
+        """No mark was written."""
+        return Seen()
+
+    def procedure(self, steps: Steps, seen: Seen) -> None:
         """A parade up, one down, and Test 5."""
-        known = session.known
+        known = steps.known
         idle_ns, band_ns = known.number("cleaning_start_ns"), known.part("cleaning_band_ns", "one_block")
-        if not _applies(known) or idle_ns is None or not session.can_write:
+        if not _applies(known) or idle_ns is None or not steps.can_write:
             return
-        if session.size < trials.LEAST_TARGET_BYTES:
+        if steps.size < trials.LEAST_TARGET_BYTES:
             return
         idle_s = idle_ns / 1e9
         band_s = band_ns / 1e9 if band_ns is not None else max(0.3, idle_s / 8)
-        with session.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
-            session.erase(trials.ERASE)
-            ground = trials.begin(session, flushed=report.write_cache is not False)
+        with steps.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
+            steps.erase(trials.ERASE)
+            ground = trials.begin(steps, flushed=report.write_cache is not False)
+            seen.ground = ground
             bands = _cache_bands(known)
-            if bands is not None and bands.count < steps.MARKS:
+            if bands is not None and bands.count < parades.MARKS:
                 if bands.count > 1:
-                    steps.few_marks(ground, idle_s, band_s, bands)
+                    parades.few_marks(ground, idle_s, band_s, bands, seen)
                 return
-            for direction in (steps.UP, steps.DOWN):
-                steps.parade(ground, direction, idle_s, band_s, bands)
-            steps.test5(ground, idle_s, band_s)
+            for direction in (parades.UP, parades.DOWN):
+                parades.parade(ground, direction, idle_s, band_s, bands, seen)
+            seen.test5 = parades.test5(ground, idle_s, band_s)
 
-    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
-        """`cleaning_order`; absent where there is no cleaning."""
-        kind, cleaning = known.word("drive_type"), known.word("cleaning_type")
+    def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """The one finding; absent where there is no cleaning."""
+        kind, cleaning = steps.known.word("drive_type"), steps.known.word("cleaning_type")
         if kind is not None and kind != "smr":
             return []
         if cleaning == "lazy":
-            return [_unknown("a drive that cleans only when a write finds no room shows no order")]
-        turn_ns, flash = _baseline(evidence)
-        if turn_ns == 0:
-            return [
-                _unknown(
-                    "no marks were written: when the drive cleans is not known, or writes are not allowed"
-                )
-            ]
-        parades = steps.read_parades(evidence, turn_ns, flash=flash)
-        few = steps.read_few(evidence, turn_ns, flash=flash)
-        return [_judge_few(few) if few else _judge(parades)]
+            return [ORDER.unknown("a drive that cleans only when a write finds no room shows no order")]
+        if seen.ground is None:
+            why = "no marks were written: when the drive cleans is not known, or writes are not allowed"
+            return [ORDER.unknown(why)]
+        return [_judge_few(seen.few) if seen.few else _judge(seen.parades)]
+
+    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """From the marks that were looked at."""
+        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Which marks were cleaned, and Test 5 in the manner of the paper's Figure 13."""
-        turn_ns, flash = _baseline(evidence)
-        return draw(evidence, turn_ns, flash=flash) if turn_ns else []
+        return draw(self.seen(evidence, findings))
 
 
 def _applies(known: Known) -> bool:
@@ -109,21 +111,10 @@ def _applies(known: Known) -> bool:
     return aggressive and (_cache_bands(known) is not None or known.get("cache_bands") is None)
 
 
-def _cache_bands(known: Known) -> steps.CacheBands | None:
+def _cache_bands(known: Known) -> parades.CacheBands | None:
     """Cache bands of a set-associative drive; None of another."""
     count, band = known.part("cache_bands", "count"), known.part("cache_bands", "band_bytes")
-    return None if count is None or band is None else steps.CacheBands(int(count), int(band))
-
-
-def _baseline(evidence: Evidence) -> tuple[float, bool]:
-    base = evidence.step(trials.BASELINE)
-    if base is None or len(base.rows) < 2:
-        return 0.0, False
-    return residence.turn_of(residence.look_ns(base.rows)), base.flag("flash")
-
-
-def _unknown(why: str) -> Finding:
-    return Finding(NAME, UNKNOWN, None, None, 0.0, why, ())
+    return None if count is None or band is None else parades.CacheBands(int(count), int(band))
 
 
 def strays(seen: Parade) -> int:
@@ -140,45 +131,45 @@ def in_line_by_chance(chances: Sequence[float], seen: int) -> float:
     return float(min(out[seen:].sum(), 1.0))
 
 
-def _judge_few(parades: list[Parade]) -> Finding:
+def _judge_few(told: list[Parade]) -> Finding:
     """From many parades of few marks."""
-    counts = [int(np.count_nonzero(seen.order)) for seen in parades]
-    out = [strays(seen) for seen in parades]
+    counts = [int(np.count_nonzero(seen.order)) for seen in told]
+    out = [strays(seen) for seen in told]
     in_line = out.count(0)
-    rows = tuple(seen.name for seen in parades)
+    rows = tuple(seen.name for seen in told)
     why = (
-        f"of {len(parades)} pauses in which some of {len(parades[0].order)} marks, one a cache band, were"
+        f"of {len(told)} pauses in which some of {len(told[0].order)} marks, one a cache band, were"
         f" cleaned, {in_line} cleaned the first that were written"
     )
-    drawn = [1 / comb(len(seen.order), count) for seen, count in zip(parades, counts, strict=True)]
+    drawn = [1 / comb(len(seen.order), count) for seen, count in zip(told, counts, strict=True)]
     chance = in_line_by_chance(drawn, in_line)
-    marks = sum(len(seen.order) for seen in parades)
+    marks = sum(len(seen.order) for seen in told)
     misread = binomial_tail(sum(out), marks, MISREAD)
     if chance <= LARGEST_CHANCE and misread > LARGEST_CHANCE:
-        return Finding(NAME, "fifo", None, None, 1.0 - chance, why, rows)
+        return ORDER.found("fifo", 1.0 - chance, why, rows)
     if misread <= LARGEST_CHANCE:
-        return Finding(NAME, "other", None, None, 1.0 - misread, why, rows)
-    return _unknown(f"{why}: too few to tell an order")
+        return ORDER.found("other", 1.0 - misread, why, rows)
+    return ORDER.unknown(f"{why}: too few to tell an order")
 
 
-def _judge(parades: list[Parade]) -> Finding:
-    if len(parades) < 2:
-        return _unknown("no pause was found after which some marks were cleaned and some were not")
-    out = [strays(seen) for seen in parades]
-    counts = [int(np.count_nonzero(seen.order)) for seen in parades]
-    rows = tuple(seen.name for seen in parades)
+def _judge(told: list[Parade]) -> Finding:
+    if len(told) < 2:
+        return ORDER.unknown("no pause was found after which some marks were cleaned and some were not")
+    out = [strays(seen) for seen in told]
+    counts = [int(np.count_nonzero(seen.order)) for seen in told]
+    rows = tuple(seen.name for seen in told)
     words = " and ".join(
         f"{count - stray} of the first {count}" for count, stray in zip(counts, out, strict=True)
     )
-    cleaned = f"{counts[0]} and {counts[1]} of {steps.MARKS} marks"
+    cleaned = f"{counts[0]} and {counts[1]} of {parades.MARKS} marks"
     why = f"after two pauses in which {cleaned} were cleaned, these are {words}"
     chance = 1.0
-    for seen, count, stray in zip(parades, counts, out, strict=True):
+    for seen, count, stray in zip(told, counts, out, strict=True):
         chance *= hypergeometric_tail(count - stray, len(seen.order), count, count)
     if max(out) <= STRAYS and chance <= LARGEST_CHANCE:
-        return Finding(NAME, "fifo", None, None, 1.0 - chance, why, rows)
-    marks = sum(len(seen.order) for seen in parades)
+        return ORDER.found("fifo", 1.0 - chance, why, rows)
+    marks = sum(len(seen.order) for seen in told)
     misread = binomial_tail(sum(out), marks, MISREAD)
     if misread <= LARGEST_CHANCE:
-        return Finding(NAME, "other", None, None, 1.0 - misread, why, rows)
-    return _unknown(f"{why}: too many for misread marks, too few for another order")
+        return ORDER.found("other", 1.0 - misread, why, rows)
+    return ORDER.unknown(f"{why}: too many for misread marks, too few for another order")

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from skylight.evidence import Evidence
 from skylight.probe import Figure
 from skylight.probe.cleaning.figures import new_axes
-from skylight.probe.cleaning_order.measure import MARKS, Parade, Test5, read_parades, read_test5
+from skylight.probe.cleaning_order.measure import MARKS, Parade, Seen, Test5
 from skylight.units import format_duration
 
 
-def draw(evidence: Evidence, turn_ns: float, *, flash: bool) -> list[Figure]:
-    """The figures that the evidence allows."""
+def draw(seen: Seen) -> list[Figure]:
+    """The figures of what was seen."""
     figures = []
-    parades = read_parades(evidence, turn_ns, flash=flash)
-    if parades:
-        figures.append(_parades(parades))
-    seen = read_test5(evidence, turn_ns, flash=flash)
-    if seen is not None:
-        figures.append(_test5(seen, turn_ns, flash=flash))
+    if seen.parades:
+        figures.append(_parades(seen.parades))
+    if seen.test5 is not None and seen.ground is not None:
+        figures.append(_test5(seen.test5, seen.ground.turn_ns, flash=seen.ground.flash))
     return figures
 
 

@@ -11,15 +11,15 @@ Source: Skylight (FAST '15), section 4.5.1, Test 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import U64, Evidence, IoLog, JsonScalar
+from skylight.evidence import U64, IoLog, JsonScalar
 from skylight.infer import residence
-from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined, seconds
+from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined
 
 MARKS, MORE_BLOCKS, BLOCK_STEP = 20, 5, 16 * KIB
 LEAST_CLEANED = 5
@@ -66,6 +66,33 @@ class CacheBands:
     band_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Test5:
+    """Test 5 after its pause: which blocks were cleaned, in the order written, and the look at each (ns)."""
+
+    linear: int
+    scattered: int
+    pause_s: float
+    look_ns: NDArray[np.int64]
+    cleaned: Bools
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the procedure saw: the ground it stood on (None if no mark was written), the last parade of each
+    direction, the parades of few marks that tell, and Test 5."""
+
+    ground: Ground | None = None
+    last: dict[str, Parade] = field(default_factory=dict)
+    few: list[Parade] = field(default_factory=list)
+    test5: Test5 | None = None
+
+    @property
+    def parades(self) -> list[Parade]:
+        """The parades of a direction that tell."""
+        return [found for found in self.last.values() if found.tells]
+
+
 def marks(size: int, direction: str, bands: CacheBands | None) -> U64:
     """The first block of each mark, in the order of writing; no two in one cache band."""
     pitch = size // (MARKS + 1) // MIB * MIB
@@ -91,34 +118,35 @@ def _blocks(first: U64) -> U64:
 
 
 def parade(
-    ground: Ground, direction: str, idle_s: float, band_s: float, bands: CacheBands | None = None
+    ground: Ground, direction: str, idle_s: float, band_s: float, bands: CacheBands | None, seen: Seen
 ) -> None:
     """A parade, again with another pause until it tells."""
-    first = marks(ground.session.size, direction, bands)
+    first = marks(ground.steps.size, direction, bands)
     work_s = FIRST_PART * MARKS * band_s
     for number in range(1, TRIES + 1):
         name = f"{direction}-{number}"
         _clear(ground, name, idle_s, work_s)
         before = joined(ground.writes(_blocks(first)), ground.looks(first))
-        log = ground.session.run(f"{name}-write", before, params={"marks": MARKS})
-        ground.session.pause(f"{name}-pause", idle_s + work_s)
+        log = ground.steps.run(f"{name}-write", before, params={"marks": MARKS})
+        ground.steps.pause(f"{name}-pause", idle_s + work_s)
         params: dict[str, JsonScalar] = {"pause_s": idle_s + work_s, "direction": direction}
-        after = ground.session.run(f"{name}-look", ground.looks(first), params=params)
-        seen = _parade(f"{name}-look", log, after, ground.turn_ns, flash=ground.flash)
-        if seen.tells:
+        after = ground.steps.run(f"{name}-look", ground.looks(first), params=params)
+        found = _parade(f"{name}-look", log, after, ground)
+        seen.last[direction] = found
+        if found.tells:
             return
-        few = np.count_nonzero(seen.order) < LEAST_CLEANED
+        few = np.count_nonzero(found.order) < LEAST_CLEANED
         work_s *= LONGER if few else SHORTER
 
 
-def few_marks(ground: Ground, idle_s: float, band_s: float, bands: CacheBands) -> None:
+def few_marks(ground: Ground, idle_s: float, band_s: float, bands: CacheBands, seen: Seen) -> None:
     """Parades of as many marks as there are cache bands, fewer than `MARKS`, each time in another order.
 
     Half of one is told from a pause that is halved between one in which none was cleaned and one in which
     all were. Ends when the parades that tell could not all be in line by chance."""
-    session = ground.session
-    first = few_first(session.size, bands)
-    rng = session.rng(FEW)
+    steps = ground.steps
+    first = few_first(steps.size, bands)
+    rng = steps.rng(FEW)
     low_s, pause_s, high_s = 0.0, idle_s + (len(first) // 2 - 0.5) * band_s, 0.0
     chance = 1.0
     for number in range(1, FEW_TRIES + 1):
@@ -126,17 +154,18 @@ def few_marks(ground: Ground, idle_s: float, band_s: float, bands: CacheBands) -
         _clear(ground, name, idle_s, len(first) * band_s)
         order = rng.permutation(len(first))
         before = joined(ground.writes(_blocks(first[order])), ground.looks(first[order]))
-        log = session.run(f"{name}-write", before, params={"marks": len(first)})
-        session.pause(f"{name}-pause", pause_s)
+        log = steps.run(f"{name}-write", before, params={"marks": len(first)})
+        steps.pause(f"{name}-pause", pause_s)
         params: dict[str, JsonScalar] = {"pause_s": pause_s, "direction": FEW, "marks": len(first)}
-        after = session.run(f"{name}-look", ground.looks(first[order]), params=params)
-        seen = _parade(f"{name}-look", log, after, ground.turn_ns, flash=ground.flash, few=True)
-        if seen.tells:
-            chance /= comb(len(first), int(np.count_nonzero(seen.order)))
+        after = steps.run(f"{name}-look", ground.looks(first[order]), params=params)
+        found = _parade(f"{name}-look", log, after, ground, few=True)
+        if found.tells:
+            seen.few.append(found)
+            chance /= comb(len(first), int(np.count_nonzero(found.order)))
             if chance <= FEW_CHANCE:
                 return
-        elif seen.told.all():
-            if seen.order.any():
+        elif found.told.all():
+            if found.order.any():
                 high_s = pause_s
             else:
                 low_s = pause_s
@@ -155,16 +184,12 @@ def few_first(size: int, bands: CacheBands) -> U64:
 
 def _clear(ground: Ground, name: str, idle_s: float, work_s: float) -> None:
     """Begins with clean bands: by an erase, or a pause in which all are cleaned."""
-    if not ground.session.erase(f"{name}-erase"):
-        ground.session.pause(f"{name}-rest", 2 * idle_s + 4 * work_s)
+    if not ground.steps.erase(f"{name}-erase"):
+        ground.steps.pause(f"{name}-rest", 2 * idle_s + 4 * work_s)
 
 
-def _parade(
-    name: str, before: IoLog, after: IoLog, turn_ns: float, *, flash: bool, few: bool = False
-) -> Parade:
-    looked = residence.look_ns(_last(before, len(after)))
-    told = ~residence.at_home(looked, turn_ns, flash=flash)
-    return Parade(name, told, residence.at_home(residence.look_ns(after), turn_ns, flash=flash), few)
+def _parade(name: str, before: IoLog, after: IoLog, ground: Ground, *, few: bool = False) -> Parade:
+    return Parade(name, ~ground.home(_last(before, len(after))), ground.home(after), few)
 
 
 def _last(log: IoLog, count: int) -> IoLog:
@@ -174,64 +199,20 @@ def _last(log: IoLog, count: int) -> IoLog:
     )  # fmt: skip
 
 
-def test5(ground: Ground, idle_s: float, band_s: float) -> None:
+def test5(ground: Ground, idle_s: float, band_s: float) -> Test5:
     """The paper's Test 5: blocks of a small region, blocks all over, more blocks of the region; a pause."""
-    session = ground.session
+    steps = ground.steps
     _clear(ground, TEST5, idle_s, MARKS * band_s)
-    rng = session.rng(TEST5)
+    rng = steps.rng(TEST5)
     slots = rng.permutation(LINEAR_BYTES // (64 * KIB))[: 2 * LINEAR_BLOCKS].astype(np.uint64)
-    region = session.size // 2 // GIB * GIB
+    region = steps.size // 2 // GIB * GIB
     linear = slots * np.uint64(64 * KIB) + np.uint64(region + 32 * KIB)
-    places = rng.choice((session.size - 2 * GIB) // GIB, size=SCATTERED_BLOCKS, replace=False)
+    places = rng.choice((steps.size - 2 * GIB) // GIB, size=SCATTERED_BLOCKS, replace=False)
     scattered = places.astype(np.uint64) * np.uint64(GIB) + np.uint64(GIB // 2 + INSIDE)
     blocks = np.concatenate([linear[:LINEAR_BLOCKS], scattered, linear[LINEAR_BLOCKS:]])
-    session.run(f"{TEST5}write", ground.writes(blocks))
+    steps.run(f"{TEST5}write", ground.writes(blocks))
     pause_s = idle_s + (LINEAR_BANDS + SCATTERED_BLOCKS / 2) * band_s
-    session.pause(f"{TEST5}pause", pause_s)
+    steps.pause(f"{TEST5}pause", pause_s)
     params = {"linear": LINEAR_BLOCKS, "scattered": SCATTERED_BLOCKS, "pause_s": pause_s}
-    session.run(f"{TEST5}look", ground.looks(blocks), params=params)
-
-
-def read_parades(evidence: Evidence, turn_ns: float, *, flash: bool) -> list[Parade]:
-    """The last parade of each direction that evidence holds, if it tells."""
-    last: dict[str, Parade] = {}
-    for step in evidence.steps:
-        direction = step.params.get("direction")
-        if direction in (UP, DOWN) and step.name.endswith("-look") and len(step.rows) == 2 * MARKS:
-            before = evidence.log(step.name.removesuffix("look") + "write")
-            if len(before) > 2 * MARKS:
-                last[str(direction)] = _parade(step.name, before, step.rows, turn_ns, flash=flash)
-    return [seen for seen in last.values() if seen.tells]
-
-
-def read_few(evidence: Evidence, turn_ns: float, *, flash: bool) -> list[Parade]:
-    """All parades of few marks that tell."""
-    found = []
-    for step in evidence.steps:
-        count = 2 * step.whole("marks", MARKS) if step.params.get("direction") == FEW else 0
-        before = evidence.log(step.name.removesuffix("look") + "write")
-        if count and len(step.rows) == count and len(before) > count:
-            found.append(_parade(step.name, before, step.rows, turn_ns, flash=flash, few=True))
-    return [seen for seen in found if seen.tells]
-
-
-@dataclass(frozen=True, slots=True)
-class Test5:
-    """Test 5 after its pause: which blocks were cleaned, in the order written, and the look at each (ns)."""
-
-    linear: int
-    scattered: int
-    pause_s: float
-    look_ns: NDArray[np.int64]
-    cleaned: Bools
-
-
-def read_test5(evidence: Evidence, turn_ns: float, *, flash: bool) -> Test5 | None:
-    """Test 5, if evidence holds it."""
-    step = evidence.step(f"{TEST5}look")
-    if step is None or len(step.rows) < 2:
-        return None
-    looked = residence.look_ns(step.rows)
-    cleaned = residence.at_home(looked, turn_ns, flash=flash)
-    linear, scattered = step.whole("linear", 1 << 20), step.whole("scattered", 1 << 20)
-    return Test5(linear, scattered, seconds(step.params.get("pause_s")), looked, cleaned)
+    looked = steps.run(f"{TEST5}look", ground.looks(blocks), params=params)
+    return Test5(LINEAR_BLOCKS, SCATTERED_BLOCKS, pause_s, residence.look_ns(looked), ground.home(looked))

@@ -35,8 +35,9 @@ from skylight.evidence import Evidence, IoBatch, IoLog, Op, Step, Stop, TargetFa
 from skylight.findings import Finding, Known
 from skylight.infer import phase
 from skylight.infer.phase import Coherence
-from skylight.probe import Cost, Figure
+from skylight.probe import Axis, Cost, Figure
 from skylight.probe.drive_type.figures import draw
+from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.mixed import PAIRS, STALL_NS, Mixed
 from skylight.probe.drive_type.verdict import Observed, judge, reads_fast, slow_flush
 from skylight.probe.drive_type.writes import (
@@ -267,6 +268,8 @@ class DriveType:
 
     name = "drive_type"
     title = "Drive type"
+    findings = FINDINGS
+    axis: Axis = "number"
     needs: tuple[str, ...] = ()
     summary = (
         "Random 4 KiB reads over the whole target tell whether a platter turns; random 4 KiB writes in its"
@@ -416,10 +419,10 @@ class DriveType:
         del known  # it is the first
         verdict = judge(evidence.once(observe))
         return [
-            Finding(name, value, None, None, confidence, verdict.why, verdict.rows)
-            for name, value, confidence in (
-                ("drive_type", verdict.drive_type, verdict.confidence),
-                ("cache_medium", verdict.cache_medium, verdict.medium_confidence),
+            found.found(value, confidence, verdict.why, verdict.rows)
+            for found, value, confidence in (
+                (DRIVE_TYPE, verdict.drive_type, verdict.confidence),
+                (CACHE_MEDIUM, verdict.cache_medium, verdict.medium_confidence),
             )
         ]
 

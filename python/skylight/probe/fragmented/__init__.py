@@ -18,9 +18,10 @@ from collections.abc import Sequence
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.probe import Cost, Figure
+from skylight.probe import Axis, Cost, Figure
 from skylight.probe.fragmented import figures
 from skylight.probe.fragmented.analysis import places_of
+from skylight.probe.fragmented.findings import FINDINGS
 from skylight.probe.fragmented.verdict import judge
 from skylight.probe.session import Session
 
@@ -30,6 +31,8 @@ class FragmentedReads:
 
     name = "fragmented_reads"
     title = "Fragmented reads"
+    findings = FINDINGS
+    axis: Axis = "number"
     needs: tuple[str, ...] = ()
     summary = (
         "Latency logs of reads in address order, one at a time: where every second block lies in a cache,"

@@ -16,10 +16,14 @@ import numpy as np
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.fragmented import F64, Marks, within
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
+from skylight.probe.cache_location.findings import LOCATION
+from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.fragmented.analysis import Home, Place, place_names
+from skylight.probe.fragmented.findings import CACHE_STEP, FLOOR, SKEW
+from skylight.probe.rotation.findings import ROTATION, TRACK, TRACK_RIGHT, TURN_RIGHT
 from skylight.units import format_capacity, format_count, format_duration, format_size
 
-TURN_WIDTH, TRACK_WIDTH, FLOOR_WIDTH, SKEW_WIDTH = 1e-3, 0.02, 0.1, 0.1
+TURN_WIDTH, TRACK_WIDTH, FLOOR_WIDTH, SKEW_WIDTH = TURN_RIGHT.part, TRACK_RIGHT.part, 0.1, 0.1
 NEAR = 0.4
 """A cache within about a seventh of the stroke: docs/tests/fragmented-reads.md has the seek law behind it."""
 LOWER, ALIKE = 0.8, 1.25
@@ -42,10 +46,6 @@ def judge(places: Sequence[Place]) -> list[Finding]:
     ]
 
 
-def _unknown(name: str, unit: str | None, why: str) -> Finding:
-    return Finding(name, UNKNOWN, unit, None, 0.0, why)
-
-
 def _troubles(places: Sequence[Place], otherwise: str) -> str:
     """Why no log tells something."""
     told = [place.trouble for place in places if place.trouble]
@@ -64,7 +64,7 @@ def _drive_type(places: Sequence[Place]) -> Finding:
         )
     else:
         why = _troubles(places, "Reads alone do not tell what a drive does with writes.")
-    return _unknown("drive_type", None, why)
+    return DRIVE_TYPE.unknown(why)
 
 
 def _homes(places: Sequence[Place]) -> list[tuple[Place, Home]]:
@@ -89,14 +89,14 @@ def turn_and_error(home: Home) -> tuple[float, float]:
 def _rotation(places: Sequence[Place]) -> Finding:
     homes = _homes(places)
     if not homes:
-        return _unknown("rotation_ns", "ns", _troubles(places, "No log follows a rotation."))
+        return ROTATION.unknown(_troubles(places, "No log follows a rotation."))
     found = np.array([turn_and_error(home) for _, home in homes])
     weight = 1 / np.maximum(found[:, 1], 1.0) ** 2
     turn = float(np.average(found[:, 0], weights=weight))
     error = max(float(weight.sum() ** -0.5), float(found[:, 0].std()) / np.sqrt(len(found)))
     if within(error / turn, TURN_WIDTH) < 0.9:
         why = f"The logs give turns that differ by {format_duration(float(np.ptp(found[:, 0])) or error)}."
-        return _unknown("rotation_ns", "ns", why)
+        return ROTATION.unknown(why)
     agree = float(np.mean([home.fit.near.mean() for _, home in homes]))
     shown = ", ".join(
         f"{ns / 1e6:.4f} ms by {place.name}" for (place, _), ns in zip(homes, found[:, 0], strict=True)
@@ -107,7 +107,7 @@ def _rotation(places: Sequence[Place]) -> Finding:
     )
     interval = (turn - 3 * error, turn + 3 * error)
     confidence = within(error / turn, TURN_WIDTH) * agree
-    return Finding("rotation_ns", round(turn), "ns", interval, confidence, why, _rows(p for p, _ in homes))
+    return ROTATION.found(round(turn), confidence, why, _rows(p for p, _ in homes), interval)
 
 
 def _rows(places: Iterable[Place]) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def _tracks(places: Sequence[Place], names: dict[str, str]) -> Finding:
         why = _troubles(
             places, "Two classes of reads step on evenly, and nothing tells which blocks are at home."
         )
-        return _unknown("track_bytes", "bytes", why)
+        return TRACK.unknown(why)
     value: Parts = {}
     confidence, words = 1.0, []
     for place, home, marks in marked:
@@ -132,7 +132,7 @@ def _tracks(places: Sequence[Place], names: dict[str, str]) -> Finding:
             f" {format_size(home.stride * place.pitch_bytes)}, {marks.count} tracks)"
         )
     why = f"The angle of the blocks jumps by a skew where a track begins, every {' and every '.join(words)}."
-    return Finding("track_bytes", value, "bytes", None, confidence, why, _rows(p for p, _, _ in marked))
+    return TRACK.found(value, confidence, why, _rows(p for p, _, _ in marked))
 
 
 def _skews(places: Sequence[Place], names: dict[str, str]) -> Finding:
@@ -141,7 +141,7 @@ def _skews(places: Sequence[Place], names: dict[str, str]) -> Finding:
         why = _troubles(
             places, "Two classes of reads step on evenly, and nothing tells which blocks are at home."
         )
-        return _unknown("track_skew_ns", "ns", why)
+        return SKEW.unknown(why)
     value: Parts = {}
     confidence, words = 1.0, []
     for place, home, marks in marked:
@@ -150,7 +150,7 @@ def _skews(places: Sequence[Place], names: dict[str, str]) -> Finding:
         confidence *= within(error / marks.skew, SKEW_WIDTH) * marks.seen
         words.append(f"{format_duration(marks.skew)} (+- {format_duration(float(error))}) in {place.name}")
     why = f"Beyond whole turns and its own time, the first block of a track is late by {' and '.join(words)}."
-    return Finding("track_skew_ns", value, "ns", None, confidence, why, _rows(p for p, _, _ in marked))
+    return SKEW.found(value, confidence, why, _rows(p for p, _, _ in marked))
 
 
 def _with_floor(places: Sequence[Place]) -> list[Place]:
@@ -164,7 +164,7 @@ def _no_floor(places: Sequence[Place]) -> str:
 def _floors(places: Sequence[Place], names: dict[str, str]) -> Finding:
     seen = _with_floor(places)
     if not seen:
-        return _unknown("seek_floor_ns", "ns", _no_floor(places))
+        return FLOOR.unknown(_no_floor(places))
     value: Parts = {}
     confidence, words = 1.0, []
     for place in seen:
@@ -181,7 +181,7 @@ def _floors(places: Sequence[Place], names: dict[str, str]) -> Finding:
         "Latencies are even over a turn above a floor, the arm's way between a block at home and one"
         f" elsewhere with overhead and transfer: {', '.join(words)}."
     )
-    return Finding("seek_floor_ns", value, "ns", None, confidence, why, _rows(seen))
+    return FLOOR.found(value, confidence, why, _rows(seen))
 
 
 def _median_error(values: F64) -> float:
@@ -208,18 +208,18 @@ def _location(places: Sequence[Place], names: dict[str, str]) -> Finding:
     seen = _with_floor(places)
     floor = {names[place.name]: float(place.floor_ns or 0.0) for place in seen}
     if not seen:
-        return _unknown("cache_location", None, _no_floor(places))
+        return LOCATION.unknown(_no_floor(places))
     words = " and ".join(
         f"{format_duration(floor[names[place.name]])} at {format_capacity(place.first_byte)}"
         for place in seen
     )
     if len(seen) < 2:
         why = f"The way to the blocks that lie elsewhere takes {words}; one place alone tells no direction."
-        return _unknown("cache_location", None, why)
+        return LOCATION.unknown(why)
     place = _place_of_cache(floor)
     if place == UNKNOWN:
         why = f"The way to the blocks that lie elsewhere takes {words}, which fits no one place."
-        return _unknown("cache_location", None, why)
+        return LOCATION.unknown(why)
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
 
     def again() -> str:
@@ -228,7 +228,7 @@ def _location(places: Sequence[Place], names: dict[str, str]) -> Finding:
 
     confidence = share(sum(again() == place for _ in range(RESAMPLES)))
     why = f"Every second block lies elsewhere, and the way there takes {words}: {_sense(place, seen)}."
-    return Finding("cache_location", place, None, None, confidence, why, _rows(seen))
+    return LOCATION.found(place, confidence, why, _rows(seen))
 
 
 def _sense(place: str, seen: Sequence[Place]) -> str:
@@ -250,7 +250,7 @@ def _cache_steps(places: Sequence[Place], names: dict[str, str]) -> Finding:
     seen = [place for place in places if not place.trouble and place.cache_steps]
     if not seen:
         why = _troubles(places, "No log has blocks elsewhere that follow each other at usual angles.")
-        return _unknown("cache_step_turns", "turn", why)
+        return CACHE_STEP.unknown(why)
     value: Parts = {}
     confidence, words = 1.0, []
     for place in seen:
@@ -264,4 +264,4 @@ def _cache_steps(places: Sequence[Place], names: dict[str, str]) -> Finding:
         "From one block that lies elsewhere to the next, in the order they were written, the platter turns by"
         f" {'; '.join(words)} ({format_count(sum(place.count // 2 for place in seen))} blocks)."
     )
-    return Finding("cache_step_turns", value, "turn", None, confidence, why, _rows(seen))
+    return CACHE_STEP.found(value, confidence, why, _rows(seen))

@@ -11,7 +11,6 @@ and over in many phases of arrival, tells how long its *out-of-band data* is.
 | `measure` | the runs, and the search for the quantum and the bound |
 | `levels` | whether writes of two sizes take the same room |
 | `entries` | groups that complete together, and the bound on an entry |
-| `stalls` | lone writes that stall, and where cleaning sets in |
 | `out_of_band` | the first entry, again and again |
 | `verdict` | findings; `figures` the pictures |
 
@@ -26,9 +25,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skylight.evidence import Evidence, TargetFacts
-from skylight.findings import Finding, Known
-from skylight.probe import Cost, Figure
+from skylight.findings import Finding
+from skylight.probe import Axis, Cost, Figure
 from skylight.probe.journal.figures import draw
+from skylight.probe.journal.findings import FINDINGS
 from skylight.probe.journal.measure import (
     APART,
     DEPTH,
@@ -37,21 +37,24 @@ from skylight.probe.journal.measure import (
     QUEUE_RUNS,
     WRITES,
     Bench,
+    Runs,
     measure,
 )
 from skylight.probe.journal.out_of_band import FAST_CYCLES
-from skylight.probe.journal.verdict import Seen, judge, observe
-from skylight.probe.session import Session
+from skylight.probe.journal.verdict import judge, observe
+from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
 SLOWEST_IO_S = 0.04
 MOST_BYTES = 12 << 30
 
 
-class Journal:
+class Journal(ProcedureTest[Runs]):
     """See the module's page."""
 
     name = "journal"
     title = "Journal"
+    findings = FINDINGS
+    axis: Axis = "number"
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
         "Writes of growing size, one at a time and many waiting, tell the quantum and the bound of a"
@@ -69,23 +72,29 @@ class Journal:
         seconds = (single + sized + cycles) * SLOWEST_IO_S
         return Cost(single + sized + 2 * APART + cycles, seconds, MOST_BYTES)
 
-    def measure(self, session: Session) -> None:
+    def begin(self) -> Runs:
+        """Nothing was written."""
+        return Runs()
+
+    def procedure(self, steps: Steps, seen: Runs) -> None:
         """Sizes, queues, many lone writes and the first entry, as far as the drive has a journal."""
-        if session.known.word("drive_type") != "smr" or not session.can_write:
+        if not is_shingled(steps):
             return
-        with session.settings("settings", write_cache=False, look_ahead=False) as report:
+        with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             if report.write_cache is True:
                 return  # what is answered from a volatile cache says nothing of the journal
-            measure(Bench(session, session.known.word("cache_medium"), session.known.number("rotation_ns")))
+            known = steps.known
+            measure(Bench(steps, known.word("cache_medium"), known.number("rotation_ns"), seen))
 
-    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+    def verdict(self, seen: Runs, steps: Replay) -> list[Finding]:
         """Quantum, entry bound, packing, out-of-band time, map merges; none for a drive without a journal."""
-        return judge(_seen(evidence, known), evidence)
+        del steps
+        return judge(observe(seen), seen)
+
+    def unfinished(self, seen: Runs, steps: Replay) -> list[Finding]:
+        """From the runs that were done."""
+        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
-        """Lone writes in order, time against size, blocks read back; no findings are needed for them."""
-        return draw(_seen(evidence, Known(findings)), evidence)
-
-
-def _seen(evidence: Evidence, known: Known) -> Seen:
-    return evidence.once(observe, known.word("cache_medium"), known.number("rotation_ns"))
+        """Lone writes in order, time against size, blocks read back."""
+        return draw(observe(self.seen(evidence, findings)), evidence)

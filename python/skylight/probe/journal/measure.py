@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, IoLog, JsonScalar, Op, Stop
-from skylight.infer.periods import period
+from skylight.evidence import EMPTY_LOG, IoBatch, IoLog, JsonScalar, Op, Stop
+from skylight.infer.stalls import rare_period, slow_ones
 from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
 from skylight.probe.journal.levels import FEWEST_BLOCKS, Rooms, Run
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
-from skylight.probe.journal.stalls import slow_ones
-from skylight.probe.session import Session
+from skylight.probe.procedure import Steps
 
 BLOCK = 4096
 SLOTS = 6
@@ -44,24 +43,54 @@ STALLED, STALLED_TURNS, SLOW_TURN_NS = 2.0, 1.5, 14_000_000
 PLATEAU_QUARTERS = (3, 5, 6, 8, 10)  # sizes around the first step, quarters of a quantum
 
 
+@dataclass(frozen=True, slots=True)
+class Many:
+    """Many lone writes, which end where `until` says that cleaning set in; `erased`: on a drive as new."""
+
+    name: str
+    log: IoLog
+    until: Stop
+    erased: bool
+
+
+@dataclass(slots=True)
+class Runs:
+    """What was measured: lone writes by size; waiting writes of some sizes, and of growing ones; many lone
+    writes; the first entry, written and read again and again; FLUSHes; and blocks that were written
+    together."""
+
+    rooms: Rooms = field(default_factory=lambda: Rooms(None, None))
+    queues: list[tuple[int, IoLog]] = field(default_factory=list)
+    ladder: list[tuple[int, IoLog]] = field(default_factory=list)
+    many: list[Many] = field(default_factory=list)
+    first: dict[str, list[IoLog]] = field(default_factory=lambda: {"write": [], "read": []})
+    flushes: IoLog = EMPTY_LOG
+    together: IoLog = EMPTY_LOG
+
+
 @dataclass(slots=True)
 class Bench:
     """Runs of writes on one target, each from the same state where the target can be erased."""
 
-    session: Session
+    steps: Steps
     medium: str | None
     turn_ns: float | None
-    rooms: Rooms = field(init=False)
+    seen: Runs
     erases: int = 0
 
     def __post_init__(self) -> None:
         """Nothing is known of any size yet."""
-        self.rooms = Rooms(self.medium, self.turn_ns)
+        self.seen.rooms = Rooms(self.medium, self.turn_ns)
+
+    @property
+    def rooms(self) -> Rooms:
+        """Lone writes by size."""
+        return self.seen.rooms
 
     @property
     def block(self) -> int:
         """Smallest write, bytes."""
-        return max(BLOCK, self.session.facts.block_bytes)
+        return max(BLOCK, self.steps.block_bytes)
 
     @property
     def flash(self) -> bool:
@@ -76,13 +105,13 @@ class Bench:
     def fresh(self) -> bool:
         """Makes the target as new, if it can."""
         self.erases += 1
-        return self.session.erase(f"erase-{self.erases}")
+        return self.steps.erase(f"erase-{self.erases}")
 
     def offsets(self, count: int, size: int, slots: int = SLOTS) -> NDArray[np.uint64]:
         """`count` offsets for writes of `size` bytes that go round the slots."""
         stride = -(-(size + 2 * self.block) // (1 << 20)) << 20
-        slots = max(1, min(slots, self.session.size // stride))
-        order = self.session.rng("slots").permutation(slots)
+        slots = max(1, min(slots, self.steps.size // stride))
+        order = self.steps.rng("slots").permutation(slots)
         return (order[np.arange(count) % slots] * stride + self.block).astype(np.uint64)
 
     def lone(self, size: int) -> None:
@@ -94,7 +123,7 @@ class Bench:
             name = f"lone-{size}-{len(runs) + 1}"
             params: dict[str, JsonScalar] = {"size_bytes": size, "erased": erased}
             io = IoBatch.writes(self.offsets(WRITES[self.pattern], size), size)
-            runs.append(Run.of(size, erased, self.session.run(name, io, params=params)))
+            runs.append(Run.of(size, erased, self.steps.run(name, io, params=params)))
 
     def takes_more(self, size: int) -> bool:
         """Whether lone writes of that size take more room than those of one block, measured until it is
@@ -109,23 +138,24 @@ class Bench:
 
     def scattered(self, count: int) -> NDArray[np.uint64]:
         """Different places all over the target, in random order."""
-        stride = max(2 * self.block, self.session.size // (count + 1) // self.block * self.block)
-        places = min(count, self.session.size // stride - 1)
-        order = self.session.rng("scattered").permutation(places)
+        stride = max(2 * self.block, self.steps.size // (count + 1) // self.block * self.block)
+        places = min(count, self.steps.size // stride - 1)
+        order = self.steps.rng("scattered").permutation(places)
         return (order * stride + self.block).astype(np.uint64)
 
-    def many(
-        self, name: str, offsets: NDArray[np.uint64], stop: Stop, params: dict[str, JsonScalar]
-    ) -> IoLog:
+    def many(self, name: str, offsets: NDArray[np.uint64], until: Stop, *, erased: bool) -> IoLog:
         """Lone writes of one block until the stop."""
-        return self.session.run(name, IoBatch.writes(offsets, self.block), until=stop, params=params)
+        params: dict[str, JsonScalar] = {"limit_ns": until.latency_ns, "erased": erased}
+        log = self.steps.run(name, IoBatch.writes(offsets, self.block), until=until, params=params)
+        self.seen.many.append(Many(name, log, until, erased))
+        return log
 
     def queue(self, name: str, size: int) -> IoLog:
         """Twice as many writes as may wait, all different places, as many waiting as the queue takes."""
         erased = self.fresh()
         io = IoBatch.writes(self.offsets(2 * DEPTH, size, 2 * DEPTH), size)
         params: dict[str, JsonScalar] = {"size_bytes": size, "erased": erased}
-        return self.session.run(name, io, depth=DEPTH, params=params)
+        return self.steps.run(name, io, depth=DEPTH, params=params)
 
 
 def measure(bench: Bench) -> None:
@@ -146,7 +176,7 @@ def find_quantum(bench: Bench) -> int | None:
     block = bench.block
     bench.lone(block)
     low, high, size = block, 0, 2 * block
-    while size <= min(LARGEST_QUANTUM_BYTES, bench.session.size // 16):
+    while size <= min(LARGEST_QUANTUM_BYTES, bench.steps.size // 16):
         if bench.takes_more(size):
             high = size
             break
@@ -175,9 +205,10 @@ def find_bound(bench: Bench, quantum: int) -> None:
     while size is not None and number < QUEUE_RUNS:
         number += 1
         log = bench.queue(f"queue-{number}", size)
+        bench.seen.queues.append((size, log))
         bound = bound.with_group(size, largest_group(log, lone_ns), DEPTH)
         size = next_queue_size(bound, size, bench.block, DEPTH)
-        if size is not None and size > min(LARGEST_QUEUED_BYTES, bench.session.size // (4 * DEPTH)):
+        if size is not None and size > min(LARGEST_QUEUED_BYTES, bench.steps.size // (4 * DEPTH)):
             return
 
 
@@ -186,7 +217,7 @@ def climb(bench: Bench, quantum: int) -> None:
     most = int(LADDER_QUANTA * quantum / DEPTH)
     step = max(bench.block, -(-most // LADDER_STEPS // bench.block) * bench.block)
     for size in range(bench.block, most + 1, step):
-        bench.queue(f"ladder-{size}", size)
+        bench.seen.ladder.append((size, bench.queue(f"ladder-{size}", size)))
 
 
 def find_merges(bench: Bench) -> None:
@@ -195,37 +226,37 @@ def find_merges(bench: Bench) -> None:
     lone_ns = float(np.median(bench.rooms.runs[bench.block][0].latency_ns))
     limit_ns = int(STALLED * lone_ns + STALLED_TURNS * (bench.turn_ns or SLOW_TURN_NS))
     stop = Stop(latency_ns=limit_ns, count=CLEANING[0], within=CLEANING[1])
-    params: dict[str, JsonScalar] = {"limit_ns": limit_ns}
     offsets = bench.scattered(MOST_LONE)
     disk_turn_ns = None if bench.flash else bench.turn_ns
-    first = bench.many("many-1", offsets[:FIRST_LONE], stop, params | {"erased": bench.fresh()})
-    found = period(slow_ones(first.latency_ns, disk_turn_ns))
+    first = bench.many("many-1", offsets[:FIRST_LONE], stop, erased=bench.fresh())
+    found = rare_period(slow_ones(first.latency_ns, disk_turn_ns))
     total = MOST_LONE if found is None else min(MOST_LONE, max(FIRST_LONE, MERGES_WANTED * found.every))
     stopped = stop.reached(first)
     if total > FIRST_LONE and not stopped:
-        bench.many("many-2", offsets[FIRST_LONE:total], stop, params | {"erased": False})
-    bench.many("many-again", offsets[:total], stop, params | {"erased": bench.fresh()})
+        bench.many("many-2", offsets[FIRST_LONE:total], stop, erased=False)
+    bench.many("many-again", offsets[:total], stop, erased=bench.fresh())
 
 
 def find_out_of_band(bench: Bench) -> None:
     """The first entry, written and read in many phases of arrival; on flash the overhead alone."""
-    session = bench.session
+    steps = bench.steps
     if bench.flash:
         flush = np.full(FLUSHES, int(Op.FLUSH), np.uint8)
-        session.run("flushes", IoBatch(flush, np.zeros(FLUSHES, np.uint64), np.zeros(FLUSHES, np.uint32)))
+        io = IoBatch(flush, np.zeros(FLUSHES, np.uint64), np.zeros(FLUSHES, np.uint32))
+        bench.seen.flushes = steps.run("flushes", io)
         return
     if bench.turn_ns is None:
         return
-    far, write, read = batches(session.size, bench.block)
+    far, write, read = batches(steps.size, bench.block)
     cycles = FAST_CYCLES if bench.turn_ns < FAST_TURN_NS else CYCLES
-    phases = session.rng("phases").permutation(cycles) / cycles
+    phases = steps.rng("phases").permutation(cycles) / cycles
     for number, phase in enumerate(phases, 1):
-        if not session.erase(f"first-erase-{number}"):
+        if not steps.erase(f"first-erase-{number}"):
             return
         for name, io in (("write", write), ("read", read)):
-            session.run(f"first-far-{name}-{number}", far)
-            session.pause(f"first-pause-{name}-{number}", float(phase * bench.turn_ns / 1e9))
-            session.run(f"first-{name}-{number}", io)
+            steps.run(f"first-far-{name}-{number}", far)
+            steps.pause(f"first-pause-{name}-{number}", float(phase * bench.turn_ns / 1e9))
+            bench.seen.first[name].append(steps.run(f"first-{name}-{number}", io))
 
 
 def apart(bench: Bench) -> None:
@@ -233,5 +264,7 @@ def apart(bench: Bench) -> None:
     for name, depth in (("alone", 1), ("together", DEPTH)):
         bench.fresh()
         offsets = bench.offsets(APART, bench.block, APART)
-        bench.session.run(f"{name}-written", IoBatch.writes(offsets, bench.block), depth=depth)
-        bench.session.run(f"{name}-read", IoBatch.reads(offsets, bench.block))
+        written = bench.steps.run(f"{name}-written", IoBatch.writes(offsets, bench.block), depth=depth)
+        if depth > 1:
+            bench.seen.together = written
+        bench.steps.run(f"{name}-read", IoBatch.reads(offsets, bench.block))

@@ -28,9 +28,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import Evidence, IoBatch, Op
-from skylight.findings import UNKNOWN, Finding
+from skylight.evidence import IoBatch, IoLog, Op
+from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
+from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
 from skylight.units import format_duration
 
 F64 = NDArray[np.float64]
@@ -43,7 +44,7 @@ SETTLE_NS = (
     300_000.0  # more than the head of a drive settles longer for a write (docs/calibration.md: 0.1 ms)
 )
 FLASH_NS = 500_000.0  # more than a flash write waits for its first page
-RIGHT_TURNS = 0.05  # how near a value must be known to be given
+RIGHT_TURNS = OUT_OF_BAND_RIGHT.part  # how near a value must be known to be given
 LEAST_TURNS = 0.2  # no time is less than none, but for what the edges of the saws leave open
 STEADY = 0.7  # how far completions of one place must agree in phase
 FASTEST_PART = 0.06
@@ -111,13 +112,10 @@ def saw(submit_ns: F64, done_ns: F64, turn_ns: float) -> Saw:
     return Saw(least - open_ns / 2, phase_ns, agreement, open_ns)
 
 
-def _columns(evidence: Evidence, name: str) -> tuple[F64, F64]:
-    """Submissions and completions of one kind of command, since the first write."""
-    logs = [step.rows for step in evidence.steps if step.name.startswith(f"{name}-") and len(step.rows)]
-    first = evidence.log("first-write-1")
-    begin = first.submit_ns[0] if len(first) else np.uint64(0)
-    submit = np.array([int(log.submit_ns[-1] - begin) for log in logs], np.float64)
-    done = np.array([int(log.complete_ns[-1] - begin) for log in logs], np.float64)
+def _columns(logs: Sequence[IoLog], begin_ns: int) -> tuple[F64, F64]:
+    """Submissions and completions of one kind of command, from a moment on, ns."""
+    submit = np.array([int(log.submit_ns[-1]) - begin_ns for log in logs if len(log)], np.float64)
+    done = np.array([int(log.complete_ns[-1]) - begin_ns for log in logs if len(log)], np.float64)
     return submit, done
 
 
@@ -136,36 +134,40 @@ def disk_time(
     return time, (wrote.gap_ns + found.gap_ns) / 2, min(wrote.agreement, found.agreement)
 
 
-def judge_disk(evidence: Evidence, turn_ns: float, quantum_ns: float) -> Finding:
-    """The finding for a cache on disk; `quantum_ns` is what a quantum takes, about."""
+def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, quantum_ns: float) -> Finding:
+    """The finding for a cache on disk, from the first entry and its reads; `quantum_ns` is what a quantum
+    takes, about."""
     rows = ("first-write-1", "first-read-1")
-    write, read = _columns(evidence, "first-write"), _columns(evidence, "first-read")
+    begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
+    write, read = _columns(writes, begin_ns), _columns(reads, begin_ns)
     if len(write[0]) < CYCLES // 2 or len(read[0]) < CYCLES // 2:
-        return _unknown(
+        return OUT_OF_BAND.unknown(
             "the target cannot be erased, so its first entry cannot be written again and again", rows
         )
     turn_ns = refined_turn([write[1], read[1]], turn_ns)
     time, open_ns, steady = disk_time(write, read, turn_ns, quantum_ns)
     if steady < STEADY:
-        return _unknown(f"writes of the first entry end at no one angle (agreement {steady:.2f})", rows)
+        return OUT_OF_BAND.unknown(
+            f"writes of the first entry end at no one angle (agreement {steady:.2f})", rows
+        )
     half = SETTLE_NS / 2 + open_ns / 2
     value = time - SETTLE_NS / 2
     within = (max(value - half, 0.0), max(value + half, 0.0))
     confidence = _confidence(write, read, turn_ns, quantum_ns, time)
     if confidence < LEAST_CONFIDENCE:
-        return _unknown(f"cycles drawn anew agree in {100 * confidence:.0f} % of cases only", rows)
+        return OUT_OF_BAND.unknown(f"cycles drawn anew agree in {100 * confidence:.0f} % of cases only", rows)
     if value < half:
         why = f"no more than {format_duration(int(max(time, 0)))} is written before an entry"
-        return _unknown(why, rows, within)
+        return OUT_OF_BAND.unknown(why, rows, within)
     if half > RIGHT_TURNS * turn_ns:
         words = f"{format_duration(int(value))} to within {format_duration(int(half))}"
-        return _unknown(f"{words}, more than a twentieth of a turn", rows, within)
+        return OUT_OF_BAND.unknown(f"{words}, more than a twentieth of a turn", rows, within)
     why = (
         f"the shortest write of a first entry takes {format_duration(int(time))} longer than the shortest"
         f" read of what it wrote and the rest of its quantum, in {len(write[0])} phases of arrival; up to"
         f" {format_duration(int(SETTLE_NS))} of it may be settling"
     )
-    return Finding("out_of_band_ns", round(value), "ns", (value - half, value + half), confidence, why, rows)
+    return OUT_OF_BAND.found(round(value), confidence, why, rows, (value - half, value + half))
 
 
 def _confidence(
@@ -182,11 +184,11 @@ def _confidence(
     return share(hits, RESAMPLES)
 
 
-def judge_flash(evidence: Evidence, lone_ns: float, quantum_ns: float, turn_ns: float) -> Finding:
+def judge_flash(timed: IoLog, lone_ns: float, quantum_ns: float, turn_ns: float) -> Finding:
     """The finding for a cache on flash; `lone_ns` is the shortest lone write."""
-    flushes = evidence.log("flushes").only(Op.FLUSH)
+    flushes = timed.only(Op.FLUSH)
     if not len(flushes):
-        return _unknown("no FLUSH was timed", ())
+        return OUT_OF_BAND.unknown("no FLUSH was timed", ())
     overhead = float(np.sort(flushes.latency_ns)[: max(2, len(flushes) // 16)].mean())
     most = max(lone_ns - overhead - quantum_ns, 0.0)
     least = max(most - FLASH_NS, 0.0)
@@ -194,11 +196,6 @@ def judge_flash(evidence: Evidence, lone_ns: float, quantum_ns: float, turn_ns: 
     words = f"a lone write takes {format_duration(int(most))} beyond overhead and the transfer of a quantum"
     if half > RIGHT_TURNS * turn_ns:
         why = f"{words}, and how much of it is the medium's own latency is not seen"
-        return _unknown(why, ("flushes",), (least, most))
+        return OUT_OF_BAND.unknown(why, ("flushes",), (least, most))
     sure = float(np.mean(flushes.latency_ns < overhead + most + RIGHT_TURNS * turn_ns))
-    return Finding("out_of_band_ns", round(value), "ns", (least, most), sure, words, ("flushes",))
-
-
-def _unknown(why: str, rows: tuple[str, ...], within: tuple[float, float] | None = None) -> Finding:
-    """No value; `within` is what the evidence still allows."""
-    return Finding("out_of_band_ns", UNKNOWN, "ns", within, 0.0, why, rows)
+    return OUT_OF_BAND.found(round(value), sure, words, ("flushes",), (least, most))

@@ -9,26 +9,34 @@ Source: Skylight (FAST '15) sections 4.3 and 4.3.1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import Evidence, IoLog
-from skylight.findings import UNKNOWN, Finding
-from skylight.infer.periods import Period, period
+from skylight.evidence import IoLog
+from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
+from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
 from skylight.probe.journal.entries import Bound, groups, largest_group
-from skylight.probe.journal.levels import ALIKE, FEWEST_BLOCKS, Rooms, Run
-from skylight.probe.journal.measure import CLEANING, DEPTH
+from skylight.probe.journal.findings import (
+    ENTRY_MAX,
+    MERGE,
+    MERGE_EVERY,
+    MERGE_RIGHT,
+    OUT_OF_BAND,
+    PACKING,
+    QUANTUM,
+)
+from skylight.probe.journal.levels import ALIKE, FEWEST_BLOCKS, Rooms
+from skylight.probe.journal.measure import DEPTH, Many, Runs
 from skylight.probe.journal.out_of_band import judge_disk, judge_flash
-from skylight.probe.journal.stalls import before_cleaning, slow_ones
 from skylight.units import format_duration, format_size
 
 I64 = NDArray[np.int64]
-LARGEST_BYTES = 1 << 40
 RESAMPLES = 100
-CLOSE = 0.1  # how near a mean must be known to be named
+CLOSE = MERGE_RIGHT.part  # how near a mean must be known to be named
 BESIDE = 40  # writes on each side of a stall that it is compared with
 CAUGHT = 4  # per cent: if so many catch their turn, the drive without jitter does
 MORE_TURNS = 1.5  # a merge that took so many turns more than the middle one met a slow outlier too
@@ -57,7 +65,7 @@ class Merges:
 
     latency_ns: I64
     again_ns: I64
-    period: Period | None
+    period: RarePeriod | None
     writes: int
     slow: int
 
@@ -77,31 +85,21 @@ class Seen:
     merges: Merges | None = None
 
 
-def observe(evidence: Evidence, medium: str | None, turn_ns: float | None) -> Seen:
-    """Runs and stalls of the evidence."""
-    seen = Seen(Rooms(medium, turn_ns))
-    for step in evidence.steps:
-        if step.kind != "run" or not len(step.rows):
-            continue
-        if step.name.startswith("lone-"):
-            size = step.whole("size_bytes", LARGEST_BYTES)
-            run = Run.of(size, step.flag("erased"), step.rows)
-            seen.rooms.runs.setdefault(size, []).append(run)
-        elif step.name.startswith("queue-"):
-            seen.queues.append((step.whole("size_bytes", LARGEST_BYTES), step.rows))
-        elif step.name.startswith("ladder-"):
-            later = step.rows.latency_ns[DEPTH:]  # the first find the head anywhere
-            if len(later):
-                seen.ladder.append((step.whole("size_bytes", LARGEST_BYTES), later))
+def observe(runs: Runs) -> Seen:
+    """Quantum, bound, packing and stalls that the runs show."""
+    seen = Seen(runs.rooms, runs.queues)
+    for size, log in runs.ladder:
+        later = log.latency_ns[DEPTH:]  # the first find the head anywhere
+        if len(later):
+            seen.ladder.append((size, later))
     if not seen.rooms.runs:
         return seen
     seen.lone_ns = float(np.median(seen.rooms.runs[seen.rooms.block][0].latency_ns))
     seen.quantum, seen.smooth = _quantum(seen.rooms)
     for size, log in seen.queues:
         seen.bound = seen.bound.with_group(size, largest_group(log, seen.lone_ns), DEPTH)
-    together = evidence.log("together-written")
-    seen.packed = largest_group(together, seen.lone_ns) if len(together) else None
-    seen.merges = _merges(evidence, None if seen.rooms.flash else turn_ns)
+    seen.packed = largest_group(runs.together, seen.lone_ns) if len(runs.together) else None
+    seen.merges = _merges(runs.many, None if seen.rooms.flash else seen.rooms.turn_ns)
     return seen
 
 
@@ -141,33 +139,26 @@ def _confidence(rooms: Rooms, low: int, high: int) -> float:
     return share(hits, RESAMPLES)
 
 
-def _merges(evidence: Evidence, turn_ns: float | None) -> Merges | None:
-    steps = [step for name in ("many-1", "many-2", "many-again") if (step := evidence.step(name)) is not None]
-    if not steps or not len(steps[0].rows):
+def _merges(many: Sequence[Many], turn_ns: float | None) -> Merges | None:
+    if not many or not len(many[0].log):
         return None
     runs: list[list[I64]] = [[], []]
-    for step in steps:
-        limit_ns = step.whole("limit_ns", LARGEST_BYTES)
-        latency_ns = step.rows.latency_ns
-        calm = latency_ns[: before_cleaning(latency_ns, limit_ns, *CLEANING)]
-        runs[step.name == "many-again"].append(calm)
+    for run in many:
+        latency_ns = run.log.latency_ns
+        runs[run.name == "many-again"].append(latency_ns[: before_stalls(latency_ns, run.until)])
     first, again = (np.concatenate(run) if run else np.empty(0, np.int64) for run in runs)
-    if not len(again) or not steps[-1].flag("erased"):  # it went on where the first left off
+    if not len(again) or not many[-1].erased:  # it went on where the first left off
         whole = np.concatenate([first, again])
         slow = slow_ones(whole, turn_ns)
-        return Merges(whole, np.empty(0, np.int64), period(slow), len(whole), int(slow.sum()))
+        return Merges(whole, np.empty(0, np.int64), rare_period(slow), len(whole), int(slow.sum()))
     count = min(len(first), len(again))
     first, again = first[:count], again[:count]
     one, other = slow_ones(first, turn_ns), slow_ones(again, turn_ns)
     both = one & other
-    return Merges(first, again, period(both, one), count, int(both.sum()))
+    return Merges(first, again, rare_period(both, one), count, int(both.sum()))
 
 
-def _unknown(name: str, unit: str | None, why: str, rows: tuple[str, ...] = ()) -> Finding:
-    return Finding(name, UNKNOWN, unit, None, 0.0, why, rows)
-
-
-def judge(seen: Seen, evidence: Evidence) -> list[Finding]:
+def judge(seen: Seen, runs: Runs) -> list[Finding]:
     """All findings."""
     if seen.quantum is None:
         if seen.smooth or not seen.rooms.runs:
@@ -177,23 +168,23 @@ def judge(seen: Seen, evidence: Evidence) -> list[Finding]:
             " scatter; a quieter drive or more repeats may"
         )
         return [
-            _unknown("journal_quantum_bytes", "bytes", why),
-            _unknown("journal_entry_max_bytes", "bytes", why),
+            QUANTUM.unknown(why),
+            ENTRY_MAX.unknown(why),
         ]
     findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen)]
     if seen.packed is not None:
         findings.append(_packing(seen, seen.packed))
-    return [*findings, _out_of_band(seen, seen.quantum, evidence), *_merge_findings(seen)]
+    return [*findings, _out_of_band(seen, seen.quantum, runs), *_merge_findings(seen)]
 
 
-def _out_of_band(seen: Seen, quantum: Quantum, evidence: Evidence) -> Finding:
+def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs) -> Finding:
     turn_ns = seen.rooms.turn_ns
     if turn_ns is None:
-        return _unknown("out_of_band_ns", "ns", "the rotation is not known")
+        return OUT_OF_BAND.unknown("the rotation is not known")
     if not seen.rooms.flash:
-        return judge_disk(evidence, turn_ns, quantum.step_ns)
+        return judge_disk(runs.first["write"], runs.first["read"], turn_ns, quantum.step_ns)
     lone_ns = seen.rooms.fastest_ns(seen.rooms.block)
-    return judge_flash(evidence, lone_ns, quantum.step_ns, turn_ns)
+    return judge_flash(runs.flushes, lone_ns, quantum.step_ns, turn_ns)
 
 
 def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
@@ -203,30 +194,22 @@ def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
         f" {format_duration(int(quantum.step_ns))} longer"
     )
     rows = tuple(f"lone-{size}-1" for size in (seen.rooms.block, quantum.low, quantum.high))
-    return Finding(
-        "journal_quantum_bytes",
-        quantum.low,
-        "bytes",
-        (quantum.low, quantum.high),
-        quantum.confidence,
-        why,
-        rows,
-    )
+    return QUANTUM.found(quantum.low, quantum.confidence, why, rows, (quantum.low, quantum.high))
 
 
 def _entry_finding(seen: Seen) -> Finding:
-    name, bound = "journal_entry_max_bytes", seen.bound
+    bound = seen.bound
     rows = tuple(f"queue-{number + 1}" for number in range(len(seen.queues)))
     if bound.below is None or not bound.least or bound.below > (1 + 2 * CLOSE) * bound.least + 4096:
         most = format_size(bound.least) if bound.least else "nothing"
-        return _unknown(name, "bytes", f"entries took {most} and no bound on them was met", rows)
+        return ENTRY_MAX.unknown(f"entries took {most} and no bound on them was met", rows)
     value = (bound.least + bound.below) // 2 if bound.below - bound.least > 4096 else bound.least
     why = (
         f"of {DEPTH} waiting writes as many completed together as make {format_size(bound.least)} and never"
         f" {format_size(bound.below)}, in {bound.fits} of {bound.runs} runs with writes of different sizes"
     )
     confidence = share(bound.fits, bound.runs)
-    return Finding(name, value, "bytes", (bound.least, bound.below), confidence, why, rows)
+    return ENTRY_MAX.found(value, confidence, why, rows, (bound.least, bound.below))
 
 
 def _packing(seen: Seen, packed: int) -> Finding:
@@ -235,7 +218,7 @@ def _packing(seen: Seen, packed: int) -> Finding:
         " into one entry of its journal"
     )
     agreed = share(1, 1) if packed > 1 else 0.5
-    return Finding("queue_packing", packed, "writes", None, agreed, why, ("together-written",))
+    return PACKING.found(packed, agreed, why, ("together-written",))
 
 
 def _merge_findings(seen: Seen) -> list[Finding]:
@@ -249,8 +232,8 @@ def _merge_findings(seen: Seen) -> list[Finding]:
             return []  # nothing stalls: no merges within reach
         why = f"{slow:,} of {merges.writes:,} lone writes stall, and at no period that comes again"
         return [
-            _unknown("map_merge_every", "writes", why, rows),
-            _unknown("map_merge_ns", "ns", why, rows),
+            MERGE_EVERY.unknown(why, rows),
+            MERGE.unknown(why, rows),
         ]
     found = merges.period
     cost_ns, error_ns, spread_ns, confidence, count, shortest_ns = merge_cost(
@@ -262,14 +245,14 @@ def _merge_findings(seen: Seen) -> list[Finding]:
             f" {format_duration(int(cost_ns))}, as where the log goes on elsewhere on the disk"
         )
         return [
-            _unknown("map_merge_every", "writes", why, rows),
-            _unknown("map_merge_ns", "ns", why, rows),
+            MERGE_EVERY.unknown(why, rows),
+            MERGE.unknown(why, rows),
         ]
-    every = Finding(
-        "map_merge_every", found.every, "writes", (found.every, found.every), 1.0 - found.chance,
+    why = (
         f"every {found.every:,}th lone write stalls: {found.hits:,} of {found.hits:,} in {merges.writes:,}"
-        f" writes, for about {format_duration(int(cost_ns))}, at the same writes after an erase", rows,
-    )  # fmt: skip
+        f" writes, for about {format_duration(int(cost_ns))}, at the same writes after an erase"
+    )
+    every = MERGE_EVERY.found(found.every, 1.0 - found.chance, why, rows, (found.every, found.every))
     least_turns = LEAST_TURNS["flash" if seen.rooms.flash else "disk"]
     short = cost_ns < least_turns * (seen.rooms.turn_ns or 0.0)
     if 2 * error_ns > CLOSE * cost_ns or spread_ns > SAME * cost_ns or short:
@@ -277,16 +260,16 @@ def _merge_findings(seen: Seen) -> list[Finding]:
             f"{count} merges took {format_duration(int(cost_ns))} more on average, but differ by"
             f" {format_duration(int(spread_ns))} (one standard deviation)"
         )
-        return [every, _unknown("map_merge_ns", "ns", why, rows)]
+        return [every, MERGE.unknown(why, rows)]
     # Behind the merge the write waits for its place to come round, which is no part of the merge; and what a
     # command takes longer grows with the command, so that of the merges the shortest is nearest to the drive.
     least_ns = min(cost_ns - 2 * error_ns, shortest_ns) - (seen.rooms.turn_ns or 0.0)
-    cost = Finding(
-        "map_merge_ns", round(cost_ns), "ns", (least_ns, cost_ns + 2 * error_ns), confidence,
+    why = (
         f"{count} lone writes with a map merge took {format_duration(int(cost_ns))} longer on average than"
-        " those beside them", rows,
-    )  # fmt: skip
-    return [every, cost]
+        " those beside them"
+    )
+    interval = (least_ns, cost_ns + 2 * error_ns)
+    return [every, MERGE.found(round(cost_ns), confidence, why, rows, interval)]
 
 
 def _undelayed(latency_ns: NDArray[np.float64], turn_ns: float | None) -> float:
@@ -298,7 +281,7 @@ def _undelayed(latency_ns: NDArray[np.float64], turn_ns: float | None) -> float:
     return float(np.median(latency_ns - turns * turn_ns))
 
 
-def stalls_of(merges: Merges, found: Period, turn_ns: float | None) -> NDArray[np.float64]:
+def stalls_of(merges: Merges, found: RarePeriod, turn_ns: float | None) -> NDArray[np.float64]:
     """How much longer each write with a merge took than the middle of those beside it, ns."""
     extra = []
     for latency_ns in (merges.latency_ns, merges.again_ns):
@@ -309,7 +292,7 @@ def stalls_of(merges: Merges, found: Period, turn_ns: float | None) -> NDArray[n
 
 
 def merge_cost(
-    merges: Merges, found: Period, turn_ns: float | None, *, flash: bool
+    merges: Merges, found: RarePeriod, turn_ns: float | None, *, flash: bool
 ) -> tuple[float, float, float, float, int, float]:
     """Mean extra time of a merge, its standard error and the spread of merges, ns; how sure it is to a tenth;
     how many merges; the shortest of them, ns.

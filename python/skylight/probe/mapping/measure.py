@@ -144,7 +144,7 @@ def _places(steps: Steps, kind: Kind, lazy: bool) -> Places | None:
     return Places(blocks[blocks + behind + MIB <= steps.size], behind)
 
 
-def procedure(steps: Steps, turn_ns: float) -> Seen | None:
+def before_and_after(steps: Steps, turn_ns: float) -> Seen | None:
     """What changed by cleaning; None if cleaning could not be made to run."""
     lazy = steps.known.word("cleaning_type") == "lazy"
     kind: Kind = "journal"

@@ -8,8 +8,8 @@ more (`skylight.infer.reach`). Less the same on one track, that is arm time: to 
 (`skylight.infer.neighbours` tells it from a head switch), and over the stroke, for which the places farthest
 from each other are looked for, since layouts may put addresses at any radius.
 
-Invariants: `measure` plans with the same functions that `infer` judges with; only reads are issued (a drive
-that is probed with leave to write is erased first where it can be, so that no block lies in a cache).
+Invariant: only reads are issued (a drive that is probed with leave to write is erased first where it can be,
+so that no block lies in a cache).
 
 Source: Skylight (FAST '15) sections 4.1 and 4.4 (seeks and missed turns as signs of place); Worthington,
 Ganger, Patt and Wilkes, "On-line extraction of SCSI disk drive parameters" (SIGMETRICS '95).
@@ -19,22 +19,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skylight.evidence import Evidence, TargetFacts
-from skylight.findings import Finding, Known
-from skylight.probe import Cost, Figure
+from skylight.evidence import EMPTY_LOG, Evidence, TargetFacts
+from skylight.findings import Finding
+from skylight.probe import Axis, Cost, Figure
+from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.rotation import figures, plan
 from skylight.probe.rotation.analysis import Analysis
+from skylight.probe.rotation.findings import FINDINGS
+from skylight.probe.rotation.plan import Seen
 from skylight.probe.rotation.verdict import judge
-from skylight.probe.session import Session
 
 SLOWEST_READ_S = 0.012
 
 
-class Rotation:
+class Rotation(ProcedureTest[Seen]):
     """Test 2 of the suite; see the module's page."""
 
     name = "rotation"
     title = "Rotation, tracks and seeks"
+    findings = FINDINGS
+    axis: Axis = "address"
     needs: tuple[str, ...] = ("drive_type",)
     summary = (
         "Single-block reads tell the angle at which blocks lie: one turn, the size of tracks at three places,"
@@ -46,23 +50,30 @@ class Rotation:
         del facts, writes
         return Cost(plan.MOST_IOS, plan.MOST_IOS * SLOWEST_READ_S, 0)
 
-    def measure(self, session: Session) -> None:
-        """Reads, step by step, as long as each step can build on the one before."""
-        plan.measure(session)
+    def begin(self) -> Seen:
+        """Nothing was read."""
+        return Seen()
 
-    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+    def procedure(self, steps: Steps, seen: Seen) -> None:
+        """Reads, step by step, as long as each step can build on the one before."""
+        plan.measure(steps, seen)
+
+    def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """Rotation, track sizes and arm times."""
-        found = evidence.once(analysis)
-        return judge(found, known, measured=len(evidence.log("turn")) > 0)
+        return judge(_analysis(seen, steps.size), steps.known, measured=len(seen.logs.get("turn", ())) > 0)
+
+    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """From as much as was read."""
+        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Angles against addresses, latencies against angles, and the seek curve."""
-        del findings
-        return figures.draw(evidence.once(analysis), evidence)
+        seen = self.seen(evidence, findings)
+        return figures.draw(_analysis(seen, evidence.target.size_bytes), evidence)
 
 
-def analysis(evidence: Evidence) -> Analysis:
-    """What the evidence says; everything is computed when it is asked for."""
-    step = evidence.step("turn")
-    io_bytes = plan.IO_BYTES if step is None else step.whole("io_bytes", 1 << 20)
-    return Analysis(evidence.log, io_bytes, evidence.target.size_bytes)
+def _analysis(seen: Seen, size_bytes: int) -> Analysis:
+    """What the reads say; of none, that they say nothing."""
+    if seen.analysis is not None:
+        return seen.analysis
+    return Analysis(lambda _: EMPTY_LOG, plan.IO_BYTES, size_bytes)

@@ -1,6 +1,6 @@
 """What test 2 asks of a drive: which blocks are read in which order.
 
-Invariant: what is read depends on logs, on what is known and on the session's seed only. All reads are of one
+Invariant: what is read depends on logs, on what is known and on the seed only. All reads are of one
 block, and a block is hardly ever read twice in a row: a drive's read buffer would answer.
 
 Source: docs/tests/rotation.md has the steps and their reasons.
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import EMPTY_LOG, IoBatch, IoLog
 from skylight.infer.turning import Tracks
+from skylight.probe.procedure import Steps
 from skylight.probe.rotation import seeks
 from skylight.probe.rotation.analysis import (
     AGAIN_PAIRS,
@@ -35,7 +36,6 @@ from skylight.probe.rotation.analysis import (
     VISITS,
     Analysis,
 )
-from skylight.probe.session import Session
 
 IO_BYTES = 4096
 TURN_BYTES = 256 << 20
@@ -56,32 +56,32 @@ Pairs = list[tuple[int, int]]
 
 @dataclass(slots=True)
 class Plan:
-    """Reads through a session, kept by the name of their step; `base` is where the start is measured."""
+    """Reads, kept by the name of their step; `base` is where the start is measured."""
 
-    session: Session
+    steps: Steps
     base: int
-    logs: dict[str, IoLog] = field(default_factory=dict)
+    logs: dict[str, IoLog]
 
     @property
     def io_bytes(self) -> int:
         """Bytes of a read."""
-        return max(IO_BYTES, self.session.facts.block_bytes)
+        return max(IO_BYTES, self.steps.block_bytes)
 
     def analysis(self) -> Analysis:
         """What the logs say. Each value is computed once, so it is asked for once its logs are there."""
-        return Analysis(lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.session.size)
+        return Analysis(lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.steps.size)
 
     def read(self, name: str, at: F64) -> None:
         """One step of reads of the blocks that hold some addresses."""
-        most = self.session.size // self.io_bytes - 1
+        most = self.steps.size // self.io_bytes - 1
         block = np.clip(at // self.io_bytes, 0, most).astype(np.uint64)
         io = IoBatch.reads(block * np.uint64(self.io_bytes), self.io_bytes)
-        self.logs[name] = self.session.run(name, io, params={"io_bytes": self.io_bytes})
+        self.logs[name] = self.steps.run(name, io, params={"io_bytes": self.io_bytes})
 
     def turning(self, name: str) -> None:
         """Rounds of four neighbouring blocks at each of some places, interleaved at random."""
-        rng = self.session.rng(name)
-        region = min(TURN_BYTES, self.session.size - self.base) // (VISITS * self.io_bytes)
+        rng = self.steps.rng(name)
+        region = min(TURN_BYTES, self.steps.size - self.base) // (VISITS * self.io_bytes)
         chosen = rng.choice(region, size=ROUNDS * PLACES_PER_ROUND, replace=False)
         blocks = []
         for group in chosen.reshape(ROUNDS, -1):
@@ -92,9 +92,9 @@ class Plan:
 
     def scattered(self, name: str, begins: list[float], length: float, count: int) -> None:
         """Different blocks of each of some runs of addresses, in random order within a run."""
-        rng, rows = self.session.rng(name), []
+        rng, rows = self.steps.rng(name), []
         for begin in begins:
-            first = min(max(begin, 0.0), self.session.size - length)
+            first = min(max(begin, 0.0), self.steps.size - length)
             chosen = rng.choice(max(int(length) // self.io_bytes, count), size=count, replace=False)
             rows.append(first + length * chosen / max(int(length) // self.io_bytes, count))
         self.read(name, np.concatenate(rows))
@@ -102,7 +102,7 @@ class Plan:
     def hops(self, name: str, tracks: Tracks, pairs: Pairs, reads: int, soonest: F64, window: float) -> None:
         """Back and forth between the two pieces of each pair, `reads` a pair, so that each block comes round
         `soonest` (of the pair) to `window` more after the block before, in turns."""
-        rng, at, angle = self.session.rng(name), [], 0.0
+        rng, at, angle = self.steps.rng(name), [], 0.0
         for (one, other), least in zip(pairs, soonest, strict=True):
             delays = least + window * rng.permutation((np.arange(reads) + rng.random()) / reads)
             for row, delay in enumerate(delays):
@@ -112,7 +112,7 @@ class Plan:
 
     def star(self, name: str, hub: Tracks, others: list[Tracks], reads: int) -> None:
         """Back and forth between a place and each of the others, at random angles."""
-        rng = self.session.rng(name)
+        rng = self.steps.rng(name)
         rows = [
             np.stack([_anywhere(place, rng, reads // 2) for place in (other, hub)], axis=1).ravel()
             for other in others
@@ -138,14 +138,22 @@ def _anywhere(place: Tracks, rng: np.random.Generator, count: int) -> F64:
     return np.asarray(place.begin[piece] + rng.random(count) * length[piece], np.float64)
 
 
-def measure(session: Session) -> None:
-    """Runs the steps, each planned from the ones before; ends early where there is nothing to go on with."""
-    if session.known.word("drive_type") == "not-rotating" or session.size < LEAST_BYTES:
+@dataclass(slots=True)
+class Seen:
+    """The reads by the names of their steps, and what they say; None before the first."""
+
+    logs: dict[str, IoLog] = field(default_factory=dict)
+    analysis: Analysis | None = None
+
+
+def measure(steps: Steps, seen: Seen) -> None:
+    """Does the steps, each planned from the ones before; ends early where there is nothing to go on with."""
+    if steps.known.word("drive_type") == "not-rotating" or steps.size < LEAST_BYTES:
         return
-    clean = not session.can_write or session.erase("erase")
-    plan = Plan(session, 0 if clean else AVOIDED_BYTES)
-    found = plan.analysis()
-    with session.settings("settings", write_cache=False, look_ahead=False):
+    clean = not steps.can_write or steps.erase("erase")
+    plan = Plan(steps, 0 if clean else AVOIDED_BYTES, seen.logs)
+    found = seen.analysis = plan.analysis()
+    with steps.settings("settings", write_cache=False, look_ahead=False):
         plan.turning("turn")
         if not found.seen.rotates:
             return
@@ -155,7 +163,7 @@ def measure(session: Session) -> None:
 
 def _measure_tracks(plan: Plan, found: Analysis) -> None:
     """Track sizes at three places, then the arm."""
-    size = plan.session.size
+    size = plan.steps.size
     if found.rough is None:
         return
     track = found.rough.track_bytes
@@ -203,7 +211,7 @@ def _measure_far(plan: Plan, found: Analysis) -> None:
     if found.near is None:
         return
     length = PLACE_TRACKS * found.near.track_bytes
-    begins = [(plan.session.size - length) * part for part in OTHERS]
+    begins = [(plan.steps.size - length) * part for part in OTHERS]
     plan.scattered("places", begins, length, PLACE_READS)
     if len(found.places) < FEWEST_PLACES:
         return

@@ -4,7 +4,7 @@ Confidence is computed: of a number with a standard error, the chance that a nor
 stays within the width of the finding (0.1 %, 2 %, 10 %), so that an error model off by a factor of two is
 still covered; of several, the product. Reads that contradict an estimate take their share away.
 
-Source: docs/tests/rotation.md; the widths are those of docs/random-drives.md.
+Source: docs/tests/rotation.md; the widths are those that are declared (`findings`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from math import erf, sqrt
 
 import numpy as np
 
-from skylight.findings import UNKNOWN, Finding, Known
+from skylight.findings import Finding, Known
 from skylight.infer.reach import Reach
 from skylight.infer.turning import Tracks
 from skylight.probe.rotation.analysis import Analysis
+from skylight.probe.rotation.findings import ROTATION, SEEK, SEEK_RIGHT, TRACK, TRACK_RIGHT, TURN_RIGHT
 from skylight.units import format_duration, format_size
 
-TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = 1e-3, 0.02, 0.1
+TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = TURN_RIGHT.part, TRACK_RIGHT.part, SEEK_RIGHT.part
 SAFETY = 2.0
 TWO_SIDED_95 = 1.96  # standard errors
 MOST_TRACK_ERROR = 0.01
@@ -33,11 +34,6 @@ def within(error: float, width: float) -> float:
     return erf(width / (sqrt(2.0) * SAFETY * error)) if error > 0 else 1.0
 
 
-def unknown(name: str, unit: str, why: str) -> Finding:
-    """An unknown."""
-    return Finding(name, UNKNOWN, unit, None, 0.0, why)
-
-
 def judge(found: Analysis, known: Known, *, measured: bool) -> list[Finding]:
     """Rotation, tracks and seeks; none for what does not rotate."""
     if known.word("drive_type") == "not-rotating":
@@ -49,11 +45,11 @@ def _rotation(found: Analysis, measured: bool) -> Finding:
     turn = found.turn
     if turn is None:
         why = "Completions of reads follow no rotation." if measured else "Nothing was measured."
-        return unknown("rotation_ns", "ns", why)
+        return ROTATION.unknown(why)
     error = max(turn.error, 1e-6)
     if within(error, TURN_WIDTH) < 0.9:
         why = f"Two halves of the reads disagree by {100 * error:.2g} % of a turn."
-        return unknown("rotation_ns", "ns", why)
+        return ROTATION.unknown(why)
     why = (
         f"Completions of 1,024 reads in 8 MiB follow a turn of {format_duration(turn.period_ns)}"
         f" ({60e9 / turn.period_ns:,.0f} rpm); its two halves agree to {1e6 * error:.1f} parts in a million."
@@ -61,24 +57,24 @@ def _rotation(found: Analysis, measured: bool) -> Finding:
     likely = TWO_SIDED_95 * turn.standard_error
     interval = (turn.period_ns * (1 - likely), turn.period_ns * (1 + likely))
     confidence = turn.seen.confidence * within(error, TURN_WIDTH)
-    return Finding("rotation_ns", round(turn.period_ns), "ns", interval, confidence, why, ROWS)
+    return ROTATION.found(round(turn.period_ns), confidence, why, ROWS, interval)
 
 
 def _tracks(found: Analysis) -> Finding:
     if found.turn is None:
-        return unknown("track_bytes", "bytes", "Without a rotation there are no tracks to be told.")
+        return TRACK.unknown("Without a rotation there are no tracks to be told.")
     parts = {"od": found.near, "md": found.middle, "id": found.last}
     sizes, confidence = dict[str, int | float | bool | str](), 1.0
     for name, tracks in parts.items():
         if tracks is None or tracks.slope_error / tracks.slope > MOST_TRACK_ERROR:
             where = {"od": "first", "md": "middle", "id": "last"}[name]
             why = f"Angles of the blocks around the {where} address follow no one track size."
-            return unknown("track_bytes", "bytes", why)
+            return TRACK.unknown(why)
         sizes[name] = round(tracks.track_bytes / 512) * 512
         confidence *= within(tracks.slope_error / tracks.slope, TRACK_WIDTH)
     shown = ", ".join(_size_words(tracks) for tracks in parts.values() if tracks is not None)
     why = f"The angle of blocks rises by one turn every {shown} at the first, middle and last address."
-    return Finding("track_bytes", sizes, "bytes", None, confidence, why, ("od", "md", "id"))
+    return TRACK.found(sizes, confidence, why, ("od", "md", "id"))
 
 
 def _size_words(tracks: Tracks) -> str:
@@ -107,9 +103,9 @@ def _seeks(found: Analysis) -> Finding:
         why = "Arm times between neighbouring tracks do not tell a step of the arm from a switch of heads."
         if found.same is None:
             why = "The angles of blocks are not known well enough to tell when the arm is there."
-        return unknown("seek_ns", "ns", why)
+        return SEEK.unknown(why)
     if curve is None or full is None or same is None:
-        return unknown("seek_ns", "ns", "Too few places all over the drive have angles that can be told.")
+        return SEEK.unknown("Too few places all over the drive have angles that can be told.")
     low, high = curve.third_ns
     third_ns, full_ns = float(curve.ns(1 / 3)), full.ns - same.ns
     if (high - low) / 2 > MOST_THIRD * third_ns or full.half_ns > SEEK_WIDTH / 3 * full_ns:
@@ -117,13 +113,13 @@ def _seeks(found: Analysis) -> Finding:
             f"Seek curves that fit differ by {format_duration(high - low)} over a third of the stroke,"
             f" and its full length is known to {format_duration(full.half_ns)}."
         )
-        return unknown("seek_ns", "ns", why)
+        return SEEK.unknown(why)
     errors = (track[1] / track[0], max(high - low, curve.residual_ns) / 2 / third_ns, full.half_ns / full_ns)
     confidence = float(np.prod([within(error, SEEK_WIDTH) for error in errors])) * _trust(full) * _trust(same)
     value: dict[str, int | float | bool | str] = {
         "track": round(track[0]), "third": round(third_ns), "full": round(full_ns)
     }  # fmt: skip
-    return Finding("seek_ns", value, "ns", None, confidence, _seek_words(found, value), SEEK_ROWS)
+    return SEEK.found(value, confidence, _seek_words(found, value), SEEK_ROWS)
 
 
 def _seek_words(found: Analysis, value: dict[str, int | float | bool | str]) -> str:

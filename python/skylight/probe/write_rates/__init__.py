@@ -17,12 +17,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skylight.evidence import Evidence, IoBatch, IoLog, Step, TargetFacts
-from skylight.findings import Finding, Known
+from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
+from skylight.findings import Finding, Property
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.probe import Cost, Figure
-from skylight.probe.session import Session
+from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.write_rates.figures import draw
+from skylight.probe.write_rates.findings import FINDINGS, RANDOM_RATE, SEQUENTIAL_RATE
 
 BLOCK_BYTES = 4096
 LONE_WRITES, DEEP_WRITES, CACHED_WRITES = 256, 2_048, 131_072
@@ -38,11 +39,12 @@ RANDOM = {LONE: "one_at_a_time", DEEPER: "31_waiting", CACHED: "write_cache_on"}
 SEQUENTIAL = {STREAM: "write_cache_off", CACHED_STREAM: "write_cache_on"}
 
 
-def last_part(step: Step) -> IoLog:
-    """What of a run counts: all of it, or with the volatile cache on the end."""
-    log = step.rows
-    if step.name not in (CACHED, CACHED_STREAM):
-        return log
+Runs = dict[str, IoLog]
+"""The runs that were done, by the names of their steps: of each what counts."""
+
+
+def last_part(log: IoLog) -> IoLog:
+    """What of a run with the volatile cache on counts: its end."""
     first = int(len(log) * (1 - LAST_SHARE))
     return IoLog(
         log.op[first:], log.offset[first:], log.size[first:], log.submit_ns[first:], log.complete_ns[first:]
@@ -66,11 +68,12 @@ def steadiness(log: IoLog) -> float:
     return share(int(np.count_nonzero(np.abs(means / picked.mean() - 1) <= 0.1)))
 
 
-class WriteRates:
+class WriteRates(ProcedureTest[Runs]):
     """The test; see the module's page."""
 
     name = "write_rates"
     title = "Write rates"
+    findings = FINDINGS
     summary = (
         "Random 4 KiB writes one at a time, with 31 waiting and with the volatile write cache on, and"
         " sequential writes with the cache off and on: what a queue and the cache are worth on this drive."
@@ -87,47 +90,52 @@ class WriteRates:
         written = random * BLOCK_BYTES + stream * STREAM_BYTES
         return Cost(random + stream, seconds + stream * SLOWEST_S / 10, min(written, 4 * facts.size_bytes))
 
-    def measure(self, session: Session) -> None:
+    def begin(self) -> Runs:
+        """No run was done."""
+        return {}
+
+    def procedure(self, steps: Steps, seen: Runs) -> None:
         """Writes with the volatile cache off, then, where it can be switched on, with it on."""
-        if not session.can_write or session.known.word("drive_type") not in ("cmr", "smr"):
+        if not steps.can_write or steps.known.word("drive_type") not in ("cmr", "smr"):
             return
-        session.erase("erase")
-        with session.settings(OFF, write_cache=False, look_ahead=False):
-            session.run(LONE, self._random(session, LONE, LONE_WRITES))
-            session.run(DEEPER, self._random(session, DEEPER, DEEP_WRITES), depth=DEEP)
-            session.run(STREAM, self._stream(session, LONE_STREAM_WRITES))
-        session.erase("erase-again")
-        with session.settings(ON, write_cache=True, look_ahead=False) as report:
+        steps.erase("erase")
+        with steps.settings(OFF, write_cache=False, look_ahead=False):
+            seen[LONE] = steps.run(LONE, self._random(steps, LONE, LONE_WRITES))
+            seen[DEEPER] = steps.run(DEEPER, self._random(steps, DEEPER, DEEP_WRITES), depth=DEEP)
+            seen[STREAM] = steps.run(STREAM, self._stream(steps, LONE_STREAM_WRITES))
+        steps.erase("erase-again")
+        with steps.settings(ON, write_cache=True, look_ahead=False) as report:
             if report.write_cache:
-                session.run(CACHED, self._random(session, CACHED, CACHED_WRITES))
-                session.run(CACHED_STREAM, self._stream(session, CACHED_STREAM_WRITES))
+                seen[CACHED] = last_part(steps.run(CACHED, self._random(steps, CACHED, CACHED_WRITES)))
+                stream = steps.run(CACHED_STREAM, self._stream(steps, CACHED_STREAM_WRITES))
+                seen[CACHED_STREAM] = last_part(stream)
 
     @staticmethod
-    def _random(session: Session, name: str, count: int) -> IoBatch:
-        size = max(BLOCK_BYTES, session.facts.block_bytes)
-        where = session.rng(name).integers(0, session.size // size, count).astype(np.uint64) * np.uint64(size)
+    def _random(steps: Steps, name: str, count: int) -> IoBatch:
+        size = max(BLOCK_BYTES, steps.block_bytes)
+        where = steps.rng(name).integers(0, steps.size // size, count).astype(np.uint64) * np.uint64(size)
         return IoBatch.writes(where, size)
 
     @staticmethod
-    def _stream(session: Session, count: int) -> IoBatch:
-        places = min(count, session.size // STREAM_BYTES)
+    def _stream(steps: Steps, count: int) -> IoBatch:
+        places = min(count, steps.size // STREAM_BYTES)
         return IoBatch.writes(np.arange(places, dtype=np.uint64) * np.uint64(STREAM_BYTES), STREAM_BYTES)
 
-    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
-        """`random_write_rate` (writes/s) and `sequential_write_rate` (bytes/s), as far as measured."""
-        del known
+    def verdict(self, seen: Runs, steps: Replay) -> list[Finding]:
+        """Random writes a second and bytes a second of sequential ones, as far as measured."""
+        del steps
         return [
-            *self._finding(evidence, "random_write_rate", RANDOM, "writes/s", 1),
-            *self._finding(evidence, "sequential_write_rate", SEQUENTIAL, "bytes/s", STREAM_BYTES),
+            *self._finding(seen, RANDOM_RATE, RANDOM, 1),
+            *self._finding(seen, SEQUENTIAL_RATE, SEQUENTIAL, STREAM_BYTES),
         ]
 
+    def unfinished(self, seen: Runs, steps: Replay) -> list[Finding]:
+        """The rates of the runs that were done."""
+        return self.verdict(seen, steps)
+
     @staticmethod
-    def _finding(evidence: Evidence, name: str, runs: dict[str, str], unit: str, scale: int) -> list[Finding]:
-        logs = {}
-        for step_name in runs:
-            step = evidence.step(step_name)
-            if step is not None and len(step.rows):
-                logs[step_name] = last_part(step)
+    def _finding(seen: Runs, found: Property, runs: dict[str, str], scale: int) -> list[Finding]:
+        logs = {step: seen[step] for step in runs if step in seen and len(seen[step])}
         if not logs:
             return []
         value: dict[str, int | float | bool | str] = {
@@ -136,7 +144,7 @@ class WriteRates:
         counts = ", ".join(f"{len(log):,} for {runs[step].replace('_', ' ')}" for step, log in logs.items())
         confidence = min(steadiness(log) for log in logs.values())
         why = f"Writes done over the time they took together, of the last {counts}."
-        return [Finding(name, value, unit, None, confidence, why, tuple(logs))]
+        return [found.found(value, confidence, why, tuple(logs))]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """A bar for each rate."""

@@ -8,24 +8,24 @@ of tracks and bands, does not. The first change of size is looked for from both 
 stays on one surface for thousands of tracks, in one order and back (`sizes.py`). The same sizes and bursts
 tell recording zones apart (`recording.py`).
 
-Invariants: reads only; `infer` does the same search as `measure`, answered from the recording. Drives whose
-tracks only become shorter have no plateaus, and no finding of them.
+Invariants: reads only. Drives whose tracks only become shorter have no plateaus, and no finding of them.
 
 Source: Skylight (FAST '15) section 4.9, Test 11, Figures 17 and 18; FACTS row S11a.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import EMPTY_LOG, Evidence, IoBatch, IoLog, TargetFacts
-from skylight.findings import UNKNOWN, Finding, Known
-from skylight.probe import Cost, Figure
-from skylight.probe.session import Session
+from skylight.evidence import Evidence, IoBatch, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.probe import Axis, Cost, Figure
+from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.zones import figures, recording
+from skylight.probe.zones.findings import FINDINGS, PLATEAUS, THROUGHPUT
 from skylight.probe.zones.sizes import READS, SPREAD_TRACKS, Size, pattern, size_of
 from skylight.probe.zones.speed import BURST_READS, BURSTS, READ_BYTES, Profile, profile_of
 from skylight.probe.zones.walk import Walk, walk
@@ -44,11 +44,22 @@ def step_name(number: int) -> str:
     return f"tracks-{number:03d}"
 
 
-class Zones:
+@dataclass(slots=True)
+class Seen:
+    """What was seen: the throughput along the drive, and what the search for changes of the track size came
+    upon. None where the one or the other was not measured."""
+
+    profile: Profile | None = None
+    walk: Walk | None = None
+
+
+class Zones(ProcedureTest[Seen]):
     """Test 11 of the suite; see the module's page."""
 
     name = "zones"
     title = "Zones and plateaus"
+    findings = FINDINGS
+    axis: Axis = "address"
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
         "Bursts of sequential reads along the drive tell its throughput; the size of tracks at many places"
@@ -61,46 +72,49 @@ class Zones:
         ios = BURSTS * BURST_READS + MOST_PLACES * READS
         return Cost(ios, BURSTS * BURST_READS * 0.02 + MOST_PLACES * READS * TURN_S / 3, 0)
 
-    def measure(self, session: Session) -> None:
+    def begin(self) -> Seen:
+        """Nothing was read."""
+        return Seen()
+
+    def procedure(self, steps: Steps, seen: Seen) -> None:
         """The profile, then the search."""
-        if session.known.word("drive_type") == "not-rotating" or session.size < LEAST_BYTES:
+        if steps.known.word("drive_type") == "not-rotating" or steps.size < LEAST_BYTES:
             return
-        if session.can_write:
-            session.erase("erase")
-        with session.settings("settings-profile", write_cache=False, look_ahead=True):
-            profile = profile_of(session.run(PROFILE, _bursts(session.size), params={"bursts": BURSTS}))
-        guess = _Guess.of(session.known, session.size)
+        if steps.can_write:
+            steps.erase("erase")
+        with steps.settings("settings-profile", write_cache=False, look_ahead=True):
+            seen.profile = profile_of(steps.run(PROFILE, _bursts(steps.size), params={"bursts": BURSTS}))
+        guess = _Guess.of(steps.known, steps.size)
         if guess is None:
             return
-        with session.settings("settings-tracks", write_cache=False, look_ahead=False):
-            places = _Places(
-                guess,
-                lambda number, at: session.run(step_name(number), guess.reads(at), params={"place": number}),
-            )
-            places.search(profile)
+        with steps.settings("settings-tracks", write_cache=False, look_ahead=False):
+            _Places(guess, steps).search(seen)
 
-    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+    def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """Throughput at three places, plateaus where there are any, and recording zones."""
+        known = steps.known
         if known.word("drive_type") == "not-rotating":
             return []
-        profile = profile_of(evidence.log(PROFILE))
-        found = _found(evidence, known)
         turns = known.number("rotation_ns") is not None
         return [
-            _throughput(profile, turns=turns),
-            *_plateaus(found),
-            *_recording_zones(found, evidence, known),
+            _throughput(seen.profile, turns=turns),
+            *_plateaus(seen.walk),
+            *_recording_zones(seen, float(steps.size), known),
         ]
+
+    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """From the places that were read."""
+        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Throughput along the drive, and the strokes of the first zones."""
-        known = Known(findings)
-        profile = profile_of(evidence.log(PROFILE)) if known.number("rotation_ns") is not None else None
-        found = _found(evidence, known)
+        seen = self.seen(evidence, findings)
+        turns = Known(findings).number("rotation_ns") is not None
+        profile = seen.profile if turns else None
         zones = None
-        if found is not None and found.pattern is None:
-            zones = recording.zones_of(found.every, profile, float(evidence.target.size_bytes))
-        return figures.draw(profile, found, zones)
+        if seen.walk is not None and seen.walk.pattern is None:
+            zones = recording.zones_of(seen.walk.every, profile, float(evidence.target.size_bytes))
+        return figures.draw(profile, seen.walk, zones)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,46 +146,31 @@ class _Guess:
 
 
 class _Places:
-    """Places whose track sizes are asked for, one after the other; `log_of` gives the reads of a place by its
-    number and its address."""
+    """Places whose track sizes are asked for, one after the other."""
 
-    def __init__(self, guess: _Guess, log_of: Callable[[int, float], IoLog]) -> None:
+    def __init__(self, guess: _Guess, steps: Steps) -> None:
         """None is asked for yet."""
         self._guess = guess
-        self._log_of = log_of
+        self._steps = steps
         self._count = 0
 
     def ask(self, at: float) -> Size | None:
         """The track size around an address (bytes); None where it cannot be told, or after too many."""
-        log = self._log_of(self._count, at)
+        number = self._count
+        log = self._steps.run(step_name(number), self._guess.reads(at), params={"place": number})
         self._count += 1
         if self._count > MOST_PLACES:
             return None
         return size_of(log, self._guess.period_ns, self._guess.track(at))
 
-    def search(self, profile: Profile | None) -> Walk:
+    def search(self, seen: Seen) -> None:
         """Plateaus, and without them the changes of recording zones."""
         size_bytes = self._guess.size_bytes
-        found = walk(self.ask, size_bytes)
+        found = seen.walk = Walk()
+        walk(self.ask, size_bytes, found)
         if found.pattern is None:
             left = MOST_PLACES - self._count - SPARE_PLACES
-            found.every += recording.settle(self.ask, found.every, profile, size_bytes, left)
-        return found
-
-
-def _found(evidence: Evidence, known: Known) -> Walk | None:
-    """What the search found; None where none was made."""
-    guess = _Guess.of(known, float(evidence.target.size_bytes))
-    return None if guess is None else evidence.once(_searched, guess)
-
-
-def _searched(evidence: Evidence, guess: _Guess) -> Walk | None:
-    """The search again, answered from the evidence; None where none was made."""
-    logs = {step.name: step.rows for step in evidence.steps}
-    if step_name(0) not in logs:
-        return None
-    places = _Places(guess, lambda number, at: logs.get(step_name(number), EMPTY_LOG))
-    return places.search(profile_of(evidence.log(PROFILE)))
+            found.every += recording.settle(self.ask, found.every, seen.profile, size_bytes, left)
 
 
 def _bursts(size_bytes: int) -> IoBatch:
@@ -183,31 +182,29 @@ def _bursts(size_bytes: int) -> IoBatch:
 
 
 def _throughput(profile: Profile | None, *, turns: bool) -> Finding:
-    name, unit = "throughput_bytes_per_s", "bytes/s"
     if not turns:
         why = (
             "No rotation was found, so what was read may come from a cache, or from places that hold nothing."
         )
-        return Finding(name, UNKNOWN, unit, None, 0.0, why)
+        return THROUGHPUT.unknown(why)
     if profile is None:
-        return Finding(name, UNKNOWN, unit, None, 0.0, "No burst of sequential reads was measured.")
+        return THROUGHPUT.unknown("No burst of sequential reads was measured.")
     value: dict[str, int | float | bool | str] = {key: round(speed) for key, speed in profile.ends.items()}
     why = (
         f"Sequential 1 MiB reads with look-ahead on, in {len(profile.speed)} bursts of {BURST_READS}: "
         + ", ".join(f"{speed / 1e6:.0f} MB/s at the {key.upper()}" for key, speed in profile.ends.items())
         + f"; commands of a burst agree to {100 * profile.spread:.1f} %."
     )
-    return Finding(name, value, unit, None, max(0.0, 1.0 - profile.spread), why, (PROFILE,))
+    return THROUGHPUT.found(value, max(0.0, 1.0 - profile.spread), why, (PROFILE,))
 
 
-def _recording_zones(found: Walk | None, evidence: Evidence, known: Known) -> list[Finding]:
+def _recording_zones(seen: Seen, size_bytes: float, known: Known) -> list[Finding]:
     """How many recording zones there are; nothing where no track was measured."""
+    found = seen.walk
     if found is None:
         return []
-    profile = profile_of(evidence.log(PROFILE))
-    size_bytes = float(evidence.target.size_bytes)
     keeps = known.word("drive_type") != "cmr"
-    return [recording.finding(found.every, found.pattern, profile, size_bytes, keeps=keeps)]
+    return [recording.finding(found.every, found.pattern, seen.profile, size_bytes, keeps=keeps)]
 
 
 def _plateaus(found: Walk | None) -> list[Finding]:
@@ -215,7 +212,7 @@ def _plateaus(found: Walk | None) -> list[Finding]:
     rows = ("tracks-000",)
     if found is None:
         why = "Without the turn and track sizes of test 2 there is nothing to compare."
-        return [Finding("plateaus", UNKNOWN, "bytes", None, 0.0, why)]
+        return [PLATEAUS.unknown(why)]
     pattern_found = found.pattern
     if pattern_found is None or found.first_bytes is None or found.last_bytes is None:
         if not found.uneven and pattern_found is None:
@@ -224,7 +221,7 @@ def _plateaus(found: Walk | None) -> list[Finding]:
         if pattern_found is not None:
             count = pattern_found.count
             why = f"Strokes of {count} surfaces repeat mirrored, but where the last begins is not plain."
-        return [Finding("plateaus", UNKNOWN, "bytes", None, 0.0, why, rows)]
+        return [PLATEAUS.unknown(why, rows)]
     first, last = round(found.first_bytes), round(found.last_bytes)
     density = ", ".join(f"{part:.3f}" for part in pattern_found.density)
     why = (
@@ -236,4 +233,4 @@ def _plateaus(found: Walk | None) -> list[Finding]:
     value: dict[str, int | float | bool | str] = {
         "count": pattern_found.count, "mirrored": True, "first_bytes": first, "last_bytes": last
     }  # fmt: skip
-    return [Finding("plateaus", value, "bytes", None, 1.0 - 0.3**agreeing, why, rows)]
+    return [PLATEAUS.found(value, 1.0 - 0.3**agreeing, why, rows)]

@@ -28,7 +28,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from skylight.findings import UNKNOWN, Finding
+from skylight.findings import Finding
+from skylight.probe.zones.findings import RECORDING_ZONES
 from skylight.probe.zones.sizes import SIGMAS, Pattern, Size
 from skylight.probe.zones.speed import Profile
 
@@ -301,7 +302,7 @@ def finding(
 ) -> Finding:
     """The finding `recording_zones`: their count, and the first and the last edge, or at least how many. A
     drive that `keeps` some of its tracks for itself may leave little of a zone to addresses."""
-    name, rows = "recording_zones", ("tracks-000", "profile")
+    rows = ("tracks-000", "profile")
     if pattern is not None:
         ratio = float(pattern.density.max() / pattern.density.min())
         count = _stepped(sizes, ratio)
@@ -309,14 +310,14 @@ def finding(
             f"Surfaces of one zone differ by up to {100 * (ratio - 1):.1f} %; tracks at {len(sizes)} places"
             f" become shorter by more than that {count - 1} times; nearer zones are not told apart."
         )
-        return Finding(name, {"at_least": count}, None, None, 1.0 - _by_chance(SIGMAS, count), why, rows)
+        return RECORDING_ZONES.found({"at_least": count}, 1.0 - _by_chance(SIGMAS, count), why, rows)
     found = zones_of(sizes, profile, size_bytes)
     if found is None:
         why = (
             "The size of tracks does not only fall with the addresses, or was measured at too few places:"
             " what changes is not only the zone."
         )
-        return Finding(name, UNKNOWN, None, None, 0.0, why, rows)
+        return RECORDING_ZONES.unknown(why, rows)
     count, doubt = found.count, found.widest_doubt / size_bytes
     sure = 1.0 - _by_chance(found.apart, count)
     places = sum(level.places for level in found.levels)
@@ -325,10 +326,10 @@ def finding(
         why = (
             f"{seen}, one of them much larger than the others: the drive may keep most of a zone for itself."
         )
-        return Finding(name, {"at_least": count}, None, None, sure, why, rows)
+        return RECORDING_ZONES.found({"at_least": count}, sure, why, rows)
     if not found.exact:
         why = f"{seen}; between some of them {100 * doubt:.1f} % of the drive was not looked at."
-        return Finding(name, {"at_least": count}, None, None, sure, why, rows)
+        return RECORDING_ZONES.found({"at_least": count}, sure, why, rows)
     room = found.widest_doubt / found.narrowest
     why = (
         f"{seen}, each known to {100 * doubt:.1f} % of the drive: a zone that was missed would be narrower"
@@ -340,7 +341,7 @@ def finding(
     value: dict[str, int | float | bool | str] = {
         "count": count, "first_edge_bytes": edges[0], "last_edge_bytes": edges[-1]
     }  # fmt: skip
-    return Finding(name, value, None, None, sure * (1.0 - room**2), why, rows)
+    return RECORDING_ZONES.found(value, sure * (1.0 - room**2), why, rows)
 
 
 def _by_chance(apart: float, count: int) -> float:

@@ -1,8 +1,6 @@
 """The search for strokes: where the first and the last end, and the sizes of tracks in those between.
 
-The search asks for the track size at one address after another; each answer decides the next question. The
-same walk is done twice, with leave to read while measuring, and over the recording while inferring: it asks
-for the same addresses in the same order.
+The search asks for the track size at one address after another; each answer decides the next question.
 
 Invariant: deterministic given the answers.
 Source: Skylight (FAST '15) section 4.9.
@@ -67,9 +65,9 @@ class Walk:
         return rises(self.every) >= 3
 
 
-def walk(ask: Ask, size_bytes: float) -> Walk:
-    """Looks for plateaus on a drive of that size."""
-    found = Walk()
+def walk(ask: Ask, size_bytes: float, found: Walk | None = None) -> Walk:
+    """Looks for plateaus on a drive of that size, and puts into `found` what it comes upon as it does."""
+    found = Walk() if found is None else found
 
     def asked(at: float) -> Size | None:
         size = ask(at)

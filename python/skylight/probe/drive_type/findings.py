@@ -1,0 +1,23 @@
+"""What test 1 finds."""
+
+from __future__ import annotations
+
+from skylight.findings import EXACTLY, Property
+
+DRIVE_TYPE = Property(
+    "drive_type",
+    "Drive type",
+    right=EXACTLY,
+    words={
+        "cmr": "conventional (CMR)",
+        "smr": "shingled (SMR)",
+        "not-rotating": "not a rotating disk",
+    },
+)
+CACHE_MEDIUM = Property(
+    "cache_medium",
+    "Persistent cache",
+    right=EXACTLY,
+    words={"disk": "on the disk", "flash": "in flash", "none": "none"},
+)
+FINDINGS: tuple[Property, ...] = (DRIVE_TYPE, CACHE_MEDIUM)

@@ -1,0 +1,16 @@
+"""What the journal test finds."""
+
+from __future__ import annotations
+
+from skylight.findings import EXACTLY, Property, Right
+
+OUT_OF_BAND_RIGHT = Right(part=0.05, of="rotation_ns")
+MERGE_RIGHT = Right(part=0.1)
+
+QUANTUM = Property("journal_quantum_bytes", "Journal quantum", "bytes", Right(part=0.05))
+ENTRY_MAX = Property("journal_entry_max_bytes", "Largest journal entry", "bytes", Right(part=0.1))
+PACKING = Property("queue_packing", "Waiting writes that share a journal entry", "writes")
+OUT_OF_BAND = Property("out_of_band_ns", "Out-of-band data of an entry", "ns", OUT_OF_BAND_RIGHT)
+MERGE_EVERY = Property("map_merge_every", "Writes from map merge to map merge", "writes", EXACTLY)
+MERGE = Property("map_merge_ns", "Time of a map merge", "ns", MERGE_RIGHT)
+FINDINGS: tuple[Property, ...] = (QUANTUM, ENTRY_MAX, PACKING, OUT_OF_BAND, MERGE_EVERY, MERGE)
