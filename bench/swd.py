@@ -1,4 +1,4 @@
-"""What shingling costs beside the conventional layer: rows W3, W4 and W5 of FACTS.md in one run.
+"""What shingling costs beside the conventional layer: rows W3, W4 and W5 of docs/figures.md in one run.
 
 What invalidates results: another load on the machine. Each round times the conventional layer twice and the
 shingled disk once, in alternating order, and what the two conventional ones differ by is printed as the

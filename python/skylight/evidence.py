@@ -8,7 +8,7 @@ Invariants: columns of a batch or log have one length and the types below; offse
 are nanoseconds of one monotonic clock (virtual for emulated drives); a log holds the rows in the order they
 were submitted and no row completes before it was submitted.
 
-Source: DESIGN, idea 3 (measure, keep, infer, draw are four things).
+Source: docs/architecture.md, idea 3 (measure, keep, infer, draw are four things).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Invariants:
 - Binary prefixes (KiB, MiB) are powers of 1024, decimal ones (kB, MB, TB) powers of 1000, as IEC 80000-13
   has them.
 
-Source: IEC 80000-13, clause 4; DESIGN "Sizes read and print as people write them".
+Source: IEC 80000-13, clause 4.
 """
 
 from __future__ import annotations

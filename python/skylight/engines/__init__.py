@@ -12,7 +12,7 @@ out.
 | `recording:DIR` | evidence kept earlier; not an engine, see `skylight.probe.suite.infer_suite` |
 | `fio-log:FILE[,FILE..]`, `fio-log:DIR` | fio's latency logs; not an engine, see `fio_log` in here |
 
-Source: DESIGN, idea 3 and "Shapes to start from".
+Source: docs/architecture.md, idea 3 and "The shapes".
 """
 
 from __future__ import annotations

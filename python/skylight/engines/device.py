@@ -7,7 +7,7 @@ on disk, by the next run after this one was killed; a drive that cannot take it 
 `TargetError`, which never takes the place of an error that is on its way. Notes live in `$SKYLIGHT_STATE`,
 else `$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file a drive.
 
-Source: DESIGN, "The house" (crates/host) and the Engine shape.
+Source: crates/host/src/lib.rs; `Engine` of skylight.engines for the shape.
 """
 
 from __future__ import annotations

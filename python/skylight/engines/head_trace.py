@@ -6,7 +6,7 @@ nanosecond. Only an emulated drive can tell; nothing that infers may read it.
 
 Invariants: rows are in the order of time and do not overlap; times are on the clock of the recording; a file
 that is there is never written over; what was kept until an interruption can be read.
-Source: DESIGN, ideas 2 and 4; the format is in docs/recordings.md.
+Source: docs/architecture.md, ideas 2 and 4; the format is in docs/recordings.md.
 """
 
 from __future__ import annotations

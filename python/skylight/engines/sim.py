@@ -3,7 +3,7 @@
 Same profile, same seed, same commands: the same log to the nanosecond. `settings` puts back on exit whatever
 it changed, so a drive object can be probed again.
 
-Source: DESIGN, ideas 2 and 4.
+Source: docs/architecture.md, ideas 2 and 4.
 """
 
 from __future__ import annotations

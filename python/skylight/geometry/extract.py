@@ -7,8 +7,8 @@ run that was cut goes on where it was.
 Invariant: nothing is ever written to the target. What a step does not tell is left out, with a note that
 says why, and the steps that need it are not run.
 
-Source: DESIGN, idea 3; DIG (Gim and Won, ACM TOS 6(2), 2010) for the order: rotation, tracks, zones,
-skews.
+Source: docs/architecture.md, idea 3; DIG (Gim and Won, ACM TOS 6(2), 2010) for the order: rotation, tracks,
+zones, skews.
 """
 
 from __future__ import annotations

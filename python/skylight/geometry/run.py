@@ -2,7 +2,7 @@
 
 Invariant: what a live run gives is what its recording gives: it is read back and inferred from.
 
-Source: DESIGN, idea 3; docs/recordings.md.
+Source: docs/architecture.md, idea 3; docs/recordings.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ emulator's geometry. An extraction is right when every track size is exact and i
 within 1 % of its zones, the skew from track to track within 2 %, and the layout the profile's (cylinders
 there and back are cylinders, a hybrid serpentine whose groups are whole zones is a surface serpentine).
 
-Source: FACTS W6.
+Source: docs/figures.md, row W6.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The paper's results on the emulated drives: each row of FACTS.md measured, and compared with its band.
+"""The papers' results on the emulated drives: each row of docs/figures.md measured and held to its band.
 
 | module | what is in it |
 |---|---|
@@ -9,10 +9,11 @@
 | `recorded` | what the logs of a real drive say |
 | `verdicts` | what the characterization suite finds |
 | `fast15` | the rows in order, and the run |
+| `figures` | the rows as docs/figures.md shows them |
 | `drawing`, `page` | figures in the manner of the paper's, and the page |
 
 Invariant: no row is satisfied by a constant; each comes out of the drive by running the test on it. The same
 run gives the same figures.
 
-Source: Skylight (FAST '15); FACTS.md; DESIGN, "Command line".
+Source: Skylight (FAST '15); docs/figures.md; docs/reproduce.md.
 """

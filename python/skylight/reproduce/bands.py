@@ -1,10 +1,10 @@
 """The bands of every row: what is checked, what the paper says, and what ours must be.
 
-Invariants: the bands are those of FACTS.md, and none is written anywhere else. Where FACTS asks for an order
-("low > mid"), the check is the difference, and must be more than nothing (`MORE`); where it asks for a
-verdict, the check is the suite's word, beside the figure that decides it.
+Invariants: this is the one place where bands are written (docs/figures.md shows them). Where a row asks for
+an order ("low > mid"), the check is the difference, and must be more than nothing (`MORE`); where it asks
+for a verdict, the check is the suite's word, beside the figure that decides it.
 
-Source: Skylight (FAST '15), sections 4.3 to 4.9 and 6, Tables 1 to 3; FACTS.md.
+Source: Skylight (FAST '15), sections 4.3 to 4.9 and 6, Tables 1 to 3.
 """
 
 from __future__ import annotations
@@ -264,8 +264,7 @@ def _verdicts() -> Iterator[tuple[str, Sequence[Entry]]]:
 
 
 def _recorded() -> Iterator[tuple[str, Sequence[Entry]]]:
-    """A real drive's geometry from its logs, within 1 %. The values are those of the logs' README, of which
-    FACTS gives fewer digits."""
+    """A real drive's geometry from its logs, within 1 %. The values are those of the logs' README."""
     values = {
         "turn, ms": 10.038,
         "track, low addresses, KiB": 2_008.0,

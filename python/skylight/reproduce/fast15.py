@@ -1,10 +1,10 @@
 """The rows of Skylight (FAST '15), in order, and the run over them.
 
-Invariants: every row of FACTS.md that a drive in virtual time can hold is here, and R1's geometry, which
+Invariants: every row of the paper that a drive in virtual time can hold is here, and R1's geometry, which
 belongs to test 2; S11b is the camera's. The suite runs once a drive, with every test as soon as one chosen
 row asks for all of them.
 
-Source: FACTS.md, "Skylight, drive-managed"; DESIGN, "Command line".
+Source: Skylight (FAST '15); docs/reproduce.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Extracts a profile's disk by reads alone and holds tracks, zones, skew and layout against the profile; then
 fits zones with the paper's defaults (Table 1) and draws Figures 11 and 12.
 
-Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05, 2012), sections 6.1, 6.2; FACTS.md, W6.
+Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05, 2012), sections 6.1, 6.2.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Invariants: every drive is that of the profile people use, new, its heads parked
 look-ahead off unless a row switches them, as in the paper (Skylight, section 4.2). What two rows need is
 measured once. Every random choice has a name and one seed, so a run gives the same figures again.
 
-Source: Skylight (FAST '15), section 3 and Table 1; DESIGN, ideas 2 and 4.
+Source: Skylight (FAST '15), section 3 and Table 1; docs/architecture.md, ideas 2 and 4.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def _figure_4(drive: str, sets: dict[str, Milliseconds], how: str) -> Figure:
 
 
 def _in_one_band(lab: Lab, drive: str) -> Measured:
-    """With `a mod n` a gigabyte is in 26 cache bands at unrelated angles, so one band is written (FACTS)."""
+    """With `a mod n` a gigabyte is in 26 cache bands at unrelated angles, so one band is written."""
     band, wide = _test_1(lab, drive, 16 * MIB), _test_1(lab, drive, GIB)
     figures: dict[str, Ours] = {
         "in one band, median ms": float(np.median(band)),

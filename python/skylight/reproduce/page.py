@@ -3,7 +3,7 @@
 Invariants: as the report's page, it is one file that is complete in itself, written whole or not at all; the
 same rows give the same bytes. `reproduce.json` beside it holds what `--json` prints.
 
-Source: DESIGN, "Command line"; `skylight.report.html` for the style.
+Source: docs/reproduce.md, "What comes out"; `skylight.report.html` for the style.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The logs are of an ST8000AS0022 (`st8000as0022-fragmented-reads`): Skylight's test 2 as another group ran it,
 near the first and the last address. No emulated drive has a part in this row.
 
-Source: Skylight (FAST '15), section 4.4, Test 2; FACTS.md, row R1; the README beside the logs.
+Source: Skylight (FAST '15), section 4.4, Test 2; the README beside the logs.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Invariants:
   not be measured is a miss.
 - A figure without a band is a fault of ours, not of a drive: it is refused.
 
-Source: DESIGN, "Command line" (JSON of reproduce).
+Source: docs/reproduce.md, "What comes out".
 """
 
 from __future__ import annotations

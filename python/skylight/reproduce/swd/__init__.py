@@ -1,4 +1,4 @@
-"""The raw shingled disk against the paper on its emulator: rows W1 to W7 of FACTS.md.
+"""The raw shingled disk against the paper on its emulator: rows W1 to W7 of docs/figures.md.
 
 | module | what is in it |
 |---|---|

@@ -11,7 +11,7 @@ the oracle alone: where the data on it was written to, and by which write.
 
 Invariant: the expectation shares no code with the layer or the server.
 
-Source: UCSC-SSRC-12-05, section 3.2.3; FACTS W2.
+Source: UCSC-SSRC-12-05, section 3.2.3.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ disks, with every read mode.)
 
 Invariant: angles are fractions of a turn, exact; an overlap is any angle that two sectors share.
 
-Source: UCSC-SSRC-12-05, section 3.2.2; "any angular overlap destroys", FACTS W1.
+Source: UCSC-SSRC-12-05, section 3.2.2, read as docs/raw-shingled.md says: any overlap in angle destroys.
 """
 
 from __future__ import annotations

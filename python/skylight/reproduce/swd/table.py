@@ -1,9 +1,9 @@
 """The rows of the shingled write disk emulator's report, their bands, and the run over them.
 
-Invariants: bands are those of FACTS.md. A row that cannot be measured has no figures, which is a miss, and
-the reason beside it. W6 is `skylight.reproduce.geometry`'s.
+Invariants: bands are written here alone (docs/figures.md shows them). A row that cannot be measured has no
+figures, which is a miss, and the reason beside it. W6 is `skylight.reproduce.geometry`'s.
 
-Source: UCSC-SSRC-12-05; FACTS.md, "Shingled write disk".
+Source: UCSC-SSRC-12-05.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROWS: tuple[RowSpec, ...] = (
     RowSpec("W5", "Banded writes", "5, Figures 9, 10", _known(cost.w5)),
     RowSpec("W6", "The geometry of the paper's kind of disk from timing", "6, Figures 11, 12",
             lambda tool: geometry.w6(tool.folder)),
-    RowSpec("W7", "What bands with guards hold", "2; FACTS", _known(oracle.w7)),
+    RowSpec("W7", "What bands with guards hold", "2", _known(oracle.w7)),
 )  # fmt: skip
 """See the module page."""
 
