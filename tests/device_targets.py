@@ -21,9 +21,10 @@ SIZE = 96 * MIB
 TOOL_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
-def tool(*words: str) -> str:
-    """Runs a system tool and returns what it prints; fails the test with its own words."""
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment())
+def tool(*words: str, given: str = "") -> str:
+    """Runs a system tool, with `given` as its input, and returns what it prints; fails the test with its own
+    words."""
+    done = subprocess.run(words, input=given, capture_output=True, text=True, check=False, env=environment())
     if done.returncode != 0:
         pytest.fail(f"{' '.join(words)}: {done.stderr.strip() or done.returncode}", pytrace=False)
     return done.stdout.strip()

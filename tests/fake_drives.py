@@ -2,7 +2,7 @@
 
 Independent of the Rust model on purpose: a test of inference must not share a mistake with the emulator. A
 platter is a phase; a block has a track and an angle; a command takes overhead, seek, wait and transfer, plus
-jitter and now and then an outlier. `random_drive` draws from the ranges of DESIGN, "Random drives"."""
+jitter and now and then an outlier. `random_drive` draws from the ranges of docs/random-drives.md."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from skylight.probe.band_size.verdict import at_place
     "name", ["emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st5000as0011", "st8000as0011"]
 )
 def test_bands_of_the_papers_drives(name: str, tmp_path: Path) -> None:
-    """FACTS S9a: exact, at the first, middle and last address."""
+    """Row S9a: exact, at the first, middle and last address."""
     toml = read_profile(name)[0]
     truth = truth_of(toml)
     findings, evidence = run(BandSize(), toml, known_of(truth, without=("band_bytes",)), tmp_path / "r")

@@ -37,7 +37,7 @@ def outcomes(findings: list[Finding], truth: dict[str, dict[str, object]]) -> di
     "name", ["emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st5000as0011", "st8000as0011"]
 )
 def test_sizes_of_the_papers_drives(name: str, tmp_path: Path) -> None:
-    """FACTS S6a to S8b: the sizes of Tables 1 and 3."""
+    """Rows S6a to S8b: the sizes of Tables 1 and 3."""
     toml = read_profile(name)[0]
     truth = truth_of(toml)
     findings, evidence = run(CacheSize(), toml, known_with_seeks(truth), tmp_path / "r")

@@ -1,7 +1,7 @@
 """The arm of the profiles against what it was calibrated to: docs/calibration.md states these numbers.
 
-Bands are those of FACTS (S1a, S1b, S1d, R1) or the uncertainty that the page gives. The derivation is the
-page's script, so what the page says is what is tested.
+Bands are those of docs/figures.md (rows S1a, S1b, S1d, R1) or the uncertainty that the page gives. The
+derivation is the page's script, so what the page says is what is tested.
 """
 
 import importlib.util

@@ -76,9 +76,7 @@ def test_a_mounted_device(device: Loop, tmp_path: Path) -> None:
         assert f"{device.name} is mounted at {point}; run umount" in refusal(device.path)
         assert can_be_read(device.path) == f"{device.name} is mounted at {point}"
         assert device.changes == before
-    assert "holds an ext2, ext3 or ext4 file system" in refusal(device.path), (
-        "umount alone frees nobody's data"
-    )
+    assert "holds a file system (ext4)" in refusal(device.path), "umount alone frees nobody's data"
     tool("wipefs", "--all", "--quiet", device.path)
     assert refusal(device.path) == ""
 
@@ -86,8 +84,8 @@ def test_a_mounted_device(device: Loop, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("mkfs.ext4", "-q", "-F"), "an ext2, ext3 or ext4 file system"),
-        (("mkswap",), "swap space"),
+        (("mkfs.ext4", "-q", "-F"), "a file system (ext4)"),
+        (("mkswap",), "somebody's data (swap)"),
     ],
     ids=["ext4", "swap"],
 )
@@ -127,38 +125,84 @@ def test_a_mounted_partition(device: Loop, tmp_path: Path) -> None:
             assert "is mounted" in refusal(f"{device.path}p1")
         assert f"holds a partition ({device.name}p1); " in refusal(device.path)
         assert "wipefs" in refusal(device.path)
-        assert "holds an ext2, ext3 or ext4 file system" in refusal(f"{device.path}p1")
+        assert "holds a file system (ext4)" in refusal(f"{device.path}p1")
         tool("wipefs", "--all", "--quiet", f"{device.path}p1")
         assert refusal(f"{device.path}p1") == "", "a free partition can be a target"
     finally:
         tool("delpart", device.path, "1")
 
 
-def mbr() -> bytes:
-    entry = struct.pack("<B3xB3xII", 0, 0x83, 2048, 20480)
-    return b"\0" * 446 + entry + b"\0" * 48 + b"\x55\xaa"
+def sfdisk(label: str) -> Callable[[Path], None]:
+    """A table with one partition, written by a tool."""
+
+    def write(path: Path) -> None:
+        tool("sfdisk", "--quiet", str(path), given=f"label: {label}\nstart=2048, size=20480\n")
+
+    return write
+
+
+def of_4_kib_blocks(path: Path) -> None:
+    """A GPT as a drive of 4 KiB blocks has it, seen with blocks of 512 bytes: what is left is its MBR."""
+    sfdisk("gpt")(path)
+    with path.open("r+b") as file:
+        header = file.read(1024)[512:]
+        file.seek(512)
+        file.write(bytes(512))
+        file.seek(4096)
+        file.write(header)
+        file.seek(-512, os.SEEK_END)
+        file.write(bytes(512))
+
+
+def at(*pieces: tuple[int, bytes]) -> Callable[[Path], None]:
+    """Bytes that are what a tool would have written, from the start or, where negative, from the end."""
+
+    def write(path: Path) -> None:
+        with path.open("r+b") as file:
+            for offset, content in pieces:
+                file.seek(offset, os.SEEK_END if offset < 0 else os.SEEK_SET)
+                file.write(content)
+
+    return write
+
+
+MD_AT = 64 * MIB - 8192
+MD = struct.pack("<III", 0xA92B4EFC, 1, 0).ljust(144, b"\0") + struct.pack("<Q", MD_AT // 512)
+LVM = b"LABELONE" + struct.pack("<QII", 1, 0, 32) + b"LVM2 001"
+XFS = struct.pack(
+    ">4sIQQQ16sQQQQIIIIIHHHH12s8B",
+    *(b"XFSB", 4096, 16384, 0, 0, b"\x11" * 16, 0, 128, 129, 130, 1, 4096, 4, 0, 855),
+    *(0xB4A4, 512, 512, 8, b"", 12, 9, 9, 3, 12, 0, 0, 25),
+)
+UBERBLOCK = struct.pack("<QQQQQ", 0x00BAB10C, 5000, 4, 0, 0)
+ZFS = tuple(((128 << 10) + 1024 * n, UBERBLOCK) for n in range(8))
 
 
 @pytest.mark.parametrize(
-    ("at", "content", "name"),
-    [(0, mbr(), "an MBR"), (512, b"EFI PART", "a GPT"), (4096, b"EFI PART", "a GPT")],
-    ids=["mbr", "gpt-512", "gpt-4096"],
+    ("write", "what"),
+    [
+        (sfdisk("dos"), "a partition table (dos)"),
+        (sfdisk("gpt"), "a partition table (gpt)"),
+        (of_4_kib_blocks, "a partition table (PMBR)"),
+        (at((0, XFS)), "a file system (xfs)"),
+        (at((65_600, b"_BHRfS_M")), "a file system (btrfs)"),
+        (at((512, LVM)), "a member of a RAID or volume group (LVM2_member)"),
+        (at((MD_AT, MD)), "a member of a RAID or volume group (linux_raid_member)"),
+        (at((0, b"LUKS\xba\xbe\0\x01")), "an encrypted volume (crypto_LUKS)"),
+        (at(*ZFS), "a file system (zfs_member)"),
+    ],
+    ids=["dos", "gpt", "gpt-4096", "xfs", "btrfs", "lvm", "md", "luks", "zfs"],
 )
-def test_a_partition_table_that_the_kernel_did_not_scan(
-    tmp_path: Path, at: int, content: bytes, name: str
-) -> None:
-    path = sparse(tmp_path / "disk.img")
-    with path.open("r+b") as file:
-        file.seek(at)
-        file.write(content)
+def test_data_of_many_kinds(tmp_path: Path, write: Callable[[Path], None], what: str) -> None:
+    path = sparse(tmp_path / "disk.img", 64 * MIB)
+    write(path)
     with loop(path) as device:
         before = device.changes
-        assert f"holds {name} partition table; " in refusal(device.path)
+        assert f"holds {what}; if nothing on it is needed, remove it with wipefs -a" in refusal(device.path)
         assert can_be_read(device.path) == ""
         assert device.changes == before
-        if name == "an MBR":
-            tool("wipefs", "--all", "--quiet", device.path)
-            assert refusal(device.path) == "", "the mend mends it"
+        tool("wipefs", "--all", "--quiet", device.path)
+        assert refusal(device.path) == "", "the mend mends it"
 
 
 def test_a_read_only_device(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ class TestWithoutLeaveToWrite:
 
 
 class TestConfusion:
-    """A small share of the campaign: random drives of DESIGN's ranges, none called what it is not."""
+    """A small share of the campaign: random drives, none called what it is not."""
 
     def test_random_drives(self, tmp_path: Path, seed: int) -> None:
         matrix: Counter[tuple[str, object]] = Counter()

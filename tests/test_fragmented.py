@@ -1,5 +1,5 @@
-"""What logs of fragmented reads tell: FACTS row R1 from the real drive's logs alone, the emulated drives
-against their truth, and nothing at all from logs that do not carry it.
+"""What logs of fragmented reads tell: docs/figures.md, row R1, from the real drive's logs alone, the
+emulated drives against their truth, and nothing at all from logs that do not carry it.
 """
 
 import json

@@ -46,7 +46,7 @@ def st5000(tmp_path_factory: pytest.TempPathFactory) -> SuiteResult:
 
 
 class TestTheSeagateDrive:
-    """FACTS S1e to S1h, found and not set."""
+    """Rows S1e to S1h, found and not set."""
 
     def test_everything_is_right(self, st5000: SuiteResult) -> None:
         finding = found(st5000)

@@ -20,7 +20,7 @@ from skylight.probe.mapping.measure import Seen
     "name", ["emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st5000as0011", "st8000as0011"]
 )
 def test_mapping_of_the_papers_drives(name: str, tmp_path: Path) -> None:
-    """FACTS S10a: static for all but emulated-smr-3."""
+    """Row S10a: static for all but emulated-smr-3."""
     toml = read_profile(name)[0]
     findings, evidence = run(Mapping(), toml, known_of(truth_of(toml)), tmp_path / "r")
     assert findings[0].value == ("dynamic" if name == "emulated-smr-3" else "static")

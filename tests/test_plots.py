@@ -19,13 +19,13 @@ from skylight.probe.suite import SuiteResult
 from skylight.report.html import render_report
 from skylight.report.plots import MOST_MARKS, SLOWEST_PART, plot_of, shares, thinned
 
-FACTS = TargetFacts("sim", "sim:a-drive", 20_000_000_000_000, 512)
+TARGET = TargetFacts("sim", "sim:a-drive", 20_000_000_000_000, 512)
 
 
 def step(name: str, latency_ns: NDArray[np.int64], op: Op = Op.WRITE, first: int = 0) -> Step:
     """Requests one after the other, all over the drive."""
     offsets = (
-        np.arange(len(latency_ns), dtype=np.uint64) * np.uint64(4096 * 7919) % np.uint64(FACTS.size_bytes)
+        np.arange(len(latency_ns), dtype=np.uint64) * np.uint64(4096 * 7919) % np.uint64(TARGET.size_bytes)
     )
     complete = np.cumsum(latency_ns.astype(np.uint64), dtype=np.uint64) + np.uint64(first)
     log = IoLog.of(IoBatch.make(op, offsets, 4096), complete - latency_ns.astype(np.uint64), complete)
@@ -33,7 +33,7 @@ def step(name: str, latency_ns: NDArray[np.int64], op: Op = Op.WRITE, first: int
 
 
 def evidence(*steps: Step, test: str = "journal") -> Evidence:
-    return Evidence(test, FACTS, list(steps), complete=True)
+    return Evidence(test, TARGET, list(steps), complete=True)
 
 
 def column(given: object) -> NDArray[np.float64]:
@@ -130,7 +130,7 @@ def page_of(folder: Path) -> Path:
     ]
     findings = [Finding("drive_type", "cmr", None, None, 0.9, "as given")]
     page = folder / "report.html"
-    page.write_text(render_report([(SuiteResult(FACTS, kept, findings, 1), recording)], folder))
+    page.write_text(render_report([(SuiteResult(TARGET, kept, findings, 1), recording)], folder))
     return page
 
 

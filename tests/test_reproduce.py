@@ -18,11 +18,12 @@ from click.testing import CliRunner
 from skylight.cli.app import cli, run
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError
 from skylight.findings import UNKNOWN, Finding
-from skylight.reproduce import bands, fast15, lab, verdicts
+from skylight.reproduce import bands, fast15, figures, lab, verdicts
 from skylight.reproduce.page import JSON_NAME, PAGE_NAME
 from skylight.reproduce.rows import Band, Measured, RowSpec, judge
 
 FAST = "S1b,S1e,S1f,S1g,S3b,S6a"
+FIGURES = Path(__file__).parent.parent / "docs/figures.md"
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 
 
@@ -153,6 +154,31 @@ def test_quick_rows_pass_and_their_json_is_that_of_the_design(tmp_path: Path) ->
             assert set(check) == {"name", "paper", "ours", "lo", "hi", "pass"}
             assert check["pass"] is True
     assert call("fast15", "--only", FAST, "--json").out == ended.out, "the same figures again"
+    assert_page_shows(document)
+
+
+def assert_page_shows(document: dict[str, object]) -> None:
+    page = figures.shown(FIGURES.read_text())
+    differ = {key: (page.get(key), ours) for key, ours in figures.measured([document]).items()}
+    assert {key: pair for key, pair in differ.items() if pair[0] != pair[1]} == {}, figures.__doc__
+
+
+def test_the_page_of_figures_has_every_row_check_and_band() -> None:
+    page = FIGURES.read_text()
+    assert figures.renewed(page, {}) == page, figures.__doc__
+    own = {
+        key: ours for key, ours in figures.shown(page).items() if key[0] in {row.id for row in fast15.ROWS}
+    }
+    assert figures.NOT_MEASURED not in own.values()
+    (first, *_) = fast15.BANDS
+    other = page.replace(f"| {first.name} | {first.paper} | {first.text} |", f"| {first.name} | 7 | 7 |", 1)
+    assert other != page
+    assert figures.renewed(other, {}) == page, "what drifted is written again"
+
+
+def test_a_page_without_markers_is_refused() -> None:
+    with pytest.raises(UsageError, match="no markers for fast15"):
+        figures.renewed("# Figures\n", {})
 
 
 def test_the_table_has_a_line_for_each_check_and_the_result() -> None:
@@ -273,3 +299,4 @@ def test_every_row_of_the_paper_is_reproduced(
     ended = call("fast15", "--out", str(tmp_path / "out"))
     missed = [line for line in ended.out.splitlines() if "MISS" in line]
     assert ended.code == 0, "\n".join(missed)
+    assert_page_shows(json.loads((tmp_path / "out" / JSON_NAME).read_text()))

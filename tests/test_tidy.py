@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tidy import hosts, layers, rust
-from tidy.rules import RULES, Rule
+from tidy import citations, hosts, rust
+from tidy.rules import NOT_MENDED, RULES, SAID, Rule
 from tidy.samples import SAMPLES
 
 ROOT = Path(__file__).parent.parent
+# These cite what is not there on purpose; the log of changes cites what was there.
+NOT_READ = ("tests/tidy/samples.py", "tests/test_tidy.py", "CHANGELOG.md")
 _RULES = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 
@@ -71,7 +73,7 @@ def test_rule_can_fail(rule: Rule) -> None:
         assert found == expected, f"{rule.name}: {sample.text!r} gives {found}, not {expected}"
 
 
-def test_every_part_is_in_the_tables_and_in_the_architecture() -> None:
+def test_every_part_is_in_the_architecture() -> None:
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     crates = {path.split("/")[1] for path in tree() if path.startswith("crates/")}
     parts = {
@@ -79,16 +81,54 @@ def test_every_part_is_in_the_tables_and_in_the_architecture() -> None:
         for path in tree()
         if path.startswith("python/skylight/") and ".py" in path
     }
-    assert crates == set(layers.RUST_ARROWS)
-    assert parts <= set(layers.PYTHON_ARROWS) | {"_native"}
     shown = crates | {part for part in parts if not part.startswith("_")}
     missing = [name for name in sorted(shown) if f"    {name}/" not in page and f"    {name}.py" not in page]
     assert not missing, f"docs/architecture.md, The house, does not show {missing}"
 
 
-@pytest.mark.parametrize("arrows", [layers.RUST_ARROWS, layers.PYTHON_ARROWS], ids=["rust", "python"])
-def test_arrows_make_no_circle(arrows: dict[str, tuple[str, ...]]) -> None:
-    assert [name for name in arrows if name in layers.below(arrows, name)] == []
+def _cited() -> citations.Cited:
+    return citations.Cited(frozenset(tree()), citations.rows_of(tree()[citations.FIGURES]))
+
+
+def test_what_is_cited_is_there() -> None:
+    cited, said = _cited(), Rule("", "", citations.elsewhere, SAID, exclude=NOT_READ)
+    broken = [
+        f"{path}:{line}: {message}"
+        for path, text in tree().items()
+        if said.reads(path)
+        for line, message in citations.missing(path, text, cited)
+    ]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize("path", NOT_MENDED)
+def test_an_exception_is_still_needed(path: str) -> None:
+    own = Rule("", "", citations.elsewhere, (path,))
+    broken = [one for one, text in tree().items() if own.reads(one) and any(citations.elsewhere(one, text))]
+    assert broken, f"{path} cites nothing that is not there; take it off NOT_MENDED of tests/tidy/rules.py"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        ("crates/a.rs", "// see docs/nowhere.md", "docs/nowhere.md"),
+        ("tests/a.py", "# as tests/test_nothing.py does", "tests/test_nothing.py"),
+        ("docs/a.md", "the clock (`drive/nothing.rs`)", "drive/nothing.rs"),
+        ("docs/tests/a.md", "[a page](../nowhere.md#part)", "../nowhere.md"),
+        ("crates/a.rs", "// as row S1z2 and rows S1a to S99 have it", "row S99"),
+        (
+            "docs/a.md",
+            "[x](architecture.md#the-house), [y](tests), `layer/plan.rs`, `plan.rs`; row S1a",
+            None,
+        ),
+        ("README.md", "[x](docs/architecture.md) and [far](https://example.net/docs/a.md)", None),
+        ("crates/a.rs", "// docs/architecture.md, row S1e; rows W1 to W7", None),
+    ],
+)
+def test_citations_that_are_not_there_are_found(path: str, text: str, message: str | None) -> None:
+    found = [words for _, words in citations.missing(path, text, _cited())]
+    assert len(found) == (message is not None), found
+    assert message is None or message in found[0]
 
 
 def test_code_only_keeps_offsets_and_lines() -> None:

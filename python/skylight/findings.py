@@ -9,7 +9,7 @@ A value may be `UNKNOWN`: evidence that does not carry a verdict is a right answ
 confidence is the worst one. `confidence` is computed from the evidence (each test's page says how), never a
 constant.
 
-Source: DESIGN, "Command line" (JSON of a probe) and its table of findings.
+Source: docs/report.md, "JSON"; docs/random-drives.md, "The truth" (the table of findings).
 """
 
 from __future__ import annotations

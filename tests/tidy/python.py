@@ -1,7 +1,6 @@
-"""Reads Python for house rules: functions with their lengths, and imports as absolute module names.
+"""Reads Python for house rules: functions with their lengths.
 
-Invariant: an import counts wherever it stands, in a function or under TYPE_CHECKING as well.
-Source: the Python Reference, section 7.11 (the import statement), and the `ast` module.
+Source: the `ast` module.
 """
 
 import ast
@@ -24,31 +23,3 @@ def functions(text: str) -> Iterator[Function]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             end = node.end_lineno or node.lineno
             yield Function(node.name, node.lineno, end - node.lineno + 1)
-
-
-def module_name(path: str) -> str:
-    """`python/skylight/cli/drives.py` is `skylight.cli.drives`; a package is its folder's name."""
-    parts = path.removeprefix("python/").removesuffix(".pyi").removesuffix(".py").split("/")
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports(path: str, text: str) -> Iterator[tuple[int, str]]:
-    """(line, absolute name) of everything imported; `from a import b` counts as `a.b`."""
-    module = module_name(path)
-    package = module if path.endswith("/__init__.py") else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            base = _absolute(node, package)
-            for alias in node.names:
-                yield node.lineno, f"{base}.{alias.name}"
-
-
-def _absolute(node: ast.ImportFrom, package: str) -> str:
-    if node.level == 0:
-        return node.module or ""
-    parents = package.split(".")
-    kept = parents[: len(parents) - node.level + 1]
-    return ".".join([*kept, node.module] if node.module else kept)

@@ -3,7 +3,7 @@
 Invariants: no file is left out silently (`Rule.reads` is the whole story, and tests/test_tidy.py checks that
 every rule reads some file of the tree); every rule has samples in `samples.py` that break it or keep it.
 Words that a rule forbids are put together from pieces, so that these files obey their own rules.
-Sources: DESIGN ("The house", "Models we learn from"), docs/architecture.md.
+Source: docs/architecture.md, "The house" and "Citations".
 """
 
 import ast
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from tidy import hosts, layers, python, rust
+from tidy import citations, hosts, python, rust
 
 Hits = Iterator[tuple[int, str]]
 
@@ -292,6 +292,10 @@ def silenced_without_reason(path: str, text: str) -> Hits:
 _ANY = ("*",)
 _RUST = ("crates/*.rs", "fuzz/*.rs")
 _PYTHON = ("*.py", "*.pyi")
+# What people read; a lock file cites nothing, and the samples break rules on purpose.
+SAID = ("*.rs", "*.py", "*.pyi", "*.md", "*.toml", "*.sh", "Makefile", ".ci/*")
+# To be mended with the packages' own rework, then taken off this list: a test holds that each still needs it.
+NOT_MENDED = ("python/skylight/probe/*",)
 _TEXT = ("*.md", "*.toml", "*.sh", "*.j2", "*.css", "*.js", "*.html", "Makefile", ".ci/*")
 
 RULES: tuple[Rule, ...] = (
@@ -323,9 +327,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("file-size", f"a file has at most {MAX_FILE_BYTES // 1024} KiB", large_file, _ANY),
     Rule("module-page", "a module opens with a page", no_module_page, (*_RUST, *_PYTHON)),
-    Rule("rust-arrows", "crates import downwards", layers.rust_arrows_broken, ("crates/*/Cargo.toml",)),
     Rule(
-        "python-arrows", "packages import downwards", layers.python_arrows_broken, ("python/skylight/*.py",)
+        "cited-elsewhere",
+        "what is cited is in the repository",
+        citations.elsewhere,
+        SAID,
+        exclude=NOT_MENDED,
     ),
     Rule("registry-host", "no file names a registry host", registry_host, _ANY),
     Rule("machine-path", "no file names a machine path", machine_path, _ANY),

@@ -28,6 +28,8 @@ _HOST = ".".join(("py" + "pi", "org"))
 _UNDONE = "to" + "do!()"
 _MARK = "# FIX" + "ME later"
 _WORK = "/" + "work/main"
+_NOTE = "DES" + "IGN"
+_AN_ISSUE = "iss" + "ue"
 _NOQA = "# no" + "qa"
 _IGNORED_TYPE = "# type" + ": ignore"
 
@@ -96,21 +98,12 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
         Sample("python/skylight/a.py", "import os\n", 1),
         Sample("python/skylight/a.py", '"""What it is for."""\n', None),
     ),
-    "rust-arrows": (
-        Sample("crates/disk/Cargo.toml", "[dependencies]\nskylight-drive.workspace = true\n", 2),
-        Sample("crates/host/Cargo.toml", '[dev-dependencies]\nskylight-disk = { path = "../disk" }\n', 2),
-        Sample("crates/host/Cargo.toml", "[target.x.dependencies]\nd = { package = 'skylight-disk' }\n", 2),
-        Sample("crates/nobody/Cargo.toml", "[package]\n", 1),
-        Sample("crates/py/Cargo.toml", "[dependencies]\nskylight-disk.workspace = true\n", None),
-    ),
-    "python-arrows": (
-        Sample("python/skylight/infer/a.py", "import os\nimport skylight.probe\n", 2),
-        Sample("python/skylight/infer/a.py", "def f():\n    from ..probe import suite\n", 2),
-        Sample("python/skylight/errors.py", "from . import evidence\n", 1),
-        Sample("python/skylight/__init__.py", "from skylight.cli import main\n", 1),
-        Sample("python/skylight/nobody.py", "import os\n", 1),
-        Sample("python/skylight/infer/a.py", "from skylight.evidence import IoLog\nfrom . import b\n", None),
-        Sample("python/skylight/cli/a.py", "from skylight import __version__\n", None),
+    "cited-elsewhere": (
+        Sample("crates/disk/src/a.rs", f"//! A.\n//! Source: {_NOTE}, idea 1.\n", 2),
+        Sample("tests/a.py", f'"""{_NOTE}.md says so."""\n', 1),
+        Sample("docs/a.md", f"Why: {_AN_ISSUE} 4\n", 1),
+        Sample("crates/disk/src/a.rs", "// Source: docs/a.md; this issues 4 commands\n", None),
+        Sample("tests/a.py", f"_{_NOTE} = 1\n", None),
     ),
     "registry-host": (
         Sample("requirements.lock", f"--index-url https://{_HOST}/simple\n", 1),

@@ -7,7 +7,7 @@
 //! Invariants: an access never starts before the head is there; two accesses that follow each other on
 //! the medium without a pause lose no turn; the same access at the same time takes the same time.
 //! Sources: Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994); checked
-//! against a validated simulator, request by request, in `tests/atlas10k.rs`.
+//! against a validated simulator, request by request, in `crates/disk/tests/atlas10k.rs`.
 
 use crate::geometry::{Geometry, Place, Segment, Stroke};
 use crate::seek::{SeekCurve, SeekTable};

@@ -1,7 +1,7 @@
 //! Units of a disk: addresses, counts, time and angle, each a type of its own.
 //!
 //! Invariants: an address is never added to an address; the 512-byte *sector* is the unit of every
-//! address and extent; time is an integer number of nanoseconds owned by the model (DESIGN idea 2);
+//! address and extent; time is an integer number of nanoseconds owned by the model (idea 2 of `docs/architecture.md`);
 //! an angle is a fraction of a turn in 0.64 fixed point, so that it wraps as the platter does.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! FACTS R9: the mechanics against a validated simulator, request by request.
+//! Row R9 of `docs/figures.md`: the mechanics against a validated simulator, request by request.
 //!
 //! Reads the track table, the seek table and 2,900 requests of a Quantum Atlas 10K from
 //! `disksim-atlas10k` in the recordings (`SKYLIGHT_DATA`, by default `../shared/data`).

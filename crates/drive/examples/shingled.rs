@@ -1,5 +1,5 @@
 //! What shingling costs on a real backing: the raw shingled disk beside the conventional layer, each plan's
-//! accesses made to a file. `skylight reproduce swd` runs it (FACTS W3 to W5):
+//! accesses made to a file. `skylight reproduce swd` runs it (`docs/figures.md`, rows W3 to W5):
 //! `cargo run --release --example shingled -- compare PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS ROUNDS`
 //! prints a line of JSON with the median time of an operation in each round, and the processor's mean time, for the
 //! conventional layer, the conventional layer once more (so that what differs between them is noise) and the

@@ -26,6 +26,9 @@ use crate::jitter::Jitter;
 use crate::ledger::Ledger;
 use crate::media::{FlashSpeed, Media};
 use crate::pending::{Arrival, Pending, Served};
+#[doc(hidden)]
+pub use crate::planted::Planted;
+use crate::planted::Plants;
 use crate::profile::Schedule;
 use crate::stop::{Stop, StopWatch};
 use crate::trace::HeadTrace;
@@ -83,21 +86,6 @@ pub(crate) enum Event {
     Media,
 }
 
-/// Faults planted for tests of the tests, one in each place where commands wait: each must be noticed by whoever
-/// compares bytes.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
-    /// A command that needs the media has the first write leave that it touches, whatever that one overlaps.
-    LeavesBeforeOlder,
-    /// The write that the heads reach first leaves, whatever it overlaps.
-    NearestLeaves,
-    /// The layer is shown the writes of the volatile cache newest first.
-    NewestFirst,
-    /// Commands that conflict do not wait for each other.
-    NoConflicts,
-}
-
 /// See the module page.
 pub struct Drive {
     media: Media,
@@ -127,7 +115,7 @@ pub struct Drive {
     plan: Plan,
     answered: Vec<(CommandId, Time)>,
     settled: Vec<LbaExtent>,
-    planted: Option<Planted>,
+    plants: Plants,
 }
 
 impl Drive {
@@ -162,20 +150,16 @@ impl Drive {
             plan: Plan::default(),
             answered: Vec::new(),
             settled: Vec::new(),
-            planted: None,
+            plants: Plants::default(),
         }
     }
 
-    /// Plants a fault, for tests of the tests.
+    /// Plants a bug, for tests of the tests; does nothing without the feature `planted`.
     #[doc(hidden)]
-    pub fn plant(&mut self, planted: Planted) {
-        self.planted = Some(planted);
-        self.cache.forgets_older = match planted {
-            Planted::LeavesBeforeOlder => [true, false],
-            Planted::NearestLeaves => [false, true],
-            _ => [false, false],
-        };
-        self.pending.ignores_conflicts = planted == Planted::NoConflicts;
+    pub fn plant(&mut self, bug: Planted) {
+        self.plants = Plants::only(bug);
+        self.cache.plants = self.plants;
+        self.pending.plants = self.plants;
     }
 
     /// Sectors that the host sees.
@@ -325,12 +309,11 @@ impl Drive {
             false => Queue { waiting: dirty, next },
         };
         let reversed: Vec<Command>;
-        let queue = match self.planted {
-            Some(Planted::NewestFirst) => {
-                reversed = queue.waiting.iter().rev().copied().collect();
-                Queue { waiting: &reversed, next: queue.waiting.len() - 1 - queue.next }
-            }
-            _ => queue,
+        let queue = if self.plants.has(Planted::NewestFirst) {
+            reversed = queue.waiting.iter().rev().copied().collect();
+            Queue { waiting: &reversed, next: queue.waiting.len() - 1 - queue.next }
+        } else {
+            queue
         };
         self.ahead = None;
         self.plan.clear();

@@ -11,11 +11,12 @@
 //! * [`random`], [`truth`]: drives that nobody tuned to, and what is true of a drive.
 //!
 //! Invariants: time is virtual; no clock, file, thread, hash order or unseeded randomness; the same profile,
-//! seed and commands give the same nanoseconds (DESIGN idea 2).
+//! seed and commands give the same nanoseconds (idea 2 of `docs/architecture.md`).
 
 mod footprint;
 mod host;
 mod pending;
+mod planted;
 mod schedule;
 mod write_cache;
 

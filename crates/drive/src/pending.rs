@@ -19,6 +19,7 @@ use skylight_layer::{Command, CommandId, HostOp, Layer, Plan};
 
 use crate::footprint::Footprint;
 use crate::media::Media;
+use crate::planted::{Planted, Plants};
 use crate::schedule::{Sweep, Target};
 use crate::write_cache::WriteCache;
 
@@ -82,8 +83,7 @@ pub(crate) struct Pending {
     /// Commands that are blocked.
     blocked: usize,
     footprint: Footprint,
-    /// A planted fault: none ever is.
-    pub(crate) ignores_conflicts: bool,
+    pub(crate) plants: Plants,
 }
 
 impl Pending {
@@ -102,7 +102,7 @@ impl Pending {
             dependents: 0,
             blocked: 0,
             footprint: Footprint::new(),
-            ignores_conflicts: false,
+            plants: Plants::default(),
         }
     }
 
@@ -180,7 +180,7 @@ impl Pending {
         self.last_came = self.last_came.max(at);
         let blocked = self.footprint.may_conflict(&command)
             && conflicts_with_any(&command, self.commands())
-            && !self.ignores_conflicts;
+            && !self.plants.has(Planted::NoConflicts);
         self.footprint.add(&command);
         self.blocked += usize::from(blocked);
         self.commands.push(command);

@@ -25,6 +25,7 @@ use skylight_disk::{LbaExtent, Pba, Sectors, Time};
 use skylight_layer::{Command, CommandId, ExtentMap, HostOp, Layer, MAX_ADDRESS, Plan};
 
 use crate::media::Media;
+use crate::planted::{Planted, Plants};
 use crate::schedule::{Sweep, Target};
 
 /// See the module page.
@@ -53,8 +54,7 @@ pub(crate) struct WriteCache {
     /// Writes that are on their way to the medium, and when they are there.
     leaving: Vec<CommandId>,
     leaving_at: Time,
-    /// Planted faults: a command that needs the media, the heads, let a write leave before those that it overlaps.
-    pub(crate) forgets_older: [bool; 2],
+    pub(crate) plants: Plants,
 }
 
 /// Runs of writes that continue each other, by what is left of each: writes have the numbers in which they came.
@@ -118,7 +118,7 @@ impl WriteCache {
             end: Pba(0),
             leaving: Vec::new(),
             leaving_at: Time(0),
-            forgets_older: [false; 2],
+            plants: Plants::default(),
         }
     }
 
@@ -154,7 +154,7 @@ impl WriteCache {
         let range = self.first..self.first + window;
         let choice = (&self.writes[range.clone()], &mut self.targets[range]);
         let nearest = self.sweep.nearest(parts, now, choice, |_| now);
-        if self.forgets_older[1] { nearest } else { self.oldest_below(nearest) }
+        if self.plants.has(Planted::NearestLeaves) { nearest } else { self.oldest_below(nearest) }
     }
 
     /// After a plan that changed the map, places may have to be looked up again.
@@ -250,7 +250,8 @@ impl WriteCache {
     /// The write that leaves first where an extent is to leave the cache, if any of it is held.
     pub(crate) fn first_to_leave(&self, extent: LbaExtent) -> Option<usize> {
         let touching = self.dirty().iter().position(|command| touches(command.extent, extent))?;
-        Some(if self.forgets_older[0] { touching } else { self.oldest_below(touching) })
+        let any = self.plants.has(Planted::LeavesBeforeOlder);
+        Some(if any { touching } else { self.oldest_below(touching) })
     }
 
     /// The write that has to leave before this one, or itself if it overlaps none that came before it. What came

@@ -71,7 +71,7 @@ fn st5000as0011_is_the_drive_of_table_3() {
     near(number(&truth, "map_merge_ns"), 300_000_000, 0.05);
     near(number(&truth, "cleaning_start_ns"), 1_242_000_000, 0.05);
     near(table(&truth, "cleaning_band_ns")[0], 600_000_000, 0.08);
-    // S1h: a quantum of 847 to 868 KiB. FACTS, "The quantum": two turns of out-of-band data.
+    // S1h: a quantum of 847 to 868 KiB. docs/figures.md, "Worth knowing": two turns of out-of-band data.
     assert!((847 * 1024..=868 * 1024).contains(&number(&truth, "journal_quantum_bytes")));
     near(number(&truth, "out_of_band_ns"), 2 * number(&truth, "rotation_ns"), 0.05);
     // S11a: eight plateaus, of 18 to 20 GiB at the start and 4 GiB at the end.

@@ -6,7 +6,7 @@
 //! it is its own.
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::device::{
@@ -17,9 +17,6 @@ use crate::error::Refusal;
 use crate::identity::Kind;
 use crate::signatures;
 use crate::sysfs::{Sysfs, dev_number};
-
-/// Direct I/O wants memory at such addresses.
-const ALIGNMENT: usize = 4096;
 
 /// A block device that nobody else uses, open for reading and writing, or for reading alone.
 #[derive(Debug)]
@@ -81,20 +78,8 @@ impl Claim {
     /// What somebody's data on it is, if it has the signature of any.
     ///
     /// # Errors
-    /// When it cannot be read.
-    pub fn signature(&self) -> std::io::Result<Option<&'static str>> {
-        let aligned = |len: u32| (u64::from(len).min(self.size_bytes) as usize) / ALIGNMENT * ALIGNMENT;
-        let head = self.read(0, aligned(signatures::HEAD_BYTES))?;
-        let len = aligned(signatures::TAIL_BYTES);
-        let end = self.size_bytes / ALIGNMENT as u64 * ALIGNMENT as u64;
-        let tail = self.read(end - len as u64, len)?;
-        Ok(signatures::find(&head, &tail, self.size_bytes))
-    }
-
-    fn read(&self, offset: u64, len: usize) -> std::io::Result<Vec<u8>> {
-        let mut buffer = vec![0; len + ALIGNMENT];
-        let from = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        self.file.read_exact_at(&mut buffer[from..from + len], offset)?;
-        Ok(buffer[from..from + len].to_vec())
+    /// When that cannot be found out.
+    pub fn signature(&self) -> std::io::Result<Option<String>> {
+        signatures::find(&self.file)
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::columns::{Columns, Limits, Needs, Op};
+use crate::columns::{Columns, Limits, Needs};
 use crate::engine::{Batch, End, Engine, Log};
 use crate::error::{HostError, Reason, Refusal};
 use crate::identity::{Identity, Kind};
@@ -205,13 +205,12 @@ impl Device {
     }
 
     /// Refuses a target that holds the signature of somebody's data.
-    fn check_signatures(&mut self) -> Result<(), HostError> {
-        let size_bytes = self.identity.size_bytes;
-        let head = self.look_at(0, signatures::HEAD_BYTES)?;
-        let tail = self.look_at(size_bytes - u64::from(signatures::TAIL_BYTES), signatures::TAIL_BYTES)?;
-        // The large buffer goes, so that it does not count for every slot of the batches to come.
-        self.engine = None;
-        let Some(what) = signatures::find(&head, &tail, size_bytes) else { return Ok(()) };
+    fn check_signatures(&self) -> Result<(), HostError> {
+        let found = signatures::find(&self.file).map_err(|error| Refusal::CannotExamine {
+            path: self.identity.path.clone(),
+            reason: error.to_string(),
+        })?;
+        let Some(what) = found else { return Ok(()) };
         let mend = match self.identity.kind {
             Kind::BlockDevice => "if nothing on it is needed, remove it with wipefs -a and try again",
             Kind::File => {
@@ -219,16 +218,6 @@ impl Device {
             }
         };
         Err(Refusal::Signature { path: self.identity.path.clone(), what, mend }.into())
-    }
-
-    /// What the target holds in one place.
-    fn look_at(&mut self, offset: u64, size: u32) -> Result<Vec<u8>, HostError> {
-        let columns = Columns { op: &[Op::Read as u8], offset: &[offset], size: &[size] };
-        if let (_, End::Failed(failure)) = self.run(columns, 1, &mut || false)? {
-            return Err(failure.into());
-        }
-        let read = self.engine.as_mut().map(|engine| engine.first_read().to_vec()).unwrap_or_default();
-        Ok(read.into_iter().take(size as usize).collect())
     }
 }
 

@@ -137,11 +137,6 @@ impl Engine {
             && needs.write_bytes as usize <= self.writes.slot_bytes()
     }
 
-    /// The bytes that the last read in slot 0 left.
-    pub fn first_read(&mut self) -> &[u8] {
-        self.reads.bytes_mut(0)
-    }
-
     /// Runs a batch. The last value is false when I/O is still in flight: then this engine must be
     /// leaked, not dropped or used again.
     pub fn run(

@@ -69,7 +69,7 @@ pub enum Refusal {
         /// The path as given.
         path: String,
         /// What was found.
-        what: &'static str,
+        what: String,
         /// What to do.
         mend: &'static str,
     },
@@ -94,6 +94,14 @@ pub enum Refusal {
         reason: String,
         /// The mend: what to mount where.
         mount: &'static str,
+    },
+    /// What the medium holds cannot be found out.
+    #[error("{path}: cannot be written to, because what it holds is not known: {reason}")]
+    CannotExamine {
+        /// The path as given.
+        path: String,
+        /// Why not, and the mend.
+        reason: String,
     },
     /// The device is smaller than any test can use.
     #[error("{path}: has {size_bytes} bytes, too small to measure; take one of at least 64 MiB")]

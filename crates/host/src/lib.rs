@@ -8,7 +8,8 @@
 //! - With [`Access::DestroyData`] a device that anyone else uses (mounted, partitioned, swap, held by
 //!   RAID or LVM, behind a loop device, opened by a process that this one may look into) is refused
 //!   before it is opened for writing; so is one of which sysfs and procfs do not tell. What shares its
-//!   bytes counts as the device: partitions, the disk below, what a loop device lies on.
+//!   bytes counts as the device: partitions, the disk below, what a loop device lies on. So is one that holds a
+//!   signature which libblkid knows, or of which that cannot be found out.
 //! - A batch is checked whole before its first I/O. What completed is kept, whatever ends the batch.
 //! - I/O bypasses the page cache (`O_DIRECT`); times are `CLOCK_MONOTONIC` nanoseconds, taken just
 //!   before the system call that submits (one time for all that go with it) and just after the
@@ -16,7 +17,7 @@
 //! - A setting that was changed is put back on drop; a restore note on disk covers a killed process.
 //!
 //! Sources: Linux `Documentation/ABI/stable/sysfs-block`, `Documentation/scsi/sd-parameters.rst`,
-//! `proc_pid_mountinfo(5)`, `io_uring_enter(2)`; UEFI specification 2.10, section 5 (MBR, GPT).
+//! `proc_pid_mountinfo(5)`, `io_uring_enter(2)`, `wipefs(8)`.
 
 mod arena;
 mod claim;
@@ -28,7 +29,6 @@ mod error;
 mod fake;
 mod identity;
 mod openers;
-mod partition_table;
 mod reach;
 mod settings;
 mod signatures;

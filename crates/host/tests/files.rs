@@ -69,16 +69,6 @@ fn what_is_no_target_is_refused_in_one_line() -> Outcome {
 }
 
 #[test]
-fn a_partition_table_in_an_image_is_refused_for_writing_only() -> Outcome {
-    let image = Image::new("partitioned", MIN_SIZE_BYTES)?;
-    let file = File::options().write(true).open(&image.0)?;
-    file.write_all_at(b"EFI PART", 512)?;
-    assert!(refusal(&image.0, Access::DestroyData).contains("holds a GPT partition table"));
-    assert_eq!(refusal(&image.0, Access::ReadOnly), "");
-    Ok(())
-}
-
-#[test]
 fn writes_arrive_where_they_were_sent_and_name_their_sector() -> Outcome {
     let image = Image::new("written", MIN_SIZE_BYTES)?;
     let mut device = Device::open(&image.0, Access::DestroyData)?;
@@ -218,16 +208,37 @@ fn a_file_without_permission_is_refused_unless_root_may() -> Outcome {
     Ok(())
 }
 
+/// An MBR with one partition of 20,480 sectors.
+fn mbr() -> Vec<u8> {
+    let mut sector = vec![0; 512];
+    sector[450] = 0x83;
+    sector[454..458].copy_from_slice(&2048_u32.to_le_bytes());
+    sector[458..462].copy_from_slice(&20_480_u32.to_le_bytes());
+    sector[510..].copy_from_slice(&[0x55, 0xaa]);
+    sector
+}
+
+/// The superblock of version 1.0 of a Linux RAID, which says where it lies.
+fn md(offset: u64) -> Vec<u8> {
+    let mut block = vec![0; 256];
+    block[..4].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
+    block[4] = 1;
+    block[144..152].copy_from_slice(&(offset / 512).to_le_bytes());
+    block
+}
+
 #[test]
-fn a_file_system_in_an_image_is_refused_for_writing_only() -> Outcome {
+fn somebodys_data_in_an_image_is_refused_for_writing_only() -> Outcome {
     let image = Image::new("formatted", MIN_SIZE_BYTES)?;
     let file = File::options().write(true).open(&image.0)?;
+    let end = MIN_SIZE_BYTES - 8192;
     for (at, bytes, what) in [
-        (1080, &[0x53_u8, 0xef][..], "holds an ext2, ext3 or ext4 file system; use an empty file"),
-        (65_600, b"_BHRfS_M", "holds a btrfs file system"),
-        (MIN_SIZE_BYTES - 8192, &0xa92b_4efc_u32.to_le_bytes(), "holds a member of a Linux RAID"),
+        (1080, vec![0x53, 0xef], "holds a file system (ext2); use an empty file"),
+        (65_600, b"_BHRfS_M".to_vec(), "holds a file system (btrfs)"),
+        (end, md(end), "holds a member of a RAID or volume group (linux_raid_member)"),
+        (0, mbr(), "holds a partition table (dos)"),
     ] {
-        file.write_all_at(bytes, at)?;
+        file.write_all_at(&bytes, at)?;
         let line = refusal(&image.0, Access::DestroyData);
         assert!(line.contains(what) && line.contains("wipefs -a"), "{line:?} does not say {what:?}");
         assert_eq!(refusal(&image.0, Access::ReadOnly), "");

@@ -8,7 +8,7 @@
 //! * [`conventional`], [`set_associative`], [`fully_associative`], [`journaled`]: the layers.
 //!
 //! Invariants: no clock, no file, no thread, no hash order, no randomness; the same commands give the same
-//! plans. See DESIGN idea 1 in `docs/architecture.md`.
+//! plans. See idea 1 of `docs/architecture.md`.
 
 pub mod bands;
 pub mod conventional;

@@ -1,7 +1,7 @@
 //! Plans: what a translation layer wants done, as a list of steps that others give a meaning.
 //!
 //! The clock gives steps a duration, an image moves their bytes, a crash tester stops between them
-//! (DESIGN, idea 1). Steps happen in order. A [`Step::Commit`] changes what later reads see, a
+//! (idea 1 of `docs/architecture.md`). Steps happen in order. A [`Step::Commit`] changes what later reads see, a
 //! [`Step::Complete`] answers the host; neither takes time by itself.
 //!
 //! Invariant: a layer has taken exactly those commands whose completion is in its plan.

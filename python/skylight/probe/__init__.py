@@ -7,7 +7,7 @@ lists and orders the tests: adding one is a new package here and one line there 
 A test is written as a procedure and a verdict (`skylight.probe.procedure.ProcedureTest`), from which
 measure() and infer() follow. What it can find it declares in its module `findings`.
 
-Source: DESIGN, ideas 1 to 3.
+Source: docs/architecture.md, ideas 1 to 3.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ what is known only.
 Invariant: a replay asks for the steps of the evidence in their order and in no other; evidence that ends
 early, or goes on differently, raises `CutShort`.
 
-Source: DESIGN, idea 3.
+Source: docs/architecture.md, idea 3.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ never makes a truth: it is handed one, after the findings are there.
 | unknown, or not there | not measurable | right |
 | a value | a drive without the property | wrong |
 
-Source: DESIGN, "Command line", the table of findings.
+Source: docs/tests/findings.md.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ A run may have a budget of device time, which all its steps share: no command is
 step may end early or hold nothing. What is left depends on the logs alone, so that a resumed run is cut at
 the same commands.
 
-Source: DESIGN, idea 3; issue 4, "--quick: in under a minute of device time".
+Source: docs/architecture.md, idea 3.
 """
 
 from __future__ import annotations

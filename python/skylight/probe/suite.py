@@ -3,7 +3,7 @@
 Both ways end in the same place: `run_suite` measures into a recording and then reads that recording back, so
 a finding from a live target and one from its recording are the same finding by construction.
 
-Source: DESIGN, ideas 1 to 3.
+Source: docs/architecture.md, ideas 1 to 3.
 """
 
 from __future__ import annotations

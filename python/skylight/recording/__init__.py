@@ -11,7 +11,7 @@ Invariants:
 - Reading trusts nothing: what is not a recording of this version, whole up to its tail, is refused in one
   line.
 
-Source: DESIGN, idea 3; Apache Arrow columnar format, "IPC Streaming Format".
+Source: docs/architecture.md, idea 3; Apache Arrow columnar format, "IPC Streaming Format".
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Invariants:
 - No date and no place where results were kept: the same target and seed give the same bytes.
 - Numbers are finite, so that every JSON reader takes them.
 
-Source: DESIGN, "Command line".
+Source: docs/report.md, "JSON".
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@
 | `recorded` | results from the logs of a real drive |
 | `verdicts` | findings of the characterization suite |
 | `fast15` | the rows in order, and the run |
+| `figures` | the rows as docs/figures.md shows them |
 | `drawing`, `page` | figures in the manner of the paper's, and the page |
 
 Invariant: no row is satisfied by a constant; each result comes from running the test on the drive. The same

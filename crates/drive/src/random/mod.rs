@@ -1,6 +1,6 @@
 //! Random drives: plausible profiles that nobody tuned anything to, one a seed.
 //!
-//! The suite is scored on them ("Random drives" of DESIGN), and `truth` says what it should find. A profile is
+//! The suite is scored on them (`docs/random-drives.md`), and `truth` says what it should find. A profile is
 //! TOML like any other: it can be kept, read and changed.
 //!
 //! * [`ranges`]: the one table of what is drawn from where.

@@ -1,7 +1,7 @@
 //! What a random drive is drawn from: every range and every chance, in one table each.
 //!
-//! Ranges are at least those that the suite is scored on ("Random drives" of DESIGN); where that names none,
-//! the row says what it was chosen by. Draws are independent but where `body.rs` and `layers.rs` say what
+//! Ranges are at least the promised ones (`docs/random-drives.md`, "Ranges"); where none is promised, the row says
+//! what it was chosen by. Draws are independent but where `body.rs` and `layers.rs` say what
 //! physics forbids.
 //!
 //! Invariant: a draw lies in its range, both ends included, rounded as people write numbers.
@@ -74,20 +74,21 @@ macro_rules! chances {
     };
 }
 
-const DESIGN: &str = "DESIGN, Random drives";
+/// So that a score means the same from version to version, some ranges may widen and never narrow.
+const PROMISED: &str = "promised: docs/random-drives.md, Ranges";
 const FLASH: &str = "chosen: from a fast SSD to a slow card";
 
 ranges! {
     // Name = least, greatest, spread, digits, source. Units last in the name.
-    CAPACITY_BYTES = 100e9, 30e12, Log, 3, DESIGN;
-    SPEED_RPM = 4_200.0, 15_000.0, Log, 3, DESIGN;
-    SURFACES = 1.0, 20.0, Whole, 2, DESIGN;
-    OUTER_TRACK_MIB = 0.3, 3.0, Log, 3, DESIGN;
-    OUTER_TO_INNER = 1.5, 2.5, Linear, 3, DESIGN;
-    RECORDING_ZONES = 4.0, 60.0, Whole, 2, DESIGN;
-    TRACK_SEEK_MS = 0.5, 2.0, Linear, 3, DESIGN;
-    FULL_SEEK_MS = 8.0, 25.0, Linear, 3, DESIGN;
-    COMMAND_OVERHEAD_US = 20.0, 500.0, Log, 2, DESIGN;
+    CAPACITY_BYTES = 100e9, 30e12, Log, 3, PROMISED;
+    SPEED_RPM = 4_200.0, 15_000.0, Log, 3, PROMISED;
+    SURFACES = 1.0, 20.0, Whole, 2, PROMISED;
+    OUTER_TRACK_MIB = 0.3, 3.0, Log, 3, PROMISED;
+    OUTER_TO_INNER = 1.5, 2.5, Linear, 3, PROMISED;
+    RECORDING_ZONES = 4.0, 60.0, Whole, 2, PROMISED;
+    TRACK_SEEK_MS = 0.5, 2.0, Linear, 3, PROMISED;
+    FULL_SEEK_MS = 8.0, 25.0, Linear, 3, PROMISED;
+    COMMAND_OVERHEAD_US = 20.0, 500.0, Log, 2, PROMISED;
     SEEK_ROOT_PART = 0.2, 0.8, Linear, 2, "chosen: measured drives have 0.3 to 0.7 (docs/calibration.md)";
     HEAD_SWITCH_MS = 0.3, 1.5, Linear, 2, "chosen: about the seek to a track";
     WRITE_SETTLE_US = 0.0, 300.0, Linear, 2, "chosen: docs/calibration.md bounds one drive's at 0.1 ms";
@@ -98,33 +99,33 @@ ranges! {
     HOST_GAP_US = 0.0, 20.0, Linear, 2, "chosen: what a host's interrupt takes";
     READ_BUFFER_MIB = 2.0, 64.0, Log, 2, "chosen: drives of the last decades";
 
-    BAND_MIB = 4.0, 256.0, Log, 2, DESIGN;
+    BAND_MIB = 4.0, 256.0, Log, 2, PROMISED;
     BAND_INNER_PART = 0.4, 1.0, Linear, 2, "Skylight, table 3: 36 to 17 and 40 to 15 MiB; bands by zone";
     BAND_RUNS = 2.0, 12.0, Whole, 2, "chosen: bands by zone, sizes from the OD to the ID";
     GUARD_TRACKS = 0.0, 2.0, Whole, 1, "chosen: whole tracks between bands, of heads up to three tracks wide";
-    DISK_CACHE_PART = 0.001, 0.1, Log, 2, DESIGN;
-    FLASH_CACHE_MIB = 64.0, 65_536.0, Log, 3, DESIGN;
-    MAP_ENTRIES = 10_000.0, 2_000_000.0, Log, 2, DESIGN;
-    QUANTUM_TRACKS = 0.2, 1.0, Linear, 3, DESIGN;
-    OUT_OF_BAND_TRACKS = 0.0, 3.0, Linear, 3, DESIGN;
-    ENTRY_QUANTA = 1.0, 16.0, Linear, 3, DESIGN;
+    DISK_CACHE_PART = 0.001, 0.1, Log, 2, PROMISED;
+    FLASH_CACHE_MIB = 64.0, 65_536.0, Log, 3, PROMISED;
+    MAP_ENTRIES = 10_000.0, 2_000_000.0, Log, 2, PROMISED;
+    QUANTUM_TRACKS = 0.2, 1.0, Linear, 3, PROMISED;
+    OUT_OF_BAND_TRACKS = 0.0, 3.0, Linear, 3, PROMISED;
+    ENTRY_QUANTA = 1.0, 16.0, Linear, 3, PROMISED;
     ENTRY_GAP_KIB = 0.0, 128.0, Linear, 3, "chosen: a lone write catches the next place, or misses it";
-    MAP_MERGE_EVERY = 50.0, 2_000.0, Log, 3, DESIGN;
-    MAP_MERGE_MS = 20.0, 800.0, Log, 3, DESIGN;
+    MAP_MERGE_EVERY = 50.0, 2_000.0, Log, 3, PROMISED;
+    MAP_MERGE_MS = 20.0, 800.0, Log, 3, PROMISED;
     MAP_UPDATE_KIB = 4.0, 256.0, Log, 2, "chosen: a block of the map, or its neighbourhood";
-    PLACE_WATERMARK = 0.8, 1.0, Linear, 2, DESIGN;
-    MAP_WATERMARK = 0.8, 1.0, Linear, 2, DESIGN;
-    BAND_WATERMARK = 0.8, 1.0, Linear, 2, DESIGN;
-    ZONE_WATERMARK = 0.8, 1.0, Linear, 2, DESIGN;
-    IDLE_S = 0.2, 120.0, Log, 2, DESIGN;
+    PLACE_WATERMARK = 0.8, 1.0, Linear, 2, PROMISED;
+    MAP_WATERMARK = 0.8, 1.0, Linear, 2, PROMISED;
+    BAND_WATERMARK = 0.8, 1.0, Linear, 2, PROMISED;
+    ZONE_WATERMARK = 0.8, 1.0, Linear, 2, PROMISED;
+    IDLE_S = 0.2, 120.0, Log, 2, PROMISED;
     CLEANING_SEED = 0.0, 999_999.0, Whole, 6, "chosen: of the lots that a random cleaning order draws";
     FREE_BANDS = 5.0, 200.0, Log, 2, "chosen: emulated-smr-3 has 21; a watermark of 0.8 needs 5";
 
-    JITTER_PART = 0.0, 0.03, Linear, 2, DESIGN;
-    JITTER_US = 0.0, 200.0, Linear, 2, DESIGN;
-    OUTLIER_PART = 0.0, 0.005, Linear, 2, DESIGN;
-    OUTLIER_MS = 5.0, 200.0, Log, 2, DESIGN;
-    WRITE_CACHE_MIB = 0.0, 256.0, Linear, 3, DESIGN;
+    JITTER_PART = 0.0, 0.03, Linear, 2, PROMISED;
+    JITTER_US = 0.0, 200.0, Linear, 2, PROMISED;
+    OUTLIER_PART = 0.0, 0.005, Linear, 2, PROMISED;
+    OUTLIER_MS = 5.0, 200.0, Log, 2, PROMISED;
+    WRITE_CACHE_MIB = 0.0, 256.0, Linear, 3, PROMISED;
     FLASH_READ_US = 40.0, 200.0, Log, 2, FLASH;
     FLASH_WRITE_US = 20.0, 500.0, Log, 2, FLASH;
     FLASH_BANDWIDTH_MB = 100.0, 3_000.0, Log, 2, FLASH;
@@ -133,17 +134,17 @@ ranges! {
 const CHOSEN: &str = "chosen: often enough to be tried, with and without";
 
 chances! {
-    KIND_CONVENTIONAL = 0.2, DESIGN;
-    KIND_SSD = 0.1, DESIGN;
-    WRITE_CACHE_ABSENT = 0.1, "DESIGN, Random drives: a write cache of 0 MiB, as drives without one have";
-    WRITE_CACHE_ON = 0.5, "DESIGN, Random drives: on or off at start";
+    KIND_CONVENTIONAL = 0.2, PROMISED;
+    KIND_SSD = 0.1, PROMISED;
+    WRITE_CACHE_ABSENT = 0.1, "promised: a write cache from 0 MiB on, as drives without one have";
+    WRITE_CACHE_ON = 0.5, "promised: on or off at start";
     OUTLIERS_ABSENT = 0.2, CHOSEN;
     FLASH_CACHE = 0.2, CHOSEN;
-    MAP_UNLIMITED = 0.3, "DESIGN, Random drives: map limit none";
-    MAP_NEVER_MERGED = 0.2, "DESIGN, Random drives: map merge never";
-    NO_OUT_OF_BAND = 0.1, "FACTS, R3: the ST8000AS0022 writes none";
-    LAZY = 0.25, "DESIGN, Random drives: idle threshold, or lazy";
-    BANDS_BY_ZONE = 0.5, "DESIGN, Random drives: bands fixed or by zone";
+    MAP_UNLIMITED = 0.3, "promised: a map without a limit";
+    MAP_NEVER_MERGED = 0.2, "promised: a map that is never merged";
+    NO_OUT_OF_BAND = 0.1, "docs/figures.md, row R3: the ST8000AS0022 writes none";
+    LAZY = 0.25, "promised: an idle threshold, or lazy";
+    BANDS_BY_ZONE = 0.5, "promised: bands fixed or by zone";
     WHOLE_BANDS_BYPASS = 0.5, CHOSEN;
     SCHEDULE_FIFO = 0.3, CHOSEN;
     LOOK_AHEAD = 0.5, CHOSEN;

@@ -1,7 +1,7 @@
 //! The form of a true finding, and how far from it an answer may be.
 //!
 //! Invariant: an interval is as wide as the table of findings says, whatever the drive.
-//! Source: DESIGN, "Command line": the table of findings, its third column.
+//! Source: `docs/random-drives.md`, "The truth": the table of findings, its third column.
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};

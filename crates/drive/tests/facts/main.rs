@@ -1,4 +1,4 @@
-//! The rows of FACTS that Skylight (FAST'15) measured on its six drives, as raw behaviour of their profiles.
+//! The rows of `docs/figures.md` that Skylight (FAST'15) measured on its six drives, as raw behaviour of their profiles.
 //!
 //! [`table`] has every row: what is checked, what the paper says, and the band. The other modules run the
 //! paper's tests and hand their figures to it; `cargo test -p skylight-drive --test facts -- --nocapture` prints
@@ -14,7 +14,7 @@ mod limits;
 mod table;
 mod writes;
 
-/// A test for each row of FACTS, and their list.
+/// A test for each row, and their list.
 macro_rules! rows {
     ($($id:literal $name:ident = $measure:path;)*) => {
         const MEASURED: &[&str] = &[$($id),*];

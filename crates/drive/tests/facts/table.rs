@@ -1,10 +1,10 @@
 //! Every row: what is checked, what the paper says, and the band that ours must lie in.
 //!
-//! Bands are those of FACTS. Where FACTS asks for an order ("low > mid") the row is the difference, and must
-//! be more than nothing ([`MORE`]); where it asks for a verdict, the row is the figure that decides it.
+//! Bands are those of `docs/figures.md`. Where a row asks for an order ("low > mid") the check is the difference, and must
+//! be more than nothing ([`MORE`]); where it asks for a verdict, the check is the figure that decides it.
 //! Source: Skylight (FAST'15), sections 4.3 to 4.6 and 6, Table 2.
 
-/// One check of a row of FACTS.
+/// One check of a row.
 pub struct Row {
     /// The row.
     pub id: &'static str,

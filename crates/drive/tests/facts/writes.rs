@@ -15,7 +15,7 @@ fn test_1(name: &str, region: u64) -> Vec<f64> {
     writes(&mut drive(name), &offsets, BLOCK, 1).latencies_ms()
 }
 
-/// In one band: with `a mod n`, a gigabyte is in 26 cache bands at unrelated angles (FACTS, S1a).
+/// In one band: with `a mod n`, a gigabyte is in 26 cache bands at unrelated angles (docs/figures.md, row S1a).
 pub fn s1a() -> Vec<Figure> {
     let ms = test_1("emulated-smr-1", 16 * MIB);
     vec![

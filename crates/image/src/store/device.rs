@@ -83,7 +83,7 @@ impl DeviceStore {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn signature(&self) -> io::Result<Option<&'static str>> {
+    pub fn signature(&self) -> io::Result<Option<String>> {
         self.claim.claim.signature()
     }
 }

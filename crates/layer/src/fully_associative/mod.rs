@@ -2,7 +2,7 @@
 //!
 //! The disk is large zones, each managed on its own. A zone has some more physical bands than logical ones:
 //! its free bands, spread evenly over it. A write to any band of the zone is appended to the zone's log, a
-//! free band that the zone's dirty bands share (FACTS, "Drives": were it one free band for each dirty band,
+//! free band that the zone's dirty bands share (`docs/figures.md`, "Drives": were it one free band for each dirty band,
 //! random writes would use up 21 free bands with 21 writes). The exception map finds it there. Cleaning merges
 //! a band with its exceptions into another free band and remaps it (`cleaning`).
 //!

@@ -3,7 +3,7 @@
 //! An entry is a stretch of out-of-band data and then the data of one or more host writes, in quanta: a lone
 //! block takes a whole quantum (Skylight, section 4.3.1). Entries follow each other with a short gap, so that
 //! the next one can begin without missing its place. The cache counts in *places*, one a quantum; how far
-//! the log runs on the medium is not what limits it (FACTS, "Worth knowing").
+//! the log runs on the medium is not what limits it (`docs/figures.md`, "Worth knowing").
 //!
 //! Invariants: places from `tail` to `head` hold records that the map may point to; a record is live while
 //! the map finds one of its sectors where the record put it; the media region has room for every place in

@@ -16,7 +16,8 @@
 //! Invariants: every sector last written and not cleaned is found by the map in the journal; a band's
 //! exceptions are dropped only when the band was rewritten with them; entries in the journal are never
 //! overwritten while the map points into them; the map has no more extents than its limit.
-//! Source: Skylight (FAST'15), sections 4.3.1, 4.5, 4.5.1 (Algorithm 1), 4.6; FACTS, "Worth knowing".
+//! Source: Skylight (FAST'15), sections 4.3.1, 4.5, 4.5.1 (Algorithm 1), 4.6; `docs/figures.md`, "Worth
+//! knowing".
 
 pub mod cleaning;
 mod dirty;

@@ -8,7 +8,7 @@
 //! Invariants: a cache band holds data of its own data bands only; every exception points into the written
 //! part of the cache band of its data band; the written part only grows between cleanings.
 //! Source: Cassuto et al., "Indirection systems for shingled-recording disk drives" (MSST'10), as described
-//! in Skylight, section 3.1, where it is lazy; aggressive cleaning of it is DESIGN's, for random drives.
+//! in Skylight, section 3.1, where it is lazy; aggressive cleaning of it is for random drives.
 
 mod cleaning;
 mod restore;

@@ -46,7 +46,7 @@ fn remapped(start: u64, pba: u64) -> Step {
     Step::Commit(MapChange::Remapped { lba, pba: Pba(pba) })
 }
 
-/// FACTS S8b: random blocks on the drive of table 1 until a write has to clean first; 95 % in the paper.
+/// Row S8b of `docs/figures.md`: random blocks on the drive of table 1 until a write has to clean first; 95 % in the paper.
 #[test]
 fn random_writes_fill_the_free_bands_before_one_has_to_clean() {
     let spec = emulated_smr_3();

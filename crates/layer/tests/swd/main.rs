@@ -1,4 +1,5 @@
-//! The raw shingled disk against a surface that is written sector by sector (FACTS W1), and planted faults.
+//! The raw shingled disk against a surface that is written sector by sector (`docs/figures.md`, row W1),
+//! and planted faults.
 //!
 //! `SKYLIGHT_OPERATIONS` has no part here: a disk is small and a thousand are looked at; `PROPTEST_CASES` asks
 //! for more, `PROPTEST_RNG_SEED` for others.

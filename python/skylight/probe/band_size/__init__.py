@@ -6,7 +6,7 @@ them went home (`journaled`, `readout`, and `lots` where no band can be made the
 parts that are cleaned as one, writes to one part stall once a band (`rooms`). The first is the paper's; the
 second is exact where the first cannot be had: on lazy drives, without filling the whole cache.
 
-Source: Skylight (FAST '15), section 4.7, Test 9 and Figure 15; FACTS row S9a.
+Source: Skylight (FAST '15), section 4.7, Test 9 and Figure 15; docs/figures.md, row S9a.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ are spread by reading blocks in random order:
 A cache in flash lies at no diameter, and a drive without one has none: then earlier findings answer.
 
 Invariant: a verdict needs a profile that follows one hypothesis and no other; anything else is unknown.
-Source: Skylight (FAST '15) section 4.4, Test 2 and Figure 8; FACTS row S2a.
+Source: Skylight (FAST '15) section 4.4, Test 2 and Figure 8; docs/figures.md, row S2a.
 """
 
 from __future__ import annotations

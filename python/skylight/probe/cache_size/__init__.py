@@ -5,7 +5,7 @@ are counted one by one after one was filled (`rooms`), which costs thousands of 
 journal is filled, with writes of whole quanta and with blocks (`journal`).
 
 Invariant: a limit that was not met is unknown, never a number.
-Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14, Table 2; FACTS rows S6a to S8b.
+Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14, Table 2; docs/figures.md, rows S6a to S8b.
 """
 
 from __future__ import annotations

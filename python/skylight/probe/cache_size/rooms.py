@@ -9,7 +9,7 @@ are.
 Random writes over the whole drive fill rooms unevenly, so the first stalls when some 95 % of the cache are
 used (Skylight, Table 2: 9,175,056 writes, a day at depth 1). No finding needs that.
 
-Source: Skylight (FAST '15), section 4.6 and Table 2; FACTS row S8b.
+Source: Skylight (FAST '15), section 4.6 and Table 2; docs/figures.md, row S8b.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Invariant: `measure` decides what to do next with the same functions that `infer
 holds what the verdict needs. Confidence is the product of bootstrap shares (how often resampled evidence
 passes the same limits) and of one minus the chances named in the reason; an unknown has none.
 
-Source: Skylight (FAST '15) section 4.3, Test 1 and Figure 4; FACTS rows S1a to S1e.
+Source: Skylight (FAST '15) section 4.3, Test 1 and Figure 4; docs/figures.md, rows S1a to S1e.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ and over in many phases of arrival, tells how long its *out-of-band data* is.
 Invariants: a drive whose time grows smoothly with the size of a write has no journal, and gets no findings;
 a step is a quantum only if it lies between two neighbouring sizes.
 
-Source: Skylight (FAST '15) sections 4.3 and 4.3.1, Figures 5 to 7; FACTS rows S1e to S1h.
+Source: Skylight (FAST '15) sections 4.3 and 4.3.1, Figures 5 to 7; docs/figures.md, rows S1e to S1h.
 """
 
 from __future__ import annotations

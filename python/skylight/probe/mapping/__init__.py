@@ -7,7 +7,7 @@ Confidence: how much likelier the bands that moved and that stayed are under one
 other. A band that moved comes to lie at its old angle with the share of a turn that counts as the same; one
 that stayed is misread one time in twenty. Odds below 100 are unknown.
 
-Source: Skylight (FAST '15), section 4.8, Test 10 and Figure 17; FACTS row S10a.
+Source: Skylight (FAST '15), section 4.8, Test 10 and Figure 17; docs/figures.md, row S10a.
 """
 
 from __future__ import annotations

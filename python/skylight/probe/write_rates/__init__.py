@@ -8,7 +8,7 @@ little.
 Invariants: with the cache on, rates are those of the last part of a run, when a volatile cache that was empty
 at its start has filled; a drive whose persistent cache fills meanwhile shows what it then does.
 
-Source: Skylight (FAST '15) section 6 (recommendations) and 6.2; FACTS rows S13 and S14.
+Source: Skylight (FAST '15) section 6 (recommendations) and 6.2; docs/figures.md, rows S13 and S14.
 """
 
 from __future__ import annotations

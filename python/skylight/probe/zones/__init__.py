@@ -10,7 +10,7 @@ tell recording zones apart (`recording.py`).
 
 Invariants: reads only. Drives whose tracks only become shorter have no plateaus, and no finding of them.
 
-Source: Skylight (FAST '15) section 4.9, Test 11, Figures 17 and 18; FACTS row S11a.
+Source: Skylight (FAST '15) section 4.9, Test 11, Figures 17 and 18; docs/figures.md, row S11a.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
 //! asks, so that memory is waited for once for all of them.
 //!
 //! Invariant: a band is found if and only if the exception map finds a sector of it in the cache.
-//! Source: the orders are those of DESIGN's table of random drives; Skylight's drives are FIFO.
+//! Source: the orders are those that random drives draw (`docs/random-drives.md`); Skylight's drives are FIFO.
 
 mod drawn;
 mod fullest;
