@@ -1,11 +1,11 @@
-//! Bad profiles and the one line that each gives: place, key, and what would do.
+//! Invalid profiles and the error line of each: location, key, and remedy.
 //!
 //! Every case is the example profile with one piece replaced, so that the line numbers are those of the
-//! example: the expected text is compared whole.
+//! example; the whole line is compared.
 
 use skylight_drive::profile::{EXAMPLE, Profile};
 
-/// A case: the piece of the example to replace, what replaces it, and the line that must come out.
+/// A case: the piece of the example to replace, its replacement, and the expected line.
 type Case = (&'static str, &'static str, &'static str);
 
 const FITTED: &str = r#"fitted = { constant = "0.8 ms", root = "0.012 ms", linear = "0.00002 ms" }"#;
@@ -15,7 +15,7 @@ tracks = 369000
 outer_sectors_per_track = 3576
 inner_sectors_per_track = 1700";
 
-/// Runs each case; tells all that differ, not only the first.
+/// Runs each case; reports all that differ, not only the first.
 fn check(cases: &[Case]) {
     let mut wrong = Vec::new();
     for (from, to, expected) in cases {
@@ -482,7 +482,7 @@ fn words() {
         (
             "name = \"emulated-smr-1\"",
             "name = \"\"\"a\nb\"\"\"",
-            "f.toml:2: name = \"\"\"a\\nb\"\"\" holds a line break or control character; keep it to one \
+            "f.toml:2: name = \"\"\"a\\nb\"\"\" contains a line break or control character; keep it to one \
              line",
         ),
     ]);
@@ -528,12 +528,12 @@ fn keys_that_do_not_agree() {
         (
             "constant = \"0.8 ms\"",
             "constant = \"-0.8 ms\"",
-            "f.toml:14: mechanics.seek.fitted gives -787.98 us at d = 1; no seek takes less than no time",
+            "f.toml:14: mechanics.seek.fitted gives -787.98 us at d = 1; a seek time cannot be negative",
         ),
         (
             "root = \"0.012 ms\", linear = \"0.00002 ms\"",
             "root = \"-0.1 ms\", linear = \"0.001 ms\"",
-            "f.toml:14: mechanics.seek.fitted gives -1.7 ms at d = 2500; no seek takes less than no time",
+            "f.toml:14: mechanics.seek.fitted gives -1.7 ms at d = 2500; a seek time cannot be negative",
         ),
         (
             "cache_location = \"id\"",
