@@ -1,8 +1,8 @@
-//! Division by a number that is known beforehand, as one multiplication.
+//! Division by a divisor known in advance, as one multiplication.
 //!
-//! Invariant: exact for every numerator `n` with `n * d < 2^64`, which every use keeps:
-//! a medium has less than 2^42 sectors and a divisor (sectors a track, sectors a band) less than
-//! 2^22, or than 2^26 where the medium is below 2^38; tracks and the passes over them are fewer.
+//! Invariant: exact for every numerator `n` with `n * d < 2^64`. Every caller satisfies this: a medium has
+//! fewer than 2^42 sectors and a divisor (sectors per track, sectors per band) is below 2^22, or below 2^26
+//! on a medium of fewer than 2^38 sectors; tracks and passes are fewer still.
 //! Source: Granlund and Montgomery, "Division by invariant integers using multiplication" (PLDI'94).
 
 /// A divisor and its reciprocal.
@@ -14,7 +14,7 @@
 #[derive(Clone, Copy, Debug)]
 pub struct Divisor {
     divisor: u64,
-    /// Ceiling of 2^64 / divisor; 0 stands for 2^64 (divisor 1).
+    /// Ceiling of 2^64 / divisor; 0 represents 2^64 (divisor 1).
     reciprocal: u64,
 }
 

@@ -1,40 +1,41 @@
-//! Layouts: how the common kinds of disk walk their tracks, as segments for [`Geometry`].
+//! Layouts: the track orders of common kinds of disk, as segments for [`Geometry`].
 //!
-//! Recording zones are given from the OD to the ID, each with the tracks of one surface; the layout says
-//! in what order surfaces and tracks are used. Skews are angles, since that is what is recorded on disk.
+//! Recording zones are given from the OD to the ID, each with the tracks of one surface; the layout defines
+//! the order of surfaces and tracks. Skews are angles, because that is how a disk records them.
 //!
-//! Horizontal zones have options of their own ([`HorizontalZone`]): a zone may be walked outwards, as shingles
-//! that lie towards the MD from both sides need it, or as a serpentine; and surfaces may differ in density, which
-//! shows as plateaus in the speed of a sequential read.
+//! Horizontal zones have options of their own ([`HorizontalZone`]). A zone may run outwards, as a drive needs
+//! whose shingles overlap towards the MD from both sides, or as a serpentine. Surfaces may differ in density,
+//! which appears as plateaus in the speed of a sequential read.
 //!
 //! Invariant: every track of a zone is in exactly one segment.
 //!
 //! [`Geometry`]: crate::geometry::Geometry
-//! Sources: Krevat, Tucek and Ganger (HotOS'11) for the serpentines; Skylight, section 4.9, for horizontal zones.
+//! Sources: Krevat, Tucek and Ganger (HotOS'11) for the serpentines; Skylight, section 4.9, for horizontal
+//! zones.
 
 use crate::geometry::SegmentSpec;
 use crate::units::{Angle, BLOCK_SECTORS};
 
-/// In what order a disk uses its tracks.
+/// The order in which a disk uses its tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// All surfaces of a cylinder, always from the first to the last.
     Cylinder,
-    /// All surfaces of a cylinder, forwards and backwards in turn.
+    /// All surfaces of a cylinder, in alternating directions.
     CylinderSerpentine,
-    /// A whole recording zone on one surface, back on the next.
+    /// A whole recording zone on one surface, then back on the next surface.
     SurfaceSerpentine,
-    /// A group of tracks on one surface, back on the next; after the last surface the next group.
+    /// A group of tracks on one surface, then back on the next; after the last surface the next group.
     HybridSerpentine {
         /// Tracks in a group.
         group_tracks: u32,
     },
-    /// A whole recording zone on one surface, then jump back and the same on the next; the next zone
-    /// takes the surfaces in the opposite order.
+    /// A whole recording zone on one surface, then from the start of the zone on the next; the next zone uses
+    /// the surfaces in the opposite order.
     HorizontalZones,
 }
 
-/// Tracks with one number of sectors.
+/// Tracks with the same number of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordingZone {
     /// Tracks on each surface.
@@ -43,24 +44,24 @@ pub struct RecordingZone {
     pub sectors_per_track: u32,
 }
 
-/// How much later the next track starts, by the kind of step.
+/// How much later the next track starts, by kind of step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skews {
     /// To the next track on the surface.
     pub track: Angle,
     /// To another surface.
     pub head: Angle,
-    /// To the next group of a hybrid serpentine, which is a jump of a whole group where the number of
-    /// surfaces is even.
+    /// To the next group of a hybrid serpentine. With an even number of surfaces this step spans a whole
+    /// group.
     pub group: Angle,
 }
 
-/// How a zone of a layout of horizontal zones is walked.
+/// The order of the tracks in a horizontal zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walk {
-    /// A stroke from the outer to the inner edge on each surface.
+    /// One pass from the outer to the inner edge on each surface.
     Inward,
-    /// A stroke from the inner to the outer edge on each surface.
+    /// One pass from the inner to the outer edge on each surface.
     Outward,
     /// Groups of tracks, back and forth over the surfaces.
     Serpentine {
@@ -71,7 +72,7 @@ pub enum Walk {
     },
 }
 
-/// A zone of a layout of horizontal zones.
+/// One zone of a horizontal-zones layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HorizontalZone {
     /// Its tracks.
@@ -80,7 +81,7 @@ pub struct HorizontalZone {
     pub walk: Walk,
 }
 
-/// A zone walked over all surfaces, track by track; layouts change what they do otherwise.
+/// A zone that uses all surfaces, track by track; layouts override what they do differently.
 fn plain(zone: RecordingZone, first_track: u32, surfaces: u16, skews: Skews) -> SegmentSpec {
     SegmentSpec {
         sectors: None,
@@ -113,7 +114,8 @@ pub fn segments(layout: Layout, zones: &[RecordingZone], surfaces: u16, skews: S
     for (number, &zone) in zones.iter().enumerate() {
         let whole = plain(zone, first_track, surfaces, skews);
         specs.push(match layout {
-            // From the last surface of a cylinder to the first of the next: another head, another track.
+            // From the last surface of a cylinder to the first of the next: both the head and the track
+            // change.
             Layout::Cylinder if surfaces > 1 => {
                 SegmentSpec { group_skew: skews.track.max(skews.head), ..whole }
             }
@@ -132,9 +134,9 @@ pub fn segments(layout: Layout, zones: &[RecordingZone], surfaces: u16, skews: S
     specs
 }
 
-/// The segments of a layout of horizontal zones. `density` has the sectors a track of each surface as parts of
-/// what its zone says, rounded to whole blocks, and is empty where surfaces are alike; a serpentine goes over
-/// surfaces of one density. Zones of strokes take the surfaces in one order and in the other in turn.
+/// The segments of a horizontal-zones layout. `density` scales the sectors per track of each surface, rounded
+/// to whole blocks; it is empty if all surfaces are alike. A serpentine zone ignores it. Other zones
+/// alternate the order of the surfaces.
 pub fn horizontal_segments(
     zones: &[HorizontalZone],
     density: &[f64],
@@ -173,7 +175,7 @@ pub fn horizontal_segments(
     specs
 }
 
-/// The nearest whole number of blocks, in sectors, and not none.
+/// The nearest whole number of blocks, at least one, in sectors.
 fn whole_blocks(sectors: f64) -> u32 {
     let block = BLOCK_SECTORS as f64;
     ((sectors / block).round().max(1.0) * block) as u32
@@ -192,7 +194,7 @@ mod tests {
 
     const ZONE: RecordingZone = RecordingZone { tracks: 5, sectors_per_track: 800 };
 
-    /// Surface, track and sectors of each track in the order of addresses.
+    /// Surface, track and sectors per track of each track in address order.
     fn walk(zones: &[HorizontalZone], density: &[f64]) -> Vec<(u16, u32, u32)> {
         let specs = horizontal_segments(zones, density, 2, Skews::default());
         let geometry = Geometry::new(&specs).unwrap_or_else(|error| panic!("{error}"));
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn strokes_go_towards_the_middle_and_surfaces_down_and_up() {
+    fn passes_run_towards_the_middle_and_the_surface_order_alternates() {
         let zones = [Walk::Inward, Walk::Outward].map(|walk| HorizontalZone { zone: ZONE, walk });
         let down = [0, 1].into_iter().flat_map(|surface| (0..5).map(move |track| (surface, track)));
         let up = [1, 0].into_iter().flat_map(|surface| (5..10).rev().map(move |track| (surface, track)));
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn surfaces_differ_in_density_but_in_a_serpentine() {
+    fn surfaces_differ_in_density_except_in_a_serpentine() {
         let serpentine = Walk::Serpentine { group_tracks: 3, group_skew: Angle(0) };
         let zones = [Walk::Inward, serpentine, Walk::Inward].map(|walk| HorizontalZone { zone: ZONE, walk });
         let walk = walk(&zones, &[1.0, 0.951]);
@@ -235,6 +237,6 @@ mod tests {
         assert_eq!((sectors(0..5, 0), sectors(0..5, 1)), (vec![800], vec![760]));
         assert_eq!((sectors(5..10, 0), sectors(5..10, 1)), (vec![800], vec![800]));
         assert_eq!(tracks(&walk[10..16]), [(0, 5), (0, 6), (0, 7), (1, 7), (1, 6), (1, 5)]);
-        assert_eq!(walk[20].0, 1, "the serpentine does not change whose turn it is");
+        assert_eq!(walk[20].0, 1, "the serpentine does not change the surface order");
     }
 }

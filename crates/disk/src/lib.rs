@@ -1,31 +1,35 @@
-//! The disk itself: units, geometry, mechanics. It knows nothing of hosts, LBAs or translation layers.
+//! The physical disk: units, geometry, mechanics. It has no notion of hosts, host LBAs or translation layers.
 //!
 //! * [`units`]: addresses, counts, time and angle as types.
-//! * [`geometry`], [`layout`]: from a physical block address to surface, track and angle, and back.
-//! * [`shingling`]: what a write destroys of the tracks behind it.
+//! * [`geometry`], [`layout`]: map a physical block address to surface, track and angle, and back.
+//! * [`shingling`]: which sectors of the following tracks a write overwrites.
 //! * [`mechanics`]: seek, rotation and transfer: how long an access takes and where it leaves the head.
-//! * [`turn_floor`]: what a scheduler may pass over.
+//! * [`seek`], [`seek_floor`]: seek time by distance, and the lower bound with which a scheduler prunes
+//!   candidates.
+//! * [`splitmix64`]: seeded pseudorandom numbers.
 //!
-//! Invariants: no clock, no file, no thread, no hash order; same input, same answer.
-//! Sources: Ruemmler and Wilkes' classical model of a drive as used by Skylight (FAST'15, section 4);
-//! layouts after Krevat et al. and Skylight section 4.9.
+//! Invariants: no clock, no file, no thread, no hash order; the same input gives the same result.
+//! Sources: Ruemmler and Wilkes' model of a drive as used by Skylight (FAST'15, section 4); layouts after
+//! Krevat et al. and Skylight section 4.9.
 
 pub mod divisor;
 pub mod geometry;
 pub mod layout;
-pub mod lot;
 pub mod mechanics;
 pub mod seek;
+pub mod seek_floor;
 pub mod shingling;
-pub mod turn_floor;
+pub mod splitmix64;
 pub mod units;
 
 pub use divisor::Divisor;
 pub use geometry::{Geometry, GeometryError, Place, SegmentSpec, Track};
 pub use layout::{Layout, RecordingZone, Skews};
-pub use lot::{LOT_STEP, lot};
-pub use mechanics::{AccessTiming, Beginning, Direction, Disk, Head, Mechanics, Rotation};
+pub use mechanics::{AccessStart, AccessTiming, Direction, Disk, Head, Mechanics, Rotation};
 pub use seek::SeekCurve;
+pub use seek_floor::SeekFloor;
 pub use shingling::Shingling;
-pub use turn_floor::TurnFloor;
+pub use splitmix64::{SPLITMIX64_STEP, splitmix64};
+// Former names, until the crates above use the new ones.
+pub use splitmix64::{SPLITMIX64_STEP as LOT_STEP, splitmix64 as lot};
 pub use units::{Angle, BLOCK_SECTORS, Lba, LbaExtent, Nanos, Pba, PbaExtent, SECTOR_BYTES, Sectors, Time};

@@ -1,30 +1,30 @@
-//! Seek time against distance: the curve as given, and made ready for many look-ups.
+//! Seek time by distance: the curve as given, and a table for repeated look-ups.
 //!
 //! Invariant: the table and [`SeekCurve::time`] give the same nanosecond for every distance.
 //! Source: the form of a fitted curve after Ruemmler and Wilkes, "An introduction to disk drive modeling"
 //! (IEEE Computer, 1994).
 
-use crate::turn_floor::TurnFloor;
+use crate::seek_floor::SeekFloor;
 use crate::units::Nanos;
 
-/// Seek time against distance in tracks.
+/// Seek time by distance in tracks.
 #[derive(Clone, Debug)]
 pub enum SeekCurve {
     /// `constant + root * sqrt(d) + linear * d`, in nanoseconds, for a distance `d` of 1 or more.
     Fitted {
-        /// Nanoseconds for any seek.
+        /// Nanoseconds that every seek takes.
         constant_ns: f64,
-        /// Nanoseconds for each root of a track.
+        /// Nanoseconds per square root of the distance in tracks.
         root_ns: f64,
-        /// Nanoseconds for each track.
+        /// Nanoseconds per track.
         linear_ns: f64,
     },
-    /// Measured points `(tracks, ns)`, rising in distance, joined by straight lines.
+    /// Measured points `(tracks, ns)` with increasing distance, joined by straight lines.
     Points(Vec<(u32, u32)>),
 }
 
 impl SeekCurve {
-    /// Seek time over `distance` tracks; none for none.
+    /// Seek time over `distance` tracks; zero for zero tracks.
     #[inline]
     pub fn time(&self, distance: u32) -> Nanos {
         if distance == 0 {
@@ -43,7 +43,7 @@ impl SeekCurve {
     }
 }
 
-/// A straight piece of a measured curve.
+/// A straight segment of a measured curve.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     from: u32,
@@ -52,7 +52,7 @@ struct Line {
 }
 
 impl Line {
-    /// The piece that ends at the point `after`: flat before the first point and behind the last.
+    /// The segment that ends at point `after`: constant before the first point and beyond the last.
     fn to(points: &[(u32, u32)], after: usize) -> Option<Self> {
         let &(far, far_ns) = points.get(after).or(points.last())?;
         let before = after.checked_sub(1).and_then(|index| points.get(index));
@@ -65,48 +65,48 @@ impl Line {
         })
     }
 
-    // Between two points of 32 bits: the narrower conversion is the cheaper one.
+    // The result fits in 32 bits, and the narrower conversion is cheaper.
     #[inline]
     fn time(&self, distance: u32) -> Nanos {
-        let sought_ns = (self.from_ns + self.slope_ns * f64::from(distance - self.from)) as u32;
-        Nanos(sought_ns.into())
+        let seek_ns = (self.from_ns + self.slope_ns * f64::from(distance - self.from)) as u32;
+        Nanos(seek_ns.into())
     }
 }
 
-/// A straight piece and the last distance on it.
+/// A straight segment and the last distance on it.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     end: u32,
     line: Line,
 }
 
-/// A curve made ready: for a measured one its pieces, and for each bucket of distances the first of them.
+/// A curve prepared for look-ups: the segments of a measured curve, indexed by buckets of distances.
 #[derive(Clone, Debug)]
 pub(crate) struct SeekTable {
     curve: SeekCurve,
-    /// The first is of no distance and takes no time, the last reaches any distance.
+    /// The first covers distance 0 and takes no time; the last has no upper limit.
     pieces: Vec<Piece>,
-    /// None for a curve that is not measured.
+    /// The first segment of each bucket; empty for a fitted curve.
     hints: Vec<u32>,
     buckets: u32,
     hint_shift: u32,
 }
 
-/// Buckets of a table: more than any curve has points worth telling apart.
+/// Buckets of a table. Chosen, because no measured curve has more points that matter.
 const BUCKETS: u32 = 1024;
 
 impl SeekTable {
-    /// Makes a curve ready for distances up to `tracks`.
+    /// Prepares a curve for distances up to `tracks`.
     pub(crate) fn new(curve: SeekCurve, tracks: u32) -> Self {
         let points: &[(u32, u32)] = match &curve {
             SeekCurve::Points(points) => points,
             SeekCurve::Fitted { .. } => &[],
         };
-        let none = Piece { end: 0, line: Line { from: 0, from_ns: 0.0, slope_ns: 0.0 } };
+        let zero = Piece { end: 0, line: Line { from: 0, from_ns: 0.0, slope_ns: 0.0 } };
         let ends = points.iter().map(|&(distance, _)| distance).chain([u32::MAX]);
         let lines = (0..=points.len()).filter_map(|after| Line::to(points, after));
         let measured = ends.zip(lines).map(|(end, line)| Piece { end, line });
-        let pieces: Vec<Piece> = std::iter::once(none).chain(measured).collect();
+        let pieces: Vec<Piece> = std::iter::once(zero).chain(measured).collect();
         let hint_shift = tracks.div_ceil(BUCKETS).max(1).next_power_of_two().trailing_zeros();
         let buckets = (tracks >> hint_shift) + 1;
         let first_in = |bucket: u32| pieces.partition_point(|piece| piece.end < bucket << hint_shift) as u32;
@@ -114,11 +114,12 @@ impl SeekTable {
         Self { curve, pieces, hints, buckets, hint_shift }
     }
 
-    /// The least time of a bucket: straight pieces, and a curve that bends downwards, are least at their ends.
+    /// The minimum over a bucket. Straight segments and concave curves have it at their ends; for a convex
+    /// curve this returns 0, which is a valid lower bound.
     fn floor(&self, bucket: u32) -> Nanos {
         let (first, last) = (bucket << self.hint_shift, ((bucket + 1) << self.hint_shift) - 1);
-        let bends_up = matches!(self.curve, SeekCurve::Fitted { root_ns, .. } if root_ns < 0.0);
-        if first == 0 || bends_up {
+        let is_convex = matches!(self.curve, SeekCurve::Fitted { root_ns, .. } if root_ns < 0.0);
+        if first == 0 || is_convex {
             return Nanos(0);
         }
         let inside = self.pieces.iter().map(|piece| piece.end).filter(|&end| first <= end && end < last);
@@ -132,13 +133,13 @@ impl SeekTable {
         (distance >> self.hint_shift) as usize
     }
 
-    /// How far the platters turn at least while the arm goes some way.
-    pub(crate) fn turn_floor(&self, write_settle: Nanos, turn: Nanos) -> TurnFloor {
-        let least: Vec<Nanos> = (0..self.buckets).map(|bucket| self.floor(bucket)).collect();
-        TurnFloor::new(&least, 1 << self.hint_shift, write_settle, turn)
+    /// Lower bound on the rotation during a seek.
+    pub(crate) fn seek_floor(&self, write_settle: Nanos, revolution: Nanos) -> SeekFloor {
+        let minima: Vec<Nanos> = (0..self.buckets).map(|bucket| self.floor(bucket)).collect();
+        SeekFloor::new(&minima, 1 << self.hint_shift, write_settle, revolution)
     }
 
-    /// Seek time over `distance` tracks; none for none.
+    /// Seek time over `distance` tracks; zero for zero tracks.
     #[inline]
     pub(crate) fn time(&self, distance: u32) -> Nanos {
         let Some(&hint) = self.hints.get(self.bucket(distance)) else {
@@ -159,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_table_gives_what_its_curve_gives(
+        fn the_table_agrees_with_its_curve(
             steps in prop::collection::vec((1u32..5000, 0u32..20_000_000), 1..60),
             tracks in 1u32..300_000,
             at in 0.0f64..=1.0,

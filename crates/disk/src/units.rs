@@ -1,15 +1,15 @@
 //! Units of a disk: addresses, counts, time and angle, each a type of its own.
 //!
-//! Invariants: an address is never added to an address; the 512-byte *sector* is the unit of every
-//! address and extent; time is an integer number of nanoseconds owned by the model (idea 2 of `docs/architecture.md`);
-//! an angle is a fraction of a turn in 0.64 fixed point, so that it wraps as the platter does.
+//! Invariants: addresses are never added to each other; the 512-byte *sector* is the unit of every address
+//! and extent; time is an integer number of nanoseconds that only the model advances; an angle is a 0.64
+//! fixed-point fraction of a revolution, so that it wraps as the platter does.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
 /// Bytes in a sector, the unit of every address.
 pub const SECTOR_BYTES: u64 = 512;
-/// Sectors in a block, the unit in which translation layers map (Skylight, section 4).
+/// Sectors in a block, the mapping unit of translation layers (Skylight, section 4).
 pub const BLOCK_SECTORS: u64 = 8;
 
 macro_rules! unit {
@@ -20,7 +20,7 @@ macro_rules! unit {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The bare number, for arithmetic that the types do not carry.
+            /// The bare number, for arithmetic that the type does not provide.
             #[inline]
             pub const fn get(self) -> u64 {
                 self.0
@@ -36,11 +36,11 @@ macro_rules! unit {
 }
 
 unit!(
-    /// A logical block address: what the host names, in sectors.
+    /// A logical block address: a sector of the host's address space.
     Lba
 );
 unit!(
-    /// A physical block address: where data lies on one medium, in sectors.
+    /// A physical block address: a sector of a medium.
     Pba
 );
 unit!(
@@ -52,11 +52,11 @@ unit!(
     Nanos
 );
 unit!(
-    /// An instant: nanoseconds since the drive was switched on.
+    /// A point in time: nanoseconds since power-on of the drive.
     Time
 );
 unit!(
-    /// A fraction of a turn in 0.64 fixed point: 2^64 is one turn. Sums and differences wrap.
+    /// A fraction of a revolution in 0.64 fixed point: 2^64 is one revolution. Sums and differences wrap.
     Angle
 );
 
@@ -67,13 +67,13 @@ impl Sectors {
         self.0 * SECTOR_BYTES
     }
 
-    /// The sectors of a whole number of blocks.
+    /// The sectors of `blocks` blocks.
     #[inline]
     pub const fn of_blocks(blocks: u64) -> Self {
         Self(blocks * BLOCK_SECTORS)
     }
 
-    /// The sectors that hold `bytes`, or `None` when that is not a whole number of them.
+    /// The sectors that `bytes` fill, or `None` if that is not a whole number of sectors.
     ///
     /// ```
     /// use skylight_disk::Sectors;
@@ -115,7 +115,7 @@ macro_rules! address {
         pub struct $extent {
             /// The first sector.
             pub start: $name,
-            /// How many sectors.
+            /// Number of sectors.
             pub len: Sectors,
         }
 
@@ -126,13 +126,13 @@ macro_rules! address {
                 Self { start, len }
             }
 
-            /// The first address past the extent.
+            /// The first address after the extent.
             #[inline]
             pub fn end(self) -> $name {
                 self.start + self.len
             }
 
-            /// Whether the extent holds no sector.
+            /// Whether the extent is empty.
             #[inline]
             pub const fn is_empty(self) -> bool {
                 self.len.0 == 0
@@ -168,7 +168,7 @@ impl Sub for Sectors {
 }
 
 impl Nanos {
-    /// The duration in milliseconds, for people.
+    /// The duration in milliseconds, for display.
     pub fn as_ms(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -213,24 +213,24 @@ impl Sub for Time {
 }
 
 impl Angle {
-    /// The angle turned from `earlier` to `self`, going forward.
+    /// The angle of forward rotation from `earlier` to `self`.
     #[inline]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.wrapping_sub(earlier.0))
     }
 
-    /// The angle `by` further on.
+    /// This angle rotated forward by `by`.
     #[inline]
     pub const fn advanced(self, by: Self) -> Self {
         Self(self.0.wrapping_add(by.0))
     }
 
-    /// The angle as a number of turns, 0 to 1, for people and pictures.
+    /// The angle as a number of revolutions, 0 to 1, for display.
     pub fn as_turns(self) -> f64 {
         self.0 as f64 / 18_446_744_073_709_551_616.0
     }
 
-    /// The angle nearest to `turns`; the whole part is dropped.
+    /// The angle nearest to `turns` revolutions; whole revolutions are dropped.
     pub fn from_turns(turns: f64) -> Self {
         let fraction = turns - turns.floor();
         Self((fraction * 18_446_744_073_709_551_616.0) as u64)

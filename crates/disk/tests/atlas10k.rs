@@ -1,7 +1,7 @@
-//! Row R9 of `docs/figures.md`: the mechanics against a validated simulator, request by request.
+//! Row R9 of `docs/figures.md`: the mechanics against a validated simulator (DiskSim's Quantum Atlas 10K), request by request.
 //!
-//! Reads the track table, the seek table and 2,900 requests of a Quantum Atlas 10K from
-//! `disksim-atlas10k` in the recordings (`SKYLIGHT_DATA`, by default `../shared/data`).
+//! Reads the track table, the seek table and 2,900 requests from `disksim-atlas10k` in the recordings
+//! (`SKYLIGHT_DATA`, by default `../shared/data`).
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -12,13 +12,14 @@ use skylight_disk::{
 };
 
 const TOLERANCE_MS: f64 = 0.02;
-const TURN_NS: f64 = 5_985_037.406;
-/// The reference cuts off its rotation by this much a request (the recording's README), so its platter falls
-/// behind an exact one. Left in, 2,899 requests agree within 0.0099 ms and one, whose sector comes 1.1 us after
-/// the head, is caught a turn later; the lag is therefore given to our clock as well.
+const REVOLUTION_NS: f64 = 5_985_037.406;
+/// The reference truncates its rotation by this much per request (the recording's README), so its platter
+/// falls behind an exact one. Without a correction, 2,899 requests agree within 0.0099 ms, and one, whose
+/// sector comes 1.1 us after the head, is caught one revolution later; the test therefore applies the lag to
+/// our clock as well.
 const REFERENCE_LAG_NS: f64 = 3.4;
 const SURFACES: u64 = 6;
-/// The reference rounds its angles to about 174 of 2^32 parts of a turn (0.24 ns).
+/// The reference rounds its angles to about 174 of 2^32 parts of a revolution (0.24 ns).
 const ROUNDING: u32 = 400;
 
 struct TrackRow {
@@ -31,7 +32,7 @@ struct TrackRow {
     angle: u64,
 }
 
-/// The rows of a gzipped CSV as numbers, or `None` (said aloud) when there are no recordings.
+/// The rows of a gzipped CSV as numbers, or `None`, with a message, without recordings.
 fn rows(name: &str) -> Option<Vec<Vec<f64>>> {
     let folder = std::env::var_os("SKYLIGHT_DATA").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
@@ -70,7 +71,7 @@ fn whole(track: &TrackRow) -> bool {
     track.first_sector == 0 && track.last_lbn - track.first_lbn + 1 == u64::from(track.sectors_per_track)
 }
 
-/// How many whole cylinders from the first row on are one cylinder serpentine with constant skews.
+/// How many whole cylinders, from the first row on, form one cylinder serpentine with constant skews.
 fn serpentine_cylinders(rows: &[TrackRow]) -> usize {
     let first = &rows[0];
     let descends = first.head != 0;
@@ -116,11 +117,11 @@ fn single_track(row: &TrackRow) -> SegmentSpec {
     }
 }
 
-/// The skew between two tracks: a whole number of sectors, since that is how it is made.
+/// The skew between two tracks as a whole number of sectors, since that is how drives define it.
 fn skew_in_sectors(before: &TrackRow, after: &TrackRow) -> Angle {
-    let turns = f64::from(after.angle.wrapping_sub(before.angle) as u32) / 4_294_967_296.0;
+    let revolutions = f64::from(after.angle.wrapping_sub(before.angle) as u32) / 4_294_967_296.0;
     let sectors_per_track = f64::from(before.sectors_per_track);
-    Angle::from_turns((turns * sectors_per_track).round() / sectors_per_track)
+    Angle::from_turns((revolutions * sectors_per_track).round() / sectors_per_track)
 }
 
 /// The table as segments: serpentines where it is regular, single tracks around slipped defects.
@@ -159,7 +160,7 @@ fn atlas10k(rows: &[TrackRow], seeks: &[Vec<f64>]) -> Disk {
     let geometry = Geometry::new(&specs).expect("a disk");
     let point = |r: &Vec<f64>| (r[0] as u32, (r[1] * 1e6).round() as u32);
     let mechanics = Mechanics {
-        rotation: Rotation::new(TURN_NS),
+        rotation: Rotation::new(REVOLUTION_NS),
         seek: SeekCurve::Points(seeks.iter().map(point).collect()),
         head_switch: Nanos(176_000),
         write_settle: Nanos(487_000),
@@ -169,7 +170,7 @@ fn atlas10k(rows: &[TrackRow], seeks: &[Vec<f64>]) -> Disk {
 }
 
 #[test]
-fn every_track_of_the_table_lies_where_the_reference_puts_it() {
+fn every_track_lies_where_the_reference_has_it() {
     let Some((table, seeks)) = rows("tracks.csv.gz").zip(rows("seek.csv.gz")) else {
         return;
     };
@@ -188,13 +189,13 @@ fn every_track_of_the_table_lies_where_the_reference_puts_it() {
             );
             assert_eq!(disk.geometry().pba_of(place.surface, place.track, place.sector), Some(Pba(lbn)));
         }
-        let turned = disk.geometry().place(Pba(row.first_lbn)).angle.since(angle_of(row.angle)).as_turns();
-        assert!(turned.min(1.0 - turned) < 1e-5, "lbn {}: off by {turned} turns", row.first_lbn);
+        let off = disk.geometry().place(Pba(row.first_lbn)).angle.since(angle_of(row.angle)).as_turns();
+        assert!(off.min(1.0 - off) < 1e-5, "lbn {}: off by {off} revolutions", row.first_lbn);
     }
 }
 
 #[test]
-fn every_request_takes_what_the_reference_says_part_by_part() {
+fn every_request_agrees_with_the_reference_in_every_component() {
     let Some((table, seeks)) = rows("tracks.csv.gz").zip(rows("seek.csv.gz")) else {
         return;
     };

@@ -1,7 +1,8 @@
-//! Geometry against a generator that walks every track and sector in nested loops.
+//! Geometry against a generator that visits every track and sector in nested loops.
 //!
-//! Disks are small and odd: all layouts, explicit segments that begin or end in the middle of a track, groups
-//! that do not divide, outward walks, segments of part of their tracks, several pieces of one track.
+//! Disks are small and irregular: all layouts, explicit segments that begin or end in the middle of a track,
+//! groups that do not divide the tracks, outward passes, segments that use part of their tracks, several
+//! pieces of one track.
 
 use std::collections::HashMap;
 
@@ -11,30 +12,30 @@ use skylight_disk::{
     Angle, Geometry, GeometryError, Layout, Pba, Place, RecordingZone, Sectors, SegmentSpec, Skews,
 };
 
-/// One sector in the order of the walk, by the loops.
+/// One sector in address order, from the nested loops.
 #[derive(Clone, Copy, Debug)]
 struct Naive {
     surface: u16,
     track: u32,
     sector: u32,
     sectors_per_track: u32,
-    /// Turns * 2^64, wrapped.
+    /// Revolutions * 2^64, wrapped.
     angle: u64,
 }
 
-/// What the walk did to come to a track.
+/// The step that leads to a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stride {
+enum Step {
     Start,
     Track,
     Head,
     Group,
 }
 
-/// The tracks of a segment in the order of the walk.
-fn walk(spec: &SegmentSpec) -> Vec<(u16, u32, Stride)> {
+/// The tracks of a segment in address order.
+fn walk(spec: &SegmentSpec) -> Vec<(u16, u32, Step)> {
     let mut tracks = Vec::new();
-    // On one surface there is nothing to group: a group would be followed by the next track.
+    // One surface is a single group: after the last track of a group comes the next track anyway.
     let group_tracks = if spec.surfaces == 1 { spec.tracks } else { spec.group_tracks };
     let radii: Vec<u32> = (0..spec.tracks).collect();
     for (group, radii) in radii.chunks(group_tracks as usize).enumerate() {
@@ -48,42 +49,42 @@ fn walk(spec: &SegmentSpec) -> Vec<(u16, u32, Stride)> {
                 radii.reverse();
             }
             for (position, radius) in radii.into_iter().enumerate() {
-                let stride = match (position, pass, group) {
-                    (0, 0, 0) => Stride::Start,
-                    (0, 0, _) => Stride::Group,
-                    (0, _, _) => Stride::Head,
-                    _ => Stride::Track,
+                let step = match (position, pass, group) {
+                    (0, 0, 0) => Step::Start,
+                    (0, 0, _) => Step::Group,
+                    (0, _, _) => Step::Head,
+                    _ => Step::Track,
                 };
                 let track = if spec.inward { spec.first_track + radius } else { spec.first_track - radius };
-                tracks.push((surface, track, stride));
+                tracks.push((surface, track, step));
             }
         }
     }
     tracks
 }
 
-/// All sectors of a disk in the order of their addresses, track after track.
+/// All sectors of a disk in address order.
 fn naive_disk(specs: &[SegmentSpec]) -> Vec<Naive> {
     let mut sectors: Vec<Naive> = Vec::new();
     let mut last_track: Option<(u16, u64, &SegmentSpec)> = None;
     for spec in specs {
         let mut left = spec.sectors.map_or(u64::MAX, Sectors::get);
         let mut start = 0u64;
-        for (surface, track, stride) in walk(spec) {
+        for (surface, track, step) in walk(spec) {
             if left == 0 {
                 break;
             }
-            start = match (stride, last_track, spec.start_angle) {
-                (Stride::Start, _, Some(angle)) => angle.get(),
-                (Stride::Start, None, None) => 0,
-                (Stride::Start, Some((from, angle, before)), None) => angle
+            start = match (step, last_track, spec.start_angle) {
+                (Step::Start, _, Some(angle)) => angle.get(),
+                (Step::Start, None, None) => 0,
+                (Step::Start, Some((from, angle, before)), None) => angle
                     .wrapping_add(if from == surface { before.track_skew } else { before.head_skew }.get()),
-                (Stride::Track, ..) => start.wrapping_add(spec.track_skew.get()),
-                (Stride::Head, ..) => start.wrapping_add(spec.head_skew.get()),
-                (Stride::Group, ..) => start.wrapping_add(spec.group_skew.get()),
+                (Step::Track, ..) => start.wrapping_add(spec.track_skew.get()),
+                (Step::Head, ..) => start.wrapping_add(spec.head_skew.get()),
+                (Step::Group, ..) => start.wrapping_add(spec.group_skew.get()),
             };
             last_track = Some((surface, start, spec));
-            let first = if stride == Stride::Start { spec.first_sector } else { 0 };
+            let first = if step == Step::Start { spec.first_sector } else { 0 };
             for sector in first..spec.sectors_per_track {
                 if left == 0 {
                     break;
@@ -99,7 +100,7 @@ fn naive_disk(specs: &[SegmentSpec]) -> Vec<Naive> {
     sectors
 }
 
-/// Checks each address of a disk, and each sector that has none.
+/// Checks every address of a disk, and every sector without an address.
 fn check(specs: &[SegmentSpec]) -> Result<(), TestCaseError> {
     let geometry = Geometry::new(specs).map_err(|error| TestCaseError::fail(error.to_string()))?;
     let sectors = naive_disk(specs);
@@ -111,10 +112,10 @@ fn check(specs: &[SegmentSpec]) -> Result<(), TestCaseError> {
         prop_assert_eq!(
             (surface, track, sector, sectors_per_track),
             (naive.surface, naive.track, naive.sector, naive.sectors_per_track),
-            "place of {}",
+            "location of {}",
             pba
         );
-        // A sector's width is rounded down once, so its start may be short by its number in units.
+        // A sector's width is rounded down, so the start of sector n may be up to n units short.
         let short = naive.angle.wrapping_sub(angle.get());
         prop_assert!(short <= u64::from(sector) + 1, "angle of {pba} is {short} of 2^64 short");
         prop_assert_eq!(used.insert((surface, track, sector), pba), None, "{} is used twice", pba);
@@ -156,7 +157,7 @@ fn any_skews() -> impl Strategy<Value = Skews> {
     })
 }
 
-/// What an explicit segment has beyond its place; fractions choose among what is possible there.
+/// An explicit segment without its position; fractions select among the possible values.
 #[derive(Clone, Debug)]
 struct Shape {
     tracks: u32,
@@ -167,7 +168,7 @@ struct Shape {
     start_angle: Option<u64>,
     first_sector: u32,
     part: Option<f64>,
-    /// One segment for all surfaces, one a surface, or pieces of single tracks.
+    /// One segment for all surfaces, one per surface, or pieces of single tracks.
     kind: u8,
 }
 
@@ -191,10 +192,10 @@ fn any_shape() -> impl Strategy<Value = Shape> {
 
 fn spec(shape: &Shape, lowest_track: u32, first_surface: u16, surfaces: u16) -> SegmentSpec {
     let [inward, surfaces_descend, surfaces_alternate, strokes_alternate] = shape.flags;
-    let room = u64::from(shape.tracks) * u64::from(surfaces) * u64::from(shape.sectors_per_track);
-    let room = room - u64::from(shape.first_sector);
+    let available = u64::from(shape.tracks) * u64::from(surfaces) * u64::from(shape.sectors_per_track);
+    let available = available - u64::from(shape.first_sector);
     SegmentSpec {
-        sectors: shape.part.map(|part| Sectors(((room as f64 * part) as u64).max(1))),
+        sectors: shape.part.map(|part| Sectors(((available as f64 * part) as u64).max(1))),
         sectors_per_track: shape.sectors_per_track,
         first_track: if inward { lowest_track } else { lowest_track + shape.tracks - 1 },
         tracks: shape.tracks,
@@ -213,7 +214,7 @@ fn spec(shape: &Shape, lowest_track: u32, first_surface: u16, surfaces: u16) -> 
     }
 }
 
-/// Two pieces of each surface's track with a spare sector between them where there is room.
+/// Two pieces of the track on each surface, with a spare sector between them if possible.
 fn pieces(shape: &Shape, track: u32, surface: u16) -> Vec<SegmentSpec> {
     let whole = spec(&Shape { tracks: 1, part: None, first_sector: 0, ..shape.clone() }, track, surface, 1);
     let cut = shape.sectors_per_track / 2;
@@ -222,7 +223,7 @@ fn pieces(shape: &Shape, track: u32, surface: u16) -> Vec<SegmentSpec> {
     if cut == 0 { vec![second] } else { vec![first, second] }
 }
 
-/// Segments side by side from the OD to the ID, in an order of their own.
+/// Adjacent segments from the OD to the ID, in random address order.
 fn any_specs() -> impl Strategy<Value = Vec<SegmentSpec>> {
     let specs = (prop::collection::vec(any_shape(), 1..5), 1u16..5).prop_map(|(shapes, surfaces)| {
         let (mut specs, mut track) = (Vec::new(), 0);
@@ -243,20 +244,20 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn layouts_walk_as_loops_do(
+    fn layouts_agree_with_nested_loops(
         layout in any_layout(), zones in any_zones(), surfaces in 1u16..6, skews in any_skews(),
     ) {
         check(&segments(layout, &zones, surfaces, skews))?;
     }
 
     #[test]
-    fn explicit_segments_walk_as_loops_do(specs in any_specs()) {
+    fn explicit_segments_agree_with_nested_loops(specs in any_specs()) {
         check(&specs)?;
     }
 
-    /// Disks of the size of real ones, at random addresses and next to their ends.
+    /// Disks of realistic size, at random addresses and next to their ends.
     #[test]
-    fn large_disks_find_their_way_back(
+    fn large_disks_map_addresses_back(
         layout in any_layout(),
         (tracks, group) in (1_000u32..400_000, 1u32..5_000),
         (spt, zones, surfaces) in (500u32..6_000, 1u32..30, 1u16..20),
@@ -289,9 +290,9 @@ fn plain(lowest_track: u32, tracks: u32) -> SegmentSpec {
 }
 
 #[test]
-fn a_table_that_is_no_disk_is_refused() {
-    let refused = |specs: &[SegmentSpec]| Geometry::new(specs).expect_err("no disk");
-    assert_eq!(refused(&[]), GeometryError::Empty);
+fn a_table_that_describes_no_disk_is_rejected() {
+    let rejected = |specs: &[SegmentSpec]| Geometry::new(specs).expect_err("invalid table");
+    assert_eq!(rejected(&[]), GeometryError::Empty);
     let good = plain(0, 4);
     for zero in [
         SegmentSpec { sectors_per_track: 0, ..good.clone() },
@@ -301,7 +302,7 @@ fn a_table_that_is_no_disk_is_refused() {
         SegmentSpec { sectors: Some(Sectors(0)), ..good.clone() },
     ] {
         let second = SegmentSpec { first_track: 9, ..zero };
-        assert_eq!(refused(&[good.clone(), second]), GeometryError::ZeroSize { segment: 1 });
+        assert_eq!(rejected(&[good.clone(), second]), GeometryError::ZeroSize { segment: 1 });
     }
     for large in [
         SegmentSpec { sectors: Some(Sectors(81)), ..good.clone() },
@@ -309,9 +310,9 @@ fn a_table_that_is_no_disk_is_refused() {
         SegmentSpec { first_sector: 10, ..good.clone() },
         SegmentSpec { inward: false, first_track: 2, ..good.clone() },
     ] {
-        assert_eq!(refused(&[large]), GeometryError::TooLarge { segment: 0 });
+        assert_eq!(rejected(&[large]), GeometryError::TooLarge { segment: 0 });
     }
-    assert_eq!(refused(&[good, plain(3, 2)]), GeometryError::Overlap { surface: 0, track: 3 });
+    assert_eq!(rejected(&[good, plain(3, 2)]), GeometryError::Overlap { surface: 0, track: 3 });
     let text = GeometryError::Overlap { surface: 0, track: 3 }.to_string();
     assert_eq!(text, "two segments of the geometry claim track 3 of surface 0");
 }

@@ -1,7 +1,7 @@
 //! Writes or checks the files that are generated from the profile schema.
 //!
 //! `cargo run -p skylight-drive --example profile_docs -- --write` writes `docs/profile-reference.md` and
-//! `docs/profile.schema.json`; `-- --check` says which of them are stale and exits with 1.
+//! `docs/profile.schema.json`; `-- --check` reports which of them are stale and exits with 1.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
-//! Commands that the drives do in a second of CPU, by layer, depth and operation:
-//! `cargo run --release --example rates [-- PROFILE.toml ...]`.
+//! Simulated commands per second of CPU time, by layer, depth and operation: `cargo run --release --example
+//! rates [-- PROFILE.toml ...]`.
 //!
-//! Without arguments: the profiles of the package and a drive that is all flash. Commands are random blocks of
-//! 4 KiB, and as many writes as fill the cache of each drive and clean it (blocking cleaning) again and again.
-//! A second table has what is not a rate of random blocks: a whole drive read in order. Figures are CPU time of
-//! this thread, the best of some rounds, so that a busy machine changes them little.
+//! Without arguments it runs the packaged profiles and an all-flash drive. The commands are random blocks of
+//! 4 KiB, with enough writes to fill the cache of each drive and clean it (blocking cleaning) repeatedly. The
+//! last column is a sequential read of the whole drive. Figures are CPU time of this thread, the best of
+//! several rounds, so that other load affects them little.
 
 use std::error::Error;
 use std::path::Path;
@@ -19,7 +19,7 @@ const MIB: u32 = 1 << 20;
 const COMMANDS: usize = 2_000_000;
 const ROUNDS: usize = 3;
 
-/// CPU time of this thread in seconds, as Linux accounts it.
+/// CPU time of this thread in seconds, from Linux's accounting.
 fn cpu_seconds() -> Result<f64, Box<dyn Error>> {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let ns: u64 = stat.split_whitespace().next().ok_or("schedstat is empty")?.parse()?;
@@ -37,7 +37,7 @@ fn random_blocks(blocks: u64) -> Vec<u64> {
     std::iter::repeat_with(next).take(COMMANDS).collect()
 }
 
-/// What is run: kind, depth, and whether the drive's volatile cache and look-ahead are on.
+/// Parameters of a run: operation, depth, and whether the drive's volatile cache and look-ahead are on.
 #[derive(Clone, Copy)]
 struct Mode {
     kind: u8,
@@ -45,7 +45,7 @@ struct Mode {
     cached: bool,
 }
 
-/// CPU seconds of a run on a new drive, the best of some.
+/// CPU seconds of a run on a new drive, the best of several rounds.
 fn best(profile: &Profile, mode: Mode, offset: &[u64], size: u32) -> Result<f64, Box<dyn Error>> {
     let (op, size) = (vec![mode.kind; offset.len()], vec![size; offset.len()]);
     let (mut submit, mut complete) = (vec![0; offset.len()], vec![0; offset.len()]);
@@ -101,7 +101,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         table_of(&Profile::from_toml(&std::fs::read_to_string(path)?, &name)?)?;
     }
     if packaged {
-        // The packaged profiles are of disks.
+        // All packaged profiles are disks.
         let text = random_profile(1, Some(Kind::Ssd))?;
         table_of(&Profile::from_toml(&text, "a random ssd")?)?;
     }

@@ -1,21 +1,23 @@
-//! What shingling costs on a real backing: the raw shingled disk beside the conventional layer, each plan's
-//! accesses made to a file. `skylight reproduce swd` runs it (`docs/figures.md`, rows W3 to W5):
-//! `cargo run --release --example shingled -- compare PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS ROUNDS`
-//! prints a line of JSON with the median time of an operation in each round, and the processor's mean time, for the
-//! conventional layer, the conventional layer once more (so that what differs between them is noise) and the
-//! shingled disk;
-//! `-- count PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS` does the operations of one layer once, for
-//! whoever counts instructions (K is 0 for the conventional layer).
+//! The cost of shingling on a real backing device: the raw shingled disk against the conventional layer, with
+//! the accesses of each plan made to a file. `skylight reproduce swd` runs it:
+//! `cargo run --release --example shingled -- compare PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS
+//! ROUNDS` prints a line of JSON with the median time of an operation in each round, and the mean CPU time.
+//! It measures the conventional layer twice, so that the difference of the two shows the noise, and the
+//! shingled disk.
+//! `-- count PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS` runs the operations of one layer once, for
+//! counting instructions (K is 0 for the conventional layer).
 //!
-//! `-- states PROFILE.toml` makes the writes that standard input names, a line "first sector, sectors" each, and
-//! prints what is overwritten then: "first sector, sectors, source of the first, write that did it" a line.
-//! `-- bands PROFILE.toml` prints where the bands of a banded disk lie: "first sector on the disk, sectors".
-//! `-- layout PROFILE.toml K` says of a drive-managed drive what rewriting its bands in place would destroy of
-//! others if K tracks were under the head: bands looked at, those that destroy something, and sectors.
+//! `-- states PROFILE.toml` makes the writes on standard input, one "first sector, sectors" per line, and
+//! prints the overwritten sectors: "first sector, sectors, source of the first, overwriting write" per line.
+//! `-- bands PROFILE.toml` prints the location of each band of a banded disk: "first sector on the disk,
+//! sectors".
+//! `-- layout PROFILE.toml K` reports what rewriting the bands of a drive-managed drive in place would
+//! overwrite in other bands with a head of K tracks: bands examined, bands that overwrite others, and
+//! sectors.
 //!
 //! WORKLOAD is `write-sequential`, `read-sequential`, `write-random`, `read-random` or `write-banded` (BANDS
-//! logs, the next write in any of them). Accesses are direct I/O where the file system has it (O_DIRECT), as the
-//! paper's are; the line says whether they were. Reads are of what was written in order.
+//! logs; each write continues any of them). Accesses use direct I/O (O_DIRECT), as the paper's do, if the
+//! file system supports it; the output reports whether they did. Reads are of data written sequentially.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -33,16 +35,16 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: shingled compare|count PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS [ROUNDS], \
                      or shingled states|bands PROFILE.toml, or shingled layout PROFILE.toml K";
-const NO_SWD: &str = "the profile is none of a raw shingled disk; give one with kind = \"swd\"";
+const NO_SWD: &str = "the profile is not a raw shingled disk; use one with kind = \"swd\"";
 /// Linux's flag for direct I/O, which differs between architectures.
 const O_DIRECT: i32 =
     if cfg!(any(target_arch = "aarch64", target_arch = "arm")) { 0o200_000 } else { 0o40_000 };
-/// What direct I/O wants of a buffer's address.
+/// The buffer alignment that direct I/O requires.
 const ALIGNMENT: usize = 4096;
-/// Of the file; a workload stays within it.
+/// Bytes of the file that the workloads use.
 const AREA_BYTES: u64 = 256 << 20;
 
-/// A file, and a buffer that direct I/O takes.
+/// A file, and an aligned buffer.
 struct Backing {
     file: File,
     direct: bool,
@@ -71,7 +73,7 @@ impl Backing {
         Ok(Self { file, direct, buffer, skip, plan: Plan::default() })
     }
 
-    /// Has a layer take a command and makes the accesses of its plan.
+    /// Has the layer take a command, and makes the accesses of its plan.
     fn run(&mut self, layer: &mut dyn Layer, op: HostOp, extent: LbaExtent) -> Outcome<()> {
         self.plan.clear();
         layer.take(Queue { waiting: &[Command { id: CommandId(0), op, extent }], next: 0 }, &mut self.plan);
@@ -90,7 +92,7 @@ impl Backing {
     }
 }
 
-/// Where the next operation goes.
+/// Generates the extents of the operations.
 struct Workload {
     op: HostOp,
     kind: String,
@@ -136,14 +138,14 @@ impl Workload {
     }
 }
 
-/// A layer and where it is in its workload.
+/// A layer and its workload.
 struct Side {
     layer: Box<dyn Layer>,
     workload: Workload,
 }
 
 impl Side {
-    /// The layer for a width: 0 is the conventional one. Reads find the area written in order.
+    /// The layer for a head width: 0 gives the conventional layer. Reads find the area written sequentially.
     fn new(profile: &Profile, width_tracks: u32, workload: Workload) -> Outcome<Self> {
         let mut profile = profile.clone();
         profile.layer = match (&profile.layer, width_tracks) {
@@ -171,7 +173,7 @@ impl Side {
         backing.run(self.layer.as_mut(), self.workload.op, extent)
     }
 
-    /// Does some operations; the median of their times, which a busy machine moves less than their sum.
+    /// Runs operations; returns the median of their times, which other load affects less than their sum.
     fn median_ns(&mut self, backing: &mut Backing, operations: u64) -> Outcome<u64> {
         let mut times_ns = Vec::with_capacity(operations as usize);
         for _ in 0..operations {
@@ -184,15 +186,15 @@ impl Side {
     }
 }
 
-/// How long the processor worked for this thread: the first number of Linux's schedstat, which the kernel brings up
-/// to date when the thread gives way, and otherwise only at a tick of some milliseconds.
-fn processor_ns() -> Outcome<u64> {
+/// CPU time of this thread: the first number of Linux's schedstat, which the kernel updates when the thread
+/// yields, and otherwise only at a tick of several milliseconds.
+fn cpu_ns() -> Outcome<u64> {
     std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(text.split_whitespace().next().ok_or("schedstat is empty")?.parse()?)
 }
 
-/// The file has all its blocks before anything is timed.
+/// Allocates all blocks of the file before anything is timed.
 fn fill(backing: &Backing) -> Outcome<()> {
     if backing.file.metadata()?.len() >= AREA_BYTES {
         return Ok(());
@@ -205,7 +207,7 @@ fn fill(backing: &Backing) -> Outcome<()> {
     Ok(backing.file.sync_all()?)
 }
 
-/// What is overwritten after the writes of standard input.
+/// Prints the overwritten sectors after the writes on standard input.
 fn states(disk: &mut Swd) -> Outcome<()> {
     let mut plan = Plan::default();
     for line in std::io::stdin().lines() {
@@ -225,7 +227,7 @@ fn states(disk: &mut Swd) -> Outcome<()> {
     Ok(())
 }
 
-/// What rewriting each of many bands destroys of those behind it.
+/// Prints what rewriting bands would overwrite in the bands after them.
 fn layout(profile: &Profile, width_tracks: u32) -> Outcome<()> {
     const PLACES: u64 = 64;
     let drive = Drive::new(profile, 0).map_err(|error| error.to_string())?;
@@ -262,7 +264,7 @@ fn layout(profile: &Profile, width_tracks: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// Where the bands of a disk lie.
+/// Prints the locations of the bands.
 fn bands(disk: &Swd) -> Outcome<()> {
     let bands = disk.bands().ok_or("the disk has no bands; give it band_tracks")?;
     let mut at = Lba(0);
@@ -312,17 +314,17 @@ fn main() -> Outcome<()> {
     let rounds: usize = args.get(8).ok_or(USAGE)?.parse()?;
     let mut sides = [side(0)?, side(0)?, side(width)?];
     let mut medians_ns: [Vec<u64>; 3] = Default::default();
-    let mut processor_means_ns: [Vec<u64>; 3] = Default::default();
+    let mut cpu_means_ns: [Vec<u64>; 3] = Default::default();
     for round in 0..=rounds {
-        // Whoever comes first in a round has no advantage over all rounds; the first round warms up.
-        for turn in 0..3 {
-            let which = (turn + round) % 3;
-            let begin = processor_ns()?;
+        // The order rotates from round to round; the first round is a warm-up.
+        for position in 0..3 {
+            let which = (position + round) % 3;
+            let begin = cpu_ns()?;
             let median_ns = sides[which].median_ns(&mut backing, operations)?;
-            let worked_ns = processor_ns()? - begin;
+            let worked_ns = cpu_ns()? - begin;
             if round > 0 {
                 medians_ns[which].push(median_ns);
-                processor_means_ns[which].push(worked_ns / operations.max(1));
+                cpu_means_ns[which].push(worked_ns / operations.max(1));
             }
         }
     }
@@ -331,7 +333,7 @@ fn main() -> Outcome<()> {
          \"operations\": {operations}, \"direct\": {}, {}, {}}}",
         backing.direct,
         listed("", &medians_ns),
-        listed("processor_", &processor_means_ns),
+        listed("processor_", &cpu_means_ns),
     );
     Ok(())
 }

@@ -1,27 +1,29 @@
 //! A drive in virtual time: the host's queue in front of a layer and its media.
 //!
-//! What happens next is always the earliest of four things: the host submits a command (`host.rs`), the volatile
-//! cache answers one, destaged writes reach the media, the media begin something. The media serve commands that
-//! have come, up to the drive's queue depth (`pending.rs`, `schedule.rs`), or they destage: the layer takes some,
-//! and every step of its plan gets its duration. Command overhead runs beside the media where commands queue,
-//! and delays them where they come one by one: that is why a synchronous write to the next block of a log waits
-//! a whole turn (Skylight, section 4.3). With the volatile write cache on, writes are answered on arrival and
-//! reach the media behind the host's back; with look-ahead on, a sequential read finds the head already where it
-//! needs it. Left alone long enough, the layer works.
+//! The next event is always the earliest of four: the host submits a command (`host.rs`), the volatile cache
+//! completes one, destaged writes reach the media, the media start new work. The media either serve commands
+//! in the drive's queue (`pending.rs`, `schedule.rs`) or destage cached writes: the layer takes some of them,
+//! and every step of its plan gets its duration. Command overhead overlaps with media work while commands are
+//! queued, and delays the media when commands come one at a time. This is why a synchronous write to the next
+//! block of a log waits a whole revolution (Skylight, section 4.3). With the volatile write cache on, writes
+//! complete on arrival and reach the media later; with look-ahead on, a sequential read finds the head
+//! already at its data. After enough idle time, the layer does its background work.
 //!
-//! Commands that conflict are served in the order in which they were submitted: those that wait for the media or for
-//! the volatile cache by `pending.rs`, writes that the cache holds by `write_cache.rs`, which both say how.
+//! Conflicting commands take effect in the order of submission: `pending.rs` describes how for commands that
+//! wait for the media or the volatile cache, `write_cache.rs` for cached writes.
 //!
-//! Invariants: things happen in the order of time, so that the host submits in the order of its log; a command
-//! completes after it was submitted; the same commands from the same start give the same times to the
-//! nanosecond; one at a time, also when they are cut into batches (with more outstanding, the queue drains where
-//! a batch ends).
+//! Invariants: events occur in order of time, so the host submits in the order of its log; a command
+//! completes after its submission; the same commands from the same state give the same times to the
+//! nanosecond. At queue depth 1 this also holds if the commands are split into batches; at higher depths the
+//! queue drains at the end of a batch.
+
+mod background;
 
 use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
-use skylight_layer::{CacheUse, Command, CommandId, HostOp, Idle, Layer, Plan, Queue};
+use skylight_layer::{CacheUse, Command, CommandId, HostOp, Layer, Plan, Queue};
 
 use crate::batch::{Batch, BatchError};
-use crate::host::{Alone, Host, Moved, Origin, Outside};
+use crate::host::{Host, Moved, NoHost, Observer, Origin};
 use crate::jitter::Jitter;
 use crate::ledger::Ledger;
 use crate::media::{FlashSpeed, Media};
@@ -34,87 +36,85 @@ use crate::stop::{Stop, StopWatch};
 use crate::trace::HeadTrace;
 use crate::write_cache::WriteCache;
 
-/// How many commands ahead the layer is told of: enough for memory to answer meanwhile.
+/// How many commands ahead the layer gets a hint: far enough to hide the memory latency.
 const HINT_COMMANDS: usize = 24;
 
-/// After the media had no space for what the drive does by itself, it tries again so much later: a try costs as much as
-/// taking up the layer, a tenth of a second for a large cache, and space comes when a person makes it.
-const RETRY: Nanos = Nanos(1_000_000_000);
-
-/// The drive as the host meets it.
+/// The drive's host interface.
 #[derive(Clone, Copy, Debug)]
 pub struct HostInterface {
-    /// Most commands the drive holds.
+    /// Maximum number of commands in the drive's queue.
     pub queue_depth: usize,
-    /// In which order it serves them.
+    /// The order in which the drive serves them.
     pub schedule: Schedule,
-    /// Accesses among which the nearest is taken where the order is the drive's own.
+    /// Number of accesses among which the drive chooses the nearest where the order is up to it.
     pub positioning_window: usize,
-    /// From the arrival of a command until the heads may move for it.
+    /// Time from the arrival of a command until the heads may move for it.
     pub command_overhead: Nanos,
-    /// From a completion until the host submits the next command.
+    /// Time from a completion until the host submits the next command.
     pub host_gap: Nanos,
-    /// Size of the volatile write cache; none for a drive without one.
+    /// Size of the volatile write cache; zero for a drive without one.
     pub write_cache: Sectors,
-    /// Most runs of writes that it holds; no limit but its size if none.
+    /// Maximum number of runs in the write cache; `None` if only its size limits it.
     pub write_cache_runs: Option<usize>,
-    /// Whether it is on when the drive is switched on.
+    /// Whether the write cache is on at power-on.
     pub write_cache_on: bool,
-    /// How much a read goes on reading into the drive's buffer.
+    /// How far a read continues into the drive's buffer.
     pub read_buffer: Sectors,
-    /// Whether it does when the drive is switched on.
+    /// Whether look-ahead is on at power-on.
     pub look_ahead: bool,
-    /// Whether the heads are parked when the drive has been left alone and has nothing to do.
+    /// Whether the drive parks its heads when it is idle and has no background work.
     pub park_when_idle: bool,
 }
 
-/// A read that goes on into the buffer in the order of the host's addresses: where, and since when.
+/// A read that continues into the buffer: its next host address, and since when it has been reading.
 #[derive(Clone, Copy, Debug)]
 struct ReadAhead {
     next: Lba,
     since: Time,
 }
 
-/// What happens next inside the drive.
+/// The kinds of events inside the drive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// Destaged writes are on the media.
-    Settled,
-    /// The volatile cache has taken or given what a command asks for; its place in the queue.
-    Arrival(usize),
-    /// The media begin something.
+    /// Destaged writes have reached the media.
+    Destaged,
+    /// The volatile cache completes the command with this index in the queue.
+    CacheCompletion(usize),
+    /// The media start new work.
     Media,
 }
 
-/// See the module page.
+/// See the module documentation.
+///
+/// More than 15 fields: the clocks of the event loop are read together on every event.
 pub struct Drive {
     media: Media,
     layer: Box<dyn Layer>,
     interface: HostInterface,
     jitter: Option<Jitter>,
-    /// Until when the media are busy.
+    /// The media are busy until then.
     busy_until: Time,
-    /// The host's clock: when it would submit the next command, or when its pause ended.
+    /// When the host submits its next command, or when its pause ended.
     host_time: Time,
-    /// Since when there is nothing to do.
-    quiet_since: Time,
-    /// Until when the interface is busy with writes that go to the cache.
-    accepting: Time,
-    /// Until when nothing is destaged: the media had no space.
+    /// The drive has had nothing to do since then.
+    idle_since: Time,
+    /// The cache interface is busy with earlier writes until then.
+    cache_busy_until: Time,
+    /// No destaging until then: the media had no space.
     refused_until: Time,
-    /// Until when the layer does nothing by itself, for the same reason.
+    /// No background work of the layer until then, for the same reason.
     idle_refused_until: Time,
-    /// Until when everything that could happen has happened.
+    /// All events up to this time have occurred.
     clock: Time,
     /// Outstanding commands.
     pending: Pending,
     cache: WriteCache,
     ahead: Option<ReadAhead>,
-    /// How long a read may go on before the buffer is full.
+    /// How long a read can continue until the buffer is full.
     buffer_time: Nanos,
     plan: Plan,
     answered: Vec<(CommandId, Time)>,
-    settled: Vec<LbaExtent>,
+    destaged: Vec<LbaExtent>,
     plants: Plants,
 }
 
@@ -135,8 +135,8 @@ impl Drive {
             jitter,
             busy_until: Time(0),
             host_time: Time(0),
-            quiet_since: Time(0),
-            accepting: Time(0),
+            idle_since: Time(0),
+            cache_busy_until: Time(0),
             refused_until: Time(0),
             idle_refused_until: Time(0),
             clock: Time(0),
@@ -149,7 +149,7 @@ impl Drive {
             ahead: None,
             plan: Plan::default(),
             answered: Vec::new(),
-            settled: Vec::new(),
+            destaged: Vec::new(),
             plants: Plants::default(),
         }
     }
@@ -162,22 +162,22 @@ impl Drive {
         self.pending.plants = self.plants;
     }
 
-    /// Sectors that the host sees.
+    /// Host-visible capacity.
     pub fn capacity(&self) -> Sectors {
         self.layer.capacity()
     }
 
-    /// Virtual time: when the host would submit the next command.
+    /// Virtual time: when the host submits its next command.
     pub fn now(&self) -> Time {
         self.host_time
     }
 
-    /// Counters since the start.
+    /// Counters since power-on.
     pub fn ledger(&self) -> &Ledger {
         &self.media.ledger
     }
 
-    /// How full the persistent cache is.
+    /// Fill level of the persistent cache.
     pub fn cache_use(&self) -> CacheUse {
         self.layer.cache_use()
     }
@@ -187,22 +187,22 @@ impl Drive {
         &self.media.disk
     }
 
-    /// The translation layer, for the oracle and for pictures.
+    /// The translation layer, for the oracle and for figures.
     pub fn layer(&self) -> &dyn Layer {
         self.layer.as_ref()
     }
 
-    /// The translation layer as a raw shingled disk, if it is one: to set its read mode.
+    /// The translation layer as a raw shingled disk, if it is one, to set its read mode.
     pub fn raw_shingled(&mut self) -> Option<&mut skylight_layer::Swd> {
         self.layer.raw_shingled()
     }
 
-    /// Keeps the next accesses of the platters, up to `rows`.
+    /// Records the next platter accesses, up to `rows`.
     pub fn start_trace(&mut self, rows: usize) {
         self.media.trace = Some(HeadTrace::new(rows));
     }
 
-    /// Ends the trace and hands it out.
+    /// Ends the trace and returns it.
     pub fn take_trace(&mut self) -> Option<HeadTrace> {
         self.media.trace.take()
     }
@@ -212,8 +212,8 @@ impl Drive {
         self.cache.is_on()
     }
 
-    /// Switches the volatile write cache; what it holds is destaged first. Returns what it is then: a drive
-    /// without one stays off.
+    /// Switches the volatile write cache, after destaging its contents. Returns the resulting state: a drive
+    /// without a cache stays off.
     pub fn set_write_cache(&mut self, on: bool) -> bool {
         self.destage_all();
         self.host_time = self.host_time.max(self.busy_until);
@@ -221,155 +221,37 @@ impl Drive {
         self.cache.is_on()
     }
 
-    /// Whether reads go on into the buffer.
+    /// Whether look-ahead is on.
     pub fn look_ahead(&self) -> bool {
         self.interface.look_ahead
     }
 
-    /// Switches look-ahead; returns what it is then: a drive without a buffer stays off.
+    /// Switches look-ahead. Returns the resulting state: a drive without a buffer stays off.
     pub fn set_look_ahead(&mut self, on: bool) -> bool {
         self.interface.look_ahead = on && self.interface.read_buffer.get() > 0;
         self.ahead = None;
         self.interface.look_ahead
     }
 
-    /// Secure erase: what was written is forgotten. It takes no time and moves no head.
+    /// Secure erase: discards all data. It takes no time and moves no head.
     pub fn erase(&mut self) {
         self.cache.clear();
         self.ahead = None;
         self.layer.erase();
     }
 
-    /// Leaves the drive alone for a time, in which it destages, and the layer may work.
+    /// Leaves the drive idle for `duration`, in which it destages and does background work.
     pub fn pause(&mut self, duration: Nanos) {
         self.host_time += duration;
-        self.work_until(self.host_time, &mut Alone);
+        self.work_until(self.host_time, &mut NoHost);
         self.busy_until = self.busy_until.max(self.host_time);
     }
 
-    /// What the drive does on its own until a command comes; a unit that has begun then ends.
-    fn work_until(&mut self, until: Time, outside: &mut impl Outside) {
-        while let Some((_, event)) = self.next_event().filter(|&(time, _)| time < until) {
-            match event {
-                Event::Settled => self.settle(),
-                Event::Media => self.destage(self.cache.dirty().len(), outside),
-                Event::Arrival(_) => debug_assert!(false, "no command is outstanding"),
-            }
-        }
-        self.idle_until(until, outside);
-    }
-
-    /// What the layer does on its own until a command comes.
-    pub(crate) fn idle_until(&mut self, until: Time, outside: &mut impl Outside) -> Idle {
-        let Some(after) = self.layer.idle_after() else {
-            return Idle::Nothing;
-        };
-        let begin = self.busy_until.max(self.quiet_since + after).max(self.idle_refused_until);
-        if begin >= until {
-            return Idle::Worked;
-        }
-        self.busy_until = begin;
-        while self.busy_until < until {
-            self.ahead = None;
-            self.plan.clear();
-            if self.layer.idle(&mut self.plan) == Idle::Nothing {
-                if self.interface.park_when_idle {
-                    self.media.park();
-                }
-                return Idle::Nothing;
-            }
-            if outside.executed(Origin::Idle, &self.plan, self.layer.as_mut()) == Moved::Refused {
-                self.idle_refused_until = self.busy_until + RETRY;
-                self.forget_all_places();
-                return Idle::Worked;
-            }
-            self.answered.clear();
-            self.busy_until = self.media.execute(&self.plan, self.busy_until, &mut self.answered);
-        }
-        Idle::Worked
-    }
-
-    /// Writes some of the `oldest` writes that the volatile cache holds to the media.
-    fn destage(&mut self, oldest: usize, outside: &mut impl Outside) {
-        let window = match self.interface.schedule {
-            Schedule::Fifo => 1,
-            Schedule::ShortestPositioningFirst => oldest.min(self.interface.queue_depth),
-        };
-        let start = self.busy_until.max(self.cache.held_since());
-        let next = self.cache.next_of(window, (self.layer.as_ref(), &self.media), start);
-        self.destage_from(next, false, outside);
-    }
-
-    /// Destages a write that the volatile cache holds: alone, or with what the layer takes beside it.
-    fn destage_from(&mut self, next: usize, alone: bool, outside: &mut impl Outside) {
-        let start = self.busy_until.max(self.cache.held_since());
-        let dirty = self.cache.dirty();
-        let queue = match alone {
-            true => Queue { waiting: &dirty[next..=next], next: 0 },
-            false => Queue { waiting: dirty, next },
-        };
-        let reversed: Vec<Command>;
-        let queue = if self.plants.has(Planted::NewestFirst) {
-            reversed = queue.waiting.iter().rev().copied().collect();
-            Queue { waiting: &reversed, next: queue.waiting.len() - 1 - queue.next }
-        } else {
-            queue
-        };
-        self.ahead = None;
-        self.plan.clear();
-        self.layer.clock(start);
-        self.layer.take(queue, &mut self.plan);
-        debug_assert!(
-            queue.is_kept_by(&self.plan),
-            "writes that overlap leave in the order in which they came"
-        );
-        if outside.executed(Origin::Cache, &self.plan, self.layer.as_mut()) == Moved::Refused {
-            self.refused_until = start + RETRY;
-            self.idle_refused_until = self.refused_until;
-            return self.forget_all_places();
-        }
-        self.answered.clear();
-        self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
-        self.quiet_since = self.quiet_since.max(self.busy_until);
-        self.cache.leave(self.answered.iter().map(|&(id, _)| id), self.busy_until);
-        self.forget_places(false);
-    }
-
-    /// The layer was taken up anew.
-    fn forget_all_places(&mut self) {
-        self.ahead = None;
-        self.pending.forget_all_places();
-        self.cache.forget_all_places();
-    }
-
-    /// Tries at once what the media had no space for.
-    pub fn retry(&mut self) {
-        self.refused_until = Time(0);
-        self.idle_refused_until = Time(0);
-    }
-
-    /// What was on its way to the media is there.
-    fn settle(&mut self) {
-        let Self { cache, pending, settled, .. } = self;
-        cache.settle(|extent| settled.push(extent));
-        for extent in settled.drain(..) {
-            pending.reconsider(extent, cache);
-        }
-    }
-
-    fn destage_all(&mut self) {
-        self.settle();
-        while !self.cache.is_empty() {
-            self.destage(self.cache.dirty().len(), &mut Alone);
-            self.settle();
-        }
-    }
-
-    /// Runs a batch with `depth` commands outstanding. `submit_ns` and `complete_ns` are as long as the batch
-    /// and take the times of each command; the host submits the next one when one completes.
+    /// Runs a batch with `depth` outstanding commands. Each completion lets the host submit the next command.
+    /// `submit_ns` and `complete_ns` are as long as the batch and receive the times of each command.
     ///
     /// # Errors
-    /// When a command is not of this drive; then nothing was done.
+    /// If a command is invalid for this drive; then no command has run.
     pub fn run(
         &mut self,
         batch: &Batch<'_>,
@@ -380,11 +262,11 @@ impl Drive {
         self.run_until(batch, depth, None, submit_ns, complete_ns).map(|_| ())
     }
 
-    /// [`Drive::run`], but the host submits nothing more once `stop` holds; gives the number of commands that
-    /// were done, the first of the batch.
+    /// As [`Drive::run`], but the host stops submitting once `stop` holds. Returns the number of commands
+    /// that ran, the first ones of the batch.
     ///
     /// # Errors
-    /// When a command or the stop is not one for this drive; then nothing was done.
+    /// If a command or the stop condition is invalid for this drive; then no command has run.
     pub fn run_until(
         &mut self,
         batch: &Batch<'_>,
@@ -394,8 +276,8 @@ impl Drive {
         complete_ns: &mut [u64],
     ) -> Result<usize, BatchError> {
         batch.check(self.capacity(), depth, submit_ns.len(), complete_ns.len())?;
-        if let Some(unsound) = stop.filter(|stop| !stop.is_sound()) {
-            return Err(BatchError::Stop(unsound.count, unsound.within));
+        if let Some(invalid) = stop.filter(|stop| !stop.is_valid()) {
+            return Err(BatchError::Stop(invalid.count, invalid.within));
         }
         let watch = StopWatch::new(stop);
         let mut host = Host::new(batch, (depth, self.host_time), watch, submit_ns, complete_ns);
@@ -405,13 +287,13 @@ impl Drive {
             match (submits_at, event) {
                 (Some(at), event) if event.is_none_or(|(time, _)| at <= time) => self.submit(&mut host, at),
                 (None, _) if self.pending.commands().is_empty() => return Ok(host.submitted()),
-                (_, Some((time, event))) => self.happen(time, event, &mut host),
-                (_, None) => debug_assert!(false, "an outstanding command waits for something"),
+                (_, Some((time, event))) => self.process(time, event, &mut host),
+                (_, None) => debug_assert!(false, "an outstanding command waits for an event"),
             }
         }
     }
 
-    /// The next command of the host comes.
+    /// Submits the host's next command.
     #[inline]
     fn submit(&mut self, host: &mut Host<'_>, at: Time) {
         let Some(index) = host.submit() else {
@@ -423,125 +305,126 @@ impl Drive {
         if self.is_idle_before(at) {
             self.idle_until(at, host);
         }
-        let through = host.batch.is_through(index);
-        self.pending.submit(host.batch.command(index), through, at, &mut self.cache);
+        let fua = host.batch.is_fua(index);
+        self.pending.submit(host.batch.command(index), fua, at, &mut self.cache);
     }
 
-    /// Whether nothing is outstanding and the media are free before `at`.
+    /// Whether no command is outstanding and the media are free before `at`.
     #[inline]
     pub(crate) fn is_idle_before(&self, at: Time) -> bool {
         self.busy_until < at && self.pending.commands().is_empty()
     }
 
-    /// When the layer would work on its own next, if nothing happens before; none if it never does.
+    /// When background work starts if nothing else happens; `None` if the layer has none.
     pub(crate) fn idle_begins(&self) -> Option<Time> {
         let after = self.layer.idle_after().filter(|_| self.pending.commands().is_empty())?;
-        Some(self.busy_until.max(self.quiet_since + after).max(self.idle_refused_until))
+        Some(self.busy_until.max(self.idle_since + after).max(self.idle_refused_until))
     }
 
-    /// A command that comes at `at`, when everything before has happened.
-    pub(crate) fn take(&mut self, command: Command, through: bool, at: Time) {
-        self.pending.submit(command, through, at, &mut self.cache);
+    /// Takes a command at time `at`; all events before have occurred.
+    pub(crate) fn take(&mut self, command: Command, fua: bool, at: Time) {
+        self.pending.submit(command, fua, at, &mut self.cache);
     }
 
-    /// What happens next inside the drive, and when, if nothing is submitted before.
+    /// The next event inside the drive and its time, provided that no command is submitted before.
     #[inline]
     pub(crate) fn next_event(&self) -> Option<(Time, Event)> {
         if self.cache.is_on() {
             return self.next_event_with_cache();
         }
         let oldest = self.pending.arrivals().first()?;
-        Some((self.busy_until.max(oldest.came), Event::Media))
+        Some((self.busy_until.max(oldest.queued_at), Event::Media))
     }
 
     fn next_event_with_cache(&self) -> Option<(Time, Event)> {
-        let outlook = self.pending.outlook(self.accepting, &self.cache);
+        let outlook = self.pending.outlook(self.cache_busy_until, &self.cache);
         let mut next = None;
-        // Of those that come at once the first.
-        let mut comes = |time: Time, event| {
+        // Of simultaneous events, the first wins.
+        let mut propose = |time: Time, event| {
             if next.is_none_or(|(earlier, _)| time < earlier) {
                 next = Some((time, event));
             }
         };
-        if let Some(at) = self.cache.leaving_at() {
-            comes(at, Event::Settled);
+        if let Some(at) = self.cache.destaged_at() {
+            propose(at, Event::Destaged);
         }
         if let Some((begin, index)) = outlook.arrival {
-            comes((begin + self.interface.command_overhead).max(self.clock), Event::Arrival(index));
+            propose((begin + self.interface.command_overhead).max(self.clock), Event::CacheCompletion(index));
         }
-        let held = (!self.cache.is_empty()).then(|| self.cache.held_since().max(self.refused_until));
+        let destage = (!self.cache.is_empty()).then(|| self.cache.nonempty_since().max(self.refused_until));
         let never = Time(u64::MAX);
         let full_or_media = outlook.full.unwrap_or(never).min(outlook.media.unwrap_or(never));
-        let since = full_or_media.min(held.unwrap_or(never));
+        let since = full_or_media.min(destage.unwrap_or(never));
         if since < never {
-            comes(self.busy_until.max(since).max(self.clock), Event::Media);
+            propose(self.busy_until.max(since).max(self.clock), Event::Media);
         }
         next
     }
 
     #[inline]
-    pub(crate) fn happen(&mut self, time: Time, event: Event, host: &mut impl Outside) {
+    pub(crate) fn process(&mut self, time: Time, event: Event, host: &mut impl Observer) {
         self.clock = time;
         match event {
-            Event::Settled => self.settle(),
-            Event::Arrival(index) => self.arrive(index, time, host),
+            Event::Destaged => self.finish_destaging(),
+            Event::CacheCompletion(index) => self.complete_from_cache(index, time, host),
             Event::Media => {
                 self.busy_until = self.busy_until.max(time);
                 if self.cache.is_on() {
                     return self.begin_with_cache(time, host);
                 }
-                self.serve(0, self.pending.come_by(time), host);
+                self.serve(0, self.pending.queued_by(time), host);
             }
         }
     }
 
-    /// The volatile cache answers a command.
-    fn arrive(&mut self, index: usize, time: Time, host: &mut impl Outside) {
+    /// The volatile cache completes a command.
+    fn complete_from_cache(&mut self, index: usize, time: Time, host: &mut impl Observer) {
         let Command { id, op, extent } = self.pending.commands()[index];
-        let came = self.pending.arrivals()[index].came;
+        let came = self.pending.arrivals()[index].queued_at;
         if op == HostOp::Write {
-            self.accepting = time;
+            self.cache_busy_until = time;
             host.cached(id, self.cache.accept(extent, time));
             self.pending.reconsider(extent, &mut self.cache);
         }
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(time - came));
-        self.answer(id, time + extra, host);
+        self.complete(id, time + extra, host);
     }
 
-    /// What the media begin with the volatile cache on: to make room for a write that waits for it, else the
-    /// first command that needs them, else what the cache holds.
-    fn begin_with_cache(&mut self, time: Time, host: &mut impl Outside) {
+    /// Chooses the next media work with the volatile cache on. A write that waits for cache space comes
+    /// first, then the first command that needs the media, then destaging.
+    fn begin_with_cache(&mut self, time: Time, host: &mut impl Observer) {
         let dirty = self.cache.dirty().len();
-        let outlook = self.pending.outlook(self.accepting, &self.cache);
+        let outlook = self.pending.outlook(self.cache_busy_until, &self.cache);
         let refused = time < self.refused_until;
         if outlook.full.is_some_and(|came| came <= time) {
-            return match self.pending.without_room(&self.cache).filter(|_| refused) {
+            return match self.pending.first_without_space(&self.cache).filter(|_| refused) {
                 Some(index) => self.refuse(index, time, host),
                 None => self.destage(dirty, host),
             };
         }
         let queued = &self.pending.arrivals()[..self.pending.queued()];
         let waits = |arrival: &Arrival| arrival.served != Served::OnArrival && !arrival.blocked;
-        let Some(first) = queued.iter().position(waits).filter(|&first| queued[first].came <= time) else {
+        let Some(first) = queued.iter().position(waits).filter(|&first| queued[first].queued_at <= time)
+        else {
             return self.destage(dirty, host);
         };
         let Command { id, op, extent } = self.pending.commands()[first];
         match queued[first].served {
             Served::Flush(number) => match self.cache.older_than(number) {
-                0 => self.answer_flush(id, queued[first].came, time, host),
+                0 => self.complete_flush(id, queued[first].queued_at, time, host),
                 _ if refused => self.refuse(first, time, host),
                 older => self.destage(older, host),
             },
-            // What the cache has of a read need not leave it: the bytes come from both.
+            // A read need not destage what the cache has of it: its bytes come from both.
             Served::Destaged if refused && op == HostOp::Read => self.serve(first, 1, host),
             Served::Destaged if refused => self.refuse(first, time, host),
             Served::Destaged => {
-                let first = self.cache.first_to_leave(extent).unwrap_or(0);
+                let first = self.cache.first_to_destage(extent).unwrap_or(0);
                 self.destage_from(first, true, host);
             }
             Served::OnArrival | Served::Media => {
                 let come = |arrival: &&Arrival| {
-                    arrival.served == Served::Media && arrival.came <= time && !arrival.blocked
+                    arrival.served == Served::Media && arrival.queued_at <= time && !arrival.blocked
                 };
                 let run = queued[first..].iter().take_while(come).count();
                 self.serve(first, run, host);
@@ -549,28 +432,28 @@ impl Drive {
         }
     }
 
-    /// Answers a command that waits for the media to take what the cache holds, while they have no space for it.
-    fn refuse(&mut self, index: usize, time: Time, host: &mut impl Outside) {
-        let (id, came) = (self.pending.commands()[index].id, self.pending.arrivals()[index].came);
+    /// Completes a command that waits for destaging while the media have no space for it.
+    fn refuse(&mut self, index: usize, time: Time, host: &mut impl Observer) {
+        let (id, came) = (self.pending.commands()[index].id, self.pending.arrivals()[index].queued_at);
         host.refused(id);
-        self.answer(id, (came + self.interface.command_overhead).max(time), host);
+        self.complete(id, (came + self.interface.command_overhead).max(time), host);
     }
 
-    /// All that came before a flush is on the media.
-    fn answer_flush(&mut self, id: CommandId, came: Time, time: Time, host: &mut impl Outside) {
-        let done = (self.accepting.max(came) + self.interface.command_overhead).max(time);
+    /// Completes a flush: all writes that completed before it are on the media.
+    fn complete_flush(&mut self, id: CommandId, came: Time, time: Time, host: &mut impl Observer) {
+        let done = (self.cache_busy_until.max(came) + self.interface.command_overhead).max(time);
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(done - came));
-        self.answer(id, done + extra, host);
+        self.complete(id, done + extra, host);
     }
 
-    /// Lets the layer take from a run of commands that have come, and executes its plan.
+    /// Lets the layer take commands from a run in the queue, and executes its plan.
     #[inline]
-    fn serve(&mut self, first: usize, run: usize, host: &mut impl Outside) {
+    fn serve(&mut self, first: usize, run: usize, host: &mut impl Observer) {
         let next = self.choose(first, run);
         let command = self.pending.commands()[first + next];
-        let ready = self.pending.arrivals()[first + next].at + self.interface.command_overhead;
+        let ready = self.pending.arrivals()[first + next].submitted_at + self.interface.command_overhead;
         let free = self.busy_until;
-        let start = self.reads_ahead_since(&command, ready).unwrap_or(free.max(ready));
+        let start = self.reading_ahead_since(&command, ready).unwrap_or(free.max(ready));
         self.plan.clear();
         let waiting = &self.pending.commands()[first..first + run];
         self.layer.clock(start);
@@ -582,27 +465,27 @@ impl Drive {
         self.busy_until = free.max(end + extra);
         for index in 0..self.answered.len() {
             let (id, at) = self.answered[index];
-            // What was read ahead is not answered before what the drive was still busy with.
-            self.answer(id, at.max(ready).max(free) + extra, host);
+            // Data read ahead does not complete a command before the media finish their earlier work.
+            self.complete(id, at.max(ready).max(free) + extra, host);
         }
         match moved {
-            Moved::Done => self.forget_places(command.op == HostOp::Trim),
-            Moved::Refused => self.forget_all_places(),
+            Moved::Done => self.invalidate_locations(command.op == HostOp::Trim),
+            Moved::Refused => self.invalidate_all_locations(),
         }
-        let goes_on = self.interface.look_ahead && command.op == HostOp::Read;
-        self.ahead = goes_on.then(|| ReadAhead { next: command.extent.end(), since: end });
+        let continues = self.interface.look_ahead && command.op == HostOp::Read;
+        self.ahead = continues.then(|| ReadAhead { next: command.extent.end(), since: end });
     }
 
-    /// Since when the heads have been reading what a command asks for, if it continues the last read and the
+    /// Since when the heads have been reading the data of a command, if it continues the last read and the
     /// buffer is not full yet.
     #[inline]
-    fn reads_ahead_since(&self, command: &Command, ready: Time) -> Option<Time> {
+    fn reading_ahead_since(&self, command: &Command, ready: Time) -> Option<Time> {
         let ahead = self.ahead?;
         let follows = command.op == HostOp::Read && command.extent.start == ahead.next;
         (follows && ready <= ahead.since + self.buffer_time).then_some(ahead.since)
     }
 
-    /// The command of a run to serve next, by the drive's schedule.
+    /// Index in a run of the command to serve next, by the drive's schedule.
     #[inline]
     fn choose(&mut self, first: usize, run: usize) -> usize {
         if run == 1 || self.interface.schedule == Schedule::Fifo {
@@ -610,29 +493,29 @@ impl Drive {
         }
         let parts = (self.layer.as_ref(), &self.media);
         let overhead = self.interface.command_overhead;
-        let (nearest, begins) = self.pending.nearest(parts, first..first + run, self.busy_until, overhead);
-        self.media.next = begins;
+        let (nearest, start) = self.pending.nearest(parts, first..first + run, self.busy_until, overhead);
+        self.media.next = start;
         nearest
     }
 
-    /// After a plan that changed the map, places may have to be looked up again.
+    /// Invalidates the locations that a plan may have changed.
     #[inline]
-    fn forget_places(&mut self, trim: bool) {
-        self.pending.forget_places(self.layer.as_ref(), &self.plan, trim);
+    fn invalidate_locations(&mut self, trim: bool) {
+        self.pending.invalidate_locations(self.layer.as_ref(), &self.plan, trim);
         if self.cache.is_on() {
-            self.cache.forget_places(self.layer.as_ref(), &self.plan, trim);
+            self.cache.invalidate_locations(self.layer.as_ref(), &self.plan, trim);
         }
     }
 
-    /// Answers the host.
+    /// Completes a command towards the host.
     #[inline]
-    fn answer(&mut self, id: CommandId, at: Time, host: &mut impl Outside) {
-        let (command, arrival) = self.pending.answer(id, at);
+    fn complete(&mut self, id: CommandId, at: Time, host: &mut impl Observer) {
+        let (command, arrival) = self.pending.complete(id, at);
         let free = at + self.interface.host_gap;
         host.decided(id, self.layer.as_ref());
-        host.answered(id, at, at - arrival.at, free);
+        host.answered(id, at, at - arrival.submitted_at, free);
         self.media.ledger.complete(command.op, command.extent.len);
         self.host_time = self.host_time.max(free);
-        self.quiet_since = self.quiet_since.max(at);
+        self.idle_since = self.idle_since.max(at);
     }
 }

@@ -1,26 +1,28 @@
-//! Which parts of the drive outstanding commands touch: enough to know, nearly always, that a command conflicts with
-//! none of them, without comparing it with each.
+//! A summary of the extents that outstanding commands touch. Nearly always it rules out that a new command
+//! conflicts with any of them, without comparing it with each.
 //!
-//! Addresses are counted in [`COUNTERS`] counters by a hash of their granule. A counter that is zero says that no
-//! outstanding command touches any granule with this hash; one that is not says nothing, and the commands are
-//! compared. A change of more than two granules is counted as *wide*, and while one is outstanding all are compared.
+//! Extents are counted by granule, and a hash maps granules to [`COUNTERS`] counters. If a counter is zero,
+//! no outstanding command touches a granule with this hash; otherwise the commands are compared. A write or
+//! trim that spans more than two granules is counted as *wide*; while one is outstanding, every new command
+//! is compared.
 //!
-//! Reads are counted together: a read conflicts with none of them, and a change is compared while there is one.
+//! Reads share a single counter: reads do not conflict with each other, and while one is outstanding every
+//! write and trim is compared.
 //!
-//! Invariant: every outstanding command is counted, as a read, once for each of its granules, or as wide.
+//! Invariant: every outstanding command is counted: as a read, once for each of its granules, or as wide.
 
 use skylight_disk::LbaExtent;
 use skylight_layer::{Command, HostOp};
 
-/// Sectors of a granule, as a power of two: 1 MiB, longer than most commands, so that few touch two.
+/// Log2 of the sectors in a granule: 1 MiB, longer than most commands, so that few commands touch two.
 const GRANULE_BITS: u32 = 11;
-/// Chosen, because with 32 random commands outstanding one in 32 is compared for nothing, and 4 KiB stay in the
-/// processor's nearest cache.
+/// Chosen, because with 32 random commands outstanding only one in 32 is compared needlessly, and 4 KiB stay
+/// in the L1 cache.
 const COUNTERS: usize = 1024;
-/// 2^64 over the golden ratio: neighbours lie far apart (Knuth, "Sorting and Searching", section 6.4).
+/// 2^64 divided by the golden ratio: spreads adjacent granules (Knuth, "Sorting and Searching", section 6.4).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// See the module page.
+/// See the module documentation.
 pub(crate) struct Footprint {
     counters: Box<[u32; COUNTERS]>,
     wide: u32,
@@ -50,12 +52,12 @@ impl Granules {
 }
 
 impl Footprint {
-    /// Nothing is outstanding.
+    /// An empty summary.
     pub(crate) fn new() -> Self {
         Self { counters: Box::new([0; COUNTERS]), wide: 0, reads: 0 }
     }
 
-    /// Whether an outstanding command may conflict with this one.
+    /// Whether an outstanding command may conflict with `command`.
     #[inline]
     pub(crate) fn may_conflict(&self, command: &Command) -> bool {
         self.wide > 0
@@ -67,13 +69,13 @@ impl Footprint {
             }
     }
 
-    /// A command comes.
+    /// Adds a command on submission.
     #[inline]
     pub(crate) fn add(&mut self, command: &Command) {
         self.count(command, |counter| *counter += 1);
     }
 
-    /// A command is answered.
+    /// Removes a command on completion.
     #[inline]
     pub(crate) fn remove(&mut self, command: &Command) {
         self.count(command, |counter| *counter -= 1);
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_conflicts_may_and_what_is_gone_does_not() {
+    fn a_conflict_is_reported_until_the_command_completes() {
         use HostOp::{Read, Trim, Write};
         for (outstanding, asked) in [
             (command(Write, 2047, 1), command(Read, 2040, 8)),
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_elsewhere_and_reads_beside_reads_do_not() {
+    fn distant_extents_and_concurrent_reads_do_not_conflict() {
         let mut footprint = Footprint::new();
         footprint.add(&command(HostOp::Write, 0, 8));
         assert!(!footprint.may_conflict(&command(HostOp::Write, 2048, 8)), "another granule");

@@ -1,7 +1,7 @@
-//! The host: it keeps a number of commands outstanding and submits the next one when one is answered.
+//! The host: keeps a number of commands outstanding and submits the next one when one completes.
 //!
-//! Invariants: commands are submitted in the order of the batch and of time; none after the stop holds, which
-//! looks at completions in the order of their times.
+//! Invariants: commands are submitted in the order of the batch and of time; after the stop condition holds,
+//! none is submitted. The condition looks at completions in order of completion time.
 
 use std::collections::VecDeque;
 
@@ -16,75 +16,77 @@ use crate::stop::StopWatch;
 pub enum Origin {
     /// The host's.
     Host,
-    /// Writes of the volatile cache, by the numbers that it gave them.
+    /// Writes from the volatile cache, by the numbers that the cache assigned.
     Cache,
-    /// Nobody's: work of the drive's own.
+    /// None: background work of the drive.
     Idle,
 }
 
-/// What became of the bytes of a plan.
+/// Result of moving the bytes of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// They are on the media.
+    /// All bytes are on the media.
     Done,
-    /// Not all of them: the medium under them has no space. The layer has taken up what is there.
+    /// Some could not be written: the backing storage has no space. The layer reflects what is there.
     Refused,
 }
 
-/// Who is told what the drive does.
-pub(crate) trait Outside {
-    /// A command is answered at `at`, `latency` after it was submitted; the host would go on at `free`.
+/// Callbacks for the events of a drive.
+pub(crate) trait Observer {
+    /// A command completes at `at`, `latency` after its submission; the host can submit its next command at
+    /// `free`.
     fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time);
 
-    /// The volatile cache took a write of the host, and knows it by another number from now on.
+    /// The volatile cache accepted a write of the host, which has the number `cache` from now on.
     #[inline]
     fn cached(&mut self, _host: CommandId, _cache: CommandId) {}
 
-    /// A command is about to be answered; nothing happens before it is.
+    /// A command is about to complete; nothing happens before it does.
     #[inline]
     fn decided(&mut self, _id: CommandId, _layer: &dyn Layer) {}
 
-    /// A plan is executed; its layer is as it is after it, and on return as the media are.
+    /// A plan is executed. `layer` is in the state after the plan; on return it reflects what is on the
+    /// media.
     #[inline]
     fn executed(&mut self, _origin: Origin, _plan: &Plan, _layer: &mut dyn Layer) -> Moved {
         Moved::Done
     }
 
-    /// A command is about to be answered that needs what the media refused.
+    /// A command is about to complete that needs what the media refused.
     #[inline]
     fn refused(&mut self, _id: CommandId) {}
 }
 
-/// Nobody is there.
-pub(crate) struct Alone;
+/// No host is connected.
+pub(crate) struct NoHost;
 
-impl Outside for Alone {
+impl Observer for NoHost {
     fn answered(&mut self, _id: CommandId, _at: Time, _latency: Nanos, _free: Time) {
         debug_assert!(false, "no command is outstanding");
     }
 }
 
-/// Room for another outstanding command.
+/// A position in the host's queue, free or becoming free.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     free: Time,
-    /// How long the command took that had it; none when there was none yet.
+    /// Latency of the command that had this slot; `None` before the first.
     latency: Option<Nanos>,
 }
 
-/// A batch, how far it has come, and where its times go.
+/// A batch, its progress, and the columns for its times.
 pub(crate) struct Host<'a> {
     pub(crate) batch: &'a Batch<'a>,
     submit_ns: &'a mut [u64],
     complete_ns: &'a mut [u64],
-    /// Those that are free or will be, in the order of time.
+    /// Slots that are or will be free, in order of time.
     slots: VecDeque<Slot>,
     next: usize,
     watch: StopWatch,
 }
 
 impl<'a> Host<'a> {
-    /// A host that may have `depth` commands outstanding from `start` on.
+    /// A host with up to `depth` outstanding commands from `start` on.
     pub(crate) fn new(
         batch: &'a Batch<'a>,
         (depth, start): (usize, Time),
@@ -96,19 +98,20 @@ impl<'a> Host<'a> {
         Self { batch, submit_ns, complete_ns, slots: slots.collect(), next: 0, watch }
     }
 
-    /// Commands submitted.
+    /// Number of submitted commands.
     pub(crate) fn submitted(&self) -> usize {
         self.next
     }
 
-    /// When the next command will be submitted, if that is known.
+    /// When the next command will be submitted, if known.
     #[inline]
     pub(crate) fn submits_at(&self) -> Option<Time> {
         let slot = self.slots.front().filter(|_| self.next < self.batch.len() && !self.watch.reached())?;
         Some(slot.free)
     }
 
-    /// Submits the next command, whose number this gives; none if the completion before it was the stop.
+    /// Submits the next command and returns its index; `None` if the completion before it met the stop
+    /// condition.
     #[inline]
     pub(crate) fn submit(&mut self) -> Option<usize> {
         let slot = self.slots.pop_front()?;
@@ -124,15 +127,15 @@ impl<'a> Host<'a> {
         Some(index)
     }
 
-    /// What will be asked for some commands after one.
+    /// The extent of the command `commands` positions after `index`.
     #[inline]
     pub(crate) fn ahead_of(&self, index: usize, commands: usize) -> Option<LbaExtent> {
         self.batch.extent(index + commands)
     }
 }
 
-impl Outside for Host<'_> {
-    /// The slot is free again at `free`.
+impl Observer for Host<'_> {
+    /// The slot becomes free again at `free`.
     #[inline]
     fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time) {
         self.complete_ns[id.0 as usize] = at.get();

@@ -1,14 +1,14 @@
-//! Seeded variation of latency, and the named substreams of randomness it is drawn from.
+//! Seeded variation of latency, and the named substreams of random numbers that it uses.
 //!
-//! Invariants: one command draws the same numbers whatever else the drive does, as long as the commands
-//! before it are the same; only integers and correctly rounded floating point are used, so that a seed gives
-//! the same bytes on every machine.
+//! Invariants: a command draws the same numbers regardless of other drive activity, as long as the preceding
+//! commands are the same; only integers and correctly rounded floating-point operations are used, so that a
+//! seed gives the same bytes on every machine.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use skylight_disk::Nanos;
 
-/// A stream of random numbers of its own for each purpose, from one seed.
+/// An independent stream of random numbers for each purpose, derived from one seed.
 ///
 /// ```
 /// use rand_core::Rng;
@@ -17,29 +17,29 @@ use skylight_disk::Nanos;
 /// assert_ne!(substream(7, "jitter").next_u64(), substream(7, "profile").next_u64());
 /// ```
 pub fn substream(seed: u64, name: &str) -> Pcg64Mcg {
-    // FNV-1a: short names, no need for more.
+    // FNV-1a suffices for short names.
     let hash = name
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325u64, |h, byte| (h ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     Pcg64Mcg::seed_from_u64(seed ^ hash.rotate_left(17))
 }
 
-/// How much latencies vary.
+/// Parameters of the latency variation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JitterSpec {
-    /// Scale of what a command's media time is longer, as a part of it: the size of a normal draw of this
-    /// deviation, since nothing is faster than the mechanics.
+    /// Standard deviation of a normal draw, as a fraction of a command's media time. Its absolute value is
+    /// added, since nothing is faster than the mechanics.
     pub relative: f64,
-    /// Upper bound of what every command takes longer, uniformly.
+    /// Upper bound of a uniform extra time of every command.
     pub absolute_ns: u64,
-    /// Part of commands that are slow outliers.
+    /// Fraction of commands that are slow outliers.
     pub outlier_rate: f64,
-    /// Upper bound of what an outlier takes longer, uniformly.
+    /// Upper bound of a uniform extra time of an outlier.
     pub outlier_ns: u64,
 }
 
 impl JitterSpec {
-    /// Whether nothing varies.
+    /// Whether all variation is off.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -53,12 +53,12 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// Jitter of one run.
+    /// The jitter of one run.
     pub fn new(spec: JitterSpec, seed: u64) -> Self {
         Self { spec, stream: substream(seed, "jitter") }
     }
 
-    /// What the next command takes longer than the model's `media_time`.
+    /// Extra time of the next command beyond the modelled `media_time`.
     pub fn extra(&mut self, media_time: Nanos) -> Nanos {
         let deviation = self.normal().abs() * self.spec.relative * media_time.get() as f64;
         let mut extra = deviation as u64 + self.below(self.spec.absolute_ns);
@@ -69,18 +69,18 @@ impl Jitter {
         Nanos(extra)
     }
 
-    /// Uniform in 0 to 1.
+    /// Uniform in [0, 1).
     fn unit(&mut self) -> f64 {
         (self.stream.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform below a bound.
+    /// Uniform below `bound`.
     fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.stream.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Close to normal with deviation 1: the bits set among 64 are binomial with deviation 4, and a uniform
-    /// part smooths the steps.
+    /// Approximately standard normal: the number of set bits among 64 is binomial with a standard deviation
+    /// of 4, and a uniform part smooths the steps.
     fn normal(&mut self) -> f64 {
         let bits = f64::from(self.stream.next_u64().count_ones());
         (bits - 32.0 + self.unit() - 0.5) / 4.0
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn outliers_come_at_their_rate_and_within_their_bound() {
+    fn outliers_occur_at_their_rate_and_within_their_bound() {
         let spec = JitterSpec { outlier_rate: 0.01, outlier_ns: 1_000_000, ..JitterSpec::default() };
         let mut jitter = Jitter::new(spec, 2);
         let extras: Vec<u64> = (0..100_000).map(|_| jitter.extra(Nanos(5_000)).get()).collect();

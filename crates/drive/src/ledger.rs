@@ -1,23 +1,23 @@
-//! The ledger: what every media access was for.
+//! The ledger: counts media accesses by purpose.
 //!
-//! Invariant: host sectors are counted when their command completes, media sectors when their access ends;
-//! nothing else is counted, so sums of the ledger are sums of the plan's steps.
+//! Invariant: host sectors are counted when their command completes, media sectors when their access ends,
+//! and nothing else is counted, so the sums of the ledger are those of the executed plans.
 
 use skylight_disk::{Direction, Nanos, Sectors};
 use skylight_layer::{HostOp, Medium, Purpose};
 
-/// Sectors and time of one kind of access.
+/// Totals of one kind of access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Sectors moved.
     pub sectors: u64,
     /// Accesses.
     pub accesses: u64,
-    /// Time spent, with seeks and rotational delay.
+    /// Time spent, including seeks and rotational delay.
     pub time: Nanos,
 }
 
-/// Counters of a drive since it was switched on.
+/// Counters of a drive since power-on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// By purpose, direction and medium.
@@ -33,12 +33,12 @@ impl Ledger {
     pub(crate) fn access(
         &mut self,
         purpose: Purpose,
-        way: Direction,
+        direction: Direction,
         medium: Medium,
         sectors: Sectors,
         time: Nanos,
     ) {
-        let account = &mut self.accounts[purpose as usize][way as usize][medium as usize];
+        let account = &mut self.accounts[purpose as usize][direction as usize][medium as usize];
         account.sectors += sectors.get();
         account.accesses += 1;
         account.time += time;
@@ -54,14 +54,14 @@ impl Ledger {
         }
     }
 
-    /// One account.
-    pub fn account(&self, purpose: Purpose, way: Direction, medium: Medium) -> Account {
-        self.accounts[purpose as usize][way as usize][medium as usize]
+    /// The totals of one kind of access.
+    pub fn account(&self, purpose: Purpose, direction: Direction, medium: Medium) -> Account {
+        self.accounts[purpose as usize][direction as usize][medium as usize]
     }
 
     /// Bytes that the host read or wrote.
-    pub fn host_bytes(&self, way: Direction) -> u64 {
-        Sectors(self.host_sectors[way as usize]).bytes()
+    pub fn host_bytes(&self, direction: Direction) -> u64 {
+        Sectors(self.host_sectors[direction as usize]).bytes()
     }
 
     /// Commands that the host completed.
@@ -69,13 +69,18 @@ impl Ledger {
         self.host_commands[op as usize]
     }
 
-    /// Bytes that went from or to the media, for all purposes.
-    pub fn media_bytes(&self, way: Direction) -> u64 {
-        let sectors = self.accounts.iter().flat_map(|by_way| &by_way[way as usize]).map(|a| a.sectors).sum();
+    /// Bytes transferred from or to the media, for all purposes.
+    pub fn media_bytes(&self, direction: Direction) -> u64 {
+        let sectors = self
+            .accounts
+            .iter()
+            .flat_map(|by_direction| &by_direction[direction as usize])
+            .map(|a| a.sectors)
+            .sum();
         Sectors(sectors).bytes()
     }
 
-    /// Bytes written to the media for each byte that the host wrote, or `None` before it wrote any.
+    /// Bytes written to the media per byte that the host wrote; `None` before the first write.
     pub fn write_amplification(&self) -> Option<f64> {
         let host = self.host_bytes(Direction::Write);
         (host > 0).then(|| self.media_bytes(Direction::Write) as f64 / host as f64)

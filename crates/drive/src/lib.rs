@@ -1,17 +1,17 @@
 //! A drive: profile, mechanics, translation layer and queue in virtual time.
 //!
-//! * [`profile`]: a drive as TOML; the one schema.
-//! * [`build`]: from profile to drive.
-//! * [`drive`]: the host's queue, volatile write cache, look-ahead, idle time. [`batch`]: what the host asks,
-//!   [`stop`]: when it stops asking.
-//! * [`media`]: the clock that gives a plan's steps their durations.
-//! * [`online`]: the same drive fed one command at a time.
-//! * [`ledger`], [`trace`]: what every media access was for, and where the head was.
+//! * [`profile`]: a drive as TOML, with a single schema.
+//! * [`build`]: builds a drive from a profile.
+//! * [`drive`]: host queue, volatile write cache, look-ahead, idle time. [`batch`]: the host's commands,
+//!   [`stop`]: when the host stops submitting.
+//! * [`media`]: gives the steps of a plan their durations.
+//! * [`online`]: the same drive, fed one command at a time.
+//! * [`ledger`], [`trace`]: the purpose of every media access, and the head positions.
 //! * [`jitter`]: seeded variation of latency.
-//! * [`random`], [`truth`]: drives that nobody tuned to, and what is true of a drive.
+//! * [`random`], [`truth`]: random drives that no test is tuned to, and the correct findings of a drive.
 //!
 //! Invariants: time is virtual; no clock, file, thread, hash order or unseeded randomness; the same profile,
-//! seed and commands give the same nanoseconds (idea 2 of `docs/architecture.md`).
+//! seed and commands give the same nanoseconds.
 
 mod footprint;
 mod host;

@@ -1,37 +1,37 @@
-//! The media and their clock: what a plan's steps take.
+//! The media: how long the steps of a plan take.
 //!
-//! Platters and arm for the disk, a latency and a bandwidth for flash. Steps happen one after the other; a
-//! group that may be done in any order is done shortest positioning first, as a drive's own firmware would.
+//! Platters and arm for the disk, a latency and a bandwidth for flash. Steps run one after the other; a group
+//! without a required order runs shortest positioning time first, as drive firmware would.
 //!
 //! Invariants: time never goes back; every access is in the ledger, every platter access in the trace.
 
 use skylight_disk::{
-    AccessTiming, Beginning, Direction, Disk, Head, Nanos, Pba, PbaExtent, Place, Sectors, Time,
+    AccessStart, AccessTiming, Direction, Disk, Head, Nanos, Pba, PbaExtent, Place, Sectors, Time,
 };
 use skylight_layer::{CommandId, Medium, Plan, Purpose, Step};
 
 use crate::ledger::Ledger;
 use crate::trace::HeadTrace;
 
-/// How fast flash is.
+/// Speed of flash.
 #[derive(Clone, Copy, Debug)]
 pub struct FlashSpeed {
-    /// Before the first byte of a read and of a write.
+    /// Time before the first byte of a read and of a write.
     latency: [Nanos; 2],
-    /// Nanoseconds a sector in 32.32 fixed point.
+    /// Nanoseconds per sector in 32.32 fixed point.
     sector_fixed: u64,
 }
 
 impl FlashSpeed {
-    /// Latencies, and bytes a second.
+    /// From the latencies, and the bandwidth in bytes per second.
     pub fn new(read: Nanos, write: Nanos, bandwidth: u64) -> Self {
         let sector_fixed = ((512u128 * 1_000_000_000) << 32) / u128::from(bandwidth.max(1));
         Self { latency: [read, write], sector_fixed: sector_fixed as u64 }
     }
 
-    fn time(self, way: Direction, sectors: Sectors) -> Nanos {
+    fn time(self, direction: Direction, sectors: Sectors) -> Nanos {
         let transfer = (u128::from(self.sector_fixed) * u128::from(sectors.get())) >> 32;
-        self.latency[way as usize] + Nanos(transfer as u64)
+        self.latency[direction as usize] + Nanos(transfer as u64)
     }
 }
 
@@ -44,21 +44,21 @@ struct Access {
     purpose: Purpose,
 }
 
-/// See the module page.
+/// See the module documentation.
 pub(crate) struct Media {
     pub(crate) disk: Disk,
     pub(crate) flash: Option<FlashSpeed>,
     pub(crate) head: Head,
     pub(crate) ledger: Ledger,
     pub(crate) trace: Option<HeadTrace>,
-    /// Where accesses begin that cleaning comes back to: of its band, of the staging area, of the map.
-    known: [Option<(Pba, Beginning)>; 3],
-    /// Where the command that is served next begins, or what is gathered next, if that is known.
-    pub(crate) next: Option<(Pba, Beginning)>,
-    /// Accesses among which the next one of a group is chosen.
+    /// Starts of accesses that cleaning repeats: of its band, of the staging area, of the map.
+    cached_starts: [Option<(Pba, AccessStart)>; 3],
+    /// Start of the next command's access, or of the next access of a group, if already located.
+    pub(crate) next: Option<(Pba, AccessStart)>,
+    /// Number of accesses among which the next one of a group is chosen.
     window: usize,
-    /// Accesses of a group, while they are being ordered, and where those of the platters begin.
-    group: Vec<(Access, Option<Beginning>)>,
+    /// Accesses of a group while they are being ordered, with the starts of platter accesses.
+    group: Vec<(Access, Option<AccessStart>)>,
 }
 
 impl Media {
@@ -70,15 +70,15 @@ impl Media {
             head,
             ledger: Ledger::default(),
             trace: None,
-            known: [None; 3],
+            cached_starts: [None; 3],
             next: None,
             window,
             group: Vec::new(),
         }
     }
 
-    /// Gives the plan's steps their durations from `start` on. Notes in `answered` when each command is
-    /// complete; returns the end.
+    /// Executes the steps of a plan from `start` on. Records in `answered` when each command completes;
+    /// returns the end.
     #[inline]
     pub(crate) fn execute(
         &mut self,
@@ -97,32 +97,32 @@ impl Media {
                         continue;
                     }
                     let platter = medium == Medium::Platter;
-                    let begin = platter.then(|| self.disk.beginning(extent.start));
+                    let begin = platter.then(|| self.disk.access_start(extent.start));
                     self.group.push((access, begin));
                     unordered -= 1;
                     if unordered == 0 {
                         at = self.access_group(at);
                     }
                 }
-                // One of its own is in order.
+                // A group of one is already in order.
                 Step::AnyOrder { accesses: 1 } => {}
                 Step::AnyOrder { accesses } => unordered = accesses,
                 Step::Commit(_) | Step::Fill { .. } | Step::Fail { .. } => {}
                 Step::Complete(id) => answered.push((id, at)),
             }
         }
-        debug_assert!(unordered == 0 && self.group.is_empty(), "a group has as many accesses as it says");
+        debug_assert!(unordered == 0 && self.group.is_empty(), "a group has the declared number of accesses");
         at
     }
 
-    /// Does the group in the order of the medium, within a window shortest positioning first.
+    /// Executes the group in address order, and within a window shortest positioning time first.
     fn access_group(&mut self, start: Time) -> Time {
         let mut at = start;
         let mut group = std::mem::take(&mut self.group);
         group.sort_unstable_by_key(|(access, _)| access.extent.start);
         while !group.is_empty() {
-            let cost = |(access, begin): &(Access, Option<Beginning>)| {
-                self.positioning(begin.as_ref().map(Beginning::place), access.direction, at)
+            let cost = |(access, begin): &(Access, Option<AccessStart>)| {
+                self.positioning(begin.as_ref().map(AccessStart::place), access.direction, at)
             };
             let nearest = match group.len().min(self.window) {
                 1 => 0,
@@ -136,16 +136,16 @@ impl Media {
         at
     }
 
-    /// Time to transfer so many sectors at the outer diameter.
+    /// Time to transfer `sectors` at the outer diameter.
     pub(crate) fn outer_transfer_time(&self, sectors: Sectors) -> Nanos {
         let sectors_per_track = u64::from(self.disk.geometry().place(Pba(0)).sectors_per_track);
-        Nanos(sectors.get() * self.disk.mechanics().rotation.turn().get() / sectors_per_track)
+        Nanos(sectors.get() * self.disk.mechanics().rotation.revolution().get() / sectors_per_track)
     }
 
-    /// Time until the medium could begin.
+    /// Time until the medium can start to transfer.
     #[inline]
-    pub(crate) fn positioning(&self, place: Option<&Place>, way: Direction, at: Time) -> Nanos {
-        place.map_or(Nanos(0), |place| self.disk.positioning(self.head, at, place, way))
+    pub(crate) fn positioning(&self, place: Option<&Place>, direction: Direction, at: Time) -> Nanos {
+        place.map_or(Nanos(0), |place| self.disk.positioning(self.head, at, place, direction))
     }
 
     #[inline]
@@ -153,7 +153,7 @@ impl Media {
         let Access { medium, direction, extent, purpose } = access;
         let end = match medium {
             Medium::Platter => {
-                let timing = self.course(access, at);
+                let timing = self.platter_access(access, at);
                 if let Some(trace) = &mut self.trace {
                     let place = self.disk.geometry().place(extent.start);
                     let arrival = Head { surface: place.surface, track: place.track };
@@ -168,22 +168,22 @@ impl Media {
         end
     }
 
-    /// The course of an access to the platters.
+    /// Timing of a platter access.
     #[inline]
-    fn course(&mut self, access: Access, at: Time) -> AccessTiming {
+    fn platter_access(&mut self, access: Access, at: Time) -> AccessTiming {
         let Access { direction, extent, purpose, .. } = access;
-        let Self { disk, known, next, head, .. } = self;
+        let Self { disk, cached_starts, next, head, .. } = self;
         let once;
-        let begin = match place_among_known(purpose, extent).map(|among| &mut known[among]) {
+        let begin = match cached_start_index(purpose, extent).map(|index| &mut cached_starts[index]) {
             None => match next {
                 Some((first, begin)) if *first == extent.start => &*begin,
                 _ => {
-                    once = disk.beginning(extent.start);
+                    once = disk.access_start(extent.start);
                     &once
                 }
             },
-            Some(Some(known)) if known.0 == extent.start => &known.1,
-            Some(unknown) => &unknown.insert((extent.start, disk.beginning(extent.start))).1,
+            Some(Some(cached)) if cached.0 == extent.start => &cached.1,
+            Some(stale) => &stale.insert((extent.start, disk.access_start(extent.start))).1,
         };
         disk.access_from(begin, *head, at, extent, direction)
     }
@@ -194,13 +194,13 @@ impl Media {
     }
 }
 
-/// Longer reads of cleaning are of a band; others are pieces of it that the cache has.
+/// A longer read by cleaning covers a band; a shorter one reads cached pieces of it.
 const BAND_AT_LEAST: Sectors = Sectors(2048);
 
-/// Among which beginnings that of an access is kept: a band that was read is written next, and the staging area and
-/// the map are where they were; none for what the heads hardly come back to.
+/// The index among the cached starts, if the access is likely to repeat: cleaning reads a band and then
+/// writes it; the staging area and the map stay in place.
 #[inline]
-fn place_among_known(purpose: Purpose, extent: PbaExtent) -> Option<usize> {
+fn cached_start_index(purpose: Purpose, extent: PbaExtent) -> Option<usize> {
     match purpose {
         Purpose::CleanRead if extent.len < BAND_AT_LEAST => None,
         Purpose::CleanRead | Purpose::CleanWrite => Some(0),

@@ -1,63 +1,63 @@
-//! Which of the commands that wait the heads reach first: shortest positioning first.
+//! The SPTF queue: finds the waiting command that the heads reach first (shortest positioning time first).
 //!
-//! Where the commands begin that were looked up lies in rows, in no order. A choice goes through all of them at
-//! once, several at a time and without a branch that could be guessed wrong: it notes how far the platters turn until
-//! each passes the heads, if the arm may be there in time. Of these the first is looked at closely, then the next, until
-//! one is reached: what passes later comes no earlier. Where a command lies is kept until a change of the map could
-//! have moved it; a layer says which parts of the drive move apart from each other
-//! ([`Layer::place_group`]), so that a write forgets a few places and not all.
+//! The located candidates are stored in rows, in no order. A choice processes all rows, several candidates at
+//! a time and without branches that could be mispredicted: it computes the rotation until each candidate
+//! passes the heads, provided that the arm can be there in time. It then examines the candidates exactly, in
+//! the order in which they pass, until the heads reach one: a later one cannot be reached earlier. A location
+//! stays valid until a change of the map may have moved it. The layer divides the drive into groups that
+//! change independently ([`Layer::place_group`]), so that a write invalidates few locations.
 //!
-//! Invariants: a place that is kept is the one that the layer would name now; the choice is that of comparing
-//! the positioning times of all, the oldest where several are equal.
+//! Invariants: a stored location is the one that the layer would return now; the choice is the same as
+//! comparing the positioning times of all candidates, the oldest of equals.
 //! Source: shortest positioning time first after Jacobson and Wilkes, "Disk scheduling algorithms based on
 //! rotational position" (HPL-CSP-91-7).
 
 use std::ops::RangeInclusive;
 
-use skylight_disk::{Angle, Beginning, Direction, Head, Nanos, Pba, Time, TurnFloor};
+use skylight_disk::{AccessStart, Angle, Direction, Head, Nanos, Pba, SeekFloor, Time};
 use skylight_layer::{Command, HostOp, Layer, Medium, Plan, Step};
 
 use crate::media::Media;
 
-/// Angles and times may miss each other by the rounding to nanoseconds of both.
+/// Margin between angles and times, each rounded to nanoseconds.
 const ROUNDING_NS: u64 = 8;
 
-/// A command that waits, as the sweep knows it.
+/// A waiting command and its candidate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    /// Its number among all that came: the lower, the older.
+    /// Sequence number of admission: the lower, the older.
     age: u64,
-    /// Which changes of the map move it.
+    /// The group whose map changes move it.
     group: u32,
-    /// Its number among the spots, or [`UNKNOWN`] where it has to be looked up.
-    spot: u32,
+    /// Index of its candidate, or [`UNKNOWN`] until it is located.
+    candidate: u32,
 }
 
 const UNKNOWN: u32 = u32::MAX;
 
-/// Where a command that was looked up begins.
+/// A located command.
 #[derive(Clone, Copy, Debug)]
-struct Spot {
+struct Candidate {
     age: u64,
-    /// When the heads may begin to move for it.
+    /// When the heads may start to move for it.
     ready: Time,
-    way: Direction,
-    /// Where on the platters; else the heads need not move: it is on flash, or nowhere.
-    begins: Option<(Pba, Beginning)>,
+    direction: Direction,
+    /// Start of its access on the platters; `None` if the heads need not move, for flash or no access at all.
+    start: Option<(Pba, AccessStart)>,
 }
 
-/// Where the heads have to be, and at which angle.
+/// The required head position and angle.
 #[inline]
-fn at((_, begins): &(Pba, Beginning)) -> (Head, Angle) {
-    let place = begins.place();
+fn target_position((_, start): &(Pba, AccessStart)) -> (Head, Angle) {
+    let place = start.place();
     (Head { surface: place.surface, track: place.track }, place.angle)
 }
 
-impl Spot {
-    /// How long the heads take that are in time for it when it passes; none if they are not. Apart from the rows:
-    /// few get here.
+impl Candidate {
+    /// Time until the heads are at the candidate if they catch its next pass; `None` if not. Kept out of line
+    /// because few candidates get here.
     #[inline(never)]
-    fn reached(
+    fn time_if_caught(
         &self,
         media: &Media,
         now: Time,
@@ -65,146 +65,146 @@ impl Spot {
         passes: Nanos,
     ) -> Option<Nanos> {
         let waits = self.ready.max(now) - now;
-        let moved = media.disk.move_time(media.head, head, self.way);
+        let moved = media.disk.move_time(media.head, head, self.direction);
         if (waits + moved).get() > passes.get() + ROUNDING_NS {
             return None;
         }
         let rotation = media.disk.mechanics().rotation;
-        let takes = waits + moved + rotation.wait_for(angle, now + waits + moved);
-        (takes.get() <= passes.get() + 2 * ROUNDING_NS).then_some(takes)
+        let duration = waits + moved + rotation.wait_for(angle, now + waits + moved);
+        (duration.get() <= passes.get() + 2 * ROUNDING_NS).then_some(duration)
     }
 
     fn positioning(&self, media: &Media, now: Time) -> Nanos {
         let waits = self.ready.max(now) - now;
-        let takes = |begins: &(Pba, Beginning)| {
-            media.disk.positioning(media.head, now + waits, begins.1.place(), self.way)
+        let duration = |start: &(Pba, AccessStart)| {
+            media.disk.positioning(media.head, now + waits, start.1.place(), self.direction)
         };
-        waits + self.begins.as_ref().map_or(Nanos(0), takes)
+        waits + self.start.as_ref().map_or(Nanos(0), duration)
     }
 }
 
-/// The best so far: how long the heads take, and the command's age.
+/// The best candidate so far: the time to reach it, and its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Best {
-    takes: Nanos,
+    duration: Nanos,
     age: u64,
 }
 
-const NONE_YET: Best = Best { takes: Nanos(u64::MAX), age: u64::MAX };
+const NONE_YET: Best = Best { duration: Nanos(u64::MAX), age: u64::MAX };
 
-/// As many spots are looked at together: what a processor does to several numbers at a time needs rows of one length.
+/// Candidates per row: a fixed length, so that the compiler can use SIMD instructions.
 const LANES: usize = 8;
 
-/// What a choice looks at of some spots.
+/// The data of some candidates that a choice processes.
 #[derive(Clone, Copy)]
 struct Row {
     /// The upper half of the angle.
     angle: [u32; LANES],
-    /// The track; one out of reach where the spot is not on the platters, or not in use.
+    /// The track; [`SeekFloor::OUT_OF_REACH`] for a candidate that is unused or not on the platters.
     track: [f32; LANES],
-    /// What is added for a write: see [`TurnFloor::settle`].
+    /// The settling of a write: see [`SeekFloor::settle`].
     settle: [f32; LANES],
-    /// Room for the choice: how far the platters turn until the spot passes, in 31 bits of a turn, the lowest of which
-    /// are the spot's number; [`LATE`] where the arm is not in time.
-    round: [i32; LANES],
+    /// Output of a choice: the rotation until the candidate passes, in 31 bits of a revolution, with the
+    /// candidate's index in the low bits; [`TOO_LATE`] if the arm is not there in time.
+    rotation: [i32; LANES],
 }
 
-const LATE: i32 = i32::MAX;
+const TOO_LATE: i32 = i32::MAX;
 
-/// Of no spot.
+/// A row without candidates.
 const EMPTY: Row = Row {
     angle: [0; LANES],
-    track: [TurnFloor::OUT_OF_REACH; LANES],
+    track: [SeekFloor::OUT_OF_REACH; LANES],
     settle: [0.0; LANES],
-    round: [LATE; LANES],
+    rotation: [TOO_LATE; LANES],
 };
 
-/// The rows of all spots.
+/// The rows of all candidates.
 #[derive(Default)]
 struct Rows {
     rows: Vec<Row>,
-    /// The bits of a round that are a number.
-    numbers: i32,
+    /// Mask of the bits of `rotation` that contain the index.
+    index_mask: i32,
 }
 
 impl Rows {
-    /// Where a spot passes the heads, and what is added for a write.
+    /// Stores where a candidate passes the heads, and the settling of a write.
     #[inline]
-    fn set(&mut self, number: usize, angle: Angle, track: f32, settle: f32) {
-        if number / LANES >= self.rows.len() {
-            self.rows.resize(number / LANES + 1, EMPTY);
-            self.numbers = ((self.rows.len() * LANES).next_power_of_two() - 1) as i32;
+    fn set(&mut self, index: usize, angle: Angle, track: f32, settle: f32) {
+        if index / LANES >= self.rows.len() {
+            self.rows.resize(index / LANES + 1, EMPTY);
+            self.index_mask = ((self.rows.len() * LANES).next_power_of_two() - 1) as i32;
         }
-        let (row, lane) = (&mut self.rows[number / LANES], number % LANES);
+        let (row, lane) = (&mut self.rows[index / LANES], index % LANES);
         row.angle[lane] = (angle.0 >> 32) as u32;
         row.track[lane] = track;
         row.settle[lane] = settle;
     }
 
-    /// A spot does not pass any more.
+    /// Removes a candidate.
     #[inline]
-    fn clear(&mut self, number: usize) {
-        self.rows[number / LANES].track[number % LANES] = TurnFloor::OUT_OF_REACH;
+    fn clear(&mut self, index: usize) {
+        self.rows[index / LANES].track[index % LANES] = SeekFloor::OUT_OF_REACH;
     }
 
-    /// Notes the rounds from an angle on, with the heads on a track.
+    /// Computes the rotations from an angle on, with the heads on `track`.
     #[inline]
-    fn note(&mut self, floor: TurnFloor, from: Angle, track: u32) {
-        let (from, track, numbers) = ((from.0 >> 32) as u32, track as f32, self.numbers);
+    fn compute_rotations(&mut self, floor: SeekFloor, from: Angle, track: u32) {
+        let (from, track, index_mask) = ((from.0 >> 32) as u32, track as f32, self.index_mask);
         let mut first = 0;
         for row in &mut self.rows {
             for lane in 0..LANES {
                 let ahead = row.angle[lane].wrapping_sub(from);
                 let in_time =
                     (ahead >> 8) as i32 as f32 >= floor.between(track, row.track[lane], row.settle[lane]);
-                let round = ((ahead >> 1) as i32 & !numbers) | (first + lane as i32);
-                row.round[lane] = if in_time { round } else { LATE };
+                let rotation = ((ahead >> 1) as i32 & !index_mask) | (first + lane as i32);
+                row.rotation[lane] = if in_time { rotation } else { TOO_LATE };
             }
             first += LANES as i32;
         }
     }
 
-    /// The spot that passes first of those noted, and the turn until then, which the halves of the angles make a little
-    /// less or next to nothing more; it is noted no more.
+    /// Takes the candidate that passes first, with the rotation until then. Truncated angles make the
+    /// rotation slightly too small, or very slightly too large.
     #[inline]
     fn next(&mut self) -> Option<(usize, Angle)> {
-        let mut firsts = [LATE; LANES];
+        let mut firsts = [TOO_LATE; LANES];
         for row in &self.rows {
-            for (first, &round) in firsts.iter_mut().zip(&row.round) {
-                *first = round.min(*first);
+            for (first, &rotation) in firsts.iter_mut().zip(&row.rotation) {
+                *first = rotation.min(*first);
             }
         }
-        let first = firsts.into_iter().fold(LATE, i32::min);
-        if first == LATE {
+        let first = firsts.into_iter().fold(TOO_LATE, i32::min);
+        if first == TOO_LATE {
             return None;
         }
-        let number = (first & self.numbers) as usize;
-        self.rows[number / LANES].round[number % LANES] = LATE;
-        Some((number, Angle(u64::from((first & !self.numbers) as u32) << 33)))
+        let index = (first & self.index_mask) as usize;
+        self.rows[index / LANES].rotation[index % LANES] = TOO_LATE;
+        Some((index, Angle(u64::from((first & !self.index_mask) as u32) << 33)))
     }
 }
 
-/// See the module page.
+/// See the module documentation.
 #[derive(Default)]
-pub(crate) struct Sweep {
-    /// Commands that ever came.
-    came: u64,
-    /// Those that have to be looked up.
+pub(crate) struct SptfQueue {
+    /// Commands admitted so far.
+    admitted: u64,
+    /// Commands still to be located.
     unknown: usize,
-    spots: Vec<Spot>,
+    candidates: Vec<Candidate>,
     rows: Rows,
-    /// Numbers of spots that are not in use.
+    /// Indices of unused candidates.
     free: Vec<u32>,
-    /// The numbers of those that are not on the platters.
-    still: Vec<u32>,
-    /// The address that was looked up last, and where it is.
-    latest: Option<(Pba, Beginning)>,
-    /// How many that were looked up are of each group, groups taken together by their last bits: as a rule none is
-    /// of the group that a plan changes.
-    of_groups: GroupCounts,
+    /// Indices of candidates that are not on the platters.
+    off_platter: Vec<u32>,
+    /// The last address that was located, and its location.
+    latest: Option<(Pba, AccessStart)>,
+    /// Number of located commands in each group, with groups hashed by their low bits. A plan usually changes
+    /// a group without any.
+    group_counts: GroupCounts,
 }
 
-/// See [`Sweep::of_groups`].
+/// See [`SptfQueue::group_counts`].
 struct GroupCounts([u32; Self::COUNTS]);
 
 impl GroupCounts {
@@ -222,16 +222,16 @@ impl Default for GroupCounts {
     }
 }
 
-impl Sweep {
-    /// A command that comes now.
+impl SptfQueue {
+    /// Admits a command that arrives now.
     #[inline]
     pub(crate) fn admit(&mut self) -> Target {
-        self.came += 1;
+        self.admitted += 1;
         self.unknown += 1;
-        Target { age: self.came, group: 0, spot: UNKNOWN }
+        Target { age: self.admitted, group: 0, candidate: UNKNOWN }
     }
 
-    /// The command that the heads reach first; `ready` is when they may begin to move for each.
+    /// Index of the command that the heads reach first; `ready` gives when they may start to move for each.
     pub(crate) fn nearest(
         &mut self,
         parts: (&dyn Layer, &Media),
@@ -239,150 +239,163 @@ impl Sweep {
         (commands, targets): (&[Command], &mut [Target]),
         ready: impl Fn(usize) -> Time,
     ) -> usize {
-        // As a rule that is the newest alone.
+        // Usually only the newest.
         for (index, target) in targets.iter_mut().enumerate().rev() {
             if self.unknown == 0 {
                 break;
             }
-            if target.spot == UNKNOWN {
-                self.find(parts, &commands[index], ready(index), target);
+            if target.candidate == UNKNOWN {
+                self.locate(parts, &commands[index], ready(index), target);
             }
         }
         let (Some(oldest), Some(newest)) = (targets.first(), targets.last()) else {
             return 0;
         };
-        // Others that were looked up are not among these.
+        // Other located commands are not part of this choice.
         let ages = oldest.age..=newest.age;
         let mut best = NONE_YET;
-        for &number in &self.still {
-            let Spot { age, ready, .. } = self.spots[number as usize];
+        for &index in &self.off_platter {
+            let Candidate { age, ready, .. } = self.candidates[index as usize];
             if ages.contains(&age) {
-                best = best.min(Best { takes: ready.max(now) - now, age });
+                best = best.min(Best { duration: ready.max(now) - now, age });
             }
         }
-        best = self.pass(parts.1, now, &ages, best);
+        best = self.best_within_revolution(parts.1, now, &ages, best);
         if best == NONE_YET {
-            let spots = targets.iter().map(|target| &self.spots[target.spot as usize]);
-            let takes = spots.map(|spot| Best { takes: spot.positioning(parts.1, now), age: spot.age });
-            best = takes.min().unwrap_or(best);
+            let candidates = targets.iter().map(|target| &self.candidates[target.candidate as usize]);
+            let duration = candidates
+                .map(|candidate| Best { duration: candidate.positioning(parts.1, now), age: candidate.age });
+            best = duration.min().unwrap_or(best);
         }
         targets.partition_point(|target| target.age < best.age).min(targets.len() - 1)
     }
 
-    /// Of what passes the heads within a turn, what they are in time for, if it is better than the best so far.
+    /// The best of the candidates that pass within one revolution and are reached in time, if it improves on
+    /// `best`.
     #[inline]
-    fn pass(&mut self, media: &Media, now: Time, ages: &RangeInclusive<u64>, mut best: Best) -> Best {
+    fn best_within_revolution(
+        &mut self,
+        media: &Media,
+        now: Time,
+        ages: &RangeInclusive<u64>,
+        mut best: Best,
+    ) -> Best {
         let rotation = media.disk.mechanics().rotation;
-        // What passed a moment ago may still be caught.
+        // A candidate that has just passed may still be caught.
         let caught = rotation.angle_in(Nanos(ROUNDING_NS));
         let last = |best: Best| {
-            let takes = Nanos(best.takes.get().saturating_add(2 * ROUNDING_NS));
-            rotation.turned_in(takes).0.saturating_add(caught.0)
+            let duration = Nanos(best.duration.get().saturating_add(2 * ROUNDING_NS));
+            rotation.rotation_in(duration).0.saturating_add(caught.0)
         };
         let from = rotation.phase(now).since(caught);
-        self.rows.note(media.disk.turn_floor(), from, media.head.track);
+        self.rows.compute_rotations(media.disk.seek_floor(), from, media.head.track);
         let mut until = last(best);
-        while let Some((number, turned)) = self.rows.next().filter(|&(_, turned)| turned.0 <= until) {
-            let spot = &self.spots[number];
-            let Some((head, angle)) = spot.begins.as_ref().map(at) else {
+        while let Some((index, until_pass)) =
+            self.rows.next().filter(|&(_, until_pass)| until_pass.0 <= until)
+        {
+            let candidate = &self.candidates[index];
+            let Some((head, angle)) = candidate.start.as_ref().map(target_position) else {
                 continue;
             };
-            let round = angle.since(from);
-            debug_assert!(turned.0 <= round.0.saturating_add(1 << 32), "no more than the rounding more");
-            let passes = rotation.time_for(Angle(round.0.saturating_sub(caught.0)));
-            let takes = spot.reached(media, now, (head, angle), passes);
-            if let Some(takes) = takes.filter(|_| ages.contains(&spot.age)) {
-                best = best.min(Best { takes, age: spot.age });
+            let exact = angle.since(from);
+            debug_assert!(
+                until_pass.0 <= exact.0.saturating_add(1 << 32),
+                "the truncation of angles is within its bound"
+            );
+            let passes = rotation.time_for(Angle(exact.0.saturating_sub(caught.0)));
+            let duration = candidate.time_if_caught(media, now, (head, angle), passes);
+            if let Some(duration) = duration.filter(|_| ages.contains(&candidate.age)) {
+                best = best.min(Best { duration, age: candidate.age });
                 until = last(best);
             }
         }
         best
     }
 
-    /// Looks up where a command begins.
-    fn find(
+    /// Locates the start of a command's access.
+    fn locate(
         &mut self,
         (layer, media): (&dyn Layer, &Media),
         command: &Command,
         ready: Time,
         target: &mut Target,
     ) {
-        let way = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
-        let mut begins = None;
+        let direction = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
+        let mut start = None;
         target.group = 0;
         if matches!(command.op, HostOp::Read | HostOp::Write) {
-            let (medium, first) = layer.locate_first(command.extent, way == Direction::Write);
-            begins = (medium == Medium::Platter).then(|| (first, self.beginning(media, first)));
+            let (medium, first) = layer.locate_first(command.extent, direction == Direction::Write);
+            start = (medium == Medium::Platter).then(|| (first, self.locate_start(media, first)));
             target.group = layer.place_group(command.extent.start);
         }
         self.unknown -= 1;
-        *self.of_groups.of(target.group) += 1;
-        target.spot = self.put(Spot { age: target.age, ready, way, begins });
-        if let Some((head, angle)) = begins.as_ref().map(at) {
-            let settle = media.disk.turn_floor().settle(way == Direction::Write);
-            self.rows.set(target.spot as usize, angle, head.track as f32, settle);
+        *self.group_counts.of(target.group) += 1;
+        target.candidate = self.insert(Candidate { age: target.age, ready, direction, start });
+        if let Some((head, angle)) = start.as_ref().map(target_position) {
+            let settle = media.disk.seek_floor().settle(direction == Direction::Write);
+            self.rows.set(target.candidate as usize, angle, head.track as f32, settle);
         } else {
-            self.still.push(target.spot);
+            self.off_platter.push(target.candidate);
         }
     }
 
-    /// Where an address is. Many writes in a row go to the same one: the end of a log.
+    /// Location of an address. Many consecutive writes have the same one: the end of a log.
     #[inline]
-    fn beginning(&mut self, media: &Media, first: Pba) -> Beginning {
+    fn locate_start(&mut self, media: &Media, first: Pba) -> AccessStart {
         match self.latest {
-            Some((latest, begins)) if latest == first => begins,
+            Some((latest, start)) if latest == first => start,
             _ => {
-                let begins = media.disk.beginning(first);
-                self.latest = Some((first, begins));
-                begins
+                let start = media.disk.access_start(first);
+                self.latest = Some((first, start));
+                start
             }
         }
     }
 
-    /// Where a command begins on the platters, if it was looked up and does.
+    /// Start of a command's access on the platters, if it is located and has one.
     #[inline]
-    pub(crate) fn begins(&self, target: Target) -> Option<(Pba, Beginning)> {
-        self.spots.get(target.spot as usize)?.begins
+    pub(crate) fn start_of(&self, target: Target) -> Option<(Pba, AccessStart)> {
+        self.candidates.get(target.candidate as usize)?.start
     }
 
-    /// Gives a spot a number.
+    /// Stores a candidate and returns its index.
     #[inline]
-    fn put(&mut self, spot: Spot) -> u32 {
-        if let Some(number) = self.free.pop() {
-            self.spots[number as usize] = spot;
-            return number;
+    fn insert(&mut self, candidate: Candidate) -> u32 {
+        if let Some(index) = self.free.pop() {
+            self.candidates[index as usize] = candidate;
+            return index;
         }
-        self.spots.push(spot);
-        self.spots.len() as u32 - 1
+        self.candidates.push(candidate);
+        self.candidates.len() as u32 - 1
     }
 
-    /// Forgets a command that is answered.
+    /// Removes a completed command.
     #[inline]
     pub(crate) fn remove(&mut self, target: Target) {
-        let Some(spot) = self.spots.get(target.spot as usize) else {
+        let Some(candidate) = self.candidates.get(target.candidate as usize) else {
             self.unknown -= 1;
             return;
         };
-        self.free.push(target.spot);
-        *self.of_groups.of(target.group) -= 1;
-        if spot.begins.is_some() {
-            self.rows.clear(target.spot as usize);
+        self.free.push(target.candidate);
+        *self.group_counts.of(target.group) -= 1;
+        if candidate.start.is_some() {
+            self.rows.clear(target.candidate as usize);
         } else {
-            self.still.retain(|&other| other != target.spot);
+            self.off_platter.retain(|&other| other != target.candidate);
         }
     }
 
-    /// Forgets where anything is.
-    pub(crate) fn forget_all(&mut self, targets: &mut [Target]) {
-        for target in targets.iter_mut().filter(|target| target.spot != UNKNOWN) {
+    /// Invalidates all locations.
+    pub(crate) fn invalidate_all(&mut self, targets: &mut [Target]) {
+        for target in targets.iter_mut().filter(|target| target.candidate != UNKNOWN) {
             self.remove(*target);
             self.unknown += 1;
-            target.spot = UNKNOWN;
+            target.candidate = UNKNOWN;
         }
     }
 
-    /// Forgets what the changes of a plan may have moved; those of a trim reach over many groups.
-    pub(crate) fn forget(&mut self, layer: &dyn Layer, plan: &Plan, trim: bool, targets: &mut [Target]) {
+    /// Invalidates the locations that a plan may have changed; a trim spans many groups.
+    pub(crate) fn invalidate(&mut self, layer: &dyn Layer, plan: &Plan, trim: bool, targets: &mut [Target]) {
         let mut done = None;
         for step in plan.steps() {
             let Step::Commit(change) = step else {
@@ -393,14 +406,14 @@ impl Sweep {
                 continue;
             }
             done = Some(group);
-            if !trim && *self.of_groups.of(group) == 0 {
+            if !trim && *self.group_counts.of(group) == 0 {
                 continue;
             }
-            let moves = |target: &Target| (trim || target.group == group) && target.spot != UNKNOWN;
+            let moves = |target: &Target| (trim || target.group == group) && target.candidate != UNKNOWN;
             for target in targets.iter_mut().filter(|target| moves(target)) {
                 self.remove(*target);
                 self.unknown += 1;
-                target.spot = UNKNOWN;
+                target.candidate = UNKNOWN;
             }
         }
     }
@@ -415,20 +428,25 @@ mod tests {
     use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, Sectors};
     use skylight_layer::{CommandId, Conventional};
 
-    /// How long the heads take for a command, and what is chosen where it takes no longer: all of them compared.
-    fn least(media: &Media, now: Time, commands: &[Command], ready: &[Time]) -> (Nanos, usize) {
-        let takes = commands.iter().zip(ready).map(|(command, &ready)| {
-            let way = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
+    /// The minimum positioning time and the command chosen by comparing all.
+    fn nearest_by_comparison(
+        media: &Media,
+        now: Time,
+        commands: &[Command],
+        ready: &[Time],
+    ) -> (Nanos, usize) {
+        let duration = commands.iter().zip(ready).map(|(command, &ready)| {
+            let direction = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
             let place = media.disk.geometry().place(Pba(command.extent.start.get()));
             let begin = ready.max(now);
-            begin - now + media.disk.positioning(media.head, begin, &place, way)
+            begin - now + media.disk.positioning(media.head, begin, &place, direction)
         });
-        takes.enumerate().map(|(index, takes)| (takes, index)).min().expect("something waits")
+        duration.enumerate().map(|(index, duration)| (duration, index)).min().expect("a waiting command")
     }
 
     proptest! {
         #[test]
-        fn the_choice_is_that_of_comparing_all(
+        fn the_choice_agrees_with_comparing_all(
             seed in 0u64..200,
             commands in prop::collection::vec((any::<bool>(), 0.0f64..1.0, 0u64..200_000), 1..70),
             gone in prop::collection::vec(0usize..70, 0..40),
@@ -445,14 +463,14 @@ mod tests {
                 op: if write { HostOp::Write } else { HostOp::Read },
                 extent: LbaExtent::new(Lba((at * blocks as f64) as u64 * BLOCK_SECTORS), Sectors(BLOCK_SECTORS)),
             }).collect();
-            let mut sweep = Sweep::default();
-            let targets = commands.iter().map(|_| sweep.admit());
+            let mut queue = SptfQueue::default();
+            let targets = commands.iter().map(|_| queue.admit());
             let mut waiting: Vec<(Command, Time, Target)> =
                 commands.iter().zip(&ready).zip(targets).map(|((&c, &r), t)| (c, r, t)).collect();
             let mut now = Time(at_ns);
             for gone in std::iter::once(usize::MAX).chain(gone) {
                 if gone < waiting.len() {
-                    sweep.remove(waiting.remove(gone).2);
+                    queue.remove(waiting.remove(gone).2);
                 }
                 if waiting.is_empty() {
                     break;
@@ -460,8 +478,8 @@ mod tests {
                 let commands: Vec<Command> = waiting.iter().map(|w| w.0).collect();
                 let ready: Vec<Time> = waiting.iter().map(|w| w.1).collect();
                 let mut targets: Vec<Target> = waiting.iter().map(|w| w.2).collect();
-                let chosen = sweep.nearest((&layer, &media), now, (&commands, &mut targets), |index| ready[index]);
-                prop_assert_eq!(chosen, least(&media, now, &commands, &ready).1);
+                let chosen = queue.nearest((&layer, &media), now, (&commands, &mut targets), |index| ready[index]);
+                prop_assert_eq!(chosen, nearest_by_comparison(&media, now, &commands, &ready).1);
                 for (waits, target) in waiting.iter_mut().zip(targets) {
                     waits.2 = target;
                 }

@@ -1,33 +1,33 @@
-//! When the host stops: as soon as enough of the last commands were slow.
+//! The stop condition of the host: enough of the latest commands were slow.
 //!
-//! A test that fills a cache wants to know when cleaning begins, and not to write on through it.
+//! A test that fills a cache needs the moment when cleaning starts, without writing on after it.
 //!
-//! Invariant: the condition looks at completions in the order the drive answers them, at most 64 of them.
+//! Invariant: the condition considers at most 64 completions, in the order in which the drive reports them.
 
 use skylight_disk::Nanos;
 
-/// Most completions that a stop can look back on.
+/// Maximum number of completions that a condition considers.
 pub const LONGEST_LOOK_BACK: u32 = 64;
 
-/// The host submits nothing more once `count` of the last `within` completions took `latency` or longer.
+/// The host stops submitting once `count` of the last `within` completions took `latency` or longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// What counts as slow.
+    /// The latency from which a command counts as slow.
     pub latency: Nanos,
-    /// So many slow ones end it; at least 1.
+    /// The number of slow commands that ends the batch; at least 1.
     pub count: u32,
-    /// Among so many; `count` to 64.
+    /// The number of completions considered; `count` to 64.
     pub within: u32,
 }
 
 impl Stop {
-    /// Whether the numbers make sense.
-    pub(crate) fn is_sound(&self) -> bool {
+    /// Whether the condition can hold.
+    pub(crate) fn is_valid(&self) -> bool {
         (1..=self.within).contains(&self.count) && self.within <= LONGEST_LOOK_BACK
     }
 }
 
-/// Follows completions; one bit for each of the last 64.
+/// Tracks completions, with one bit for each of the last 64.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StopWatch {
     stop: Option<Stop>,
@@ -40,7 +40,7 @@ impl StopWatch {
         Self { stop, slow: 0, reached: false }
     }
 
-    /// Takes the latency of a completed command.
+    /// Records the latency of a completed command.
     #[inline]
     pub(crate) fn completed(&mut self, latency: Nanos) {
         if let Some(stop) = self.stop {
@@ -50,7 +50,7 @@ impl StopWatch {
         }
     }
 
-    /// Whether the host has stopped.
+    /// Whether the condition has been met.
     #[inline]
     pub(crate) fn reached(&self) -> bool {
         self.reached
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stops_at_the_count_within_the_last_and_not_before() {
+    fn stops_exactly_when_enough_recent_commands_were_slow() {
         let stop = Stop { latency: Nanos(10), count: 2, within: 3 };
         let mut watch = StopWatch::new(Some(stop));
         let mut after = Vec::new();
@@ -74,16 +74,16 @@ mod tests {
     }
 
     #[test]
-    fn without_a_condition_nothing_stops() {
+    fn without_a_condition_the_host_never_stops() {
         let mut watch = StopWatch::new(None);
         watch.completed(Nanos(u64::MAX));
         assert!(!watch.reached());
     }
 
     #[test]
-    fn looks_back_on_64_at_most() {
+    fn the_window_is_at_most_64() {
         let stop = |count, within| Stop { latency: Nanos(1), count, within };
-        assert!(stop(1, 1).is_sound() && stop(64, 64).is_sound());
-        assert!(!stop(0, 1).is_sound() && !stop(2, 1).is_sound() && !stop(1, 65).is_sound());
+        assert!(stop(1, 1).is_valid() && stop(64, 64).is_valid());
+        assert!(!stop(0, 1).is_valid() && !stop(2, 1).is_valid() && !stop(1, 65).is_valid());
     }
 }

@@ -1,7 +1,7 @@
-//! The head trace: where the head was and what for, as columns.
+//! The head trace: head positions and the purpose of each access.
 //!
-//! Invariant: rows are in the order of time and do not overlap; the room is given beforehand, so that tracing
-//! allocates nothing, and rows that find no room are counted.
+//! Invariant: rows are in order of time and do not overlap. The capacity is allocated in advance, so that
+//! tracing allocates nothing; rows beyond it are only counted.
 
 use skylight_disk::{AccessTiming, Head, Time};
 use skylight_layer::Purpose;
@@ -11,23 +11,23 @@ use skylight_layer::Purpose;
 pub struct TraceRow {
     /// When the head began to move.
     pub start: Time,
-    /// When it had arrived.
+    /// When it arrived.
     pub arrived: Time,
-    /// When the first sector came.
+    /// When the first sector reached the head.
     pub transfer_start: Time,
-    /// When the last sector had passed.
+    /// When the last sector had passed the head.
     pub end: Time,
-    /// Where it arrived.
+    /// The track on arrival.
     pub track: u32,
-    /// Where it was at the end.
+    /// The track at the end.
     pub end_track: u32,
-    /// Which head, at the end.
+    /// The head at the end.
     pub surface: u16,
-    /// What for.
+    /// The purpose of the access.
     pub purpose: Purpose,
 }
 
-/// A trace with a bound.
+/// A head trace of limited capacity.
 #[derive(Clone, Debug)]
 pub struct HeadTrace {
     rows: Vec<TraceRow>,
@@ -36,17 +36,17 @@ pub struct HeadTrace {
 }
 
 impl HeadTrace {
-    /// Room for so many rows.
+    /// A trace of up to `capacity` rows.
     pub fn new(capacity: usize) -> Self {
         Self { rows: Vec::with_capacity(capacity), capacity, lost: 0 }
     }
 
-    /// The rows.
+    /// The recorded rows.
     pub fn rows(&self) -> &[TraceRow] {
         &self.rows
     }
 
-    /// Accesses that found no room.
+    /// Number of accesses beyond the capacity.
     pub fn lost(&self) -> u64 {
         self.lost
     }

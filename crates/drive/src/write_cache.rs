@@ -1,22 +1,21 @@
-//! The volatile write cache: writes that were answered and are not on a medium yet.
+//! The volatile write cache: completed writes that are not on a medium yet.
 //!
-//! Each write has a stretch of addresses of its own, as if the cache were a log without an end; an exception
-//! map from host extents to these finds the newest write of every sector in one look-up, however much is held.
-//! It is made when something is first looked up, and forgotten when nothing is held: a host that only writes
-//! never pays for it.
+//! Each write has its own address range, as if the cache were an endless log. An extent map from host extents
+//! to these ranges finds the newest write of every sector in one look-up, regardless of the number of cached
+//! writes. The map is built on the first look-up and dropped when the cache is empty, so that a host that
+//! only writes never pays for it.
 //!
-//! It is bounded in bytes, and in *runs*: writes that continue each other are one, so that a cache that is full
-//! with single blocks still takes a whole band in small pieces.
+//! The cache is limited in bytes and in *runs*. Writes that continue each other form one run, so that a cache
+//! full of single blocks still accepts a whole band in small pieces.
 //!
-//! Which write leaves next is asked in two ways, by the heads ([`WriteCache::next_of`]) and by a command that needs the
-//! media where something is held ([`WriteCache::first_to_leave`]); both end with [`WriteCache::oldest_below`], which
-//! gives none that overlaps an older one. A layer that takes more beside it keeps their order
-//! ([`Layer::take`]).
+//! The next write to destage is chosen by head position ([`WriteCache::next_to_destage`]) or by a command
+//! that needs the media where a write is cached ([`WriteCache::first_to_destage`]). Both apply
+//! [`WriteCache::oldest_overlapping`], so that no write leaves before an older one that it overlaps. A layer
+//! that takes further writes along keeps their order ([`Layer::take`]).
 //!
-//! Invariants: no more than the capacity is held, or a single write that is larger; no more runs than there is
-//! room for; what was answered last for
-//! a sector is what a read gets; writes that overlap leave in the order in which they came; a write that
-//! leaves is held until it is on the medium.
+//! Invariants: the cache contains at most its capacity, or a single larger write, and at most the maximum
+//! number of runs; a read gets the data of the last completed write; overlapping writes leave in the order of
+//! acceptance; a write stays in the cache until it is on the medium.
 //! Source: Skylight (FAST'15), section 2 (volatile cache), footnote 2.
 
 use std::collections::VecDeque;
@@ -26,43 +25,47 @@ use skylight_layer::{Command, CommandId, ExtentMap, HostOp, Layer, MAX_ADDRESS, 
 
 use crate::media::Media;
 use crate::planted::{Planted, Plants};
-use crate::schedule::{Sweep, Target};
+use crate::schedule::{SptfQueue, Target};
 
-/// See the module page.
+/// See the module documentation.
+///
+/// More than 15 fields: the columns of the log and the clocks of the cache, which the event loop reads
+/// together.
 pub(crate) struct WriteCache {
     capacity: Sectors,
     on: bool,
-    held: Sectors,
-    /// The most runs, if there is a limit, and those held.
+    buffered: Sectors,
+    /// The maximum number of runs, if limited, and the current runs.
     most_runs: Option<usize>,
     runs: Runs,
-    held_since: Time,
-    /// Writes to be destaged, oldest first; those before `first` are gone.
+    nonempty_since: Time,
+    /// Writes to be destaged, oldest first; the entries before `first` have left.
     writes: Vec<Command>,
-    /// Beside them: where they begin in the log, and what is known of where they go.
+    /// Parallel columns: their positions in the log, and their targets in the SPTF queue.
     logged: Vec<Pba>,
     targets: Vec<Target>,
-    sweep: Sweep,
-    /// Most of them that a choice was among.
+    sptf: SptfQueue,
+    /// The largest number of writes among which a choice was made.
     window: usize,
     first: usize,
     next_id: u32,
-    /// The newest write of each sector, once one was looked up.
+    /// The newest write of each sector, built on the first look-up.
     newest: Option<ExtentMap>,
-    /// Where the log goes on.
+    /// The end of the log.
     end: Pba,
-    /// Writes that are on their way to the medium, and when they are there.
-    leaving: Vec<CommandId>,
-    leaving_at: Time,
+    /// Writes being destaged, and when they will be on the medium.
+    destaging: Vec<CommandId>,
+    destaged_at: Time,
     pub(crate) plants: Plants,
 }
 
-/// Runs of writes that continue each other, by what is left of each: writes have the numbers in which they came.
+/// Runs of contiguous writes, with the number of writes left in each. Writes are numbered in order of
+/// acceptance.
 #[derive(Clone, Debug, Default)]
 struct Runs {
-    /// First number and writes left of each run, oldest first.
+    /// First write number and writes left of each run, oldest first.
     left: VecDeque<(u32, u32)>,
-    held: usize,
+    count: usize,
 }
 
 impl Runs {
@@ -71,7 +74,7 @@ impl Runs {
             Some((_, left)) if continues => *left += 1,
             _ => {
                 self.left.push_back((id.0, 1));
-                self.held += 1;
+                self.count += 1;
             }
         }
     }
@@ -82,19 +85,19 @@ impl Runs {
         let run = self.left.partition_point(|&(first, _)| into(first) <= into(id.0)).saturating_sub(1);
         if let Some((_, left)) = self.left.get_mut(run) {
             *left -= 1;
-            self.held -= usize::from(*left == 0);
+            self.count -= usize::from(*left == 0);
         }
         while self.left.front().is_some_and(|&(_, left)| left == 0) {
             self.left.pop_front();
         }
-        // The newest write that is held is in the last run: what continues it does too.
+        // The newest cached write is always in the last run, so that a continuation of it extends that run.
         while self.left.back().is_some_and(|&(_, left)| left == 0) {
             self.left.pop_back();
         }
     }
 }
 
-fn touches(a: LbaExtent, b: LbaExtent) -> bool {
+fn overlap(a: LbaExtent, b: LbaExtent) -> bool {
     a.start < b.end() && b.start < a.end()
 }
 
@@ -103,32 +106,32 @@ impl WriteCache {
         Self {
             capacity,
             on: on && capacity.get() > 0,
-            held: Sectors(0),
+            buffered: Sectors(0),
             most_runs,
             runs: Runs::default(),
-            held_since: Time(0),
+            nonempty_since: Time(0),
             writes: Vec::new(),
             logged: Vec::new(),
             targets: Vec::new(),
-            sweep: Sweep::default(),
+            sptf: SptfQueue::default(),
             window: 0,
             first: 0,
             next_id: 0,
             newest: None,
             end: Pba(0),
-            leaving: Vec::new(),
-            leaving_at: Time(0),
+            destaging: Vec::new(),
+            destaged_at: Time(0),
             plants: Plants::default(),
         }
     }
 
-    /// Whether writes are answered on arrival.
+    /// Whether writes complete on arrival.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.on
     }
 
-    /// Switches it, once it is empty. A drive without a cache stays as it is.
+    /// Switches the cache, which must be empty. A drive without a cache stays off.
     pub(crate) fn switch(&mut self, on: bool) {
         self.on = on && self.capacity.get() > 0;
     }
@@ -138,77 +141,77 @@ impl WriteCache {
         self.first == self.writes.len()
     }
 
-    /// What has to be destaged, oldest first.
+    /// Writes to be destaged, oldest first.
     #[inline]
     pub(crate) fn dirty(&self) -> &[Command] {
         &self.writes[self.first..]
     }
 
-    /// The write that leaves next of a number of the oldest: the one that the heads reach first, or one that has
-    /// to leave before that.
-    pub(crate) fn next_of(&mut self, window: usize, parts: (&dyn Layer, &Media), now: Time) -> usize {
+    /// Index of the write to destage next, among the `window` oldest: the one that the heads reach first, or
+    /// an older one that it overlaps.
+    pub(crate) fn next_to_destage(&mut self, window: usize, parts: (&dyn Layer, &Media), now: Time) -> usize {
         if window <= 1 {
             return 0;
         }
         self.window = self.window.max(window);
         let range = self.first..self.first + window;
         let choice = (&self.writes[range.clone()], &mut self.targets[range]);
-        let nearest = self.sweep.nearest(parts, now, choice, |_| now);
-        if self.plants.has(Planted::NearestLeaves) { nearest } else { self.oldest_below(nearest) }
+        let nearest = self.sptf.nearest(parts, now, choice, |_| now);
+        if self.plants.has(Planted::NearestLeaves) { nearest } else { self.oldest_overlapping(nearest) }
     }
 
-    /// After a plan that changed the map, places may have to be looked up again.
-    pub(crate) fn forget_places(&mut self, layer: &dyn Layer, plan: &Plan, trim: bool) {
-        // Writes behind the largest window were never looked up.
-        let known = (self.first + self.window).min(self.targets.len());
-        self.sweep.forget(layer, plan, trim, &mut self.targets[self.first..known]);
+    /// Invalidates the locations that a plan may have changed.
+    pub(crate) fn invalidate_locations(&mut self, layer: &dyn Layer, plan: &Plan, trim: bool) {
+        // Writes beyond the largest window were never located.
+        let located = (self.first + self.window).min(self.targets.len());
+        self.sptf.invalidate(layer, plan, trim, &mut self.targets[self.first..located]);
     }
 
-    /// After the layer was taken up anew, every place has to be looked up again.
-    pub(crate) fn forget_all_places(&mut self) {
-        let known = (self.first + self.window).min(self.targets.len());
-        self.sweep.forget_all(&mut self.targets[self.first..known]);
+    /// Invalidates all locations, after the layer was restored.
+    pub(crate) fn invalidate_all_locations(&mut self) {
+        let located = (self.first + self.window).min(self.targets.len());
+        self.sptf.invalidate_all(&mut self.targets[self.first..located]);
     }
 
-    /// Since when it holds something.
-    pub(crate) fn held_since(&self) -> Time {
-        self.held_since
+    /// Since when the cache has not been empty.
+    pub(crate) fn nonempty_since(&self) -> Time {
+        self.nonempty_since
     }
 
-    /// The number that the next write gets: those below it came before.
+    /// The number of the next write: lower numbers were accepted before.
     pub(crate) fn next_number(&self) -> u32 {
         self.next_id
     }
 
-    /// How many of the oldest writes came before the one of a number.
+    /// How many cached writes have a lower number than `number`.
     pub(crate) fn older_than(&self, number: u32) -> usize {
-        // Numbers go round, and fewer than half of them are held.
+        // Numbers wrap around, and fewer than half of them are in use.
         let older = |command: &&Command| (command.id.0.wrapping_sub(number) as i32) < 0;
         self.dirty().iter().take_while(older).count()
     }
 
-    /// Whether a write finds room. One larger than the whole cache does when it is empty.
+    /// Whether there is space for a write. A write larger than the whole cache fits when it is empty.
     #[inline]
-    pub(crate) fn has_room(&self, extent: LbaExtent) -> bool {
-        let run = self.most_runs.is_none_or(|most| self.runs.held < most || self.continues(extent));
-        self.is_empty() || (run && self.held + extent.len <= self.capacity)
+    pub(crate) fn has_space(&self, extent: LbaExtent) -> bool {
+        let run_fits = self.most_runs.is_none_or(|most| self.runs.count < most || self.continues(extent));
+        self.is_empty() || (run_fits && self.buffered + extent.len <= self.capacity)
     }
 
-    /// Whether a write goes on where the newest one ended.
+    /// Whether a write continues the newest one.
     fn continues(&self, extent: LbaExtent) -> bool {
         self.dirty().last().is_some_and(|newest| newest.extent.end() == extent.start)
     }
 
-    /// Takes a write that is answered at `at`; gives the number that it has here.
+    /// Accepts a write that completes at `at`; returns its number in the cache.
     pub(crate) fn accept(&mut self, extent: LbaExtent, at: Time) -> CommandId {
         if self.is_empty() {
-            self.held_since = at;
+            self.nonempty_since = at;
         }
         let id = CommandId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
-        self.held += extent.len;
+        self.buffered += extent.len;
         self.runs.add(id, self.continues(extent));
-        // A sector is left out between two writes, so that the map never joins them.
+        // A gap of one sector keeps the map from merging adjacent writes.
         if (self.end + extent.len).get() >= MAX_ADDRESS.get() {
             self.end = Pba(0);
         }
@@ -217,27 +220,27 @@ impl WriteCache {
         }
         self.writes.push(Command { id, op: HostOp::Write, extent });
         self.logged.push(self.end);
-        self.targets.push(self.sweep.admit());
+        self.targets.push(self.sptf.admit());
         self.end += extent.len + Sectors(1);
         id
     }
 
-    /// How a read meets what is held: `None` nothing of it, `Some(true)` all of it in the newest write there.
+    /// How much of a read is cached: `None` for nothing, `Some(true)` for all of it in one write.
     #[inline]
     pub(crate) fn overlap(&mut self, extent: LbaExtent) -> Option<bool> {
         if self.is_empty() {
             return None;
         }
-        let held = self.writes[self.first..].iter().zip(&self.logged[self.first..]);
+        let cached = self.writes[self.first..].iter().zip(&self.logged[self.first..]);
         let newest = self.newest.get_or_insert_with(|| {
             let mut newest = ExtentMap::new();
-            held.for_each(|(command, &logged)| newest.insert(command.extent, logged));
+            cached.for_each(|(command, &logged)| newest.insert(command.extent, logged));
             newest
         });
         let mut pieces = newest.overlapping(extent);
         let first = pieces.next()?;
         let mut end = first.lba.end();
-        // A long write takes more than one piece of the map.
+        // A long write may occupy several entries of the map.
         let one_write = first.lba.start == extent.start
             && pieces.all(|piece| {
                 let continues = piece.lba.start == end && piece.pba == first.pba + (end - extent.start);
@@ -247,58 +250,59 @@ impl WriteCache {
         Some(one_write && end == extent.end())
     }
 
-    /// The write that leaves first where an extent is to leave the cache, if any of it is held.
-    pub(crate) fn first_to_leave(&self, extent: LbaExtent) -> Option<usize> {
-        let touching = self.dirty().iter().position(|command| touches(command.extent, extent))?;
+    /// Index of the write to destage first, if an extent is to leave the cache and any of it is cached.
+    pub(crate) fn first_to_destage(&self, extent: LbaExtent) -> Option<usize> {
+        let touching = self.dirty().iter().position(|command| overlap(command.extent, extent))?;
         let any = self.plants.has(Planted::LeavesBeforeOlder);
-        Some(if any { touching } else { self.oldest_below(touching) })
+        Some(if any { touching } else { self.oldest_overlapping(touching) })
     }
 
-    /// The write that has to leave before this one, or itself if it overlaps none that came before it. What came
-    /// before may itself wait for one that does not touch this one: the chain is followed to its end.
-    fn oldest_below(&self, index: usize) -> usize {
+    /// Index of the write that must leave before this one, or of this one if it overlaps no older write. An
+    /// older write may itself overlap an even older one, so the chain is followed to its end.
+    fn oldest_overlapping(&self, index: usize) -> usize {
         let dirty = self.dirty();
         let mut next = index;
-        while let Some(older) = (0..next).find(|&k| touches(dirty[k].extent, dirty[next].extent)) {
+        while let Some(older) = (0..next).find(|&k| overlap(dirty[k].extent, dirty[next].extent)) {
             next = older;
         }
         next
     }
 
-    /// Writes that will be on a medium at `at`.
-    pub(crate) fn leave(&mut self, ids: impl Iterator<Item = CommandId>, at: Time) {
-        self.leaving.extend(ids);
-        self.leaving_at = at;
+    /// Marks writes that will be on a medium at `at`.
+    pub(crate) fn begin_destaging(&mut self, ids: impl Iterator<Item = CommandId>, at: Time) {
+        self.destaging.extend(ids);
+        self.destaged_at = at;
     }
 
-    /// When the writes that are on their way will be on the medium.
+    /// When the writes being destaged will be on the medium.
     #[inline]
-    pub(crate) fn leaving_at(&self) -> Option<Time> {
-        (!self.leaving.is_empty()).then_some(self.leaving_at)
+    pub(crate) fn destaged_at(&self) -> Option<Time> {
+        (!self.destaging.is_empty()).then_some(self.destaged_at)
     }
 
-    /// Those writes are on the medium; they are handed to `gone`. They lie near the front, so little moves.
-    pub(crate) fn settle(&mut self, mut gone: impl FnMut(LbaExtent)) {
-        let leaving = std::mem::take(&mut self.leaving);
-        for &id in &leaving {
+    /// Removes the destaged writes and reports their extents to `removed`. They are near the front, so little
+    /// moves.
+    pub(crate) fn finish_destaging(&mut self, mut removed: impl FnMut(LbaExtent)) {
+        let destaging = std::mem::take(&mut self.destaging);
+        for &id in &destaging {
             let Some(index) = self.dirty().iter().position(|command| command.id == id) else {
-                debug_assert!(false, "a layer answers what it was given");
+                debug_assert!(false, "a layer completes only writes that it was given");
                 continue;
             };
             let (at, first) = (self.first + index, self.first);
             let (extent, logged) = (self.writes[at].extent, self.logged[at]);
-            self.held = self.held - extent.len;
+            self.buffered = self.buffered - extent.len;
             self.runs.remove(id);
-            self.forget_newest(extent, logged);
-            self.sweep.remove(self.targets[at]);
+            self.remove_newest(extent, logged);
+            self.sptf.remove(self.targets[at]);
             self.writes.copy_within(first..at, first + 1);
             self.logged.copy_within(first..at, first + 1);
             self.targets.copy_within(first..at, first + 1);
             self.first += 1;
-            gone(extent);
+            removed(extent);
         }
-        self.leaving = leaving;
-        self.leaving.clear();
+        self.destaging = destaging;
+        self.destaging.clear();
         if self.is_empty() {
             self.newest = None;
         }
@@ -310,8 +314,8 @@ impl WriteCache {
         }
     }
 
-    /// Takes what is still the newest of a write out of the map.
-    fn forget_newest(&mut self, extent: LbaExtent, logged: Pba) {
+    /// Removes from the map the sectors of which this write is still the newest.
+    fn remove_newest(&mut self, extent: LbaExtent, logged: Pba) {
         let Some(newest) = &mut self.newest else {
             return;
         };
@@ -330,7 +334,7 @@ impl WriteCache {
         }
     }
 
-    /// Forgets everything: an erase.
+    /// Discards everything, for an erase.
     pub(crate) fn clear(&mut self) {
         let (capacity, most_runs, on, next_id) = (self.capacity, self.most_runs, self.on, self.next_id);
         *self = Self { next_id, ..Self::new(capacity, most_runs, on) };
@@ -354,48 +358,48 @@ mod tests {
     fn single_blocks_are_a_run_each_and_a_stream_is_one() {
         let mut cache = cache(3);
         for number in [10, 20, 30] {
-            assert!(cache.has_room(block(number)));
+            assert!(cache.has_space(block(number)));
             cache.accept(block(number), Time(0));
         }
-        assert!(!cache.has_room(block(40)));
+        assert!(!cache.has_space(block(40)));
         for number in 31..1_000 {
-            assert!(cache.has_room(block(number)), "it continues the newest");
+            assert!(cache.has_space(block(number)), "continues the newest");
             cache.accept(block(number), Time(0));
         }
-        assert!(!cache.has_room(block(11)), "it continues one that is not the newest");
+        assert!(!cache.has_space(block(11)), "continues an older one");
     }
 
     #[test]
-    fn what_continues_an_older_run_once_the_newest_has_left_is_one_with_it() {
+    fn a_write_that_continues_an_older_run_joins_it_after_the_newest_has_left() {
         let mut cache = cache(2);
         for number in [10, 20] {
             cache.accept(block(number), Time(0));
         }
         let newest = cache.dirty()[1].id;
-        cache.leave(std::iter::once(newest), Time(0));
-        cache.settle(|_| {});
+        cache.begin_destaging(std::iter::once(newest), Time(0));
+        cache.finish_destaging(|_| {});
         cache.accept(block(11), Time(0));
-        assert_eq!((cache.runs.held, cache.runs.left.len()), (1, 1));
-        let held: Vec<CommandId> = cache.dirty().iter().map(|command| command.id).collect();
-        cache.leave(held.into_iter(), Time(0));
-        cache.settle(|_| {});
-        assert_eq!((cache.runs.held, cache.runs.left.len()), (0, 0));
+        assert_eq!((cache.runs.count, cache.runs.left.len()), (1, 1));
+        let accepted: Vec<CommandId> = cache.dirty().iter().map(|command| command.id).collect();
+        cache.begin_destaging(accepted.into_iter(), Time(0));
+        cache.finish_destaging(|_| {});
+        assert_eq!((cache.runs.count, cache.runs.left.len()), (0, 0));
     }
 
     #[test]
-    fn a_run_gives_its_room_back_with_its_last_write() {
+    fn a_run_frees_its_space_with_its_last_write() {
         let mut cache = cache(2);
-        // Numbers of writes go round.
+        // Write numbers wrap around.
         cache.next_id = u32::MAX - 1;
         for number in [10, 11, 12, 20] {
             cache.accept(block(number), Time(0));
         }
-        let held: Vec<CommandId> = cache.dirty().iter().map(|command| command.id).collect();
-        for (gone, room) in [(1, false), (0, false), (2, true), (3, true)] {
-            cache.leave(std::iter::once(held[gone]), Time(0));
-            cache.settle(|_| {});
-            assert_eq!(cache.has_room(block(30)), room, "after {gone}");
+        let accepted: Vec<CommandId> = cache.dirty().iter().map(|command| command.id).collect();
+        for (left, has_space) in [(1, false), (0, false), (2, true), (3, true)] {
+            cache.begin_destaging(std::iter::once(accepted[left]), Time(0));
+            cache.finish_destaging(|_| {});
+            assert_eq!(cache.has_space(block(30)), has_space, "after {left}");
         }
-        assert_eq!((cache.runs.held, cache.runs.left.len()), (0, 0));
+        assert_eq!((cache.runs.count, cache.runs.left.len()), (0, 0));
     }
 }

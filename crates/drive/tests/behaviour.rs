@@ -1,4 +1,4 @@
-//! What a drive does beside its commands: the volatile write cache, look-ahead, idle time, TRIM, FUA.
+//! Background behaviour of a drive: the volatile write cache, look-ahead, idle time, TRIM, FUA.
 
 use proptest::prelude::*;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Sectors};
@@ -10,10 +10,10 @@ use skylight_layer::{HostOp, Medium, Purpose};
 const CAPACITY: u64 = 64 << 20;
 const BLOCK: u32 = 4096;
 const OVERHEAD_NS: u64 = 100_000;
-const TURN_NS: u64 = 10_000_000;
+const REVOLUTION_NS: u64 = 10_000_000;
 /// Bytes of the volatile write cache.
 const CACHE: u64 = 1 << 20;
-/// How long the journaled drive is left alone before it cleans.
+/// Idle time before the journaled drive cleans.
 const IDLE_NS: u64 = 50_000_000;
 
 const CONVENTIONAL: &str = "kind = \"conventional\"";
@@ -28,7 +28,7 @@ const SPTF: &str = "schedule = \"shortest-positioning-first\"";
 const CACHED: &str = "write_cache = \"1 MiB\"\nwrite_cache_on = true";
 const AHEAD: &str = "read_buffer = \"512 KiB\"\nlook_ahead = true";
 
-/// A small drive of two surfaces; `interface` is what its section has beside the queue and the overhead.
+/// A small drive of two surfaces; `interface` adds to its section beyond queue and overhead.
 fn drive(interface: &str, layer: &str) -> Drive {
     let text = format!(
         "schema = 1\nname = \"small\"\ncapacity = \"64 MiB\"\n\
@@ -58,13 +58,13 @@ fn run(drive: &mut Drive, commands: &[Command], depth: usize) -> Times {
     submit.into_iter().zip(complete).collect()
 }
 
-/// The time of a single command.
+/// The duration of a single command.
 fn time(drive: &mut Drive, command: Command) -> u64 {
     let times = run(drive, &[command], 1);
     times[0].1 - times[0].0
 }
 
-/// Blocks all over the drive, no two of them the same.
+/// Distinct blocks all over the drive.
 fn scattered(op: u8, count: u64) -> Vec<Command> {
     let blocks = CAPACITY / u64::from(BLOCK);
     (0..count).map(|k| (op, k * 6_151 % blocks * u64::from(BLOCK), BLOCK)).collect()
@@ -79,7 +79,7 @@ fn on_media(drive: &Drive) -> u64 {
 }
 
 #[test]
-fn cached_writes_complete_on_arrival_while_there_is_room_and_then_at_the_speed_of_the_media() {
+fn cached_writes_complete_on_arrival_until_the_cache_is_full_and_then_at_media_speed() {
     let mut drive = drive(CACHED, CONVENTIONAL);
     let room = CACHE / u64::from(BLOCK);
     let times = run(&mut drive, &scattered(op::WRITE, 3 * room), 1);
@@ -91,14 +91,14 @@ fn cached_writes_complete_on_arrival_while_there_is_room_and_then_at_the_speed_o
     let times = run(&mut through, &scattered(op::WRITE, 3 * room), 1);
     let uncached = times.iter().map(|(submit, complete)| complete - submit).sum::<u64>() as f64;
     let uncached = uncached / times.len() as f64;
-    // The media's time is the same but for the overhead, which runs beside them here.
+    // The media take the same time except for the overhead, which overlaps here.
     assert!((0.8..1.0).contains(&(mean / uncached)), "{mean} ns a write, uncached {uncached} ns");
 }
 
 #[test]
-fn a_write_is_on_the_media_when_it_completes_with_the_cache_off_or_past_it() {
+fn a_write_completes_on_the_media_with_the_cache_off_or_with_fua() {
     for layer in LAYERS {
-        for (interface, op) in [("", op::WRITE), (CACHED, op::WRITE_THROUGH)] {
+        for (interface, op) in [("", op::WRITE), (CACHED, op::WRITE_FUA)] {
             let mut drive = drive(interface, layer);
             for (number, &command) in scattered(op, 40).iter().enumerate() {
                 let took = time(&mut drive, command);
@@ -109,9 +109,9 @@ fn a_write_is_on_the_media_when_it_completes_with_the_cache_off_or_past_it() {
     }
 }
 
-/// At every depth, with reads in the queue before it, in either order of service.
+/// At every depth, behind queued reads, with either schedule.
 #[test]
-fn a_flush_waits_for_all_that_was_answered() {
+fn a_flush_waits_for_all_completed_writes() {
     for layer in LAYERS {
         for (schedule, depth) in [("", 1), (SPTF, 1), ("", 4), (SPTF, 4), (SPTF, 31)] {
             let mut drive = drive(&format!("{CACHED}\n{schedule}"), layer);
@@ -133,10 +133,10 @@ fn a_flush_waits_for_all_that_was_answered() {
 }
 
 #[test]
-fn a_read_of_what_the_cache_holds_is_fast_and_one_of_more_comes_after_it() {
+fn a_read_of_cached_data_is_fast_and_a_partly_cached_one_waits_for_destaging() {
     for layer in LAYERS {
         let mut drive = drive(CACHED, layer);
-        // The first of them leave the cache meanwhile, the last ones do not.
+        // The first of them leave the cache meanwhile, the last do not.
         run(&mut drive, &scattered(op::WRITE, 150), 1);
         let held = 50 << 20;
         run(&mut drive, &[(op::WRITE, held, 8192)], 1);
@@ -148,10 +148,10 @@ fn a_read_of_what_the_cache_holds_is_fast_and_one_of_more_comes_after_it() {
     }
 }
 
-/// A drive of more than one command: a write behind a read is answered on arrival too, and what the cache
-/// holds is not read from the media behind its back.
+/// On a drive with a queue: a write queued after a read also completes on arrival, and cached data is never
+/// read from the media before it is destaged.
 #[test]
-fn the_cache_answers_commands_behind_a_read_that_has_to_wait() {
+fn the_cache_completes_commands_queued_after_a_waiting_read() {
     for (layer, schedule) in LAYERS.into_iter().flat_map(|layer| [(layer, ""), (layer, SPTF)]) {
         let mut drive = drive(&format!("{CACHED}\n{schedule}"), layer);
         let held = (op::WRITE, 30 << 20, BLOCK);
@@ -166,8 +166,8 @@ fn the_cache_answers_commands_behind_a_read_that_has_to_wait() {
     }
 }
 
-/// Also when the cache is full, with more outstanding than the drive's queue holds: room is found in the order
-/// of time, and the host submits when it gets its answers.
+/// Also with the cache full and more outstanding commands than the queue depth: cache space is assigned in
+/// order of time, and the host submits on each completion.
 #[test]
 fn the_host_submits_in_order_when_the_cache_is_full() {
     for (layer, schedule) in LAYERS.into_iter().flat_map(|layer| [(layer, ""), (layer, SPTF)]) {
@@ -175,7 +175,7 @@ fn the_host_submits_in_order_when_the_cache_is_full() {
             let mut drive = drive(&format!("{CACHED}\n{schedule}"), layer);
             let mut commands = scattered(op::WRITE, 1_200);
             for index in (5..commands.len()).step_by(7) {
-                // What is held, what is not, and what lies in both.
+                // Cached, not cached, and a mix of both.
                 commands[index] = match index % 3 {
                     0 => (op::READ, commands[index - 5].1, BLOCK),
                     1 => (op::READ, commands[index].1, BLOCK),
@@ -190,32 +190,32 @@ fn the_host_submits_in_order_when_the_cache_is_full() {
     }
 }
 
-/// A write past the cache waits for itself alone: what else the cache holds stays there, unless it is older and
-/// overlaps.
+/// A FUA write destages only itself and older writes that it overlaps.
 #[test]
-fn a_write_past_the_cache_leaves_the_others_in_it() {
+fn a_fua_write_leaves_other_writes_in_the_cache() {
     for (layer, schedule) in LAYERS.into_iter().flat_map(|layer| [(layer, ""), (layer, SPTF)]) {
         let mut drive = drive(&format!("{CACHED}\n{schedule}"), layer);
         run(&mut drive, &scattered(op::WRITE, 200), 1);
-        let took = time(&mut drive, (op::WRITE_THROUGH, 50 << 20, BLOCK));
-        // At most what had begun before it, and itself.
-        assert!((OVERHEAD_NS + 1..6 * TURN_NS).contains(&took), "{took} ns: {layer}, {schedule}");
+        let took = time(&mut drive, (op::WRITE_FUA, 50 << 20, BLOCK));
+        // At most the work in progress, and the write itself.
+        assert!((OVERHEAD_NS + 1..6 * REVOLUTION_NS).contains(&took), "{took} ns: {layer}, {schedule}");
         let flush = time(&mut drive, (op::FLUSH, 0, 0));
-        assert!(flush > 2 * TURN_NS, "the others were left to flush: {flush} ns, {layer}, {schedule}");
+        assert!(flush > 2 * REVOLUTION_NS, "the others were left to flush: {flush} ns, {layer}, {schedule}");
     }
     let sectors = |start: u64, len: u64| (start * 512, (len * 512) as u32);
     let mut drive = drive(CACHED, SET_ASSOCIATIVE);
     let ((old, old_size), (new, new_size)) = (sectors(4_096, 64), sectors(4_096, 8));
     run(&mut drive, &scattered(op::WRITE, 30), 1);
-    run(&mut drive, &[(op::WRITE, old, old_size), (op::WRITE_THROUGH, new, new_size), (op::FLUSH, 0, 0)], 1);
+    run(&mut drive, &[(op::WRITE, old, old_size), (op::WRITE_FUA, new, new_size), (op::FLUSH, 0, 0)], 1);
     let mut pieces = Vec::new();
     drive.layer().locate(LbaExtent::new(Lba(4_096), Sectors(64)), &mut pieces);
     assert_eq!(pieces.len(), 2, "8 sectors of the new write and 56 of the old: {pieces:?}");
 }
 
-/// The cache begins to leave when nothing else is to be done: a read that comes at the same time goes first.
+/// Destaging starts only when the media have nothing else to do: a read that arrives at the same time goes
+/// first.
 #[test]
-fn a_command_that_comes_as_the_cache_would_begin_to_leave_goes_first() {
+fn a_command_that_arrives_when_destaging_would_start_goes_first() {
     let mut drive = drive(CACHED, CONVENTIONAL);
     let times = run(&mut drive, &[(op::WRITE, 0, BLOCK), (op::READ, 40 << 20, BLOCK)], 1);
     assert_eq!(times[0].1, times[1].0, "the host reads when its write is answered");
@@ -224,14 +224,14 @@ fn a_command_that_comes_as_the_cache_would_begin_to_leave_goes_first() {
     assert_eq!(on_media(&drive), u64::from(BLOCK), "and the write after it");
 }
 
-/// Of two writes that overlap the later one is what lies on the media in the end.
+/// Of two overlapping writes, the later one is on the media in the end.
 #[test]
-fn writes_that_overlap_leave_the_cache_in_their_order() {
+fn overlapping_writes_leave_the_cache_in_order() {
     let bytes = |sectors: u64| sectors * 512;
     let ahead = |k: u64| (op::READ, bytes(k * 7_919 % 120_000), 512);
     for k in 0..600u64 {
         let mut drive = drive(&format!("{CACHED}\n{SPTF}"), SET_ASSOCIATIVE);
-        // One of the writes begins in a band, the other at its end: their logs are far apart.
+        // One write starts in a band, the other at its end, so their logs are far apart.
         let edge = (1 + k % 40) * 1024;
         let (old, new) = match k % 2 {
             0 => ((edge - 8, 72), (edge, 8)),
@@ -248,7 +248,7 @@ fn writes_that_overlap_leave_the_cache_in_their_order() {
 }
 
 #[test]
-fn the_cache_can_be_switched_and_is_emptied_before_and_forgotten_by_an_erase() {
+fn switching_the_cache_destages_it_and_an_erase_discards_it() {
     let mut drive = drive(CACHED, CONVENTIONAL);
     assert!(drive.write_cache());
     run(&mut drive, &scattered(op::WRITE, 20), 1);
@@ -269,16 +269,16 @@ fn the_cache_can_be_switched_and_is_emptied_before_and_forgotten_by_an_erase() {
 }
 
 #[test]
-fn a_drive_left_alone_destages() {
+fn an_idle_drive_destages() {
     let mut drive = drive(CACHED, CONVENTIONAL);
     run(&mut drive, &scattered(op::WRITE, 50), 1);
-    drive.pause(Nanos(50 * 4 * TURN_NS));
+    drive.pause(Nanos(50 * 4 * REVOLUTION_NS));
     assert_eq!(on_media(&drive), 50 * u64::from(BLOCK));
     assert_eq!(time(&mut drive, (op::FLUSH, 0, 0)), OVERHEAD_NS);
 }
 
 #[test]
-fn a_trim_takes_data_out_of_both_caches() {
+fn a_trim_removes_data_from_both_caches() {
     for (interface, layer) in LAYERS.into_iter().flat_map(|layer| [("", layer), (CACHED, layer)]) {
         let mut drive = drive(interface, layer);
         let blocks = scattered(op::WRITE, 30);
@@ -292,9 +292,9 @@ fn a_trim_takes_data_out_of_both_caches() {
     }
 }
 
-/// One by one, blocks that follow each other pass at the speed of the media: no turn is lost between them.
+/// Sequential reads one at a time run at media speed, without losing a revolution.
 #[test]
-fn look_ahead_streams_a_sequential_read_and_leaves_random_reads_as_they_are() {
+fn look_ahead_streams_sequential_reads_and_does_not_change_random_reads() {
     for size in [BLOCK, 65_536] {
         let count = (8 << 20) / u64::from(size);
         let took = |interface: &str| {
@@ -302,23 +302,26 @@ fn look_ahead_streams_a_sequential_read_and_leaves_random_reads_as_they_are() {
             run(&mut drive, &sequential(op::READ, count, size), 1);
             drive.now().get() as f64
         };
-        // 82 tracks of 200 sectors: a turn each, and a step to the other head or the next track.
+        // 82 tracks of 200 sectors: one revolution each, and a head switch or a step to the next track.
         let tracks = (8u64 << 20) as f64 / (200.0 * 512.0);
-        let media = tracks * (TURN_NS as f64 + (0.8e6 + 1.0e6) / 2.0);
+        let media = tracks * (REVOLUTION_NS as f64 + (0.8e6 + 1.0e6) / 2.0);
         let (ahead, without) = (took(AHEAD), took(""));
-        // A seek and a turn to begin, and the overhead of the last one.
-        let slack = 3.0 * TURN_NS as f64;
-        assert!((media - TURN_NS as f64..media + slack).contains(&ahead), "{ahead} ns, not {media}: {size}");
-        assert!(without > count as f64 * TURN_NS as f64 * 0.9, "{without} ns: each waits for a turn");
+        // Initial seek and rotational delay, and the overhead of the last command.
+        let slack = 3.0 * REVOLUTION_NS as f64;
+        assert!(
+            (media - REVOLUTION_NS as f64..media + slack).contains(&ahead),
+            "{ahead} ns, not {media}: {size}"
+        );
+        assert!(without > count as f64 * REVOLUTION_NS as f64 * 0.9, "{without} ns: each waits for a turn");
         assert_eq!(took("read_buffer = \"512 KiB\""), without, "a buffer that is not used");
     }
     let random = |interface: &str| run(&mut drive(interface, CONVENTIONAL), &scattered(op::READ, 500), 1);
     assert_eq!(random(AHEAD), random(""));
 }
 
-/// What was written or trimmed since is not read from the buffer, and the buffer is of one size.
+/// Data written or trimmed since is not read from the buffer, and the buffer has a limited size.
 #[test]
-fn look_ahead_ends_with_another_command_and_when_the_buffer_is_full() {
+fn look_ahead_ends_with_other_commands_and_with_a_full_buffer() {
     let next = (op::READ, u64::from(BLOCK), BLOCK);
     let continued = |between: &dyn Fn(&mut Drive)| {
         let mut drive = drive(AHEAD, CONVENTIONAL);
@@ -349,7 +352,7 @@ fn cleaned(drive: &Drive) -> u64 {
 }
 
 #[test]
-fn cleaning_begins_when_the_drive_has_been_left_alone_long_enough() {
+fn cleaning_starts_after_the_idle_time() {
     let mut drive = dirty();
     drive.pause(Nanos(IDLE_NS));
     assert_eq!(cleaned(&drive), 0, "not before");
@@ -362,9 +365,9 @@ fn cleaning_begins_when_the_drive_has_been_left_alone_long_enough() {
     assert_eq!(drive.cache_use().live_sectors, 0, "it goes on to the end");
 }
 
-/// Whenever it comes: a read waits for the unit that has begun, and no unit takes longer than the longest.
+/// At any time, a read waits for the step in progress, and no step takes longer than the longest.
 #[test]
-fn a_command_that_comes_during_cleaning_waits_for_one_unit_at_most() {
+fn a_command_during_cleaning_waits_for_at_most_one_step() {
     let mut whole = dirty();
     whole.start_trace(1_000_000);
     whole.pause(Nanos(1_000_000_000_000));
@@ -374,18 +377,18 @@ fn a_command_that_comes_during_cleaning_waits_for_one_unit_at_most() {
         rows.map(|row| (row.end - row.start).get()).max().unwrap_or(0)
     };
     let longest = Purpose::ALL.map(longest).into_iter().max().unwrap_or(0);
-    // 1 MiB is ten tracks and a half; a gather is a few blocks.
-    assert!((9 * TURN_NS..15 * TURN_NS).contains(&longest), "{longest} ns for a band");
+    // 1 MiB is ten and a half tracks; a gather is a few blocks.
+    assert!((9 * REVOLUTION_NS..15 * REVOLUTION_NS).contains(&longest), "{longest} ns for a band");
     let mut waited = 0;
     for k in 0..400 {
         let mut drive = dirty();
         drive.pause(Nanos(IDLE_NS + k * 7_654_321));
         let took = time(&mut drive, (op::READ, 50 << 20, BLOCK));
-        assert!(took <= longest + 4 * TURN_NS, "{took} ns after {k} steps");
-        waited += u64::from(took > 4 * TURN_NS);
-        // The next one finds the drive at its service.
+        assert!(took <= longest + 4 * REVOLUTION_NS, "{took} ns after {k} steps");
+        waited += u64::from(took > 4 * REVOLUTION_NS);
+        // The drive is free for the next command.
         let took = time(&mut drive, (op::READ, 20 << 20, BLOCK));
-        assert!(took <= 4 * TURN_NS, "{took} ns for the next, {k}");
+        assert!(took <= 4 * REVOLUTION_NS, "{took} ns for the next, {k}");
     }
     assert!(waited > 100, "{waited} of 400 met a unit");
 }
@@ -399,11 +402,11 @@ fn any_commands() -> impl Strategy<Value = Vec<Command>> {
             8..=15 => op::WRITE,
             16 => op::FLUSH,
             17 | 18 => op::TRIM,
-            _ => op::WRITE_THROUGH,
+            _ => op::WRITE_FUA,
         };
         (op, at.min(CAPACITY / 512 - sectors) * 512, (sectors * 512) as u32)
     });
-    // Runs of reads that follow each other, too.
+    // Including sequential runs of reads.
     let run = (0u64..1 << 16, 1u64..20).prop_map(|(at, count)| {
         (0..count).map(|k| (op::READ, (at + 8 * k) * 512, BLOCK)).collect::<Vec<_>>()
     });
@@ -422,9 +425,9 @@ fn any_drive() -> impl Strategy<Value = (String, &'static str)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One by one with pauses between, in one batch or in many.
+    /// One at a time with pauses, in one batch or in many.
     #[test]
-    fn cutting_a_batch_changes_nothing(
+    fn splitting_a_batch_changes_nothing(
         (interface, layer) in any_drive(), commands in any_commands(),
         pauses in prop::collection::vec((0usize..40, 0u64..100_000_000), 0..20),
         cuts in prop::collection::vec(1usize..40, 0..200),
@@ -448,10 +451,10 @@ proptest! {
         prop_assert_eq!(times(&cuts), times(&[]));
     }
 
-    /// At any depth: time does not go back, no more than `depth` are outstanding, the heads do one thing at a
-    /// time, and after a flush all that was written is on the media.
+    /// At any depth: time never goes back, at most `depth` commands are outstanding, the heads do one thing
+    /// at a time, and after a flush all written data is on the media.
     #[test]
-    fn times_are_in_order_at_any_depth(
+    fn times_are_ordered_at_any_depth(
         (interface, layer) in any_drive(), commands in any_commands(), depth in 1usize..64, pause in 0u64..200_000_000,
     ) {
         let mut drive = drive(&interface, layer);
@@ -474,7 +477,7 @@ proptest! {
         let in_turn = trace.rows().windows(2).all(|pair| pair[0].end <= pair[1].start);
         prop_assert!(in_turn, "the heads do one thing at a time");
         let bytes = |writes: bool| commands.iter().filter(|c| match c.0 {
-            op::WRITE | op::WRITE_THROUGH => writes,
+            op::WRITE | op::WRITE_FUA => writes,
             op::READ => !writes,
             _ => false,
         }).map(|c| u64::from(c.2)).sum::<u64>();

@@ -1,5 +1,5 @@
-//! Same drive, same seed, same commands: the same nanoseconds, however the host cuts them into batches,
-//! however many drives run at once, traced or not.
+//! The same drive, seed and commands give the same nanoseconds, regardless of how the host splits them into
+//! batches, of other drives running concurrently, and of tracing.
 
 use std::thread;
 
@@ -10,7 +10,7 @@ use skylight_drive::{Batch, Drive};
 
 const CAPACITY: u64 = 64 << 20;
 
-/// A small drive with all that could be drawn by chance or depend on the past.
+/// A small drive with everything that could depend on randomness or on the past.
 fn profile(layer: &str, schedule: &str, host_gap: &str) -> Profile {
     let flash = "[flash]\nread = \"0.09 ms\"\nwrite = \"0.2 ms\"\nbandwidth = \"400 MB\"";
     let layer = match layer {
@@ -45,7 +45,7 @@ fn drive(profile: &Profile, seed: u64) -> Drive {
 
 type Command = (u8, u64, u32);
 
-/// Fails with the first command whose times differ.
+/// Fails at the first command whose times differ.
 fn same(times: &[(u64, u64)], expected: &[(u64, u64)]) -> Result<(), TestCaseError> {
     let other = times.iter().zip(expected).enumerate().find(|(_, (a, b))| a != b);
     prop_assert_eq!(other, None, "the first difference, with the number of its command");
@@ -53,7 +53,7 @@ fn same(times: &[(u64, u64)], expected: &[(u64, u64)]) -> Result<(), TestCaseErr
     Ok(())
 }
 
-/// Submit and complete times of commands, in batches of the lengths given (the rest in one).
+/// Submit and complete times of commands, in batches of the given lengths (the rest in one).
 fn run(drive: &mut Drive, commands: &[Command], depth: usize, cuts: &[usize]) -> Vec<(u64, u64)> {
     let (mut rest, mut times) = (commands, Vec::new());
     let mut cuts = cuts.iter();
@@ -93,7 +93,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn cutting_a_batch_changes_nothing(
+    fn splitting_a_batch_changes_nothing(
         layer in any_layer(), schedule in any_schedule(), commands in any_commands(), seed in any::<u64>(),
         cuts in prop::collection::vec(1usize..50, 0..200),
     ) {
@@ -102,9 +102,9 @@ proptest! {
         same(&run(&mut drive(&profile, seed), &commands, 1, &cuts), &whole)?;
     }
 
-    /// The host takes its time between two commands wherever a batch ends.
+    /// The host also leaves its gap between two commands where a batch ends.
     #[test]
-    fn cutting_a_batch_keeps_the_hosts_gap(
+    fn splitting_a_batch_keeps_the_host_gap(
         layer in any_layer(), commands in any_commands(), cuts in prop::collection::vec(1usize..50, 0..200),
     ) {
         let profile = profile(layer, "fifo", "0.007 ms");
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn drives_of_one_seed_agree_one_by_one_and_at_once(
+    fn drives_of_one_seed_agree_sequentially_and_concurrently(
         layer in any_layer(), schedule in any_schedule(), commands in any_commands(), seed in any::<u64>(),
         depth in 1usize..64,
     ) {
@@ -134,15 +134,16 @@ proptest! {
         same(&run(&mut traced, &commands, depth, &[]), &alone)?;
     }
 
-    /// Without jitter the seed has no say, and a pause moves time but not the order of things.
+    /// Without jitter the seed has no effect, and a pause shifts time but does not change the order of
+    /// events.
     #[test]
-    fn a_pause_between_batches_is_added_and_no_more(
-        layer in any_layer(), commands in any_commands(), turns in 1u64..1_000,
+    fn a_pause_between_batches_only_shifts_time(
+        layer in any_layer(), commands in any_commands(), periods in 1u64..1_000,
     ) {
         let mut profile = profile(layer, "fifo", "0 ms");
         profile.jitter = Default::default();
-        // Whole turns, so that the platters stand as they did: 7,200 a minute are 25 ms in three.
-        let pause = 25_000_000 * turns;
+        // Whole revolutions, so that the rotational position is the same: at 7,200 rpm, three take 25 ms.
+        let pause = 25_000_000 * periods;
         let half = commands.len() / 2;
         let (mut plain, mut paused) = (drive(&profile, 1), drive(&profile, 2));
         run(&mut plain, &commands[..half], 1, &[]);
@@ -158,7 +159,7 @@ proptest! {
 }
 
 #[test]
-fn another_seed_is_another_run() {
+fn a_different_seed_gives_a_different_run() {
     let profile = profile("id", "fifo", "0 ms");
     let commands: Vec<Command> = (0..100).map(|k| (1, k * 40_960, 4096)).collect();
     let times = |seed| run(&mut drive(&profile, seed), &commands, 1, &[]);

@@ -1,15 +1,15 @@
-//! A drive as its host meets it: times, queue, flushes, ledger, trace, jitter, and batches it refuses.
+//! A drive as seen by its host: times, queue, flushes, ledger, trace, jitter, and rejected batches.
 
 use skylight_disk::{Direction, Nanos};
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, BatchError, Drive, Ledger};
 use skylight_layer::{HostOp, Medium, Purpose};
 
-/// Bytes that the host sees.
+/// Host-visible bytes.
 const CAPACITY: u64 = 64 << 20;
 const OVERHEAD_NS: u64 = 100_000;
 
-/// The sections of a small drive; each can be replaced.
+/// The sections of a small drive; tests can replace each of them.
 #[derive(Clone, Copy)]
 struct Parts {
     interface: &'static str,
@@ -24,7 +24,7 @@ const CONVENTIONAL: &str = "kind = \"conventional\"";
 const FLASH: &str = "[flash]\nread = \"0.09 ms\"\nwrite = \"0.2 ms\"\nbandwidth = \"400 MB\"";
 const PLAIN: Parts = Parts { interface: FIFO, layer: CONVENTIONAL, rest: "" };
 
-/// Set-associative layers: cache at each place on the platters and on flash.
+/// Set-associative layers with the cache at each location on the platters and on flash.
 const CACHES: [(&str, &str); 4] = [
     ("cache_medium = \"disk\"\ncache_location = \"od\"", ""),
     ("cache_medium = \"disk\"\ncache_location = \"md\"", ""),
@@ -34,7 +34,7 @@ const CACHES: [(&str, &str); 4] = [
 
 fn profile(parts: Parts, layer: &str) -> Profile {
     let Parts { interface, rest, .. } = parts;
-    // 153,600 sectors on the platters: the drive takes 131,072 of them and a cache 4,096.
+    // 153,600 sectors on the platters: the drive uses 131,072 of them and a cache 4,096.
     let text = format!(
         "schema = 1\nname = \"small\"\ncapacity = \"64 MiB\"\n\
          [mechanics]\nrotation = \"8.3 ms\"\nhead_switch = \"0.6 ms\"\nwrite_settle = \"0.1 ms\"\n\
@@ -73,7 +73,7 @@ impl Commands {
         self.size.push(size);
     }
 
-    /// Random commands of whole sectors; `ops` is what to choose from.
+    /// Random commands of whole sectors with operations from `ops`.
     fn random(count: usize, seed: u64, ops: &[u8], sectors: u64) -> Self {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut below = move |bound: u64| {
@@ -103,7 +103,7 @@ impl Commands {
         Batch { op: &self.op, offset: &self.offset, size: &self.size }
     }
 
-    /// Runs them all; submit and complete times.
+    /// Runs all commands; returns submit and complete times.
     fn run(&self, drive: &mut Drive, depth: usize) -> (Vec<u64>, Vec<u64>) {
         let (mut submit, mut complete) = (vec![0; self.op.len()], vec![0; self.op.len()]);
         drive.run(&self.batch(), depth, &mut submit, &mut complete).expect("a batch of this drive");
@@ -115,9 +115,9 @@ impl Commands {
     }
 }
 
-/// Most commands outstanding at once, from the times alone.
+/// Maximum number of outstanding commands, derived only from the times.
 fn most_outstanding(submit: &[u64], complete: &[u64]) -> i64 {
-    // At one instant completions come before submits: the host answers them.
+    // At the same instant, completions precede submissions, since the host reacts to them.
     let submits = submit.iter().map(|&at| (at, 1));
     let completes = complete.iter().map(|&at| (at, -1));
     let mut events: Vec<(u64, i64)> = submits.chain(completes).collect();
@@ -130,7 +130,7 @@ fn most_outstanding(submit: &[u64], complete: &[u64]) -> i64 {
 }
 
 #[test]
-fn a_command_takes_its_overhead_at_least_and_no_more_than_depth_are_outstanding() {
+fn a_command_takes_at_least_its_overhead_and_at_most_depth_are_outstanding() {
     for depth in [1, 2, 7, 31, 200] {
         for interface in [FIFO, SPTF] {
             let commands = Commands::random(2_000, depth as u64, &[0, 1, 0, 1, 2], 64);
@@ -143,7 +143,7 @@ fn a_command_takes_its_overhead_at_least_and_no_more_than_depth_are_outstanding(
 }
 
 #[test]
-fn first_in_first_out_completes_in_order_and_the_other_schedule_does_not() {
+fn fifo_completes_in_order_and_sptf_does_not() {
     let commands = Commands::blocks(3_000, 5, 0);
     let (_, complete) = commands.run(&mut drive(PLAIN, 1), 16);
     assert!(complete.is_sorted_by(|a, b| a < b));
@@ -152,7 +152,7 @@ fn first_in_first_out_completes_in_order_and_the_other_schedule_does_not() {
 }
 
 #[test]
-fn a_deep_queue_gains_by_shortest_positioning() {
+fn a_deep_queue_gains_from_sptf() {
     for seed in 1..6 {
         let commands = Commands::blocks(2_000, seed, 0);
         let took = |interface, depth| {
@@ -167,33 +167,34 @@ fn a_deep_queue_gains_by_shortest_positioning() {
     }
 }
 
-/// A queue hides the overhead, so the blocks of a sequential read pass without a pause.
+/// A queue hides the overhead, so that a sequential read runs without gaps.
 #[test]
-fn a_queued_sequential_read_goes_at_the_speed_of_the_media() {
+fn a_queued_sequential_read_runs_at_media_speed() {
     let mut commands = Commands::default();
     (0..2_200u64).for_each(|block| commands.push(0, block * 4096, 4096));
     for interface in [FIFO, SPTF] {
         let mut drive = drive(Parts { interface, ..PLAIN }, 1);
         let (_, complete) = commands.run(&mut drive, 31);
-        // 100 tracks of 176 sectors, with 49 steps to the next track and 50 to the other head. A block takes
-        // 377,272.7 ns: what rounding leaves must not add up until a block is missed.
-        let (turn, tracks) = (8.3, 49.0 * 1.0 + 50.0 * 0.8);
-        let expected_ms = (17_600.0 - 8.0) / 176.0 * turn + tracks;
+        // 100 tracks of 176 sectors, with 49 steps to the next track and 50 head switches. A block takes
+        // 377,272.7 ns: rounding errors must not add up until a block is missed.
+        let (revolution_ms, tracks) = (8.3, 49.0 * 1.0 + 50.0 * 0.8);
+        let expected_ms = (17_600.0 - 8.0) / 176.0 * revolution_ms + tracks;
         let (first, last) = (complete.iter().min(), complete.iter().max());
         let took_ms = (last.unwrap_or(&0) - first.unwrap_or(&0)) as f64 / 1e6;
-        // The other schedule may begin in the middle of its queue, and comes back once for what it passed.
-        let (less_ms, more_ms) = if interface == FIFO { (0.01, 0.01) } else { (turn, 2.0 * turn) };
+        // The other schedule may start in the middle of its queue, and returns once for the blocks it passed.
+        let (less_ms, more_ms) =
+            if interface == FIFO { (0.01, 0.01) } else { (revolution_ms, 2.0 * revolution_ms) };
         let range = expected_ms - less_ms..expected_ms + more_ms;
         assert!(range.contains(&took_ms), "{took_ms} ms, not {range:?} ms: {interface}");
     }
 }
 
 #[test]
-fn a_flush_takes_its_overhead_and_moves_nothing() {
+fn a_flush_takes_its_overhead_and_moves_no_data() {
     let mut drive = drive(PLAIN, 1);
     let mut commands = Commands::default();
     commands.push(2, 0, 0);
-    // What a flush names has no meaning.
+    // The extent of a flush has no meaning.
     commands.push(2, u64::MAX, 5);
     let (submit, complete) = commands.run(&mut drive, 1);
     assert_eq!((submit, complete), (vec![0, OVERHEAD_NS], vec![OVERHEAD_NS, 2 * OVERHEAD_NS]));
@@ -203,7 +204,7 @@ fn a_flush_takes_its_overhead_and_moves_nothing() {
 }
 
 #[test]
-fn a_pause_is_a_time_in_which_nothing_happens() {
+fn a_pause_only_advances_the_time() {
     let mut drive = drive(PLAIN, 1);
     drive.pause(Nanos(5_000_000));
     assert_eq!((drive.now().get(), drive.ledger()), (5_000_000, &Ledger::default()));
@@ -212,7 +213,7 @@ fn a_pause_is_a_time_in_which_nothing_happens() {
 }
 
 #[test]
-fn the_ledger_of_a_conventional_drive_is_what_the_host_asked() {
+fn the_ledger_of_a_conventional_drive_matches_the_host_commands() {
     let mut drive = drive(PLAIN, 1);
     assert_eq!(drive.ledger().write_amplification(), None);
     let commands = Commands::random(3_000, 8, &[0, 1, 2], 700);
@@ -230,9 +231,10 @@ fn the_ledger_of_a_conventional_drive_is_what_the_host_asked() {
     assert_eq!(ledger.write_amplification(), Some(1.0));
 }
 
-/// Every cache place, both schedules, through many cleanings: full cache bands must not confuse a scheduler.
+/// Every cache location, both schedules, through many cleanings: full cache bands must not confuse a
+/// scheduler.
 #[test]
-fn the_ledger_of_a_cached_drive_balances_through_cleanings() {
+fn the_ledger_of_a_cached_drive_balances_across_cleanings() {
     for (cache, interface) in CACHES.into_iter().flat_map(|cache| [(cache, FIFO), (cache, SPTF)]) {
         for commands in [Commands::blocks(6_000, 3, 1), Commands::random(4_000, 4, &[0, 1, 1, 1], 100)] {
             let mut drive = cached(interface, cache);
@@ -269,7 +271,7 @@ fn an_erased_drive_has_an_empty_cache() {
 }
 
 #[test]
-fn trace_rows_are_in_order_and_account_for_all_time_on_the_platters() {
+fn trace_rows_are_in_order_and_cover_all_platter_time() {
     for cache in CACHES {
         let mut drive = cached(SPTF, cache);
         let commands = Commands::random(3_000, 11, &[0, 1], 200);
@@ -299,7 +301,7 @@ fn trace_rows_are_in_order_and_account_for_all_time_on_the_platters() {
 }
 
 #[test]
-fn a_full_trace_counts_what_it_loses() {
+fn a_full_trace_counts_lost_rows() {
     let mut drive = drive(PLAIN, 1);
     drive.start_trace(10);
     Commands::blocks(25, 1, 0).run(&mut drive, 1);
@@ -309,13 +311,13 @@ fn a_full_trace_counts_what_it_loses() {
     assert_eq!(untraced.len(), 5, "the drive goes on without one");
 }
 
-/// What commands take beyond their overhead and the media's time is jitter, and its mean is that of its spec.
+/// The time of a command beyond its overhead and media time is jitter, with the mean of its specification.
 #[test]
-fn jitter_adds_what_its_profile_says() {
+fn jitter_has_the_mean_of_its_profile() {
     let specs = [
         ("[jitter]\nabsolute = \"0.1 ms\"", 0.0, 50_000.0),
         ("[jitter]\noutlier_rate = 0.1\noutlier = \"20 ms\"", 0.0, 1_000_000.0),
-        // Delays only: the mean size of a draw from a normal distribution.
+        // Only delays: the mean absolute value of a normal draw.
         ("[jitter]\nrelative = 0.02", 0.02 * 0.797_885, 0.0),
     ];
     let count = 40_000;
@@ -331,10 +333,10 @@ fn jitter_adds_what_its_profile_says() {
 }
 
 #[test]
-fn a_batch_that_is_not_of_this_drive_is_refused_in_one_line_and_does_nothing() {
+fn an_invalid_batch_is_rejected_in_one_line_and_has_no_effect() {
     let mut drive = drive(PLAIN, 1);
     let good = Commands::blocks(3, 1, 1);
-    let mut refused = |commands: &Commands, depth: usize, expected: BatchError, text: &str| {
+    let mut rejected = |commands: &Commands, depth: usize, expected: BatchError, text: &str| {
         let (mut submit, mut complete) = (vec![0; 4], vec![0; 4]);
         let error = drive.run(&commands.batch(), depth, &mut submit, &mut complete).expect_err(text);
         assert_eq!((error.to_string().as_str(), &error), (text, &expected));
@@ -342,7 +344,7 @@ fn a_batch_that_is_not_of_this_drive_is_refused_in_one_line_and_does_nothing() {
         assert_eq!((submit, complete), (vec![0; 4], vec![0; 4]));
     };
     let text = "the columns are not of one length: op 3, offset 3, size 3, submit 4, complete 4";
-    refused(&good, 1, BatchError::Lengths(3, 3, 3, 4, 4), text);
+    rejected(&good, 1, BatchError::Lengths(3, 3, 3, 4, 4), text);
     let with = |op: u8, offset: u64, size: u32| {
         let mut commands = good.clone();
         commands.push(op, offset, size);
@@ -351,26 +353,26 @@ fn a_batch_that_is_not_of_this_drive_is_refused_in_one_line_and_does_nothing() {
     let fine = with(2, 0, 0);
     for depth in [0, 65_537] {
         let text = format!("depth {depth} is out of range 1 to 65,536");
-        refused(&fine, depth, BatchError::Depth(depth), &text);
+        rejected(&fine, depth, BatchError::Depth(depth), &text);
     }
     let text = "command 3: operation 9 is not known; use 0 read, 1 write, 2 flush, 3 trim, 4 write \
-                through";
-    refused(&with(9, 0, 512), 1, BatchError::Operation(3, 9), text);
-    refused(&with(1, 512, 0), 1, BatchError::Empty(3), "command 3: size is 0");
+                with FUA";
+    rejected(&with(9, 0, 512), 1, BatchError::Operation(3, 9), text);
+    rejected(&with(1, 512, 0), 1, BatchError::Empty(3), "command 3: size is 0");
     for (offset, size) in [(100, 512), (512, 100), (511, 513)] {
         let text = format!("command 3: offset {offset} and size {size} are not whole sectors of 512 bytes");
-        refused(&with(0, offset, size), 1, BatchError::Alignment(3, offset, size), &text);
+        rejected(&with(0, offset, size), 1, BatchError::Alignment(3, offset, size), &text);
     }
     let top = u64::MAX / 512 * 512;
     for (offset, size) in [(CAPACITY, 512), (CAPACITY - 512, 1024), (top, 4096), (0, u32::MAX - 511)] {
         let text =
             format!("command 3: offset {offset} and size {size} pass the end of the drive at {CAPACITY}");
-        refused(&with(1, offset, size), 1, BatchError::Range(3, offset, size, CAPACITY), &text);
+        rejected(&with(1, offset, size), 1, BatchError::Range(3, offset, size, CAPACITY), &text);
     }
 }
 
 #[test]
-fn the_first_and_the_last_sector_can_be_reached_and_an_empty_batch_is_none() {
+fn the_first_and_last_sectors_are_accessible_and_an_empty_batch_is_valid() {
     let mut drive = drive(PLAIN, 1);
     Commands::default().run(&mut drive, 1);
     assert_eq!(drive.now().get(), 0);

@@ -1,5 +1,5 @@
-//! A drive that is fed one command at a time is the drive that runs a batch: the same nanoseconds, however the
-//! time between commands is cut.
+//! A drive that takes one command at a time gives the same nanoseconds as one that runs a batch, regardless
+//! of how the time between commands is divided.
 
 use proptest::prelude::*;
 use skylight_disk::{Lba, LbaExtent, Nanos, Sectors, Time};
@@ -9,10 +9,10 @@ use skylight_drive::random::{Kind, random_profile};
 use skylight_drive::{Batch, Drive, Online};
 use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Step};
 
-/// Checks that everything it is told adds up.
+/// Checks that all callbacks are consistent.
 #[derive(Default)]
 struct Ledger {
-    /// Numbers of host writes that the volatile cache took, and of those that left it.
+    /// Numbers of host writes in the volatile cache, and of those that left it.
     cached: Vec<CommandId>,
     left: Vec<CommandId>,
     completed: Vec<CommandId>,
@@ -48,9 +48,9 @@ impl Mover for Ledger {
 
 const NAMES: [&str; 4] = ["st5000as0011", "emulated-smr-1", "emulated-smr-2", "st4000nc001"];
 
-/// The profile, met by a host that takes a moment between an answer and its next command: one that takes none
-/// would submit at the very nanosecond at which it hears, which nobody can who is told by a clock.
-fn unhurried(text: &str, origin: &str) -> Profile {
+/// The profile with a host that takes some time between a completion and its next command. A host without a
+/// gap would submit at the very nanosecond of the completion, which is impossible with a clock.
+fn with_host_gap(text: &str, origin: &str) -> Profile {
     let gap = "host_gap = \"0.003 ms\"";
     let lines = text.lines().filter(|line| !line.starts_with("host_gap"));
     let lines = lines.flat_map(|line| if line == "[interface]" { vec![line, gap] } else { vec![line] });
@@ -62,7 +62,7 @@ fn unhurried(text: &str, origin: &str) -> Profile {
 fn named(name: &str) -> Profile {
     let path = format!("{}/../../python/skylight/profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    unhurried(&text, &path)
+    with_host_gap(&text, &path)
 }
 
 fn profile(choice: usize, seed: u64) -> Profile {
@@ -72,10 +72,10 @@ fn profile(choice: usize, seed: u64) -> Profile {
     let kinds = ["conventional", "set-associative", "fully-associative", "journaled"];
     let kind: Kind = kinds[choice % kinds.len()].parse().unwrap_or_else(|error| panic!("{error}"));
     let text = random_profile(seed, Some(kind)).unwrap_or_else(|error| panic!("{error}"));
-    unhurried(&text, "random.toml")
+    with_host_gap(&text, "random.toml")
 }
 
-/// An operation, a place within what is used, a size in blocks, and a pause before it in a thousand.
+/// An operation, a position within the used area, a size in blocks, and a pause before one in a thousand.
 type Drawn = (u8, u64, u32, u16);
 
 fn commands() -> impl Strategy<Value = Vec<Drawn>> {
@@ -96,7 +96,7 @@ fn columns(drawn: &[Drawn]) -> Columns {
     )
 }
 
-/// Runs stretches of the commands with pauses between; submit and complete times.
+/// Runs the commands in stretches with pauses between; returns submit and complete times.
 fn run(drive: &mut Drive, columns: &Columns, depth: usize, pauses: &[(usize, Nanos)]) -> Vec<(u64, u64)> {
     let mut times = Vec::new();
     let mut from = 0;
@@ -124,7 +124,7 @@ fn command(columns: &Columns, index: usize) -> (Command, bool) {
     (Command { id: CommandId(index as u32), op, extent }, columns.0[index] == 4)
 }
 
-/// Feeds the same commands at the same times, and lets time pass in pieces between them.
+/// Submits the same commands at the same times, and advances the time between them in steps.
 fn feed(
     online: &mut Online,
     columns: &Columns,
@@ -161,7 +161,7 @@ fn check(choice: usize, seed: u64, drawn: &[Drawn], depth: usize, cache: bool) -
         drive
     };
     let columns = columns(drawn);
-    // The host of a batch waits for all of it at its end, so stretches with a pause behind them come one by one.
+    // A batch ends when all its commands have completed, so stretches followed by a pause run one at a time.
     let pauses: Vec<(usize, Nanos)> = match depth {
         1 => drawn.iter().map(|row| (1, Nanos(u64::from(row.3 / 990) * 3_000_000_000))).collect(),
         _ => vec![(drawn.len(), Nanos(0))],
@@ -179,7 +179,7 @@ fn check(choice: usize, seed: u64, drawn: &[Drawn], depth: usize, cache: bool) -
     let wrong = got.iter().zip(&expected).enumerate().find(|(_, (got, (_, complete)))| *got != complete);
     prop_assert_eq!(wrong, None, "the first that differs");
     prop_assert_eq!(ledger.decided.len(), drawn.len());
-    // Flushes and reads that the volatile cache answers are in no plan.
+    // Flushes and reads that the volatile cache completes are in no plan.
     let others = drawn.iter().filter(|row| matches!(row.0, 0 | 2)).count();
     let planned = ledger.completed.len();
     prop_assert!(planned + others >= drawn.len() && planned <= drawn.len(), "{} of {}", planned, drawn.len());
@@ -191,7 +191,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn one_by_one_is_as_in_a_batch(
+    fn one_command_at_a_time_agrees_with_a_batch(
         choice in 0usize..8,
         seed in 0u64..1000,
         drawn in commands(),
@@ -203,7 +203,7 @@ proptest! {
 }
 
 #[test]
-fn left_alone_it_cleans_and_then_rests() {
+fn an_idle_drive_cleans_and_then_rests() {
     let mut online = Online::new(Drive::new(&named("st5000as0011"), 1).unwrap());
     let mut ledger = Ledger::default();
     let write = LbaExtent::new(Lba(80_000), Sectors(8));

@@ -1,4 +1,4 @@
-//! Good profiles: what the example says, what defaults fill in, quantities that read back, generated pages.
+//! Valid profiles: the example, defaults, quantities that parse back, generated pages.
 
 use proptest::prelude::*;
 use skylight_drive::profile::{
@@ -11,7 +11,7 @@ fn read(text: &str) -> Profile {
 }
 
 #[test]
-fn the_example_says_what_it_says() {
+fn the_example_has_its_values() {
     let profile = read(EXAMPLE);
     assert_eq!(profile.name, "emulated-smr-1");
     assert_eq!(profile.capacity, Bytes(3_899_999_997_952), "3.9 TB in whole 4 KiB blocks");
@@ -31,8 +31,8 @@ fn the_example_says_what_it_says() {
     assert_eq!((layer.cache_medium, layer.cache_location), (CacheMedium::Disk, Some(CacheLocation::Id)));
 }
 
-/// The least a profile can say.
-const LEAST: &str = r#"
+/// The minimum that a profile requires.
+const MINIMAL: &str = r#"
 schema = 1
 name = "least"
 capacity = "100 GB"
@@ -58,7 +58,7 @@ kind = "conventional"
 
 #[test]
 fn defaults_fill_in() {
-    let profile = read(LEAST);
+    let profile = read(MINIMAL);
     assert_eq!(profile.interface.schedule, Schedule::Fifo);
     assert_eq!(profile.interface.host_gap, Duration::ZERO);
     assert_eq!(profile.mechanics.write_settle, Duration::ZERO);
@@ -78,7 +78,7 @@ fn defaults_fill_in() {
     assert!(!json.contains("null") && !json.contains("flash"), "{json}");
 }
 
-/// The example with its cache in flash.
+/// The example with a flash cache.
 fn flash() -> String {
     let disk = "cache_medium = \"disk\"\ncache_location = \"id\"";
     let flash =
@@ -94,8 +94,8 @@ fn a_flash_cache_has_a_speed() {
 }
 
 #[test]
-fn json_is_a_profile_too() {
-    for text in [EXAMPLE, LEAST, &flash()] {
+fn json_has_the_whole_profile() {
+    for text in [EXAMPLE, MINIMAL, &flash()] {
         let json = read(text).to_json();
         let table: toml::Table =
             serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}\n{json}"));
@@ -104,7 +104,7 @@ fn json_is_a_profile_too() {
 }
 
 #[test]
-fn quantities_as_people_write_them() {
+fn quantities_in_human_notation() {
     for (text, bytes) in [
         ("4k", 4096),
         ("4K", 4096),
@@ -153,20 +153,20 @@ fn quantities_as_people_write_them() {
     }
 }
 
-/// Values of every type, many of them wrong for the key they are given to.
+/// Values of every type, many of them wrong for their key.
 const VALUES: &str =
     r#"-?[1-9][0-9]{0,25}(\.[0-9]{1,5})?|"[0-9.]{1,6} ?(ms|us|KiB|TB)"|"fifo"|\[\]|\[1\]|\{\}|nan|inf|true"#;
 
 proptest! {
     #[test]
-    fn sizes_read_back(bytes in any::<u64>(), shift in 0_u32..64) {
+    fn sizes_parse_back(bytes in any::<u64>(), shift in 0_u32..64) {
         for size in [Bytes(bytes >> shift), Bytes((bytes >> shift) / 1000 * 1000)] {
             prop_assert_eq!(size.to_string().parse(), Ok(size));
         }
     }
 
     #[test]
-    fn durations_read_back(ns in -1e13..1e13_f64, digits in 0_u32..9) {
+    fn durations_parse_back(ns in -1e13..1e13_f64, digits in 0_u32..9) {
         let step = 10_f64.powi(digits as i32);
         for ns in [ns, (ns / step).round() * step, 1.0 / ns] {
             let duration = Duration::from_ns(ns);
@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused_in_one_line(
+    fn any_text_is_accepted_or_rejected_in_one_line(
         text in any::<String>(),
         at in 0..EXAMPLE.len(),
         cut in 0_usize..20,
@@ -189,12 +189,12 @@ proptest! {
                 prop_assert!(error.line() >= 1 && error.line() <= text.lines().count() + 1, "{line:?}");
             }
         }
-        // No panic is all that can be asked of text that is no quantity.
+        // For text that is not a quantity, the only requirement is that nothing panics.
         let _ = (text.parse::<Bytes>(), text.parse::<Duration>());
     }
 
     #[test]
-    fn any_value_is_read_or_refused(key in 0_usize..64, value in VALUES) {
+    fn any_value_is_accepted_or_rejected(key in 0_usize..64, value in VALUES) {
         let lines: Vec<&str> = EXAMPLE.lines().collect();
         let keys: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].contains(" = ")).collect();
         let at = keys[key % keys.len()];
@@ -210,9 +210,9 @@ proptest! {
     }
 }
 
-/// The generated files are what the schema gives now.
+/// The generated files match the schema.
 #[test]
-fn generated_pages_are_fresh() {
+fn generated_pages_are_up_to_date() {
     let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     for (name, text) in [("profile-reference.md", reference()), ("profile.schema.json", json_schema())] {
         let kept = std::fs::read_to_string(docs.join(name)).unwrap_or_default();

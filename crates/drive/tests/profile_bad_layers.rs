@@ -1,12 +1,12 @@
-//! Bad journaled and fully-associative drives and the one line that each gives, from the check of the keys or
-//! from the builder, which knows the geometry.
+//! Invalid layers and the error line of each, from the check of the keys or from the builder, which knows the
+//! geometry.
 //!
-//! Every case is a good profile with one piece replaced; the expected text is compared whole.
+//! Every case is a valid profile with one piece replaced; the whole line is compared.
 
 use skylight_drive::Drive;
 use skylight_drive::profile::{Layer, Profile};
 
-/// A case: the piece to replace, what replaces it, and the line that must come out.
+/// A case: the piece to replace, its replacement, and the expected line.
 type Case = (&'static str, &'static str, &'static str);
 
 const JOURNALED: &str = r#"schema = 1
@@ -69,7 +69,7 @@ fn outcome(text: &str) -> Result<Drive, String> {
     Drive::new(&profile, 1).map_err(|error| error.to_string())
 }
 
-/// Runs each case; tells all that differ, not only the first.
+/// Runs each case; reports all that differ, not only the first.
 fn check(base: &str, cases: &[Case]) {
     let mut wrong = Vec::new();
     for (from, to, expected) in cases {
@@ -83,7 +83,7 @@ fn check(base: &str, cases: &[Case]) {
 }
 
 #[test]
-fn the_profiles_that_the_cases_change_are_good() {
+fn the_unchanged_profiles_are_valid() {
     for text in [JOURNALED.to_owned(), fully_associative(), set_associative()] {
         let drive = outcome(&text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(drive.capacity().bytes(), 1 << 30);
@@ -103,7 +103,7 @@ fn runs_of_bands_are_rounded_to_whole_bands() {
 }
 
 #[test]
-fn a_random_order_has_a_seed_and_others_have_none() {
+fn only_a_random_order_has_a_seed() {
     check(
         JOURNALED,
         &[(
@@ -165,7 +165,7 @@ fn what_does_not_fit() {
                 "cache_region = \"160 MiB\"",
                 "cache_region = \"130 MiB\"",
                 "f.toml:29: layer.cache_region = \"130 MiB\" is less than the 124288 KiB that places = 100 \
-                 may take and the 20 MiB where a band is staged; 144768 KiB would do",
+                 may take and the 20 MiB of the staging area; 144768 KiB would do",
             ),
             (
                 "cache_region = \"160 MiB\"\n",
@@ -188,7 +188,7 @@ fn what_does_not_fit() {
             (
                 "capacity = \"1 GiB\"",
                 "capacity = \"2000 MiB\"",
-                "f.toml:3: capacity = \"2000 MiB\" finds no place for its last 76 MiB in bands with their \
+                "f.toml:3: capacity = \"2000 MiB\" has no space for its last 76 MiB in bands with their \
                  guards; give each surface 54 tracks more, or the drive less",
             ),
         ],
@@ -247,7 +247,7 @@ fn maps_and_cleaning() {
             (
                 "map_entries = 1000\n",
                 "",
-                "f.toml:36: layer.map_watermark = 0.91 is of a map without a limit; add map_entries or \
+                "f.toml:36: layer.map_watermark = 0.91 needs a map limit; add map_entries or \
                  leave it out",
             ),
             (
@@ -307,7 +307,7 @@ fn bands_and_guards() {
             (
                 "band = \"20 MiB\"",
                 "band = \"600 MiB\"",
-                "f.toml:44: layer.bands[0].until = \"500 MiB\" leaves no room for a band of 600 MiB from 0 \
+                "f.toml:44: layer.bands[0].until = \"500 MiB\" leaves no space for a band of 600 MiB from 0 \
                  B on",
             ),
             (
@@ -324,7 +324,7 @@ fn bands_and_guards() {
             (
                 "until = \"500 MiB\"",
                 "until = \"2 GiB\"",
-                "f.toml:44: layer.bands[0].until = \"2 GiB\" leaves no room for the entries behind it; the \
+                "f.toml:44: layer.bands[0].until = \"2 GiB\" leaves no space for the entries after it; the \
                  drive ends at 1 GiB",
             ),
             (
@@ -340,7 +340,7 @@ fn bands_and_guards() {
             (
                 "{ band = \"16 MiB\" }",
                 "{ band = \"16 MiB\", until = \"400 MiB\" }, { band = \"8 MiB\" }",
-                "f.toml:45: layer.bands[1].until = \"400 MiB\" leaves no room for a band of 16 MiB from \
+                "f.toml:45: layer.bands[1].until = \"400 MiB\" leaves no space for a band of 16 MiB from \
                  500 MiB on",
             ),
             (
@@ -351,16 +351,16 @@ fn bands_and_guards() {
             (
                 "guard_tracks = 1.1",
                 "guard_tracks = 30",
-                "f.toml:3: capacity = \"1 GiB\" finds no place for its last 332 MiB in bands with their \
+                "f.toml:3: capacity = \"1 GiB\" has no space for its last 332 MiB in bands with their \
                  guards; give each surface 517 tracks more, or the drive less",
             ),
         ],
     );
 }
 
-/// The tracks that those lines ask for are enough.
+/// The number of tracks in those messages is sufficient.
 #[test]
-fn with_the_tracks_asked_for_bands_and_guards_fit() {
+fn bands_and_guards_fit_with_the_requested_tracks() {
     for (from, to, more) in [
         ("guard_tracks = 1.1", "guard_tracks = 30", 517),
         ("capacity = \"1 GiB\"", "capacity = \"2000 MiB\"", 54),
@@ -372,13 +372,13 @@ fn with_the_tracks_asked_for_bands_and_guards_fit() {
         .replace("layout = \"horizontal-zones\"", "layout = \"hybrid-serpentine\"\ngroup_tracks = 10");
     let zones = passes.replace(", group_tracks = 80", "").replace(", group_tracks = 40", "");
     let zones = zones.replace(", outward = true", "").replace("surface_density = [1, 0.98]\n", "");
-    let line = "f.toml:42: layer.guard_tracks = 1.1 leaves no room for a band of 16 MiB in a pass over a surface; \
+    let line = "f.toml:42: layer.guard_tracks = 1.1 leaves no space for a band of 16 MiB in a pass over a surface; \
                 give fewer, or smaller bands, or passes of more tracks";
     assert_eq!(outcome(&zones).err().as_deref(), Some(line));
 }
 
 #[test]
-fn surfaces_and_strokes() {
+fn surfaces_and_passes() {
     check(
         JOURNALED,
         &[
@@ -417,7 +417,7 @@ fn surfaces_and_strokes() {
             (
                 "group_tracks = 40",
                 "group_tracks = 40, outward = true",
-                "f.toml:17: geometry.zone[2].outward = true stands beside group_tracks; a serpentine goes \
+                "f.toml:17: geometry.zone[2].outward = true excludes group_tracks; a serpentine goes \
                  both ways",
             ),
             (
@@ -443,18 +443,18 @@ fn interface_keys() {
             (
                 "write_cache = \"8 MiB\"\n",
                 "",
-                "f.toml:23: interface.write_cache_on = true has nothing to be on; add, say, write_cache = \
+                "f.toml:23: interface.write_cache_on = true needs a write cache; add, say, write_cache = \
                  \"64 MiB\"",
             ),
             (
                 "write_cache = \"8 MiB\"\nwrite_cache_on = true\n",
                 "write_cache_runs = 9\n",
-                "f.toml:23: interface.write_cache_runs = 9 is of a write cache that is not there; leave it out",
+                "f.toml:23: interface.write_cache_runs = 9 needs a write cache; leave it out",
             ),
             (
                 "write_cache = \"8 MiB\"",
                 "look_ahead = true\nread_buffer = 0\nwrite_cache = \"8 MiB\"",
-                "f.toml:23: interface.look_ahead = true has nowhere to read to; give read_buffer, say, \
+                "f.toml:23: interface.look_ahead = true needs a read buffer; add, say, read_buffer = \
                  \"16 MiB\"",
             ),
         ],
@@ -534,14 +534,14 @@ fn raw_shingled_disks() {
             (
                 "{ tracks = 80, sectors_per_track = 2048 }",
                 "{ tracks = 80, sectors_per_track = 2048, group_tracks = 80 }",
-                "f.toml:28: layer.band_tracks = 16 needs recording zones that are walked on one surface at a \
+                "f.toml:28: layer.band_tracks = 16 needs recording zones that use one surface at a \
                  time; use layout = \"horizontal-zones\" or one surface, or leave it out",
             ),
             (
                 "band_tracks = 16",
                 "band_tracks = 1",
-                "f.toml:3: capacity = \"1 GiB\" finds no place for its last 457 MiB in bands with \
-                 band_tracks = 1 and a guard of 3 behind each; give each surface 935 tracks more, or the drive less",
+                "f.toml:3: capacity = \"1 GiB\" has no space for its last 457 MiB in bands with \
+                 band_tracks = 1 and a guard of 3 after each; give each surface 935 tracks more, or the drive less",
             ),
         ],
     );

@@ -1,5 +1,5 @@
-//! Random drives: they parse, build and run; their properties reach the ends of their ranges and do not depend
-//! on each other; a seed is a text.
+//! Random drives: they parse, build and run; their properties reach both ends of their ranges and are
+//! independent of each other; the same seed gives the same text.
 //!
 //! A failure names the seed.
 
@@ -16,10 +16,10 @@ use skylight_drive::{Batch, Drive};
 use rand_core::Rng;
 
 const SEEDS: u64 = 2_000;
-/// Seeds whose kind is drawn too.
+/// Seeds whose kind is also drawn.
 const KIND_SEEDS: u64 = 1_000;
 
-/// The profiles of all seeds, by kind, drawn once.
+/// The profiles of all seeds by kind, generated once.
 fn profiles(kind: Kind) -> &'static [Profile] {
     static DRAWN: OnceLock<Vec<Vec<Profile>>> = OnceLock::new();
     let draw = |kind| {
@@ -32,7 +32,7 @@ fn profiles(kind: Kind) -> &'static [Profile] {
     &DRAWN.get_or_init(|| Kind::ALL.map(draw).into())[kind as usize]
 }
 
-/// Random commands of all kinds at a depth, and a pause.
+/// Random commands of all kinds at some depth, and a pause.
 fn exercise(drive: &mut Drive, seed: u64) {
     let mut stream = substream(seed, "exercise");
     let mut below = |bound: u64| ((u128::from(stream.next_u64()) * u128::from(bound)) >> 64) as u64;
@@ -42,7 +42,7 @@ fn exercise(drive: &mut Drive, seed: u64) {
         for _ in 0..100 {
             let sectors = [1, 8, 8, 64, 512, 2048][below(6) as usize];
             op.push([0, 0, 1, 1, 1, 1, 2, 3, 4][below(9) as usize]);
-            // Half of it close together, so that commands meet.
+            // Half of them are close together, so that commands overlap.
             let window = if below(2) == 0 { 1 << 18 } else { capacity };
             offset.push(below(window.min(capacity - sectors)) * 512);
             size.push(sectors as u32 * 512);
@@ -72,7 +72,7 @@ fn every_seed_of_every_kind_builds_and_runs() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_and_drawn_kinds_those_of_asked_ones() {
+fn the_same_seed_gives_the_same_bytes_whether_the_kind_is_drawn_or_requested() {
     let mut counts = [0u32; Kind::ALL.len()];
     for seed in 0..KIND_SEEDS {
         let text = random_profile(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -83,22 +83,23 @@ fn the_same_seed_gives_the_same_bytes_and_drawn_kinds_those_of_asked_ones() {
             assert_eq!(Some(text), random_profile(seed, Some(Kind::ALL[kind])).ok(), "seed {seed}");
         }
     }
-    // Conventional 20 %, SSD-like 10 %, the rest a third each; 4 deviations of the count.
+    // Conventional 20 %, SSD 10 %, the others a third of the rest each; tolerance of 4 standard deviations of
+    // the count.
     for (count, part) in counts.iter().zip([0.2, 0.1, 0.7 / 3.0, 0.7 / 3.0, 0.7 / 3.0]) {
         let (mean, deviation) = (KIND_SEEDS as f64 * part, (KIND_SEEDS as f64 * part * (1.0 - part)).sqrt());
         assert!((f64::from(*count) - mean).abs() < 4.0 * deviation, "{counts:?}");
     }
 }
 
-/// Where a value lies in its range, 0 to 1.
-fn place(range: &Range, value: f64) -> f64 {
+/// The relative position of a value in its range, 0 to 1.
+fn relative_position(range: &Range, value: f64) -> f64 {
     match range.scale {
         Scale::Log => (value / range.low).ln() / (range.high / range.low).ln(),
         _ => (value - range.low) / (range.high - range.low),
     }
 }
 
-/// A property of a drive as its profile has it; `None` where a drive has none.
+/// A property of a drive, read from its profile; `None` for a drive without it.
 type Property = (&'static Range, Kind, fn(&Profile) -> Option<f64>);
 
 const MIB: f64 = 1_048_576.0;
@@ -138,7 +139,7 @@ fn fully_associative_part(p: &Profile) -> Option<f64> {
     Some(keys.free_bands as f64 * keys.band.get() as f64 / keys.zone.get() as f64)
 }
 
-/// Tracks of the cache's medium for so many bytes of a journaled drive with its cache at the OD.
+/// Size in tracks of a part of a journaled drive with its cache at the OD.
 fn tracks_at_od(p: &Profile, bytes: impl Fn(&skylight_drive::profile::Journaled) -> u64) -> Option<f64> {
     let Layer::Journaled(keys) = &p.layer else { return None };
     let at_od = keys.cache_location == Some(skylight_drive::profile::CacheLocation::Od);
@@ -227,7 +228,8 @@ fn properties_reach_both_ends_of_their_ranges() {
     for kind in Kind::ALL {
         let drives = profiles(kind);
         for (range, _, value) in PROPERTIES.iter().filter(|(_, of, _)| *of == kind) {
-            let places: Vec<f64> = drives.iter().filter_map(value).map(|value| place(range, value)).collect();
+            let places: Vec<f64> =
+                drives.iter().filter_map(value).map(|value| relative_position(range, value)).collect();
             let least = places.iter().copied().fold(f64::INFINITY, f64::min);
             let most = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             println!("{kind:?} {}: {} drives, {least:.3} to {most:.3}", range.name, places.len());
@@ -256,10 +258,10 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
 }
 
 #[test]
-fn properties_are_independent_unless_physics_forbids() {
-    // Large drives need surfaces and long tracks; what follows from those follows from the capacity.
+fn properties_are_independent_except_for_physical_limits() {
+    // Large drives need surfaces and long tracks; properties derived from those depend on the capacity.
     let bound = ["CAPACITY_BYTES", "SURFACES", "OUTER_TRACK_MIB", "DISK_CACHE_PART", "FREE_BANDS"];
-    // A journal that takes much out-of-band data in small quanta has a smaller cache (`layers`).
+    // A journal with much out-of-band data and small quanta has a smaller cache (`layers`).
     let bound_to_cache =
         ["QUANTUM_TRACKS", "OUT_OF_BAND_TRACKS", "DISK_CACHE_PART", "BAND_MIB", "ZONE_WATERMARK"];
     for kind in Kind::ALL {
@@ -277,7 +279,7 @@ fn properties_are_independent_unless_physics_forbids() {
                 if left.is_empty() {
                     continue; // A cache is on the disk or on flash.
                 }
-                // 4.5 deviations of a correlation of independent values.
+                // 4.5 standard deviations of the correlation of independent values.
                 let most = 4.5 / (left.len() as f64 - 1.0).sqrt();
                 let found = correlation(&left, &right);
                 assert!(found.abs() < most, "{kind:?}: {names:?} correlate, {found:.3} over {}", left.len());
@@ -287,7 +289,7 @@ fn properties_are_independent_unless_physics_forbids() {
 }
 
 #[test]
-fn every_word_of_a_choice_is_drawn() {
+fn every_choice_is_drawn() {
     let texts: Vec<String> =
         (0..400).filter_map(|seed| random_profile(seed, Some(Kind::Journaled)).ok()).collect();
     let words = [

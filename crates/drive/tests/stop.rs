@@ -1,12 +1,13 @@
-//! A batch that ends early: the host stops when enough commands were slow.
+//! A batch that ends early: the host stops after enough slow commands.
 
 use skylight_disk::Nanos;
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive, Stop};
 
-/// A host that stops at the first slow completion has submitted nothing after it, and all it did is answered.
+/// A host that stops at the first slow completion submits nothing after it, and all submitted commands
+/// complete.
 #[test]
-fn a_stop_ends_the_batch_where_it_holds() {
+fn a_stop_condition_ends_the_batch() {
     let text = include_str!("../../../python/skylight/profiles/st4000nc001.toml");
     let profile = Profile::from_toml(text, "st4000nc001.toml").expect("valid");
     let offset: Vec<u64> = (0..400u64).map(|n| (n * 7_919) % 1_000_000 * 4_096 * 900).collect();

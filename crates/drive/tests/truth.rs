@@ -1,4 +1,4 @@
-//! The truth of the shipped drives against what the papers say of them, and of random drives in its form.
+//! The truth of the shipped drives against the papers, and the form of the truth of random drives.
 
 use std::sync::OnceLock;
 
@@ -12,7 +12,7 @@ use skylight_layer::{Medium, Purpose};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// Seeds of each kind whose truth is looked at.
+/// Number of seeds of each kind whose truth is checked.
 const SEEDS: u64 = 40;
 
 macro_rules! shipped {
@@ -51,7 +51,7 @@ fn words(truth: &Truth) -> [&'static str; 5] {
     ["drive_type", "cache_medium", "cache_location", "cleaning_type", "mapping"].map(|name| word(truth, name))
 }
 
-/// Within a part of what the paper says.
+/// Within a fraction of the paper's figure.
 fn near(ours: u64, paper: u64, part: f64) {
     let off = ours.abs_diff(paper) as f64 / paper as f64;
     assert!(off <= part, "{ours} against {paper}: {:.1} % off", off * 100.0);
@@ -71,7 +71,7 @@ fn st5000as0011_is_the_drive_of_table_3() {
     near(number(&truth, "map_merge_ns"), 300_000_000, 0.05);
     near(number(&truth, "cleaning_start_ns"), 1_242_000_000, 0.05);
     near(table(&truth, "cleaning_band_ns")[0], 600_000_000, 0.08);
-    // S1h: a quantum of 847 to 868 KiB. docs/figures.md, "Worth knowing": two turns of out-of-band data.
+    // S1h: a quantum of 847 to 868 KiB. docs/figures.md, "Worth knowing": two revolutions of out-of-band data.
     assert!((847 * 1024..=868 * 1024).contains(&number(&truth, "journal_quantum_bytes")));
     near(number(&truth, "out_of_band_ns"), 2 * number(&truth, "rotation_ns"), 0.05);
     // S11a: eight plateaus, of 18 to 20 GiB at the start and 4 GiB at the end.
@@ -130,15 +130,15 @@ fn random() -> &'static [(Profile, Truth)] {
     })
 }
 
-/// Whether a value of the JSON lies in its interval; words have none.
-fn inside(value: &Json, interval: &Json) -> bool {
+/// Whether a JSON value lies in its interval; words have none.
+fn in_interval(value: &Json, interval: &Json) -> bool {
     match (value, interval) {
         (Json::String(_), Json::Null) | (Json::Bool(true), Json::Null) => true,
         (Json::Number(value), Json::Array(ends)) => {
             ends.len() == 2 && ends[0].as_f64() <= value.as_f64() && value.as_f64() <= ends[1].as_f64()
         }
         (Json::Object(values), Json::Object(intervals)) => {
-            values.iter().all(|(name, value)| inside(value, intervals.get(name).unwrap_or(&Json::Null)))
+            values.iter().all(|(name, value)| in_interval(value, intervals.get(name).unwrap_or(&Json::Null)))
         }
         _ => false,
     }
@@ -155,7 +155,7 @@ fn truths_of_random_drives_have_the_form_of_findings() {
         let findings = json["findings"].as_object().unwrap_or_else(|| panic!("{json}"));
         assert_eq!(findings.len(), truth.findings.len(), "{}: a name twice", truth.name);
         for (name, finding) in findings {
-            assert!(inside(&finding["value"], &finding["interval"]), "{} {name}: {finding}", truth.name);
+            assert!(in_interval(&finding["value"], &finding["interval"]), "{} {name}: {finding}", truth.name);
             assert!(finding["measurable"].is_boolean() && finding["confidence"] == 1.0);
             assert!(finding["why"].as_str().is_some_and(|why| why.len() > 8), "{name}: {finding}");
         }
@@ -200,8 +200,9 @@ fn the_order_of_cleaning_is_fifo_or_other() {
     assert!(seen.iter().all(|&count| count > 0), "drives of each order: {seen:?}");
 }
 
-/// Lone writes of a block at far places until the drive has cleaned; how many before that.
-fn lone_writes_until_cleaning(profile: &Profile, most: u64) -> (u64, u64) {
+/// Isolated writes of one block at distant addresses until the drive has cleaned; returns how many preceded
+/// cleaning.
+fn isolated_writes_until_cleaning(profile: &Profile, most: u64) -> (u64, u64) {
     let mut quiet = profile.clone();
     quiet.jitter = skylight_drive::profile::Jitter::default();
     quiet.interface.write_cache_on = false;
@@ -228,7 +229,7 @@ fn lone_writes_until_cleaning(profile: &Profile, most: u64) -> (u64, u64) {
 }
 
 #[test]
-fn the_raw_size_of_a_journal_is_what_lone_writes_put_into_it() {
+fn the_raw_size_of_a_journal_is_what_isolated_writes_fill() {
     let mut looked_at = 0;
     for (profile, truth) in random() {
         let Layer::Journaled(keys) = &profile.layer else { continue };
@@ -236,7 +237,7 @@ fn the_raw_size_of_a_journal_is_what_lone_writes_put_into_it() {
             continue;
         }
         let most = keys.places + 2;
-        let (_, raw) = lone_writes_until_cleaning(profile, most);
+        let (_, raw) = isolated_writes_until_cleaning(profile, most);
         assert_eq!(number(truth, "cache_raw_bytes"), raw, "{}", truth.name);
         looked_at += 1;
     }
@@ -244,7 +245,7 @@ fn the_raw_size_of_a_journal_is_what_lone_writes_put_into_it() {
 }
 
 #[test]
-fn cleaning_starts_when_the_truth_says() {
+fn cleaning_starts_when_the_truth_predicts() {
     let mut looked_at = 0;
     for (profile, truth) in random() {
         if truth.finding("cleaning_start_ns").is_none() {
@@ -268,7 +269,7 @@ fn cleaning_starts_when_the_truth_says() {
 }
 
 #[test]
-fn what_no_test_can_find_says_why() {
+fn findings_that_no_test_can_measure_give_a_reason() {
     let hidden: Vec<&str> = random()
         .iter()
         .flat_map(|(_, truth)| truth.findings.iter().filter(|f| !f.measurable).map(|f| f.name))
@@ -280,13 +281,12 @@ fn what_no_test_can_find_says_why() {
     assert!(hidden.len() * 10 < all, "{} of {all} are out of reach", hidden.len());
 }
 
-/// Seeds of journaled drives whose platters may be read and written from the middle of an extent on, and whose
-/// out-of-band data takes less than a turn.
-const BEGIN_ANYWHERE: [u64; 3] = [1101, 1102, 1146];
+/// Seeds of journaled zero-latency drives whose out-of-band data takes less than a revolution.
+const ZERO_LATENCY: [u64; 3] = [1101, 1102, 1146];
 
 #[test]
 fn out_of_band_data_is_timed_from_its_first_sector() {
-    let seeds = BEGIN_ANYWHERE.map(|seed| {
+    let seeds = ZERO_LATENCY.map(|seed| {
         let drawn = random_drive(seed, Some(Kind::Journaled)).unwrap_or_else(|error| panic!("{error}"));
         let truth = Truth::of(&drawn.profile).unwrap_or_else(|error| panic!("{error}"));
         assert!(number(&truth, "out_of_band_ns") < number(&truth, "rotation_ns") * 9 / 10, "{seed}");
@@ -306,8 +306,8 @@ fn out_of_band_data_is_timed_from_its_first_sector() {
     assert!(looked_at >= 10, "{looked_at}");
 }
 
-/// How much longer lone writes with a merge take than those without, on a quiet drive: the merges with these
-/// numbers, counted from one.
+/// How much longer isolated writes take with a merge than without, on a quiet drive: the merges with these
+/// numbers, counted from 1.
 fn merges_take(profile: &Profile, every: u64, numbers: std::ops::RangeInclusive<u64>) -> f64 {
     let mut quiet = profile.clone();
     quiet.jitter = skylight_drive::profile::Jitter::default();
@@ -329,9 +329,9 @@ fn merges_take(profile: &Profile, every: u64, numbers: std::ops::RangeInclusive<
     of(true) - of(false)
 }
 
-/// The truth is of the first sixteen merges; the next sixteen are other ones, and no less the drive's.
+/// The truth averages the first sixteen merges; the next sixteen differ but belong to the same drive.
 #[test]
-fn merges_of_the_drive_itself_take_what_the_truth_says() {
+fn merges_on_the_drive_take_the_time_in_the_truth() {
     let mut looked_at = 0;
     for (profile, truth) in random() {
         let Layer::Journaled(keys) = &profile.layer else { continue };

@@ -1,6 +1,6 @@
 //! The tracks of a profile's platters.
 //!
-//! Invariant: [`Tracks`] are the geometry's own: runs in PBA order, without a gap, each of tracks of one size.
+//! Invariant: [`Tracks`] match the geometry: contiguous runs in PBA order, each of tracks of equal size.
 
 use skylight_disk::layout::{HorizontalZone, RecordingZone, Skews, Walk, horizontal_segments, segments};
 use skylight_disk::{Angle, Geometry, Layout, Mechanics, Nanos, Sectors, SegmentSpec};
@@ -9,29 +9,29 @@ use skylight_layer::MAX_ADDRESS;
 use super::regions::about;
 use crate::profile::{self, Profile, ProfileError};
 
-/// A stretch of the platters with tracks of one size: a stroke, or a recording zone.
+/// A contiguous part of the platters with tracks of equal size: one pass, or a recording zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Its first sector, which begins a track.
+    /// Its first sector, at the start of a track.
     pub(super) start: u64,
-    /// The first sector past it.
+    /// The first sector after it.
     pub(super) end: u64,
     /// Sectors in a track.
     pub(super) track: u64,
-    /// Surfaces that it goes over.
+    /// Number of surfaces.
     pub(super) surfaces: u64,
-    /// Tracks that it takes on one surface before it goes on to the next.
+    /// Tracks on one surface before the run continues on the next.
     pub(super) group_tracks: u64,
 }
 
 impl Run {
-    /// Sectors between two tracks of a surface that lie beside each other: those of a track, or of a cylinder.
+    /// Sectors between two radially adjacent tracks of a surface: a track, or a cylinder.
     pub(super) fn radial_step(&self) -> u64 {
         self.track * if self.group_tracks == 1 { self.surfaces } else { 1 }
     }
 
-    /// Its parts in which no two tracks lie beside each other but in the order of addresses: passes over one
-    /// surface, or all of it where it is walked by cylinders.
+    /// Splits the run into parts in which radial and address order agree: passes over one surface, or the
+    /// whole run if it goes by cylinders.
     pub(super) fn passes(self) -> impl Iterator<Item = Self> {
         let one = self.surfaces == 1 || self.group_tracks == 1;
         let tracks = (self.end - self.start) / self.track;
@@ -49,8 +49,8 @@ impl Run {
         })
     }
 
-    /// How many pieces of `len` sectors it holds.
-    pub(super) fn room(&self, len: u64) -> u64 {
+    /// How many pieces of `len` sectors fit.
+    pub(super) fn pieces(&self, len: u64) -> u64 {
         (self.end - self.start) / len
     }
 }
@@ -61,10 +61,10 @@ pub(super) struct Tracks {
     pub(super) runs: Vec<Run>,
     /// Sectors on the platters.
     pub(super) sectors: u64,
-    /// Sectors that one more track a surface would add at the ID.
-    pub(super) sectors_a_track: u64,
-    /// Whether every run lies on one surface.
-    pub(super) strokes: bool,
+    /// Sectors that one more track on each surface would add at the ID.
+    pub(super) sectors_per_added_track: u64,
+    /// Whether every run uses a single surface.
+    pub(super) single_surface: bool,
 }
 
 impl Tracks {
@@ -78,18 +78,19 @@ impl Tracks {
             runs.push(Run { start, end, track, surfaces: spec.surfaces.into(), group_tracks });
         }
         let (sectors, track) = runs.last().map_or((0, 0), |run| (run.end, run.track));
-        let strokes = specs.iter().all(|spec| spec.surfaces == 1);
-        Self { runs, sectors, sectors_a_track: track * u64::from(surfaces), strokes }
+        let single_surface = specs.iter().all(|spec| spec.surfaces == 1);
+        Self { runs, sectors, sectors_per_added_track: track * u64::from(surfaces), single_surface }
     }
 
-    /// The last start of a track at or before a sector.
+    /// The last start of a track at or before `sector`.
     pub(super) fn track_start(&self, sector: u64) -> u64 {
         let run = self.runs.iter().find(|run| run.end > sector);
         run.map_or(sector, |run| sector - (sector - run.start) % run.track)
     }
 }
 
-/// The recording zones of a taper: equal widths, sectors falling evenly with the radius.
+/// The recording zones of a taper: equal widths, and sectors per track that decrease linearly with the
+/// radius.
 fn taper_zones(taper: &profile::Taper) -> Vec<RecordingZone> {
     let zones = u64::from(taper.zones);
     let (outer, inner) = (f64::from(taper.outer_sectors_per_track), f64::from(taper.inner_sectors_per_track));
@@ -102,7 +103,7 @@ fn taper_zones(taper: &profile::Taper) -> Vec<RecordingZone> {
         .collect()
 }
 
-/// The geometry, and its tracks for those who lay out regions.
+/// The geometry, and its tracks for the placement of regions.
 pub(super) fn build(profile: &Profile, mechanics: &Mechanics) -> Result<(Geometry, Tracks), ProfileError> {
     let given = &profile.geometry;
     let surfaces = given.surfaces as u16;
@@ -127,12 +128,12 @@ pub(super) fn build(profile: &Profile, mechanics: &Mechanics) -> Result<(Geometr
         }
         _ => segments(layout, &recording_zones(profile), surfaces, skews),
     };
-    let place = if given.taper.is_some() { "geometry.taper" } else { "geometry.zone" };
-    let geometry = Geometry::new(&specs).map_err(|error| profile.error_at(place, &error.to_string()))?;
+    let section = if given.taper.is_some() { "geometry.taper" } else { "geometry.zone" };
+    let geometry = Geometry::new(&specs).map_err(|error| profile.error_at(section, &error.to_string()))?;
     if geometry.capacity().get() > MAX_ADDRESS.get() {
         let most = about(Sectors(MAX_ADDRESS.get()));
         let message = format!("holds {} on all surfaces; {most} is the most", about(geometry.capacity()));
-        return Err(profile.error_at(place, &message));
+        return Err(profile.error_at(section, &message));
     }
     Ok((geometry, Tracks::new(&specs, surfaces)))
 }
@@ -162,11 +163,11 @@ fn horizontal_zones(profile: &Profile, mechanics: &Mechanics) -> Vec<HorizontalZ
     zones.map(|(number, zone)| HorizontalZone { zone, walk: walk(number) }).collect()
 }
 
-/// Skew to the next group of a hybrid serpentine: what the arm needs for it, as a drive maker would choose.
+/// Skew to the next group of a hybrid serpentine: the time that the arm needs for the step.
 fn group_skew(profile: &Profile, mechanics: &Mechanics, group_tracks: u32) -> Angle {
     let jump = if profile.geometry.surfaces.is_multiple_of(2) { group_tracks } else { 1 };
     let needed = mechanics.seek.time(jump) + mechanics.write_settle;
-    let turn = mechanics.rotation.turn();
-    let skew = needed.get().max(profile.geometry.track_skew.nanos().get()) % turn.get();
+    let revolution = mechanics.rotation.revolution();
+    let skew = needed.get().max(profile.geometry.track_skew.nanos().get()) % revolution.get();
     mechanics.rotation.angle_in(Nanos(skew))
 }

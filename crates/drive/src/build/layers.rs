@@ -1,4 +1,4 @@
-//! The translation layers of profiles, with their regions on the platters.
+//! Builds the translation layers of profiles and places their regions on the platters.
 
 use skylight_disk::{Geometry, Nanos, Pba, PbaExtent, Sectors, Shingling};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
@@ -47,15 +47,15 @@ fn swd(
 ) -> Result<SwdSpec, ProfileError> {
     let capacity = sectors(profile.capacity);
     let shingling = Shingling::new(keys.width_tracks)
-        .ok_or_else(|| profile.error_at("layer.width_tracks", "is no number of tracks under a head"))?;
+        .ok_or_else(|| profile.error_at("layer.width_tracks", "is not a valid head width in tracks"))?;
     let bands = match keys.band_tracks {
         None => {
             fits(profile, "capacity", capacity, tracks)?;
             None
         }
         Some(band_tracks) => {
-            if !tracks.strokes {
-                let message = "needs recording zones that are walked on one surface at a time; \
+            if !tracks.single_surface {
+                let message = "needs recording zones that use one surface at a time; \
                                use layout = \"horizontal-zones\" or one surface, or leave it out";
                 return Err(profile.error_at("layer.band_tracks", message));
             }
@@ -63,8 +63,8 @@ fn swd(
             let (stretches, left) = track_bands(tracks, u64::from(band_tracks), guard_tracks, capacity.get());
             if left > 0 {
                 let message = format!(
-                    "finds no place for its last {} in bands with band_tracks = {band_tracks} and a guard \
-                     of {guard_tracks} behind each; give each surface {} more, or the drive less",
+                    "has no space for its last {} in bands with band_tracks = {band_tracks} and a guard \
+                     of {guard_tracks} after each; give each surface {} more, or the drive less",
                     about(Sectors(left)),
                     tracks_for(left + left * guard_tracks / u64::from(band_tracks), tracks),
                 );
@@ -101,7 +101,7 @@ fn set_associative(
     if on_disk {
         fits(profile, "layer.cache", capacity + cache, tracks)?;
     }
-    // Native data lies around the cache, so a cache in the middle begins between two bands.
+    // Native data surrounds the cache, so a cache in the middle starts between two bands.
     let band_at = |sectors: u64| sectors / band.get() * band.get();
     let cache_start = match keys.cache_location {
         None | Some(CacheLocation::Od) => 0,
@@ -137,7 +137,7 @@ fn idle_after(cleaning: CleaningType, idle: Option<profile::Duration>) -> Option
     idle.filter(|_| cleaning == CleaningType::Aggressive).map(profile::Duration::nanos)
 }
 
-/// What a journaled layer is made of.
+/// The specification of a journaled layer.
 pub(super) fn journaled(
     profile: &Profile,
     keys: &profile::Journaled,
@@ -148,7 +148,7 @@ pub(super) fn journaled(
     let map_merge = keys.map_merge.map_or(Sectors(0), sectors);
     let map_update = sectors(keys.map_update);
     let mut journal = journal(profile, keys);
-    journal.region.len = journal_room(profile, keys, &journal, staged)?;
+    journal.region.len = journal_sectors(profile, keys, &journal, staged)?;
 
     let home = map_merge.max(map_update);
     let mut wanted = vec![(keys.map_location, home)];
@@ -195,7 +195,7 @@ pub(super) fn journaled(
     })
 }
 
-/// The journal, without a place yet.
+/// The journal, not yet placed.
 fn journal(profile: &Profile, keys: &profile::Journaled) -> JournalSpec {
     JournalSpec {
         region: PbaExtent::default(),
@@ -208,8 +208,8 @@ fn journal(profile: &Profile, keys: &profile::Journaled) -> JournalSpec {
     }
 }
 
-/// Medium for the journal: what is set aside less the staging place behind it, or what its places can take.
-fn journal_room(
+/// Sectors for the journal: the region less the staging area at its end, or what its slots can take at most.
+fn journal_sectors(
     profile: &Profile,
     keys: &profile::Journaled,
     journal: &JournalSpec,
@@ -221,7 +221,7 @@ fn journal_room(
         return Ok(given - staged);
     }
     let message = format!(
-        "is less than the {} that places = {} may take and the {} where a band is staged; {} would do",
+        "is less than the {} that places = {} may take and the {} of the staging area; {} would do",
         profile::Bytes(least.bytes()),
         keys.places,
         profile::Bytes(staged.bytes()),
@@ -230,7 +230,7 @@ fn journal_room(
     Err(profile.error_at("layer.cache_region", &message))
 }
 
-/// Bands on all that is not reserved.
+/// Bands on all unreserved sectors.
 pub(super) fn stretches(
     profile: &Profile,
     keys: &profile::Journaled,
@@ -250,14 +250,14 @@ pub(super) fn stretches(
     bands(&sizes, &free, keys.guard_tracks).map_err(|short| {
         let Some(more) = tracks_for_bands(short, band, &free, keys.guard_tracks, tracks) else {
             let message = format!(
-                "leaves no room for a band of {} in a pass over a surface; \
+                "leaves no space for a band of {} in a pass over a surface; \
                  give fewer, or smaller bands, or passes of more tracks",
                 about(band)
             );
             return profile.error_at("layer.guard_tracks", &message);
         };
         let message = format!(
-            "finds no place for its last {} in bands with their guards; \
+            "has no space for its last {} in bands with their guards; \
              give each surface {more} more, or the drive less",
             about(short),
         );

@@ -1,17 +1,17 @@
-//! From a profile to a drive: what needs the arithmetic of the geometry.
+//! Builds drives from profiles: everything that needs the arithmetic of the geometry.
 //!
 //! * `geometry`: the tracks.
-//! * `regions`: where caches, maps and bands lie on them.
+//! * `regions`: placement of caches, maps and bands on the tracks.
 //! * `layers`: the translation layers.
 //!
-//! Invariants: every sector that the host sees and every part of a cache has a place on the platters (or on
-//! flash), and no two share one; what does not fit is refused with the key to change.
+//! Invariants: every host sector and every part of a cache has a location on the platters or on flash, and no
+//! two share one; what does not fit is rejected with the key to change.
 
 mod geometry;
+#[cfg(test)]
+mod guard_tests;
 mod layers;
 mod regions;
-#[cfg(test)]
-mod shingled;
 
 use skylight_disk::layout::RecordingZone;
 use skylight_disk::{Disk, Mechanics, Rotation, SECTOR_BYTES, Sectors, SeekCurve};
@@ -23,18 +23,18 @@ use crate::media::FlashSpeed;
 use crate::profile::{self, Profile, ProfileError};
 
 impl Drive {
-    /// Builds the drive of a profile; `seed` is that of its jitter.
+    /// Builds the drive of a profile; `seed` is for its jitter.
     ///
     /// # Errors
-    /// When the platters do not hold the capacity and the cache, or the geometry is no disk.
+    /// If the platters are too small for the capacity and the cache, or the geometry is invalid.
     pub fn new(profile: &Profile, seed: u64) -> Result<Self, ProfileError> {
         Self::with_layer(profile, layer(profile)?, seed)
     }
 
-    /// The drive of a profile, with a layer of this profile that has a past.
+    /// Builds the drive of a profile around an existing layer of the same profile.
     ///
     /// # Errors
-    /// When the geometry is no disk.
+    /// If the geometry is invalid.
     pub fn with_layer(profile: &Profile, layer: Box<dyn Layer>, seed: u64) -> Result<Self, ProfileError> {
         let mechanics = mechanics(profile);
         let (geometry, _) = geometry::build(profile, &mechanics)?;
@@ -48,7 +48,7 @@ impl Drive {
     }
 }
 
-/// Builds the translation layer of a profile alone.
+/// Builds only the translation layer of a profile.
 ///
 /// # Errors
 /// As [`Drive::new`].
@@ -57,12 +57,12 @@ pub fn layer(profile: &Profile) -> Result<Box<dyn Layer>, ProfileError> {
     layers::build(profile, &geometry, &tracks)
 }
 
-/// The recording zones of a profile, from the outer diameter on: the tracks of each surface.
+/// The recording zones of a profile, from the outer diameter inwards, with the tracks of each surface.
 pub fn recording_zones(profile: &Profile) -> Vec<RecordingZone> {
     geometry::recording_zones(profile)
 }
 
-/// Whole sectors of a size that the profile has checked to be whole blocks.
+/// Converts a size, which the profile check guarantees to be whole blocks.
 fn sectors(size: profile::Bytes) -> Sectors {
     Sectors(size.get() / SECTOR_BYTES)
 }

@@ -1,18 +1,19 @@
-//! Where caches, maps and bands lie on the platters.
+//! Placement of caches, maps and bands on the platters.
 //!
-//! A persistent cache on the disk and the home of a map are *reserved*: extents that start on a track at the
-//! OD, MD or ID. Bands fill what is left, run by run, from the first sector to the last.
+//! A persistent cache on the disk and the home location of a map are *reserved*: extents that start on a
+//! track at the OD, MD or ID. Bands fill the remaining runs in address order.
 //!
-//! A head that is wider than a track destroys what lies beside the track that it writes, so bands need guards.
-//! A band ends anywhere in a track. Behind a guard of `k` tracks the next begins at the same place of the track
-//! `k` further on, so that `k - 1` whole tracks lie between them: what a head `k` tracks wide needs. Less is not
-//! enough, even where the next band begins behind the angle at which the last one ended: the last track of a
-//! band is written from its start, which by the skew lies beside the end of the next track. A band lies in one
-//! pass over a surface, and a pass begins with a guard for what may lie behind its edge.
-//! Inside a reserved extent nothing is guarded: how it is written is the layer's business.
+//! A head that is wider than a track overwrites data beside the track that it writes, so bands need guards. A
+//! band may end anywhere in a track. After a guard of `k` tracks, the next band starts at the same position
+//! of the track `k` tracks further, so that `k - 1` whole tracks lie between them, as a head of `k` tracks
+//! requires. Fewer are not enough, even if the next band starts after the angle at which the previous one
+//! ended: the last track of a band is written from its start, and because of the skew that start lies beside
+//! the end of the next track. A band lies within one pass over a surface, and a pass begins with a guard for
+//! data beyond its edge. Reserved extents contain no guards: the layer decides how they are written.
 //!
-//! Invariants: reserved extents and bands share no sector; a band with a guard lies in one run, with the guard
-//! behind it; a head as wide as the guard writes a band, or a reserved extent, and destroys nothing of others.
+//! Invariants: reserved extents and bands share no sector; a band with a guard lies in one run, together with
+//! the guard after it; a head as wide as the guard can write a band, or a reserved extent, without
+//! overwriting any other.
 
 use skylight_disk::{BLOCK_SECTORS, Pba, PbaExtent, Sectors};
 use skylight_layer::StretchSpec;
@@ -20,7 +21,7 @@ use skylight_layer::StretchSpec;
 use super::geometry::{Run, Tracks};
 use crate::profile::{self, CacheLocation, Profile, ProfileError};
 
-/// The refusal of a region, unless the platters hold `needed` sectors.
+/// Rejects a region unless the platters have at least `needed` sectors.
 pub(super) fn fits(
     profile: &Profile,
     key: &str,
@@ -41,15 +42,15 @@ pub(super) fn fits(
     Err(profile.error_at(key, &message))
 }
 
-/// A size for people: in whole MiB where that is near enough.
+/// A size for display, rounded up to whole MiB from 64 MiB.
 pub(super) fn about(size: Sectors) -> profile::Bytes {
     let (bytes, mib) = (size.bytes(), 1 << 20);
     profile::Bytes(if bytes < 64 * mib { bytes } else { bytes.next_multiple_of(mib) })
 }
 
-/// How many more tracks at the ID hold so many sectors, in words.
+/// In words, how many more tracks at the ID would hold `sectors` sectors.
 pub(super) fn tracks_for(sectors: u64, tracks: &Tracks) -> String {
-    counted(sectors.div_ceil(tracks.sectors_a_track.max(1)))
+    counted(sectors.div_ceil(tracks.sectors_per_added_track.max(1)))
 }
 
 fn counted(tracks: u64) -> String {
@@ -59,8 +60,8 @@ fn counted(tracks: u64) -> String {
     }
 }
 
-/// How many more tracks at the ID hold so many host sectors in bands of this size with their guards, in words.
-/// None where no run holds a band.
+/// In words, how many more tracks at the ID would hold `short` host sectors in bands of this size with their
+/// guards. `None` if no run is large enough for a band.
 pub(super) fn tracks_for_bands(
     short: Sectors,
     band: Sectors,
@@ -72,23 +73,24 @@ pub(super) fn tracks_for_bands(
         return Some(tracks_for(short.get(), tracks));
     };
     let pitch = |run: &Run| band.get() + guard(*run, guard_tracks);
-    if free.iter().all(|run| run.room(pitch(run)) == 0) {
+    if free.iter().all(|run| run.pieces(pitch(run)) == 0) {
         return None;
     }
-    // As many on each surface, or one after the other where a radius is walked on all surfaces at once.
-    let at_once = tracks.sectors_a_track / last.radial_step();
+    // One band per surface at a time, or one after the other where a run covers all surfaces at a radius.
+    let at_once = tracks.sectors_per_added_track / last.radial_step();
     let bands = short.get().div_ceil(band.get()).div_ceil(at_once.max(1));
     Some(counted(bands * pitch(last).div_ceil(last.radial_step())))
 }
 
-/// Extents of these lengths at these places, in the same order; the lengths together fit the platters.
-/// Several at one place follow each other.
+/// Places extents of these lengths at these locations, in the same order; the platters hold them all. Extents
+/// at the same location are contiguous.
 pub(super) fn reserve(wanted: &[(CacheLocation, Sectors)], tracks: &Tracks) -> Vec<PbaExtent> {
     let total =
         |location| -> u64 { wanted.iter().filter(|(at, _)| *at == location).map(|(_, len)| len.get()).sum() };
     let (at_od, at_id) = (total(CacheLocation::Od), total(CacheLocation::Id));
     let id = tracks.track_start(tracks.sectors - at_id);
-    // The middle of the addresses is near the middle of the sectors. Where much is reserved it gives way.
+    // The middle of the addresses is close to the middle of the sectors; large reservations at the OD or ID
+    // shift it.
     let md =
         tracks.track_start((tracks.sectors / 2).max(at_od).min(id.saturating_sub(total(CacheLocation::Md))));
     let mut next = [0, md.max(at_od), id];
@@ -103,8 +105,8 @@ pub(super) fn reserve(wanted: &[(CacheLocation, Sectors)], tracks: &Tracks) -> V
         .collect()
 }
 
-/// The runs that are left for bands when these extents are taken out. With guards each is part of a pass, and
-/// begins on a track that has a guard before it; without, they are as long as they can be.
+/// The runs left for bands after removing the reserved extents. With guards, each is part of a pass and
+/// starts on a track with a guard before it; without, runs are as long as possible.
 pub(super) fn free_runs(tracks: &Tracks, reserved: &[PbaExtent], guard_tracks: f64) -> Vec<Run> {
     let mut reserved: Vec<_> = reserved.iter().filter(|extent| !extent.is_empty()).collect();
     reserved.sort_by_key(|extent| extent.start);
@@ -128,27 +130,27 @@ pub(super) fn free_runs(tracks: &Tracks, reserved: &[PbaExtent], guard_tracks: f
         run.passes().for_each(|pass| take_out(pass, guard_tracks.ceil() as u64 * pass.radial_step()));
     }
     free.retain(|run| run.start < run.end);
-    if guard_tracks == 0.0 { joined(&free) } else { free }
+    if guard_tracks == 0.0 { merged(&free) } else { free }
 }
 
-/// Runs joined where nothing lies between them, as one run without tracks.
-fn joined(runs: &[Run]) -> Vec<Run> {
-    let mut joined: Vec<Run> = Vec::new();
+/// Merges contiguous runs. A merged run has no track size.
+fn merged(runs: &[Run]) -> Vec<Run> {
+    let mut merged: Vec<Run> = Vec::new();
     for run in runs {
-        match joined.last_mut() {
+        match merged.last_mut() {
             Some(before) if before.end == run.start => before.end = run.end,
-            _ => joined.push(Run { track: 1, ..*run }),
+            _ => merged.push(Run { track: 1, ..*run }),
         }
     }
-    joined
+    merged
 }
 
-/// Bands on free runs, in order: `sizes` are host sectors and the size of their bands, `guard_tracks` what is
-/// left unused behind each. Where bands of one size have filled a run, those of the next size begin in the run
-/// behind it.
+/// Places bands on free runs, in order. `sizes` lists host sectors and the size of their bands;
+/// `guard_tracks` tracks are left unused after each band. When bands of one size have filled a run, those of
+/// the next size start in the next run.
 ///
 /// # Errors
-/// The host sectors that found no place.
+/// The number of host sectors that do not fit.
 pub(super) fn bands(
     sizes: &[(Sectors, Sectors)],
     runs: &[Run],
@@ -162,16 +164,16 @@ pub(super) fn bands(
         let mut rest = total.get();
         while let (Some(run), true) = (here, rest > 0) {
             let guard = guard(run, guard_tracks);
-            let (bands, start) = (run.room(band.get() + guard), Pba(run.start));
-            // The last band of all may be short, and then needs less.
-            let last_fits = rest < band.get() && run.room(rest + guard) > 0;
+            let (bands, start) = (run.pieces(band.get() + guard), Pba(run.start));
+            // The very last band may be short, and then needs less.
+            let last_fits = rest < band.get() && run.pieces(rest + guard) > 0;
             let take = if bands == 0 && last_fits { rest } else { rest.min(bands * band.get()) };
             if take > 0 {
                 stretches.push(StretchSpec { sectors: Sectors(take), band, guard: Sectors(guard), start });
             }
             let used = take + take.div_ceil(band.get()) * guard;
             let after = Run { start: run.start + used, ..run };
-            here = if after.room(band.get() + guard) > 0 { Some(after) } else { runs.next() };
+            here = if after.pieces(band.get() + guard) > 0 { Some(after) } else { runs.next() };
             rest -= take;
             left -= take;
         }
@@ -179,8 +181,9 @@ pub(super) fn bands(
     if left == 0 { Ok(stretches) } else { Err(Sectors(left)) }
 }
 
-/// Bands of whole tracks with whole tracks behind each, for `host` sectors: the stretches, one a run, and the
-/// sectors that found no place. Tracks at the end of a run that are no whole band with its guard stay unused.
+/// Bands of whole tracks with guards of whole tracks, for `host` sectors: the stretches, one per run, and the
+/// number of sectors that do not fit. Tracks at the end of a run that are too few for a band with its guard
+/// remain unused.
 pub(super) fn track_bands(
     tracks: &Tracks,
     band_tracks: u64,
@@ -190,7 +193,7 @@ pub(super) fn track_bands(
     let (mut stretches, mut left) = (Vec::new(), host);
     for run in &tracks.runs {
         let (band, guard) = (Sectors(band_tracks * run.track), Sectors(guard_tracks * run.track));
-        let take = (run.room((band + guard).get()) * band.get()).min(left);
+        let take = (run.pieces((band + guard).get()) * band.get()).min(left);
         if take > 0 {
             stretches.push(StretchSpec { sectors: Sectors(take), band, guard, start: Pba(run.start) });
         }
@@ -199,7 +202,7 @@ pub(super) fn track_bands(
     (stretches, left)
 }
 
-/// The guard behind each band of a run: whole blocks, at least so many tracks of each surface.
+/// The guard after each band of a run: whole blocks, and at least `guard_tracks` tracks of each surface.
 fn guard(run: Run, guard_tracks: f64) -> u64 {
     ((run.radial_step() as f64 * guard_tracks).ceil() as u64).next_multiple_of(BLOCK_SECTORS)
 }
@@ -210,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// Platters of runs: tracks, and sectors a track.
+    /// Platters of runs, each given as tracks and sectors per track.
     fn tracks(runs: &[(u64, u64)]) -> Tracks {
         let mut end = 0;
         let runs = runs.iter().map(|&(count, track)| {
@@ -219,17 +222,17 @@ mod tests {
             Run { start, end, track, surfaces: 1, group_tracks: count }
         });
         let runs: Vec<Run> = runs.collect();
-        Tracks { runs, sectors: end, sectors_a_track: 1, strokes: true }
+        Tracks { runs, sectors: end, sectors_per_added_track: 1, single_surface: true }
     }
 
     fn reserved_sizes() -> impl Strategy<Value = Vec<(CacheLocation, Sectors)>> {
-        let place = prop_oneof![Just(CacheLocation::Od), Just(CacheLocation::Md), Just(CacheLocation::Id)];
-        prop::collection::vec((place, (0_u64..300).prop_map(Sectors)), 1..3)
+        let location = prop_oneof![Just(CacheLocation::Od), Just(CacheLocation::Md), Just(CacheLocation::Id)];
+        prop::collection::vec((location, (0_u64..300).prop_map(Sectors)), 1..3)
     }
 
     proptest! {
         #[test]
-        fn nothing_shares_a_sector_and_all_that_fits_is_placed(
+        fn no_regions_overlap_and_everything_that_fits_is_placed(
             runs in prop::collection::vec((20_u64..60, 8_u64..40), 1..8),
             wanted in reserved_sizes(),
             sizes in prop::collection::vec((0_u64..600, 8_u64..90), 1..4),

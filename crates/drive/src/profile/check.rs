@@ -1,7 +1,8 @@
-//! Checks the text of a profile against the schema, key by key, before it becomes a [`super::Profile`].
+//! Checks the text of a profile against the schema, key by key, before deserialization into a
+//! [`super::Profile`].
 //!
-//! Invariants: what passes here is what serde reads; every fault carries the line of its key; the walk goes
-//! as deep as the schema and no deeper, whatever the text holds.
+//! Invariants: serde accepts whatever passes current; every fault carries the line of its key; the recursion is
+//! no deeper than the schema, regardless of the input.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -10,11 +11,11 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::diagnose::{Faults, Grouped, Lines, Place, Rank, Source, list, snippet, suggest};
+use super::diagnose::{Faults, Grouped, KeyLocation, Lines, Rank, Source, list, snippet, suggest};
 use super::quantity::{Bytes, Duration, QuantityError};
 use super::shape::{Kind, Section, Shape, sections};
 
-/// What the walk needs at hand.
+/// The state of the check.
 pub(super) struct Check<'a> {
     text: &'a str,
     lines: &'a Lines,
@@ -23,8 +24,8 @@ pub(super) struct Check<'a> {
     pub(super) faults: Faults,
 }
 
-/// The table that the walk is in.
-struct Here<'h> {
+/// The current table.
+struct CurrentTable<'h> {
     /// `geometry.zone[0]`; empty at the top of the file.
     path: &'h str,
     /// `[[geometry.zone]] `, the prefix of messages about its keys; empty at the top of the file.
@@ -32,7 +33,7 @@ struct Here<'h> {
     line: usize,
 }
 
-impl Here<'_> {
+impl CurrentTable<'_> {
     fn join(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
@@ -43,57 +44,62 @@ impl<'a> Check<'a> {
         Self { text, lines, sections: sections(schema), source, faults: Faults::default() }
     }
 
-    /// Walks the whole file.
+    /// Checks the whole file.
     pub(super) fn file(&mut self, table: &DeTable<'_>) {
         let Some(shape) = self.sections.first().map(|top| top.shape) else { return };
-        self.table(table, shape, &Here { path: "", heading: String::new(), line: 1 });
+        self.table(table, shape, &CurrentTable { path: "", heading: String::new(), line: 1 });
     }
 
     fn fault(&mut self, rank: Rank, line: usize, message: String) {
         self.faults.add(rank, line, message);
     }
 
-    /// A fault of the value at `path`, which is named as written.
+    /// Adds a fault of the value at `path`; the message quotes the value as written.
     fn value_fault(&mut self, path: &str, message: impl Display) {
         let (line, named) = (self.source.line(path), self.source.named(path));
         self.fault(Rank::Value, line, format!("{named} {message}"));
     }
 
-    fn table(&mut self, table: &DeTable<'_>, shape: Shape<'a>, here: &Here<'_>) {
-        let Some(shape) = self.variant(table, shape, here) else { return };
+    fn table(&mut self, table: &DeTable<'_>, shape: Shape<'a>, current: &CurrentTable<'_>) {
+        let Some(shape) = self.variant(table, shape, current) else { return };
         let keys = shape.keys();
         for (key, value) in table.iter() {
             let (name, line) = (key.get_ref().as_ref(), self.lines.at(key.span().start));
             match keys.iter().find(|(known, _)| *known == name) {
                 Some((_, inner)) => {
-                    let path = here.join(name);
+                    let path = current.join(name);
                     self.note(&path, line, value);
                     self.value(value, *inner, &path);
                 }
-                None => self.unknown(name, line, &keys, here),
+                None => self.unknown(name, line, &keys, current),
             }
         }
         let has = |key: &str| table.iter().any(|(k, _)| k.get_ref() == key);
         for key in shape.required().into_iter().filter(|key| !has(key)) {
             let inner = keys.iter().find(|(known, _)| *known == key).map(|(_, inner)| *inner);
-            self.missing(key, inner, here);
+            self.missing(key, inner, current);
         }
-        self.exclusive(&shape.exclusive(), &has, here);
+        self.exclusive(&shape.exclusive(), &has, current);
     }
 
-    /// The shape of the kind that a table says it is; the shape itself when it does not come in kinds.
-    fn variant(&mut self, table: &DeTable<'_>, shape: Shape<'a>, here: &Here<'_>) -> Option<Shape<'a>> {
+    /// The shape for a table's declared kind, or the shape itself if the table has no kinds.
+    fn variant(
+        &mut self,
+        table: &DeTable<'_>,
+        shape: Shape<'a>,
+        current: &CurrentTable<'_>,
+    ) -> Option<Shape<'a>> {
         let variants = shape.variants();
         if variants.is_empty() {
             return Some(shape);
         }
         let kinds: Vec<&str> = variants.iter().map(|(kind, _)| *kind).collect();
         let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == "kind") else {
-            let message = format!("{}kind is missing; it is one of {}", here.heading, list(&kinds, "or"));
-            self.fault(Rank::Missing, here.line, message);
+            let message = format!("{}kind is missing; it is one of {}", current.heading, list(&kinds, "or"));
+            self.fault(Rank::Missing, current.line, message);
             return None;
         };
-        let path = here.join("kind");
+        let path = current.join("kind");
         self.note(&path, self.lines.at(key.span().start), value);
         let word = value.get_ref().as_str();
         let found = variants.iter().find(|(kind, _)| Some(*kind) == word);
@@ -104,14 +110,14 @@ impl<'a> Check<'a> {
         found.map(|(_, shape)| *shape)
     }
 
-    /// Remembers where a key stands and what it says.
+    /// Records the line and the text of a key.
     fn note(&mut self, path: &str, line: usize, value: &Spanned<DeValue<'_>>) {
         let single = !matches!(value.get_ref(), DeValue::Table(_) | DeValue::Array(_));
         let value = single.then(|| snippet(self.text, value.span()));
-        self.source.places.insert(path.to_owned(), Place { line, value });
+        self.source.keys.insert(path.to_owned(), KeyLocation { line, value });
     }
 
-    fn unknown(&mut self, name: &str, line: usize, keys: &[(&str, Shape<'_>)], here: &Here<'_>) {
+    fn unknown(&mut self, name: &str, line: usize, keys: &[(&str, Shape<'_>)], current: &CurrentTable<'_>) {
         let elsewhere: Vec<String> = self
             .sections
             .iter()
@@ -125,36 +131,36 @@ impl<'a> Check<'a> {
             format!("; it belongs in {}", elsewhere.join(" or "))
         };
         let name = snippet(name, 0..name.len());
-        self.fault(Rank::Unknown, line, format!("{}{name} is not a key here{hint}", here.heading));
+        self.fault(Rank::Unknown, line, format!("{}{name} is not a key here{hint}", current.heading));
     }
 
-    fn missing(&mut self, key: &str, shape: Option<Shape<'_>>, here: &Here<'_>) {
-        let path = here.join(key);
+    fn missing(&mut self, key: &str, shape: Option<Shape<'_>>, current: &CurrentTable<'_>) {
+        let path = current.join(key);
         let message = match shape {
             Some(shape) if shape.kind() == Kind::Table => {
                 format!("the section [{path}] is missing; add it")
             }
             Some(shape) => match shape.example() {
-                Some(example) => format!("{}{key} is missing; add, say, {key} = {example}", here.heading),
-                None => format!("{}{key} is missing", here.heading),
+                Some(example) => format!("{}{key} is missing; add, say, {key} = {example}", current.heading),
+                None => format!("{}{key} is missing", current.heading),
             },
-            None => format!("{}{key} is missing", here.heading),
+            None => format!("{}{key} is missing", current.heading),
         };
-        self.fault(Rank::Missing, here.line, message);
+        self.fault(Rank::Missing, current.line, message);
     }
 
-    fn exclusive(&mut self, keys: &[&str], has: &dyn Fn(&str) -> bool, here: &Here<'_>) {
+    fn exclusive(&mut self, keys: &[&str], has: &dyn Fn(&str) -> bool, current: &CurrentTable<'_>) {
         let given: Vec<&str> = keys.iter().copied().filter(|key| has(key)).collect();
         if keys.is_empty() || given.len() == 1 {
             return;
         }
-        let last_line = given.iter().map(|key| self.source.line(&here.join(key))).max();
+        let last_line = given.iter().map(|key| self.source.line(&current.join(key))).max();
         if let Some(line) = last_line {
-            let message = format!("{}gives {}; keep one of them", here.heading, list(&given, "and"));
+            let message = format!("{}gives {}; keep one of them", current.heading, list(&given, "and"));
             self.fault(Rank::Missing, line, message);
         } else {
-            let message = format!("{}gives none of {}; add one of them", here.heading, list(keys, "and"));
-            self.fault(Rank::Missing, here.line, message);
+            let message = format!("{}gives none of {}; add one of them", current.heading, list(keys, "and"));
+            self.fault(Rank::Missing, current.line, message);
         }
     }
 
@@ -162,7 +168,7 @@ impl<'a> Check<'a> {
         match (shape.kind(), value.get_ref()) {
             (Kind::Table, DeValue::Table(table)) => {
                 let line = self.source.line(path);
-                self.table(table, shape, &Here { path, heading: format!("[{path}] "), line });
+                self.table(table, shape, &CurrentTable { path, heading: format!("[{path}] "), line });
             }
             (Kind::List, DeValue::Array(entries)) => self.entries(entries, shape, path),
             (Kind::Bytes, DeValue::String(text)) => self.bytes(text.parse(), shape, path),
@@ -235,14 +241,14 @@ impl<'a> Check<'a> {
         }
         for (index, entry) in entries.iter().enumerate() {
             let Some(inner) = shapes.get(if shape.is_tuple() { index } else { 0 }) else { return };
-            let (path_here, line) = (format!("{path}[{index}]"), self.lines.at(entry.span().start));
-            self.note(&path_here, line, entry);
+            let (entry_path, line) = (format!("{path}[{index}]"), self.lines.at(entry.span().start));
+            self.note(&entry_path, line, entry);
             match entry.get_ref() {
                 DeValue::Table(table) if inner.kind() == Kind::Table => {
-                    let here = Here { path: &path_here, heading: format!("[[{path}]] "), line };
-                    self.table(table, *inner, &here);
+                    let current = CurrentTable { path: &entry_path, heading: format!("[[{path}]] "), line };
+                    self.table(table, *inner, &current);
                 }
-                _ => self.value(entry, *inner, &path_here),
+                _ => self.value(entry, *inner, &entry_path),
             }
         }
     }
@@ -255,7 +261,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// A quantity that was read and lies in its range.
+    /// A quantity that was parsed and is in its range.
     fn quantity<T>(&mut self, read: Result<T, QuantityError>, shape: Shape<'_>, path: &str) -> Option<T>
     where
         T: FromStr + PartialOrd + Display,
@@ -266,12 +272,12 @@ impl<'a> Check<'a> {
                 None
             }
             (Ok(value), Some((low, high))) => {
-                let inside = low.parse::<T>().is_ok_and(|low| low <= value)
+                let in_range = low.parse::<T>().is_ok_and(|low| low <= value)
                     && high.parse::<T>().is_ok_and(|high| value <= high);
-                if !inside {
+                if !in_range {
                     self.value_fault(path, format!("is out of range {low} to {high}"));
                 }
-                inside.then_some(value)
+                in_range.then_some(value)
             }
             (Ok(value), None) => Some(value),
         }
@@ -297,7 +303,7 @@ impl<'a> Check<'a> {
         let (low, high) = (shape.number("minLength"), shape.number("maxLength"));
         let chars = text.chars().count() as f64;
         if text.chars().any(char::is_control) {
-            self.value_fault(path, "holds a line break or control character; keep it to one line");
+            self.value_fault(path, "contains a line break or control character; keep it to one line");
         } else if chars < low.unwrap_or(0.0) {
             self.value_fault(path, "is empty");
         } else if let Some(high) = high.filter(|high| chars > *high) {
@@ -306,7 +312,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Why `size` will not do where whole `units` are needed, and what is nearest.
+/// Why `size` is rejected where whole `units` are required, and the nearest valid sizes.
 pub(super) fn not_whole(size: Bytes, unit: Bytes, units: &str) -> String {
     let below = size.floor_to(unit);
     let above = Bytes(below.get().saturating_add(unit.get()));
@@ -316,13 +322,13 @@ pub(super) fn not_whole(size: Bytes, unit: Bytes, units: &str) -> String {
     }
 }
 
-/// The whole number of a value, when it has one that 128 bits hold.
+/// The integer value, if it fits in 128 bits.
 fn integer(value: &DeValue<'_>) -> Option<i128> {
     let number = value.as_integer()?;
     i128::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-/// The number of a value; the text `nan` gives one that lies in no range.
+/// The numeric value; the text `nan` gives a value outside every range.
 fn float(value: &DeValue<'_>) -> Option<f64> {
     match value.as_float() {
         Some(number) => number.as_str().parse().ok(),

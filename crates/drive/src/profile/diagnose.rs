@@ -1,14 +1,14 @@
-//! What is wrong with a profile, where, and what would mend it, in one line.
+//! Faults of a profile: what is wrong, where, and the remedy, in one line.
 //!
-//! Invariants: a message never holds a line break, whatever the file or its name holds; a line number is
-//! that of the key as written, or of the section when the key is absent; of several faults a misspelt key
-//! is told first, because a missing key is often its shadow.
+//! Invariants: a message never contains a line break, regardless of the file and its name; the line number is
+//! that of the key, or of the section if the key is absent; a misspelt key takes precedence over a missing
+//! one, because it is often the cause.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-/// A fault of a profile. Its text is one line: `FILE:LINE: what is wrong; what would do`.
+/// A fault of a profile. Its text is one line: `FILE:LINE: what is wrong; the remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}:{line}: {message}")]
 pub struct ProfileError {
@@ -27,13 +27,13 @@ impl ProfileError {
         self.line
     }
 
-    /// What is wrong and what would do, without the place.
+    /// What is wrong and the remedy, without the location.
     pub fn message(&self) -> &str {
         &self.message
     }
 }
 
-/// `text` with everything that could break a line or a terminal made visible.
+/// `text` with all characters escaped that could break a line or a terminal.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
@@ -46,10 +46,10 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// Longest piece of a file that a message repeats.
+/// Maximum length of a quotation from the file.
 const SNIPPET_CHARS: usize = 60;
 
-/// The piece of the file at `span`, cut short.
+/// The text at `span`, truncated.
 pub(super) fn snippet(text: &str, span: Range<usize>) -> String {
     let piece = text.get(span).unwrap_or_default();
     let mut chars = piece.chars();
@@ -60,7 +60,7 @@ pub(super) fn snippet(text: &str, span: Range<usize>) -> String {
     short
 }
 
-/// Turns places in a text into line numbers.
+/// Converts offsets in a text to line numbers.
 pub(super) struct Lines(Vec<usize>);
 
 impl Lines {
@@ -74,29 +74,29 @@ impl Lines {
     }
 }
 
-/// Where one key stood in the file, and the value as written when it was a single one.
+/// The line of a key, and its value as written if it is a scalar.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct KeyLocation {
     pub(super) line: usize,
     pub(super) value: Option<String>,
 }
 
-/// Where every key stood in the file a profile was read from.
+/// The locations of all keys in the file from which a profile was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
     pub(super) origin: String,
     /// The whole file.
     pub(super) text: String,
-    pub(super) places: BTreeMap<String, Place>,
+    pub(super) keys: BTreeMap<String, KeyLocation>,
 }
 
 impl Source {
-    /// The value of `path` as the file has it, `"3.9 TB"` with its quotes.
+    /// The value of `path` as written in the file, `"3.9 TB"` with its quotes.
     pub(super) fn written(&self, path: &str) -> Option<&str> {
-        self.places.get(path).and_then(|place| place.value.as_deref())
+        self.keys.get(path).and_then(|key| key.value.as_deref())
     }
 
-    /// `path = value`, or `path` alone where the file has no single value there.
+    /// `path = value`, or `path` alone if the file has no scalar there.
     pub(super) fn named(&self, path: &str) -> String {
         match self.written(path) {
             Some(value) => format!("{path} = {value}"),
@@ -104,12 +104,12 @@ impl Source {
         }
     }
 
-    /// The line of `path`, or of the nearest section around it that the file has.
+    /// The line of `path`, or of the nearest enclosing section in the file.
     pub(super) fn line(&self, path: &str) -> usize {
         let mut path = path;
         loop {
-            if let Some(place) = self.places.get(path) {
-                return place.line;
+            if let Some(key) = self.keys.get(path) {
+                return key.line;
             }
             match path.rfind(['.', '[']) {
                 Some(end) => path = &path[..end],
@@ -123,18 +123,18 @@ impl Source {
     }
 }
 
-/// Which of several faults is told: the least.
+/// Precedence of faults: the lowest is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// A key that does not exist.
     Unknown,
-    /// A value that will not do.
+    /// An invalid value.
     Value,
-    /// A key that is absent, or one of two that exclude each other.
+    /// A missing key, or one of two exclusive keys.
     Missing,
 }
 
-/// The fault to tell, of those found so far.
+/// The fault to report, of those found so far.
 #[derive(Default)]
 pub(super) struct Faults(Option<(Rank, usize, String)>);
 
@@ -154,7 +154,7 @@ impl Faults {
     }
 }
 
-/// `; did you mean "x"?` when one of `known` is near `word`, or else what is known.
+/// `; did you mean "x"?` if one of `known` is similar to `word`, otherwise the list of `known`.
 pub(super) fn suggest(word: &str, what: &str, known: &[&str]) -> String {
     match nearest(word, known) {
         Some(near) => format!("; did you mean \"{near}\"?"),
@@ -162,16 +162,16 @@ pub(super) fn suggest(word: &str, what: &str, known: &[&str]) -> String {
     }
 }
 
-/// The one of `known` that differs from `word` by a slip of the pen.
+/// The entry of `known` that differs from `word` only by a typo.
 fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
     let word = plain(word);
-    // A slip in three letters, and in a short word at least one; not so many that nothing is left of it.
-    let slips = |name: &str| (name.chars().count() / 3).clamp(1, 4);
+    // One typo per three letters, at least one and at most four.
+    let max_distance = |name: &str| (name.chars().count() / 3).clamp(1, 4);
     known
         .iter()
         .map(|name| (strsim::damerau_levenshtein(&word, &plain(name)), *name))
-        .filter(|(distance, name)| *distance <= slips(name))
+        .filter(|(distance, name)| *distance <= max_distance(name))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }
@@ -186,7 +186,7 @@ pub(super) fn list(words: &[&str], and: &str) -> String {
     }
 }
 
-/// A number with commas between thousands, as `30,000`; fractions as they are.
+/// A number with thousands separators, as in `30,000`; fractions are unchanged.
 pub(super) struct Grouped(pub(super) f64);
 
 impl fmt::Display for Grouped {

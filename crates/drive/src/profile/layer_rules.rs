@@ -1,7 +1,8 @@
-//! What the keys of a `[layer]` section mean together; sizes are rounded to what they are made of.
+//! Rules between the keys of a `[layer]` section, and rounding of its sizes.
 //!
-//! Invariants: as in `rules.rs`: values are in their ranges, and nothing here needs the geometry. After it a
-//! cache is whole bands, and the runs of bands of a journaled drive rise and end where the drive does.
+//! Invariants: as in `rules.rs`, values are in their ranges, and nothing here needs the geometry. Afterwards
+//! a cache is whole bands, and the runs of bands of a journaled drive are increasing and end where the drive
+//! ends.
 
 use super::layer::{
     BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, FullyAssociative, Journaled, Layer,
@@ -41,7 +42,7 @@ impl Rules<'_> {
         }
     }
 
-    /// The drive as messages name it beside what is too large for it.
+    /// The drive in messages about keys that exceed it.
     fn drive(&self) -> String {
         format!("the drive; {}", self.profile.source.named("capacity"))
     }
@@ -52,7 +53,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Checks the keys of a set-associative layer; true when its cache is flash.
+    /// Checks the keys of a set-associative layer; returns whether its cache is flash.
     fn set_associative(&mut self, keys: &mut SetAssociative) -> bool {
         let capacity = self.profile.capacity;
         if keys.band > capacity {
@@ -64,11 +65,11 @@ impl Rules<'_> {
         }
         keys.cache = keys.cache.floor_to(keys.band);
         self.cleaning(keys.cleaning, keys.idle);
-        self.cache_place(keys.cache_medium, keys.cache_location)
+        self.cache_location(keys.cache_medium, keys.cache_location)
     }
 
-    /// Checks that a cache on the disk has a place there and one on flash has none; true for flash.
-    fn cache_place(&mut self, medium: CacheMedium, location: Option<CacheLocation>) -> bool {
+    /// Checks that a disk cache has a location and a flash cache has none; returns whether it is flash.
+    fn cache_location(&mut self, medium: CacheMedium, location: Option<CacheLocation>) -> bool {
         match (medium, location) {
             (CacheMedium::Disk, None) => self.missing(
                 "layer",
@@ -105,7 +106,7 @@ impl Rules<'_> {
         keys.zone = keys.zone.floor_to(keys.band);
         if keys.clean_threshold >= keys.free_bands {
             let message =
-                format!("is not less than free_bands = {}; no write would find room", keys.free_bands);
+                format!("is not less than free_bands = {}; no write would get a band", keys.free_bands);
             self.wrong("layer.clean_threshold", &message);
         }
         let zone_bands = keys.zone.get() / keys.band.get().max(1);
@@ -116,7 +117,7 @@ impl Rules<'_> {
         self.cleaning(keys.cleaning, keys.idle);
     }
 
-    /// Checks the keys of a journaled layer; true when its cache is flash.
+    /// Checks the keys of a journaled layer; returns whether its cache is flash.
     fn journaled(&mut self, keys: &mut Journaled) -> bool {
         self.journal(keys);
         self.map(keys);
@@ -128,7 +129,7 @@ impl Rules<'_> {
         if keys.cache_medium == CacheMedium::Flash && keys.cache_region.is_some() {
             self.wrong("layer.cache_region", "is only for a cache on the disk; leave it out for flash");
         }
-        self.cache_place(keys.cache_medium, keys.cache_location)
+        self.cache_location(keys.cache_medium, keys.cache_location)
     }
 
     fn journal(&mut self, keys: &Journaled) {
@@ -169,11 +170,11 @@ impl Rules<'_> {
             _ => {}
         }
         if keys.map_entries.is_none() && self.profile.source.written("layer.map_watermark").is_some() {
-            self.wrong("layer.map_watermark", "is of a map without a limit; add map_entries or leave it out");
+            self.wrong("layer.map_watermark", "needs a map limit; add map_entries or leave it out");
         }
     }
 
-    /// Checks that the runs of bands rise and end where the drive does, and rounds them to whole bands.
+    /// Checks that the runs of bands increase and end where the drive ends, and rounds them to whole bands.
     fn bands(&mut self, runs: &mut [BandRun]) {
         let capacity = self.profile.capacity;
         let count = runs.len();
@@ -198,10 +199,10 @@ impl Rules<'_> {
                 self.wrong(&at("until"), &message);
             } else if end > capacity || (!last && end == capacity) {
                 let message =
-                    format!("leaves no room for the entries behind it; the drive ends at {capacity}");
+                    format!("leaves no space for the entries after it; the drive ends at {capacity}");
                 self.wrong(&at("until"), &message);
             } else if end <= start || end.get() - start.get() < run.band.get().min(capacity.get()) && !last {
-                let message = format!("leaves no room for a band of {} from {start} on", run.band);
+                let message = format!("leaves no space for a band of {} from {start} on", run.band);
                 self.wrong(&at("until"), &message);
             } else if run.band > capacity {
                 self.wrong(&at("band"), &format!("is larger than {}", self.drive()));

@@ -1,11 +1,11 @@
-//! Drive profiles: a drive as a TOML file, read, checked and explained.
+//! Drive profiles: a drive as a TOML file, with its parser, its rules and its reference.
 //!
-//! A profile is the truth about an emulated drive; no constant of a drive lives in code. Its one schema is
-//! the Rust types of `schema.rs` and `layer.rs`: from them come the check of a file, the defaults, the JSON
-//! schema for editors and the reference page (`docs/profile.schema.json`, `docs/profile-reference.md`).
+//! A profile defines an emulated drive completely; no parameter of a drive is in code. The Rust types of
+//! `schema.rs` and `layer.rs` are the only schema. The check of a file, the defaults, the JSON schema for
+//! editors and the reference page (`docs/profile.schema.json`, `docs/profile-reference.md`) derive from them.
 //!
-//! Invariants: a [`Profile`] that exists has passed every rule that needs no arithmetic of the geometry; a
-//! refused file gives one line that names the file, the line, the key and what would do; no text panics.
+//! Invariants: a [`Profile`] satisfies every rule that needs no arithmetic of the geometry; a rejected file
+//! gives one line with the file, the line, the key and the remedy; no input panics.
 //!
 //! ```
 //! use skylight_drive::profile::{EXAMPLE, Profile};
@@ -44,18 +44,18 @@ pub use schema::{
 
 use diagnose::{Lines, snippet};
 
-/// A whole profile with its most common keys, which the reference page shows.
+/// A complete profile with the most common keys, shown on the reference page.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
 impl Profile {
-    /// Reads and checks the profile `text`; `origin` is what errors call it, usually the file's name.
+    /// Parses and checks the profile `text`. Errors call it `origin`, usually the file name.
     ///
-    /// The capacity is rounded down to whole 4 KiB blocks and a cache to whole bands, where the schema says
+    /// Rounds the capacity down to whole 4 KiB blocks and a cache down to whole bands, where the schema says
     /// so.
     ///
     /// # Errors
-    /// The first fault in one line: bad TOML, an unknown or missing key, a value of the wrong type or out of
-    /// its range, keys that contradict each other.
+    /// The first fault, in one line: invalid TOML, an unknown or missing key, a value of the wrong type or
+    /// out of range, or contradictory keys.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, ProfileError> {
         let lines = Lines::new(text);
         let table = DeTable::parse(text).map_err(|error| syntax_error(&error, text, &lines, origin))?;
@@ -76,21 +76,22 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The whole profile as JSON, defaults filled in: sizes in bytes, durations as in the file.
+    /// The complete profile as JSON with defaults: sizes in bytes, durations as in the file.
     pub fn to_json(&self) -> String {
-        // Text, numbers and lists of them: nothing in a profile can fail to become JSON.
+        // Text, numbers and lists of them always serialize.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// The text that it was read from.
+    /// The TOML text of the profile.
     pub fn text(&self) -> &str {
         &self.source.text
     }
 
-    /// The same disk with a head of another width, and a name that says so; none if it is no raw shingled disk.
+    /// The same disk with a head of a different width and a matching name; `None` unless it is a raw shingled
+    /// disk.
     ///
     /// # Errors
-    /// When such a disk cannot be.
+    /// If no such disk can be built.
     pub fn with_width_tracks(&self, width_tracks: u32) -> Result<Option<Self>, ProfileError> {
         let Layer::Swd(keys) = &self.layer else { return Ok(None) };
         if keys.width_tracks == width_tracks {
@@ -107,14 +108,14 @@ impl Profile {
         Self::from_toml(&table.to_string(), origin).map(Some)
     }
 
-    /// An error about the key at `path`, such as `geometry.taper.tracks`, in the form of the others: the file
-    /// and line of the key, the key and its value as written, then `message`.
+    /// An error about the key at `path`, such as `geometry.taper.tracks`, in the usual form: file and line of
+    /// the key, the key and its value as written, then `message`.
     pub fn error_at(&self, path: &str, message: &str) -> ProfileError {
         self.source.error_at(path, message)
     }
 }
 
-/// What the TOML parser found, with the key when it came twice.
+/// Converts a TOML error; for a duplicate key it names the key.
 fn syntax_error(error: &toml::de::Error, text: &str, lines: &Lines, origin: &str) -> ProfileError {
     let span = error.span().unwrap_or(0..0);
     let line = lines.at(span.start);
@@ -126,7 +127,7 @@ fn syntax_error(error: &toml::de::Error, text: &str, lines: &Lines, origin: &str
     ProfileError::new(origin, line, &message)
 }
 
-/// The version comes first: what another version calls its keys is no fault of the file.
+/// Checks the version first, because the keys of another version are not faults of the file.
 fn check_version(table: &DeTable<'_>, text: &str, lines: &Lines, origin: &str) -> Result<(), ProfileError> {
     let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == "schema") else {
         return Ok(());

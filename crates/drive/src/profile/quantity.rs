@@ -1,8 +1,8 @@
-//! Sizes and durations as people write them: `"37.2 GiB"`, `"4k"`, `"10.17 ms"`.
+//! Sizes and durations in human notation: `"37.2 GiB"`, `"4k"`, `"10.17 ms"`.
 //!
-//! Invariants: what [`Bytes`] and [`Duration`] print, they read back to the same value; reading is exact
-//! decimal arithmetic, so `"10.17 ms"` is 10,170,000 ns and not the float next to it; nothing here panics.
-//! Suffixes: `KiB`, `MiB`, ... and the bare `k`, `M`, ... of fio are binary, `KB`, `MB`, ... are SI.
+//! Invariants: [`Bytes`] and [`Duration`] parse what they print back to the same value; parsing is exact
+//! decimal arithmetic, so `"10.17 ms"` is 10,170,000 ns and not the nearest float; nothing here panics.
+//! `KiB`, `MiB`, ... and the bare `k`, `M`, ... (as in fio) are binary; `KB`, `MB`, ... are SI.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,19 +12,19 @@ use serde::de::{Deserializer, Error as _, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use skylight_disk::Nanos;
 
-/// Why a text is not a quantity. Each message continues a sentence that begins with `key = value`.
+/// Why a text is not a quantity. Each message continues a sentence that starts with `key = value`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// There is no number at the start.
+    /// The text does not start with a number.
     #[error("is not {0}; write {1}")]
     NotANumber(&'static str, &'static str),
-    /// The number stands alone where a unit is needed.
+    /// A number without the required unit.
     #[error("has no unit; write {0}")]
     NoUnit(&'static str),
-    /// The unit is none of those known.
+    /// An unknown unit.
     #[error("has the unknown unit \"{0}\"; use {1}")]
     UnknownUnit(String, &'static str),
-    /// A size below zero.
+    /// A negative size.
     #[error("is negative; a size is zero or more bytes")]
     Negative,
     /// More than 64 bits of bytes, or more digits than any quantity needs.
@@ -39,20 +39,20 @@ const DURATION_WHAT: &str = "a duration";
 const DURATION_HOW: &str = "a number and a unit such as \"10.17 ms\", \"100 us\" or \"1.2 s\"";
 const DURATION_UNITS: &str = "ns, us, ms or s";
 
-/// Most digits that are read: more than a `u64` or an `f64` can tell apart.
+/// Maximum number of digits: beyond the precision of `u64` and `f64`.
 const MAX_DIGITS: usize = 20;
-/// Most places after the point: with a unit of a second still far below a nanosecond.
+/// Maximum number of decimal places: even in seconds far below a nanosecond.
 const MAX_PLACES: usize = 40;
 
-/// A decimal number taken apart: `digits` x 10^-`places`.
+/// A decimal number: `digits` x 10^-`places`.
 struct Decimal {
     negative: bool,
-    /// Without the point and without leading zeros.
+    /// Without decimal point and leading zeros.
     digits: String,
     places: usize,
 }
 
-/// Splits `"-37.2 GiB"` into its number and its unit; `Ok(None)` when it does not begin with a number.
+/// Splits `"-37.2 GiB"` into number and unit; `Ok(None)` if it does not start with a number.
 fn split(text: &str) -> Result<Option<(Decimal, &str)>, QuantityError> {
     let text = text.trim();
     let (negative, unsigned) = match text.strip_prefix('-') {
@@ -84,7 +84,7 @@ fn split(text: &str) -> Result<Option<(Decimal, &str)>, QuantityError> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
-/// The units sizes are printed in, small to large; the bare suffixes are only read.
+/// The units for printing, in increasing order; bare suffixes are only parsed.
 const PRINTED: [(&str, u64); 9] = [
     ("B", 1),
     ("KB", 1_000),
@@ -97,24 +97,24 @@ const PRINTED: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
 ];
 
-/// Places after the point with which a size is still pleasant to read.
+/// Maximum number of decimal places in a printed size.
 const PRINTED_PLACES: u32 = 2;
-/// Characters of a number with which a size is still pleasant to read.
+/// Maximum number of characters in a printed number.
 const PRINTED_CHARS: usize = 6;
 
 impl Bytes {
-    /// The bare number of bytes.
+    /// The number of bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The largest multiple of `unit` that is not above this size.
+    /// The largest multiple of `unit` up to this size.
     pub const fn floor_to(self, unit: Self) -> Self {
         Self(self.0 - self.0 % unit.0)
     }
 
-    /// Whether `text` is a round figure, as `"3.9 TB"` and `"37.2 GiB"` are: written with a decimal point or
-    /// an SI unit. A round figure may be rounded down to whole blocks; `"40 MiB"` means what it says.
+    /// Whether `text` is a round figure, such as `"3.9 TB"` or `"37.2 GiB"`: it has a decimal point or an SI
+    /// unit. A round figure may be rounded down to whole blocks; `"40 MiB"` is exact.
     pub fn is_round_figure(text: &str) -> bool {
         let lower = text.trim().to_ascii_lowercase();
         let si = lower.ends_with('b') && !lower.ends_with("ib");
@@ -159,7 +159,7 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// The shortest exact way to write the size; in bytes when no unit makes it short.
+    /// Prints the size exactly and as short as possible; in bytes if no unit is short.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short = PRINTED
             .iter()
@@ -175,7 +175,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// `value / size` in as few decimal places as give it exactly; `None` when two are too few.
+/// `value / size` with the fewest decimal places that are exact; `None` if two are not enough.
 fn exact(value: u64, size: u64) -> Option<String> {
     let (value, size) = (u128::from(value), u128::from(size));
     let places = (0..=PRINTED_PLACES).find(|p| (value * 10_u128.pow(*p)).is_multiple_of(size))?;
@@ -188,7 +188,7 @@ fn exact(value: u64, size: u64) -> Option<String> {
 }
 
 impl Serialize for Bytes {
-    /// As a whole number, which machines need not parse; a profile reads that too.
+    /// Serializes a plain number, which needs no parsing; profiles accept that too.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(self.0)
     }
@@ -238,7 +238,7 @@ impl JsonSchema for Bytes {
     }
 }
 
-/// A length of time in nanoseconds; a fraction is kept, for rotations are not whole nanoseconds.
+/// A duration in nanoseconds. It keeps fractions, because rotations are not whole nanoseconds.
 ///
 /// ```
 /// use skylight_drive::profile::Duration;
@@ -248,24 +248,24 @@ impl JsonSchema for Bytes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Duration(f64);
 
-/// Powers of ten of nanoseconds in a unit; the largest first.
+/// Units with their powers of ten in nanoseconds, in decreasing order.
 const DURATION_POWERS: [(&str, i32); 4] = [("s", 9), ("ms", 6), ("us", 3), ("ns", 0)];
 
 impl Duration {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0.0);
 
-    /// The duration of `ns` nanoseconds. What is not finite becomes zero, so that every value can be printed.
+    /// The duration of `ns` nanoseconds. Non-finite values become zero, so that every value can be printed.
     pub const fn from_ns(ns: f64) -> Self {
         if ns.is_finite() { Self(ns) } else { Self::ZERO }
     }
 
-    /// The duration in nanoseconds, with its fraction.
+    /// The duration in nanoseconds, including its fraction.
     pub const fn ns(self) -> f64 {
         self.0
     }
 
-    /// The duration as the model's clock counts it, rounded to a whole nanosecond; below zero is zero.
+    /// The duration on the model's clock, rounded to a whole nanosecond; negative values become zero.
     pub fn nanos(self) -> Nanos {
         Nanos(self.0.round() as u64)
     }
@@ -292,7 +292,7 @@ impl FromStr for Duration {
         if number.digits.is_empty() {
             return Ok(Self::ZERO);
         }
-        // One correctly rounded step from decimal to binary, instead of a rounded product.
+        // A single, correctly rounded conversion from decimal to binary, instead of a rounded product.
         let sign = if number.negative { "-" } else { "" };
         let decimal = format!("{sign}{}e{}", number.digits, power - number.places as i32);
         decimal.parse().map(Self::from_ns).map_err(|_| QuantityError::TooLong)
@@ -304,7 +304,7 @@ impl fmt::Display for Duration {
         if self.0 == 0.0 {
             return f.write_str("0 ms");
         }
-        // `{:e}` gives the shortest digits that name this float: "1.017e7". Moving the point keeps them.
+        // `{:e}` gives the shortest digits that identify this float: "1.017e7". Moving the point keeps them.
         let text = format!("{:e}", self.0.abs());
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -315,7 +315,7 @@ impl fmt::Display for Duration {
     }
 }
 
-/// The decimal whose digits are `digits` and whose first digit counts 10^`exponent`.
+/// The decimal number with these digits whose first digit counts 10^`exponent`.
 fn shift(digits: &str, exponent: i32) -> String {
     if exponent < 0 {
         return format!("0.{}{digits}", "0".repeat(exponent.unsigned_abs() as usize - 1));

@@ -1,7 +1,7 @@
-//! What keys of a profile mean together: rules that no single key can break, and sizes rounded to blocks.
+//! Rules between the keys of a profile, and rounding of its sizes to blocks.
 //!
-//! Invariants: it runs on a profile that has passed `check.rs`, so every value is in its range; it needs no
-//! arithmetic of the geometry (whether the platters hold the capacity is for the builder of the drive).
+//! Invariants: the profile has passed `check.rs`, so every value is in its range; nothing here needs the
+//! geometry (the builder of the drive checks whether the platters are large enough).
 
 use super::check::not_whole;
 use super::diagnose::{Faults, Rank};
@@ -10,11 +10,11 @@ use super::schema::{Fitted, Geometry, Layout, Profile};
 
 /// A block, the unit of a drive's capacity.
 pub(super) const BLOCK: Bytes = Bytes(4096);
-/// The slowest seek of any drive, with room to spare.
-const SLOWEST_SEEK: Duration = Duration::from_ns(1e9);
+/// Chosen, because every real drive seeks in well under a second.
+const MAX_SEEK: Duration = Duration::from_ns(1e9);
 
-/// Most tracks of a surface, all recording zones together.
-const MOST_TRACKS: u64 = 10_000_000;
+/// Maximum number of tracks on a surface, over all recording zones.
+const MAX_TRACKS: u64 = 10_000_000;
 
 /// Checks `profile` as a whole; rounds its capacity to blocks and its cache to bands.
 pub(super) fn apply(profile: &mut Profile) -> Faults {
@@ -31,7 +31,7 @@ pub(super) fn apply(profile: &mut Profile) -> Faults {
     rules.faults
 }
 
-/// A profile under check, and what was found.
+/// A profile being checked, and the faults found.
 pub(super) struct Rules<'a> {
     pub(super) profile: &'a mut Profile,
     faults: Faults,
@@ -69,27 +69,27 @@ impl Rules<'_> {
     }
 
     fn seek(&mut self) {
-        let fall =
+        let decrease =
             self.profile.mechanics.seek.points.windows(2).position(|pair| pair[0].tracks >= pair[1].tracks);
-        if let Some(before) = fall {
+        if let Some(before) = decrease {
             let path = format!("mechanics.seek.points[{}]", before + 1);
             self.wrong(&path, "is not farther than the point before it; distances must rise");
         }
         let tracks = self.profile.geometry.tracks();
         let fitted = self.profile.mechanics.seek.fitted.as_ref();
         let below = fitted.and_then(|fitted| negative_at(fitted, tracks as f64));
-        // A curve that is nowhere below zero and has these terms is highest at an end or where it bends.
+        // A non-negative curve of this form has its maximum at an end or where its slope is zero.
         let slow =
-            fitted.map(|fitted| highest(fitted, tracks as f64)).filter(|time| time.ns() > SLOWEST_SEEK.ns());
+            fitted.map(|fitted| highest(fitted, tracks as f64)).filter(|time| time.ns() > MAX_SEEK.ns());
         if let Some((distance, time)) = below {
             self.wrong(
                 "mechanics.seek.fitted",
-                &format!("gives {time} at d = {distance:.0}; no seek takes less than no time"),
+                &format!("gives {time} at d = {distance:.0}; a seek time cannot be negative"),
             );
         }
         if let Some(time) = slow {
             let message =
-                format!("gives {time} within {tracks} tracks; no seek takes longer than {SLOWEST_SEEK}");
+                format!("gives {time} within {tracks} tracks; no seek takes longer than {MAX_SEEK}");
             self.wrong("mechanics.seek.fitted", &message);
         }
     }
@@ -97,8 +97,8 @@ impl Rules<'_> {
     fn geometry(&mut self) {
         let Geometry { layout, group_tracks, taper, .. } = self.profile.geometry.clone();
         let tracks = self.profile.geometry.tracks();
-        if tracks > MOST_TRACKS {
-            let message = format!("has {tracks} tracks in all; a surface has {MOST_TRACKS} at most");
+        if tracks > MAX_TRACKS {
+            let message = format!("has {tracks} tracks in all; a surface has {MAX_TRACKS} at most");
             self.wrong("geometry.zone", &message);
         }
         match (layout == Layout::HybridSerpentine, group_tracks) {
@@ -133,7 +133,7 @@ impl Rules<'_> {
         }
     }
 
-    /// What only a layout of horizontal zones can have.
+    /// Checks the keys that only a horizontal-zones layout may have.
     fn horizontal_zones(&mut self) {
         let Geometry { layout, surfaces, surface_density, zone, .. } = self.profile.geometry.clone();
         let horizontal = layout == Layout::HorizontalZones;
@@ -155,7 +155,7 @@ impl Rules<'_> {
                     self.wrong(&at("group_tracks"), &message);
                 }
                 (Some(_), true) => {
-                    self.wrong(&at("outward"), "stands beside group_tracks; a serpentine goes both ways");
+                    self.wrong(&at("outward"), "excludes group_tracks; a serpentine goes both ways");
                 }
                 _ => {}
             }
@@ -167,16 +167,13 @@ impl Rules<'_> {
         let (no_cache, no_buffer) = (interface.write_cache.get() == 0, interface.read_buffer.get() == 0);
         let (cache_on, look_ahead) = (interface.write_cache_on, interface.look_ahead);
         if interface.write_cache_runs.is_some() && no_cache {
-            self.wrong("interface.write_cache_runs", "is of a write cache that is not there; leave it out");
+            self.wrong("interface.write_cache_runs", "needs a write cache; leave it out");
         }
         if cache_on && no_cache {
-            self.wrong(
-                "interface.write_cache_on",
-                "has nothing to be on; add, say, write_cache = \"64 MiB\"",
-            );
+            self.wrong("interface.write_cache_on", "needs a write cache; add, say, write_cache = \"64 MiB\"");
         }
         if look_ahead && no_buffer {
-            self.wrong("interface.look_ahead", "has nowhere to read to; give read_buffer, say, \"16 MiB\"");
+            self.wrong("interface.look_ahead", "needs a read buffer; add, say, read_buffer = \"16 MiB\"");
         }
     }
 
@@ -199,21 +196,22 @@ impl Rules<'_> {
     }
 }
 
-/// A distance up to `tracks` at which the curve lies below zero, and how far, when there is one. The curve is
-/// least at an end or where its slope is zero, `sqrt(d) = -root / (2 linear)`.
+/// A distance up to `tracks` with a negative seek time, and that time, if there is one. The minimum of the
+/// curve is at an end or where its slope is zero, `sqrt(d) = -root / (2 linear)`.
 fn negative_at(fitted: &Fitted, tracks: f64) -> Option<(f64, Duration)> {
     let far = (tracks - 1.0).max(1.0);
-    let turn = (fitted.root.ns() / (-2.0 * fitted.linear.ns())).powi(2);
-    let turn = if turn.is_finite() { turn.clamp(1.0, far) } else { 1.0 };
-    let distance = [1.0, turn.round(), far].into_iter().find(|distance| fitted.time_ns(*distance) < 0.0)?;
+    let minimum = (fitted.root.ns() / (-2.0 * fitted.linear.ns())).powi(2);
+    let minimum = if minimum.is_finite() { minimum.clamp(1.0, far) } else { 1.0 };
+    let distance =
+        [1.0, minimum.round(), far].into_iter().find(|distance| fitted.time_ns(*distance) < 0.0)?;
     Some((distance, Duration::from_ns(fitted.time_ns(distance).round())))
 }
 
 /// The longest seek of a fitted curve over distances of 1 to `tracks`.
 fn highest(fitted: &Fitted, tracks: f64) -> Duration {
     // d/dd (root * sqrt(d) + linear * d) = 0
-    let bend = fitted.root.ns() / (-2.0 * fitted.linear.ns());
-    let bend = (bend * bend).clamp(1.0, tracks.max(1.0));
-    let times = [1.0, bend, tracks].map(|d| fitted.time_ns(if d.is_finite() { d } else { 1.0 }));
+    let extremum = fitted.root.ns() / (-2.0 * fitted.linear.ns());
+    let extremum = (extremum * extremum).clamp(1.0, tracks.max(1.0));
+    let times = [1.0, extremum, tracks].map(|d| fitted.time_ns(if d.is_finite() { d } else { 1.0 }));
     Duration::from_ns(times.into_iter().fold(0.0, f64::max))
 }

@@ -1,8 +1,8 @@
-//! A view of the generated JSON schema that the check and the reference page share.
+//! A view of the generated JSON schema, used by the check and the reference page.
 //!
-//! Invariants: the schema is inlined (no `$ref`) and null-free; a table is an object with `properties`; a
-//! choice of keys is a `oneOf` of `required` lists; a choice of kinds is a `oneOf` of objects, each with a
-//! constant `kind`; sizes and durations carry `x-quantity`, and their ranges `x-range`.
+//! Invariants: the schema is inlined (no `$ref`) and null-free; a table is an object with `properties`;
+//! exclusive keys are a `oneOf` of `required` lists; kinds are a `oneOf` of objects, each with a constant
+//! `kind`; sizes and durations have `x-quantity`, and their ranges `x-range`.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::quantity::Bytes;
 use super::schema::Profile;
 
-/// The JSON schema of a profile, in draft 7, which the TOML editors know.
+/// The JSON schema of a profile in draft 7, which TOML editors support.
 pub(super) fn root() -> Value {
     let settings = SchemaSettings::draft07().with(|s| s.inline_subschemas = true);
     let generator: SchemaGenerator = settings.with_transform(RecursiveTransform(tidy)).into_generator();
@@ -21,7 +21,7 @@ pub(super) fn root() -> Value {
     schema.to_value()
 }
 
-/// Drops what means nothing in TOML (null, Rust's number formats) and bounds sizes written as numbers.
+/// Removes what TOML lacks (null, Rust's number formats) and bounds sizes that are written as numbers.
 fn tidy(schema: &mut Schema) {
     unwrap_option(schema);
     let Some(object) = schema.as_object_mut() else { return };
@@ -51,7 +51,7 @@ fn whole(value: &mut Value) {
     }
 }
 
-/// Makes the schema of `Option<T>` that of `T`: a TOML file leaves a key out, it never says null.
+/// Replaces the schema of `Option<T>` by that of `T`: a TOML file omits a key and has no null.
 fn unwrap_option(schema: &mut Schema) {
     let Some(object) = schema.as_object_mut() else { return };
     if let Some(Value::Array(types)) = object.get_mut("type") {
@@ -72,7 +72,7 @@ fn unwrap_option(schema: &mut Schema) {
     }
 }
 
-/// What kind of value a place in a profile takes.
+/// The type of a value in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Table,
@@ -86,7 +86,7 @@ pub(super) enum Kind {
     Switch,
 }
 
-/// One place of the schema.
+/// A node of the schema.
 #[derive(Clone, Copy)]
 pub(super) struct Shape<'a>(&'a Map<String, Value>);
 
@@ -127,13 +127,13 @@ impl<'a> Shape<'a> {
         self.0.get(key)
     }
 
-    /// The example that the schema gives of a value.
+    /// The schema's example of a value.
     pub(super) fn example(self) -> Option<&'a Value> {
         self.0.get("examples")?.get(0)
     }
 
-    /// The keys of a table with what each takes: first those required, in the order of the Rust struct, then
-    /// those that exclude each other, then the others by name. (A JSON object itself has no order.)
+    /// The keys of a table with their shapes: first the required keys in the order of the Rust struct, then
+    /// the exclusive keys, then the others by name. (A JSON object itself has no order.)
     pub(super) fn keys(self) -> Vec<(&'a str, Shape<'a>)> {
         let properties = self.0.get("properties").and_then(Value::as_object);
         let shapes = properties.into_iter().flatten();
@@ -152,17 +152,17 @@ impl<'a> Shape<'a> {
         self.0.get("oneOf").and_then(Value::as_array).into_iter().flatten().filter_map(Shape::new)
     }
 
-    /// Keys of a table of which there must be exactly one.
+    /// Keys of which a table must have exactly one.
     pub(super) fn exclusive(self) -> Vec<&'a str> {
         self.one_of().filter(|s| s.0.get("properties").is_none()).flat_map(Self::required).collect()
     }
 
-    /// The kinds of a table that comes in kinds, by the value of their key `kind`.
+    /// The kinds of a table, by the value of their key `kind`.
     pub(super) fn variants(self) -> Vec<(&'a str, Shape<'a>)> {
         self.one_of().filter_map(|s| Some((s.0.get("properties")?["kind"].as_str_const()?, s))).collect()
     }
 
-    /// The words that a choice takes, with what each means.
+    /// The words that a choice accepts, with their meanings.
     pub(super) fn choices(self) -> Vec<(&'a str, &'a str)> {
         let described =
             |s: Shape<'a>| Some((s.0.get("const")?.as_str()?, s.text("description").unwrap_or("")));
@@ -171,21 +171,21 @@ impl<'a> Shape<'a> {
         self.one_of().filter_map(described).chain(plain).chain(single).collect()
     }
 
-    /// What each entry of a list takes; a list of fixed places has one shape for each.
+    /// The shape of a list's entries; a tuple has one shape for each.
     pub(super) fn items(self) -> Vec<Shape<'a>> {
         match self.0.get("items") {
-            Some(Value::Array(places)) => places.iter().filter_map(Shape::new).collect(),
+            Some(Value::Array(shapes)) => shapes.iter().filter_map(Shape::new).collect(),
             Some(every) => Shape::new(every).into_iter().collect(),
             None => Vec::new(),
         }
     }
 
-    /// Whether a list has fixed places.
+    /// Whether a list is a tuple.
     pub(super) fn is_tuple(self) -> bool {
         matches!(self.0.get("items"), Some(Value::Array(_)))
     }
 
-    /// The ends of a size's or duration's range, as written.
+    /// The bounds of a size or duration, as written.
     pub(super) fn quantity_range(self) -> Option<(&'a str, &'a str)> {
         match Self::strings(self.0.get("x-range"))[..] {
             [low, high] => Some((low, high)),
@@ -194,7 +194,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// The constant string of a property's schema.
+/// The constant string in a property's schema.
 trait ConstStr {
     fn as_str_const(&self) -> Option<&str>;
 }
@@ -205,15 +205,15 @@ impl ConstStr for Value {
     }
 }
 
-/// A table of the profile, as the file's headings and the reference page name it.
+/// A table of a profile, as in the headings of the file and of the reference page.
 pub(super) struct Section<'a> {
     /// `geometry.zone`; empty for the top of the file.
     pub(super) path: String,
-    /// Whether it may come several times, as `[[geometry.zone]]`.
+    /// Whether it can occur several times, as `[[geometry.zone]]`.
     pub(super) repeats: bool,
-    /// The kind, where the table comes in kinds or lies in one that does.
+    /// The kind, if the table or an enclosing one has kinds.
     pub(super) variant: Option<&'a str>,
-    /// Whether a profile may go without it.
+    /// Whether a profile may omit it.
     pub(super) optional: bool,
     pub(super) shape: Shape<'a>,
 }
@@ -233,7 +233,7 @@ impl Section<'_> {
     }
 }
 
-/// All tables of the schema, each before those inside it.
+/// All tables of the schema, each before the tables inside it.
 pub(super) fn sections(root: &Value) -> Vec<Section<'_>> {
     let mut sections = Vec::new();
     if let Some(shape) = Shape::new(root) {

@@ -1,28 +1,28 @@
-//! The body of a random drive: capacity, mechanics, geometry, interface, jitter.
+//! The physical part of a random drive: capacity, mechanics, geometry, interface, jitter.
 //!
-//! What physics forbids, and what gives way then:
-//! * *Tracks a surface*: a stroke of about 25 mm has at most [`MOST_TRACKS`] tracks of 10 nm, the width of a
-//!   grain. A capacity that needs more gets longer tracks, then more surfaces than were drawn.
-//! * *Tracks*: as many as hold what is drawn, and a little more.
-//! * *Skew*: a little longer than the mechanics need for the step, as every drive maker has it.
+//! Physical limits, and what is adjusted to meet them:
+//! * *Tracks per surface*: a stroke of about 25 mm has at most [`MAX_TRACKS`] tracks of 10 nm, the width of a
+//!   grain. A capacity that needs more gets longer tracks, and then more surfaces than were drawn.
+//! * *Tracks*: enough for what is drawn, and a few more.
+//! * *Skew*: slightly longer than the mechanics need for the step, as on real drives.
 
 use super::draw::{Draws, rounded, rounded_up};
 use super::ranges as range;
 use super::text::Text;
 use crate::profile::Bytes;
 
-/// See the module page.
-const MOST_TRACKS: f64 = 2_500_000.0;
-/// The most that a layer lays on the platters, as a multiple of the capacity: a bound for the length of tracks.
-const MOST_PLATTERS: f64 = 1.8;
-/// Most surfaces: two for each of ten platters.
-const MOST_SURFACES: f64 = 20.0;
+/// See the module documentation.
+const MAX_TRACKS: f64 = 2_500_000.0;
+/// Upper bound of a layer's platter space as a multiple of the capacity, which limits the length of tracks.
+const MAX_PLATTER_FACTOR: f64 = 1.8;
+/// Two surfaces on each of ten platters.
+const MAX_SURFACES: f64 = 20.0;
 
 /// The layouts of a profile.
 const LAYOUTS: [&str; 5] =
     ["cylinder", "cylinder-serpentine", "surface-serpentine", "hybrid-serpentine", "horizontal-zones"];
 
-/// The sizes that the rest of a drive follows from.
+/// The quantities that determine the rest of a drive.
 #[derive(Clone, Debug)]
 pub(super) struct Body {
     pub draws: Draws,
@@ -31,16 +31,16 @@ pub(super) struct Body {
     /// Seek to the next track and over the full stroke.
     pub track_seek_ns: f64,
     pub full_seek_ns: f64,
-    /// Sectors a track at the OD and the ID.
+    /// Sectors per track at the OD and the ID.
     pub outer: f64,
     pub inner: f64,
     pub zones: f64,
     pub layout: &'static str,
-    /// As drawn; the platters may need more.
+    /// As drawn; the capacity may need more.
     surfaces: f64,
 }
 
-/// The number of tracks and surfaces that hold what is needed.
+/// A sufficient number of tracks and surfaces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub surfaces: f64,
@@ -48,12 +48,12 @@ pub(super) struct Size {
 }
 
 impl Body {
-    /// Draws it.
+    /// Draws the quantities.
     pub fn draw(draws: Draws) -> Self {
         let capacity = draws.number(&range::CAPACITY_BYTES);
         let ratio = draws.number(&range::OUTER_TO_INNER);
         let drawn = draws.number(&range::OUTER_TRACK_MIB) * f64::from(1 << 20) / 512.0;
-        let least = capacity * MOST_PLATTERS / 512.0 / (MOST_SURFACES * MOST_TRACKS);
+        let least = capacity * MAX_PLATTER_FACTOR / 512.0 / (MAX_SURFACES * MAX_TRACKS);
         let outer = drawn.max(least * 2.0 / (1.0 + 1.0 / ratio));
         let eights = |sectors: f64| (sectors / 8.0).round() * 8.0;
         Self {
@@ -70,26 +70,26 @@ impl Body {
         }
     }
 
-    /// Sectors of a mean track.
+    /// Sectors per track on average.
     pub fn mean_track(&self) -> f64 {
         f64::midpoint(self.outer, self.inner)
     }
 
-    /// Surfaces and tracks for so many bytes on the platters.
+    /// Surfaces and tracks for `bytes` on the platters.
     pub fn size_for(&self, bytes: f64) -> Size {
         let tracks = bytes / 512.0 / self.mean_track();
-        let surfaces = self.surfaces.max((tracks / MOST_TRACKS).ceil()).min(MOST_SURFACES);
+        let surfaces = self.surfaces.max((tracks / MAX_TRACKS).ceil()).min(MAX_SURFACES);
         let spare = 1.0 + self.draws.number(&range::SPARE_PART);
         Size { surfaces, tracks: rounded_up(tracks * spare / surfaces, 4).max(self.zones).ceil() }
     }
 
-    /// How many tracks of a radius follow each other in the order of addresses: a guard is as many times wider.
+    /// Number of tracks at one radius that are consecutive in address order; guards are wider by this factor.
     pub fn tracks_side_by_side(&self, size: Size) -> f64 {
         if self.layout.starts_with("cylinder") { size.surfaces } else { 1.0 }
     }
 
-    /// The smallest stretch of tracks that a band may not cross when it has a guard, in sectors, on a drive of
-    /// that size: a recording zone where it is walked by cylinders, else a pass over one surface.
+    /// The shortest run of tracks that a band with a guard may not cross, in sectors, on a drive of this
+    /// size: a recording zone if the layout goes by cylinders, otherwise a pass over one surface.
     pub fn smallest_pass(&self, size: Size) -> f64 {
         let zone = (size.tracks / self.zones).floor();
         let grouped = match self.layout {
@@ -101,7 +101,7 @@ impl Body {
         tracks * self.tracks_side_by_side(size) * self.inner
     }
 
-    /// All sections but the layer.
+    /// Writes all sections except the layer.
     pub fn write(&self, size: Size, shingled: bool, text: &mut Text) {
         self.mechanics(size, text);
         self.geometry(size, shingled, text);
@@ -114,7 +114,7 @@ impl Body {
         text.time("head_switch", draws.number(&range::HEAD_SWITCH_MS) * 1e6);
         text.time("write_settle", draws.number(&range::WRITE_SETTLE_US) * 1e3);
         text.key("zero_latency", draws.chance(&range::ZERO_LATENCY));
-        // constant + root sqrt(d) + linear d, from the next track to the far end.
+        // constant + root * sqrt(d) + linear * d, between the next track and the far end.
         let far = (size.tracks - 1.0).max(2.0);
         let rise = self.full_seek_ns - self.track_seek_ns;
         let part = draws.number(&range::SEEK_ROOT_PART);
@@ -132,7 +132,8 @@ impl Body {
         let head_switch = draws.number(&range::HEAD_SWITCH_MS) * 1e6;
         let settle = draws.number(&range::WRITE_SETTLE_US) * 1e3;
         let slack = draws.number(&range::SKEW_SLACK_US) * 1e3;
-        // A step to another surface may go to the next track as well, and on cylinders always does at their end.
+        // A step to another surface may include a step to the next track, and on cylinders always does at
+        // their end.
         let to_surface = head_switch.max(self.track_seek_ns);
         let to_track = if self.layout == "cylinder" { to_surface } else { self.track_seek_ns };
         let skew = |step: f64| ((step + settle + slack) / 10e3).ceil() * 10e3;
@@ -155,7 +156,7 @@ impl Body {
         text.key("inner_sectors_per_track", self.inner);
     }
 
-    /// Zones one by one, since each may be walked its own way.
+    /// Writes the zones one by one, since their directions differ.
     fn horizontal_zones(&self, size: Size, shingled: bool, text: &mut Text) {
         let draws = self.draws;
         if size.surfaces > 1.0 && draws.chance(&range::SURFACES_DIFFER) {
@@ -172,7 +173,7 @@ impl Body {
             let share = (zone + 1) * tracks / zones - zone * tracks / zones;
             let part = zone as f64 / (self.zones - 1.0);
             let sectors = (self.outer + (self.inner - self.outer) * part).round();
-            let walk = match zone.cmp(&(zones / 2)) {
+            let direction = match zone.cmp(&(zones / 2)) {
                 _ if !towards_md => String::new(),
                 std::cmp::Ordering::Less => String::new(),
                 std::cmp::Ordering::Equal => {
@@ -180,16 +181,18 @@ impl Body {
                 }
                 std::cmp::Ordering::Greater => ", outward = true".to_owned(),
             };
-            rows.push_str(&format!("    {{ tracks = {share}, sectors_per_track = {sectors}{walk} }},\n"));
+            rows.push_str(&format!(
+                "    {{ tracks = {share}, sectors_per_track = {sectors}{direction} }},\n"
+            ));
         }
         text.key("zone", format!("[\n{rows}]"));
     }
 
-    /// The sections that every drive has, whatever it is made of.
+    /// Writes the sections that every drive has.
     pub fn write_interface(&self, text: &mut Text) {
         let draws = self.draws;
         text.section("[interface]");
-        // Queues of SATA drives: 32 by the standard, of which hosts use 31.
+        // SATA queues: 32 by the standard, of which hosts use 31.
         text.key("queue_depth", draws.choice("queue_depth", &[31, 32]));
         let fifo = draws.chance(&range::SCHEDULE_FIFO);
         text.word("schedule", if fifo { "fifo" } else { "shortest-positioning-first" });
@@ -205,7 +208,7 @@ impl Body {
         text.key("park_when_idle", draws.chance(&range::PARKS));
     }
 
-    /// How latencies vary.
+    /// The variation of latency.
     pub fn write_jitter(&self, text: &mut Text) {
         let draws = self.draws;
         text.section("[jitter]");
@@ -218,7 +221,7 @@ impl Body {
         }
     }
 
-    /// Speed of flash.
+    /// The speed of flash.
     pub fn write_flash(&self, text: &mut Text) {
         let draws = self.draws;
         text.section("[flash]");

@@ -1,8 +1,8 @@
-//! Draws: one named stream of randomness a property, and numbers rounded as people write them.
+//! Draws: one named stream of random numbers for each property, and rounding to human-readable numbers.
 //!
-//! Invariants: what one property draws does not depend on which others are drawn, so that a property added
-//! later changes nothing else of the drive of a seed; only correctly rounded arithmetic is used, so that a
-//! seed gives the same text on every machine.
+//! Invariants: the draw of one property does not depend on the other properties, so that adding a property
+//! changes nothing else in the drive of a seed; only correctly rounded arithmetic is used, so that a seed
+//! gives the same text on every machine.
 
 use rand_core::Rng;
 
@@ -16,18 +16,18 @@ pub(super) struct Draws {
 }
 
 impl Draws {
-    /// Uniform in 0 to 1, the end left out.
+    /// Uniform in [0, 1).
     pub fn unit(&self, name: &str) -> f64 {
         let bits = substream(self.seed, &format!("random.{name}")).next_u64();
         (bits >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A value of a range.
+    /// A value from a range.
     pub fn number(&self, range: &Range) -> f64 {
         at(range, self.unit(range.name))
     }
 
-    /// A value of a range, of which a drive has several: the number of this one.
+    /// A value from a range for the property with this index, if a drive has several.
     pub fn nth(&self, range: &Range, index: u32) -> f64 {
         at(range, self.unit(&format!("{}.{index}", range.name)))
     }
@@ -37,7 +37,7 @@ impl Draws {
         self.unit(chance.name) < chance.part
     }
 
-    /// One of several, each as likely as any other.
+    /// One of several values, all equally likely.
     pub fn choice<T: Copy>(&self, name: &str, from: &[T]) -> T {
         let index = (self.unit(name) * from.len() as f64) as usize;
         from[index.min(from.len() - 1)]
@@ -54,8 +54,8 @@ fn at(range: &Range, unit: f64) -> f64 {
     rounded(drawn, range.digits).clamp(low, high)
 }
 
-/// `base` to the power of `unit`, 0 to 1, by square roots alone: the library's power may differ in its last
-/// bit from machine to machine.
+/// `base` to the power of `unit`, 0 to 1, using only square roots: the library's power function may differ in
+/// the last bit between machines.
 fn power(base: f64, unit: f64) -> f64 {
     let (mut result, mut root, mut rest) = (1.0, base, unit);
     for _ in 0..40 {
@@ -69,12 +69,12 @@ fn power(base: f64, unit: f64) -> f64 {
     result
 }
 
-/// A value with so many significant digits.
+/// Rounds to `digits` significant digits.
 pub(super) fn rounded(value: f64, digits: usize) -> f64 {
     format!("{value:.*e}", digits.saturating_sub(1)).parse().unwrap_or(value)
 }
 
-/// The same, but not below the value.
+/// Rounds up to `digits` significant digits.
 pub(super) fn rounded_up(value: f64, digits: usize) -> f64 {
     let nearest = rounded(value, digits);
     if nearest >= value {

@@ -1,15 +1,17 @@
 //! The translation layer of a random drive.
 //!
-//! What physics and the kinds forbid, and what gives way then:
-//! * *A cache* has room for two bands or three of its largest entries at least: a small cache of a small drive
-//!   grows.
-//! * *A place*: a journal with its out-of-band data takes at most [`MOST_REGION`] of the platters, or it would
-//!   lie at no one diameter: its cache shrinks, within its range.
-//! * *Guards* are as wide as the head (`build/regions.rs`). They stand between bands that are some times longer,
-//!   in passes over a surface that hold several: otherwise there are none, as of a head as wide as its track.
-//! * *A map merge* lasts at least as long as the way to the map and back and a turn.
-//! * Cache at many places, dynamic mapping: what a fully associative layer is, and the others are not. A map
-//!   limit, quanta, out-of-band data, entry bound, merges, bands by zone, cleaning order: of journaled ones.
+//! Limits of physics and of the kinds, and what is adjusted to meet them:
+//! * *Cache size*: a cache has space for at least two bands, or three of its largest entries; the small cache
+//!   of a small drive grows.
+//! * *Cache location*: a journal with its out-of-band data takes at most [`MAX_REGION_FRACTION`] of the
+//!   platters, or it would not be at one diameter; otherwise its cache shrinks within its range.
+//! * *Guards* are as wide as the head (`build/regions.rs`). They require bands several times longer than a
+//!   guard, in passes that contain several bands; otherwise there are none, as with a head as wide as its
+//!   track.
+//! * *Map merges* take at least the seeks to the map and back, and a revolution.
+//! * A cache at several locations and dynamic mapping belong to fully-associative layers only. A map limit,
+//!   quanta, out-of-band data, a maximum entry size, merges, bands by zone, and the cleaning order belong to
+//!   journaled layers only.
 
 use super::body::{Body, Size};
 use super::draw::rounded;
@@ -17,19 +19,19 @@ use super::ranges as range;
 use super::text::{Text, blocks, mebibytes};
 use crate::profile::Bytes;
 
-/// Most of the platters that a journal takes.
-const MOST_REGION: f64 = 0.25;
-/// Sectors of a MiB.
+/// Maximum fraction of the platters for a journal.
+const MAX_REGION_FRACTION: f64 = 0.25;
+/// Bytes in a MiB.
 const MIB: f64 = 1_048_576.0;
 const LOCATIONS: [&str; 3] = ["od", "md", "id"];
 
-/// A layer as text, and what it needs.
+/// The text of a layer, and what the layer requires.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LayerText {
     pub text: Text,
-    /// Bytes on the platters, host data included.
+    /// Bytes on the platters, including host data.
     pub platters: f64,
-    /// Whether it has flash.
+    /// Whether the layer uses flash.
     pub flash: bool,
 }
 
@@ -51,7 +53,7 @@ pub(super) fn ssd() -> LayerText {
     LayerText { text: begin("ssd"), platters: 0.0, flash: true }
 }
 
-/// The size of a cache that is not a number of places.
+/// The size in bytes of a cache, at least `least`.
 fn cache(body: &Body, flash: bool, least: f64) -> f64 {
     let capacity = body.capacity.get() as f64;
     let drawn = if flash {
@@ -62,8 +64,8 @@ fn cache(body: &Body, flash: bool, least: f64) -> f64 {
     drawn.max(least)
 }
 
-/// Where a cache is; the medium as text, and the location of one on the disk.
-fn place(body: &Body, text: &mut Text) -> (bool, &'static str) {
+/// Draws the location of a cache and writes it; returns whether it is flash, and its location if on disk.
+fn cache_location(body: &Body, text: &mut Text) -> (bool, &'static str) {
     let flash = body.draws.chance(&range::FLASH_CACHE);
     let location = body.draws.choice("cache_location", &LOCATIONS);
     text.word("cache_medium", if flash { "flash" } else { "disk" });
@@ -83,7 +85,7 @@ pub(super) fn set_associative(body: &Body) -> LayerText {
     let mut text = begin("set-associative");
     let band = band(body);
     text.word("band", mebibytes(band));
-    let (flash, _) = place(body, &mut text);
+    let (flash, _) = cache_location(body, &mut text);
     let cache = rounded(cache(body, flash, 2.0 * band) / MIB, 3).max(2.0 * band / MIB) * MIB;
     text.word("cache", mebibytes(cache));
     text.key("watermark", body.draws.number(&range::BAND_WATERMARK));
@@ -102,7 +104,7 @@ fn cleaning(body: &Body, text: &mut Text) {
     }
 }
 
-/// `fully-associative`: zones as large as free bands and the size of the cache make them.
+/// `fully-associative`: the size of the zones follows from the free bands and the cache size.
 pub(super) fn fully_associative(body: &Body) -> LayerText {
     const SMALLEST_ZONE: f64 = 1024.0 * MIB;
     const LARGEST_ZONE: f64 = 512.0 * SMALLEST_ZONE;
@@ -133,7 +135,7 @@ struct Journal {
     gap: Bytes,
     entry_max: Bytes,
     places: f64,
-    /// On the platters.
+    /// Bytes on the platters.
     region: f64,
 }
 
@@ -160,7 +162,7 @@ impl Journal {
         let entry = largest * quantum_bytes + (one - quantum_bytes);
         let mut places = cache(body, flash, 0.0) / quantum_bytes;
         if !flash {
-            places = places.min(MOST_REGION * body.capacity.get() as f64 / one);
+            places = places.min(MAX_REGION_FRACTION * body.capacity.get() as f64 / one);
         }
         let places = rounded(places, 4).max((3.0 * largest / draws.number(&range::PLACE_WATERMARK)).ceil());
         let places = places.round();
@@ -182,12 +184,12 @@ impl Journal {
     }
 }
 
-/// Whole blocks below so many bytes: none is a number too.
+/// The number of bytes in whole blocks, rounded down, possibly zero.
 fn floor_blocks(bytes: f64) -> Bytes {
     Bytes((bytes / 4096.0) as u64 * 4096)
 }
 
-/// The map of a `journaled` layer; bytes at its home.
+/// The map of a `journaled` layer; returns the bytes at its home location.
 fn map(body: &Body, text: &mut Text) -> f64 {
     let draws = body.draws;
     if !draws.chance(&range::MAP_UNLIMITED) {
@@ -196,7 +198,7 @@ fn map(body: &Body, text: &mut Text) -> f64 {
     }
     let mut home = 0.0;
     if !draws.chance(&range::MAP_NEVER_MERGED) {
-        // Half a stroke there and half back, and about a turn of waiting, are in what a merge lasts.
+        // A merge includes half a stroke there and back, and about a revolution of waiting.
         let moves = 2.0 * f64::midpoint(body.track_seek_ns, body.full_seek_ns) + body.rotation_ns;
         let writing = (draws.number(&range::MAP_MERGE_MS) * 1e6 - moves).max(0.0);
         home = rounded(writing / body.rotation_ns * body.mean_track() * 512.0, 3);
@@ -208,7 +210,7 @@ fn map(body: &Body, text: &mut Text) -> f64 {
     home.max(f64::from(1 << 20))
 }
 
-/// The bands of a `journaled` layer, in bytes, the outermost first.
+/// The band sizes of a `journaled` layer in bytes, from the outermost inwards.
 fn band_sizes(body: &Body) -> Vec<f64> {
     let draws = body.draws;
     let outer = band(body);
@@ -235,11 +237,11 @@ fn write_bands(body: &Body, sizes: &[f64], text: &mut Text) {
     }
 }
 
-/// `journaled`; `size` is that of a drive without guards, which must be known to say whether guards can be.
+/// `journaled`; `size` gives the size of a drive without guards, which decides whether guards are possible.
 pub(super) fn journaled(body: &Body, size: impl Fn(f64) -> Size) -> LayerText {
     let draws = body.draws;
     let mut text = begin("journaled");
-    let (flash, location) = place(body, &mut text);
+    let (flash, location) = cache_location(body, &mut text);
     let journal = Journal::draw(body, flash, location);
     journal.write(body, &mut text);
     let home = map(body, &mut text);

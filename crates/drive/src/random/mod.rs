@@ -1,14 +1,14 @@
-//! Random drives: plausible profiles that nobody tuned anything to, one a seed.
+//! Random drives: plausible profiles, one per seed, that no test is tuned to.
 //!
-//! The suite is scored on them (`docs/random-drives.md`), and `truth` says what it should find. A profile is
-//! TOML like any other: it can be kept, read and changed.
+//! The suite is scored on them (`docs/random-drives.md`), and [`crate::truth`] gives the correct findings. A
+//! random profile is TOML like any other: it can be stored, read and changed.
 //!
-//! * [`ranges`]: the one table of what is drawn from where.
-//! * `draw`: a named stream of randomness for each property.
-//! * `body`, `layers`: the drive, with what physics forbids; `text` writes it.
+//! * [`ranges`]: the table of all ranges and probabilities.
+//! * `draw`: a named stream of random numbers for each property.
+//! * `body`, `layers`: the drive, within physical limits; `text` writes it.
 //!
-//! Invariants: the same seed and kind give the same bytes; a text that is given out builds a drive; a seed
-//! whose kind was drawn gives the text that it gives when the kind is asked for.
+//! Invariants: the same seed and kind give the same bytes; every returned text builds a drive; a seed with a
+//! drawn kind gives the same text as with this kind requested.
 //!
 //! ```
 //! use skylight_drive::random::{Kind, random_profile};
@@ -32,9 +32,9 @@ use body::Body;
 use draw::Draws;
 use text::Text;
 
-/// How often the platters are made a little larger when the layer does not fit, before giving up.
+/// Maximum number of times that the platters grow when the layer does not fit.
 const TRIES: u32 = 12;
-/// How much larger.
+/// Growth factor of each try.
 const GROWTH: f64 = 1.04;
 
 /// The kinds of random drives.
@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a seed.
+    /// Draws the kind for a seed.
     fn drawn(draws: Draws) -> Self {
         let at = draws.unit("kind");
         let (conventional, ssd) = (ranges::KIND_CONVENTIONAL.part, ranges::KIND_SSD.part);
@@ -82,7 +82,7 @@ impl Kind {
     }
 }
 
-/// A word that is no kind.
+/// A word that is not a kind of drive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{0}\" is no kind of drive; use conventional, ssd, set-associative, fully-associative or journaled"
@@ -97,10 +97,10 @@ impl FromStr for Kind {
     }
 }
 
-/// The profile of a seed as text, of the kind asked for or of one drawn.
+/// The profile of a seed as text, with the requested kind or a drawn one.
 ///
 /// # Errors
-/// When no such drive can be built, which no seed is known to do.
+/// If no such drive can be built; no such seed is known.
 pub fn random_profile(seed: u64, kind: Option<Kind>) -> Result<String, ProfileError> {
     random_drive(seed, kind).map(|random| random.text)
 }
@@ -108,13 +108,13 @@ pub fn random_profile(seed: u64, kind: Option<Kind>) -> Result<String, ProfileEr
 /// A random profile, as text and as read from it.
 #[derive(Clone, Debug)]
 pub struct RandomDrive {
-    /// The TOML.
+    /// The TOML text.
     pub text: String,
-    /// What it says.
+    /// The parsed profile.
     pub profile: Profile,
 }
 
-/// The profile of a seed, of the kind asked for or of one drawn.
+/// The profile of a seed, with the requested kind or a drawn one.
 ///
 /// # Errors
 /// As [`random_profile`].
@@ -122,11 +122,12 @@ pub fn random_drive(seed: u64, kind: Option<Kind>) -> Result<RandomDrive, Profil
     let draws = Draws { seed };
     let kind = kind.unwrap_or_else(|| Kind::drawn(draws));
     let body = Body::draw(draws);
-    let mut room = 1.0;
+    let mut scale = 1.0;
     let mut tries = 0;
     loop {
-        let text = written(&body, kind, room);
-        // Where bands, guards and regions lie is the builder's knowledge: what it refuses gets more tracks.
+        let text = written(&body, kind, scale);
+        // Only the builder knows where bands, guards and regions lie; if it rejects a profile, the platters
+        // grow.
         let read = Profile::from_toml(&text, &format!("seed {seed}"));
         match read.and_then(|profile| Drive::new(&profile, 0).map(|_| profile)) {
             Ok(profile) => return Ok(RandomDrive { text, profile }),
@@ -134,11 +135,11 @@ pub fn random_drive(seed: u64, kind: Option<Kind>) -> Result<RandomDrive, Profil
             Err(_) => {}
         }
         tries += 1;
-        room *= GROWTH;
+        scale *= GROWTH;
     }
 }
 
-fn written(body: &Body, kind: Kind, room: f64) -> String {
+fn written(body: &Body, kind: Kind, scale: f64) -> String {
     let layer = match kind {
         Kind::Conventional => layers::conventional(body),
         Kind::Ssd => layers::ssd(),
@@ -156,7 +157,7 @@ fn written(body: &Body, kind: Kind, room: f64) -> String {
     if kind == Kind::Ssd {
         write_no_platters(&mut text);
     } else {
-        body.write(body.size_for(layer.platters * room), kind != Kind::Conventional, &mut text);
+        body.write(body.size_for(layer.platters * scale), kind != Kind::Conventional, &mut text);
     }
     body.write_interface(&mut text);
     if layer.flash {
@@ -167,7 +168,7 @@ fn written(body: &Body, kind: Kind, room: f64) -> String {
     text.into_string()
 }
 
-/// The schema wants platters of every drive; an SSD gets the smallest there are.
+/// The schema requires platters; an SSD gets the smallest possible.
 fn write_no_platters(text: &mut Text) {
     text.section("[mechanics]");
     text.comment("A profile has platters; no command of this drive reaches them.");

@@ -1,47 +1,46 @@
-//! What a random drive is drawn from: every range and every chance, in one table each.
+//! The ranges and probabilities that random drives are drawn from, in one table each.
 //!
-//! Ranges are at least the promised ones (`docs/random-drives.md`, "Ranges"); where none is promised, the row says
-//! what it was chosen by. Draws are independent but where `body.rs` and `layers.rs` say what
-//! physics forbids.
+//! Ranges cover at least those that the suite is scored on (`docs/random-drives.md`); for others, the row
+//! gives the reason. Draws are independent except where `body.rs` and `layers.rs` state a physical limit.
 //!
-//! Invariant: a draw lies in its range, both ends included, rounded as people write numbers.
+//! Invariant: a draw lies in its range, both ends included, and is rounded to a human-readable number.
 
-/// How draws are spread over a range.
+/// The distribution of draws over a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly.
+    /// Uniform.
     Linear,
-    /// Evenly in the logarithm: each doubling is as likely as any other.
+    /// Uniform in the logarithm: every doubling is equally likely.
     Log,
-    /// Evenly over the whole numbers.
+    /// Uniform over the integers.
     Whole,
 }
 
-/// A range that a property is drawn from.
+/// The range of a property.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
-    /// The property, and the name of its stream of randomness.
+    /// The property, which also names its stream of random numbers.
     pub name: &'static str,
-    /// The least value.
+    /// The minimum.
     pub low: f64,
-    /// The greatest value.
+    /// The maximum.
     pub high: f64,
-    /// How draws are spread.
+    /// The distribution.
     pub scale: Scale,
-    /// Significant digits that are kept.
+    /// Number of significant digits.
     pub digits: usize,
-    /// Where the range comes from.
+    /// The origin of the range.
     pub source: &'static str,
 }
 
-/// A property that a part of the drives has.
+/// A property that a fraction of the drives has.
 #[derive(Clone, Copy, Debug)]
 pub struct Chance {
-    /// The property, and the name of its stream of randomness.
+    /// The property, which also names its stream of random numbers.
     pub name: &'static str,
-    /// The part of the drives that have it.
+    /// The fraction of drives that have it.
     pub part: f64,
-    /// Where the part comes from.
+    /// The origin of the fraction.
     pub source: &'static str,
 }
 
@@ -58,7 +57,7 @@ macro_rules! ranges {
                 source: $source,
             };
         )*
-        /// The table.
+        /// All ranges.
         pub const RANGES: &[Range] = &[$($name),*];
     };
 }
@@ -66,10 +65,10 @@ macro_rules! ranges {
 macro_rules! chances {
     ($($name:ident = $part:expr, $source:expr;)*) => {
         $(
-            #[doc = concat!("Chance of `", stringify!($name), "`; see the table of this module.")]
+            #[doc = concat!("Probability of `", stringify!($name), "`; see the table of this module.")]
             pub const $name: Chance = Chance { name: stringify!($name), part: $part, source: $source };
         )*
-        /// The table.
+        /// All probabilities.
         pub const CHANCES: &[Chance] = &[$($name),*];
     };
 }
@@ -79,7 +78,7 @@ const PROMISED: &str = "promised: docs/random-drives.md, Ranges";
 const FLASH: &str = "chosen: from a fast SSD to a slow card";
 
 ranges! {
-    // Name = least, greatest, spread, digits, source. Units last in the name.
+    // Name = minimum, maximum, distribution, digits, source. Units last in the name.
     CAPACITY_BYTES = 100e9, 30e12, Log, 3, PROMISED;
     SPEED_RPM = 4_200.0, 15_000.0, Log, 3, PROMISED;
     SURFACES = 1.0, 20.0, Whole, 2, PROMISED;
@@ -109,7 +108,7 @@ ranges! {
     QUANTUM_TRACKS = 0.2, 1.0, Linear, 3, PROMISED;
     OUT_OF_BAND_TRACKS = 0.0, 3.0, Linear, 3, PROMISED;
     ENTRY_QUANTA = 1.0, 16.0, Linear, 3, PROMISED;
-    ENTRY_GAP_KIB = 0.0, 128.0, Linear, 3, "chosen: a lone write catches the next place, or misses it";
+    ENTRY_GAP_KIB = 0.0, 128.0, Linear, 3, "chosen: an isolated write catches the next slot, or misses it";
     MAP_MERGE_EVERY = 50.0, 2_000.0, Log, 3, PROMISED;
     MAP_MERGE_MS = 20.0, 800.0, Log, 3, PROMISED;
     MAP_UPDATE_KIB = 4.0, 256.0, Log, 2, "chosen: a block of the map, or its neighbourhood";
@@ -118,7 +117,7 @@ ranges! {
     BAND_WATERMARK = 0.8, 1.0, Linear, 2, PROMISED;
     ZONE_WATERMARK = 0.8, 1.0, Linear, 2, PROMISED;
     IDLE_S = 0.2, 120.0, Log, 2, PROMISED;
-    CLEANING_SEED = 0.0, 999_999.0, Whole, 6, "chosen: of the lots that a random cleaning order draws";
+    CLEANING_SEED = 0.0, 999_999.0, Whole, 6, "chosen: seeds of the random cleaning order";
     FREE_BANDS = 5.0, 200.0, Log, 2, "chosen: emulated-smr-3 has 21; a watermark of 0.8 needs 5";
 
     JITTER_PART = 0.0, 0.03, Linear, 2, PROMISED;

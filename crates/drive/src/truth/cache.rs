@@ -1,23 +1,22 @@
 //! Sizes of the persistent cache, of its map and of its journal.
 //!
-//! * `cache_fill_bytes`: host data that the cache takes before cleaning starts, in writes that waste nothing;
-//!   `cache_bytes`: the same with the watermark divided out.
-//! * `cache_raw_bytes`: what lone 4 KiB writes put on the cache's medium until cleaning starts, out-of-band
-//!   data with it; merges of the map are not in the cache.
+//! * `cache_fill_bytes`: host data that the cache takes before cleaning starts, with writes that waste no
+//!   space; `cache_bytes`: the same divided by the watermark.
+//! * `cache_raw_bytes`: what isolated 4 KiB writes put on the cache's medium until cleaning starts, including
+//!   out-of-band data; map merges are not in the cache.
 //!
-//! Two limits end a journal's patience, places and map entries; which test meets which depends on the size of
-//! its writes. A limit that no writes of a host can meet before the other is out of reach.
+//! A journal starts cleaning at either of two limits, slots and map entries; the size of its writes decides
+//! which one a test meets. A limit that no host workload can reach before the other is not measurable.
 //!
-//! Flash has a latency and a bandwidth, and an entry is two writes, of out-of-band data and of quanta. What
-//! entries take gives the bandwidth (from entries of few and of many quanta) and the sum of two latencies
-//! and the transfer of the out-of-band data, in which latency and bytes cannot be told apart, however many
-//! entries are timed. They are measurable all the same, and `out_of_band_ns` and `cache_raw_bytes` are: a
-//! band that is cleaned is staged in the cache in one write of known length, so that the stage takes one
-//! latency and a transfer that is known. Where the drive can be made to clean, and each drive of this layer
-//! can, commands that arrive meanwhile wait for the end of a step, or of all steps, which moves by a whole
-//! turn when what comes before the write misses its angle. Two drives of one layout that differ in the
-//! latency alone so differ in something that a host sees. A suite that looks at entries only answers
-//! *unknown*, and is scored so.
+//! Flash has a latency and a bandwidth, and an entry is two writes, one of out-of-band data and one of
+//! quanta. The times of entries with few and with many quanta give the bandwidth, and the sum of two
+//! latencies and the out-of-band transfer. Entries alone cannot separate this sum into latency and bytes.
+//! Nevertheless `out_of_band_ns` and `cache_raw_bytes` are measurable: cleaning stages a band in the cache
+//! with a single write of known length, so staging takes one latency and a known transfer time. A host can
+//! make every drive with this layer clean. Commands that arrive meanwhile wait for the end of one step, or of
+//! all steps, and this end moves by a whole revolution when the work before the write misses its angle. So
+//! two drives of the same layout that differ only in the latency differ in what a host observes. A suite that
+//! considers only entries reports *unknown*, and is scored accordingly.
 
 use skylight_disk::{Direction, Head, Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
 use skylight_layer::Medium;
@@ -26,9 +25,9 @@ use super::finding::{Right, TrueFinding};
 use crate::drive::Drive;
 use crate::profile::{CacheMedium, Journaled, Layer, Profile};
 
-/// How far below a limit the reach of a test must stay for a limit to count as out of reach.
-const REACH: f64 = 0.95;
-/// A block, which lone writes write.
+/// A limit is measurable only if it is below this fraction of what a test can reach before the other limit.
+const REACHABLE_FRACTION: f64 = 0.95;
+/// The size of an isolated write.
 const BLOCK: u64 = 4096;
 /// The granularity of the band test (Skylight, section 4.7: a = 1 MiB).
 const BAND_STEP: u64 = 1 << 20;
@@ -41,13 +40,13 @@ struct Sizes {
     why: &'static str,
 }
 
-/// What is below a watermark.
+/// The part of `count` below a watermark.
 pub(super) fn usable(count: u64, watermark: f64) -> u64 {
     (count as f64 * watermark) as u64
 }
 
-/// Places that may be in use.
-pub(super) fn usable_places(keys: &Journaled) -> u64 {
+/// Slots that may be in use.
+pub(super) fn usable_slots(keys: &Journaled) -> u64 {
     usable(keys.places, keys.place_watermark)
 }
 
@@ -56,9 +55,9 @@ fn usable_entries(keys: &Journaled) -> Option<u64> {
     keys.map_entries.map(|entries| usable(entries, keys.map_watermark))
 }
 
-/// Lone writes of a block until cleaning starts.
-pub(super) fn lone_writes(keys: &Journaled) -> u64 {
-    usable_places(keys).min(usable_entries(keys).unwrap_or(u64::MAX))
+/// Isolated writes of one block until cleaning starts.
+pub(super) fn isolated_writes(keys: &Journaled) -> u64 {
+    usable_slots(keys).min(usable_entries(keys).unwrap_or(u64::MAX))
 }
 
 fn sizes(profile: &Profile) -> Option<Sizes> {
@@ -77,29 +76,29 @@ fn sizes(profile: &Profile) -> Option<Sizes> {
         }
         Layer::Journaled(keys) => Sizes {
             cache: keys.places * keys.quantum.get(),
-            fill: usable_places(keys) * keys.quantum.get(),
-            raw: lone_writes(keys) * (keys.quantum.get() + keys.out_of_band.get()),
-            why: "the places of the journal, a quantum each",
+            fill: usable_slots(keys) * keys.quantum.get(),
+            raw: isolated_writes(keys) * (keys.quantum.get() + keys.out_of_band.get()),
+            why: "the slots of the journal, one quantum each",
         },
     })
 }
 
-/// Map entries of which writes of one block can make the most before places run out: those that wait together
-/// share an entry of the journal, as many as a queue holds.
+/// The maximum number of map entries that writes of one block can create before the slots run out. Writes
+/// that wait together, up to the queue depth, share an entry of the journal.
 fn reachable_entries(profile: &Profile, keys: &Journaled) -> u64 {
     let waiting = u64::from(profile.interface.queue_depth);
     let together = |writes: u64| {
         let quanta = (writes * BLOCK).div_ceil(keys.quantum.get()).max(1);
-        usable_places(keys) / quanta * writes
+        usable_slots(keys) / quanta * writes
     };
     let most = waiting.min(keys.entry_max.get() / BLOCK).max(1);
     together(most).max(together(most.min(keys.quantum.get() / BLOCK).max(1)))
 }
 
-/// Map entries that the largest writes need to fill all places: one for each entry of whole quanta.
+/// Map entries that the largest writes need to fill all slots: one per entry of whole quanta.
 fn needed_entries(keys: &Journaled) -> u64 {
     let quanta = (keys.entry_max.get() / keys.quantum.get()).max(1);
-    usable_places(keys).div_ceil(quanta)
+    usable_slots(keys).div_ceil(quanta)
 }
 
 /// Sizes of the cache and of its map.
@@ -110,8 +109,8 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
         && let (Some(entries), Some(usable)) = (keys.map_entries, usable_entries(keys))
     {
         let (reach, needed) = (reachable_entries(profile, keys), needed_entries(keys));
-        let far = (usable as f64 >= REACH * reach as f64)
-            .then(|| format!("places run out at {reach} map entries at most, and {usable} may be in use"));
+        let far = (usable as f64 >= REACHABLE_FRACTION * reach as f64)
+            .then(|| format!("slots run out at {reach} map entries at most, and {usable} may be in use"));
         let finding = TrueFinding::number(
             "cache_map_entries",
             (entries, "entries"),
@@ -119,15 +118,15 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
             format!("the map's limit, of which {usable} may be in use"),
         );
         map = Some(finding.unless(far));
-        full_map = (needed as f64 >= REACH * usable as f64)
-            .then(|| format!("the map is full at {usable} entries, and all places need {needed}"));
+        full_map = (needed as f64 >= REACHABLE_FRACTION * usable as f64)
+            .then(|| format!("the map is full at {usable} entries, and all slots need {needed}"));
     }
     let number = |name, bytes, part| TrueFinding::number(name, (bytes, "bytes"), Right::Within(part), why);
     let mut findings = vec![
         number("cache_bytes", cache, 0.1).unless(full_map.clone()),
         number("cache_fill_bytes", fill, 0.03).unless(full_map),
         TrueFinding {
-            why: "what lone 4 KiB writes put into the cache".into(),
+            why: "what isolated 4 KiB writes put into the cache".into(),
             ..number("cache_raw_bytes", raw, 0.1)
         },
     ];
@@ -135,7 +134,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     findings
 }
 
-/// The band that holds an address, at most its size: first byte and size.
+/// The band that contains an address: first byte and size.
 pub(super) fn band_at(profile: &Profile, address: u64) -> Option<(u64, u64)> {
     match &profile.layer {
         Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => None,
@@ -155,7 +154,7 @@ pub(super) fn band_at(profile: &Profile, address: u64) -> Option<(u64, u64)> {
     }
 }
 
-/// Bands at the first, middle and last address.
+/// The sizes of the bands at the first, middle and last address.
 pub(super) fn bands(profile: &Profile) -> Option<TrueFinding> {
     let capacity = profile.capacity.get();
     let size = |address| band_at(profile, address).map(|(_, size)| size);
@@ -164,8 +163,8 @@ pub(super) fn bands(profile: &Profile) -> Option<TrueFinding> {
     Some(TrueFinding::table("band_bytes", (bands, "bytes"), Right::Off(BAND_STEP), why))
 }
 
-/// Time that the first out-of-band data of a journal takes once the head is at its first sector: a drive that
-/// can begin in the middle of an extent takes a whole turn for one that it arrives inside.
+/// Time to write the first out-of-band data of a journal, once the head is at its first sector. Starting
+/// there matters because a zero-latency drive that arrives inside the extent takes a whole revolution.
 fn out_of_band_ns(drive: &Drive, profile: &Profile, keys: &Journaled) -> u64 {
     let sectors = Sectors(keys.out_of_band.get() / 512);
     let write = LbaExtent::new(Lba(0), Sectors(8));
@@ -190,7 +189,7 @@ fn out_of_band_ns(drive: &Drive, profile: &Profile, keys: &Journaled) -> u64 {
 
 /// Quantum, entry and out-of-band data.
 pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec<TrueFinding> {
-    let turn = drive.disk().mechanics().rotation.turn().get();
+    let revolution_ns = drive.disk().mechanics().rotation.revolution().get();
     let none = keys.out_of_band.get() == 0;
     let out_of_band = if none { 0 } else { out_of_band_ns(drive, profile, keys) };
     let medium = match keys.cache_medium {
@@ -202,7 +201,7 @@ pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec
             "journal_quantum_bytes",
             (keys.quantum.get(), "bytes"),
             Right::Within(0.05),
-            "host data in a place of the journal",
+            "host data in a slot of the journal",
         ),
         TrueFinding::number(
             "journal_entry_max_bytes",
@@ -213,7 +212,7 @@ pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec
         TrueFinding::number(
             "out_of_band_ns",
             (out_of_band, "ns"),
-            Right::Off(turn / 20),
+            Right::Off(revolution_ns / 20),
             format!("time of {} before an entry, {medium}", keys.out_of_band),
         )
         .unless(none.then(|| "the drive writes no out-of-band data".to_owned())),

@@ -1,7 +1,6 @@
-//! The form of a true finding, and how far from it an answer may be.
+//! The form of a true finding, and the tolerance for reported values.
 //!
-//! Invariant: an interval is as wide as the table of findings says, whatever the drive.
-//! Source: `docs/random-drives.md`, "The truth": the table of findings, its third column.
+//! Invariant: an interval has the tolerance of its finding, independent of the drive.
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -9,7 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// One of a few words.
+    /// One of several words.
     Word(&'static str),
     /// A number in the finding's unit.
     Number(u64),
@@ -17,23 +16,23 @@ pub enum Value {
     Table(Vec<(&'static str, u64)>),
     /// Steps in the speed of a sequential read.
     Plateaus {
-        /// How many before they come back in the opposite order.
+        /// Number of steps before they repeat in the opposite order.
         count: u64,
-        /// Host bytes in the first.
+        /// Host bytes in the first step.
         first_bytes: u64,
-        /// Host bytes in the last.
+        /// Host bytes in the last step.
         last_bytes: u64,
     },
 }
 
-/// When an answer counts as right.
+/// When a reported value counts as right.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Right {
-    /// When it is equal.
+    /// If it is equal.
     Equal,
-    /// Within a part of the value.
+    /// Within a fraction of the value.
     Within(f64),
-    /// Within so many units of the finding.
+    /// Within a number of the finding's units.
     Off(u64),
 }
 
@@ -48,20 +47,20 @@ impl Right {
     }
 }
 
-/// A finding that is true.
+/// A true finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrueFinding {
-    /// Its name in the table of findings.
+    /// Its name.
     pub name: &'static str,
     /// Its value.
     pub value: Value,
     /// The unit of its numbers.
     pub unit: Option<&'static str>,
-    /// When an answer is right.
+    /// When a reported value is right.
     pub right: Right,
-    /// Where the value comes from, or why no test can find it.
+    /// The origin of the value, or why no test can measure it.
     pub why: String,
-    /// Whether a test can find it; otherwise *unknown* is the right answer.
+    /// Whether a test can measure it; otherwise *unknown* is the right answer.
     pub measurable: bool,
 }
 
@@ -98,7 +97,7 @@ impl TrueFinding {
         Self { value: Value::Table(values), unit: Some(unit), right, ..Self::word(name, "", why) }
     }
 
-    /// The same, out of reach of a test where there is a reason.
+    /// Marks the finding as not measurable if there is a reason.
     pub(super) fn unless(mut self, reason: Option<String>) -> Self {
         if let Some(reason) = reason {
             self.measurable = false;

@@ -1,4 +1,4 @@
-//! What a drive is: findings that are words.
+//! The kind of a drive: findings that are words.
 
 use super::finding::TrueFinding;
 use crate::profile::{CacheLocation, CacheMedium, CleaningOrder, CleaningType, Layer, Profile};

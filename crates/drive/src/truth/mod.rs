@@ -1,13 +1,13 @@
-//! The truth about a drive: the findings that a test of it should come to.
+//! The truth about a drive: the findings that a correct test reports.
 //!
 //! Definitions, which tests follow too (`docs/random-drives.md`):
-//! * `kinds`: what the drive is, from the profile.
+//! * `kinds`: the kind of drive, from the profile.
 //! * `platters`: rotation, tracks, seeks, plateaus, from the geometry and mechanics of the built drive.
 //! * `cache`: sizes of the persistent cache and of its journal.
-//! * `work`: what cleaning and map merges take, by having a quiet twin of the drive do them.
+//! * `work`: costs of cleaning and map merges, measured on a quiet copy of the drive.
 //!
-//! Invariants: a value comes from the profile or from the drive that is built of it, never from a constant
-//! here; a property that the drive cannot have is absent; one that it has and no test can find says so.
+//! Invariants: every value comes from the profile or from the built drive, never from a constant here;
+//! properties that the drive cannot have are absent; properties that no test can measure are marked so.
 
 mod cache;
 mod finding;
@@ -23,22 +23,22 @@ use crate::drive::Drive;
 use crate::profile::{Layer, Profile, ProfileError};
 pub use finding::{Right, TrueFinding, Value};
 
-/// What is true of a drive.
+/// The truth about one drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Truth {
     /// The drive's name.
     pub name: String,
-    /// Its size.
+    /// Its capacity.
     pub size_bytes: u64,
     /// The findings, in the order of the table of findings.
     pub findings: Vec<TrueFinding>,
 }
 
 impl Truth {
-    /// The truth about the drive of a profile.
+    /// Determines the truth about the drive of a profile.
     ///
     /// # Errors
-    /// When the profile builds no drive.
+    /// If no drive can be built from the profile.
     pub fn of(profile: &Profile) -> Result<Self, ProfileError> {
         let drive = Drive::new(&quiet(profile), 0)?;
         let mut findings = kinds::findings(profile);
@@ -56,14 +56,14 @@ impl Truth {
         Ok(Self { name: profile.name.clone(), size_bytes: profile.capacity.get(), findings })
     }
 
-    /// One finding.
+    /// The finding called `name`.
     pub fn finding(&self, name: &str) -> Option<&TrueFinding> {
         self.findings.iter().find(|finding| finding.name == name)
     }
 
-    /// As the JSON of a probe, with `measurable` beside the other keys of a finding.
+    /// As JSON in the form of a probe's findings, with the additional key `measurable`.
     pub fn to_json(&self) -> String {
-        // Text, numbers and tables of them: nothing in a truth can fail to become JSON.
+        // Text, numbers and tables of them always serialize.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 }
@@ -89,7 +89,7 @@ impl Serialize for Truth {
     }
 }
 
-/// The same drive without what hides it: no jitter, volatile cache and look-ahead off.
+/// The same drive without noise: no jitter, volatile cache and look-ahead off.
 fn quiet(profile: &Profile) -> Profile {
     let mut quiet = profile.clone();
     quiet.jitter = crate::profile::Jitter::default();

@@ -1,7 +1,7 @@
-//! Rotation, tracks, seeks and plateaus: from the geometry and mechanics of the built drive.
+//! Rotation, tracks, seeks and plateaus, from the geometry and mechanics of the built drive.
 //!
-//! OD, MD and ID are where the first, the middle and the last address of the host lie on a drive that nobody
-//! has written to. Distances are between the outermost and innermost tracks that the host can reach.
+//! OD, MD and ID are the locations of the first, middle and last host address on a new drive. Distances are
+//! between the outermost and the innermost track that the host can reach.
 
 use skylight_disk::{Lba, LbaExtent, Place, Sectors};
 use skylight_layer::Medium;
@@ -10,15 +10,16 @@ use super::finding::{Right, TrueFinding, Value};
 use crate::drive::Drive;
 use crate::profile::Profile;
 
-/// Addresses looked at for the tracks that the host can reach.
+/// Number of addresses sampled to find the tracks that the host can reach.
 const SAMPLES: u64 = 4096;
-/// Least difference of two speeds that averages over a stroke tell apart, with latencies that vary by 3 %.
-const SPEED_STEP: f64 = 0.003;
-/// Least host data in a stroke for such an average.
-const STROKE_BYTES: u64 = 32 << 20;
+/// Minimum relative difference of two speeds that averages over a pass can resolve, with latencies that vary
+/// by 3 %.
+const MIN_SPEED_STEP: f64 = 0.003;
+/// Minimum host data in a pass for such an average.
+const MIN_PASS_BYTES: u64 = 32 << 20;
 
-/// Where a sector of the host lies on the platters.
-fn place(drive: &Drive, lba: u64) -> Option<Place> {
+/// Physical location of a host sector.
+fn location(drive: &Drive, lba: u64) -> Option<Place> {
     let mut pieces = Vec::new();
     drive.layer().locate(LbaExtent::new(Lba(lba), Sectors(1)), &mut pieces);
     let piece = pieces.first().filter(|piece| piece.medium == Medium::Platter)?;
@@ -28,16 +29,16 @@ fn place(drive: &Drive, lba: u64) -> Option<Place> {
 /// Bytes of the tracks at the OD, MD and ID.
 fn track_bytes(drive: &Drive) -> Option<Vec<(&'static str, u64)>> {
     let capacity = drive.capacity().get();
-    let bytes = |lba| place(drive, lba).map(|at| u64::from(at.sectors_per_track) * 512);
+    let bytes = |lba| location(drive, lba).map(|at| u64::from(at.sectors_per_track) * 512);
     Some(vec![("od", bytes(0)?), ("md", bytes(capacity / 2)?), ("id", bytes(capacity - 1)?)])
 }
 
-/// Tracks between the outermost and the innermost that the host reaches.
+/// Tracks between the outermost and the innermost track that the host can reach.
 fn stroke(drive: &Drive) -> u32 {
     let capacity = drive.capacity().get();
     let tracks = (0..=SAMPLES).filter_map(|sample| {
         let lba = (u128::from(capacity - 1) * u128::from(sample) / u128::from(SAMPLES)) as u64;
-        place(drive, lba).map(|at| at.track)
+        location(drive, lba).map(|at| at.track)
     });
     let (least, most) = tracks.fold((u32::MAX, 0), |(least, most), t| (least.min(t), most.max(t)));
     most.saturating_sub(least)
@@ -46,10 +47,10 @@ fn stroke(drive: &Drive) -> u32 {
 /// Rotation, tracks and seeks.
 pub(super) fn findings(drive: &Drive) -> Vec<TrueFinding> {
     let mechanics = drive.disk().mechanics();
-    let turn = mechanics.rotation.turn().get();
+    let revolution_ns = mechanics.rotation.revolution().get();
     let mut findings = vec![TrueFinding::number(
         "rotation_ns",
-        (turn, "ns"),
+        (revolution_ns, "ns"),
         Right::Within(0.001),
         "the profile's rotation",
     )];
@@ -66,12 +67,13 @@ pub(super) fn findings(drive: &Drive) -> Vec<TrueFinding> {
     findings
 }
 
-/// Host sectors from `from` on, `step` forward or backward, that lie on one surface and in one recording zone.
-fn stroke_sectors(drive: &Drive, backward: bool) -> Option<u64> {
+/// Number of host sectors from either end of the address space that lie on one surface and in one recording
+/// zone.
+fn pass_sectors(drive: &Drive, backward: bool) -> Option<u64> {
     let capacity = drive.capacity().get();
     let key = |sector: u64| {
         let lba = if backward { capacity - 1 - sector } else { sector };
-        place(drive, lba).map(|at| (at.surface, at.sectors_per_track))
+        location(drive, lba).map(|at| (at.surface, at.sectors_per_track))
     };
     let first = key(0)?;
     let mut inside = 0;
@@ -80,7 +82,7 @@ fn stroke_sectors(drive: &Drive, backward: bool) -> Option<u64> {
         inside += step;
         step *= 2;
     }
-    // The stroke ends between `inside` and `inside + step`.
+    // The pass ends between `inside` and `inside + step`.
     let mut outside = (inside + step).min(capacity);
     while outside - inside > 1 {
         let middle = inside.midpoint(outside);
@@ -89,18 +91,19 @@ fn stroke_sectors(drive: &Drive, backward: bool) -> Option<u64> {
     Some(outside)
 }
 
-/// Steps in the speed of a sequential read: strokes on surfaces of different density, in one order and back.
+/// Steps in the speed of a sequential read: passes over surfaces of different density, in one order and back.
 pub(super) fn plateaus(profile: &Profile, drive: &Drive) -> Option<TrueFinding> {
     let density = &profile.geometry.surface_density;
     if density.len() < 2 {
         return None;
     }
-    let [first_bytes, last_bytes] = [false, true].map(|way| stroke_sectors(drive, way).map(|n| n * 512));
+    let [first_bytes, last_bytes] =
+        [false, true].map(|backward| pass_sectors(drive, backward).map(|n| n * 512));
     let (first_bytes, last_bytes) = (first_bytes?, last_bytes?);
-    let close = density.windows(2).any(|pair| (pair[0] - pair[1]).abs() < SPEED_STEP);
+    let close = density.windows(2).any(|pair| (pair[0] - pair[1]).abs() < MIN_SPEED_STEP);
     let reason = if close {
-        Some(format!("surfaces that follow each other differ by less than {} %", SPEED_STEP * 100.0))
-    } else if first_bytes.min(last_bytes) < STROKE_BYTES {
+        Some(format!("surfaces that follow each other differ by less than {} %", MIN_SPEED_STEP * 100.0))
+    } else if first_bytes.min(last_bytes) < MIN_PASS_BYTES {
         Some(format!("a stroke of {} MiB is too short for its speed", first_bytes.min(last_bytes) >> 20))
     } else {
         None

@@ -1,17 +1,18 @@
-//! What cleaning and map merges take: a quiet twin of the drive does them, and its ledger and clock say it.
+//! Costs of cleaning and map merges: a quiet copy of the drive performs them, and its ledger and clock give
+//! the times.
 //!
-//! * `cleaning_start_ns`: time without commands before cleaning begins.
-//! * `cleaning_band_ns`: media time of cleaning one band, the mean over bands at even distances in the address
-//!   space: `one_block`, in which one block was written; `half`, in which every other [`CHUNK`] was, in one
-//!   pass at the drive's queue depth. For a set-associative drive, which cleans a whole cache band at a time,
-//!   what one data band more adds to that.
-//! * `map_merge_ns`: how much longer a lone write with a merge takes than one without, on average; out of reach
-//!   where merges differ among themselves by more than counts as right (standard deviation).
+//! * `cleaning_start_ns`: time without commands before cleaning starts.
+//! * `cleaning_band_ns`: media time of cleaning one band, averaged over bands at equal distances in the
+//!   address space. `one_block`: one block of the band was written; `half`: every other [`CHUNK`] was, in one
+//!   pass at the drive's queue depth. A set-associative drive cleans a whole cache band at a time; for it,
+//!   the cost of each additional data band.
+//! * `map_merge_ns`: how much longer an isolated write takes with a merge than without, on average. Not
+//!   measurable if the standard deviation of the merges exceeds the tolerance.
 
 use skylight_disk::{Direction, Nanos, Sectors};
 use skylight_layer::{Medium, Purpose};
 
-use super::cache::{band_at, lone_writes, usable};
+use super::cache::{band_at, isolated_writes, usable};
 use super::finding::{Right, TrueFinding};
 use super::quiet;
 use crate::batch::{Batch, op};
@@ -19,20 +20,20 @@ use crate::drive::Drive;
 use crate::profile::{CleaningType, Duration, Journaled, Layer, Profile, ProfileError, SetAssociative};
 
 const BLOCK: u64 = 4096;
-/// What "every other" counts in half a band.
+/// The unit of "every other" in half a band.
 pub const CHUNK: u64 = 64 << 10;
-/// Bands over which a mean goes.
+/// Number of bands in each average.
 const BANDS_ONE_BLOCK: u64 = 9;
 const BANDS_HALF: u64 = 3;
-/// Merges over which a mean goes, and how near to it counts as right.
+/// Number of merges in the average, and the tolerance.
 const MERGES: u64 = 16;
-const MERGE_RIGHT: f64 = 0.1;
-/// How long the twin waits before it cleans, which no test of it needs to be other.
-const TWIN_IDLE_NS: f64 = 1e9;
-/// Fewest merges before cleaning starts in which a period shows.
-const MERGES_TO_SEE: u64 = 3;
+const MERGE_TOLERANCE: f64 = 0.1;
+/// Idle time before the copy cleans. Chosen, because no measurement on it depends on the value.
+const COPY_IDLE_NS: f64 = 1e9;
+/// Minimum number of merges before cleaning starts for their period to be measurable.
+const MIN_MERGES: u64 = 3;
 
-/// Writes `size` bytes at each of these addresses; the latency of each.
+/// Writes `size` bytes at each address; returns the latencies.
 fn write(drive: &mut Drive, addresses: &[u64], size: u64, depth: usize) -> Vec<u64> {
     let count = addresses.len();
     let (ops, sizes) = (vec![op::WRITE; count], vec![size as u32; count]);
@@ -43,13 +44,13 @@ fn write(drive: &mut Drive, addresses: &[u64], size: u64, depth: usize) -> Vec<u
     complete.iter().zip(&submit).map(|(complete, submit)| complete - submit).collect()
 }
 
-/// Media time of cleaning so far, and bands that it wrote.
+/// Media time of cleaning so far, and the number of bands that it wrote.
 fn cleaned(drive: &Drive) -> (u64, u64) {
     let (mut time, mut bands) = (0, 0);
     for purpose in [Purpose::CleanRead, Purpose::CleanStage, Purpose::CleanWrite, Purpose::MapUpdate] {
-        for way in [Direction::Read, Direction::Write] {
+        for direction in [Direction::Read, Direction::Write] {
             for medium in [Medium::Platter, Medium::Flash] {
-                let account = drive.ledger().account(purpose, way, medium);
+                let account = drive.ledger().account(purpose, direction, medium);
                 time += account.time.get();
                 bands += if purpose == Purpose::CleanWrite { account.accesses } else { 0 };
             }
@@ -58,36 +59,36 @@ fn cleaned(drive: &Drive) -> (u64, u64) {
     (time, bands)
 }
 
-/// A quiet twin that cleans when left alone, whatever the drive does.
-fn twin(profile: &Profile) -> Profile {
-    let mut twin = quiet(profile);
-    let idle = Some(Duration::from_ns(TWIN_IDLE_NS));
-    match &mut twin.layer {
+/// A quiet copy that always cleans when idle.
+fn copy(profile: &Profile) -> Profile {
+    let mut copy = quiet(profile);
+    let idle = Some(Duration::from_ns(COPY_IDLE_NS));
+    match &mut copy.layer {
         Layer::Journaled(keys) => (keys.cleaning, keys.idle) = (CleaningType::Aggressive, idle),
         Layer::FullyAssociative(keys) => (keys.cleaning, keys.idle) = (CleaningType::Aggressive, idle),
         Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::SetAssociative(_) => {}
     }
-    twin
+    copy
 }
 
-/// Addresses at even distances, each in the middle of its share of the drive.
+/// Addresses at equal distances, each in the middle of its share of the drive.
 fn spread(capacity: u64, count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |index| (2 * index + 1) * (capacity / (2 * count)))
 }
 
-/// Every other chunk of a band, beginning with the second: a write of its start may be the start of a stream.
+/// Every other chunk of a band, starting with the second: a write at its start might begin a stream.
 fn half(band: (u64, u64)) -> Vec<u64> {
     let (start, size) = band;
     (1..size / CHUNK).step_by(2).map(|chunk| start + chunk * CHUNK).collect()
 }
 
-/// Mean media time of cleaning a band that these writes were made in; `None` if a band has no room in the cache.
+/// Mean media time of cleaning a band after these writes; `None` if the writes do not fit in the cache.
 fn idle_cleaning(
     profile: &Profile,
     bands: u64,
     writes: impl Fn((u64, u64)) -> (Vec<u64>, u64),
 ) -> Result<Option<u64>, ProfileError> {
-    let mut drive = Drive::new(&twin(profile), 0)?;
+    let mut drive = Drive::new(&copy(profile), 0)?;
     let depth = profile.interface.queue_depth as usize;
     let mut total = 0;
     for address in spread(profile.capacity.get(), bands) {
@@ -108,20 +109,20 @@ fn idle_cleaning(
     Ok(Some(total / bands))
 }
 
-/// What a data band more adds to the cleaning of a set-associative cache band: the cost of one that holds
-/// blocks of several data bands, less that of one with blocks of one, for each more.
+/// Additional cost of each data band in the cleaning of a set-associative cache band: the cost with blocks of
+/// several data bands less the cost with one, per additional band.
 fn lazy_cleaning(profile: &Profile, keys: &SetAssociative) -> Result<Option<u64>, ProfileError> {
     let (capacity, band) = (profile.capacity.get(), keys.band.get());
     let cache_bands = keys.cache.get() / band;
     let whole = capacity / band;
-    // A cache band in the middle, and the data bands that are cached there.
+    // A cache band in the middle, and the data bands that map to it.
     let first = cache_bands / 2;
     let all: Vec<u64> = (first..whole).step_by(cache_bands as usize).collect();
     let step = all.len().div_ceil(BANDS_ONE_BLOCK as usize).max(1);
     let several: Vec<u64> = all.iter().copied().skip(step / 2).step_by(step).collect();
     let cost = |bands: &[u64]| -> Result<u64, ProfileError> {
         let mut drive = Drive::new(&quiet(profile), 0)?;
-        // One write more than the cache band takes.
+        // One write more than fits in the cache band.
         let blocks = usable(band, keys.watermark) / BLOCK + 1;
         let address = |index: u64| bands[(index % bands.len() as u64) as usize] * band;
         let addresses: Vec<u64> = (0..blocks).map(address).collect();
@@ -139,7 +140,7 @@ fn lazy_cleaning(profile: &Profile, keys: &SetAssociative) -> Result<Option<u64>
     Ok(Some(cost(&several)?.saturating_sub(one) / more))
 }
 
-/// When and how long the drive cleans.
+/// When the drive cleans and how long it takes.
 pub(super) fn cleaning(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileError> {
     let idle = match &profile.layer {
         Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return Ok(Vec::new()),
@@ -155,7 +156,11 @@ pub(super) fn cleaning(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileErr
     let (one, half, why) = match &profile.layer {
         Layer::SetAssociative(keys) => {
             let cost = lazy_cleaning(profile, keys)?;
-            (cost, cost, "what one data band more adds to the cleaning of a cache band, whatever is dirty")
+            (
+                cost,
+                cost,
+                "cost of each additional data band when a cache band is cleaned, however much of it is dirty",
+            )
         }
         _ => (
             idle_cleaning(profile, BANDS_ONE_BLOCK, |(start, _)| (vec![start + CHUNK / 2], BLOCK))?,
@@ -174,9 +179,10 @@ pub(super) fn cleaning(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileErr
 /// Period and cost of map merges.
 pub(super) fn map_merges(profile: &Profile, keys: &Journaled) -> Result<Vec<TrueFinding>, ProfileError> {
     let Some(every) = keys.map_merge_every else { return Ok(Vec::new()) };
-    let lone = lone_writes(keys);
-    let few = (lone < MERGES_TO_SEE * every)
-        .then(|| format!("cleaning starts after {lone} lone writes, too few for a period of {every}"));
+    let isolated = isolated_writes(keys);
+    let few = (isolated < MIN_MERGES * every).then(|| {
+        format!("cleaning starts after {isolated} isolated writes, too few for a period of {every}")
+    });
     let mut findings = vec![
         TrueFinding::number(
             "map_merge_every",
@@ -187,34 +193,34 @@ pub(super) fn map_merges(profile: &Profile, keys: &Journaled) -> Result<Vec<True
         .unless(few.clone()),
     ];
     findings.extend(merge_ns(profile, keys)?.map(|(ns, apart)| {
-        let why = format!("how much longer a lone write with a merge takes, mean over {MERGES} merges");
+        let why = format!("how much longer an isolated write with a merge takes, mean over {MERGES} merges");
         let reason = few.or_else(|| {
             let apart_percent = 100.0 * apart;
             let unlike =
-                format!("merges take different numbers of turns: {apart_percent:.0} % off their mean");
-            (apart > MERGE_RIGHT).then_some(unlike)
+                format!("merges take different numbers of revolutions: {apart_percent:.0} % off their mean");
+            (apart > MERGE_TOLERANCE).then_some(unlike)
         });
-        TrueFinding::number("map_merge_ns", (ns, "ns"), Right::Within(MERGE_RIGHT), why).unless(reason)
+        TrueFinding::number("map_merge_ns", (ns, "ns"), Right::Within(MERGE_TOLERANCE), why).unless(reason)
     }));
     Ok(findings)
 }
 
-/// The mean extra time of the first merges, on a twin that merges at the drive's own period, and their standard
-/// deviation as a part of it. A merge waits for its turn there and back, so its time depends on where the
-/// journal is when it comes: no other period would do.
+/// The mean extra time of the first merges on a copy that merges at the drive's own period, and their
+/// standard deviation as a fraction of it. A merge includes rotational delays there and back, so its time
+/// depends on the position of the journal at that moment; any other period would change the result.
 fn merge_ns(profile: &Profile, keys: &Journaled) -> Result<Option<(u64, f64)>, ProfileError> {
     let Some(every) = keys.map_merge_every else { return Ok(None) };
-    let mut twin = quiet(profile);
-    if let Layer::Journaled(keys) = &mut twin.layer {
+    let mut copy = quiet(profile);
+    if let Layer::Journaled(keys) = &mut copy.layer {
         keys.idle = None;
         keys.cleaning = CleaningType::Lazy;
     }
-    let mut drive = Drive::new(&twin, 0)?;
-    let count = (MERGES * every).min(lone_writes(keys).saturating_sub(1));
+    let mut drive = Drive::new(&copy, 0)?;
+    let count = (MERGES * every).min(isolated_writes(keys).saturating_sub(1));
     let blocks = Sectors(drive.capacity().get()).bytes() / BLOCK;
     let addresses: Vec<u64> = (0..count).map(|index| index * (blocks / (count + 1)) * BLOCK).collect();
     let latency = write(&mut drive, &addresses, BLOCK, 1);
-    // The first write finds the head anywhere.
+    // The head position before the first write is arbitrary.
     let (merges, plain): (Vec<_>, Vec<_>) = latency
         .into_iter()
         .zip(1..)

@@ -6,12 +6,13 @@ use crate::table::Figure;
 
 const CONVENTIONAL: &str = "st4000nc001";
 
-/// Random 4 KiB writes a second, until the persistent cache is full.
+/// Random 4 KiB writes per second, until the persistent cache is full.
 fn random_rate(depth: usize, write_cache: bool) -> f64 {
     let mut drive = st5000();
     assert_eq!(drive.set_write_cache(write_cache), write_cache);
     let begin = drive.now().get();
-    // The write that waits is not in the count, and cleaning not in the time: a second drive does the count.
+    // The write that waits is not counted and cleaning is not timed, so a second drive runs exactly this
+    // count.
     let count = until_cleaning(&mut drive, BLOCK, depth);
     let mut drive = st5000();
     assert_eq!(drive.set_write_cache(write_cache), write_cache);
@@ -45,8 +46,9 @@ fn sequential_rate(name: &str, size: u64, depth: usize, write_cache: bool) -> f6
 }
 
 /// "Sequential throughput (with the volatile cache disabled) is much lower (by 3x or more, depending on write
-/// size) than for conventional drives": throughput, so at the depth at which a conventional drive streams. One
-/// at a time, a conventional drive misses a turn a write, and 2.5 turns are never 3 times that.
+/// size) than for conventional drives". This is throughput, so the test uses the depth at which a
+/// conventional drive streams. One at a time, a conventional drive loses a revolution per write, and 2.5
+/// revolutions are never 3 times that.
 pub fn s14() -> Vec<Figure> {
     let streaming = |kib: u64| sequential_rate(CONVENTIONAL, kib * KIB, 31, false);
     let slower = |kib: u64| streaming(kib) / sequential_rate("st5000as0011", kib * KIB, 31, false);

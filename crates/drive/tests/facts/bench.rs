@@ -1,7 +1,7 @@
-//! What the tests of the paper are made of: a drive, commands, the times they take, random places, statistics.
+//! The tools of the paper's tests: drives, commands and their times, random addresses, statistics.
 //!
-//! Invariant: every drive is that of the profile people use, new, with its heads parked; volatile cache and
-//! look-ahead are off unless a test switches them, as in the paper (Skylight, section 4.2).
+//! Invariant: every drive has its shipped profile and is new, with its heads parked; volatile cache and
+//! look-ahead are off unless a test switches them on, as in the paper (Skylight, section 4.2).
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use skylight_drive::{Batch, Drive};
 pub const KIB: u64 = 1024;
 pub const MIB: u64 = 1024 * KIB;
 pub const GIB: u64 = 1024 * MIB;
-/// The block of the paper's tests.
+/// The block size of the paper's tests.
 pub const BLOCK: u64 = 4 * KIB;
 
 /// A shipped profile.
@@ -24,19 +24,19 @@ pub fn profile(name: &str) -> Profile {
     Profile::from_toml(&text, name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A new drive of a shipped profile, volatile cache and look-ahead off.
+/// A new drive of a shipped profile, with volatile cache and look-ahead off.
 pub fn drive(name: &str) -> Drive {
     let mut drive = Drive::new(&profile(name), 1).unwrap_or_else(|error| panic!("{error}"));
     assert!(!drive.set_write_cache(false) && !drive.set_look_ahead(false));
     drive
 }
 
-/// The drive that most rows are about.
+/// The drive of most rows.
 pub fn st5000() -> Drive {
     drive("st5000as0011")
 }
 
-/// Where the band of st5000as0011 that holds a byte of it begins.
+/// Start of the band of st5000as0011 that contains a byte.
 pub fn band_start(offset: u64) -> u64 {
     let profile = profile("st5000as0011");
     let Layer::Journaled(keys) = &profile.layer else { panic!("{:?}", profile.layer) };
@@ -50,7 +50,7 @@ pub fn band_start(offset: u64) -> u64 {
     start
 }
 
-/// Random numbers from a seed (xorshift).
+/// Pseudorandom numbers from a seed (xorshift).
 pub struct Random(pub u64);
 
 impl Random {
@@ -67,7 +67,7 @@ impl Random {
         }
     }
 
-    /// Different offsets of blocks of `size` bytes below `end`.
+    /// Distinct offsets of blocks of `size` bytes below `end`.
     pub fn offsets(&mut self, count: usize, size: u64, end: u64) -> Vec<u64> {
         let mut offsets: Vec<u64> = (0..count * 5 / 4).map(|_| self.below(end / size) * size).collect();
         offsets.sort_unstable();
@@ -90,7 +90,7 @@ impl Log {
         self.submit_ns.iter().zip(&self.complete_ns).map(|(s, c)| (c - s) as f64 / 1e6).collect()
     }
 
-    /// From the first submission to the last completion.
+    /// Time from the first submission to the last completion.
     pub fn took_ms(&self) -> f64 {
         let first = self.submit_ns.iter().min().expect("commands were run");
         let last = self.complete_ns.iter().max().expect("commands were run");
@@ -115,7 +115,7 @@ pub fn reads(drive: &mut Drive, offsets: &[u64], size: u64) -> Log {
     run(drive, op::READ, offsets, size, 1)
 }
 
-/// Waits until all that was written is on a medium.
+/// Waits until all written data is on a medium.
 pub fn flush(drive: &mut Drive) {
     run(drive, op::FLUSH, &[0], 0, 1);
 }
@@ -132,7 +132,7 @@ pub fn is_cached(drive: &Drive, offset: u64) -> bool {
     pieces.iter().any(|piece| piece.cached)
 }
 
-/// The value that a part of the values is below.
+/// A quantile of the values.
 pub fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -155,12 +155,12 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Interquartile range, as a part of the median.
+/// Interquartile range as a fraction of the median.
 pub fn spread(values: &[f64]) -> f64 {
     (quantile(values, 0.75) - quantile(values, 0.25)) / median(values)
 }
 
-/// Share of the values within 5 % of their median: near 1 where latency is fixed.
+/// Fraction of the values within 5 % of their median: near 1 if latency is constant.
 pub fn steadiness(values: &[f64]) -> f64 {
     let middle = median(values);
     let near = |value: &&f64| (**value - middle).abs() <= 0.05 * middle;

@@ -1,4 +1,4 @@
-//! Figures 11 to 13: how the Seagate drive cleans in idle time (Skylight, sections 4.5 and 4.5.1).
+//! Figures 11 to 13: how the Seagate drive cleans when idle (Skylight, sections 4.5 and 4.5.1).
 
 use skylight_drive::TraceRow;
 use skylight_layer::Purpose;
@@ -6,7 +6,7 @@ use skylight_layer::Purpose;
 use crate::bench::{BLOCK, KIB, MIB, Random, band_start, is_cached, median, pause_s, reads, st5000, writes};
 use crate::table::Figure;
 
-/// Figure 11: 512 blocks of a band at 2.5 TB, then the drive is left alone.
+/// Figure 11: 512 blocks of a band at 2.5 TB, then idle time.
 pub fn s3b() -> Vec<Figure> {
     let mut drive = st5000();
     let offset = band_start(2_500_000_000_000);
@@ -15,7 +15,7 @@ pub fn s3b() -> Vec<Figure> {
     let last = drive.now().get();
     drive.start_trace(10_000);
     pause_s(&mut drive, 5.0);
-    // "The first write always consists of a seek from the ID to the OD (about 16 ms)": so does this one.
+    // "The first write always consists of a seek from the ID to the OD (about 16 ms)", as here.
     writes(&mut drive, &[0], BLOCK, 1);
     let trace = drive.take_trace().expect("a trace was started");
     let rows = trace.rows();
@@ -30,7 +30,7 @@ pub fn s3b() -> Vec<Figure> {
     vec![
         ("start after the last write, s", (band_read.start.get() - last) as f64 / 1e9),
         ("band read, ms", stay(&band_read)),
-        // rows[0] is the band, rows[1] the first block that is gathered.
+        // rows[0] is the band, rows[1] the first gathered block.
         ("at the OD, ms", ms(rows[1].arrived, staged.end)),
         ("band written, ms", stay(&written)),
         (
@@ -83,7 +83,7 @@ pub fn s5a() -> Vec<Figure> {
     let count = |cached: &[bool]| cached.iter().filter(|&&cached| cached).count() as f64;
     let waiting = in_cache[1].iter().position(|&cached| cached).unwrap_or(128);
     let early = in_cache[1][waiting..].iter().filter(|&&cached| !cached).count() as f64;
-    // The paper reads them all, and pauses again.
+    // The paper reads all of them, and pauses again.
     for step in steps {
         reads(&mut drive, step, BLOCK);
     }

@@ -1,4 +1,4 @@
-//! Tests 2 and 3: reading a region of which every other block was overwritten (Skylight, sections 4.4, 4.5).
+//! Tests 2 and 3: reads of a region with every other block overwritten (Skylight, sections 4.4, 4.5).
 
 use skylight_drive::Drive;
 use skylight_layer::Purpose;
@@ -8,7 +8,7 @@ use crate::bench::{
 };
 use crate::table::Figure;
 
-/// Writes a block and skips one, 512 times, pauses, and reads the 1,024 blocks; their latencies.
+/// Writes every other one of 1,024 blocks, pauses, and reads them all; returns their latencies.
 fn fragmented(drive: &mut Drive, offset: u64, pause: f64) -> Vec<f64> {
     fragment(drive, offset);
     pause_s(drive, pause);
@@ -16,14 +16,14 @@ fn fragmented(drive: &mut Drive, offset: u64, pause: f64) -> Vec<f64> {
     reads(drive, &offsets, BLOCK).latencies_ms()
 }
 
-/// Writes a block and skips one, 512 times.
+/// Writes every other one of 1,024 blocks.
 fn fragment(drive: &mut Drive, offset: u64) {
     let written: Vec<u64> = (0..512).map(|pair| offset + pair * 2 * BLOCK).collect();
     writes(drive, &written, BLOCK, 1);
 }
 
-/// Low, middle and high addresses; each begins a band of every emulated drive.
-fn places(drive: &Drive) -> [u64; 3] {
+/// Low, middle and high addresses; each starts a band of every emulated drive.
+fn addresses(drive: &Drive) -> [u64; 3] {
     let bands = 200 * MIB;
     let end = drive.capacity().bytes() / bands;
     [0, end / 2 * bands, (end - 1) * bands]
@@ -31,7 +31,7 @@ fn places(drive: &Drive) -> [u64; 3] {
 
 /// Test 2 at low, middle and high addresses: mean latencies.
 fn test_2(name: &str, write_cache: bool) -> [f64; 3] {
-    let means = places(&drive(name)).map(|offset| {
+    let means = addresses(&drive(name)).map(|offset| {
         let mut drive = drive(name);
         assert_eq!(drive.set_write_cache(write_cache), write_cache);
         mean(&fragmented(&mut drive, offset, 0.0))
@@ -40,8 +40,8 @@ fn test_2(name: &str, write_cache: bool) -> [f64; 3] {
     means
 }
 
-/// The same with many caches: in each place the mean over 16 regions, 2.5 GiB apart, since how far the next
-/// cache lies from one of them is chance.
+/// The same for a drive with many caches: at each location the mean over 16 regions, 2.5 GiB apart, because
+/// the distance to the next cache is random.
 fn test_2_many(name: &str) -> [f64; 3] {
     let last = drive(name).capacity().bytes() / (40 * GIB) - 1;
     let means = [0, last / 2, last].map(|zone| {
@@ -73,14 +73,14 @@ pub fn s2a() -> Vec<Figure> {
     ]
 }
 
-/// Test 3, in one band at 2.5 TB: how steady reads are after a pause of 3, 4 and 5 seconds.
+/// Test 3 in one band at 2.5 TB: the steadiness of reads after a pause of 3, 4 and 5 seconds.
 fn test_3(name: &str, offset: u64) -> [f64; 3] {
     [3.0, 4.0, 5.0].map(|pause| steadiness(&fragmented(&mut drive(name), offset, pause)))
 }
 
 pub fn s3a() -> Vec<Figure> {
     let middle = 2_500_000_000_000;
-    // Where bands of 40, 25 and 20 MiB begin.
+    // Addresses where bands of 40, 25 and 20 MiB start.
     let emulated = middle / (200 * MIB) * (200 * MIB);
     vec![
         ("em-1, share of reads within 5 % of the median", most(&test_3("emulated-smr-1", emulated))),
@@ -93,7 +93,7 @@ pub fn s3a() -> Vec<Figure> {
     ]
 }
 
-/// When the cleaning of a region begins its last step, and when it ends it, in s after the last write.
+/// Start and end of the last cleaning step of a region, in s after the last write.
 fn last_step_s(offset: u64) -> (f64, f64) {
     let mut drive = st5000();
     fragment(&mut drive, offset);
@@ -106,8 +106,8 @@ fn last_step_s(offset: u64) -> (f64, f64) {
     ((last.start.get() - since) as f64 / 1e9, (last.end.get() - since) as f64 / 1e9)
 }
 
-/// Reads begin every 20 ms from the last write until the map is about to be updated. A unit of cleaning that
-/// has begun ends first, so the first read may wait; the others must be those of test 2 to the microsecond.
+/// Reads start every 20 ms from the last write until the map is about to be updated. The cleaning step in
+/// progress ends first, so the first read may wait; the others must equal those of test 2 to the microsecond.
 pub fn s15() -> Vec<Figure> {
     let offset = band_start(2_500_000_000_000);
     let unpaused = fragmented(&mut st5000(), offset, 0.0);

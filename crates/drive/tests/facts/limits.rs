@@ -1,4 +1,4 @@
-//! Tests 6 to 8: how much a drive takes before it has to clean (Skylight, section 4.6, Table 2).
+//! Tests 6 to 8: how much a drive accepts before it must clean (Skylight, section 4.6, Table 2).
 
 use skylight_disk::Direction;
 use skylight_drive::Drive;
@@ -7,11 +7,11 @@ use skylight_layer::{Medium, Purpose};
 use crate::bench::{BLOCK, GIB, KIB, MIB, Random, drive, st5000, writes};
 use crate::table::Figure;
 
-/// A write that takes longer than this waits for cleaning: a map merge takes a third of a second, and a band
-/// that is cleaned more than half.
+/// A write that takes longer waits for cleaning: a map merge takes a third of a second, and the cleaning of a
+/// band more than half a second.
 const CLEANING_MS: f64 = 500.0;
 
-/// Writes random blocks of a size until one waits for cleaning; how many went before.
+/// Writes random blocks of a size until one waits for cleaning; returns how many preceded it.
 pub fn until_cleaning(drive: &mut Drive, size: u64, depth: usize) -> usize {
     let end = drive.capacity().bytes();
     let mut random = Random(size + depth as u64);
@@ -63,7 +63,7 @@ pub fn s8b() -> Vec<Figure> {
         let writes = until_cleaning(&mut drive(name), BLOCK, 1);
         (writes as u64 * BLOCK) as f64 / GIB as f64 / gib
     };
-    // Each writes millions of blocks.
+    // Each drive writes millions of blocks.
     std::thread::scope(|scope| {
         let first = scope.spawn(|| share("emulated-smr-1", 37.2));
         let second = scope.spawn(|| share("emulated-smr-2", 9.98));

@@ -1,41 +1,41 @@
-//! Every row: what is checked, what the paper says, and the band that ours must lie in.
+//! Every row: what is checked, the paper's figure, and the band in which ours must lie.
 //!
-//! Bands are those of `docs/figures.md`. Where a row asks for an order ("low > mid") the check is the difference, and must
-//! be more than nothing ([`MORE`]); where it asks for a verdict, the check is the figure that decides it.
+//! Bands are those of `docs/figures.md`. Where the paper gives an order ("low > mid"), the row is the difference, which must be positive
+//! ([`MORE`]); where it gives a verdict, the row is the figure that decides it.
 //! Source: Skylight (FAST'15), sections 4.3 to 4.6 and 6, Table 2.
 
 /// One check of a row.
 pub struct Row {
-    /// The row.
+    /// The row's identifier.
     pub id: &'static str,
-    /// What is checked, and in which unit.
+    /// What is checked, and its unit.
     pub check: &'static str,
-    /// What the paper says.
+    /// The paper's figure.
     pub paper: &'static str,
-    /// The least that ours may be.
+    /// The minimum of ours.
     pub lo: f64,
-    /// The most.
+    /// The maximum of ours.
     pub hi: f64,
 }
 
-/// A figure that a test measured, for the check of that name.
+/// A measured figure, for the check of that name.
 pub type Figure = (&'static str, f64);
 
-/// More than nothing.
+/// Greater than zero.
 const MORE: f64 = f64::MIN_POSITIVE;
-/// No bound.
+/// No upper bound.
 const ANY: f64 = f64::INFINITY;
 
 const fn row(id: &'static str, check: &'static str, paper: &'static str, lo: f64, hi: f64) -> Row {
     Row { id, check, paper, lo, hi }
 }
 
-/// Within a part of what the paper says.
+/// Within a fraction of the paper's figure.
 const fn near(id: &'static str, check: &'static str, paper: &'static str, value: f64, part: f64) -> Row {
     row(id, check, paper, value * (1.0 - part), value * (1.0 + part))
 }
 
-/// See the module page.
+/// See the module documentation.
 pub const ROWS: &[Row] = &[
     row("S1a", "em-1, one band, median ms", "10", 9.7, 10.6),
     row("S1a", "em-1, one band, quartiles apart, of the median", "fixed", 0.0, 0.05),
@@ -64,7 +64,7 @@ pub const ROWS: &[Row] = &[
     row("S2a", "em-1, mean ms, low less mid", "low > mid", MORE, ANY),
     row("S2a", "em-1, mean ms, mid less high", "mid > high", MORE, ANY),
     row("S2a", "em-2, reads of flash, median ms", "negligible", 0.0, 1.0),
-    row("S2a", "em-2, reads of the disk, median ms", "one turn", 9.7, 10.6),
+    row("S2a", "em-2, reads of the disk, median ms", "one revolution", 9.7, 10.6),
     row("S2a", "em-3, most over least of the three means", "equal", 1.0, 1.1),
     row("S2a", "st5000, mean ms, high less mid", "high > mid", MORE, ANY),
     row("S2a", "st5000, mean ms, mid less low", "mid > low", MORE, ANY),
@@ -113,30 +113,29 @@ pub const ROWS: &[Row] = &[
     near("S16", "writes of 256 KiB over those at depth 31", "similar", 1.0, 0.05),
 ];
 
-/// The rows' names, each once, in order.
+/// The rows' identifiers, each once, in order.
 pub fn ids() -> Vec<&'static str> {
     let mut ids: Vec<&str> = ROWS.iter().map(|row| row.id).collect();
     ids.dedup();
     ids
 }
 
-/// Prints each check of a row beside its figure and its band, and fails if one lies outside or was not
-/// measured.
+/// Prints each check of a row with its figure and its band.
 ///
 /// # Panics
-/// See above.
+/// If a figure lies outside its band, or a check was not measured.
 pub fn judge(id: &str, figures: &[Figure]) {
     let rows: Vec<&Row> = ROWS.iter().filter(|row| row.id == id).collect();
     let measured: Vec<&str> = figures.iter().map(|(check, _)| *check).collect();
     assert_eq!(measured, rows.iter().map(|row| row.check).collect::<Vec<_>>(), "checks of {id}");
-    let lines = rows.iter().zip(figures).map(|(row, &(_, figure))| (line(row, figure), holds(row, figure)));
-    let (held, failed): (Vec<_>, Vec<_>) = lines.partition(|(_, holds)| *holds);
+    let lines = rows.iter().zip(figures).map(|(row, &(_, figure))| (line(row, figure), in_band(row, figure)));
+    let (passed, failed): (Vec<_>, Vec<_>) = lines.partition(|(_, in_band)| *in_band);
     let join = |lines: Vec<(String, bool)>| lines.into_iter().map(|(line, _)| line).collect::<String>();
-    print!("{}", join(held));
+    print!("{}", join(passed));
     assert!(failed.is_empty(), "outside its band:\n{}", join(failed));
 }
 
-fn holds(row: &Row, figure: f64) -> bool {
+fn in_band(row: &Row, figure: f64) -> bool {
     (row.lo..=row.hi).contains(&figure)
 }
 
@@ -151,7 +150,7 @@ fn line(row: &Row, figure: f64) -> String {
     format!("{id:3} | {check:50} | paper {paper:10} | ours {figure:10.3} | band {band}\n")
 }
 
-/// Without the last digits of a product.
+/// Removes the last digits of a product.
 fn round(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }

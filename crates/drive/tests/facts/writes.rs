@@ -1,4 +1,4 @@
-//! Test 1 and what follows from it: the latency of random writes (Skylight, sections 4.3 and 4.3.1).
+//! Test 1 and its variants: the latency of random writes (Skylight, sections 4.3 and 4.3.1).
 
 use skylight_disk::Nanos;
 use skylight_drive::TraceRow;
@@ -7,7 +7,7 @@ use skylight_layer::Purpose;
 use crate::bench::{BLOCK, GIB, KIB, MIB, Random, drive, least, median, most, reads, spread, st5000, writes};
 use crate::table::Figure;
 
-/// Latencies of test 1: blocks of a region from the first address on, in random order, one at a time.
+/// Latencies of test 1: blocks of the first `region` bytes, in random order, one at a time.
 fn test_1(name: &str, region: u64) -> Vec<f64> {
     let mut offsets: Vec<u64> = (0..region / BLOCK).map(|block| block * BLOCK).collect();
     Random(3).shuffle(&mut offsets);
@@ -15,7 +15,7 @@ fn test_1(name: &str, region: u64) -> Vec<f64> {
     writes(&mut drive(name), &offsets, BLOCK, 1).latencies_ms()
 }
 
-/// In one band: with `a mod n`, a gigabyte is in 26 cache bands at unrelated angles (docs/figures.md, row S1a).
+/// In one band: with `a mod n`, a gigabyte would be in 26 cache bands at unrelated angles (docs/figures.md, row S1a).
 pub fn s1a() -> Vec<Figure> {
     let ms = test_1("emulated-smr-1", 16 * MIB);
     vec![
@@ -77,7 +77,7 @@ pub fn s1f() -> Vec<Figure> {
     let took = |depth: usize| {
         let mut drive = st5000();
         let offsets = Random(2).offsets(257, BLOCK, GIB);
-        // The head is at the OD when they begin.
+        // The head is at the OD when they start.
         writes(&mut drive, &offsets[..1], BLOCK, 1);
         writes(&mut drive, &offsets[1..], BLOCK, depth).took_ms()
     };
@@ -97,7 +97,7 @@ pub fn s1g() -> Vec<Figure> {
     ]
 }
 
-/// Latencies of bursts of 31 writes of a size, each when the one before has ended.
+/// Latencies of bursts of 31 writes of one size; each burst starts when the previous one has completed.
 fn burst_ms(size: u64) -> Vec<f64> {
     let mut drive = st5000();
     let offsets = Random(size).offsets(1 + 31 * 7, 256 * KIB, 100 * GIB);

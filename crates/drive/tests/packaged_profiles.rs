@@ -1,4 +1,5 @@
-//! The profiles that come with Skylight: each is a drive, and its tracks, zones, bands and regions add up.
+//! The profiles that come with Skylight: each builds a drive, and its tracks, zones, bands and regions are
+//! consistent.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -29,14 +30,14 @@ fn journaled(profile: &Profile) -> &Journaled {
     keys
 }
 
-/// Where a byte of the host lies natively.
+/// Native location of a host byte.
 fn native(drive: &Drive, byte: u64) -> Place {
     let mut pieces = Vec::new();
     drive.layer().locate(LbaExtent::new(Lba(byte / 512), Sectors(1)), &mut pieces);
     drive.disk().geometry().place(pieces[0].extent.start)
 }
 
-/// How many bytes from `start` on lie on the platters without a gap: what is left of a band.
+/// Bytes from `start` on that are contiguous on the platters: the rest of a band.
 fn contiguous(drive: &Drive, start: u64) -> u64 {
     let mut pieces = Vec::new();
     let most = Sectors(256 * MIB / 512).min(drive.capacity() - Sectors(start / 512));
@@ -44,36 +45,36 @@ fn contiguous(drive: &Drive, start: u64) -> u64 {
     pieces[0].extent.len.bytes()
 }
 
-/// A stroke as the host meets it: sectors a track on one surface, until either changes.
-struct Stroke {
+/// A pass as the host sees it: a run of addresses on one surface with a constant number of sectors per track.
+struct Pass {
     surface: u16,
     sectors_per_track: u32,
     bytes: u64,
 }
 
-/// The first strokes from a byte of the host on.
-fn strokes(drive: &Drive, from: u64, count: usize) -> Vec<Stroke> {
-    let mut strokes: Vec<Stroke> = Vec::new();
+/// The first passes from a host byte on.
+fn passes(drive: &Drive, from: u64, count: usize) -> Vec<Pass> {
+    let mut passes: Vec<Pass> = Vec::new();
     let mut at = from;
     while at < drive.capacity().bytes() {
         let Place { surface, sectors_per_track, .. } = native(drive, at);
         let same =
-            strokes.last().is_some_and(|s| (s.surface, s.sectors_per_track) == (surface, sectors_per_track));
-        if !same && strokes.len() == count {
+            passes.last().is_some_and(|s| (s.surface, s.sectors_per_track) == (surface, sectors_per_track));
+        if !same && passes.len() == count {
             break;
         }
         if !same {
-            strokes.push(Stroke { surface, sectors_per_track, bytes: 0 });
+            passes.push(Pass { surface, sectors_per_track, bytes: 0 });
         }
         let left = contiguous(drive, at);
-        strokes.last_mut().expect("just pushed").bytes += left;
+        passes.last_mut().expect("just pushed").bytes += left;
         at += left;
     }
-    strokes
+    passes
 }
 
 #[test]
-fn every_profile_is_a_drive_and_starts_at_once() {
+fn every_profile_builds_a_drive_quickly() {
     let mut names: Vec<String> = std::fs::read_dir(folder())
         .expect("the profiles")
         .map(|entry| {
@@ -106,7 +107,7 @@ fn every_profile_is_a_drive_and_starts_at_once() {
 }
 
 #[test]
-fn the_cache_has_the_first_zone_and_the_host_begins_a_stroke() {
+fn the_cache_occupies_the_first_zone_and_host_data_starts_with_a_pass() {
     for name in ["st5000as0011", "st8000as0011"] {
         let (profile, drive) = (profile(name), drive(name));
         let zone = &profile.geometry.zone[0];
@@ -119,9 +120,9 @@ fn the_cache_has_the_first_zone_and_the_host_begins_a_stroke() {
     }
 }
 
-/// S9a: 36, 30 and 17 MiB at the OD, 2.5 TB and the ID; a table of bands ends where a zone does.
+/// S9a: 36, 30 and 17 MiB at the OD, 2.5 TB and the ID; a run of bands ends where a zone does.
 #[test]
-fn bands_have_their_sizes_and_change_them_between_zones() {
+fn bands_have_their_sizes_and_change_between_zones() {
     for (name, sizes) in [("st5000as0011", [36, 30, 17]), ("st8000as0011", [40, 31, 15])] {
         let (profile, drive) = (profile(name), drive(name));
         let capacity = profile.capacity.get();
@@ -148,14 +149,14 @@ fn bands_have_their_sizes_and_change_them_between_zones() {
     }
 }
 
-/// S11a: eight plateaus, the same eight back, of 18 to 20 GiB at the start and of 4 GiB at the end; S11b: the
-/// direction of strokes.
+/// S11a: eight plateaus, then the same eight in reverse, of 18 to 20 GiB at the start and of 4 GiB at the
+/// end; S11b: the direction of the passes.
 #[test]
-fn strokes_are_the_plateaus_of_the_paper() {
+fn x() {
     let (profile, drive) = (profile("st5000as0011"), drive("st5000as0011"));
     let capacity = profile.capacity.get();
-    let first = strokes(&drive, 0, 16);
-    let surfaces: Vec<u16> = first.iter().map(|stroke| stroke.surface).collect();
+    let first = passes(&drive, 0, 16);
+    let surfaces: Vec<u16> = first.iter().map(|pass| pass.surface).collect();
     assert_eq!(surfaces, [0, 1, 2, 3, 4, 5, 6, 7, 7, 6, 5, 4, 3, 2, 1, 0]);
     for (down, up) in first[..8].iter().zip(first[8..].iter().rev()) {
         let (down, up) = (f64::from(down.sectors_per_track), f64::from(up.sectors_per_track));
@@ -164,24 +165,24 @@ fn strokes_are_the_plateaus_of_the_paper() {
             "mirrored and slightly lower: {down} and {up} sectors a track"
         );
     }
-    for (at, Stroke { sectors_per_track: sectors, bytes, .. }) in first[..8].iter().enumerate() {
+    for (at, Pass { sectors_per_track: sectors, bytes, .. }) in first[..8].iter().enumerate() {
         let gib = *bytes as f64 / GIB as f64;
-        assert!((17.9..=20.1).contains(&gib), "stroke {at} has {gib:.2} GiB");
+        assert!((17.9..=20.1).contains(&gib), "pass {at} has {gib:.2} GiB");
         let near = first[..8]
             .iter()
             .filter(|other| other.sectors_per_track.abs_diff(*sectors) * 100 < *sectors)
             .count();
-        assert_eq!(near, 1, "stroke {at} is 1 % from all others");
+        assert_eq!(near, 1, "pass {at} is 1 % from all others");
     }
-    let last = strokes(&drive, capacity - 31 * GIB, 8);
-    for stroke in &last[1..7] {
-        let gib = stroke.bytes as f64 / GIB as f64;
-        assert!((3.8..=4.3).contains(&gib), "a stroke at the end has {gib:.2} GiB");
+    let last = passes(&drive, capacity - 31 * GIB, 8);
+    for pass in &last[1..7] {
+        let gib = pass.bytes as f64 / GIB as f64;
+        assert!((3.8..=4.3).contains(&gib), "a pass at the end has {gib:.2} GiB");
     }
     let inwards = |byte: u64| native(&drive, byte + GIB).track > native(&drive, byte).track;
     assert!(inwards(0) && !inwards(capacity - 3 * GIB), "towards the MD from both sides");
-    // At the MD a serpentine: a pass inwards, the next one outwards.
-    let turns: Vec<bool> = (0..60).map(|step| inwards(2_340_000_000_000 + step * 2 * GIB)).collect();
-    let changes = turns.windows(2).filter(|pair| pair[0] != pair[1]).count();
-    assert!((6..=9).contains(&changes), "passes of 14 GiB: {turns:?}");
+    // A serpentine at the MD: one pass inwards, the next outwards.
+    let directions: Vec<bool> = (0..60).map(|step| inwards(2_340_000_000_000 + step * 2 * GIB)).collect();
+    let changes = directions.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!((6..=9).contains(&changes), "passes of 14 GiB: {directions:?}");
 }

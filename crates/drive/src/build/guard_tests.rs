@@ -1,8 +1,8 @@
-//! Bands where profiles put them, on a medium that destroys: a raw shingled disk of the profile's own tracks,
-//! with a head as wide as its guards. Rewriting a band, or a cache or map, may destroy nothing of another.
+//! Tests of the guards: the bands of a profile on a raw shingled disk with the profile's own tracks and a
+//! head as wide as the guards. Rewriting a band, or a cache or map, must not overwrite any other.
 //!
-//! Invariant: every check has a layout with too little guard that it catches.
-//! Source: Skylight (FAST'15), section 2: guards part bands so that each can be written on its own.
+//! Invariant: every check also has a layout with too small a guard, which it detects.
+//! Source: Skylight (FAST'15), section 2: guards separate bands so that each can be rewritten on its own.
 
 use rand_core::Rng;
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Track};
@@ -14,7 +14,7 @@ use crate::jitter::substream;
 use crate::profile::{Layer, Profile};
 use crate::random::{Kind, random_drive};
 
-/// What lies where: in order of addresses.
+/// The placement of bands and reserved extents, in address order.
 struct Layout {
     geometry: Geometry,
     stretches: Vec<StretchSpec>,
@@ -46,7 +46,7 @@ impl Layout {
         stretch.sectors.get().div_ceil(stretch.band.get())
     }
 
-    /// The band or region that a sector belongs to.
+    /// The band or reserved extent that contains a sector.
     fn owner(&self, at: Pba) -> Option<PbaExtent> {
         let within = |extent: &PbaExtent| extent.start <= at && at < extent.end();
         let reserved = self.reserved.iter().copied().find(within);
@@ -58,12 +58,12 @@ impl Layout {
         })
     }
 
-    /// The first and the last bands of stretches, and some between.
+    /// The first and the last bands of some stretches, and some in between.
     fn some_bands(&self, seed: u64, most: usize) -> Vec<PbaExtent> {
         let mut random = substream(seed, "shingled");
         let mut below = |end: u64| random.next_u64() % end;
         let mut bands = Vec::new();
-        // Neighbours lie in stretches that follow each other, or in the next zone.
+        // Neighbouring bands lie in consecutive stretches, or in the next zone.
         let from = below(self.stretches.len().saturating_sub(most).max(1) as u64) as usize;
         for stretch in self.stretches.iter().skip(from).take(most) {
             let count = Self::count(stretch);
@@ -77,7 +77,7 @@ impl Layout {
         bands
     }
 
-    /// Writes these, one after the other: how many of the writes destroyed what is not theirs.
+    /// Writes these extents one after the other; returns how many writes overwrote sectors of others.
     fn harmful(&self, written: &[PbaExtent], width_tracks: u32) -> usize {
         let shingling = Shingling::new(width_tracks).expect("a width");
         let mut disk = Swd::new(SwdSpec {
@@ -98,10 +98,13 @@ impl Layout {
             });
             harmful += usize::from(harm > 0);
         }
-        // At the end all that is a band's is whole.
-        let torn = |unit: &&PbaExtent| !self.reserved.contains(unit) && lost(&mut disk, **unit) > 0;
-        let torn = written.iter().filter(torn).count();
-        assert!(harmful > 0 || torn == 0, "{torn} bands were harmed by none");
+        // At the end every band is intact.
+        let overwritten = |unit: &&PbaExtent| !self.reserved.contains(unit) && lost(&mut disk, **unit) > 0;
+        let overwritten = written.iter().filter(overwritten).count();
+        assert!(
+            harmful > 0 || overwritten == 0,
+            "{overwritten} bands were overwritten without a harmful write"
+        );
         harmful
     }
 
@@ -114,8 +117,9 @@ impl Layout {
         }
     }
 
-    /// Sectors of a track that are overwritten and belong to a band or region other than this. Each of these is
-    /// some tracks long, so it has the start or the end of the track or no part of it.
+    /// Number of sectors of a track that are overwritten and belong to a band or reserved extent other than
+    /// `unit`. Each of these spans several tracks, so it includes the start or the end of the track, or none
+    /// of it.
     fn lost_of_others(&self, disk: &mut Swd, track: &Track, unit: PbaExtent) -> u64 {
         let last = Pba(track.end().get() - 1);
         let mut others: Vec<_> = [track.start, last].into_iter().filter_map(|at| self.owner(at)).collect();
@@ -137,7 +141,7 @@ fn write(disk: &mut Swd, extent: PbaExtent) {
     disk.take(Queue { waiting: &waiting, next: 0 }, &mut Plan::default());
 }
 
-/// Sectors that are overwritten.
+/// Number of overwritten sectors.
 fn lost(disk: &mut Swd, extent: PbaExtent) -> u64 {
     let mut lost = Sectors(0);
     disk.visit_state(LbaExtent::new(Lba(extent.start.get()), extent.len), &mut |part, state| {
@@ -153,7 +157,7 @@ fn guard_tracks(profile: &Profile) -> f64 {
     keys.guard_tracks
 }
 
-/// The profile with another guard, and room for it.
+/// The profile with a different guard.
 fn with_guard(profile: &Profile, guard_tracks: f64) -> Profile {
     let mut changed = profile.clone();
     let Layer::Journaled(keys) = &mut changed.layer else { panic!("{:?}", profile.layer) };
@@ -161,7 +165,7 @@ fn with_guard(profile: &Profile, guard_tracks: f64) -> Profile {
     changed
 }
 
-/// The profiles of the journaled drives that come with Skylight.
+/// The journaled profiles that come with Skylight.
 const PACKAGED: [(&str, &str); 2] = [
     ("st5000as0011", include_str!("../../../../python/skylight/profiles/st5000as0011.toml")),
     ("st8000as0011", include_str!("../../../../python/skylight/profiles/st8000as0011.toml")),
@@ -169,7 +173,7 @@ const PACKAGED: [(&str, &str); 2] = [
 
 /// The drive-managed drives that come with Skylight. The emulated ones are bands of a conventional disk.
 #[test]
-fn packaged_bands_are_rewritten_without_harm() {
+fn rewriting_packaged_bands_overwrites_no_other_band() {
     for (name, text) in PACKAGED {
         let profile = Profile::from_toml(text, name).unwrap_or_else(|error| panic!("{error}"));
         let layout = Layout::of(&profile);
@@ -179,7 +183,7 @@ fn packaged_bands_are_rewritten_without_harm() {
         assert_eq!(guard_tracks(&profile), 2.0, "{name}: a head two tracks wide");
         assert_eq!(layout.harmful(&written, 2), 0, "{name}: of {} rewrites", written.len());
         println!("{name}: {} rewrites", written.len());
-        // A track, and a track and the skew, are not enough.
+        // One track is not enough, nor is one track plus the skew.
         for less in [1.0, 1.05] {
             let layout = Layout::of(&with_guard(&profile, less));
             let bands = layout.some_bands(1, 100);
@@ -189,16 +193,16 @@ fn packaged_bands_are_rewritten_without_harm() {
     }
 }
 
-/// Journaled drives with guards among the random ones of these seeds.
+/// Random journaled drives of these seeds that have guards.
 #[test]
-fn random_bands_are_rewritten_without_harm() {
+fn rewriting_random_bands_overwrites_no_other_band() {
     const SEEDS: std::ops::RangeInclusive<u64> = 1..=200;
     let (mut guarded, mut rewrites) = (0, 0);
     for seed in SEEDS {
         let random = random_drive(seed, Some(Kind::Journaled)).unwrap_or_else(|error| panic!("{error}"));
         let guard = guard_tracks(&random.profile);
         if guard == 0.0 {
-            // Its head is as wide as its track.
+            // The head of this drive is as wide as its tracks.
             continue;
         }
         let layout = Layout::of(&random.profile);

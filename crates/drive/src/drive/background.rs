@@ -1,0 +1,132 @@
+//! What a drive does without a command: destaging of the volatile cache, and background work of the layer.
+//!
+//! Invariant: a step that has started runs to its end; work that the media refused for lack of space is retried later.
+
+use skylight_disk::{Nanos, Time};
+use skylight_layer::{Command, Idle, Queue};
+
+use super::{Drive, Event, Planted};
+use crate::host::{Moved, NoHost, Observer, Origin};
+use crate::profile::Schedule;
+
+/// Delay before the drive retries background work for which the media had no space. A try costs as much as
+/// restoring the layer, a tenth of a second for a large cache, and only a person can free space.
+const RETRY: Nanos = Nanos(1_000_000_000);
+
+impl Drive {
+    /// Work of the drive until a command arrives at `until`; a step that has started runs to its end.
+    pub(super) fn work_until(&mut self, until: Time, observer: &mut impl Observer) {
+        while let Some((_, event)) = self.next_event().filter(|&(time, _)| time < until) {
+            match event {
+                Event::Destaged => self.finish_destaging(),
+                Event::Media => self.destage(self.cache.dirty().len(), observer),
+                Event::CacheCompletion(_) => debug_assert!(false, "no command is outstanding"),
+            }
+        }
+        self.idle_until(until, observer);
+    }
+
+    /// Background work of the layer until a command arrives at `until`.
+    pub(crate) fn idle_until(&mut self, until: Time, observer: &mut impl Observer) -> Idle {
+        let Some(after) = self.layer.idle_after() else {
+            return Idle::Nothing;
+        };
+        let begin = self.busy_until.max(self.idle_since + after).max(self.idle_refused_until);
+        if begin >= until {
+            return Idle::Worked;
+        }
+        self.busy_until = begin;
+        while self.busy_until < until {
+            self.ahead = None;
+            self.plan.clear();
+            if self.layer.idle(&mut self.plan) == Idle::Nothing {
+                if self.interface.park_when_idle {
+                    self.media.park();
+                }
+                return Idle::Nothing;
+            }
+            if observer.executed(Origin::Idle, &self.plan, self.layer.as_mut()) == Moved::Refused {
+                self.idle_refused_until = self.busy_until + RETRY;
+                self.invalidate_all_locations();
+                return Idle::Worked;
+            }
+            self.answered.clear();
+            self.busy_until = self.media.execute(&self.plan, self.busy_until, &mut self.answered);
+        }
+        Idle::Worked
+    }
+
+    /// Destages some of the `oldest` writes in the volatile cache.
+    pub(super) fn destage(&mut self, oldest: usize, observer: &mut impl Observer) {
+        let window = match self.interface.schedule {
+            Schedule::Fifo => 1,
+            Schedule::ShortestPositioningFirst => oldest.min(self.interface.queue_depth),
+        };
+        let start = self.busy_until.max(self.cache.nonempty_since());
+        let next = self.cache.next_to_destage(window, (self.layer.as_ref(), &self.media), start);
+        self.destage_from(next, false, observer);
+    }
+
+    /// Destages the cached write at index `next`: alone, or with others that the layer takes in the same
+    /// plan.
+    pub(super) fn destage_from(&mut self, next: usize, alone: bool, observer: &mut impl Observer) {
+        let start = self.busy_until.max(self.cache.nonempty_since());
+        let dirty = self.cache.dirty();
+        let queue = match alone {
+            true => Queue { waiting: &dirty[next..=next], next: 0 },
+            false => Queue { waiting: dirty, next },
+        };
+        let reversed: Vec<Command>;
+        let queue = if self.plants.has(Planted::NewestFirst) {
+            reversed = queue.waiting.iter().rev().copied().collect();
+            Queue { waiting: &reversed, next: queue.waiting.len() - 1 - queue.next }
+        } else {
+            queue
+        };
+        self.ahead = None;
+        self.plan.clear();
+        self.layer.clock(start);
+        self.layer.take(queue, &mut self.plan);
+        debug_assert!(queue.is_kept_by(&self.plan), "overlapping writes leave in the order of acceptance");
+        if observer.executed(Origin::Cache, &self.plan, self.layer.as_mut()) == Moved::Refused {
+            self.refused_until = start + RETRY;
+            self.idle_refused_until = self.refused_until;
+            return self.invalidate_all_locations();
+        }
+        self.answered.clear();
+        self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
+        self.idle_since = self.idle_since.max(self.busy_until);
+        self.cache.begin_destaging(self.answered.iter().map(|&(id, _)| id), self.busy_until);
+        self.invalidate_locations(false);
+    }
+
+    /// The layer was restored, so no location is valid any more.
+    pub(super) fn invalidate_all_locations(&mut self) {
+        self.ahead = None;
+        self.pending.invalidate_all_locations();
+        self.cache.invalidate_all_locations();
+    }
+
+    /// Retries immediately what the media had no space for.
+    pub fn retry(&mut self) {
+        self.refused_until = Time(0);
+        self.idle_refused_until = Time(0);
+    }
+
+    /// The writes being destaged have reached the media.
+    pub(super) fn finish_destaging(&mut self) {
+        let Self { cache, pending, destaged, .. } = self;
+        cache.finish_destaging(|extent| destaged.push(extent));
+        for extent in destaged.drain(..) {
+            pending.reconsider(extent, cache);
+        }
+    }
+
+    pub(super) fn destage_all(&mut self) {
+        self.finish_destaging();
+        while !self.cache.is_empty() {
+            self.destage(self.cache.dirty().len(), &mut NoHost);
+            self.finish_destaging();
+        }
+    }
+}
