@@ -170,7 +170,7 @@ def test_the_page_of_figures_has_every_row_check_and_band() -> None:
         key: ours for key, ours in figures.shown(page).items() if key[0] in {row.id for row in fast15.ROWS}
     }
     assert figures.NOT_MEASURED not in own.values()
-    (first, *_) = fast15.BANDS
+    (first, *_) = bands.BANDS
     other = page.replace(f"| {first.name} | {first.paper} | {first.text} |", f"| {first.name} | 7 | 7 |", 1)
     assert other != page
     assert figures.renewed(other, {}) == page, "what drifted is written again"

@@ -20,12 +20,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from skylight.errors import UsageError
-from skylight.reproduce import fast15
+from skylight.reproduce import bands, fast15
 from skylight.reproduce.rows import Band, Check, Ours, RowSpec
 from skylight.reproduce.swd import table
 
 PAPERS: Mapping[str, tuple[Sequence[RowSpec], Sequence[Band]]] = {
-    "fast15": (fast15.ROWS, fast15.BANDS),
+    "fast15": (fast15.ROWS, bands.BANDS),
     "swd": (table.ROWS, table.BANDS),
 }
 """Rows and bands by the name of the paper, which is also the name of its markers."""
@@ -46,7 +46,7 @@ _LINE = re.compile(r"\| (?P<name>.+?) \| .* \| (?P<ours>[^|]+) \|$")
 def measured(documents: Iterable[Mapping[str, object]]) -> OursByCheck:
     """Our figures of documents that `reproduce --json` printed."""
     found: OursByCheck = {}
-    bands = {(band.row, band.name): band for _, own in PAPERS.values() for band in own}
+    judged = {(band.row, band.name): band for _, own in PAPERS.values() for band in own}
     for document in documents:
         rows = document["rows"]
         assert isinstance(rows, list)
@@ -55,7 +55,7 @@ def measured(documents: Iterable[Mapping[str, object]]) -> OursByCheck:
                 key = row["id"], check["name"]
                 ours: Ours = check["ours"]
                 if row["id"] not in OF_THE_MACHINE:
-                    found[key] = Check(bands[key], ours).ours_text
+                    found[key] = Check(judged[key], ours).ours_text
     return found
 
 
@@ -74,23 +74,23 @@ def shown(page: str) -> OursByCheck:
 def renewed(page: str, ours: Mapping[tuple[str, str], str]) -> str:
     """The page with its rows written again; figures that `ours` has not are kept."""
     known = {**shown(page), **ours}
-    for paper, (specs, bands) in PAPERS.items():
+    for paper, (specs, own) in PAPERS.items():
         begin, end = f"<!-- rows of {paper} -->\n", f"<!-- end of the rows of {paper} -->\n"
         before, found, rest = page.partition(begin)
         _, closed, after = rest.partition(end)
         if not (found and closed):
             raise UsageError(f"the page has no markers for {paper}; put in {begin.strip()} and {end.strip()}")
-        page = before + begin + "\n" + "\n".join(_lines(specs, bands, known)) + "\n" + end + after
+        page = before + begin + "\n" + "\n".join(_lines(specs, own, known)) + "\n" + end + after
     return page
 
 
 def _lines(
-    specs: Sequence[RowSpec], bands: Sequence[Band], ours: Mapping[tuple[str, str], str]
+    specs: Sequence[RowSpec], own: Sequence[Band], ours: Mapping[tuple[str, str], str]
 ) -> Iterator[str]:
     for spec in specs:
         yield from (f"### {spec.id}", "", f"{spec.title} (section {spec.source}).", "")
         yield from ("| check | paper | must be | ours |", "|---|---|---|---|")
-        for band in bands:
+        for band in own:
             if band.row == spec.id:
                 kept = (
                     NOT_KEPT if spec.id in OF_THE_MACHINE else ours.get((band.row, band.name), NOT_MEASURED)
