@@ -153,7 +153,7 @@ BAD = {
     "averaged": ("5, 5000000, 0, 0, 0, 0\n9, 4000000, 0, 0, 0, 0\n", r"line 1: block size 0 .*log_avg_msec"),
     "back in time": (GOOD + "7, 5000, 0, 4096, 8192, 0\n", r"line 3: its time is before that of line 2"),
     "an age": (GOOD + "15, 99999999999999999, 0, 4096, 1, 0\n", r"line 3: contains a time that no I/O takes"),
-    "far": (GOOD + "15, 5000, 0, 4096, 5555555555555555555, 0\n", r"line 3: (column 5|holds an offset)"),
+    "far": (GOOD + "15, 5000, 0, 4096, 5555555555555555555, 0\n", r"line 3: (column 5|contains an offset)"),
     "no priority": (
         "5, 5000000, 0, 4096, 40960, 77\n10, 5000000, 0, 4096, 4096, 78\n",
         r"line 1: no priority among columns 5 to 6",

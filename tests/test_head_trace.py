@@ -106,9 +106,9 @@ def test_the_engine_goes_on_without_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("targets", "code", "words"),
     [
-        (["sim:st4000nc001", "sim:emulated-smr-1"], 2, "give one sim:NAME alone"),
+        (["sim:st4000nc001", "sim:emulated-smr-1"], 2, "give a single sim:NAME"),
         (["disk.img"], 2, "only an emulated drive"),
-        (["sim:st4000nc001", "--resume"], 2, "leave --resume out"),
+        (["sim:st4000nc001", "--resume"], 2, "omit --resume"),
         (["sim:st4000nc001", "--head-trace", "taken"], 2, "taken: already exists"),
         (["sim:st4000nc001", "--head-trace", "none/head.arrows"], 4, "No such file or directory"),
     ],

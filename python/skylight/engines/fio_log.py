@@ -247,7 +247,7 @@ def _slope(values: F64) -> float:
 
 
 def unit_of(columns: Columns, path: Path) -> tuple[int, str]:
-    """Nanoseconds per unit of the latency column (1 or 1000), and the reason for the choice, which recordings keep."""
+    """Nanoseconds per unit of the latency column (1 or 1000), and the reason, which recordings keep."""
     value_ms = columns.value / 1000
     span_ms = float(columns.time_ms[-1] - columns.time_ms[0])
     busy = float(value_ms[1:].sum()) / max(span_ms, 1e-9)
