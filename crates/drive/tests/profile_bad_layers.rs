@@ -484,8 +484,8 @@ fn fully_associative_keys() {
             (
                 "free_bands = 3",
                 "free_bands = 3\nclean_threshold = 3",
-                "f.toml:30: layer.clean_threshold = 3 is not less than free_bands = 3; no write would find \
-                 room",
+                "f.toml:30: layer.clean_threshold = 3 is not less than free_bands = 3; no write would get \
+                 a band",
             ),
             (
                 "band = \"4 MiB\"",

@@ -294,10 +294,10 @@ pub struct Journaled {
     #[serde(default = "default::off")]
     #[schemars(extend("examples" = [true]))]
     pub whole_bands_bypass: bool,
-    /// Unused tracks after each band, on each surface of the band. A head that is `k` tracks wide destroys `k
-    /// - 1` tracks after the last track of a band, and bands may end anywhere in a track, so `k` are needed.
-    /// With guards, no band crosses the edge of a recording zone or of a pass over a surface, and each of
-    /// these starts with a guard; without, bands are contiguous.
+    /// Unused tracks after each band, on each surface of the band. A head that is `k` tracks wide
+    /// destroys `k - 1` tracks after the last track of a band, and bands may end anywhere in a track, so `k`
+    /// are needed. With guards, no band crosses the edge of a recording zone or of a pass over a surface, and
+    /// each of these starts with a guard; without, bands are contiguous.
     #[serde(default = "default::zero")]
     #[schemars(range(min = 0, max = 64), extend("examples" = [2]))]
     pub guard_tracks: f64,
