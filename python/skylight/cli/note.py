@@ -1,14 +1,15 @@
-"""The note beside an image that says where it is served.
+"""The note beside an image that says where it is served, and where its control socket is.
 
-What for: ``skylight status IMAGE`` and ``skylight control IMAGE`` find the server by it. It may lie in a
-folder in which others may write, too.
+What for: ``skylight status`` and ``skylight control`` find the control socket by it, from the image or from
+the socket of the data. It may lie in a folder in which others may write, too.
 
 Invariants:
 - Writing it changes no other file: it is made under a name that nobody can foretell, and then takes its
   place by a rename, which replaces a symbolic link and does not follow it.
 - Only its owner may read it, and a server removes no note but its own.
 - A note is believed only if it is a regular file of the reader, of root, or of the owner of the image: who
-  else can put a file there may not say where programs connect.
+  else can put a file there may not say where programs connect. The server that answers must belong to one of
+  these users, too.
 """
 
 from __future__ import annotations
@@ -19,21 +20,42 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from skylight.cli.console import line
 
 NOTE_SUFFIX = ".serve.json"
+CONTROL_SUFFIX = ".serve.sock"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a note says: where an image is served, its control socket, and the users whose note was believed."""
+
+    endpoints: tuple[str, ...]
+    control: Path
+    trusted: tuple[int, ...]
+
+
+def _beside(image: Path, suffix: str) -> Path:
+    """A name beside an image; for a device where restore notes are."""
+    if not image.is_block_device():
+        return image.with_name(image.name + suffix)
+    from skylight.engines.device import state_dir
+
+    return state_dir() / (image.name + suffix)
+
+
+def control_of(image: Path) -> Path:
+    """Where the control socket of an image is unless somebody chose another place."""
+    return _beside(image, CONTROL_SUFFIX)
 
 
 def note_of(image: Path) -> Path:
-    """Where it is noted that an image is served: beside it; for a device where restore notes are, too."""
-    if not image.is_block_device():
-        return image.with_name(image.name + NOTE_SUFFIX)
-    from skylight.engines.device import state_dir
-
-    return state_dir() / (image.name + NOTE_SUFFIX)
+    """Where it is noted that an image is served."""
+    return _beside(image, NOTE_SUFFIX)
 
 
 def _write(note: Path, text: str) -> None:
@@ -65,26 +87,66 @@ def _read(note: Path, trusted: set[int]) -> dict[str, Any]:
     return said
 
 
-def read_note(image: Path) -> list[str]:
-    """Where an image is served: the places of its server, at least one.
+def _trusted(image: Path) -> set[int]:
+    """The users whose note about an image is believed."""
+    return {os.geteuid(), 0, image.stat().st_uid}
+
+
+def _parsed(note: Path, trusted: set[int]) -> Note:
+    said = _read(note, trusted)
+    endpoints, control = said["endpoints"], said["control"]
+    if not isinstance(endpoints, list) or not all(isinstance(place, str) for place in endpoints):
+        raise ValueError("its note names no places")
+    if not isinstance(control, str):
+        raise ValueError("it is served without a control socket")
+    return Note(tuple(endpoints), Path(control), tuple(sorted(trusted)))
+
+
+def read_note(image: Path) -> Note:
+    """Where an image is served.
 
     Raises OSError, ValueError or LookupError when there is no note, or none that may be believed.
     """
-    endpoints = _read(note_of(image), {os.geteuid(), 0, image.stat().st_uid})["endpoints"]
-    if not isinstance(endpoints, list) or not endpoints:
-        raise ValueError("its note names no place")
-    return [str(place) for place in endpoints]
+    return _parsed(note_of(image), _trusted(image))
+
+
+def find_note(socket: Path) -> Note | None:
+    """The note that names a Unix socket of the data, in the socket's folder or where notes of devices are."""
+    from skylight.engines.device import state_dir
+
+    wanted = os.path.realpath(socket)
+    for folder in (socket.absolute().parent, state_dir()):
+        for path in sorted(folder.glob(f"*{NOTE_SUFFIX}")):
+            image = path.with_name(path.name.removesuffix(NOTE_SUFFIX))
+            # A note of somebody else, of a server that was killed, or of something else is not the one.
+            with suppress(OSError, ValueError, LookupError):
+                note = _parsed(path, _trusted(image) if image.exists() else {os.geteuid(), 0})
+                places = (place.partition(":") for place in note.endpoints)
+                if any(kind == "unix" and os.path.realpath(where) == wanted for kind, _, where in places):
+                    return note
+    return None
+
+
+def _whole(endpoint: str) -> str:
+    """An endpoint as programs of every folder know it."""
+    kind, _, where = endpoint.partition(":")
+    return f"unix:{os.path.abspath(where)}" if kind == "unix" else endpoint
 
 
 @contextmanager
-def noted(image: Path, endpoints: list[str]) -> Iterator[None]:
-    """The note beside the image, while it is served; without it status needs the socket."""
+def noted(image: Path, endpoints: list[str], control: Path | None) -> Iterator[None]:
+    """The note beside the image, while it is served; without it status needs the control socket."""
     note = note_of(image)
     try:
-        _write(note, json.dumps({"pid": os.getpid(), "endpoints": endpoints}) + "\n")
+        said = {
+            "pid": os.getpid(),
+            "endpoints": [_whole(endpoint) for endpoint in endpoints],
+            "control": None if control is None else os.path.abspath(control),
+        }
+        _write(note, json.dumps(said) + "\n")
     except OSError as error:
         why = error.strerror
-        line(f"{note}: cannot be written ({why}): name the socket to skylight status, not the image")
+        line(f"{note}: cannot be written ({why}): name the control socket to skylight status, not the image")
     try:
         yield
     finally:
