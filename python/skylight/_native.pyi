@@ -172,8 +172,9 @@ class ServeError(Exception):
 def serve_control(
     control: str | PathLike[str], setting: str, value: str, trusted: Sequence[int] | None = None
 ) -> str:
-    """Changes a setting of the server with this control socket: "read-mode", "delay-read" and "delay-write" (ms), "fail"
-    (as --fail, or "off"); what it is then. `trusted` are the users whose server it may be. Raises ServeError."""
+    """Changes a setting of the server with this control socket: "read-mode", "delay-read" and "delay-write"
+    (ms), or "fail" (as --fail, or "off"); what it is then. `trusted` are the users whose server it may be.
+    Raises ServeError."""
 
 def serve_status(control: str | PathLike[str], trusted: Sequence[int] | None = None) -> str:
     """The status of the server with this control socket, as JSON. Raises ServeError."""

@@ -32,7 +32,7 @@ CONTROL_SUFFIX = ".serve.sock"
 
 @dataclass(frozen=True)
 class Note:
-    """What a note says: where an image is served, its control socket, and the users whose note was believed."""
+    """Where an image is served, its control socket, and the users whose note is believed."""
 
     endpoints: tuple[str, ...]
     control: Path

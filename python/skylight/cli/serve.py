@@ -6,8 +6,8 @@ module; this verb joins options to it and ends it in order.
 Invariants:
 - SIGTERM, SIGHUP and Ctrl-C end a server with everything durable and exit code 0, whether anybody reads
   what it says or not.
-- Beside the image lie a control socket and a note that says where it is served, while it is; ``skylight status
-  IMAGE`` reads the note (``cli/note.py``).
+- Beside the image lie a control socket and a note that says where it is served, while it is;
+  ``skylight status IMAGE`` reads the note (``cli/note.py``).
 """
 
 from __future__ import annotations
@@ -193,6 +193,19 @@ def _control(path: Path, given: Path | None, on_device: bool) -> tuple[Path, boo
     return control, False
 
 
+def _data_path(image: Path | None, device: Path | None, timing: str) -> Path:
+    """Where the data is kept: a file or a device."""
+    if (image is None) == (device is None):
+        raise UsageError("give one of --image PATH and --on DEVICE: where the data is kept")
+    if timing == "native" and device is None:
+        raise UsageError("--timing native needs a disk that sets the time: --on DEVICE")
+    if device is not None and not device.is_block_device():
+        raise UsageError(f"{device}: is no block device; name one (lsblk lists them), or a file with --image")
+    path = image if image is not None else device
+    assert path is not None
+    return path
+
+
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -278,14 +291,7 @@ def serve(
     """Serve a drive that keeps its data, over NBD."""
     from skylight import _native
 
-    if (image is None) == (device is None):
-        raise UsageError("give one of --image PATH and --on DEVICE: where the data is kept")
-    if timing == "native" and device is None:
-        raise UsageError("--timing native needs a disk that sets the time: --on DEVICE")
-    if device is not None and not device.is_block_device():
-        raise UsageError(f"{device}: is no block device; name one (lsblk lists them), or a file with --image")
-    path = image if image is not None else device
-    assert path is not None
+    path = _data_path(image, device, timing)
     profile, origin = (None, drive) if drive == "-" else read_profile(drive)
     served: _ServedDrive = {
         "profile_toml": profile,

@@ -21,11 +21,13 @@ from skylight.units import format_capacity, format_seconds
 
 
 def control_socket(where: str) -> tuple[Path, list[int] | None]:
-    """The control socket of a server, from an image, the socket of the data or itself; and the users whose server it
-    may be, where a note and not the caller named it."""
+    """The control socket of a server, from an image, the socket of the data or itself.
+
+    Also the users whose server it may be, where a note and not the caller named it.
+    """
     if where.startswith("tcp:"):
         raise UsageError(
-            f"{where}: is where the data goes; name the image, or the control socket that skylight serve printed"
+            f"{where}: is where the data goes; name the image or the control socket (IMAGE.serve.sock)"
         )
     path = Path(where.removeprefix("unix:"))
     try:
@@ -45,7 +47,9 @@ def control_socket(where: str) -> tuple[Path, list[int] | None]:
         ) from error
 
 
-@click.command(epilog="\b\nExamples:\n  skylight status smr.img\n  skylight status smr.img.serve.sock --json\n")
+@click.command(
+    epilog="\b\nExamples:\n  skylight status smr.img\n  skylight status smr.img.serve.sock --json\n"
+)
 @click.argument("where", metavar="PATH-OR-SOCKET")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def status(where: str, as_json: bool) -> None:
