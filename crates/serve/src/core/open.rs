@@ -46,7 +46,7 @@ impl Timing {
         }
     }
 
-    /// What it means for who asks, for the description of the export.
+    /// What it means for a client, for the description of the drive.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::None => "answers as fast as this machine can",

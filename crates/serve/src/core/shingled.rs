@@ -1,7 +1,6 @@
 //! A served raw shingled disk: its read mode, its status, and the line for each read that was refused.
 //!
-//! Invariants: a read that was refused has a line that names its sectors, the write that destroyed them and when; what
-//! is said of the disk in the status fits in a string of the protocol.
+//! Invariant: a read that was refused has a line that names its sectors, the write that destroyed them and when.
 //! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), section 3.2.3 (read modes) and its
 //! conclusion (upper layers ask for the geometry).
 
@@ -85,7 +84,7 @@ pub struct Shingles {
     pattern: u8,
     /// What does not change, for the status.
     facts: Value,
-    told: Mutex<Refusals>,
+    refusals: Mutex<Refusals>,
 }
 
 impl Shingles {
@@ -103,37 +102,37 @@ impl Shingles {
             "sectors_per_track_last": geometry.track_of(last).sectors_per_track,
             "bands": disk.bands().map(|bands| bands.count()),
         });
-        Self { pattern, facts, told: Mutex::default() }
+        Self { pattern, facts, refusals: Mutex::default() }
     }
 
-    // What is told is whole between any two statements that can panic.
-    fn told(&self) -> MutexGuard<'_, Refusals> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    // The list is whole between any two statements that can panic.
+    fn refusals(&self) -> MutexGuard<'_, Refusals> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lines go there too.
     pub fn tell_also(&self, sink: Sink) {
-        self.told().file = Some(Lines::to(sink));
+        self.refusals().file = Some(Lines::to(sink));
     }
 
     /// What was said of reads that were refused is in the file, or `most` is over.
     pub fn drain(&self, most: Duration) {
-        if let Some(file) = &self.told().file {
+        if let Some(file) = &self.refusals().file {
             file.drain(most);
         }
     }
 
     /// Says why a read was refused. It waits for nobody, for who calls it may hold a drive.
     pub fn tell(&self, losses: &[Loss]) {
-        let mut told = self.told();
-        told.refused_reads += 1;
+        let mut refusals = self.refusals();
+        refusals.refused_reads += 1;
         for loss in losses {
             let line = line_of(loss);
             diagnostics::say(line.clone());
-            if let Some(file) = &told.file {
+            if let Some(file) = &refusals.file {
                 file.say(line.clone());
             }
-            told.last = Some(line);
+            refusals.last = Some(line);
         }
     }
 
@@ -151,7 +150,7 @@ impl Shingles {
 
     /// All that there is to say, as JSON.
     pub fn status(&self, mode: ReadMode, counters: ShingledCounters) -> Value {
-        let told = self.told();
+        let refusals = self.refusals();
         let mut status = self.facts.clone();
         let changing = [
             ("read_mode", json!(ReadModeName::of(mode).name())),
@@ -161,8 +160,8 @@ impl Shingles {
             ("overwriting_writes", json!(counters.overwriting_writes)),
             ("overwritten_reads", json!(counters.overwritten_reads)),
             ("overwritten_sectors_read", json!(counters.overwritten_sectors_read)),
-            ("refused_reads", json!(told.refused_reads)),
-            ("last_refused", json!(told.last)),
+            ("refused_reads", json!(refusals.refused_reads)),
+            ("last_refused", json!(refusals.last)),
         ];
         if let Some(map) = status.as_object_mut() {
             map.extend(changing.map(|(key, value)| (key.to_owned(), value)));

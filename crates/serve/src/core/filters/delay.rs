@@ -1,6 +1,6 @@
 //! Answers later: every command, or reads and writes each by a time of their own.
 //!
-//! Invariants: a command is done at once and its answer held back; delays run beside each other; answers go out
+//! Invariants: a command is done at once and its answer delayed; delays run in parallel; answers go out
 //! in the order in which they are due.
 
 use std::cmp::Reverse;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::core::{Answer, Backend, Errno, Job, Op, Setting};
 
-/// How long answers are held back.
+/// How long answers are delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// Of reads.
@@ -37,28 +37,28 @@ impl Delays {
     }
 }
 
-/// An answer that is held back.
-struct Held {
+/// A delayed answer.
+struct Delayed {
     due: Instant,
     number: u64,
     answer: Box<dyn FnOnce() + Send>,
 }
 
-impl PartialEq for Held {
+impl PartialEq for Delayed {
     fn eq(&self, other: &Self) -> bool {
         (self.due, self.number) == (other.due, other.number)
     }
 }
 
-impl Eq for Held {}
+impl Eq for Delayed {}
 
-impl PartialOrd for Held {
+impl PartialOrd for Delayed {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Held {
+impl Ord for Delayed {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.due, self.number).cmp(&(other.due, other.number))
     }
@@ -66,7 +66,7 @@ impl Ord for Held {
 
 #[derive(Default)]
 struct Queue {
-    held: BinaryHeap<Reverse<Held>>,
+    pending: BinaryHeap<Reverse<Delayed>>,
     next: u64,
     over: bool,
 }
@@ -87,7 +87,7 @@ impl Clock {
         let mut queue = self.queue();
         let number = queue.next;
         queue.next += 1;
-        queue.held.push(Reverse(Held { due, number, answer: Box::new(move || answer(result, data)) }));
+        queue.pending.push(Reverse(Delayed { due, number, answer: Box::new(move || answer(result, data)) }));
         self.changed.notify_all();
     }
 
@@ -96,13 +96,13 @@ impl Clock {
         let mut queue = self.queue();
         loop {
             let now = Instant::now();
-            let next = queue.held.peek().map(|Reverse(held)| held.due);
+            let next = queue.pending.peek().map(|Reverse(pending)| pending.due);
             match next {
                 Some(due) if due <= now || queue.over => {
-                    let held = queue.held.pop();
+                    let pending = queue.pending.pop();
                     drop(queue);
-                    if let Some(Reverse(held)) = held {
-                        (held.answer)();
+                    if let Some(Reverse(pending)) = pending {
+                        (pending.answer)();
                     }
                     queue = self.queue();
                 }
@@ -127,7 +127,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// Holds answers back.
+    /// Delays answers.
     ///
     /// # Errors
     /// When the system has no more threads.
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_is_answered_at_the_end() {
+    fn delayed_answers_are_given_at_the_end() {
         let delays = Delays { read: Duration::from_secs(3600), write: Duration::from_secs(3600) };
         let delay = Delay::new(Arc::new(Memory::new(1 << 20)), delays).unwrap();
         let (sender, receiver) = channel();

@@ -90,7 +90,7 @@ pub struct ModelDrive {
     pub(super) outstanding: usize,
     pub(super) deepest: usize,
     /// The latest time of the answers that left.
-    told: Time,
+    answered_until: Time,
     pub(super) wake_latency: WakeLatency,
     zeroes_any_time: bool,
     /// [`ZEROES`], or less for small drives.
@@ -101,10 +101,10 @@ pub struct ModelDrive {
     refused: Vec<Done>,
 }
 
-/// By how much an answer leaves ahead of its time: its client has slept since it asked, or was told of another.
-fn lead(wake_latency: &WakeLatency, bytes: &Bytes, told: Time, answer: Answered) -> Nanos {
+/// By how much an answer leaves ahead of its time: its client has slept since it asked, or since another answer.
+fn lead(wake_latency: &WakeLatency, bytes: &Bytes, answered_until: Time, answer: Answered) -> Nanos {
     let asked = bytes.commands.get(CommandId(answer.id)).map_or(answer.at, |in_flight| in_flight.came);
-    let asleep = Nanos(answer.at.get().saturating_sub(asked.max(told).get()));
+    let asleep = Nanos(answer.at.get().saturating_sub(asked.max(answered_until).get()));
     let lead = wake_latency.lead(Duration::from_nanos(asleep.get()));
     Nanos(lead.as_nanos() as u64).min(asleep)
 }
@@ -133,7 +133,7 @@ impl ModelDrive {
     /// latency of their clients.
     pub fn new(mut drive: Drive, interpreter: Interpreter, wake_latency: WakeLatency) -> Self {
         let shingles = super::shingles_of(&mut drive);
-        let (told, write_cache) = (drive.now(), drive.write_cache());
+        let (answered_until, write_cache) = (drive.now(), drive.write_cache());
         Self {
             online: Online::new(drive),
             bytes: Bytes::new(interpreter, write_cache, shingles),
@@ -144,9 +144,9 @@ impl ModelDrive {
             answers: Vec::new(),
             outstanding: 0,
             deepest: 0,
-            told,
+            answered_until,
             wake_latency,
-            full_until: told,
+            full_until: answered_until,
             refused: Vec::new(),
             zeroes_any_time: false,
             zeroes: ZEROES,
@@ -178,7 +178,7 @@ impl ModelDrive {
 
     /// When there is something to do if no command comes.
     pub fn next(&self) -> Option<Time> {
-        self.online.next(|answer| lead(&self.wake_latency, &self.bytes, self.told, answer))
+        self.online.next(|answer| lead(&self.wake_latency, &self.bytes, self.answered_until, answer))
     }
 
     /// Until when everything has happened.
@@ -190,8 +190,8 @@ impl ModelDrive {
     pub fn submit(&mut self, job: Job, at: Time) {
         self.outstanding += 1;
         self.deepest = self.deepest.max(self.outstanding);
-        // Whoever was told of an answer ahead of its time asks again after that time.
-        let at = at.max(self.told);
+        // A client that got an answer ahead of its time asks again after that time.
+        let at = at.max(self.answered_until);
         if at < self.full_until && self.bytes.waits_for_media(&job.request) {
             self.outstanding -= 1;
             return self.refused.push(Done { job, result: Err(Errno::NoSpace), at, due: at });
@@ -259,15 +259,16 @@ impl ModelDrive {
     pub fn pass(&mut self, now: Time, done: &mut Vec<Done>) {
         done.append(&mut self.refused);
         let mut answers = std::mem::take(&mut self.answers);
-        let Self { online, bytes, told, wake_latency, .. } = self;
-        online.settled(now, |answer| lead(wake_latency, bytes, *told, answer), &mut answers);
+        let Self { online, bytes, answered_until, wake_latency, .. } = self;
+        online.settled(now, |answer| lead(wake_latency, bytes, *answered_until, answer), &mut answers);
         if answers.is_empty() {
             online.advance(now, bytes, &mut answers);
         }
-        let told = self.told;
+        let answered_until = self.answered_until;
         for answer in answers.drain(..) {
-            let due = Time(answer.at.get() - lead(&self.wake_latency, &self.bytes, told, answer).get());
-            self.told = self.told.max(answer.at);
+            let due =
+                Time(answer.at.get() - lead(&self.wake_latency, &self.bytes, answered_until, answer).get());
+            self.answered_until = self.answered_until.max(answer.at);
             if let Some(in_flight) = self.bytes.commands.finish(answer.id) {
                 self.answered(in_flight, answer.at, due, done);
             }

@@ -147,8 +147,11 @@ impl VolatileData {
             let Some(age) = self.ages.remove(id) else { continue };
             let Some(write) = self.writes.remove(&age) else { continue };
             self.bytes -= write.data.len() as u64;
-            let mut at = write.extent.start;
-            while let Some((&from, &run)) = self.runs.range(at..write.extent.end()).next() {
+            let (mut at, end) = (write.extent.start, write.extent.end());
+            // The last run may be another write's, and go on behind the end of this one.
+            while at < end
+                && let Some((&from, &run)) = self.runs.range(at..end).next()
+            {
                 if run.write == age {
                     self.runs.remove(&from);
                 }
