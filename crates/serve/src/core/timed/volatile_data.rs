@@ -274,6 +274,20 @@ mod tests {
     }
 
     #[test]
+    fn a_write_leaves_beside_a_newer_one_that_goes_on_behind_it() {
+        let mut cache = VolatileData::default();
+        cache.insert(CommandId(0), extent(0, 4), vec![1; 2048]);
+        cache.insert(CommandId(1), extent(2, 6), vec![2; 3072]);
+        assert_eq!(
+            cache.writes(&[CommandId(0)])[0].data,
+            [1; 2048],
+            "its own bytes, also those that are covered"
+        );
+        cache.remove(&[CommandId(0)]);
+        assert_eq!((cache.uncovered(extent(0, 8)), cache.bytes()), (vec![extent(0, 2)], 3072));
+    }
+
+    #[test]
     fn a_planted_fault_is_seen() {
         let mut cache = VolatileData::default();
         cache.plant_oldest_on_top();
