@@ -1,6 +1,6 @@
 //! Commands of a host, as every front door hands them to what is served.
 //!
-//! Invariant: a [`Request`] that reaches a [`super::Backend`] went through [`super::validate`]: it lies on the drive, is
+//! Invariant: a [`Request`] that reaches a [`super::Backend`] went through [`super::validate()`]: it lies on the drive, is
 //! whole blocks and is allowed.
 
 /// What a command does.
@@ -51,7 +51,7 @@ pub struct Request {
     pub fua: bool,
     /// Zeroes: room must stay reserved, so no hole may be made.
     pub no_hole: bool,
-    /// Zeroes: fail at once with [`Errno::NotSupported`] rather than be slow.
+    /// Zeroes: fail at once with [`super::Errno::NotSupported`] rather than be slow.
     pub fast: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The core of a server: a drive for any front door, without a word of a protocol.
 //!
 //! * [`Backend`]: what is served: commands on bytes, done at once or answered later ([`Job`]); [`Shape`]: what it is like.
-//! * [`validate`]: which commands reach it. [`Errno`]: how they fail.
+//! * [`validate()`]: which commands reach it. [`Errno`]: how they fail.
 //! * [`Service`]: a backend with what all front doors share: [`counters`], limits ([`connection`], [`memory_budget`]),
 //!   status and [`Setting`]s.
 //! * [`open`]: from a profile and a path to a backend.

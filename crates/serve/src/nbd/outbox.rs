@@ -3,7 +3,7 @@
 //! Invariants: a reply goes out in one piece, after those that were given before it; a command that was taken is
 //! answered once: by the backend, or by ESHUTDOWN at the end, whichever comes first. What waits is bounded
 //! ([`MOST_WAITING_BYTES`], [`MOST_WAITING`]), for all connections together too (`core/memory_budget.rs`): a client that does not
-//! read holds up itself alone, and nothing more is done for it while [`MOST_UNREAD`] replies wait. Who answers never
+//! read holds up itself alone, and nothing more is done for it while `MOST_UNREAD` replies wait. Who answers never
 //! waits for a client.
 
 use std::collections::{HashMap, VecDeque};

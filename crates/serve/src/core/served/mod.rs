@@ -92,7 +92,7 @@ impl ServedImage {
     }
 
     /// Does the commands of each client beside each other, as a disk underneath likes it best: reads by up to
-    /// [`READERS`] threads.
+    /// `READERS` threads.
     pub fn beside(self) -> Self {
         self.beside_arranged(|_| {})
     }
