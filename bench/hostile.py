@@ -274,7 +274,7 @@ class Server:
 
     def __init__(self, folder: Path, timing: str) -> None:
         """Starts it; it listens when this returns."""
-        self.path, self.log = folder / "s", folder / "log"
+        self.path, self.log, self.control = folder / "s", folder / "log", folder / "image.serve.sock"
         command = [sys.executable, "-c", "from skylight.cli import main; main()", "serve", DRIVE[timing]]
         command += ["--image", str(folder / "image"), "--nbd", f"unix:{self.path}", "--timing", timing]
         command += ["--write-cache", "on"]
@@ -299,7 +299,7 @@ class Server:
         from skylight import _native
 
         began = time.monotonic()
-        _native.serve_status(f"unix:{self.path}")
+        _native.serve_status(self.control)
         return time.monotonic() - began
 
     def end(self) -> tuple[float, int]:

@@ -13,9 +13,9 @@ use skylight_image::format::superblock::{COPY, Superblock};
 use skylight_image::store::fault::FaultStore;
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, ImageError, Options, Store};
-use skylight_serve::backend::Shape;
+use skylight_serve::core::Shape;
 use skylight_serve::nbd::replay::replay;
-use skylight_serve::plain::Memory;
+use skylight_serve::core::plain::Memory;
 
 /// Small enough to be made anew for every client.
 const DISK_BYTES: u64 = 256 << 10;

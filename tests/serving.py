@@ -85,6 +85,7 @@ class Served:
         """Starts it; it listens when this returns. Without an image the options say where the data is."""
         self.image = folder / (image or "none")
         self.socket = folder / "s"
+        self.control = folder / f"{self.image.name}.serve.sock"
         self.known_as = str(self.image) if image else f"unix:{self.socket}"
         self.uri = f"nbd+unix:///?socket={self.socket}"
         command = [*SKYLIGHT, "serve", str(drive), *(["--image", str(self.image)] if image else [])]

@@ -293,7 +293,7 @@ def test_the_log_has_the_models_time_and_answers_come_then(tmp_path: Path, rng: 
     rows = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
     modelled = [float(row[7]) for row in rows]
     assert len(modelled) == len(measured)
-    # An answer leaves ahead of its time by 150 us at most (crates/serve/src/way.rs).
+    # An answer leaves ahead of its time by 150 us at most (crates/serve/src/core/timed/wake_latency.rs).
     early = [model - ours for ours, model in zip(measured, modelled, strict=True) if model - ours > 150]
     assert not early, f"answered too early, by so many us: {early}"
     # Half a turn and more on the average: the log has times of the model, not of this machine.

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from serving import PATIENCE_S, SKYLIGHT, Served, need_native, rounds, run, small_profile
-from skylight.cli.note import note_of, noted, read_note
+from skylight.cli.note import control_of, find_note, note_of, noted, read_note
 
 
 def mode(path: Path) -> int:
@@ -26,9 +26,11 @@ def test_what_is_made_is_its_owners_alone(tmp_path: Path) -> None:
         with Served(tmp_path, small_profile(tmp_path, "conventional")) as served:
             assert mode(served.image) == 0o600
             assert mode(note_of(served.image)) == 0o600
+            assert mode(control_of(served.image)) == 0o600
             assert not [said for said in served.said if "has mode" in said]
             served.stop()
             assert not note_of(served.image).exists()
+            assert not control_of(served.image).exists()
             served.image.chmod(0o644)
     finally:
         os.umask(before)
@@ -45,26 +47,42 @@ def test_a_note_follows_no_link_and_removes_only_its_own(tmp_path: Path) -> None
     note.symlink_to(target)
     with pytest.raises(OSError, match="symbolic links"):
         read_note(image)
-    with noted(image, ["unix:/a"]):
+    with noted(image, ["unix:/a"], Path("/c")):
         assert target.read_text(encoding="utf-8") == "precious"
         assert not note.is_symlink()
-        assert read_note(image) == ["unix:/a"]
+        assert (read_note(image).endpoints, read_note(image).control) == (("unix:/a",), Path("/c"))
         note.unlink()
-        note.write_text(json.dumps({"pid": 1, "endpoints": ["unix:/b"]}), encoding="utf-8")
-    assert read_note(image) == ["unix:/b"], "another server's"
+        said = {"pid": 1, "endpoints": ["unix:/b"], "control": "/d"}
+        note.write_text(json.dumps(said), encoding="utf-8")
+    assert read_note(image).control == Path("/d"), "another server's"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk.img", note.name, "somebodys"]
+
+
+def test_a_note_is_found_by_the_socket_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKYLIGHT_STATE", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    image = tmp_path / "disk.img"
+    image.touch()
+    (tmp_path / "broken.serve.json").write_text("{", encoding="utf-8")
+    with noted(image, ["tcp:localhost:1", "unix:s"], Path("c")):
+        found = find_note(Path("s"))
+        assert found is not None and found.control == tmp_path / "c"
+        assert find_note(Path("another")) is None
+        if os.geteuid() == 0:
+            os.chown(note_of(image), 4321, -1)
+            assert find_note(Path("s")) is None, "a stranger's note"
 
 
 def test_a_note_of_a_stranger_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = tmp_path / "disk.img"
     image.touch()
-    with noted(image, ["unix:/a"]):
+    with noted(image, ["unix:/a"], Path("/c")):
         if os.geteuid() == 0:
             os.chown(note_of(image), 4321, -1)
             with pytest.raises(ValueError, match="belongs to user 4321"):
                 read_note(image)
             os.chown(image, 4321, -1)
-            assert read_note(image) == ["unix:/a"], "whose the image is"
+            assert read_note(image).endpoints == ("unix:/a",), "whose the image is"
         monkeypatch.setattr(os, "fstat", lambda _: os.stat(tmp_path))
         with pytest.raises(ValueError, match="is not a regular file"):
             read_note(image)

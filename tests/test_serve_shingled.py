@@ -89,7 +89,7 @@ def shingled(disk: Served) -> dict[str, object]:
     """What the status says of the disk."""
     from skylight import _native
 
-    found: dict[str, object] = json.loads(_native.serve_status(f"unix:{disk.socket}"))["drive"]["shingled"]
+    found: dict[str, object] = json.loads(_native.serve_status(disk.control))["drive"]["shingled"]
     return found
 
 
@@ -97,7 +97,7 @@ def set_mode(disk: Served, mode: str) -> None:
     """Changes the read mode."""
     from skylight import _native
 
-    assert _native.serve_control(f"unix:{disk.socket}", "read-mode", mode) == f"read mode {mode}"
+    assert _native.serve_control(disk.control, "read-mode", mode) == f"read mode {mode}"
 
 
 @pytest.mark.parametrize("timing", ["none", "model"])
@@ -201,7 +201,7 @@ def test_refusals_are_one_line(tmp_path: Path) -> None:
     image = str(tmp_path / "x.img")
     for words in (["--read-mode", "data"], ["--shingle-width", "3"]):
         said = refused("serve", "st4000nc001", "--image", str(tmp_path / words[1]), *place, *words)
-        assert "is no raw shingled disk" in said
+        assert "need a raw shingled drive" in said
     with Served(tmp_path, small(tmp_path), "--shingle-width", "2", image="x.img") as disk:
         assert "small-swd-k2" in disk.said[0]
         assert shingled(disk)["width_tracks"] == 2

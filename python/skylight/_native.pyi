@@ -1,10 +1,10 @@
 """The native module: emulated drives, real devices, profiles, served drives, loops of the inference. numpy
 columns in and out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal, TypedDict, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,13 +169,15 @@ class ServeError(Exception):
 
     kind: Literal["refused", "failed"]
 
-def serve_control(place: str, key: str, value: str) -> str:
-    """Changes a setting of what the server at a place (unix:PATH, tcp:HOST:PORT) serves; what it is then.
-
+def serve_control(
+    control: str | PathLike[str], setting: str, value: str, trusted: Sequence[int] | None = None
+) -> str:
+    """Changes a setting of the server with this control socket: "read-mode", "delay-read" and "delay-write"
+    (ms), or "fail" (as --fail, or "off"); what it is then. `trusted` are the users whose server it may be.
     Raises ServeError."""
 
-def serve_status(place: str) -> str:
-    """The status of the server at a place (unix:PATH, tcp:HOST:PORT), as JSON. Raises ServeError."""
+def serve_status(control: str | PathLike[str], trusted: Sequence[int] | None = None) -> str:
+    """The status of the server with this control socket, as JSON. Raises ServeError."""
 
 def image_info(path: str | PathLike[str], cache_on: str | PathLike[str] | None = None) -> dict[str, Any]:
     """Version, drive, sizes, what is in the cache, how it was switched off. Raises ServeError."""
@@ -204,38 +206,76 @@ def image_repair(
     """Lines of what was mended, lines of what is lost, and the file that keeps the image's own structures
     as they were. Raises ServeError."""
 
+class _ServedDrive(TypedDict):
+    profile_toml: str | None
+    """The drive; None for the one in the image."""
+    origin: str
+    """What errors call the profile."""
+    image: str | PathLike[str]
+    cache_on: str | PathLike[str] | None
+    """Where the flash lies, if not with the rest."""
+    overwrite: bool
+    """What is on a device may be lost."""
+    write_cache: bool | None
+    """Whether writes are answered before they are durable; None as the profile says."""
+    checksums: bool | None
+    """Whether a new image has checksums of its data; None where they cost little."""
+    read_mode: str | None
+    shingle_width: int | None
+
+class _Answers(TypedDict):
+    timing: str
+    """ "none", "model" or "native"."""
+    seed: int
+    """Of the drive's jitter."""
+    delays_ns: tuple[int, int] | None
+    """Added latency of reads and of all other commands; None for a server whose delays cannot be changed."""
+    fail: str | None
+    """Which commands fail; None for a server whose faults cannot be changed."""
+    log: str | PathLike[str] | None
+    """Takes a line for each command."""
+
+class _TlsFiles(TypedDict):
+    cert: str | PathLike[str]
+    key: str | PathLike[str]
+    clients: str | PathLike[str] | None
+    """The authority of client certificates."""
+    required: bool
+
+class _FrontDoors(TypedDict):
+    nbd: list[str]
+    """unix:PATH, tcp:HOST:PORT."""
+    tls: _TlsFiles | None
+    remote: bool
+    """Listen on addresses that are not loopback."""
+    verbose: bool
+    control: str | PathLike[str]
+    """The control socket."""
+    control_required: bool
+    """Without it a drive is served also where the system does not let the control socket be made."""
+
+class _ServeOptions(TypedDict):
+    drive: _ServedDrive
+    answers: _Answers
+    doors: _FrontDoors
+
 @final
 class DriveServer:
     """A served drive, until it is stopped."""
 
-    def __new__(
-        cls,
-        profile_toml: str | None,
-        origin: str,
-        image: str | PathLike[str],
-        places: list[str],
-        *,
-        timing: str = "none",
-        write_cache: bool | None = None,
-        cache_on: str | PathLike[str] | None = None,
-        overwrite: bool = False,
-        seed: int = 1,
-        delays_ns: tuple[int, int] = ...,
-        faults: tuple[float, int, int, list[str], str, int] | None = None,
-        log: str | PathLike[str] | None = None,
-        tls: tuple[PathLike[str], PathLike[str], PathLike[str] | None, bool] | None = None,
-        remote: bool = False,
-        verbose: bool = False,
-        read_mode: str | None = None,
-        shingle_width: int | None = None,
-        checksums: bool | None = None,
-    ) -> DriveServer: ...
+    def __new__(cls, options: _ServeOptions) -> DriveServer: ...
     @property
     def endpoints(self) -> list[str]:
         """Where it listens: unix:PATH, tcp:HOST:PORT."""
     @property
     def uris(self) -> list[str]:
         """The URIs by which NBD clients know it."""
+    @property
+    def control(self) -> Path | None:
+        """The control socket; None where there is none."""
+    @property
+    def control_error(self) -> str | None:
+        """Why there is no control socket, in one line; None if there is one."""
     @property
     def name(self) -> str:
         """The name of the drive."""

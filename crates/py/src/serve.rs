@@ -1,4 +1,4 @@
-//! The binding of `skylight-serve`: `DriveServer`, the status of one that runs elsewhere, and what is done with an
+//! The binding of `skylight-serve`: `DriveServer`, the status and settings of one that runs elsewhere, and what is done with an
 //! image that nobody serves.
 //!
 //! Invariants: no logic; what goes wrong is a `ServeError` with the one line that the Rust crate gives, and its
@@ -19,17 +19,17 @@ use skylight_image::ImageError;
 use skylight_image::maintenance::{self, Info};
 use skylight_image::scrub;
 use skylight_image::shingled::ShingledInfo;
-use skylight_serve::backend::{Errno, Op};
-use skylight_serve::client;
+use skylight_serve::control::client::{self, ControlError};
+use skylight_serve::core::filters::delay::Delays;
+use skylight_serve::core::filters::error::Faults;
+use skylight_serve::core::filters::log::Sink;
+use skylight_serve::core::open::{OpenError, Opened, Plan, Timing, open};
+use skylight_serve::core::shingled::ReadModeName;
 use skylight_serve::endpoint::{Endpoint, EndpointError};
-use skylight_serve::filters::delay::Delays;
-use skylight_serve::filters::error::Faults;
-use skylight_serve::filters::log::Sink;
 use skylight_serve::nbd::handshake::TlsPolicy;
-use skylight_serve::open::{OpenError, Opened, Plan, Timing, open};
-use skylight_serve::server::{Options, Server};
-use skylight_serve::shingled::ReadModeName;
-use skylight_serve::tls::server_config;
+use skylight_serve::nbd::server::{Options, uri_of};
+use skylight_serve::nbd::tls::server_config;
+use skylight_serve::server::Server;
 
 use crate::profile::profile_error;
 
@@ -77,25 +77,88 @@ fn endpoint_error(py: Python<'_>, error: &EndpointError) -> PyErr {
     error_of(py, kind, error)
 }
 
-/// Rate, first byte, end, names of operations, name of the error, seed.
-type FaultColumns = (f64, u64, u64, Vec<String>, String, u64);
+/// What is served: the keys of `_ServedDrive` in the stub, which has what each is for.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct ServedDrive {
+    profile_toml: Option<String>,
+    origin: String,
+    image: PathBuf,
+    cache_on: Option<PathBuf>,
+    overwrite: bool,
+    write_cache: Option<bool>,
+    checksums: Option<bool>,
+    read_mode: Option<String>,
+    shingle_width: Option<u32>,
+}
 
-fn faults(py: Python<'_>, given: FaultColumns) -> PyResult<Faults> {
-    let (rate, start, end, ops, errno, seed) = given;
-    let named = |name: &String| {
-        let found = Op::ALL.into_iter().find(|op| op.name() == name);
-        found.ok_or_else(|| {
-            refused(
-                py,
-                format!("{name}: is no operation; use read, write, flush, trim, write_zeroes or cache"),
-            )
-        })
-    };
-    let ops = ops.iter().map(named).collect::<PyResult<_>>()?;
-    let errno = Errno::named(&errno).ok_or_else(|| {
-        refused(py, format!("{errno}: is no error of NBD; use EIO, ENOSPC, EPERM, EINVAL or ENOMEM"))
-    })?;
-    Ok(Faults { rate, range: start..end, ops, errno, seed })
+/// When and how commands are answered: `_Answers` in the stub.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Answers {
+    timing: String,
+    seed: u64,
+    delays_ns: Option<(u64, u64)>,
+    fail: Option<String>,
+    log: Option<PathBuf>,
+}
+
+/// Where clients come in: `_FrontDoors` in the stub.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct FrontDoors {
+    nbd: Vec<String>,
+    tls: Option<TlsFiles>,
+    remote: bool,
+    verbose: bool,
+    control: PathBuf,
+    control_required: bool,
+}
+
+/// PEM files: `_TlsFiles` in the stub.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct TlsFiles {
+    cert: PathBuf,
+    key: PathBuf,
+    clients: Option<PathBuf>,
+    required: bool,
+}
+
+/// All that a server is asked for: `_ServeOptions` in the stub.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct ServeOptions {
+    drive: ServedDrive,
+    answers: Answers,
+    doors: FrontDoors,
+}
+
+/// What is to be opened, with all of its texts read.
+fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Plan> {
+    let profile = drive.profile_toml.map(|toml| Profile::from_toml(&toml, &drive.origin)).transpose();
+    let timing = Timing::named(&answers.timing)
+        .ok_or_else(|| refused(py, format!("{}: is no timing; use none, model or native", answers.timing)))?;
+    let faults = answers.fail.map(|text| text.parse::<Faults>()).transpose();
+    Ok(Plan {
+        profile: profile.map_err(|error| profile_error(&error))?,
+        image: drive.image,
+        cache_on: drive.cache_on,
+        timing,
+        write_cache: drive.write_cache,
+        checksums: drive.checksums,
+        overwrite: drive.overwrite,
+        seed: answers.seed,
+        delays: answers.delays_ns.map(|(read, write)| Delays {
+            read: Duration::from_nanos(read),
+            write: Duration::from_nanos(write),
+        }),
+        faults: faults.map_err(|error| refused(py, format!("--fail: {error}")))?,
+        read_mode: drive.read_mode.map(|name| read_mode_of(py, &name)).transpose()?,
+        width_tracks: drive.shingle_width,
+        refused: answers.log.as_ref().map(|path| log_to(py, path)).transpose()?,
+        log: answers.log.map(|path| log_to(py, &path)).transpose()?,
+    })
 }
 
 fn read_mode_of(py: Python<'_>, name: &str) -> PyResult<ReadModeName> {
@@ -104,15 +167,21 @@ fn read_mode_of(py: Python<'_>, name: &str) -> PyResult<ReadModeName> {
         .ok_or_else(|| refused(py, format!("{name}: is no read mode; use one of {names}")))
 }
 
-/// Certificate, key, authority of clients, whether it is required.
-type TlsFiles = (PathBuf, PathBuf, Option<PathBuf>, bool);
-
 fn tls_policy(py: Python<'_>, files: Option<TlsFiles>) -> PyResult<TlsPolicy> {
-    let Some((cert, key, clients, required)) = files else {
+    let Some(TlsFiles { cert, key, clients, required }) = files else {
         return Ok(TlsPolicy::Off);
     };
     let config = server_config(&cert, &key, clients.as_deref()).map_err(|error| refused(py, error))?;
     Ok(if required { TlsPolicy::Required(config) } else { TlsPolicy::Offered(config) })
+}
+
+/// Opens the control socket. Where the system does not let it be at the place that nobody chose, the drive is served
+/// without: the line that says so.
+fn open_control(server: &mut Server, path: &Path, required: bool) -> Result<Option<String>, EndpointError> {
+    match server.open_control(path) {
+        Err(error @ EndpointError::System(..)) if !required => Ok(Some(error.to_string())),
+        opened => opened.map(|()| None),
+    }
 }
 
 /// A sink that appends lines to a file.
@@ -132,6 +201,8 @@ pub struct DriveServer {
     server: Mutex<Option<Server>>,
     endpoints: Vec<Endpoint>,
     tls: bool,
+    control: Option<PathBuf>,
+    control_error: Option<String>,
     facts: Facts,
 }
 
@@ -159,77 +230,34 @@ impl Facts {
 
 #[pymethods]
 impl DriveServer {
-    /// Opens or makes the image at `image` and serves it at `places` (unix:PATH, tcp:HOST:PORT). `profile_toml`
-    /// is the drive, None for the one in the image; `origin` is what errors call it. `timing` is "none", "model"
-    /// or "native". `delays_ns` are those of reads and of the rest; `faults` is (rate, first byte, end, names of
-    /// operations, name of the error, seed). `tls` is (certificate, key, authority of clients or None, whether it
-    /// is required). `read_mode` and `shingle_width` are of a raw shingled disk. `checksums` of the data are fixed when
-    /// an image is made; None where they cost little. Raises ServeError and ProfileError.
+    /// Opens or makes an image and serves it. `options` is a dict of dicts, typed in the stub. Raises ServeError and
+    /// ProfileError.
     #[new]
-    #[pyo3(signature = (
-        profile_toml, origin, image, places, *, timing="none", write_cache=None, cache_on=None, overwrite=false,
-        seed=1, delays_ns=(0, 0), faults=None, log=None, tls=None, remote=false, verbose=false,
-        read_mode=None, shingle_width=None, checksums=None
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "one place for all that the command line has to say")]
-    fn new(
-        py: Python<'_>,
-        profile_toml: Option<&str>,
-        origin: &str,
-        image: PathBuf,
-        places: Vec<String>,
-        timing: &str,
-        write_cache: Option<bool>,
-        cache_on: Option<PathBuf>,
-        overwrite: bool,
-        seed: u64,
-        delays_ns: (u64, u64),
-        faults: Option<FaultColumns>,
-        log: Option<PathBuf>,
-        tls: Option<TlsFiles>,
-        remote: bool,
-        verbose: bool,
-        read_mode: Option<&str>,
-        shingle_width: Option<u32>,
-        checksums: Option<bool>,
-    ) -> PyResult<Self> {
-        let profile = profile_toml.map(|toml| Profile::from_toml(toml, origin)).transpose();
-        let timing = Timing::named(timing)
-            .ok_or_else(|| refused(py, format!("{timing}: is no timing; use none, model or native")))?;
-        let plan = Plan {
-            profile: profile.map_err(|error| profile_error(&error))?,
-            image,
-            cache_on,
-            timing,
-            write_cache,
-            checksums,
-            overwrite,
-            seed,
-            delays: Delays {
-                read: Duration::from_nanos(delays_ns.0),
-                write: Duration::from_nanos(delays_ns.1),
-            },
-            faults: faults.map(|given| self::faults(py, given)).transpose()?,
-            read_mode: read_mode.map(|name| read_mode_of(py, name)).transpose()?,
-            width_tracks: shingle_width,
-            refused: log.as_ref().map(|path| log_to(py, path)).transpose()?,
-            log: log.map(|path| log_to(py, &path)).transpose()?,
-        };
-        let places: Vec<Endpoint> = places
+    fn new(py: Python<'_>, options: ServeOptions) -> PyResult<Self> {
+        let ServeOptions { drive, answers, doors } = options;
+        let plan = plan_of(py, drive, answers)?;
+        let places: Vec<Endpoint> = doors
+            .nbd
             .iter()
             .map(|place| place.parse())
             .collect::<Result<_, _>>()
             .map_err(|error| endpoint_error(py, &error))?;
-        let tls = tls_policy(py, tls)?;
+        let tls = tls_policy(py, doors.tls)?;
         let secure = !matches!(tls, TlsPolicy::Off);
         let opened: Opened = py.detach(|| open(plan)).map_err(|error| open_error(py, &error))?;
         let facts = Facts::of(&opened);
-        let options = Options { tls, remote, log: verbose, ..Options::default() };
-        let server = py
-            .detach(|| Server::start(opened.backend, &places, options))
+        let options = Options { tls, remote: doors.remote, log: doors.verbose, ..Options::default() };
+        let mut server = Server::new(opened.backend);
+        let control_error = py
+            .detach(|| {
+                let error = open_control(&mut server, &doors.control, doors.control_required)?;
+                server.open_nbd(&places, options)?;
+                Ok(error)
+            })
             .map_err(|error| endpoint_error(py, &error))?;
-        let endpoints = server.endpoints().to_vec();
-        Ok(Self { server: Mutex::new(Some(server)), endpoints, tls: secure, facts })
+        let (endpoints, control) =
+            (server.endpoints().cloned().collect(), server.control().map(Path::to_owned));
+        Ok(Self { server: Mutex::new(Some(server)), endpoints, tls: secure, control, control_error, facts })
     }
 
     /// Where it listens: unix:PATH, tcp:HOST:PORT.
@@ -241,7 +269,19 @@ impl DriveServer {
     /// The URIs by which NBD clients know it.
     #[getter]
     fn uris(&self) -> Vec<String> {
-        self.endpoints.iter().map(|endpoint| endpoint.uri(self.tls)).collect()
+        self.endpoints.iter().map(|endpoint| uri_of(endpoint, self.tls)).collect()
+    }
+
+    /// The control socket; None where there is none.
+    #[getter]
+    fn control(&self) -> Option<PathBuf> {
+        self.control.clone()
+    }
+
+    /// Why there is no control socket, in one line; None if there is one.
+    #[getter]
+    fn control_error(&self) -> Option<&str> {
+        self.control_error.as_deref()
     }
 
     /// The name of the drive.
@@ -299,25 +339,28 @@ impl DriveServer {
     }
 }
 
-/// The status of the server at a place (unix:PATH, tcp:HOST:PORT), as JSON. Raises ServeError.
+/// The status of the server with this control socket, as JSON. With `trusted` only a server of one of these users is
+/// asked. Raises ServeError.
 #[pyfunction]
-fn serve_status(py: Python<'_>, place: &str) -> PyResult<String> {
-    let endpoint: Endpoint = place.parse().map_err(|error| endpoint_error(py, &error))?;
-    py.detach(|| client::status(&endpoint)).map_err(|error| {
-        refused(
-            py,
-            format!("{place}: no skylight server answers there ({error}); start one with skylight serve"),
-        )
-    })
+#[pyo3(signature = (control, trusted=None))]
+fn serve_status(py: Python<'_>, control: PathBuf, trusted: Option<Vec<u32>>) -> PyResult<String> {
+    let status = py.detach(|| client::status(&control, trusted.as_deref()));
+    status.map(|status| status.to_string()).map_err(|error: ControlError| refused(py, error))
 }
 
-/// Changes a setting of what the server at a place (unix:PATH, tcp:HOST:PORT) serves, such as "read-mode"; what it
-/// is then, in words. Raises ServeError.
+/// Changes a setting of the server with this control socket: "read-mode", "delay-read", "delay-write" or "fail"; what it
+/// is then, in words. With `trusted` only a server of one of these users is asked. Raises ServeError.
 #[pyfunction]
-fn serve_control(py: Python<'_>, place: &str, key: &str, value: &str) -> PyResult<String> {
-    let endpoint: Endpoint = place.parse().map_err(|error| endpoint_error(py, &error))?;
-    py.detach(|| client::control(&endpoint, key, value))
-        .map_err(|error| refused(py, format!("{place}: {error}")))
+#[pyo3(signature = (control, setting, value, trusted=None))]
+fn serve_control(
+    py: Python<'_>,
+    control: PathBuf,
+    setting: &str,
+    value: &str,
+    trusted: Option<Vec<u32>>,
+) -> PyResult<String> {
+    let now = py.detach(|| client::set(&control, setting, value, trusted.as_deref()));
+    now.map_err(|error: ControlError| refused(py, error))
 }
 
 /// What there is to say of a raw shingled disk: head, tracks, zones, bands, counters.

@@ -6,8 +6,9 @@ use std::error::Error;
 use std::io::Read;
 use std::sync::Arc;
 
-use skylight_serve::plain::PlainFile;
-use skylight_serve::server::{Options, Server};
+use skylight_serve::core::plain::PlainFile;
+use skylight_serve::nbd::server::Options;
+use skylight_serve::server::Server;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -17,8 +18,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = std::fs::File::options().read(true).write(true).open(&path)?;
     let size = file.metadata()?.len();
     let backend = Arc::new(PlainFile::new(file, "file", size));
-    let server = Server::start(backend, &[place.parse()?], Options::default())?;
-    println!("{}", server.endpoints()[0]);
+    let mut server = Server::new(backend);
+    server.open_nbd(&[place.parse()?], Options::default())?;
+    server.endpoints().for_each(|endpoint| println!("{endpoint}"));
     std::io::stdin().read_to_end(&mut Vec::new())?;
     server.stop()?;
     Ok(())

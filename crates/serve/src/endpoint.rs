@@ -1,22 +1,25 @@
-//! Where a server listens: `unix:PATH` or `tcp:HOST:PORT`.
+//! Where a front door listens: `unix:PATH` or `tcp:HOST:PORT`.
 //!
-//! Invariants: a Unix socket is its owner's alone (0600) from the moment it can be connected to; TCP listens on
-//! loopback unless more was asked for; the socket of a living server is not taken away.
+//! Invariants: a Unix socket is its owner's alone (0600) from the moment it exists; TCP listens on loopback unless more was
+//! asked for; the socket of a living server is not taken away, and neither is anything that is no socket, such as a
+//! symbolic link. What has a socket's name now is not followed and not changed.
+//! Sources: unix(7), and bind(2) for the mode of a socket, which is that of its descriptor.
 
 use std::fmt;
-use std::fs::Permissions;
 use std::io;
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-
-use crate::nbd::channel::Channel;
+use rustix::fs::{Mode, OFlags, fchmod, open};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
 
 /// Connections that the kernel keeps until they are taken.
 const BACKLOG: i32 = 128;
@@ -80,31 +83,6 @@ impl fmt::Display for Endpoint {
     }
 }
 
-impl Endpoint {
-    /// The URI by which clients of any folder know it (NBD URI specification).
-    pub fn uri(&self, tls: bool) -> String {
-        let scheme = if tls { "nbds" } else { "nbd" };
-        match self {
-            Self::Unix(path) => {
-                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                format!("{scheme}+unix:///?socket={}", path.display())
-            }
-            Self::Tcp(place) => format!("{scheme}://{place}/"),
-        }
-    }
-
-    /// Connects to a server there.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn connect(&self) -> io::Result<Socket> {
-        Ok(match self {
-            Self::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
-            Self::Tcp(place) => Socket::Tcp(TcpStream::connect(place.as_str())?),
-        })
-    }
-}
-
 /// A connection.
 pub enum Socket {
     /// On this machine.
@@ -114,17 +92,6 @@ pub enum Socket {
 }
 
 impl Socket {
-    /// The same connection once more, as a channel.
-    ///
-    /// # Errors
-    /// When the system has no more descriptors.
-    pub fn channel(&self) -> io::Result<Arc<dyn Channel>> {
-        Ok(match self {
-            Self::Unix(stream) => Arc::new(stream.try_clone()?),
-            Self::Tcp(stream) => Arc::new(stream.try_clone()?),
-        })
-    }
-
     /// Ends one or both directions.
     pub fn shutdown(&self, how: std::net::Shutdown) {
         // It fails when the client is gone, which is as good.
@@ -157,10 +124,8 @@ impl Listener {
         let system = |error| EndpointError::System(name.clone(), error);
         let (endpoint, kind) = match endpoint {
             Endpoint::Unix(path) => {
-                remove_dead(path, &name)?;
-                let listener = bind_unix(path).map_err(system)?;
-                let inode = std::fs::symlink_metadata(path).map_err(system)?.ino();
-                (endpoint.clone(), Kind::Unix(listener, inode))
+                let address = Address::of_clients(path).map_err(system)?;
+                return Self::bind_unix(path, &address, &name);
             }
             Endpoint::Tcp(place) => {
                 let addresses: Vec<_> = place.to_socket_addrs().map_err(system)?.collect();
@@ -177,12 +142,29 @@ impl Listener {
                 (Endpoint::Tcp(here.to_string()), Kind::Tcp(listener))
             }
         };
-        let nonblocking = match &kind {
-            Kind::Unix(listener, _) => listener.set_nonblocking(true),
-            Kind::Tcp(listener) => listener.set_nonblocking(true),
-        };
-        nonblocking.map_err(system)?;
+        if let Kind::Tcp(listener) = &kind {
+            listener.set_nonblocking(true).map_err(system)?;
+        }
         Ok(Self { endpoint, kind })
+    }
+
+    /// Listens on a Unix socket whose path may be longer than an address has room for: clients come by [`connect_to`].
+    ///
+    /// # Errors
+    /// See [`EndpointError`].
+    pub fn bind_path(path: &Path) -> Result<Self, EndpointError> {
+        let name = path.display().to_string();
+        let address = Address::of(path).map_err(|error| EndpointError::System(name.clone(), error))?;
+        Self::bind_unix(path, &address, &name)
+    }
+
+    fn bind_unix(path: &Path, address: &Address, name: &str) -> Result<Self, EndpointError> {
+        let system = |error| EndpointError::System(name.to_owned(), error);
+        remove_dead(path, address, name)?;
+        let listener = listen_at(address).map_err(system)?;
+        let inode = std::fs::symlink_metadata(path).map_err(system)?.ino();
+        listener.set_nonblocking(true).map_err(system)?;
+        Ok(Self { endpoint: Endpoint::Unix(path.to_owned()), kind: Kind::Unix(listener, inode) })
     }
 
     /// Where it listens.
@@ -233,27 +215,71 @@ impl Drop for Listener {
     }
 }
 
+/// The address of a Unix socket.
+struct Address {
+    address: SocketAddrUnix,
+    /// The folder that the address is relative to.
+    _folder: Option<OwnedFd>,
+}
+
+impl Address {
+    /// The path itself, as every client has it.
+    fn of_clients(path: &Path) -> io::Result<Self> {
+        Ok(Self { address: SocketAddrUnix::new(path)?, _folder: None })
+    }
+
+    /// The path, by way of its folder if it is too long for an address (108 bytes).
+    fn of(path: &Path) -> io::Result<Self> {
+        if let Ok(address) = Self::of_clients(path) {
+            return Ok(address);
+        }
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidFilename.into());
+        };
+        let folder = open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+        Ok(Self { address: SocketAddrUnix::new(&short)?, _folder: Some(folder) })
+    }
+}
+
+/// Connects to a Unix socket whose path may be longer than an address has room for. Connecting, and every later receive
+/// and send, ends with an error after `patience`.
+///
+/// # Errors
+/// When nobody listens there.
+pub fn connect_to(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let address = Address::of(path)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(patience))?;
+    connect(&socket, &address.address)?;
+    Ok(UnixStream::from(socket))
+}
+
 /// Takes away the socket of a server that is no more.
-fn remove_dead(path: &PathBuf, name: &str) -> Result<(), EndpointError> {
+fn remove_dead(path: &Path, address: &Address, name: &str) -> Result<(), EndpointError> {
     let Ok(found) = std::fs::symlink_metadata(path) else {
         return Ok(());
     };
     if !found.file_type().is_socket() {
         return Err(EndpointError::NoSocket(name.to_owned()));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|error| EndpointError::System(name.to_owned(), error))
-        }
+    let system = |error| EndpointError::System(name.to_owned(), error);
+    // Without waiting: a living server may have more clients than it takes.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let socket = socket.map_err(|error| system(error.into()))?;
+    match connect(&socket, &address.address) {
+        Err(rustix::io::Errno::CONNREFUSED) => std::fs::remove_file(path).map_err(system),
         _ => Err(EndpointError::Taken(name.to_owned())),
     }
 }
 
-/// A socket that nobody can connect to before it is its owner's alone.
-fn bind_unix(path: &PathBuf) -> io::Result<UnixListener> {
+/// A socket that is its owner's alone from the moment that it exists: its mode is that of its descriptor.
+fn listen_at(address: &Address) -> io::Result<UnixListener> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    bind(&socket, &SocketAddrUnix::new(path.as_path())?)?;
-    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &address.address)?;
     listen(&socket, BACKLOG)?;
     Ok(UnixListener::from(socket))
 }
@@ -294,5 +320,41 @@ mod tests {
         assert!(Listener::bind(&endpoint, false).is_ok(), "a dead socket is replaced");
         std::fs::write(&path, "x").unwrap();
         assert!(matches!(Listener::bind(&endpoint, false), Err(EndpointError::NoSocket(_))));
+        assert_eq!(std::fs::read(&path).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_planted_link_is_neither_followed_nor_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, target) = (folder.path().join("s"), folder.path().join("target"));
+        for exists in [false, true] {
+            std::os::unix::fs::symlink(&target, &path).unwrap();
+            assert!(matches!(Listener::bind_path(&path), Err(EndpointError::NoSocket(_))));
+            assert_eq!(target.exists(), exists, "nothing was made or removed behind the link");
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&target, "precious").unwrap();
+        }
+        drop(UnixListener::bind(folder.path().join("dead")).unwrap());
+        std::os::unix::fs::symlink(folder.path().join("dead"), &path).unwrap();
+        assert!(
+            matches!(Listener::bind_path(&path), Err(EndpointError::NoSocket(_))),
+            "to a dead socket too"
+        );
+    }
+
+    #[test]
+    fn a_path_may_be_longer_than_an_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("a".repeat(100));
+        std::fs::create_dir(&deep).unwrap();
+        let path = deep.join("control.sock");
+        let patience = Duration::from_secs(5);
+        assert!(Listener::bind(&Endpoint::Unix(path.clone()), false).is_err(), "clients could not name it");
+        let listener = Listener::bind_path(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert!(connect_to(&path, patience).is_ok());
+        assert!(matches!(Listener::bind_path(&path), Err(EndpointError::Taken(_))));
+        drop(listener);
+        assert!(!path.exists() && connect_to(&path, patience).is_err());
     }
 }

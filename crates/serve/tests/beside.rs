@@ -18,10 +18,10 @@ use skylight_disk::{LOT_STEP, lot};
 use skylight_image::store::ram::RamStore;
 use skylight_image::store::{Reads, Syncs};
 use skylight_image::{Image, Options, Store};
-use skylight_serve::backend::{Backend, Op, Request, Shape};
+use skylight_serve::core::served::ServedImage;
+use skylight_serve::core::{Backend, Op, Request, Shape};
+use skylight_serve::nbd::server::Options as Allowed;
 use skylight_serve::nbd::wire::{chunk, command};
-use skylight_serve::served::ServedImage;
-use skylight_serve::server::Options as Allowed;
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = drives::SECTORS * 512 / BLOCK;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{House, Reply, context_data, info_data};
-use skylight_serve::backend::{Backend, Errno, Shape};
-use skylight_serve::filters::delay::{Delay, Delays};
+use skylight_serve::core::filters::delay::{Delay, Delays};
+use skylight_serve::core::plain::Memory;
+use skylight_serve::core::{Backend, Errno, Shape};
+use skylight_serve::nbd::server::{MOST_HANDSHAKES, Options};
 use skylight_serve::nbd::wire::{self, RawRequest, chunk, command, command_flag, info, option, reply};
-use skylight_serve::plain::Memory;
-use skylight_serve::server::{MOST_HANDSHAKES, Options};
 
 const SIZE: u64 = 64 << 20;
 

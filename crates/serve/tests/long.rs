@@ -12,10 +12,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use skylight_drive::profile::Profile;
 use skylight_image::{Image, Options};
-use skylight_serve::backend::{Errno, Shape};
+use skylight_serve::core::served::ServedImage;
+use skylight_serve::core::{Errno, Shape};
+use skylight_serve::nbd::server::Options as Allowed;
 use skylight_serve::nbd::wire::{chunk, command, command_flag};
-use skylight_serve::served::ServedImage;
-use skylight_serve::server::Options as Allowed;
 
 /// The part of the drive that is used, bytes.
 const PART: u64 = 8 << 20;

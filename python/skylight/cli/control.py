@@ -1,6 +1,6 @@
 """``skylight control PATH-OR-SOCKET``: changes how a served drive works, while it does.
 
-The server is asked over its own socket, as ``skylight status`` asks it.
+The server is asked over its control socket, as ``skylight status`` asks it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import click
 
 from skylight.cli.console import line
 from skylight.cli.serve import READ_MODES, serve_error
-from skylight.cli.status import place_of
+from skylight.cli.status import control_socket
 from skylight.errors import UsageError
 
 
 @click.command(
     epilog="\b\nExamples:\n  skylight control swd.img --read-mode performance\n"
-    "  skylight control unix:swd.sock --read-mode development\n"
+    "  skylight control smr.img --delay-read 8 --fail rate=0.01,op=read\n"
+    "  skylight control smr.img.serve.sock --fail off\n"
 )
 @click.argument("where", metavar="PATH-OR-SOCKET")
 @click.option(
@@ -23,14 +24,22 @@ from skylight.errors import UsageError
     type=click.Choice(READ_MODES),
     help="What reads of overwritten sectors of a raw shingled disk give from now on.",
 )
-def control(where: str, read_mode: str | None) -> None:
+@click.option("--delay-read", type=click.FloatRange(min=0), help="Added latency of reads, ms.")
+@click.option("--delay-write", type=click.FloatRange(min=0), help="Added latency of all other commands, ms.")
+@click.option("--fail", help="Which commands fail, as with skylight serve; off for none.")
+def control(
+    where: str, read_mode: str | None, delay_read: float | None, delay_write: float | None, fail: str | None
+) -> None:
     """Change how a served drive works."""
     from skylight import _native
 
-    if read_mode is None:
-        raise UsageError("say what to change: --read-mode data, performance or development")
+    given = {"read-mode": read_mode, "delay-read": delay_read, "delay-write": delay_write, "fail": fail}
+    changes = {setting: str(value) for setting, value in given.items() if value is not None}
+    if not changes:
+        raise UsageError("say what to change: --read-mode, --delay-read, --delay-write or --fail")
+    socket, trusted = control_socket(where)
     try:
-        said = _native.serve_control(place_of(where), "read-mode", read_mode)
+        for setting, value in changes.items():
+            line(_native.serve_control(socket, setting, value, trusted))
     except _native.ServeError as error:
         raise serve_error(error) from error
-    line(said)

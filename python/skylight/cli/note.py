@@ -1,14 +1,15 @@
-"""The note beside an image with the endpoints of its server.
+"""The note beside an image with the endpoints and the control socket of its server.
 
-``skylight status IMAGE`` and ``skylight control IMAGE`` find the server through it. Other users may be able
-to write to its folder.
+``skylight status`` and ``skylight control`` find the control socket through it, from the image or from the
+data socket. Other users may be able to write to its folder.
 
 Invariants:
 - Writing the note changes no other file: it is created under an unpredictable name and then renamed, which
   replaces a symbolic link and does not follow it.
 - Only its owner may read it, and a server removes only its own note.
 - A note is trusted only if it is a regular file that belongs to the reader, to root, or to the owner of the
-  image: other users must not determine where programs connect.
+  image: other users must not determine where programs connect. The server that answers must belong to one of
+  these users, too.
 """
 
 from __future__ import annotations
@@ -19,21 +20,42 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from skylight.cli.console import line
 
 NOTE_SUFFIX = ".serve.json"
+CONTROL_SUFFIX = ".serve.sock"
+
+
+@dataclass(frozen=True)
+class Note:
+    """Where an image is served, its control socket, and the users whose note is believed."""
+
+    endpoints: tuple[str, ...]
+    control: Path
+    trusted: tuple[int, ...]
+
+
+def _beside(image: Path, suffix: str) -> Path:
+    """A name beside an image; for a device where restore notes are."""
+    if not image.is_block_device():
+        return image.with_name(image.name + suffix)
+    from skylight.engines.device import state_dir
+
+    return state_dir() / (image.name + suffix)
+
+
+def control_of(image: Path) -> Path:
+    """Where the control socket of an image is unless somebody chose another place."""
+    return _beside(image, CONTROL_SUFFIX)
 
 
 def note_of(image: Path) -> Path:
-    """The path of an image's note: beside it or, for a device, in the folder of the restore notes."""
-    if not image.is_block_device():
-        return image.with_name(image.name + NOTE_SUFFIX)
-    from skylight.engines.device import state_dir
-
-    return state_dir() / (image.name + NOTE_SUFFIX)
+    """Where it is noted that an image is served."""
+    return _beside(image, NOTE_SUFFIX)
 
 
 def _write(note: Path, text: str) -> None:
@@ -65,25 +87,66 @@ def _read(note: Path, trusted: set[int]) -> dict[str, Any]:
     return content
 
 
-def read_note(image: Path) -> list[str]:
-    """The endpoints of an image's server, at least one.
+def _trusted(image: Path) -> set[int]:
+    """The users whose note about an image is believed."""
+    return {os.geteuid(), 0, image.stat().st_uid}
 
-    Raises OSError, ValueError or LookupError if there is no note, or none that is trusted."""
-    endpoints = _read(note_of(image), {os.geteuid(), 0, image.stat().st_uid})["endpoints"]
-    if not isinstance(endpoints, list) or not endpoints:
-        raise ValueError("its note names no endpoint")
-    return [str(endpoint) for endpoint in endpoints]
+
+def _parsed(note: Path, trusted: set[int]) -> Note:
+    said = _read(note, trusted)
+    endpoints, control = said["endpoints"], said["control"]
+    if not isinstance(endpoints, list) or not all(isinstance(place, str) for place in endpoints):
+        raise ValueError("its note names no places")
+    if not isinstance(control, str):
+        raise ValueError("it is served without a control socket")
+    return Note(tuple(endpoints), Path(control), tuple(sorted(trusted)))
+
+
+def read_note(image: Path) -> Note:
+    """Where an image is served.
+
+    Raises OSError, ValueError or LookupError when there is no note, or none that may be believed.
+    """
+    return _parsed(note_of(image), _trusted(image))
+
+
+def find_note(socket: Path) -> Note | None:
+    """The note that names a Unix socket of the data, in the socket's folder or where notes of devices are."""
+    from skylight.engines.device import state_dir
+
+    wanted = os.path.realpath(socket)
+    for folder in (socket.absolute().parent, state_dir()):
+        for path in sorted(folder.glob(f"*{NOTE_SUFFIX}")):
+            image = path.with_name(path.name.removesuffix(NOTE_SUFFIX))
+            # A note of somebody else, of a server that was killed, or of something else is not the one.
+            with suppress(OSError, ValueError, LookupError):
+                note = _parsed(path, _trusted(image) if image.exists() else {os.geteuid(), 0})
+                places = (place.partition(":") for place in note.endpoints)
+                if any(kind == "unix" and os.path.realpath(where) == wanted for kind, _, where in places):
+                    return note
+    return None
+
+
+def _whole(endpoint: str) -> str:
+    """An endpoint as programs of every folder know it."""
+    kind, _, where = endpoint.partition(":")
+    return f"unix:{os.path.abspath(where)}" if kind == "unix" else endpoint
 
 
 @contextmanager
-def noted(image: Path, endpoints: list[str]) -> Iterator[None]:
-    """Keeps the note beside the image while it is served; without the note, status needs the socket."""
+def noted(image: Path, endpoints: list[str], control: Path | None) -> Iterator[None]:
+    """The note beside the image, while it is served; without it status needs the control socket."""
     note = note_of(image)
     try:
-        _write(note, json.dumps({"pid": os.getpid(), "endpoints": endpoints}) + "\n")
+        said = {
+            "pid": os.getpid(),
+            "endpoints": [_whole(endpoint) for endpoint in endpoints],
+            "control": None if control is None else os.path.abspath(control),
+        }
+        _write(note, json.dumps(said) + "\n")
     except OSError as error:
         why = error.strerror
-        line(f"{note}: cannot be written ({why}): name the socket to skylight status, not the image")
+        line(f"{note}: cannot be written ({why}): name the control socket to skylight status, not the image")
     try:
         yield
     finally:

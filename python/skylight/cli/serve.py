@@ -6,8 +6,8 @@ module; this verb joins options to it and ends it in order.
 Invariants:
 - SIGTERM, SIGHUP and Ctrl-C end a server with everything durable and exit code 0, whether anybody reads
   what it says or not.
-- Beside the image lies a note that says where it is served, while it is; ``skylight status IMAGE`` reads it
-  (``cli/note.py``).
+- Beside the image lie a control socket and a note that says where it is served, while it is;
+  ``skylight status IMAGE`` reads the note (``cli/note.py``).
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from skylight.cli.console import Speaker
-from skylight.cli.note import noted
+from skylight.cli.note import control_of, noted
 from skylight.engines.sim import read_profile
 from skylight.errors import SkylightError, TargetError, UsageError
 from skylight.units import format_capacity, format_count, format_size
 
 if TYPE_CHECKING:
-    from skylight._native import DriveServer
+    from skylight._native import DriveServer, _Answers, _FrontDoors, _ServedDrive, _TlsFiles
 
 READ_MODES = ("data", "performance", "development", "development-performance")
-OPERATIONS = ("read", "write", "flush", "trim", "write_zeroes", "cache")
 _STATUS_EVERY_S = 1.0
 _LOOK_UP_S = 0.2
 # How long the last words may take.
@@ -76,37 +75,6 @@ def serve_error(error: Exception) -> SkylightError:
     """An error of the native module as the one that the command ends with."""
     kind = getattr(error, "kind", "refused")
     return TargetError(str(error)) if kind == "failed" else UsageError(str(error))
-
-
-def _number(text: str, what: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise UsageError(f"--fail: {what} {text} is no number") from error
-
-
-def _faults(text: str) -> tuple[float, int, int, list[str], str, int]:
-    """``rate=0.01,op=read,range=0-4096,error=EIO,seed=7`` in the order of the native module."""
-    rate, start, end, errno, seed = 1.0, 0, (1 << 64) - 1, "EIO", 1
-    operations: list[str] = []
-    for part in filter(None, text.split(",")):
-        key, _, value = part.partition("=")
-        if key == "rate":
-            rate = _number(value, "rate")
-        elif key == "op":
-            operations += value.split("+")
-        elif key == "range":
-            first, _, last = value.partition("-")
-            start, end = int(_number(first, "range")), int(_number(last, "range"))
-        elif key == "error":
-            errno = value
-        elif key == "seed":
-            seed = int(_number(value, "seed"))
-        else:
-            raise UsageError(f"--fail: {key} is not known; use rate, op, range (bytes A-B), error, seed")
-    if not 0 <= rate <= 1 or not 0 <= start < end or seed < 0:
-        raise UsageError("--fail: rate is 0 to 1, range A-B is bytes with A below B, seed is from 0")
-    return rate, start, end, operations, errno, seed
 
 
 def _warn_of_mode(image: Path, say: Speaker) -> None:
@@ -198,14 +166,44 @@ def _wait(server: DriveServer, say: Speaker, quiet: bool) -> None:
             say.status(status_words(json.loads(server.status())))
 
 
-def _tls(
-    cert: Path | None, key: Path | None, clients: Path | None, required: bool
-) -> tuple[Path, Path, Path | None, bool] | None:
+def _tls(cert: Path | None, key: Path | None, clients: Path | None, required: bool) -> _TlsFiles | None:
     if cert is None and key is None and clients is None and not required:
         return None
     if cert is None or key is None:
         raise UsageError("TLS needs both --tls-cert and --tls-key")
-    return cert, key, clients, required
+    return {"cert": cert, "key": key, "clients": clients, "required": required}
+
+
+def _delays(read_ms: float | None, write_ms: float | None) -> tuple[int, int] | None:
+    """Delays of reads and of the rest; None if neither was asked for."""
+    if read_ms is None and write_ms is None:
+        return None
+    return round((read_ms or 0.0) * 1e6), round((write_ms or 0.0) * 1e6)
+
+
+def _control(path: Path, given: Path | None, on_device: bool) -> tuple[Path, bool]:
+    """Where the control socket is to be, and whether somebody chose that."""
+    if given is not None:
+        return given, True
+    control = control_of(path)
+    if on_device:
+        # Where that is not possible the server says so of the socket.
+        with suppress(OSError):
+            control.parent.mkdir(parents=True, exist_ok=True)
+    return control, False
+
+
+def _data_path(image: Path | None, device: Path | None, timing: str) -> Path:
+    """Where the data is kept: a file or a device."""
+    if (image is None) == (device is None):
+        raise UsageError("give one of --image PATH and --on DEVICE: where the data is kept")
+    if timing == "native" and device is None:
+        raise UsageError("--timing native needs a disk that sets the time: --on DEVICE")
+    if device is not None and not device.is_block_device():
+        raise UsageError(f"{device}: is no block device; name one (lsblk lists them), or a file with --image")
+    path = image if image is not None else device
+    assert path is not None
+    return path
 
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -236,9 +234,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the drive's jitter."
 )
 @click.option(
-    "--delay-read", type=click.FloatRange(min=0), default=0.0, help="Answer reads so much later, ms."
+    "--control",
+    "control_path",
+    type=_FILE,
+    help="The control socket, for skylight status and control; IMAGE.serve.sock if not given.",
 )
-@click.option("--delay-write", type=click.FloatRange(min=0), default=0.0, help="Answer the rest later, ms.")
+@click.option("--delay-read", type=click.FloatRange(min=0), help="Added latency of reads, ms.")
+@click.option("--delay-write", type=click.FloatRange(min=0), help="Added latency of all other commands, ms.")
 @click.option(
     "--read-mode",
     type=click.Choice(READ_MODES),
@@ -258,7 +260,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--tls-required", is_flag=True, help="Turn away clients that do not start TLS.")
 @click.option("--allow-remote", is_flag=True, help="Listen on addresses that other machines reach.")
-@click.option("--verbose", is_flag=True, help="Say who connects and why who goes.")
+@click.option("--verbose", is_flag=True, help="Log connections and disconnections.")
 @click.option("--quiet", is_flag=True, help="No status line.")
 def serve(
     drive: str,
@@ -271,8 +273,9 @@ def serve(
     checksums: str | None,
     destroy_data: bool,
     seed: int,
-    delay_read: float,
-    delay_write: float,
+    control_path: Path | None,
+    delay_read: float | None,
+    delay_write: float | None,
     read_mode: str | None,
     shingle_width: int | None,
     fail: str | None,
@@ -288,41 +291,37 @@ def serve(
     """Serve a drive that keeps its data, over NBD."""
     from skylight import _native
 
-    if (image is None) == (device is None):
-        raise UsageError("give one of --image PATH and --on DEVICE: where the data is kept")
-    if timing == "native" and device is None:
-        raise UsageError("--timing native needs a disk that sets the time: --on DEVICE")
-    if device is not None and not device.is_block_device():
-        raise UsageError(f"{device}: is no block device; name one (lsblk lists them), or a file with --image")
-    path = image if image is not None else device
-    assert path is not None
+    path = _data_path(image, device, timing)
     profile, origin = (None, drive) if drive == "-" else read_profile(drive)
-    shingled: dict[str, Any] = {}
-    if read_mode is not None:
-        shingled["read_mode"] = read_mode
-    if checksums is not None:
-        shingled["checksums"] = checksums == "on"
-    if shingle_width is not None:
-        shingled["shingle_width"] = shingle_width
+    served: _ServedDrive = {
+        "profile_toml": profile,
+        "origin": origin,
+        "image": path,
+        "cache_on": cache_on,
+        "overwrite": destroy_data,
+        "write_cache": None if write_cache is None else write_cache == "on",
+        "checksums": None if checksums is None else checksums == "on",
+        "read_mode": read_mode,
+        "shingle_width": shingle_width,
+    }
+    answers: _Answers = {
+        "timing": timing,
+        "seed": seed,
+        "delays_ns": _delays(delay_read, delay_write),
+        "fail": fail,
+        "log": log_file,
+    }
+    control, control_required = _control(path, control_path, device is not None)
+    doors: _FrontDoors = {
+        "nbd": list(places),
+        "tls": _tls(tls_cert, tls_key, tls_clients, tls_required),
+        "remote": allow_remote,
+        "verbose": verbose,
+        "control": control,
+        "control_required": control_required,
+    }
     try:
-        server = _native.DriveServer(
-            profile,
-            origin,
-            path,
-            list(places),
-            timing=timing,
-            write_cache=None if write_cache is None else write_cache == "on",
-            cache_on=cache_on,
-            overwrite=destroy_data,
-            seed=seed,
-            delays_ns=(round(delay_read * 1e6), round(delay_write * 1e6)),
-            faults=None if fail is None else _faults(fail),
-            log=log_file,
-            tls=_tls(tls_cert, tls_key, tls_clients, tls_required),
-            remote=allow_remote,
-            verbose=verbose,
-            **shingled,
-        )
+        server = _native.DriveServer({"drive": served, "answers": answers, "doors": doors})
     except (_native.ServeError, _native.ProfileError) as error:
         raise serve_error(error) from error
     certified = tls_clients is not None and tls_required
@@ -335,8 +334,10 @@ def _run(server: DriveServer, path: Path, certified: bool, quiet: bool) -> None:
 
     say = Speaker()
     try:
-        with noted(path, server.endpoints), suppress(KeyboardInterrupt):
+        with noted(path, server.endpoints, server.control), suppress(KeyboardInterrupt):
             _warn_of_mode(path, say)
+            if server.control_error is not None:
+                say.line(f"{server.control_error}; served without a control socket: give --control PATH")
             if not server.clean:
                 say.line(f"{path}: was not switched off in order; what it holds was recovered")
             for mended in server.mended:

@@ -6,7 +6,7 @@
 //!
 //! Invariants: what is in the pipe is one payload or nothing; a pipe that was filled in part is thrown away. The
 //! pages are the file's own: a write to them before the client has taken the bytes is seen by it, in whole or in part.
-//! So only bytes whose place is theirs for good are lent ([`Backend::lend`](crate::backend::Backend::lend)), and
+//! So only bytes whose place is theirs for good are lent ([`Backend::lend`](crate::core::Backend::lend)), and
 //! what a client may see are states of commands that were under way together with its read.
 //! A splice to a socket whose client is gone raises SIGPIPE, which the runtimes of Rust and of Python ignore.
 //! Source: splice(2), pipe(7).

@@ -1,8 +1,6 @@
-//! Option haggling: from the first magic to a session, or to the end of it.
+//! Option negotiation: from the first magic to a session, or to the end of it.
 //!
-//! One export, which goes by its own name and by the empty one. Its description says how it does at the moment;
-//! the export [`STATUS_EXPORT`], which is not listed and cannot be used, has the same for machines as its
-//! description: so `skylight status` needs no second socket.
+//! One export, which goes by its own name and by the empty one. Its description says what the drive is and did.
 //!
 //! Invariants: an option's data is bounded, and read whole before it is looked at; what was agreed upon before
 //! TLS is forgotten; with TLS required nothing but STARTTLS and ABORT is answered before it.
@@ -13,16 +11,11 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 
-use crate::backend::{Context, Shape};
+use crate::core::{MAX_TRANSFER_BYTES, Shape, StatusQuery};
 use crate::nbd::channel::{Channel, Input, Tls};
-use crate::nbd::validate::MOST_BYTES;
 use crate::nbd::wire::{self, flag, handshake_flag, info, option, reply};
 use crate::nbd::{Session, context_id, context_name};
 
-/// The export whose description is the status as JSON.
-pub const STATUS_EXPORT: &str = "x-skylight:status";
-/// The start of the name of exports that cannot be used either: who asks about `x-skylight:set:KEY=VALUE` sets it.
-pub const SET_EXPORT: &str = "x-skylight:set:";
 /// Most bytes of an option that are looked at; longer ones are read and refused.
 const MOST_OPTION_BYTES: usize = 16 << 10;
 /// Longest string of the protocol.
@@ -40,28 +33,21 @@ pub enum TlsPolicy {
     Required(Arc<ServerConfig>),
 }
 
-/// What a server tells about itself while it haggles.
-pub trait House: Send + Sync {
+/// What is exported, as one client sees it during the handshake.
+pub trait Export: Send + Sync {
     /// What is served.
     fn shape(&self) -> &Shape;
     /// A sentence about how it does.
     fn description(&self) -> String;
-    /// The same as JSON.
-    fn status(&self) -> String;
-    /// Changes how what is served works; what it is then, or why not, in a line.
-    ///
-    /// # Errors
-    /// When there is nothing of that name, or not that value of it.
-    fn control(&self, key: &str, value: &str) -> Result<String, String>;
     /// Whether TLS is spoken.
     fn tls(&self) -> &TlsPolicy;
-    /// Whether the client that haggles may stay for its requests.
+    /// Whether the client may stay for its requests.
     fn admits(&self) -> bool {
         true
     }
 }
 
-/// How haggling ends well.
+/// How a negotiation ends well.
 pub struct Agreed {
     /// What was agreed upon.
     pub session: Session,
@@ -76,8 +62,8 @@ fn violation(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-struct Haggling<'a> {
-    house: &'a dyn House,
+struct Negotiation<'a> {
+    export: &'a dyn Export,
     channel: Arc<dyn Channel>,
     input: Input,
     session: Session,
@@ -93,30 +79,31 @@ enum Next {
     End,
 }
 
-/// Haggles until the client chooses an export; none when it goes before.
+/// Negotiates until the client chooses an export; none when it goes before.
 ///
 /// # Errors
 /// When the client cannot be reached, or does not speak the protocol.
-pub fn haggle(channel: Arc<dyn Channel>, house: &dyn House) -> io::Result<Option<Agreed>> {
+pub fn negotiate(channel: Arc<dyn Channel>, export: &dyn Export) -> io::Result<Option<Agreed>> {
     let input = Input::new(4096);
     let session = Session::default();
-    let mut haggling = Haggling { house, channel, input, session, contexts_for: None, no_zeroes: false };
-    if !haggling.greet()? {
+    let mut negotiation =
+        Negotiation { export, channel, input, session, contexts_for: None, no_zeroes: false };
+    if !negotiation.greet()? {
         return Ok(None);
     }
     loop {
-        match haggling.option()? {
+        match negotiation.option()? {
             Next::Goes => {}
             Next::End => return Ok(None),
             Next::Transmission => {
-                let Haggling { session, channel, input, .. } = haggling;
+                let Negotiation { session, channel, input, .. } = negotiation;
                 return Ok(Some(Agreed { session, channel, input }));
             }
         }
     }
 }
 
-impl Haggling<'_> {
+impl Negotiation<'_> {
     /// The first words of both; whether the client said any.
     fn greet(&mut self) -> io::Result<bool> {
         let flags = (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES) as u16;
@@ -162,7 +149,7 @@ impl Haggling<'_> {
     }
 
     fn dispatch(&mut self, kind: u32, data: &[u8]) -> io::Result<Next> {
-        let tls_first = matches!(self.house.tls(), TlsPolicy::Required(_)) && !self.session.tls;
+        let tls_first = matches!(self.export.tls(), TlsPolicy::Required(_)) && !self.session.tls;
         match kind {
             option::ABORT => {
                 // The client may be gone by now, and that is all right.
@@ -195,11 +182,11 @@ impl Haggling<'_> {
     }
 
     fn is_export(&self, name: &[u8]) -> bool {
-        name.is_empty() || name == self.house.shape().name.as_bytes()
+        name.is_empty() || name == self.export.shape().name.as_bytes()
     }
 
     fn flags(&self) -> u16 {
-        let shape = self.house.shape();
+        let shape = self.export.shape();
         let always = flag::HAS_FLAGS
             | flag::SEND_FLUSH
             | flag::SEND_FUA
@@ -223,7 +210,7 @@ impl Haggling<'_> {
         if !data.is_empty() || self.session.tls {
             return self.invalid(kind);
         }
-        let config = match self.house.tls() {
+        let config = match self.export.tls() {
             TlsPolicy::Off => return self.answer(kind, reply::ERR_POLICY, b"this server has no certificate"),
             TlsPolicy::Offered(config) | TlsPolicy::Required(config) => config.clone(),
         };
@@ -238,10 +225,10 @@ impl Haggling<'_> {
     }
 
     fn export_name(&mut self, data: &[u8]) -> io::Result<Next> {
-        if !self.is_export(data) || !self.house.admits() {
+        if !self.is_export(data) || !self.export.admits() {
             return Ok(Next::End);
         }
-        let mut answer = self.house.shape().size.to_be_bytes().to_vec();
+        let mut answer = self.export.shape().size.to_be_bytes().to_vec();
         answer.extend(self.flags().to_be_bytes());
         if !self.no_zeroes {
             answer.extend([0; 124]);
@@ -267,7 +254,7 @@ impl Haggling<'_> {
         if !data.is_empty() {
             return self.invalid(option::LIST);
         }
-        let name = self.house.shape().name.as_bytes();
+        let name = self.export.shape().name.as_bytes();
         let mut entry = (name.len() as u32).to_be_bytes().to_vec();
         entry.extend(name);
         self.answer(option::LIST, reply::SERVER, &entry)?;
@@ -278,34 +265,25 @@ impl Haggling<'_> {
         let Some((name, wanted)) = info_request(data) else {
             return self.invalid(kind);
         };
-        if kind == option::INFO && name == STATUS_EXPORT.as_bytes() {
-            let status = self.house.status();
-            self.tell(kind, info::EXPORT, &[&0u64.to_be_bytes()[..], &flag::HAS_FLAGS.to_be_bytes()])?;
-            self.tell(kind, info::DESCRIPTION, &[bounded(&status)])?;
-            return self.answer(kind, reply::ACK, b"");
-        }
-        if let Some(setting) = set_request(name).filter(|_| kind == option::INFO) {
-            return self.set(setting);
-        }
         if !self.is_export(name) {
             return self.answer(kind, reply::ERR_UNKNOWN, b"no export of that name");
         }
-        if kind == option::GO && !self.house.admits() {
+        if kind == option::GO && !self.export.admits() {
             return self.answer(
                 kind,
                 reply::ERR_POLICY,
                 b"too many connections, all of them busy; try again",
             );
         }
-        let shape = self.house.shape();
+        let shape = self.export.shape();
         self.tell(kind, info::EXPORT, &[&shape.size.to_be_bytes()[..], &self.flags().to_be_bytes()])?;
-        let sizes = [shape.block, shape.preferred, MOST_BYTES].map(u32::to_be_bytes);
+        let sizes = [shape.block, shape.preferred, MAX_TRANSFER_BYTES].map(u32::to_be_bytes);
         self.tell(kind, info::BLOCK_SIZE, &[&sizes[0], &sizes[1], &sizes[2]])?;
         for wanted in wanted {
             match wanted {
                 info::NAME => self.tell(kind, info::NAME, &[shape.name.as_bytes()])?,
                 info::DESCRIPTION => {
-                    self.tell(kind, info::DESCRIPTION, &[bounded(&self.house.description())])?;
+                    self.tell(kind, info::DESCRIPTION, &[bounded(&self.export.description())])?;
                 }
                 _ => {} // What is not known need not be told.
             }
@@ -316,19 +294,6 @@ impl Haggling<'_> {
         }
         self.enter(name);
         Ok(Next::Transmission)
-    }
-
-    /// Changes a setting, and tells what it is then as a description.
-    fn set(&self, (key, value): (&str, &str)) -> io::Result<Next> {
-        let kind = option::INFO;
-        match self.house.control(key, value) {
-            Ok(words) => {
-                self.tell(kind, info::EXPORT, &[&0u64.to_be_bytes()[..], &flag::HAS_FLAGS.to_be_bytes()])?;
-                self.tell(kind, info::DESCRIPTION, &[bounded(&words)])?;
-                self.answer(kind, reply::ACK, b"")
-            }
-            Err(why) => self.answer(kind, reply::ERR_INVALID, bounded(&why)),
-        }
     }
 
     fn tell(&self, option: u32, about: u16, parts: &[&[u8]]) -> io::Result<()> {
@@ -345,13 +310,13 @@ impl Haggling<'_> {
             return self.answer(kind, reply::ERR_UNKNOWN, b"no export of that name");
         }
         let sets = kind == option::SET_META_CONTEXT;
-        let shape = self.house.shape();
-        let known = Context::ALL.into_iter().filter(|context| match context {
-            Context::Allocation => true,
-            Context::Place => shape.places,
-            Context::Overwritten => shape.shingled,
+        let shape = self.export.shape();
+        let known = StatusQuery::ALL.into_iter().filter(|context| match context {
+            StatusQuery::Allocation => true,
+            StatusQuery::Cached => shape.places,
+            StatusQuery::Overwritten => shape.shingled,
         });
-        let found: Vec<Context> = known
+        let found: Vec<StatusQuery> = known
             .filter(|&context| {
                 let all = !sets && queries.is_empty();
                 all || queries.iter().any(|query| asks_for(query, context_name(context), sets))
@@ -388,11 +353,6 @@ fn string(data: &[u8]) -> Option<(&[u8], &[u8])> {
         return None;
     }
     data.get(4..)?.split_at_checked(len)
-}
-
-/// The key and the value of a name that sets something.
-fn set_request(name: &[u8]) -> Option<(&str, &str)> {
-    std::str::from_utf8(name).ok()?.strip_prefix(SET_EXPORT)?.split_once('=')
 }
 
 /// The data of INFO and GO: a name, and what is wanted.

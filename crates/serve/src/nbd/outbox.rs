@@ -2,8 +2,8 @@
 //!
 //! Invariants: a reply goes out in one piece, after those that were given before it; a command that was taken is
 //! answered once: by the backend, or by ESHUTDOWN at the end, whichever comes first. What waits is bounded
-//! ([`MOST_WAITING_BYTES`], [`MOST_WAITING`]), for all connections together too (`budget.rs`): a client that does not
-//! read holds up itself alone, and nothing more is done for it while [`MOST_UNREAD`] replies wait. Who answers never
+//! ([`MOST_WAITING_BYTES`], [`MOST_WAITING`]), for all connections together too (`core/memory_budget.rs`): a client that does not
+//! read holds up itself alone, and nothing more is done for it while `MOST_UNREAD` replies wait. Who answers never
 //! waits for a client.
 
 use std::collections::{HashMap, VecDeque};
@@ -11,8 +11,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::backend::Errno;
-use crate::connection::{Connection, Phase};
+use crate::core::Errno;
+use crate::core::connection::{Connection, Phase};
 use crate::nbd::channel::Channel;
 use crate::nbd::output::{Output, push_reply};
 use crate::nbd::wire::RawRequest;

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use crate::backend::Errno;
+use crate::core::Errno;
 use crate::nbd::channel::{Channel, PAGE};
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES, chunk};
 

@@ -5,11 +5,11 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::backend::{Backend, Shape};
-use crate::connection::Connection;
-use crate::counters::Counters;
+use crate::core::connection::Connection;
+use crate::core::counters::Counters;
+use crate::core::{Backend, Shape};
 use crate::nbd::channel::Channel;
-use crate::nbd::handshake::{House, TlsPolicy, haggle};
+use crate::nbd::handshake::{Export, TlsPolicy, negotiate};
 use crate::nbd::transmission::transmit;
 
 /// What is kept of what the server says, bytes; the rest is only counted.
@@ -47,23 +47,15 @@ impl Channel for Replay {
     }
 }
 
-struct Empty<'a>(&'a dyn Backend);
+struct Replayed<'a>(&'a dyn Backend);
 
-impl House for Empty<'_> {
+impl Export for Replayed<'_> {
     fn shape(&self) -> &Shape {
         self.0.shape()
     }
 
     fn description(&self) -> String {
         "replayed".to_owned()
-    }
-
-    fn status(&self) -> String {
-        "{}".to_owned()
-    }
-
-    fn control(&self, key: &str, value: &str) -> Result<String, String> {
-        self.0.control(key, value)
     }
 
     fn tls(&self) -> &TlsPolicy {
@@ -77,7 +69,7 @@ pub fn replay(said: &[u8], part: usize, backend: &dyn Backend) -> (Vec<u8>, u64)
     let tape = Mutex::new(Tape { said: said.to_vec(), ..Tape::default() });
     let replay = Arc::new(Replay { tape, part: part.max(1) });
     // That it ends is no fault: how it ends is not of interest here.
-    if let Ok(Some(agreed)) = haggle(replay.clone(), &Empty(backend)) {
+    if let Ok(Some(agreed)) = negotiate(replay.clone(), &Replayed(backend)) {
         let _ = transmit(agreed, backend, &Counters::default(), Arc::new(Connection::new(Arc::default())));
     }
     let mut tape = replay.tape.lock().unwrap_or_else(PoisonError::into_inner);

@@ -25,7 +25,7 @@ pub mod handshake_flag {
 
 /// Options.
 pub mod option {
-    /// Ends haggling without a reply.
+    /// Ends the negotiation without a reply.
     pub const EXPORT_NAME: u32 = 1;
     /// Ends the session.
     pub const ABORT: u32 = 2;
@@ -35,7 +35,7 @@ pub mod option {
     pub const STARTTLS: u32 = 5;
     /// What an export is like.
     pub const INFO: u32 = 6;
-    /// The same, and ends haggling.
+    /// The same, and ends the negotiation.
     pub const GO: u32 = 7;
     /// Structured replies from here on.
     pub const STRUCTURED_REPLY: u32 = 8;

@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skylight_serve::backend::Backend;
+use skylight_serve::core::Backend;
 use skylight_serve::endpoint::Endpoint;
+use skylight_serve::nbd::server::Options;
 use skylight_serve::nbd::wire::{self, RawRequest, option, reply};
-use skylight_serve::server::{Options, Server};
+use skylight_serve::server::Server;
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,7 +30,8 @@ impl House {
     pub fn new(backend: Arc<dyn Backend>, options: Options) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("s");
-        let server = Server::start(backend, &[Endpoint::Unix(path.clone())], options).expect("a server");
+        let mut server = Server::new(backend);
+        server.open_nbd(&[Endpoint::Unix(path.clone())], options).expect("a server");
         Self { server: Some(server), path, _folder: folder }
     }
 

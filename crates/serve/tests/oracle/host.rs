@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use skylight_image::store::fault::{FaultStore, Random};
-use skylight_serve::backend::{Errno, Job, Op as ServedOp, Request};
+use skylight_serve::core::{Errno, Job, Op as ServedOp, Request};
 
 use crate::drives::SECTORS;
 use crate::shadow::{Op, SECTOR, Shadow, bytes_of};

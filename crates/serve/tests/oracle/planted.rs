@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use skylight_drive::drive::Planted as InDrive;
 use skylight_image::store::fault::Random;
-use skylight_serve::timed::model::Planted;
+use skylight_serve::core::timed::model::Planted;
 
 use crate::Timing;
 use crate::common::number;

@@ -15,7 +15,7 @@ use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
 use skylight_layer::swd::{ReadData, ReadMode};
 use skylight_layer::{Swd, SwdSpec};
-use skylight_serve::backend::{Errno, Job, Op, Request};
+use skylight_serve::core::{Errno, Job, Op, Request};
 
 use crate::Timing;
 use crate::common::number;

@@ -5,10 +5,10 @@ use skylight_drive::Drive as ModelledDrive;
 use skylight_drive::profile::Profile;
 use skylight_image::Image;
 use skylight_image::store::fault::Random;
-use skylight_serve::backend::{Backend, Job, Op, Shape};
-use skylight_serve::served::ServedImage;
-use skylight_serve::timed::model::{Done, ModelDrive};
-use skylight_serve::way::Way;
+use skylight_serve::core::served::ServedImage;
+use skylight_serve::core::timed::model::{Done, ModelDrive};
+use skylight_serve::core::timed::wake_latency::WakeLatency;
+use skylight_serve::core::{Backend, Job, Op, Shape};
 
 use crate::host::Target;
 
@@ -66,7 +66,7 @@ impl Model {
     pub fn new(image: Image, interface: Interface, seed: u64) -> Self {
         let (layer, interpreter) = image.into_parts();
         let drive = ModelledDrive::with_layer(&interface.profile(), layer, seed).expect("a drive");
-        let mut drive = ModelDrive::new(drive, interpreter, Way::none());
+        let mut drive = ModelDrive::new(drive, interpreter, WakeLatency::none());
         drive.write_zeroes_in(ZEROES);
         Self { now: drive.clock(), drive, done: Vec::new() }
     }

@@ -53,14 +53,15 @@ def process(command: list[str], shows: Path) -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def disk(drive: str, folder: Path, *options: str) -> Iterator[Path]:
-    """A loop device over a served drive; `options` are those of `skylight serve`. The server listens at
-    `below.sock` in the folder. Needs root. Raises NotMeasured."""
+    """A loop device over a served drive; `options` are those of `skylight serve`. The server's control
+    socket is `below.control` in the folder. Needs root. Raises NotMeasured."""
     losetup, nbdfuse = _tool("losetup"), _tool("nbdfuse")
     if os.geteuid() != 0:
         raise NotMeasured("unknown: attaching a drive to the kernel needs root; run as root")
     socket, mount = folder / "below.sock", folder / "fuse"
     mount.mkdir()
     serve = [*SKYLIGHT, "serve", drive, "--image", str(folder / "below.img"), "--nbd", f"unix:{socket}"]
+    serve += ["--control", str(folder / "below.control")]
     file = mount / "disk.img"
     with ExitStack() as stack:
         stack.enter_context(process([*serve, *options, "--quiet"], socket))

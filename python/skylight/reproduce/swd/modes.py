@@ -96,7 +96,7 @@ def _writes(random: oracle.RandomDisk) -> list[tuple[int, int]]:
     return pieces
 
 
-def _differences(device_path: Path, control: str, random: oracle.RandomDisk) -> tuple[dict[str, int], int]:
+def _differences(device_path: Path, control: Path, random: oracle.RandomDisk) -> tuple[dict[str, int], int]:
     """Number of blocks that differ in each mode, and number of blocks with overwritten sectors."""
     writes = _writes(random)
     device = os.open(device_path, os.O_RDWR | os.O_DIRECT)
@@ -129,7 +129,7 @@ def w2(tool: Tool) -> Measured:
             tempfile.TemporaryDirectory(dir=tool.folder) as name,
             disk(str(path), Path(name)) as device,
         ):
-            wrong, overwritten = _differences(device, f"unix:{Path(name) / 'below.sock'}", random)
+            wrong, overwritten = _differences(device, Path(name) / "below.control", random)
     except OSError as error:
         raise NotMeasured(f"unknown: the block device failed: {error}") from error
     figures = {NAMES[mode]: float(count) for mode, count in wrong.items()}

@@ -1,0 +1,122 @@
+//! The front door for status and settings: a Unix socket of its own, whatever the data goes over.
+//!
+//! One request a line, one answer a line, each a JSON object:
+//!
+//! ```text
+//! {"request": "status"}
+//! {"ok": true, "status": {"schema": 1, "name": "st5000as0011", ...}}
+//! {"request": "set", "setting": "read-mode", "value": "performance"}
+//! {"ok": true, "now": "read mode performance"}
+//! {"request": "dance"}
+//! {"ok": false, "error": "dance: no such request; use status or set"}
+//! ```
+//!
+//! * [`server`]: the socket and its clients. [`client`]: the other side, for `skylight status` and `skylight control`.
+//!
+//! Invariant: whatever a line holds, its answer is one line.
+
+pub mod client;
+pub mod server;
+
+use serde_json::{Value, json};
+
+use crate::core::{Service, Setting};
+
+/// The longest request, bytes without the end of the line: several times what a setting needs.
+pub const MAX_REQUEST_BYTES: usize = 4096;
+/// The longest part of a wrong request that its answer repeats, characters.
+const MAX_QUOTED: usize = 64;
+
+/// The start of a text that a client sent, for an answer.
+fn quoted(text: &str) -> String {
+    text.chars().take(MAX_QUOTED).collect()
+}
+
+fn failed(error: &str) -> Value {
+    json!({ "ok": false, "error": error.replace('\n', " ") })
+}
+
+fn text<'a>(request: &'a Value, key: &str) -> Result<&'a str, String> {
+    request.get(key).and_then(Value::as_str).ok_or_else(|| format!("{key}: missing, or not a string"))
+}
+
+fn set(request: &Value, service: &Service) -> Result<Value, String> {
+    let (name, value) = (text(request, "setting")?, text(request, "value")?);
+    let setting = Setting::parse(&quoted(name), value).map_err(|error| quoted_error(&error))?;
+    Ok(json!({ "ok": true, "now": service.set(&setting)? }))
+}
+
+/// An error that may repeat a long value.
+fn quoted_error(error: &str) -> String {
+    const MOST: usize = 4 * MAX_QUOTED;
+    match error.chars().count() {
+        0..=MOST => error.to_owned(),
+        all => error.chars().skip(all - MOST).collect(),
+    }
+}
+
+/// The answer to a line.
+pub fn answer(line: &[u8], service: &Service) -> Value {
+    let Ok(request) = serde_json::from_slice::<Value>(line) else {
+        return failed("not a request: a line has one JSON object such as {\"request\": \"status\"}");
+    };
+    let answered = match text(&request, "request") {
+        Ok("status") => Ok(json!({ "ok": true, "status": service.status() })),
+        Ok("set") => set(&request, service),
+        Ok(other) => Err(format!("{}: no such request; use status or set", quoted(other))),
+        Err(error) => Err(error),
+    };
+    answered.unwrap_or_else(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::core::plain::Memory;
+
+    fn service() -> Service {
+        Service::new(Arc::new(Memory::new(1 << 20)))
+    }
+
+    #[test]
+    fn requests_are_answered_and_wrong_ones_named() {
+        let service = service();
+        let ask = |line: &str| answer(line.as_bytes(), &service);
+        let status = ask(r#"{"request": "status", "more": 1}"#);
+        assert_eq!((&status["ok"], &status["status"]["size_bytes"]), (&json!(true), &json!(1 << 20)));
+        for (line, said) in [
+            ("", "not a request"),
+            ("{}", "request: missing"),
+            ("[1]", "request: missing"),
+            (r#"{"request": 7}"#, "request: missing"),
+            (r#"{"request": "dance"}"#, "dance: no such request"),
+            (r#"{"request": "set", "setting": "delay-read"}"#, "value: missing"),
+            (r#"{"request": "set", "setting": "delay-read", "value": "x"}"#, "not a delay"),
+            (r#"{"request": "set", "setting": "delay-read", "value": "5"}"#, "started without delays"),
+        ] {
+            let answer = ask(line);
+            assert_eq!(answer["ok"], json!(false), "{line}");
+            assert!(answer["error"].as_str().is_some_and(|error| error.contains(said)), "{line}: {answer}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_line_holds_its_answer_is_one_short_line(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            value in ".{0,3000}",
+            name in prop::sample::select(vec!["read-mode", "delay-read", "delay-write", "fail", "\n"]),
+        ) {
+            let service = service();
+            let request = json!({ "request": "set", "setting": name, "value": value }).to_string();
+            for line in [&bytes[..], request.as_bytes()] {
+                let answer = answer(line, &service).to_string();
+                prop_assert!(!answer.contains('\n') && answer.len() < 8192, "{}", answer);
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Reads that were refused because a checksum does not match: a line for each.
+//!
+//! Invariant: a read that was refused for its checksum has a line that names its sectors.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use skylight_disk::SECTOR_BYTES;
+use skylight_image::ImageError;
+use skylight_image::store::summed::SumState;
+
+use super::filters::log::Sink;
+
+/// See the module page.
+#[derive(Default)]
+pub struct ChecksumErrors {
+    sink: Mutex<Option<Sink>>,
+}
+
+impl ChecksumErrors {
+    /// Sends the lines there.
+    pub fn report_to(&self, sink: Sink) {
+        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink);
+    }
+
+    /// Reports a read that failed, if a checksum was the reason.
+    pub fn note(&self, error: &ImageError) {
+        if !matches!(error, ImageError::Checksum { .. }) {
+            return;
+        }
+        if let Some(sink) = self.sink.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            sink(&format!("read error: {error}"));
+        }
+    }
+}
+
+/// The first byte, as the host counts, of what a read was refused for its checksum.
+pub fn wrong_byte(error: &ImageError) -> Option<u64> {
+    match error {
+        ImageError::Checksum { wrong, .. } => wrong.first.map(|first| first * SECTOR_BYTES),
+        _ => None,
+    }
+}
+
+/// What checksums have found, for the status.
+pub fn checksums_json(sums: Option<&SumState>) -> Value {
+    sums.map_or(Value::Null, |sums| {
+        json!({
+            "mismatches": sums.mismatches,
+            "unsure_regions": sums.unsure_regions,
+            "region_bytes": sums.region_bytes,
+            "accepted_sectors": sums.accepted,
+            "mended_sectors": sums.mended,
+        })
+    })
+}

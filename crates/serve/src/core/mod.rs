@@ -1,0 +1,43 @@
+//! The core of a server: a drive for any front door, without a word of a protocol.
+//!
+//! * [`Backend`]: what is served: commands on bytes, done at once or answered later ([`Job`]); [`Shape`]: what it is like.
+//! * [`validate()`]: which commands reach it. [`Errno`]: how they fail.
+//! * [`Service`]: a backend with what all front doors share: [`counters`], limits ([`connection`], [`memory_budget`]),
+//!   status and [`Setting`]s.
+//! * [`open`]: from a profile and a path to a backend.
+//! * [`served`]: an image, as fast as it goes. [`timed`]: an image behind a drive in model time. [`plain`]: bytes in memory
+//!   and in a file.
+//! * [`shingled`], [`checksum_errors`]: reads that were refused, and why.
+//! * [`filters`]: delays, faults and the log, each a backend over a backend.
+//!
+//! Invariant: nothing here knows a front door.
+
+mod backend;
+mod block_status;
+pub mod checksum_errors;
+mod command;
+pub mod connection;
+pub mod counters;
+mod errno;
+pub mod filters;
+mod job;
+pub mod memory_budget;
+pub mod open;
+pub mod plain;
+pub mod served;
+mod service;
+mod settings;
+mod shape;
+pub mod shingled;
+pub mod timed;
+mod validate;
+
+pub use backend::Backend;
+pub use block_status::{BlockState, Extent, StatusQuery, push_extent};
+pub use command::{Op, Request};
+pub use errno::Errno;
+pub use job::{Answer, Job, Metadata};
+pub use service::Service;
+pub use settings::Setting;
+pub use shape::{PIECE_BYTES, Shape};
+pub use validate::{BadExtent, MAX_TRANSFER_BYTES, validate, validate_extent};

@@ -1,0 +1,49 @@
+//! What a served image reports: errors, the status, the states of blocks.
+
+use serde_json::{Value, json};
+use skylight_image::{Image, ImageError, Place, Status};
+
+use crate::core::checksum_errors::checksums_json;
+use crate::core::shingled::Shingles;
+use crate::core::{BlockState, Errno, Extent, StatusQuery, push_extent};
+
+/// The error of a command for what went wrong with an image.
+pub(crate) fn errno_of(error: &ImageError) -> Errno {
+    match error {
+        ImageError::Io { source, .. } => Errno::from(source),
+        ImageError::OutOfRange { .. } => Errno::Invalid,
+        _ => Errno::Io,
+    }
+}
+
+/// The status of an image as JSON.
+pub(crate) fn status_json(status: &Status) -> Value {
+    json!({
+        "cache_live_bytes": status.cache.live_sectors * skylight_disk::SECTOR_BYTES,
+        "cache_map_entries": status.cache.map_entries,
+        "host_bytes": status.counters.host_bytes,
+        "media_bytes": status.counters.media_bytes,
+        "syncs": status.counters.syncs,
+        "write_amplification": status.write_amplification(),
+        "generation": status.generation,
+        "checksums": checksums_json(status.sums.as_ref()),
+    })
+}
+
+/// Runs of blocks from where stretches of a drive lie.
+pub(crate) fn push_places(places: &[Place], query: StatusQuery, extents: &mut Vec<Extent>) {
+    for place in places {
+        let state = match query {
+            StatusQuery::Allocation if !place.allocated => BlockState::Hole,
+            StatusQuery::Cached if place.cached => BlockState::Cached,
+            _ => BlockState::Ordinary,
+        };
+        push_extent(extents, place.len, state);
+    }
+}
+
+/// The status of a raw shingled disk; none for any other.
+pub(super) fn shingled_json(image: &mut Image, shingles: &Shingles) -> Option<Value> {
+    let mode = image.raw_shingled()?.mode();
+    Some(shingles.status(mode, image.shingled_counters()?))
+}

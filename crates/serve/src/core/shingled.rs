@@ -1,0 +1,217 @@
+//! A served raw shingled disk: its read mode, its status, and the line for each read that was refused.
+//!
+//! Invariant: a read that was refused has a line that names its sectors, the write that destroyed them and when.
+//! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), section 3.2.3 (read modes) and its
+//! conclusion (upper layers ask for the geometry).
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use skylight_disk::Pba;
+use skylight_image::shingled::{Loss, ShingledCounters};
+use skylight_layer::Swd;
+use skylight_layer::swd::{ReadData, ReadMode};
+
+use super::filters::log::Sink;
+use super::{BlockState, Extent, Setting, push_extent};
+use crate::diagnostics::{self, Lines};
+
+/// What a read gives for an overwritten sector, by the names of the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadModeName {
+    /// Data-centric: the data that overwrote it.
+    Data,
+    /// Performance-centric: a pattern.
+    Performance,
+    /// Development-centric: an error; the read is made as in [`ReadModeName::Data`].
+    Development,
+    /// The same, made as in [`ReadModeName::Performance`].
+    DevelopmentPerformance,
+}
+
+impl ReadModeName {
+    /// Every mode.
+    pub const ALL: [Self; 4] =
+        [Self::Data, Self::Performance, Self::Development, Self::DevelopmentPerformance];
+
+    /// The name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Performance => "performance",
+            Self::Development => "development",
+            Self::DevelopmentPerformance => "development-performance",
+        }
+    }
+
+    /// The mode of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// What the layer calls it; `pattern` is the byte of the pattern.
+    pub fn mode(self, pattern: u8) -> ReadMode {
+        let (data, fail) = match self {
+            Self::Data => (ReadData::Overwriting, false),
+            Self::Performance => (ReadData::Pattern(pattern), false),
+            Self::Development => (ReadData::Overwriting, true),
+            Self::DevelopmentPerformance => (ReadData::Pattern(pattern), true),
+        };
+        ReadMode { data, fail }
+    }
+
+    /// The name of what a layer has.
+    pub fn of(mode: ReadMode) -> Self {
+        match (mode.data, mode.fail) {
+            (ReadData::Overwriting, false) => Self::Data,
+            (ReadData::Pattern(_), false) => Self::Performance,
+            (ReadData::Overwriting, true) => Self::Development,
+            (ReadData::Pattern(_), true) => Self::DevelopmentPerformance,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Refusals {
+    file: Option<Lines>,
+    refused_reads: u64,
+    last: Option<String>,
+}
+
+/// See the module page.
+pub struct Shingles {
+    pattern: u8,
+    /// What does not change, for the status.
+    facts: Value,
+    refusals: Mutex<Refusals>,
+}
+
+impl Shingles {
+    /// Of a disk.
+    pub fn of(disk: &Swd) -> Self {
+        let geometry = disk.geometry();
+        let pattern = if let ReadData::Pattern(pattern) = disk.mode().data { pattern } else { 0 };
+        let last = Pba(geometry.capacity().get().saturating_sub(1));
+        let outer = geometry.track_of(Pba(0)).sectors_per_track;
+        let facts = json!({
+            "width_tracks": disk.shingling().width_tracks(),
+            "tracks": geometry.tracks(),
+            "surfaces": geometry.surfaces(),
+            "sectors_per_track_first": outer,
+            "sectors_per_track_last": geometry.track_of(last).sectors_per_track,
+            "bands": disk.bands().map(|bands| bands.count()),
+        });
+        Self { pattern, facts, refusals: Mutex::default() }
+    }
+
+    // The list is whole between any two statements that can panic.
+    fn refusals(&self) -> MutexGuard<'_, Refusals> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lines go there too.
+    pub fn tell_also(&self, sink: Sink) {
+        self.refusals().file = Some(Lines::to(sink));
+    }
+
+    /// What was said of reads that were refused is in the file, or `most` is over.
+    pub fn drain(&self, most: Duration) {
+        if let Some(file) = &self.refusals().file {
+            file.drain(most);
+        }
+    }
+
+    /// Says why a read was refused. It waits for nobody, for who calls it may hold a drive.
+    pub fn tell(&self, losses: &[Loss]) {
+        let mut refusals = self.refusals();
+        refusals.refused_reads += 1;
+        for loss in losses {
+            let line = line_of(loss);
+            diagnostics::say(line.clone());
+            if let Some(file) = &refusals.file {
+                file.say(line.clone());
+            }
+            refusals.last = Some(line);
+        }
+    }
+
+    /// Changes what reads give.
+    ///
+    /// # Errors
+    /// One line, when the setting is none of a raw shingled disk.
+    pub fn set(&self, disk: &mut Swd, setting: &Setting) -> Result<String, String> {
+        let Setting::ReadMode(mode) = setting else {
+            return Err(setting.unavailable());
+        };
+        disk.set_mode(mode.mode(self.pattern));
+        Ok(format!("read mode {}", mode.name()))
+    }
+
+    /// All that there is to say, as JSON.
+    pub fn status(&self, mode: ReadMode, counters: ShingledCounters) -> Value {
+        let refusals = self.refusals();
+        let mut status = self.facts.clone();
+        let changing = [
+            ("read_mode", json!(ReadModeName::of(mode).name())),
+            ("overwritten_sectors", json!(counters.overwritten_sectors)),
+            ("overwritten_fragments", json!(counters.fragments)),
+            ("writes", json!(counters.writes)),
+            ("overwriting_writes", json!(counters.overwriting_writes)),
+            ("overwritten_reads", json!(counters.overwritten_reads)),
+            ("overwritten_sectors_read", json!(counters.overwritten_sectors_read)),
+            ("refused_reads", json!(refusals.refused_reads)),
+            ("last_refused", json!(refusals.last)),
+        ];
+        if let Some(map) = status.as_object_mut() {
+            map.extend(changing.map(|(key, value)| (key.to_owned(), value)));
+        }
+        status
+    }
+}
+
+/// The line of a refused read for one of the writes that had a part in it.
+pub fn line_of(loss: &Loss) -> String {
+    let Loss { lba, source, by } = loss;
+    let at = humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_nanos(by.at.get()));
+    format!(
+        "read error: sectors {} to {} were overwritten by write {} at {at}, which wrote sector {source} of the \
+         medium; write them anew",
+        lba.start,
+        lba.end().get() - 1,
+        by.write,
+    )
+}
+
+/// Runs of blocks for [`super::StatusQuery::Overwritten`].
+pub fn push_overwritten(parts: &[(u64, bool)], extents: &mut Vec<Extent>) {
+    for &(len, overwritten) in parts {
+        push_extent(extents, len, if overwritten { BlockState::Overwritten } else { BlockState::Ordinary });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skylight_disk::{Lba, LbaExtent, Sectors, Time};
+    use skylight_layer::swd::Stamp;
+
+    use super::*;
+
+    #[test]
+    fn modes_have_names_both_ways() {
+        for mode in ReadModeName::ALL {
+            assert_eq!(ReadModeName::named(mode.name()), Some(mode));
+            assert_eq!(ReadModeName::of(mode.mode(7)), mode);
+        }
+        assert_eq!(ReadModeName::named("errors"), None);
+    }
+
+    #[test]
+    fn the_line_names_the_write_and_when() {
+        let by = Stamp { write: 17, at: Time(1_793_283_005_123_000_000) };
+        let lba = LbaExtent::new(Lba(1000), Sectors(8));
+        let line = line_of(&Loss { lba, source: Pba(512), by });
+        let said = "sectors 1000 to 1007 were overwritten by write 17 at 2026-10-29T14:10:05.123Z, which wrote sector 512";
+        assert!(line.contains(said), "{line}");
+    }
+}

@@ -1,0 +1,266 @@
+//! The bytes of a drive in model time: on the media, in the volatile cache (`volatile_data.rs`) and in flight
+//! (`in_flight.rs`).
+//!
+//! Each plan that the drive executes moves its bytes at that moment. A read gets the media, and over them what the
+//! volatile cache holds, at the moment at which it is decided.
+//!
+//! Invariants: a write is in `cached` from the moment that the drive's cache takes it until a plan has moved its bytes to
+//! the media. The drive lets writes that overlap leave in the order in which it took them (`drive/write_cache.rs`), so
+//! what is cached is never older than what the media have: the newest cached bytes laid over the media are the newest
+//! bytes of every sector. What fails, fails the commands whose bytes it was about.
+//!
+//! Where the file system is full, what the cache holds stays in it, and the drive tries again later. Of such a write some
+//! bytes may be on the media already: the cache still has all of them, and lies over these.
+
+use std::sync::Arc;
+
+use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
+use skylight_drive::online::{Moved, Mover, Origin};
+use skylight_image::{HostWrite, ImageError, Interpreter};
+use skylight_layer::{CommandId, Layer, Plan, Step};
+
+use super::in_flight::{CommandTable, InFlight};
+use super::volatile_data::VolatileData;
+use crate::core::checksum_errors::{ChecksumErrors, wrong_byte};
+use crate::core::served::errno_of;
+use crate::core::shingled::Shingles;
+use crate::core::{Errno, Op, Request};
+
+pub(super) fn extent_of(request: &Request) -> LbaExtent {
+    LbaExtent::new(Lba(request.offset / SECTOR_BYTES), Sectors(request.len / SECTOR_BYTES))
+}
+
+/// Reads the media. A sector of them that is wrong is no error where the volatile cache holds a newer one.
+fn read_media(
+    interpreter: &Interpreter,
+    cached: &VolatileData,
+    extent: LbaExtent,
+    buffer: &mut [u8],
+    layer: &dyn Layer,
+) -> Result<(), ImageError> {
+    let whole = interpreter.read(extent, buffer, layer);
+    let Err(ImageError::Checksum { .. }) = whole else {
+        return whole;
+    };
+    cached.uncovered(extent).into_iter().try_for_each(|part| {
+        let from = (part.start - extent.start).bytes() as usize;
+        interpreter.read(part, &mut buffer[from..from + part.len.bytes() as usize], layer)
+    })
+}
+
+/// See the module page.
+pub(super) struct Bytes {
+    pub(super) interpreter: Interpreter,
+    pub(super) commands: CommandTable,
+    pub(super) cached: VolatileData,
+    /// Whether writes that are not answered from the volatile cache are durable when answered.
+    write_cache: bool,
+    pub(super) last_error: Option<String>,
+    /// Why what the volatile cache holds could not be written.
+    refused_by: Option<Errno>,
+    /// Whether a plan of the host's commands was refused since somebody looked.
+    pub(super) refused_host: bool,
+    /// For a raw shingled disk.
+    pub(super) shingles: Option<Arc<Shingles>>,
+    pub(super) checksum_errors: Arc<ChecksumErrors>,
+}
+
+impl Bytes {
+    /// Nothing in flight, nothing cached.
+    pub(super) fn new(interpreter: Interpreter, write_cache: bool, shingles: Option<Arc<Shingles>>) -> Self {
+        Self {
+            interpreter,
+            commands: CommandTable::default(),
+            cached: VolatileData::default(),
+            write_cache,
+            last_error: None,
+            refused_by: None,
+            refused_host: false,
+            shingles,
+            checksum_errors: Arc::default(),
+        }
+    }
+
+    /// Whether a write is answered only when its bytes are on the media.
+    pub(super) fn waits_for_media(&self, request: &Request) -> bool {
+        matches!(request.op, Op::Write | Op::WriteZeroes) && (request.fua || !self.write_cache)
+    }
+
+    fn note(&mut self, error: &ImageError) -> Errno {
+        self.last_error = Some(error.to_string());
+        self.checksum_errors.note(error);
+        errno_of(error)
+    }
+
+    fn fail(&mut self, ids: &[CommandId], error: &ImageError) {
+        let errno = self.note(error);
+        self.commands.fail(ids, errno);
+    }
+
+    /// Moves the bytes of a plan of the host's commands; whether they have to be durable when these are answered.
+    fn host_plan(
+        &mut self,
+        plan: &Plan,
+        layer: &mut dyn Layer,
+        ids: &[CommandId],
+    ) -> Result<bool, ImageError> {
+        let (mut writes, mut trim, mut durable) = (Vec::new(), None, false);
+        let Self { interpreter, commands, write_cache, .. } = self;
+        for &id in ids {
+            let Some(InFlight { job, .. }) = commands.get(id) else {
+                continue;
+            };
+            let extent = extent_of(&job.request);
+            match job.request.op {
+                Op::Write => {
+                    writes.push(HostWrite { id, extent, data: &job.data });
+                    durable |= job.request.fua || !*write_cache;
+                }
+                Op::Trim => {
+                    trim = Some(extent);
+                    durable |= job.request.fua;
+                }
+                _ => {}
+            }
+        }
+        match trim {
+            Some(extent) => interpreter.apply_trim(plan, layer, extent)?,
+            None => interpreter.apply(plan, layer, &writes)?,
+        }
+        Ok(durable)
+    }
+
+    /// Moves the bytes of a plan of the volatile cache's writes. If that fails they stay: they were answered.
+    fn cache_plan(
+        &mut self,
+        plan: &Plan,
+        layer: &mut dyn Layer,
+        ids: &[CommandId],
+    ) -> Result<(), ImageError> {
+        self.interpreter.apply(plan, layer, &self.cached.writes(ids))?;
+        self.cached.remove(ids);
+        Ok(())
+    }
+
+    /// What a read gets now: the media, and over it what the volatile cache holds.
+    fn read(&mut self, id: CommandId, layer: &dyn Layer) {
+        let Some(in_flight) = self.commands.get_mut(id) else {
+            return;
+        };
+        let extent = extent_of(&in_flight.job.request);
+        let result = match in_flight.planned {
+            Some(_) => Ok(()),
+            None => read_media(&self.interpreter, &self.cached, extent, &mut in_flight.job.data, layer),
+        };
+        self.cached.overlay(extent, &mut in_flight.job.data);
+        let refused = in_flight.planned.take().unwrap_or_default();
+        if let Err(error) = result {
+            wrong_byte(&error).into_iter().for_each(|at| in_flight.job.fails_at(at));
+            self.fail(&[id], &error);
+        }
+        self.refuse(id, &refused);
+    }
+
+    /// Fails a read some parts of which are errors, unless the volatile cache has these.
+    fn refuse(&mut self, id: CommandId, parts: &[LbaExtent]) {
+        let mut losses = Vec::new();
+        for &part in parts {
+            for part in self.cached.uncovered(part) {
+                losses.extend(self.interpreter.losses(part));
+            }
+        }
+        if let (Some(loss), Some(shingles)) = (losses.first(), &self.shingles) {
+            shingles.tell(&losses);
+            let error = skylight_image::image::unreadable(loss.lba);
+            self.fail(&[id], &error);
+            if let Some(in_flight) = self.commands.get_mut(id) {
+                in_flight.job.fails_at(Sectors(loss.lba.start.get()).bytes());
+            }
+        }
+    }
+
+    /// Reads what the plan of a read of a raw shingled disk says.
+    fn planned_read(&mut self, plan: &Plan, ids: &[CommandId]) -> Result<(), ImageError> {
+        for &id in ids {
+            let Some(InFlight { job, planned, .. }) = self.commands.get_mut(id) else {
+                continue;
+            };
+            if job.request.op == Op::Read {
+                let extent = extent_of(&job.request);
+                *planned = Some(self.interpreter.read_plan(plan, id, extent, &mut job.data)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Mover for Bytes {
+    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> Moved {
+        let completes = plan.steps().iter().filter_map(|step| match step {
+            Step::Complete(id) => Some(*id),
+            _ => None,
+        });
+        let ids: Vec<CommandId> = completes.collect();
+        let moved = match origin {
+            Origin::Host => {
+                if self.shingles.is_some()
+                    && let Err(error) = self.planned_read(plan, &ids)
+                {
+                    self.fail(&ids, &error);
+                    return Moved::Done;
+                }
+                self.host_plan(plan, layer, &ids)
+            }
+            Origin::Cache => self.cache_plan(plan, layer, &ids).map(|()| false),
+            Origin::Idle => self.interpreter.apply(plan, layer, &[]).map(|()| false),
+        };
+        match moved {
+            Ok(durable) => {
+                // The plan is done whether or not it can be made durable.
+                if durable && let Err(error) = self.interpreter.flush() {
+                    self.fail(&ids, &error);
+                }
+                Moved::Done
+            }
+            Err(error) if origin == Origin::Host => {
+                self.fail(&ids, &error);
+                self.refused_host = true;
+                Moved::Refused
+            }
+            Err(error) => {
+                self.refused_by = Some(self.note(&error));
+                Moved::Refused
+            }
+        }
+    }
+
+    fn refused(&mut self, id: CommandId) {
+        let errno = self.refused_by.unwrap_or(Errno::NoSpace);
+        if let Some(in_flight) = self.commands.get_mut(id) {
+            in_flight.result = Err(errno);
+        }
+    }
+
+    fn cached(&mut self, host: CommandId, cache: CommandId) {
+        if let Some(in_flight) = self.commands.get_mut(host) {
+            let data = std::mem::take(&mut in_flight.job.data);
+            let extent = extent_of(&in_flight.job.request);
+            self.cached.insert(cache, extent, data);
+        }
+    }
+
+    fn decided(&mut self, id: CommandId, layer: &dyn Layer) {
+        match self.commands.get(id).map(|in_flight| in_flight.job.request.op) {
+            Some(Op::Read) => self.read(id, layer),
+            Some(Op::Flush) => {
+                if let Err(error) = self.interpreter.flush() {
+                    self.fail(&[id], &error);
+                } else if let Err(error) = self.interpreter.rest() {
+                    // Behind a flush is a good time for what checksums have to do; the flush is none the worse.
+                    self.note(&error);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! An image behind a drive in model time (`--timing model`): the right bytes at the right moment.
+//!
+//! Virtual time runs with the wall clock. Commands are fed to the drive (`drive/online.rs`) as they come, and
+//! answered when the model says so; each plan that the drive executes moves its bytes at that moment, so one
+//! layer gives the time and the bytes. Writes in the drive's volatile cache are held in memory here, and are lost
+//! with the process, as they would be with the power.
+//!
+//! The parts: `model.rs` is the drive without a clock; `pacer.rs` lets its time run with the wall clock; `in_flight.rs` is
+//! the table of commands in flight; `bytes.rs` moves the bytes, of which `volatile_data.rs` has those of the volatile
+//! cache; `wake_latency.rs` and `lateness.rs` measure how late clients learn of answers.
+//!
+//! Invariants: an answer leaves ahead of its time by no more than the [`WakeLatency`] of its client, and nothing that
+//! comes meanwhile is taken as if it had come before that time; how late answers leave goes into a histogram; an
+//! answer that promises durability is given when it is so; what fails, fails the commands whose bytes it was about.
+
+mod bytes;
+mod in_flight;
+mod lateness;
+pub mod model;
+mod pacer;
+mod volatile_data;
+pub mod wake_latency;
+
+use std::sync::mpsc::channel as handover;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use skylight_drive::Drive;
+use skylight_image::{Interpreter, Place};
+
+use self::bytes::extent_of;
+use self::lateness::Lateness;
+use self::model::ModelDrive;
+use self::pacer::{Shared, State};
+use self::wake_latency::WakeLatency;
+use super::checksum_errors::ChecksumErrors;
+use super::served::{errno_of, push_places, status_json};
+use super::shingled::{Shingles, push_overwritten};
+use super::{Answer, Backend, Errno, Extent, Job, Op, Request, Setting, Shape, StatusQuery};
+
+/// How long the last lines may take at the end.
+const LINES_TIME: Duration = Duration::from_millis(500);
+
+/// The read mode and refused reads of a drive, if it is a raw shingled disk.
+fn shingles_of(drive: &mut Drive) -> Option<Arc<Shingles>> {
+    drive.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)))
+}
+
+/// See the module page.
+pub struct TimedDrive {
+    shape: Shape,
+    shared: Arc<Shared>,
+    pacer: Mutex<Option<JoinHandle<()>>>,
+    /// For a raw shingled disk.
+    shingles: Option<Arc<Shingles>>,
+    checksum_errors: Arc<ChecksumErrors>,
+}
+
+impl TimedDrive {
+    /// Serves a drive whose layer is that of the image behind `interpreter`; time runs from here on. `shape`
+    /// tells what it is called.
+    ///
+    /// # Errors
+    /// When the system has no more threads.
+    pub fn new(drive: Drive, interpreter: Interpreter, shape: Shape) -> std::io::Result<Self> {
+        let (size, base) = (drive.capacity().bytes(), drive.now());
+        let model = ModelDrive::new(drive, interpreter, WakeLatency::measured()?);
+        let shingles = model.bytes.shingles.clone();
+        let checksum_errors = model.bytes.checksum_errors.clone();
+        let shape = Shape { size, places: true, shingled: shingles.is_some(), ..shape };
+        let state = State { model, lateness: Lateness::default() };
+        let shared = Arc::new(Shared {
+            inbox: Mutex::default(),
+            came: Condvar::new(),
+            state: Mutex::new(state),
+            origin: Instant::now(),
+            base,
+        });
+        let paces = shared.clone();
+        let pacer = std::thread::Builder::new().name("pacer".to_owned()).spawn(move || paces.pace())?;
+        Ok(Self { shape, shared, pacer: Mutex::new(Some(pacer)), shingles, checksum_errors })
+    }
+
+    /// Reads that were refused for their checksums.
+    pub fn checksum_errors(&self) -> &ChecksumErrors {
+        &self.checksum_errors
+    }
+
+    /// The read mode and refused reads of a raw shingled disk.
+    pub fn shingles(&self) -> Option<Arc<Shingles>> {
+        self.shingles.clone()
+    }
+
+    fn end(&self) {
+        self.shared.inbox().over = true;
+        self.shared.came.notify_all();
+        if let Some(pacer) = self.pacer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // If it panicked, the state says so itself.
+            let _ = pacer.join();
+        }
+    }
+
+    fn push(&self, job: Job) {
+        let came = Instant::now();
+        let mut inbox = self.shared.inbox();
+        if inbox.over || self.shared.state.is_poisoned() {
+            drop(inbox);
+            return job.finish(Err(Errno::Shutdown));
+        }
+        inbox.jobs.push((job, came));
+        self.shared.came.notify_one();
+    }
+}
+
+impl Drop for TimedDrive {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Backend for TimedDrive {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
+        let (sender, receiver) = handover();
+        let answer: Answer = Box::new(move |result, data| {
+            // Whoever asked waits below.
+            let _ = sender.send((result, data));
+        });
+        self.submit(Job::new(*request, data.to_vec(), answer));
+        let (result, bytes) = receiver.recv().map_err(|_| Errno::Shutdown)?;
+        if request.op == Op::Read && bytes.len() == data.len() {
+            data.copy_from_slice(&bytes);
+        }
+        result
+    }
+
+    fn block_status(
+        &self,
+        offset: u64,
+        len: u64,
+        query: StatusQuery,
+        most: usize,
+        extents: &mut Vec<Extent>,
+    ) -> Result<(), Errno> {
+        let state = &mut self.shared.state()?.model;
+        if query == StatusQuery::Overwritten {
+            let (extent, mut parts) = (extent_of(&Request::new(Op::Read, offset, len)), Vec::new());
+            let interpreter = &mut state.bytes.interpreter;
+            interpreter.visit_overwritten(extent, &mut |part, torn| parts.push((part.len.bytes(), torn)));
+            push_overwritten(&parts, extents);
+            return Ok(());
+        }
+        let layer = state.online.drive().layer();
+        let mut pieces = Vec::new();
+        layer.locate(extent_of(&Request::new(Op::Read, offset, len)), &mut pieces);
+        for piece in pieces {
+            let (mut done, whole) = (0, piece.extent.len.bytes());
+            while done < whole && extents.len() <= most {
+                let found = state.bytes.interpreter.allocated(piece.medium, piece.extent, done);
+                let (allocated, len) = found.map_err(|error| errno_of(&error))?;
+                let place = Place {
+                    offset,
+                    len,
+                    cached: piece.cached,
+                    allocated: allocated || !state.bytes.cached.is_empty(),
+                };
+                push_places(&[place], query, extents);
+                done += len;
+            }
+        }
+        Ok(())
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn submit(&self, mut job: Job) {
+        match job.request.op {
+            // Nothing that the model knows of.
+            Op::Cache => job.finish(Ok(())),
+            Op::WriteZeroes if job.request.fast => job.finish(Err(Errno::NotSupported)),
+            _ => {
+                job.data.resize(job.request.data_len() as usize, 0);
+                self.push(job);
+            }
+        }
+    }
+
+    fn status(&self) -> Value {
+        let Ok(mut guard) = self.shared.state() else {
+            return json!({ "timing": "model", "last_error": "the drive failed; start it again" });
+        };
+        let State { model: state, lateness } = &mut *guard;
+        let (counters, cache) = (state.bytes.interpreter.counters(), state.online.drive().cache_use());
+        let sums = state.bytes.interpreter.sums();
+        let status = skylight_image::Status { cache, counters, sums, ..skylight_image::Status::default() };
+        let shingled = state.shingled();
+        let us = |time: Duration| time.as_micros() as u64;
+        let ahead = state
+            .wake_latency
+            .table()
+            .map(|(asleep, lead)| json!([us(asleep), us(lead)]))
+            .collect::<Vec<_>>();
+        json!({
+            "timing": "model",
+            "image": status_json(&status),
+            "queue": { "now": state.outstanding, "most": state.deepest },
+            "volatile_writes": state.bytes.cached.len(),
+            "shingled": shingled,
+            "virtual_s": state.online.clock().get() / 1_000_000_000,
+            "lateness": {
+                "answers": lateness.answers(),
+                "p50_us": lateness.quantile_us(0.5),
+                "p99_us": lateness.quantile_us(0.99),
+                "worst_us": lateness.worst.as_micros() as u64,
+                "log2_us": lateness.buckets.to_vec(),
+            },
+            "ahead_us": ahead,
+            "last_error": state.bytes.last_error,
+        })
+    }
+
+    fn set(&self, setting: &Setting) -> Result<String, String> {
+        let failed = |errno| format!("cannot be set: {errno}");
+        let state = &mut self.shared.state().map_err(failed)?.model;
+        match (&self.shingles, state.online.drive_mut().raw_shingled()) {
+            (Some(shingles), Some(disk)) => shingles.set(disk, setting),
+            _ => Err(setting.unavailable()),
+        }
+    }
+
+    /// Writes that the volatile cache holds reach the media, as when a drive is switched off in order. Nobody waits for
+    /// the time that this takes a disk.
+    fn close(&self) -> Result<(), String> {
+        self.end();
+        if let Some(shingles) = &self.shingles {
+            shingles.drain(LINES_TIME);
+        }
+        let mut state = self.shared.state().map_err(|_| "the drive failed before".to_owned())?;
+        // There may be space again since the last try.
+        state.model.online.drive_mut().retry();
+        let flushed = state.model.run_out();
+        let bytes = &mut state.model.bytes;
+        let closed = bytes.interpreter.close().map_err(|error| error.to_string());
+        match bytes.cached.bytes() {
+            0 => closed.and_then(|()| flushed.map_err(|errno| format!("cannot flush: {errno}"))),
+            lost => {
+                let why = closed.err().or(bytes.last_error.take());
+                let why = why.unwrap_or_else(|| "the drive failed".to_owned());
+                Err(format!(
+                    "{lost} bytes that were not flushed are lost with the volatile write cache: {why}"
+                ))
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! A drive in model time without a clock: commands are fed with the time at which they came, and whoever has it lets time
+//! pass. Served, that is the wall clock's pacer (`pacer.rs`); tests turn it as fast as they like ([`ModelDrive::run_to`]).
+//!
+//! A drive has no command for zeroes, so these are written in parts, one after the other. What came after them and
+//! conflicts with a part that is still to come waits for it here, as what conflicts inside the drive waits there.
+//!
+//! Invariants: commands that conflict take effect in the order in which they were submitted; an answer leaves ahead of
+//! its time by no more than the [`WakeLatency`] of its client, and nothing that comes meanwhile is taken as if it had come
+//! before that time; every command is answered once.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use skylight_disk::{LbaExtent, Nanos, SECTOR_BYTES, Time};
+use skylight_drive::online::Answered;
+use skylight_drive::{Drive, Online};
+use skylight_image::Interpreter;
+use skylight_layer::{Command, CommandId, HostOp};
+
+use super::bytes::{Bytes, extent_of};
+use super::in_flight::InFlight;
+use super::wake_latency::WakeLatency;
+use crate::core::{Answer, Errno, Job, Op, Request};
+
+/// Zeroes that the drive is asked to write in one command, bytes: the most that a client's write is done in at once too.
+const ZEROES: u64 = 1 << 20;
+/// Parts of zeroes that the drive has at a time: others need not wait for all of them, and memory is bounded.
+const MOST_ZEROING: usize = 2;
+
+/// A fault planted for tests of the tests.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// Nothing waits for zeroes.
+    ZeroesAnyTime,
+    /// What the volatile cache holds is laid over the media newest first.
+    OldestOnTop,
+    /// One of the drive's.
+    Drive(skylight_drive::drive::Planted),
+}
+
+/// What taking up a layer anew takes for each entry of its map, ns: measured, 0.8 to 1.1 us for 1,000 to 20,000 entries.
+const TAKE_UP_NS: u64 = 1000;
+/// At most this part of the time goes to taking up the layer while writes are refused: one in so many.
+const TAKE_UP_SHARE: u64 = 8;
+
+/// A command that is answered.
+pub struct Done {
+    job: Job,
+    result: Result<(), Errno>,
+    /// When the model says that it is answered.
+    pub at: Time,
+    /// When it is to leave.
+    pub due: Time,
+}
+
+impl Done {
+    /// Answers it.
+    pub fn finish(self) {
+        self.job.finish(self.result);
+    }
+}
+
+/// Zeroes of which parts are still to be written.
+struct Zeroing {
+    number: u32,
+    job: Job,
+    came: Time,
+    /// What was not submitted yet: from here to there, bytes.
+    next: u64,
+    end: u64,
+    /// The drive has a part of it.
+    in_flight: bool,
+}
+
+/// See the module page.
+pub struct ModelDrive {
+    pub(super) online: Online,
+    pub(super) bytes: Bytes,
+    /// Those of which a part was written last come last.
+    zeroing: VecDeque<Zeroing>,
+    next_zeroing: u32,
+    /// Nothing more is begun.
+    ending: bool,
+    /// Commands that wait for zeroes, with the times at which they came, oldest first.
+    behind: Vec<(Job, Time)>,
+    answers: Vec<Answered>,
+    /// Commands that are not answered, and the most there were.
+    pub(super) outstanding: usize,
+    pub(super) deepest: usize,
+    /// The latest time of the answers that left.
+    answered_until: Time,
+    pub(super) wake_latency: WakeLatency,
+    zeroes_any_time: bool,
+    /// [`ZEROES`], or less for small drives.
+    zeroes: u64,
+    /// Until when writes that need the media are refused at once, for the last one was.
+    full_until: Time,
+    /// Commands that were, and zeroes that nobody waits for any more.
+    refused: Vec<Done>,
+}
+
+/// By how much an answer leaves ahead of its time: its client has slept since it asked, or since another answer.
+fn lead(wake_latency: &WakeLatency, bytes: &Bytes, answered_until: Time, answer: Answered) -> Nanos {
+    let asked = bytes.commands.get(CommandId(answer.id)).map_or(answer.at, |in_flight| in_flight.came);
+    let asleep = Nanos(answer.at.get().saturating_sub(asked.max(answered_until).get()));
+    let lead = wake_latency.lead(Duration::from_nanos(asleep.get()));
+    Nanos(lead.as_nanos() as u64).min(asleep)
+}
+
+/// A request as the drive knows it.
+fn command_of(id: CommandId, request: &Request) -> Command {
+    let op = match request.op {
+        Op::Read => HostOp::Read,
+        Op::Write | Op::WriteZeroes => HostOp::Write,
+        Op::Trim => HostOp::Trim,
+        Op::Flush | Op::Cache => HostOp::Flush,
+    };
+    let extent = if op == HostOp::Flush { LbaExtent::default() } else { extent_of(request) };
+    Command { id, op, extent }
+}
+
+impl Zeroing {
+    /// What is still to come.
+    fn rest(&self) -> Request {
+        Request { offset: self.next, len: self.end - self.next, ..self.job.request }
+    }
+}
+
+impl ModelDrive {
+    /// A drive whose layer is that of the image behind `interpreter`; its answers leave ahead of their time by the wake-up
+    /// latency of their clients.
+    pub fn new(mut drive: Drive, interpreter: Interpreter, wake_latency: WakeLatency) -> Self {
+        let shingles = super::shingles_of(&mut drive);
+        let (answered_until, write_cache) = (drive.now(), drive.write_cache());
+        Self {
+            online: Online::new(drive),
+            bytes: Bytes::new(interpreter, write_cache, shingles),
+            zeroing: VecDeque::new(),
+            ending: false,
+            next_zeroing: 0,
+            behind: Vec::new(),
+            answers: Vec::new(),
+            outstanding: 0,
+            deepest: 0,
+            answered_until,
+            wake_latency,
+            full_until: answered_until,
+            refused: Vec::new(),
+            zeroes_any_time: false,
+            zeroes: ZEROES,
+        }
+    }
+
+    /// Writes zeroes in parts of so many bytes, whole sectors: for tests on small drives.
+    #[doc(hidden)]
+    pub fn write_zeroes_in(&mut self, bytes: u64) {
+        self.zeroes = bytes;
+    }
+
+    /// Plants a fault.
+    #[doc(hidden)]
+    pub fn plant(&mut self, planted: Planted) {
+        match planted {
+            Planted::ZeroesAnyTime => self.zeroes_any_time = true,
+            Planted::OldestOnTop => self.bytes.cached.plant_oldest_on_top(),
+            Planted::Drive(planted) => self.online.drive_mut().plant(planted),
+        }
+    }
+
+    /// What there is to say of a raw shingled disk.
+    pub(super) fn shingled(&mut self) -> Option<serde_json::Value> {
+        let shingles = self.bytes.shingles.as_ref()?;
+        let mode = self.online.drive_mut().raw_shingled()?.mode();
+        Some(shingles.status(mode, self.bytes.interpreter.shingled_counters()?))
+    }
+
+    /// When there is something to do if no command comes.
+    pub fn next(&self) -> Option<Time> {
+        self.online.next(|answer| lead(&self.wake_latency, &self.bytes, self.answered_until, answer))
+    }
+
+    /// Until when everything has happened.
+    pub fn clock(&self) -> Time {
+        self.online.clock()
+    }
+
+    /// Takes a command that came at `at`; its data is as long as it says.
+    pub fn submit(&mut self, job: Job, at: Time) {
+        self.outstanding += 1;
+        self.deepest = self.deepest.max(self.outstanding);
+        // A client that got an answer ahead of its time asks again after that time.
+        let at = at.max(self.answered_until);
+        if at < self.full_until && self.bytes.waits_for_media(&job.request) {
+            self.outstanding -= 1;
+            return self.refused.push(Done { job, result: Err(Errno::NoSpace), at, due: at });
+        }
+        self.place(job, at);
+    }
+
+    /// After a refused write the layer was taken up anew: writes that follow at once do not pay for that again.
+    fn note_refused(&mut self) {
+        if std::mem::take(&mut self.bytes.refused_host) {
+            let entries = self.online.drive().cache_use().map_entries;
+            self.full_until = self.online.clock() + Nanos(entries * TAKE_UP_NS * TAKE_UP_SHARE);
+        }
+    }
+
+    /// Feeds a command to the drive, unless it has to wait for zeroes.
+    fn place(&mut self, job: Job, came: Time) {
+        let to_come = self.zeroing.iter().any(|zeroing| zeroing.rest().conflicts_with(&job.request));
+        let waits =
+            to_come || self.behind.iter().any(|(older, _)| older.request.conflicts_with(&job.request));
+        if waits && !self.zeroes_any_time {
+            return self.behind.push((job, came));
+        }
+        if job.request.op != Op::WriteZeroes {
+            return self.feed(job, came, came, None);
+        }
+        let (number, Request { offset, len, .. }) = (self.next_zeroing, job.request);
+        self.next_zeroing = self.next_zeroing.wrapping_add(1);
+        let zeroing = Zeroing { number, job, came, next: offset, end: offset + len, in_flight: false };
+        self.zeroing.push_back(zeroing);
+        self.zero_on(came);
+    }
+
+    fn feed(&mut self, job: Job, came: Time, at: Time, part_of: Option<u32>) {
+        let (request, through) = (job.request, job.request.op == Op::Write && job.request.fua);
+        let id = CommandId(self.bytes.commands.start(job, came, part_of));
+        self.online.submit(command_of(id, &request), through, at, &mut self.bytes);
+    }
+
+    /// The next parts of zeroes, of each command in turn; what nobody waits for any more is not begun.
+    fn zero_on(&mut self, at: Time) {
+        while self.zeroing.iter().filter(|zeroing| zeroing.in_flight).count() < MOST_ZEROING {
+            let waits = self.zeroing.iter().position(|zeroing| !zeroing.in_flight);
+            let Some(mut zeroing) = waits.and_then(|index| self.zeroing.remove(index)) else {
+                return;
+            };
+            if self.ending || zeroing.job.is_abandoned() {
+                self.outstanding -= 1;
+                self.refused.push(Done { job: zeroing.job, result: Err(Errno::Shutdown), at, due: at });
+                continue;
+            }
+            let here = (zeroing.end - zeroing.next).min(self.zeroes);
+            let part = Request { op: Op::Write, offset: zeroing.next, len: here, ..zeroing.job.request };
+            zeroing.next += here;
+            zeroing.in_flight = true;
+            let (came, number) = (zeroing.came, zeroing.number);
+            self.zeroing.push_back(zeroing);
+            // The command is answered by its last part.
+            let job = Job::new(part, vec![0; here as usize], Box::new(|_, _| {}));
+            self.feed(job, came, at, Some(number));
+        }
+    }
+
+    /// Takes out the answers that leave now; if there are none, lets time pass until then.
+    pub fn pass(&mut self, now: Time, done: &mut Vec<Done>) {
+        done.append(&mut self.refused);
+        let mut answers = std::mem::take(&mut self.answers);
+        let Self { online, bytes, answered_until, wake_latency, .. } = self;
+        online.settled(now, |answer| lead(wake_latency, bytes, *answered_until, answer), &mut answers);
+        if answers.is_empty() {
+            online.advance(now, bytes, &mut answers);
+        }
+        let answered_until = self.answered_until;
+        for answer in answers.drain(..) {
+            let due =
+                Time(answer.at.get() - lead(&self.wake_latency, &self.bytes, answered_until, answer).get());
+            self.answered_until = self.answered_until.max(answer.at);
+            if let Some(in_flight) = self.bytes.commands.finish(answer.id) {
+                self.answered(in_flight, answer.at, due, done);
+            }
+        }
+        self.answers = answers;
+        self.note_refused();
+    }
+
+    /// The same as fast as it goes: everything up to a time happens.
+    pub fn run_to(&mut self, until: Time, done: &mut Vec<Done>) {
+        while let Some(next) = self.next().filter(|&next| next < until) {
+            self.pass(next + Nanos(1), done);
+        }
+        self.pass(until, done);
+    }
+
+    /// Switches the drive off in order once nothing is outstanding: what its volatile cache holds reaches the media, and
+    /// the next start reads no log.
+    ///
+    /// # Errors
+    /// One line, when the store fails.
+    pub fn close(mut self) -> Result<(), String> {
+        let flushed = self.run_out();
+        self.bytes.interpreter.close().map_err(|error| error.to_string())?;
+        flushed.map_err(|errno| format!("cannot flush: {errno}"))
+    }
+
+    /// Lets virtual time run ahead of any clock until all that came is answered and flushed; zeroes that are not written
+    /// yet are not. What the flush gave.
+    pub(super) fn run_out(&mut self) -> Result<(), Errno> {
+        self.ending = true;
+        let (sender, receiver) = channel();
+        let answer: Answer = Box::new(move |result, _| {
+            // Whoever asked looks below.
+            let _ = sender.send(result);
+        });
+        let flush = Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer);
+        self.submit(flush, self.online.clock());
+        let mut done = Vec::new();
+        while self.outstanding > 0
+            && let Some(next) = self.next()
+        {
+            self.pass(next + Nanos(1), &mut done);
+            done.drain(..).for_each(Done::finish);
+        }
+        self.refused.drain(..).for_each(Done::finish);
+        receiver.try_recv().unwrap_or(Err(Errno::Io))
+    }
+
+    fn answered(&mut self, in_flight: InFlight, at: Time, due: Time, done: &mut Vec<Done>) {
+        let InFlight { job, came, result, part_of, .. } = in_flight;
+        let whose = |zeroing: &Zeroing| Some(zeroing.number) == part_of;
+        let Some(index) = self.zeroing.iter().position(whose) else {
+            job.takes_ns((at - came).get());
+            self.outstanding -= 1;
+            return done.push(Done { job, result, at, due });
+        };
+        let zeroing = &mut self.zeroing[index];
+        zeroing.in_flight = false;
+        if result.is_ok() && zeroing.next < zeroing.end {
+            self.zero_on(at);
+        } else if let Some(Zeroing { job, came, .. }) = self.zeroing.remove(index) {
+            job.takes_ns((at - came).get());
+            self.outstanding -= 1;
+            done.push(Done { job, result, at, due });
+            self.zero_on(at);
+        }
+        // Fewer zeroes are to come.
+        for (job, came) in std::mem::take(&mut self.behind) {
+            self.place(job, came);
+        }
+    }
+}
+
+const _: () = assert!(ZEROES.is_multiple_of(SECTOR_BYTES));

@@ -1,0 +1,196 @@
+//! The control socket beside NBD: answers, clients that mean no good, and what lies where it is to be.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::PATIENCE;
+use serde_json::Value;
+use skylight_serve::control::client::{self, ControlError};
+use skylight_serve::control::server::MAX_CLIENTS;
+use skylight_serve::control::{MAX_REQUEST_BYTES, answer};
+use skylight_serve::core::filters::delay::{Delay, Delays};
+use skylight_serve::core::plain::Memory;
+use skylight_serve::core::{Backend, Service};
+use skylight_serve::endpoint::EndpointError;
+use skylight_serve::server::Server;
+
+struct Controlled {
+    server: Option<Server>,
+    path: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+fn backend() -> Arc<dyn Backend> {
+    Arc::new(Delay::new(Arc::new(Memory::new(1 << 20)), Delays::default()).expect("a thread"))
+}
+
+fn controlled() -> Controlled {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("control");
+    let mut server = Server::new(backend());
+    server.open_control(&path).expect("a socket");
+    Controlled { server: Some(server), path, folder }
+}
+
+impl Controlled {
+    fn connect(&self) -> UnixStream {
+        let socket = UnixStream::connect(&self.path).expect("it listens");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        socket
+    }
+
+    fn still_answers(&self) {
+        let status = client::status(&self.path, None).expect("a status");
+        assert_eq!(status["name"], "memory");
+    }
+}
+
+fn line_of(socket: &UnixStream) -> Value {
+    let mut line = String::new();
+    BufReader::new(socket).read_line(&mut line).expect("an answer in time");
+    serde_json::from_str(&line).expect("JSON")
+}
+
+#[test]
+fn it_answers_and_sets_and_the_socket_is_its_owners() {
+    let served = controlled();
+    assert_eq!(std::fs::metadata(&served.path).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(served.server.as_ref().unwrap().control(), Some(&*served.path));
+    assert_eq!(client::set(&served.path, "delay-read", "2.5", None).unwrap(), "delay-read 2.5 ms");
+    for (setting, value, said) in [
+        ("read-mode", "data", "raw shingled"),
+        ("fail", "rate=1", "--fail"),
+        ("fall", "1", "no such setting"),
+    ] {
+        let error = client::set(&served.path, setting, value, None).expect_err("none of that");
+        assert!(matches!(&error, ControlError::Refused(..)) && error.to_string().contains(said), "{error}");
+    }
+    // Several requests in one go, and one in bits.
+    let mut socket = served.connect();
+    socket.write_all(b"{\"request\": \"status\"}\nnonsense\n{\"request\": \"sta").unwrap();
+    let mut lines = BufReader::new(socket.try_clone().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!((&next()["ok"], &next()["ok"]), (&Value::Bool(true), &Value::Bool(false)));
+    socket.write_all(b"tus\"}\n").unwrap();
+    assert_eq!(next()["status"]["size_bytes"], 1 << 20);
+}
+
+#[test]
+fn hostile_clients_hold_up_nobody() {
+    let served = controlled();
+    // Many that say nothing, and that begin a request.
+    let mut silent: Vec<_> = (0..4 * MAX_CLIENTS).map(|_| served.connect()).collect();
+    for socket in &mut silent {
+        // Those that were dropped by now cannot be written to.
+        let _ = socket.write_all(b"{\"request\":");
+    }
+    served.still_answers();
+    let is_dropped = |mut socket: &UnixStream| {
+        socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let waits = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        !socket.read(&mut [0; 1]).is_err_and(|error| waits(&error))
+    };
+    let dropped = silent.iter().filter(|socket| is_dropped(socket)).count();
+    assert!(dropped >= 3 * MAX_CLIENTS, "they hold no more places than there are");
+    // One that asks as much as the sockets take and never reads.
+    let mut deaf = served.connect();
+    deaf.set_nonblocking(true).unwrap();
+    let mut asked = 0;
+    let until = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < until {
+        asked += deaf.write(b"{\"request\": \"status\"}\n").unwrap_or_default();
+    }
+    assert!(asked > 1000, "{asked}");
+    served.still_answers();
+    // Lines without an end are refused, and so is everything that is no request.
+    let mut long = served.connect();
+    let _ = long.write_all(&vec![b'x'; 1 << 20]);
+    assert!(line_of(&long)["error"].as_str().unwrap().contains(&MAX_REQUEST_BYTES.to_string()));
+    let mut garbage = served.connect();
+    garbage.write_all(b"\0\xff\xfe[[[[\n{}\n\n").unwrap();
+    for _ in 0..3 {
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') {
+            let mut byte = [0];
+            garbage.read_exact(&mut byte).expect("an answer in time");
+            line.push(byte[0]);
+        }
+        assert_eq!(serde_json::from_slice::<Value>(&line).unwrap()["ok"], false);
+    }
+    served.still_answers();
+}
+
+#[test]
+fn deep_json_is_refused() {
+    let service = Service::new(backend());
+    let deep = "[".repeat(MAX_REQUEST_BYTES);
+    assert_eq!(answer(deep.as_bytes(), &service)["ok"], false);
+}
+
+#[test]
+fn the_end_does_not_wait_for_clients_and_takes_the_socket_away() {
+    let mut served = controlled();
+    let mut silent = served.connect();
+    silent.write_all(b"{").unwrap();
+    let began = Instant::now();
+    served.server.take().unwrap().stop().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(!served.path.exists());
+    assert!(matches!(client::status(&served.path, None), Err(ControlError::NoServer(..))));
+}
+
+#[test]
+fn the_socket_of_a_killed_server_is_replaced_and_that_of_a_living_one_is_not() {
+    let mut served = controlled();
+    let open = |path: &Path| Server::new(backend()).open_control(path);
+    assert!(matches!(open(&served.path), Err(EndpointError::Taken(_))));
+    served.still_answers();
+    served.server.take().unwrap().stop().unwrap();
+    drop(UnixListener::bind(&served.path).unwrap());
+    assert!(matches!(client::status(&served.path, None), Err(ControlError::NoServer(..))));
+    let mut server = Server::new(backend());
+    server.open_control(&served.path).expect("nobody listens there");
+    served.still_answers();
+}
+
+#[test]
+fn a_planted_link_or_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, target) = (folder.path().join("control"), folder.path().join("somebodys"));
+    std::fs::write(&target, "precious").unwrap();
+    symlink(&target, &path).unwrap();
+    for _ in 0..2 {
+        let refused = Server::new(backend()).open_control(&path);
+        assert!(matches!(refused, Err(EndpointError::NoSocket(_))));
+        assert_eq!(std::fs::read(&target).unwrap(), b"precious");
+        // Then a file in the place of the link.
+        let _ = std::fs::remove_file(&path);
+        std::fs::write(&path, "another").unwrap();
+    }
+}
+
+#[test]
+fn a_strangers_server_and_one_that_says_too_much_are_not_believed() {
+    let served = controlled();
+    let me = std::fs::metadata(&served.path).unwrap().uid();
+    assert!(client::status(&served.path, Some(&[me])).is_ok());
+    assert!(
+        matches!(client::status(&served.path, Some(&[me + 1])), Err(ControlError::Stranger(_, uid)) if uid == me)
+    );
+    let path = served.folder.path().join("endless");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            while socket.write_all(&[b'x'; 1 << 16]).is_ok() {}
+        });
+        assert!(matches!(client::status(&path, None), Err(ControlError::NoServer(..))));
+    });
+}
