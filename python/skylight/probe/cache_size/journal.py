@@ -13,7 +13,8 @@ Lone writes of 4 KiB need not fill the cache: each takes a place and a map entry
 fewer of both.
 
 Invariant: every fill begins on an erased drive, and its addresses are all different.
-Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14 and Table 2; docs/figures.md, rows S6a to S8a.
+Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14 and Table 2; docs/figures.md, rows S6a
+to S8a.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ waits that gave a log back.
 
 Invariant: a stall counts only if looks find what it cleaned at home; a zone that ends amid all this is not
 used.
-Source: Skylight (FAST '15), section 3.1; docs/figures.md, "Drives" (a free band is a log for a zone's dirty bands).
+Source: Skylight (FAST '15), section 3.1; docs/figures.md, "Drives" (a free band is a log for a zone's dirty
+bands).
 """
 
 from __future__ import annotations
