@@ -127,7 +127,7 @@ def test_a_host_that_mostly_waits_has_no_unit(tmp_path: Path, unit_ns: int, rng:
 
 def test_columns_and_times_that_contradict_are_refused(tmp_path: Path, latency_ns: np.ndarray) -> None:
     text = log_text(latency_ns, in_order(COUNT), unit_ns=1000, tail=", 0")
-    with pytest.raises(UsageError, match="its columns say nanoseconds, its times microseconds"):
+    with pytest.raises(UsageError, match="its columns indicate nanoseconds, its times microseconds"):
         read_log(write_log(tmp_path, "a_lat.1.log", text), "a")
 
 

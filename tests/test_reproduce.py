@@ -188,7 +188,7 @@ def test_the_table_has_a_line_for_each_check_and_the_result() -> None:
     assert "2 of 2 rows of the paper reproduced, 3 of 3 checks." in ended.out
     assert ended.err.splitlines() == [
         "progress: S1b (1 of 2): Lone writes to flash take less than a millisecond",
-        "progress: S6a (2 of 2): Lone writes fill the places of the journal",
+        "progress: S6a (2 of 2): Lone writes fill the slots of the journal",
     ]
 
 

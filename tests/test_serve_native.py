@@ -115,7 +115,7 @@ def test_a_device_that_others_use_is_refused(device: Path, tmp_path: Path, need_
     options = ("--on", device, "--destroy-data")
     run([need_tool("mkfs.ext4"), "-q", "-F", str(device)])
     before = checksum(device)
-    assert "ext4 file system; if nothing on it is needed" in refused(drive, *options)
+    assert "file system (ext4); if nothing on it is needed" in refused(drive, *options)
     mounted = tmp_path / "mounted"
     mounted.mkdir()
     run([need_tool("mount"), "-o", "ro,noload", str(device), str(mounted)])

@@ -7,6 +7,7 @@ Source: docs/architecture.md, "Five ideas that carry everything", 3; docs/record
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from skylight.engines import Engine
@@ -16,7 +17,7 @@ from skylight.findings import Known
 from skylight.geometry.extract import OTHER_READS, READS_A_ZONE, extract
 from skylight.geometry.result import Geometry
 from skylight.probe import Cost
-from skylight.probe.procedure import CutShort, Live, Replay
+from skylight.probe.procedure import CutShort, Live, Replay, Steps
 from skylight.probe.session import Progress, Session
 from skylight.probe.suite import digest_of
 from skylight.recording import Recording, recording_dir
@@ -61,8 +62,7 @@ def measure(
                 engine, writer, test=TEST, seed=recording.seed, before=before,
                 total_ios=estimate(facts).ios, progress=progress,
             )  # fmt: skip
-            with session.settings("settings", write_cache=False, look_ahead=False):
-                extract(Live(session), facts.name, access_from, session.expect)
+            _extract(Live(session), facts.name, access_from, session.expect)
             writer.complete()
     kept = recording.evidence(TEST)
     if kept is None:
@@ -70,10 +70,18 @@ def measure(
     return of_evidence(kept, access_from)
 
 
+def _extract(
+    steps: Steps, name: str, access_from: int, expect: Callable[[int], None] | None = None
+) -> Geometry:
+    """The extraction with the caches off, live or over its recording."""
+    with steps.settings("settings", write_cache=False, look_ahead=False):
+        return extract(steps, name, access_from, expect)
+
+
 def of_evidence(evidence: Evidence, access_from: int) -> Geometry:
     """The geometry from evidence."""
     try:
-        return extract(Replay(evidence, Known()), evidence.target.name, access_from)
+        return _extract(Replay(evidence, Known()), evidence.target.name, access_from)
     except CutShort as stop:
         if evidence.complete:
             raise UsageError(
