@@ -152,7 +152,7 @@ def test_ctrl_c_leaves_a_trace_that_can_be_read(given: list[str], tmp_path: Path
     assert ended.returncode == 130, ended.stderr
     rows, _, last = read(tmp_path / "head.arrows")
     assert last["rows"] == rows.num_rows > 0
-    again = ended.stderr.splitlines()[-1].split("go on with: skylight ")[1]
+    again = ended.stderr.splitlines()[-1].split("resume with: skylight ")[1]
     assert again == "probe sim:st5000as0011 --only journal --json --out out --resume"
     subprocess.run(
         [sys.executable, "-m", "skylight", *again.split()], cwd=tmp_path, check=True, capture_output=True
