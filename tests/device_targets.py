@@ -70,8 +70,8 @@ class Loop:
 
     @property
     def reads(self) -> int:
-        """Reads that the kernel completed."""
-        return self._stat(0)
+        """Reads that the kernel completed, and those that it merged into others."""
+        return self._stat(0) + self._stat(1)
 
     @property
     def changes(self) -> tuple[int, int, int, int]:
