@@ -17,6 +17,9 @@ use super::filters::log::Sink;
 use super::{BlockState, Extent, Setting, push_extent};
 use crate::diagnostics::{self, Lines};
 
+/// How long the last lines may take at the end: a file that takes none must not keep the server.
+const LINES_TIME: Duration = Duration::from_millis(500);
+
 /// What a read gives for an overwritten sector, by the names of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadModeName {
@@ -115,10 +118,10 @@ impl Shingles {
         self.refusals().file = Some(Lines::to(sink));
     }
 
-    /// What was said of reads that were refused is in the file, or `most` is over.
-    pub fn drain(&self, most: Duration) {
+    /// At the end: the lines about refused reads reach the file, unless that takes longer than [`LINES_TIME`].
+    pub fn drain(&self) {
         if let Some(file) = &self.refusals().file {
-            file.drain(most);
+            file.drain(LINES_TIME);
         }
     }
 

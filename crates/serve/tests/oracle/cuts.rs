@@ -16,7 +16,7 @@ use crate::common::{Event, Lives, Session, number};
 use crate::drives::{DRIVES, Drive, SECTORS};
 use crate::host::{Host, Mood, Seen, Target};
 use crate::shadow::{Op, SECTOR, Shadow};
-use crate::targets::{Interface, Model, Served};
+use crate::targets::AnyTarget;
 
 /// Commands of a session.
 const SESSION: u64 = 60;
@@ -57,26 +57,13 @@ impl Life {
     }
 
     fn serve(&mut self, host: &mut Host, image: Image, count: u64) -> Result<bool, String> {
-        let write_cache = self.options.write_cache;
-        match self.timing {
-            Timing::Model => {
-                let (interface, seed) = (Interface::draw(&mut self.random, write_cache), self.cuts);
-                let mut target = Model::new(image, interface, seed);
-                let closes = self.work(host, &mut target, count)?;
-                if closes {
-                    target.close()?
-                }
-                Ok(closes)
-            }
-            Timing::None | Timing::Native => {
-                let mut target = Served::new(image, self.timing == Timing::Native);
-                let closes = self.work(host, &mut target, count)?;
-                if closes {
-                    target.close()?
-                }
-                Ok(closes)
-            }
+        let (write_cache, seed) = (self.options.write_cache, self.cuts);
+        let mut target = AnyTarget::new(image, self.timing, write_cache, &mut self.random, seed);
+        let closes = self.work(host, &mut target, count)?;
+        if closes {
+            target.close()?
         }
+        Ok(closes)
     }
 
     /// The drive that was cut goes on, and keeps what it flushes.

@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
+use skylight_image::Image;
 use skylight_image::store::fault::{FaultStore, Full, Random};
 use skylight_image::store::ram::RamStore;
-use skylight_image::{Image, Options};
 
 use crate::Timing;
 use crate::common::number;
 use crate::drives::{DRIVES, Drive, SECTORS};
 use crate::host::{Host, Mood, Target};
+use crate::live::options;
 use crate::shadow::{Op, SECTOR, Shadow};
-use crate::targets::{Interface, Model, Served};
+use crate::targets::AnyTarget;
 
 /// Most commands of a stretch.
 const STRETCH: u64 = 60;
@@ -71,22 +72,12 @@ impl Life {
 /// How often something was refused.
 fn live(drive: Drive, timing: Timing, write_cache: bool, seed: u64) -> Result<u64, String> {
     let mut random = Random(seed);
-    let (log_bytes, piece, checksums) = (Some(8192), Some(3), random.below(2) == 0);
-    let options = Options { write_cache, log_bytes, piece, checksums, ..Options::default() };
+    let options = options(write_cache, false, random.below(2) == 0);
     let store = FaultStore::new(RamStore::new(Image::bytes_needed((drive.layer)().as_ref(), &options)));
     let image = Image::create_on(Box::new(store.clone()), (drive.layer)(), "", &options).expect("memory");
     let mut life = Life { store: store.clone(), host: Host::new(Shadow::new(SECTORS, write_cache)), random };
-    match timing {
-        Timing::Model => {
-            let interface = Interface::draw(&mut life.random, write_cache);
-            let mut target = Model::new(image, interface, seed);
-            life.live(&mut target).and_then(|()| target.close())?;
-        }
-        Timing::None | Timing::Native => {
-            let mut target = Served::new(image, timing == Timing::Native);
-            life.live(&mut target).and_then(|()| target.close())?;
-        }
-    }
+    let mut target = AnyTarget::new(image, timing, write_cache, &mut life.random, seed);
+    life.live(&mut target).and_then(|()| target.close())?;
     let mut image =
         Image::open_on(Box::new(store), (drive.layer)(), &options).map_err(|error| error.to_string())?;
     let mut bytes = vec![0; SECTORS as usize * SECTOR];
@@ -114,17 +105,4 @@ fn lives(timing: Timing) {
     }
 }
 
-#[test]
-fn as_fast_as_it_goes() {
-    lives(Timing::None);
-}
-
-#[test]
-fn in_model_time() {
-    lives(Timing::Model);
-}
-
-#[test]
-fn over_a_disk_that_sets_the_time() {
-    lives(Timing::Native);
-}
+in_every_timing!(lives);

@@ -9,17 +9,22 @@ use crate::common::number;
 use crate::drives::{DRIVES, Drive, SECTORS};
 use crate::host::{Host, Mood, Target};
 use crate::shadow::Shadow;
-use crate::targets::{Interface, Model, Served};
+use crate::targets::{AnyTarget, Model};
 
 /// Commands between two looks at the whole drive.
 const STRETCH: u64 = 400;
 /// Stretches that one drive lives.
 const STRETCHES: u64 = 25;
 
+/// Of an image whose log is soon full.
+pub fn options(write_cache: bool, every_access: bool, checksums: bool) -> Options {
+    let (log_bytes, piece) = (Some(8192), Some(3));
+    Options { write_cache, log_bytes, piece, every_access, checksums, ..Options::default() }
+}
+
 pub fn image(drive: Drive, write_cache: bool, every_access: bool, checksums: bool) -> Image {
     let layer = (drive.layer)();
-    let (log_bytes, piece) = (Some(8192), Some(3));
-    let options = Options { write_cache, log_bytes, piece, every_access, checksums, ..Options::default() };
+    let options = options(write_cache, every_access, checksums);
     let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
     Image::create_on(Box::new(store), layer, "", &options).expect("memory")
 }
@@ -55,23 +60,12 @@ pub fn live(
     let every_access = timing == Timing::Native && random.below(2) == 0;
     let image = image(drive, write_cache, every_access, random.below(2) == 0);
     let mut host = Host::new(Shadow::new(SECTORS, write_cache));
-    let place = |why| format!("{}, {timing:?}, write cache {write_cache}, seed {seed}: {why}", drive.name);
-    match timing {
-        Timing::Model => {
-            let interface = Interface::draw(&mut random, write_cache);
-            let mut target = Model::new(image, interface, seed);
-            plant(&mut target);
-            stretches(&mut host, &mut target, &mut random, count)
-                .and_then(|()| target.close())
-                .map_err(|why| place(format!("{interface:?}: {why}")))?;
-        }
-        Timing::None | Timing::Native => {
-            let mut target = Served::new(image, timing == Timing::Native);
-            stretches(&mut host, &mut target, &mut random, count)
-                .and_then(|()| target.close())
-                .map_err(place)?;
-        }
-    }
+    let mut target = AnyTarget::new(image, timing, write_cache, &mut random, seed);
+    let interface = target.interface();
+    target.model().map(plant);
+    stretches(&mut host, &mut target, &mut random, count).and_then(|()| target.close()).map_err(|why| {
+        format!("{}, {timing:?}, write cache {write_cache}, seed {seed}: {interface:?}: {why}", drive.name)
+    })?;
     assert!(host.reads > count / 8, "hardly anything was read");
     Ok(count)
 }
@@ -97,20 +91,7 @@ fn lives(timing: Timing) {
     println!("{timing:?}, seed {seed}: {all} commands");
 }
 
-#[test]
-fn as_fast_as_it_goes() {
-    lives(Timing::None);
-}
-
-#[test]
-fn in_model_time() {
-    lives(Timing::Model);
-}
-
-#[test]
-fn over_a_disk_that_sets_the_time() {
-    lives(Timing::Native);
-}
+in_every_timing!(lives);
 
 /// A whole band is trimmed, one that moved long ago, while cleaning has just written another band to its first place.
 /// It took millions of commands to come up.

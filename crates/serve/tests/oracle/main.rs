@@ -5,6 +5,26 @@
 //! `SKYLIGHT_SERVED_OPERATIONS` is how many commands there are in all (400,000 if it is not set), `SKYLIGHT_SERVED_CUTS`
 //! how many power cuts (6,000), `PROPTEST_RNG_SEED` the seed (1).
 
+/// A test of each timing mode.
+macro_rules! in_every_timing {
+    ($lives:ident) => {
+        #[test]
+        fn as_fast_as_it_goes() {
+            $lives($crate::Timing::None);
+        }
+
+        #[test]
+        fn in_model_time() {
+            $lives($crate::Timing::Model);
+        }
+
+        #[test]
+        fn over_a_disk_that_sets_the_time() {
+            $lives($crate::Timing::Native);
+        }
+    };
+}
+
 #[path = "../../../image/tests/common/mod.rs"]
 mod common;
 mod cuts;

@@ -22,7 +22,7 @@ use crate::common::number;
 use crate::host::{Mood, Target};
 use crate::shadow::{SECTOR, bytes_of};
 use crate::surface::under_head;
-use crate::targets::{Interface, Model, Served};
+use crate::targets::AnyTarget;
 
 const WIDTH_TRACKS: u32 = 3;
 /// What sectors that were destroyed read as; no sector of a write is so.
@@ -279,16 +279,8 @@ fn lives(timing: Timing) {
         let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
         let image = Image::create_on(Box::new(store), layer, "", &options).expect("memory");
         let disk = Disk::new(under_head.clone(), write_cache);
-        let lived = match timing {
-            Timing::Model => {
-                let mut target = Model::new(image, Interface::draw(&mut random, write_cache), seed);
-                live(&mut target, disk, &mut random, LIFE)
-            }
-            Timing::None | Timing::Native => {
-                let mut target = Served::new(image, timing == Timing::Native);
-                live(&mut target, disk, &mut random, LIFE)
-            }
-        };
+        let mut target = AnyTarget::new(image, timing, write_cache, &mut random, seed);
+        let lived = live(&mut target, disk, &mut random, LIFE);
         destroyed +=
             lived.unwrap_or_else(|why| panic!("{timing:?}, write cache {write_cache}, seed {seed}: {why}"));
     }
@@ -296,17 +288,4 @@ fn lives(timing: Timing) {
     assert!(destroyed > lives, "hardly anything was destroyed");
 }
 
-#[test]
-fn as_fast_as_it_goes() {
-    lives(Timing::None);
-}
-
-#[test]
-fn in_model_time() {
-    lives(Timing::Model);
-}
-
-#[test]
-fn over_a_disk_that_sets_the_time() {
-    lives(Timing::Native);
-}
+in_every_timing!(lives);

@@ -10,6 +10,7 @@ use skylight_serve::core::timed::model::{Done, ModelDrive};
 use skylight_serve::core::timed::wake_latency::WakeLatency;
 use skylight_serve::core::{Backend, Job, Op, Shape};
 
+use crate::Timing;
 use crate::host::Target;
 
 /// Parts in which zeroes are written, bytes: many of them on a drive of 1 MiB.
@@ -58,6 +59,7 @@ impl Interface {
 /// A drive in model time, whose clock the test turns.
 pub struct Model {
     drive: ModelDrive,
+    interface: Interface,
     now: Time,
     done: Vec<Done>,
 }
@@ -68,7 +70,7 @@ impl Model {
         let drive = ModelledDrive::with_layer(&interface.profile(), layer, seed).expect("a drive");
         let mut drive = ModelDrive::new(drive, interpreter, WakeLatency::none());
         drive.write_zeroes_in(ZEROES);
-        Self { now: drive.clock(), drive, done: Vec::new() }
+        Self { now: drive.clock(), drive, interface, done: Vec::new() }
     }
 
     pub fn drive(&mut self) -> &mut ModelDrive {
@@ -157,5 +159,62 @@ impl Target for Served {
             std::thread::yield_now();
         }
         self.write_together();
+    }
+}
+
+/// A drive in any timing mode.
+pub enum AnyTarget {
+    Model(Box<Model>),
+    Served(Served),
+}
+
+impl AnyTarget {
+    /// In model time its interface is drawn; `seed` is the modelled drive's.
+    pub fn new(image: Image, timing: Timing, write_cache: bool, random: &mut Random, seed: u64) -> Self {
+        match timing {
+            Timing::Model => {
+                Self::Model(Box::new(Model::new(image, Interface::draw(random, write_cache), seed)))
+            }
+            Timing::None | Timing::Native => Self::Served(Served::new(image, timing == Timing::Native)),
+        }
+    }
+
+    /// The drive in model time, if it is one.
+    pub fn model(&mut self) -> Option<&mut Model> {
+        match self {
+            Self::Model(model) => Some(model),
+            Self::Served(_) => None,
+        }
+    }
+
+    /// What was drawn.
+    pub fn interface(&self) -> Option<Interface> {
+        match self {
+            Self::Model(model) => Some(model.interface),
+            Self::Served(_) => None,
+        }
+    }
+
+    pub fn close(self) -> Result<(), String> {
+        match self {
+            Self::Model(model) => model.close(),
+            Self::Served(served) => served.close(),
+        }
+    }
+}
+
+impl Target for AnyTarget {
+    fn submit(&mut self, job: Job) {
+        match self {
+            Self::Model(model) => model.submit(job),
+            Self::Served(served) => served.submit(job),
+        }
+    }
+
+    fn pass(&mut self, random: &mut Random) {
+        match self {
+            Self::Model(model) => model.pass(random),
+            Self::Served(served) => served.pass(random),
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! An image as a backend, as fast as it goes (`--timing none`, and `native`, where the medium sets the time).
 //!
-//!
 //! Access to the image, with its locks, is in `access.rs`, long trims and zeroes in `long_commands.rs`, idle work in
 //! `activity.rs`. Where a disk underneath sets the time, the commands of one client are done in parallel
 //! ([`ServedImage::beside`]): reads by as many threads as ask, writes by one thread in the order in which they came, those
@@ -39,8 +38,6 @@ const STATUS_STEP: u64 = 1 << 20;
 const READERS: usize = 32;
 /// Threads for commands that take long at a time: they take turns, and each flush has one sync to wait for.
 const LONG_COMMANDS: usize = 8;
-/// How long the last lines may take at the end.
-const LINES_TIME: Duration = Duration::from_millis(500);
 /// How long a drive that does nothing when left alone is left alone before its checksums are looked after: longer than
 /// file systems wait between two flushes of what they wrote.
 const CHECKSUMS_PATIENCE: Duration = Duration::from_secs(6);
@@ -133,11 +130,16 @@ impl ServedImage {
         &self.access.checksum_errors
     }
 
-    fn end(&mut self) {
+    /// Does what was taken, and takes no more.
+    fn stop_work(&self) {
         self.access.ending.begin();
         if let Some((pools, _)) = &self.pools {
             pools.end();
         }
+    }
+
+    fn end(&mut self) {
+        self.stop_work();
         if let Some(thread) = self.idles.take() {
             // If it panicked, the image says so itself.
             let _ = thread.join();
@@ -240,12 +242,9 @@ impl Backend for ServedImage {
     }
 
     fn close(&self) -> Result<(), String> {
-        self.access.ending.begin();
-        if let Some((pools, _)) = &self.pools {
-            pools.end();
-        }
+        self.stop_work();
         if let Some(shingles) = &self.access.shingles {
-            shingles.drain(LINES_TIME);
+            shingles.drain();
         }
         self.access.close()
     }

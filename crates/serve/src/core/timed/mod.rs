@@ -40,9 +40,6 @@ use super::served::{errno_of, push_places, status_json};
 use super::shingled::{Shingles, push_overwritten};
 use super::{Answer, Backend, Errno, Extent, Job, Op, Request, Setting, Shape, StatusQuery};
 
-/// How long the last lines may take at the end.
-const LINES_TIME: Duration = Duration::from_millis(500);
-
 /// The read mode and refused reads of a drive, if it is a raw shingled disk.
 fn shingles_of(drive: &mut Drive) -> Option<Arc<Shingles>> {
     drive.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)))
@@ -240,7 +237,7 @@ impl Backend for TimedDrive {
     fn close(&self) -> Result<(), String> {
         self.end();
         if let Some(shingles) = &self.shingles {
-            shingles.drain(LINES_TIME);
+            shingles.drain();
         }
         let mut state = self.shared.state().map_err(|_| "the drive failed before".to_owned())?;
         // There may be space again since the last try.
