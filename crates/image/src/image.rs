@@ -440,10 +440,11 @@ impl Image {
         self.interpreter.route(extent, self.layer.as_ref())
     }
 
-    /// Whether every sector has one place for good.
+    /// Whether every sector has one place for good on the drive itself, so that its bytes may be lent while others write.
+    /// An image in place of another drive keeps what its reads promise: a block is never part old and part new.
     pub fn is_in_place(&self) -> bool {
         let Room { cached, movable, overwritable, .. } = self.layer.room();
-        self.interpreter.is_in_place() || cached.get() == 0 && movable == 0 && overwritable.get() == 0
+        cached.get() == 0 && movable == 0 && overwritable.get() == 0
     }
 
     /// Writes.
