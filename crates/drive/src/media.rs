@@ -90,7 +90,7 @@ impl Media {
         let mut unordered = 0;
         for &step in plan.steps() {
             match step {
-                Step::Access { medium, direction, extent, purpose } => {
+                Step::Access { medium, direction, extent, purpose, source: _ } => {
                     let access = Access { medium, direction, extent, purpose };
                     if unordered == 0 {
                         at = self.access(access, at);

@@ -19,19 +19,23 @@ impl Image {
         self.layer.locate(all, &mut pieces);
         let of_layer = joined(pieces.iter().map(|piece| (piece.medium, piece.extent)));
         let mut pieces = Vec::new();
-        self.interpreter.pieces(all, self.layer.as_ref(), &mut |medium, piece| pieces.push((medium, piece)));
+        let layer = self.layer.as_ref();
+        self.interpreter.layer_pieces(all, layer, &mut |medium, piece| pieces.push((medium, piece)));
         let of_image = joined(pieces.into_iter());
         if let Some((one, other)) = of_layer.iter().zip(&of_image).find(|(one, other)| one != other) {
             return Err(format!("the layer has {one:?} where the image has {other:?}"));
         }
-        let mut places = of_layer;
-        places.sort_unstable_by_key(|(medium, piece)| (*medium == Medium::Flash, piece.start));
-        let shared =
-            |pair: &&[(Medium, PbaExtent)]| pair[0].0 == pair[1].0 && pair[0].1.end() > pair[1].1.start;
-        match places.windows(2).find(shared) {
-            Some(pair) => Err(format!("{:?} and {:?} share sectors", pair[0], pair[1])),
-            None => Ok(()),
-        }
+        check_apart(of_layer)?;
+        check_apart(self.lying())
+    }
+
+    /// Where the bytes of the whole drive lie, piece by piece.
+    pub fn lying(&self) -> Vec<(Medium, PbaExtent)> {
+        let all = LbaExtent::new(Lba(0), self.layer.capacity());
+        let mut pieces = Vec::new();
+        let push = &mut |medium, piece| pieces.push((medium, piece));
+        self.interpreter.pieces(all, self.layer.as_ref(), push);
+        pieces
     }
 
     /// Checks that layer and image say the same of what is overwritten, and by which writes; slow.
@@ -50,6 +54,16 @@ impl Image {
         let differ = one.iter().zip(&other).find(|(one, other)| one != other);
         let counts = (disk.writes(), one.len(), kept.writes(), other.len());
         Err(format!("layer and image differ in what is overwritten, {counts:?}: {differ:?}"))
+    }
+}
+
+/// Checks that no two pieces share sectors.
+fn check_apart(mut places: Vec<(Medium, PbaExtent)>) -> Result<(), String> {
+    places.sort_unstable_by_key(|(medium, piece)| (*medium == Medium::Flash, piece.start));
+    let shared = |pair: &&[(Medium, PbaExtent)]| pair[0].0 == pair[1].0 && pair[0].1.end() > pair[1].1.start;
+    match places.windows(2).find(shared) {
+        Some(pair) => Err(format!("{:?} and {:?} share sectors", pair[0], pair[1])),
+        None => Ok(()),
     }
 }
 

@@ -10,6 +10,7 @@
 //! anew in one go; until its heads are written nothing needs it. The parts of the image beside its first file announce a
 //! checkpoint before its heads are written, and confirm it afterwards.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
@@ -86,16 +87,19 @@ impl Interpreter {
     fn begin_checkpoint(&self) -> Checkpoint {
         let generation = self.log.generation().wrapping_add(1);
         let area = self.superblock.checkpoints[generation as usize % 2];
-        let (salt, moved) = (self.superblock.salt, self.state.moved.len() as u64 * MOVED as u64);
+        let fixed = self.state.fixed.as_ref().map_or(0, BTreeMap::len);
+        let bands = (self.state.moved.len() + fixed) as u64 * MOVED as u64;
+        let salt = self.superblock.salt;
         let head = Head {
             generation,
             log_position: self.log.end(),
             entries_crc: salt,
             covered: self.sequence,
+            in_place: self.is_in_place(),
             ..Head::default()
         };
         let out = Out { at: area.start + ENTRIES, crc: salt, bytes: Vec::with_capacity(CHUNK + CACHED) };
-        let most = area.len.saturating_sub(ENTRIES + moved) / CACHED as u64;
+        let most = area.len.saturating_sub(ENTRIES + bands) / CACHED as u64;
         Checkpoint { head, out, next: Lba(0), most }
     }
 
@@ -144,6 +148,11 @@ impl Interpreter {
                 encode_writer(extent, by, &mut out.bytes);
                 wrote = wrote.and_then(|()| out.spill(store, CHUNK));
             }
+        }
+        for (&start, &(len, pba)) in self.state.fixed.iter().flatten() {
+            encode_moved(LbaExtent::new(Lba(start), len), pba, &mut out.bytes);
+            head.fixed += 1;
+            wrote = wrote.and_then(|()| out.spill(store, CHUNK));
         }
         wrote.and_then(|()| out.end(store)).map_err(|error| self.failed(WRITE, error))?;
         head.entries_crc = out.crc;

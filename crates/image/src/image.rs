@@ -15,7 +15,7 @@ use std::time::Duration;
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_layer::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Piece, Plan, Queue, Room, Step, Swd,
+    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Plan, Queue, Room, Step, Swd,
 };
 
 use crate::checkpoints::write_part_heads;
@@ -25,6 +25,7 @@ use crate::format::checkpoint::Head;
 use crate::format::mark::Mark;
 use crate::format::superblock::{COPY, Superblock, TEXT};
 use crate::format::{BLOCK, checksum};
+use crate::in_place;
 use crate::interpreter::{Counters, HostWrite, Interpreter, Planted};
 use crate::place;
 use crate::reader::{Reader, Route};
@@ -54,6 +55,9 @@ pub struct Options {
     /// Whether what a drive writes and reads that has no bytes here (out-of-band data, map merges, staged bands) is
     /// written and read all the same: where a raw disk underneath sets the time.
     pub every_access: bool,
+    /// Whether bytes lie where plans put them, also where no disk underneath sets the time: for tests.
+    #[doc(hidden)]
+    pub planned: bool,
     /// Entries of a checkpoint that are written behind a command, if not as many as suit a large drive: for tests.
     #[doc(hidden)]
     pub piece: Option<u64>,
@@ -253,7 +257,8 @@ impl Image {
             source,
         })?;
         let salt = superblock.salt;
-        let head = Head { entries_crc: checksum(salt, &[]), clean: true, ..Head::default() };
+        let in_place = in_place::is_wanted(&superblock, &layer.room(), options);
+        let head = Head { entries_crc: checksum(salt, &[]), clean: true, in_place, ..Head::default() };
         for copy in [0, BLOCK as u64] {
             let at = superblock.checkpoints[0].start + copy;
             store.write_at(at, &head.encode(salt)).map_err(failed)?;
@@ -435,7 +440,8 @@ impl Image {
         self.interpreter.route(extent, self.layer.as_ref())
     }
 
-    /// Whether every sector has one place for good.
+    /// Whether every sector has one place for good on the drive itself, so that its bytes may be lent while others write.
+    /// An image in place of another drive keeps what its reads promise: a block is never part old and part new.
     pub fn is_in_place(&self) -> bool {
         let Room { cached, movable, overwritable, .. } = self.layer.room();
         cached.get() == 0 && movable == 0 && overwritable.get() == 0
@@ -641,26 +647,15 @@ impl Image {
     /// When the range is none of the drive, or the store fails.
     pub fn locate(&self, offset: u64, len: u64) -> Result<Vec<Place>, ImageError> {
         let extent = self.extent(offset, len)?;
-        let mut pieces: Vec<Piece> = Vec::new();
-        if !extent.is_empty() {
-            self.layer.locate(extent, &mut pieces);
-        }
         let mut places: Vec<Place> = Vec::new();
-        let mut at = offset;
-        for piece in pieces {
-            let mut done = 0;
-            while done < piece.extent.len.bytes() {
-                let (allocated, len) = self.interpreter.allocated(piece.medium, piece.extent, done)?;
-                let next = Place { offset: at, len, cached: piece.cached, allocated };
-                match places.last_mut() {
-                    Some(last) if last.cached == next.cached && last.allocated == allocated => {
-                        last.len += len
-                    }
-                    _ => places.push(next),
-                }
-                (done, at) = (done + len, at + len);
+        self.interpreter.visit_places(extent, self.layer.as_ref(), usize::MAX, &mut |next| match places
+            .last_mut()
+        {
+            Some(last) if (last.cached, last.allocated) == (next.cached, next.allocated) => {
+                last.len += next.len;
             }
-        }
+            _ => places.push(next),
+        })?;
         Ok(places)
     }
 

@@ -1,9 +1,14 @@
 //! A plan's bytes: where data goes, when it is durable, and what a recovery will find.
 //!
-//! The data of a host write goes where the commit of the map says, with a *tag* in the log that names it and its
-//! checksum; a write to a native place goes there at once. What cleaning writes is what reads see when the map
+//! Bytes lie in one of two ways. In an image *in place* each sector has one place for good, and what a plan says of the
+//! cache and of cleaning moves none (`in_place.rs`). In a *planned* image bytes go where the plan puts them
+//! (`planned.rs`): the data of a host write where the commit of the map says, with a *tag* in the log that names it and
+//! its checksum; a write to a native place goes there at once. What cleaning writes is what reads see when the map
 //! changes. A tag for a band says that the band is whole at its place, so it waits until the band's data is
 //! durable: [`Interpreter::flush`] syncs, appends these tags, and syncs again (`flush.rs`).
+//!
+//! Each access of a plan names where its bytes come from ([`skylight_layer::Source`]), so a step means the same whatever
+//! steps are around it.
 //!
 //! Invariants:
 //! * What a cut leaves is the state at the last sync and any of the tags since: each of them, alone or with any
@@ -18,8 +23,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
-use skylight_layer::{Layer, MapChange, Medium, Plan, Purpose, Step};
+use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
+use skylight_layer::{Layer, MapChange, Medium, Plan, Step};
 
 use crate::checkpoints::{Checkpoint, PIECE};
 use crate::error::ImageError;
@@ -30,7 +35,8 @@ use crate::held::Held;
 use crate::host::HostData;
 pub use crate::host::HostWrite;
 use crate::log::TagLog;
-use crate::ranges::{Freed, Room};
+use crate::planned::Access;
+use crate::ranges::Freed;
 use crate::reader::Route;
 use crate::room::{AHEAD_BYTES, changes};
 use crate::state::State;
@@ -68,6 +74,10 @@ pub enum Planted {
     DurableTooSoon,
     /// A flush lets go of what was given back while its sync was under way.
     FreedTooSoon,
+    /// Recovery of an image in place takes tags behind one that is missing.
+    GapIgnored,
+    /// The bytes of an image in place are looked for where the layer has a band.
+    PlacesFollow,
 }
 
 /// Bytes that were moved since the image was opened.
@@ -75,7 +85,7 @@ pub enum Planted {
 pub struct Counters {
     /// Written by the host.
     pub host_bytes: u64,
-    /// Data written to the media: the host's, and what cleaning wrote.
+    /// Data that the drive writes to its media: the host's, and what cleaning writes.
     pub media_bytes: u64,
     /// Syncs of the store.
     pub syncs: u64,
@@ -86,14 +96,9 @@ pub struct Counters {
 }
 
 /// The refusal of a plan that takes a write of which nobody gave the bytes.
-fn no_bytes() -> ImageError {
+pub(crate) fn no_bytes() -> ImageError {
     ImageError::Stopped("a plan takes a write whose bytes were not given".to_owned())
 }
-
-/// Most bytes that are moved at a time.
-const CHUNK: u64 = 1 << 20;
-/// Bytes of zeros that are worth a hole.
-const HOLE: usize = 64 << 10;
 
 /// See the module page.
 pub struct Interpreter {
@@ -107,8 +112,8 @@ pub struct Interpreter {
     /// Whether accesses that have no bytes are done all the same.
     pub(crate) every_access: bool,
     pub(crate) counters: Counters,
-    home_medium: Medium,
-    cache_medium: Medium,
+    pub(crate) home_medium: Medium,
+    pub(crate) cache_medium: Medium,
     pub(crate) freed: Freed,
     /// Tags of bands whose data may not be durable yet.
     pub(crate) waiting: VecDeque<Tag>,
@@ -148,7 +153,9 @@ pub struct Interpreter {
     pub(crate) refused_in: Duration,
     /// Whether a sync failed: what was written before it may be lost, and reads not notice.
     pub(crate) unsafe_reads: bool,
-    buffer: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
+    /// Where the pieces of an extent lie, while they are written.
+    pub(crate) places: Vec<PbaExtent>,
 }
 
 impl Interpreter {
@@ -193,6 +200,7 @@ impl Interpreter {
             refused_in: Duration::ZERO,
             unsafe_reads: false,
             buffer: Vec::new(),
+            places: Vec::new(),
         }
     }
 
@@ -268,106 +276,21 @@ impl Interpreter {
         if self.is_shingled() {
             self.record(host.writes())?;
         }
-        let steps = plan.steps();
-        for (index, step) in steps.iter().enumerate() {
+        let in_place = self.is_in_place();
+        for step in plan.steps() {
             match *step {
-                Step::Access { medium, direction, extent, purpose } => {
-                    let next = steps.get(index + 1);
-                    self.access((medium, direction, extent, purpose), next, layer, &mut host)?;
+                Step::Access { extent, source, .. } if in_place => {
+                    self.access_in_place((extent, source), layer, &mut host)?;
+                }
+                Step::Access { medium, direction, extent, purpose, source } => {
+                    let access = Access { medium, direction, extent, purpose, source };
+                    self.planned_access(access, layer, &mut host)?;
                 }
                 Step::Commit(change) => self.commit(change, layer, &mut host)?,
                 Step::AnyOrder { .. } | Step::Complete(_) | Step::Fill { .. } | Step::Fail { .. } => {}
             }
         }
         self.counters.host_bytes += host.bytes();
-        Ok(())
-    }
-
-    fn access(
-        &mut self,
-        (medium, direction, extent, purpose): (Medium, Direction, PbaExtent, Purpose),
-        next: Option<&Step>,
-        layer: &dyn Layer,
-        host: &mut HostData<'_>,
-    ) -> Result<(), ImageError> {
-        if self.every_access {
-            self.touch((medium, direction, extent, purpose), layer)?;
-        }
-        let committed = matches!(next, Some(Step::Commit(MapChange::Cached { .. })));
-        match (direction, purpose) {
-            (Direction::Write, Purpose::CleanWrite) => {
-                self.forget_cleaned(extent);
-                self.cleaned.push(extent);
-            }
-            (Direction::Write, Purpose::Cache) => return self.takes_room(extent, layer),
-            (Direction::Write, Purpose::Host) if committed => return self.takes_room(extent, layer),
-            (Direction::Write, Purpose::Host) => return self.write_in_place((medium, extent), layer, host),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Does an access that has no bytes, so that a disk underneath takes its time for it. What a cleaning reads is
-    /// held until it is written.
-    fn touch(
-        &mut self,
-        (medium, direction, extent, purpose): (Medium, Direction, PbaExtent, Purpose),
-        layer: &dyn Layer,
-    ) -> Result<(), ImageError> {
-        let writes = direction == Direction::Write;
-        match purpose {
-            Purpose::Host | Purpose::Cache | Purpose::CleanWrite => return Ok(()),
-            Purpose::CleanRead if writes => return Ok(()),
-            _ => {}
-        }
-        let mut done = Sectors(0);
-        while done < extent.len {
-            let here = (extent.len - done).min(Sectors(CHUNK / SECTOR_BYTES));
-            let mut buffer = vec![0; here.bytes() as usize];
-            if writes {
-                self.write((medium, extent.start + done), &buffer, layer)?;
-            } else {
-                // What is wrong is read again when it is moved.
-                if self.read_to_move(medium, extent.start + done, &mut buffer)?.is_empty() {
-                    self.held.add((medium, extent.start + done), buffer);
-                }
-            }
-            done += here;
-        }
-        Ok(())
-    }
-
-    /// The commits that follow belong to this access to the cache.
-    fn takes_room(&mut self, access: PbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
-        self.claim(self.cache_medium, access, layer)?;
-        self.state.rooms.add(Room { access, taken: self.state.taken });
-        self.state.taken += access.len.get();
-        if self.cache_medium == self.home_medium {
-            self.forget_cleaned(access);
-        }
-        Ok(())
-    }
-
-    /// Something else is written where a cleaning had written that was given up.
-    fn forget_cleaned(&mut self, extent: PbaExtent) {
-        self.cleaned.retain(|old| old.end() <= extent.start || extent.end() <= old.start);
-    }
-
-    /// The host's data at its place.
-    fn write_in_place(
-        &mut self,
-        (medium, extent): (Medium, PbaExtent),
-        layer: &dyn Layer,
-        host: &mut HostData<'_>,
-    ) -> Result<(), ImageError> {
-        self.forget_cleaned(extent);
-        let mut done = Sectors(0);
-        while done < extent.len {
-            let (piece, data) = host.take(extent.len - done).ok_or_else(no_bytes)?;
-            self.write((medium, extent.start + done), data, layer)?;
-            done += piece.len;
-        }
-        self.untagged = true;
         Ok(())
     }
 
@@ -381,67 +304,10 @@ impl Interpreter {
         if self.log.room() <= self.waiting_tags() + 2 * TAGS as u64 {
             self.checkpoint_now(false)?;
         }
-        match change {
-            MapChange::Cached { lba, pba } => self.commit_cached((lba, pba), layer, host),
-            MapChange::Native { lba } => {
-                // Where it lies now: at the place that it had on a new drive, cleaning may have written another band.
-                let (first, mut home) = (LbaExtent::new(lba.start, Sectors(1)), PbaExtent::default());
-                self.state.visit_home(layer, first, &mut |piece| home = piece);
-                let whole = PbaExtent::new(home.start, lba.len);
-                if self.cleaned.contains(&whole) {
-                    self.forget_cleaned(whole);
-                    // The same bytes come to lie where the cache has nothing: a disk takes its time for them too.
-                    match self.every_access {
-                        true => self.rewrite(lba, whole.start, layer)?,
-                        false => self.merge_in_place(lba, layer)?,
-                    }
-                }
-                self.begin_tag()?;
-                self.give_back(lba, PbaExtent::default());
-                let tag = self.tag(lba, Pba(0), Kind::Home);
-                self.band_tag(tag, self.is_untagged());
-                Ok(())
-            }
-            MapChange::Remapped { lba, pba } => {
-                self.merge_elsewhere(lba, pba, layer)?;
-                self.begin_tag()?;
-                let new = PbaExtent::new(pba, lba.len);
-                let mut before = Vec::new();
-                self.state.visit_home(layer, lba, &mut |piece| before.push(piece));
-                self.give_back(lba, new);
-                before.into_iter().for_each(|piece| self.freed.add(piece));
-                let tag = self.tag(lba, pba, Kind::Moved);
-                self.band_tag(tag, self.is_dirty());
-                Ok(())
-            }
+        match self.is_in_place() {
+            true => self.commit_in_place(change, layer, host),
+            false => self.planned_commit(change, layer, host),
         }
-    }
-
-    fn commit_cached(
-        &mut self,
-        (lba, pba): (LbaExtent, Pba),
-        layer: &dyn Layer,
-        host: &mut HostData<'_>,
-    ) -> Result<(), ImageError> {
-        let mut crc = 0;
-        let mut done = Sectors(0);
-        while done < lba.len {
-            let (piece, data) = host.take(lba.len - done).ok_or_else(no_bytes)?;
-            debug_assert_eq!(piece.start, lba.start + done, "commits follow the host's data");
-            self.write((self.cache_medium, pba + done), data, layer)?;
-            crc = crc32c::crc32c_append(crc, data);
-            done += piece.len;
-        }
-        self.begin_tag()?;
-        self.give_back(lba, PbaExtent::default());
-        let (access, taken) = match self.state.rooms.of(pba) {
-            Some(room) => (room.access, room.taken),
-            None => (PbaExtent::new(pba, lba.len), self.state.taken),
-        };
-        let tag = self.tag(lba, pba, Kind::Cached { data_crc: crc, access, taken });
-        self.state.apply(&tag);
-        self.log.append(tag);
-        Ok(())
     }
 
     /// Sees to it that one more tag fits the open block of the log. All that can fail of a commit fails up to here.
@@ -455,151 +321,6 @@ impl Interpreter {
         Tag { sequence: self.sequence, lba, pba, kind }
     }
 
-    /// A tag for a band: at once, or when what it vouches for is durable.
-    fn band_tag(&mut self, tag: Tag, waits: bool) {
-        self.state.apply(&tag);
-        if waits && self.planted != Some(Planted::BandTagFirst) {
-            self.waiting.push_back(tag);
-        } else {
-            self.log.append(tag);
-        }
-    }
-
-    /// What the cache has of an extent is dead, but for what lies in `kept`. With it goes all that was written by
-    /// the same access: the checksum of a tag is that of its whole extent, also when a part of it is dead.
-    fn give_back(&mut self, lba: LbaExtent, kept: PbaExtent) {
-        for mapped in self.state.map.overlapping(lba) {
-            let mut rest = PbaExtent::new(mapped.pba, mapped.lba.len);
-            while !rest.is_empty() {
-                let room = self.state.rooms.of(rest.start).map_or(rest, |room| room.access);
-                let here = rest.len.min(room.end() - rest.start);
-                if rest.start < kept.start || kept.end() < rest.start + here {
-                    self.freed.add(room);
-                }
-                rest = PbaExtent::new(rest.start + here, rest.len - here);
-            }
-        }
-    }
-
-    /// What reads see of an extent is written to a place, all of it.
-    fn rewrite(&mut self, lba: LbaExtent, to: Pba, layer: &dyn Layer) -> Result<(), ImageError> {
-        let mut pieces = Vec::new();
-        self.pieces(lba, layer, &mut |medium, piece| pieces.push((medium, piece)));
-        let mut buffer = vec![0; lba.len.bytes() as usize];
-        let mut rest = buffer.as_mut_slice();
-        let (mut bad, mut into) = (Vec::new(), 0);
-        // All is read before anything is written, since what is held is forgotten where it is written over.
-        for (medium, piece) in pieces {
-            let (here, behind) = rest.split_at_mut(piece.len.bytes() as usize);
-            let mut at = piece.start;
-            for part in here.chunks_mut(CHUNK as usize) {
-                if !self.held.read((medium, at), part) {
-                    let wrong = self.read_to_move(medium, at, part)?;
-                    bad.extend(wrong.into_iter().map(|run| into + run.start..into + run.end));
-                }
-                at += Sectors(part.len() as u64 / SECTOR_BYTES);
-                into += part.len();
-            }
-            rest = behind;
-        }
-        let mut at = to;
-        for part in buffer.chunks(CHUNK as usize) {
-            self.write((self.home_medium, at), part, layer)?;
-            at += Sectors(part.len() as u64 / SECTOR_BYTES);
-        }
-        self.spoil(self.home_medium, to, &bad)?;
-        self.untagged = true;
-        Ok(())
-    }
-
-    /// What the cache has of a band goes to its place.
-    fn merge_in_place(&mut self, lba: LbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
-        let cached: Vec<_> = self.state.map.overlapping(lba).collect();
-        for mapped in cached {
-            let mut homes = Vec::new();
-            layer.home(mapped.lba, &mut |piece| homes.push(piece));
-            let mut from = mapped.pba;
-            for home in homes {
-                self.copy((self.cache_medium, from), (self.home_medium, home), layer)?;
-                from += home.len;
-            }
-        }
-        self.untagged = true;
-        Ok(())
-    }
-
-    /// What a cleaning has said that it writes of a band at its new place.
-    fn merge_elsewhere(&mut self, lba: LbaExtent, pba: Pba, layer: &dyn Layer) -> Result<(), ImageError> {
-        let new = PbaExtent::new(pba, lba.len);
-        let inside = |part: &PbaExtent| new.start <= part.start && part.end() <= new.end();
-        let parts: Vec<PbaExtent> = self.cleaned.iter().copied().filter(inside).collect();
-        self.forget_cleaned(new);
-        for part in parts {
-            let part_lba = LbaExtent::new(lba.start + (part.start - pba), part.len);
-            if self.every_access {
-                self.rewrite(part_lba, part.start, layer)?;
-                continue;
-            }
-            let mut pieces = Vec::new();
-            self.pieces(part_lba, layer, &mut |medium, piece| pieces.push((medium, piece)));
-            let mut to = part.start;
-            for (medium, piece) in pieces {
-                self.copy((medium, piece.start), (self.home_medium, PbaExtent::new(to, piece.len)), layer)?;
-                to += piece.len;
-            }
-            self.untagged = true;
-        }
-        Ok(())
-    }
-
-    fn copy(
-        &mut self,
-        (from_medium, from): (Medium, Pba),
-        (to_medium, to): (Medium, PbaExtent),
-        layer: &dyn Layer,
-    ) -> Result<(), ImageError> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let mut done = Sectors(0);
-        while done < to.len {
-            let here = (to.len - done).min(Sectors(CHUNK / SECTOR_BYTES));
-            buffer.resize(here.bytes() as usize, 0);
-            let bad = self.read_to_move(from_medium, from + done, &mut buffer)?;
-            self.write_sparse((to_medium, to.start + done), &buffer, layer)?;
-            self.spoil(to_medium, to.start + done, &bad)?;
-            done += here;
-        }
-        self.buffer = buffer;
-        Ok(())
-    }
-
-    /// Writes to a medium, zeros as holes where the store can have them: what is moved stays as small as it was.
-    fn write_sparse(&mut self, to: (Medium, Pba), data: &[u8], layer: &dyn Layer) -> Result<(), ImageError> {
-        if !self.store.can_discard() {
-            return self.write(to, data, layer);
-        }
-        let is_zero = |part: &&[u8]| part.iter().all(|&byte| byte == 0);
-        let (medium, mut at) = to;
-        let mut rest = data;
-        while !rest.is_empty() {
-            let zeros = rest.chunks(HOLE).take_while(is_zero).map(<[u8]>::len).sum::<usize>();
-            let len = match zeros {
-                0 => rest.chunks(HOLE).take_while(|part| !is_zero(part)).map(<[u8]>::len).sum(),
-                zeros => zeros,
-            };
-            let (here, behind) = rest.split_at(len);
-            if zeros == 0 {
-                self.write((medium, at), here, layer)?;
-            } else {
-                let offset = self.ready((medium, at), len as u64, layer)?;
-                let discarded = self.store.discard(offset, len as u64);
-                discarded.map_err(|error| self.failed("discard", error))?;
-            }
-            at += Sectors(len as u64 / SECTOR_BYTES);
-            rest = behind;
-        }
-        Ok(())
-    }
-
     pub(crate) fn part(&self, medium: Medium) -> Part {
         match medium {
             Medium::Platter => self.superblock.platter,
@@ -607,18 +328,8 @@ impl Interpreter {
         }
     }
 
-    /// Before something is written: a sync, if a recovery may still need what is there. A part that gets another
-    /// use waits for all that was given back, not for its own sectors alone: what is taken away must not be durable
-    /// without what was given for it.
-    fn claim(&mut self, medium: Medium, extent: PbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
-        let needed = medium == self.cache_medium
-            && self.any_freed(|freed| !freed.is_empty())
-            && (self.any_freed(|freed| freed.touches(extent)) || layer.begins_part(extent.start));
-        if needed && self.planted != Some(Planted::ReuseAtOnce) { self.flush_now() } else { Ok(()) }
-    }
-
     /// Writes to a medium, after a sync if a recovery may still need what is there.
-    fn write(
+    pub(crate) fn write(
         &mut self,
         (medium, pba): (Medium, Pba),
         data: &[u8],
@@ -629,7 +340,7 @@ impl Interpreter {
     }
 
     /// Gets ready for other bytes at a place of a medium: where in the store that is.
-    fn ready(
+    pub(crate) fn ready(
         &mut self,
         (medium, pba): (Medium, Pba),
         len_bytes: u64,
@@ -669,16 +380,22 @@ impl Interpreter {
         layer: &dyn Layer,
         visit: &mut dyn FnMut(Medium, PbaExtent),
     ) {
-        let mut at = extent.start;
-        let home = self.home_medium;
-        for mapped in self.state.map.overlapping(extent) {
-            let gap = LbaExtent::new(at, mapped.lba.start - at);
-            self.state.visit_home(layer, gap, &mut |piece| visit(home, piece));
-            visit(self.cache_medium, PbaExtent::new(mapped.pba, mapped.lba.len));
-            at = mapped.lba.end();
+        if self.is_in_place() && self.planted != Some(Planted::PlacesFollow) {
+            return self.state.visit_home(layer, extent, &mut |piece| visit(self.home_medium, piece));
         }
-        let rest = LbaExtent::new(at, extent.end() - at);
-        self.state.visit_home(layer, rest, &mut |piece| visit(home, piece));
+        self.layer_pieces(extent, layer, visit);
+    }
+
+    /// Where the layer has each piece of an extent, in order.
+    pub(crate) fn layer_pieces(
+        &self,
+        extent: LbaExtent,
+        layer: &dyn Layer,
+        visit: &mut dyn FnMut(Medium, PbaExtent),
+    ) {
+        self.state.visit_layer(layer, extent, &mut |piece, cached| {
+            visit(if cached { self.cache_medium } else { self.home_medium }, piece);
+        });
     }
 
     /// Reads what was written last.

@@ -4,7 +4,7 @@
 //! writes beside the data is enough to find everything again after a power cut.
 //!
 //! * [`image`]: one drive: layer, store and interpreter; what a server talks to.
-//! * [`interpreter`]: a plan's bytes, and when they are durable.
+//! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place`, `planned`: where they lie.
 //! * [`store`]: what lies underneath: sparse files, block devices, memory, and a medium that fails.
 //! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`, `recovery`: how they are written and read.
 //! * `room`: what happens where the file system is full, or fails.
@@ -27,10 +27,12 @@ pub mod format;
 mod held;
 mod host;
 pub mod image;
+mod in_place;
 pub mod interpreter;
 mod log;
 pub mod maintenance;
 mod place;
+mod planned;
 mod ranges;
 pub mod reader;
 mod recovery;

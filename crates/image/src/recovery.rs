@@ -31,9 +31,10 @@ use crate::format::superblock::{COPY, NotOne, Superblock, TEXT};
 use crate::format::tag::{Kind, Tag, TagBlock};
 use crate::format::{BLOCK, VERSION, checksum};
 use crate::image::Options;
+use crate::in_place;
 use crate::interpreter::{Interpreter, Planted};
 use crate::log::{Marks, TagLog};
-use crate::state::State;
+use crate::state::{BandPlaces, State};
 use crate::store::Store;
 
 /// Bytes that are read or written at a time.
@@ -349,7 +350,8 @@ fn understand(
     let lost = Lost::of(&head, &blocks, durable);
     let first_lost = lost.as_ref().map(|lost| lost.first).filter(|_| judgement.accept == Accept::AllSince);
     let until = first_lost.unwrap_or(u64::MAX);
-    let replay = Replay { reader, superblock, bounds: &bounds, planted, durable, until };
+    let covered = head.covered;
+    let replay = Replay { reader, superblock, bounds: &bounds, planted, durable, until, covered };
     let (highest, mut recovery) = replay.run(&blocks, &mut state)?;
     recovery.clean = head.clean && blocks.is_empty();
     if let Some(lost) = lost {
@@ -489,8 +491,10 @@ pub(crate) fn recover(
     if let Some(first) = found.faults.first().filter(|_| judgement.accept == Accept::Nothing) {
         return Err(reader.faulty(first));
     }
+    let in_place = in_place::is_wanted(&superblock, &layer.room(), options);
+    let laid_anew = found.state.lay(in_place);
     found.state.restore(layer).map_err(|what| reader.damaged(what))?;
-    let unsettled = found.unsettled || !found.faults.is_empty();
+    let unsettled = found.unsettled || laid_anew || !found.faults.is_empty();
     let log = TagLog::new(&superblock, found.position, found.head.generation, found.marks, unsettled);
     let mut interpreter = Interpreter::new(store, superblock, log, found.state, found.sequence);
     interpreter.planted = judgement.planted;
@@ -583,6 +587,7 @@ fn read_checkpoint(
     let entries = reader.entries(superblock, head)?;
     let (cached, rest) = entries.split_at(head.cached as usize * CACHED);
     let (moved, rest) = rest.split_at(head.moved as usize * MOVED);
+    let (rest, fixed) = rest.split_at(rest.len() - head.fixed as usize * MOVED);
     let mut state = State { shingled, ..State::default() };
     let wrong = || reader.damaged(format!("checkpoint {} has an entry beyond the drive", head.generation));
     for entry in cached.chunks_exact(CACHED) {
@@ -594,13 +599,15 @@ fn read_checkpoint(
         state.map.insert(found.lba, found.pba);
         state.taken = state.taken.max(found.taken + found.access.len.get());
     }
-    for entry in moved.chunks_exact(MOVED) {
-        let (lba, pba) = decode_moved(entry);
-        if !bounds.hold_lba(lba) || !bounds.hold_moved(lba, pba) {
-            return Err(wrong());
-        }
-        state.moved.insert(lba.start.get(), (lba.len, pba));
-    }
+    let bands = |entries: &[u8]| -> Result<BandPlaces, ImageError> {
+        let placed = entries.chunks_exact(MOVED).map(decode_moved).map(|(lba, pba)| {
+            let inside = bounds.hold_lba(lba) && bounds.hold_moved(lba, pba);
+            inside.then_some((lba.start.get(), (lba.len, pba))).ok_or_else(wrong)
+        });
+        placed.collect()
+    };
+    state.moved = bands(moved)?;
+    state.fixed = if head.in_place { Some(bands(fixed)?) } else { None };
     if !take_up_overwritten(rest, head, bounds, state.shingled.as_mut()) {
         return Err(wrong());
     }
@@ -640,6 +647,8 @@ struct Replay<'a> {
     durable: u64,
     /// The first sequence number that does not count.
     until: u64,
+    /// The highest sequence number that is in the checkpoint.
+    covered: u64,
 }
 
 impl Replay<'_> {
@@ -651,9 +660,21 @@ impl Replay<'_> {
             tags.sort_unstable_by_key(|tag| tag.sequence);
         }
         let mut recovery = Recovery { tags: tags.len() as u64, ..Recovery::default() };
+        let whole = state.is_in_place().then(|| match self.planted {
+            Some(Planted::GapIgnored) => u64::MAX,
+            _ => self.first_gap(&tags),
+        });
         for tag in &tags {
             if !self.bounds.hold_tag(tag) {
                 return Err(self.reader.damaged(format!("tag {} lies beyond the drive", tag.sequence)));
+            }
+            // Of an image in place they are about the layer, and count as far as none is missing.
+            if let Some(gap) = whole.filter(|_| tag.sequence < self.until) {
+                match tag.sequence < gap {
+                    true => state.apply(tag),
+                    false => recovery.refused += 1,
+                }
+                continue;
             }
             let known = tag.sequence <= durable || self.planted == Some(Planted::TagWithoutData);
             recovery.checked += u64::from(!known);
@@ -667,6 +688,12 @@ impl Replay<'_> {
             }
         }
         Ok((tags.iter().map(|tag| tag.sequence).max().unwrap_or(0), recovery))
+    }
+
+    /// The first sequence number behind the checkpoint of which there is no tag, of tags in their order.
+    fn first_gap(&self, tags: &[&Tag]) -> u64 {
+        let behind = tags.iter().map(|tag| tag.sequence).filter(|&sequence| sequence > self.covered);
+        behind.fold(self.covered + 1, |next, sequence| if sequence == next { next + 1 } else { next })
     }
 
     /// Whether the data of a tag is where it says.

@@ -19,6 +19,7 @@
 //! Invariants: after a refusal every sector reads as before the plan, or as one of its writes has it; nothing that was
 //! flushed changes.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
 
@@ -88,7 +89,8 @@ impl Interpreter {
     fn checkpoint_bytes(&mut self) -> u64 {
         // An extent of the map is one entry for each access that wrote a part of it.
         let cached = self.state.map.entries() + self.state.rooms.count();
-        let layer = cached * CACHED as u64 + self.state.moved.len() as u64 * MOVED as u64;
+        let bands = self.state.moved.len() + self.state.fixed.as_ref().map_or(0, BTreeMap::len);
+        let layer = cached * CACHED as u64 + bands as u64 * MOVED as u64;
         let (torn, writers) = self.state.shingled.as_mut().map_or((0, 0), |disk| disk.map_entries());
         ENTRIES + layer + torn as u64 * TORN as u64 + writers as u64 * WRITER as u64
     }
@@ -176,7 +178,8 @@ impl Interpreter {
     /// A write of a raw shingled disk destroys sectors of other tracks: its own are allocated before that is noted.
     fn reserve_places(&mut self, plan: &Plan) -> Result<(), ImageError> {
         for step in plan.steps() {
-            let &Step::Access { medium, direction: Direction::Write, extent, purpose: Purpose::Host } = step
+            let &Step::Access { medium, direction: Direction::Write, extent, purpose: Purpose::Host, .. } =
+                step
             else {
                 continue;
             };

@@ -1,5 +1,8 @@
 //! Where everything lies that is not where a new drive has it.
 //!
+//! In a planned image that is where the bytes are; in an image in place (`in_place.rs`) it is where the layer has them,
+//! and the bytes lie at native locations.
+//!
 //! Invariants: no sector twice; every extent in the cache lies in the room of the access that wrote it; a moved
 //! band lies at one place.
 
@@ -12,13 +15,19 @@ use skylight_layer::{ExtentMap, Found, Layer, Recovered, Swd};
 use crate::format::tag::{Kind, Tag};
 use crate::ranges::{Room, Rooms};
 
+/// Where bands lie, by their first host sectors: the length of each and its place.
+pub(crate) type BandPlaces = BTreeMap<u64, (Sectors, Pba)>;
+
 /// See the module page.
 #[derive(Default)]
 pub(crate) struct State {
     pub map: ExtentMap,
     pub rooms: Rooms,
-    /// By first host sector of the band: its length and place.
-    pub moved: BTreeMap<u64, (Sectors, Pba)>,
+    /// Bands that the layer has elsewhere than on a new drive.
+    pub moved: BandPlaces,
+    /// In an image in place, the bands whose bytes lie elsewhere than on a new drive, for good; the rest is then what
+    /// the layer has, and not where bytes are. None in a planned image, where the two are one.
+    pub fixed: Option<BandPlaces>,
     /// Sectors that accesses to the cache have taken.
     pub taken: u64,
     /// The disk as far as it matters what writes overwrite, if it is a raw shingled one.
@@ -91,27 +100,44 @@ impl State {
         layer.restore(&Recovered { cached: &cached, moved: &moved }).map_err(|error| error.to_string())
     }
 
-    /// Where an extent lies that is not in the cache, piece by piece.
+    /// Where the bytes of an extent lie that is not in the cache, piece by piece.
     pub fn visit_home(&self, layer: &dyn Layer, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+        visit_bands(self.fixed.as_ref().unwrap_or(&self.moved), layer, extent, visit);
+    }
+
+    /// Where the layer has an extent, piece by piece, and whether in the cache.
+    pub fn visit_layer(&self, layer: &dyn Layer, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent, bool)) {
         let mut at = extent.start;
-        while at < extent.end() {
-            let before = self.moved.range(..=at.get()).next_back();
-            let inside = before.filter(|&(&start, &(len, _))| start + len.get() > at.get());
-            let end = match inside {
-                Some((&start, &(len, pba))) => {
-                    let end = extent.end().min(Lba(start) + len);
-                    visit(PbaExtent::new(pba + (at - Lba(start)), end - at));
-                    end
-                }
-                None => {
-                    let next =
-                        self.moved.range(at.get()..).next().map_or(extent.end(), |(&start, _)| Lba(start));
-                    let end = next.min(extent.end());
-                    layer.home(LbaExtent::new(at, end - at), visit);
-                    end
-                }
-            };
-            at = end;
+        for mapped in self.map.overlapping(extent) {
+            let gap = LbaExtent::new(at, mapped.lba.start - at);
+            visit_bands(&self.moved, layer, gap, &mut |piece| visit(piece, false));
+            visit(PbaExtent::new(mapped.pba, mapped.lba.len), true);
+            at = mapped.lba.end();
         }
+        let rest = LbaExtent::new(at, extent.end() - at);
+        visit_bands(&self.moved, layer, rest, &mut |piece| visit(piece, false));
+    }
+}
+
+/// Where an extent lies by the places of bands, piece by piece.
+fn visit_bands(bands: &BandPlaces, layer: &dyn Layer, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+    let mut at = extent.start;
+    while at < extent.end() {
+        let before = bands.range(..=at.get()).next_back();
+        let inside = before.filter(|&(&start, &(len, _))| start + len.get() > at.get());
+        let end = match inside {
+            Some((&start, &(len, pba))) => {
+                let end = extent.end().min(Lba(start) + len);
+                visit(PbaExtent::new(pba + (at - Lba(start)), end - at));
+                end
+            }
+            None => {
+                let next = bands.range(at.get()..).next().map_or(extent.end(), |(&start, _)| Lba(start));
+                let end = next.min(extent.end());
+                layer.home(LbaExtent::new(at, end - at), visit);
+                end
+            }
+        };
+        at = end;
     }
 }

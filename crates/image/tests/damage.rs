@@ -19,6 +19,7 @@ const CACHED: Options = Options {
     // 128 blocks.
     log_bytes: Some(64 << 10),
     every_access: false,
+    planned: false,
     piece: None,
     part_bytes: None,
     ahead: None,
@@ -73,8 +74,12 @@ fn writable(path: &Path) -> File {
 
 /// An image that was killed after 40 flushed writes; where it lies.
 fn killed(folder: &Folder) -> PathBuf {
+    killed_as(folder, &CACHED)
+}
+
+fn killed_as(folder: &Folder, options: &Options) -> PathBuf {
     let path = folder.path("drive.img");
-    let mut image = Image::create(&path, &profile("emulated-smr-1"), &CACHED).expect("a new image");
+    let mut image = Image::create(&path, &profile("emulated-smr-1"), options).expect("a new image");
     for number in 0..40 {
         image.write(number * 4096, &block(number as u8 + 1), true).expect("a write");
     }
@@ -121,13 +126,20 @@ fn a_log_that_lost_durable_tags_is_refused_and_stays_as_it_is() {
 
 #[test]
 fn a_repair_that_accepts_the_loss_keeps_a_copy_and_goes_on_with_the_rest() {
+    // Of an image in place tags are about the layer alone: no data is lost with them.
+    for (planned, read_until) in [(true, 30), (false, 40)] {
+        repairs_and_reads(&Options { planned, ..CACHED }, read_until);
+    }
+}
+
+fn repairs_and_reads(options: &Options, read_until: u64) {
     let folder = Folder::new();
-    let path = killed(&folder);
+    let path = killed_as(&folder, options);
     let log = layout(&path).log.start;
     writable(&path).write_all_at(&[0; 10 * 512], log + 30 * 512).expect("a loss");
     let before = structures(&path);
     fs::write(folder.path("drive.img.damaged-1"), "an older one").expect("a file");
-    let done = repair(&path, &CACHED, true).expect("a repair");
+    let done = repair(&path, options, true).expect("a repair");
     let kept = done.kept.expect("a copy");
     assert_eq!(kept, folder.path("drive.img.damaged-2"));
     assert_eq!(fs::metadata(&kept).expect("the copy").len(), layout(&path).platter.start);
@@ -138,13 +150,13 @@ fn a_repair_that_accepts_the_loss_keeps_a_copy_and_goes_on_with_the_rest() {
         done.lost
     );
     assert_eq!(check(&path, &CACHED).expect("a check").problems, Vec::<String>::new());
-    let mut image = Image::open(&path, &CACHED).expect("what is left");
+    let mut image = Image::open(&path, options).expect("what is left");
     for number in 0..40 {
-        let expected = if number < 30 { number as u8 + 1 } else { 0 };
+        let expected = if number < read_until { number as u8 + 1 } else { 0 };
         assert_eq!(read(&mut image, number * 4096), expected, "block {number}");
     }
     image.close().expect("a clean end");
-    assert_eq!(repair(&path, &CACHED, true).expect("nothing to do"), Default::default());
+    assert_eq!(repair(&path, options, true).expect("nothing to do"), Default::default());
 }
 
 #[test]

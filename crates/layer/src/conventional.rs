@@ -7,9 +7,9 @@
 //!
 //! Invariant: no access is on any other medium.
 
-use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
-use crate::plan::{HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Step};
+use crate::plan::{HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::Room;
 
 /// LBA and PBA are the same number.
@@ -40,8 +40,10 @@ impl Layer for Conventional {
         let command = queue.next_command();
         let extent = native(command.extent);
         match command.op {
-            HostOp::Read => plan.access(self.medium, Direction::Read, extent, Purpose::Host),
-            HostOp::Write => plan.access(self.medium, Direction::Write, extent, Purpose::Host),
+            HostOp::Read => plan.read(self.medium, extent, Purpose::Host),
+            HostOp::Write => {
+                plan.write(self.medium, extent, Purpose::Host, Source::Host(command.extent.start));
+            }
             HostOp::Flush | HostOp::Trim => {}
         }
         plan.push(Step::Complete(command.id));

@@ -29,7 +29,7 @@ pub use fully_associative::{FullyAssociative, FullyAssociativeSpec, ZoneUse};
 pub use journaled::{Journaled, JournaledSpec};
 pub use plan::{
     CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose,
-    Queue, Step,
+    Queue, Source, Step,
 };
 pub use restore::{Found, Misplaced, Recovered, Room};
 pub use set_associative::{SetAssociative, SetAssociativeSpec};

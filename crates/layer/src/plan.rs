@@ -6,7 +6,7 @@
 //!
 //! Invariant: a layer has taken exactly those commands whose completion is in its plan.
 
-use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent};
+use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent};
 
 use crate::restore::{Misplaced, Recovered, Room};
 
@@ -68,6 +68,22 @@ impl Purpose {
     }
 }
 
+/// Where the bytes of an access come from. The clock ignores it; an image moves the bytes that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The medium: a read.
+    Medium,
+    /// The host writes that the plan completes, from this host sector on: data at its native location.
+    Host(Lba),
+    /// The host writes that the plan completes, into the persistent cache: the commits that follow name each extent
+    /// and the place of it within this access.
+    HostToCache,
+    /// What reads return from this host sector on: cleaning writes it to a native location.
+    Merged(Lba),
+    /// The drive itself: out-of-band data, maps, a band that is staged.
+    Internal,
+}
+
 /// A change of where data is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapChange {
@@ -119,6 +135,8 @@ pub enum Step {
         extent: PbaExtent,
         /// What for.
         purpose: Purpose,
+        /// Where its bytes come from.
+        source: Source,
     },
     /// The next so many accesses may be done in any order: the clock takes the one that the heads reach
     /// first, others take them as they stand.
@@ -184,29 +202,41 @@ impl Plan {
         self.steps.push(step);
     }
 
-    /// Appends an access.
+    /// Appends a read.
     #[inline]
-    pub fn access(&mut self, medium: Medium, direction: Direction, extent: PbaExtent, purpose: Purpose) {
-        self.push(Step::Access { medium, direction, extent, purpose });
+    pub fn read(&mut self, medium: Medium, extent: PbaExtent, purpose: Purpose) {
+        self.push(Step::Access {
+            medium,
+            direction: Direction::Read,
+            extent,
+            purpose,
+            source: Source::Medium,
+        });
+    }
+
+    /// Appends a write of bytes from a source.
+    #[inline]
+    pub fn write(&mut self, medium: Medium, extent: PbaExtent, purpose: Purpose, source: Source) {
+        self.push(Step::Access { medium, direction: Direction::Write, extent, purpose, source });
     }
 
     /// Appends the read of a piece of what the host asks for.
     #[inline]
     pub fn read_piece(&mut self, piece: Piece) {
         let purpose = if piece.cached { Purpose::Cache } else { Purpose::Host };
-        self.access(piece.medium, Direction::Read, piece.extent, purpose);
+        self.read(piece.medium, piece.extent, purpose);
     }
 
-    /// Appends accesses of one kind that may be done in any order; how many is known when they are there.
-    pub fn in_any_order(
+    /// Appends reads that may be done in any order; how many is known when they are there.
+    pub fn read_in_any_order(
         &mut self,
-        (medium, direction, purpose): (Medium, Direction, Purpose),
+        (medium, purpose): (Medium, Purpose),
         extents: impl Iterator<Item = PbaExtent>,
     ) {
         let at = self.steps.len();
         self.push(Step::AnyOrder { accesses: 0 });
         for extent in extents {
-            self.access(medium, direction, extent, purpose);
+            self.read(medium, extent, purpose);
         }
         match self.steps.len() - at - 1 {
             0 => self.steps.truncate(at),

@@ -32,12 +32,12 @@ impl Shadow for Whole {
         assert_eq!(*complete, Step::Complete(command.id));
         match (command.op, steps) {
             (HostOp::Flush | HostOp::Trim, []) => {}
-            (HostOp::Read, [Step::Access { medium, direction, extent, purpose: Purpose::Host }]) => {
+            (HostOp::Read, [Step::Access { medium, direction, extent, purpose: Purpose::Host, .. }]) => {
                 assert_eq!(*direction, Direction::Read);
                 assert_eq!(pieces, [Piece { medium: *medium, extent: *extent, cached: false }]);
                 assert_eq!(self.truth.read(*medium, *extent, start), start + len, "all of it is read");
             }
-            (HostOp::Write, [Step::Access { medium, direction, extent, purpose: Purpose::Host }]) => {
+            (HostOp::Write, [Step::Access { medium, direction, extent, purpose: Purpose::Host, .. }]) => {
                 assert_eq!((*medium, *direction, extent.len.get()), (self.medium, Direction::Write, len));
                 self.writes += 1;
                 for k in 0..len {

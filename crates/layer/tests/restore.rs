@@ -1,5 +1,5 @@
 //! A layer that is taken away and made again from what its plans have said finds every sector where it was, and
-//! goes on without writing over any of them.
+//! goes on without writing over any of them. And accesses name where their bytes come from: an image moves what they name.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
     Bands, Command, CommandId, Found, FullyAssociative, FullyAssociativeSpec, HostOp, Journaled,
     JournaledSpec, Layer, MapChange, Medium, Plan, Purpose, Queue, Recovered, SetAssociative,
-    SetAssociativeSpec, Step, StretchSpec,
+    SetAssociativeSpec, Source, Step, StretchSpec,
 };
 
 const CAPACITY: u64 = 1024;
@@ -77,6 +77,10 @@ struct Said {
     access: PbaExtent,
     before: u64,
     taken: u64,
+    /// By sector, where accesses have brought the bytes that the next change of the map is about.
+    brought: BTreeMap<u64, u64>,
+    /// By sector, where the last plan has said that it is native, by the accesses that brought its bytes.
+    native: BTreeMap<u64, u64>,
 }
 
 impl Said {
@@ -108,6 +112,36 @@ impl Said {
                 _ => {}
             }
         }
+    }
+
+    /// Follows where the bytes of accesses come from; which sectors a plan that is no trim has said to be native or
+    /// remapped without an access that brings their bytes there.
+    fn follow_sources(&mut self, plan: &Plan) -> Vec<u64> {
+        let (mut missing, mut native) = (Vec::new(), BTreeMap::new());
+        for step in plan.steps() {
+            match *step {
+                Step::Access { extent, source: Source::Host(lba) | Source::Merged(lba), .. } => {
+                    self.brought
+                        .extend((0..extent.len.get()).map(|at| (lba.get() + at, extent.start.get() + at)));
+                }
+                // A stream is remapped where it was written as a log.
+                Step::Commit(MapChange::Cached { lba, pba }) => {
+                    self.brought.extend((0..lba.len.get()).map(|at| (lba.start.get() + at, pba.get() + at)));
+                    native.retain(|at, _| *at < lba.start.get() || lba.end().get() <= *at);
+                }
+                Step::Commit(MapChange::Native { lba } | MapChange::Remapped { lba, .. }) => {
+                    for at in lba.start.get()..lba.end().get() {
+                        match self.brought.remove(&at) {
+                            Some(place) => _ = native.insert(at, place),
+                            None => missing.push(at),
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.native = native;
+        missing
     }
 
     fn forget(&mut self, lba: LbaExtent) {
@@ -190,6 +224,36 @@ proptest! {
             }
             all.sort_unstable();
             prop_assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "two sectors lie at one place");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn accesses_name_where_their_bytes_come_from(kind in 0..5_u8, acts in acts()) {
+        let mut drive = layer(kind);
+        let (mut said, mut plan) = (Said::default(), Plan::default());
+        for act in acts {
+            plan.clear();
+            let mut take = |op, at: u64, len: u64| {
+                let extent = LbaExtent::new(Lba(at), Sectors(len.min(CAPACITY - at)));
+                drive.take(Queue { waiting: &[Command { id: CommandId(1), op, extent }], next: 0 }, &mut plan);
+                op == HostOp::Trim
+            };
+            let trims = match act {
+                Act::Write(at, len) => take(HostOp::Write, at, len),
+                Act::Trim(at, len) => take(HostOp::Trim, at, len),
+                Act::Idle(_) | Act::Restore => {
+                    drive.idle(&mut plan);
+                    false
+                }
+            };
+            let missing = said.follow_sources(&plan);
+            prop_assert!(trims || missing.is_empty(), "nothing brings the bytes of {:?}", missing);
+            let all = places(drive.as_ref());
+            for (&at, &place) in &said.native {
+                prop_assert!(trims || all[at as usize] == place, "sector {} was brought to {}", at, place);
+            }
         }
     }
 }

@@ -221,7 +221,7 @@ impl Cached {
         let op = taken.command.map(|command| command.op);
         for step in steps {
             match *step {
-                Step::Access { medium, direction, extent, purpose } => match (purpose, direction) {
+                Step::Access { medium, direction, extent, purpose, .. } => match (purpose, direction) {
                     (Purpose::Host | Purpose::Cache, Direction::Read) => {
                         assert_eq!(op, Some(HostOp::Read));
                         taken.next = self.truth.read(medium, extent, taken.next);

@@ -81,7 +81,7 @@ impl Checked {
     /// Makes the accesses of a plan in their order.
     fn follow(&mut self, plan: &Plan) {
         for step in plan.steps() {
-            let Step::Access { medium: Medium::Platter, direction, extent, purpose } = *step else {
+            let Step::Access { medium: Medium::Platter, direction, extent, purpose, .. } = *step else {
                 continue;
             };
             let mut rest = extent;

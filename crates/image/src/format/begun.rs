@@ -4,9 +4,11 @@
 //! Invariant: it is durable before the file is made longer than this block, and goes with the superblock, or the head
 //! of a part, which is written in its place last.
 
-use super::{BLOCK, VERSION, checksum, put_u32, u32_at};
+use super::{BLOCK, checksum, put_u32, u32_at};
 
 const MAGIC: [u8; 8] = *b"SKYBEGUN";
+/// The version of this block.
+const VERSION: u32 = 2;
 const CRC_AT: usize = BLOCK - 4;
 const UNSALTED: u32 = 0;
 

@@ -24,9 +24,10 @@ pub const TORN: usize = 24;
 pub const WRITER: usize = 32;
 
 /// The most bytes that a checkpoint takes of so many cached sectors, moved bands and sectors that can be overwritten:
-/// each of these may be a fragment, with data of a write of its own.
+/// a band may be moved for the layer and in the image, and each of the sectors may be a fragment, with data of a write
+/// of its own.
 pub fn most_bytes(cached: u64, moved: u64, overwritable: u64) -> u64 {
-    ENTRIES + cached * CACHED as u64 + moved * MOVED as u64 + overwritable * (TORN + WRITER) as u64
+    ENTRIES + cached * CACHED as u64 + 2 * moved * MOVED as u64 + overwritable * (TORN + WRITER) as u64
 }
 
 /// The head of a checkpoint.
@@ -55,6 +56,10 @@ pub struct Head {
     /// The highest sequence number before the log position: what later tags changed may be in the entries or not. 0 in
     /// images of version 1.
     pub covered: u64,
+    /// Whether the bytes of the image lie in place: the entries are then what the layer has.
+    pub in_place: bool,
+    /// Entries for bands whose bytes lie elsewhere than on a new drive in an image in place, behind all others.
+    pub fixed: u64,
 }
 
 impl Head {
@@ -73,6 +78,8 @@ impl Head {
         put_u64(&mut block, 64, self.writers);
         put_u64(&mut block, 72, self.writes);
         put_u64(&mut block, 80, self.covered);
+        put_u32(&mut block, 88, self.in_place.into());
+        put_u64(&mut block, 96, self.fixed);
         let crc = checksum(salt, &block[8..]);
         put_u32(&mut block, 4, crc);
         block
@@ -95,6 +102,8 @@ impl Head {
             writers: u64_at(block, 64),
             writes: u64_at(block, 72),
             covered: u64_at(block, 80),
+            in_place: u32_at(block, 88) != 0,
+            fixed: u64_at(block, 96),
         })
     }
 
@@ -102,6 +111,7 @@ impl Head {
     pub fn entries_bytes(&self) -> Option<u64> {
         let of = |count: u64, bytes: usize| count.checked_mul(bytes as u64);
         let layer = of(self.cached, CACHED)?.checked_add(of(self.moved, MOVED)?)?;
+        let layer = layer.checked_add(of(self.fixed, MOVED)?)?;
         layer.checked_add(of(self.torn, TORN)?)?.checked_add(of(self.writers, WRITER)?)
     }
 }

@@ -22,7 +22,7 @@ pub mod superblock;
 pub mod tag;
 
 /// The version of the formats.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of a block: the sector that is written whole or not at all.
 pub const BLOCK: usize = 512;
 

@@ -7,9 +7,11 @@
 //! its generation; after they are durable, each part confirms it. So a part never confirms a generation that the
 //! image does not have, and the image never has a generation that a part has not announced.
 
-use super::{BLOCK, VERSION, checksum, put_u32, put_u64, u32_at, u64_at};
+use super::{BLOCK, checksum, put_u32, put_u64, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"SKYPART\0";
+/// The version of heads: they have not changed since.
+const VERSION: u32 = 2;
 const CRC_AT: usize = BLOCK - 4;
 /// As with superblocks: a head is read before it is known which image it is of.
 const UNSALTED: u32 = 0;
@@ -62,7 +64,7 @@ impl PartHead {
 
     fn decode_copy(block: &[u8; BLOCK]) -> Option<Self> {
         let whole = checksum(UNSALTED, &block[..CRC_AT]) == u32_at(block, CRC_AT);
-        let known = block[..8] == MAGIC && (2..=VERSION).contains(&u32_at(block, 8));
+        let known = block[..8] == MAGIC && u32_at(block, 8) == VERSION;
         let mut identity = [0; 16];
         identity.copy_from_slice(&block[16..32]);
         (whole && known).then(|| Self {

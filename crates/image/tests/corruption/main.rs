@@ -16,7 +16,7 @@ mod run;
 use common::number;
 use drives::{DRIVES, Drive, SECTORS};
 use mutate::{Subject, Tally, corrupt};
-use run::Life;
+use run::{Lies, Life};
 use skylight_image::interpreter::Planted;
 
 impl Subject for Life {
@@ -42,14 +42,26 @@ fn lives(
     tally: &mut Tally,
 ) -> Result<(), String> {
     let seed = number("PROPTEST_RNG_SEED", 1);
-    let each = mutations.div_ceil(4 * drives.len() as u64);
+    let ways = [
+        (Lies::Planned, false, false),
+        (Lies::Planned, true, false),
+        (Lies::Planned, false, true),
+        (Lies::Planned, true, true),
+        (Lies::InPlace, true, false),
+        (Lies::InPlace, false, true),
+        (Lies::Both, true, false),
+    ];
+    let each = mutations.div_ceil((ways.len() * drives.len()) as u64);
     for &drive in drives {
-        for (write_cache, in_parts) in [(false, false), (true, false), (false, true), (true, true)] {
-            let life = Life::new(drive, (write_cache, false), seed, planted);
+        for (lies, write_cache, in_parts) in ways {
+            let life = Life::new(drive, (write_cache, false), seed, planted).lying(lies);
             let mut life = if in_parts { life.in_parts() } else { life };
             life.marks_at_once = true;
             corrupt(&mut life, each, tally).map_err(|why| {
-                format!("{}, write cache {write_cache}, in parts {in_parts}, seed {seed}, {why}", drive.name)
+                format!(
+                    "{}, {lies:?}, write cache {write_cache}, in parts {in_parts}, seed {seed}, {why}",
+                    drive.name
+                )
             })?;
         }
     }

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use skylight_disk::{Lba, LbaExtent};
 use skylight_image::format::BLOCK;
 use skylight_image::format::checkpoint::ENTRIES;
 use skylight_image::format::part::START;
@@ -163,13 +162,10 @@ fn touched_sectors<L: Subject>(
     boundaries: &[u64],
     ranges: &[Range<u64>],
 ) -> Vec<bool> {
-    let mut pieces = Vec::new();
-    let sectors = life.sectors();
-    image.layer().locate(LbaExtent::new(Lba(0), skylight_disk::Sectors(sectors)), &mut pieces);
-    let mut touched = Vec::with_capacity(sectors as usize);
-    for piece in pieces {
-        let part = if piece.medium == Medium::Flash { superblock.flash } else { superblock.platter };
-        for sector in piece.extent.start.get()..piece.extent.end().get() {
+    let mut touched = Vec::with_capacity(life.sectors() as usize);
+    for (medium, piece) in image.lying() {
+        let part = if medium == Medium::Flash { superblock.flash } else { superblock.platter };
+        for sector in piece.start.get()..piece.end().get() {
             let at = on_medium(part.start + sector * BLOCK as u64, boundaries);
             touched.push(ranges.iter().any(|range| range.start < at + BLOCK as u64 && at < range.end));
         }

@@ -33,8 +33,9 @@ struct Beside {
 }
 
 impl Beside {
-    fn new(drive: Drive, planted: Option<Planted>) -> Self {
-        let options = Options { write_cache: true, planted, log_bytes: Some(65_536), ..Options::default() };
+    fn new(drive: Drive, planned: bool, planted: Option<Planted>) -> Self {
+        let options =
+            Options { write_cache: true, planned, planted, log_bytes: Some(65_536), ..Options::default() };
         let memory = RamStore::new(Image::bytes_needed((drive.layer)().as_ref(), &options));
         let store = FaultStore::new(memory.clone());
         let image = Image::create_on(Box::new(store.clone()), (drive.layer)(), "", &options);
@@ -138,14 +139,15 @@ impl Beside {
 #[test]
 fn what_is_done_while_a_sync_is_under_way_is_not_durable_by_it() {
     for drive in DRIVES {
-        assert_eq!(Beside::new(drive, None).lives(), None);
+        assert_eq!(Beside::new(drive, true, None).lives(), None);
+        assert_eq!(Beside::new(drive, false, None).lives(), None, "in place");
     }
 }
 
 #[test]
 fn faults_of_flushes_beside_other_commands_are_noticed() {
     for planted in [Planted::DurableTooSoon, Planted::FreedTooSoon] {
-        let found = DRIVES.into_iter().find_map(|drive| Beside::new(drive, Some(planted)).lives());
+        let found = DRIVES.into_iter().find_map(|drive| Beside::new(drive, true, Some(planted)).lives());
         println!("{planted:?}: {}", found.unwrap_or_else(|| panic!("{planted:?} went unnoticed")));
     }
 }

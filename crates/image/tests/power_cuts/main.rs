@@ -11,26 +11,33 @@ mod run;
 
 use common::{Lives, number};
 use drives::{DRIVES, Drive};
-use run::Life;
+use run::{Lies, Life};
 use skylight_image::interpreter::Planted;
 use skylight_image::store::summed::PlantedSums;
 
 fn lives(drive: Drive) {
     let (cuts, seed) = (number("SKYLIGHT_CUTS", 20_000), number("PROPTEST_RNG_SEED", 1));
-    let each = cuts / (5 * DRIVES.len() as u64) + 1;
     let ways = [
-        (false, false, false),
-        (true, false, false),
-        (true, false, true),
-        (false, true, false),
-        (true, true, false),
+        (Lies::Planned, false, false, false),
+        (Lies::Planned, true, false, false),
+        (Lies::Planned, true, false, true),
+        (Lies::Planned, false, true, false),
+        (Lies::Planned, true, true, false),
+        (Lies::InPlace, false, false, false),
+        (Lies::InPlace, true, false, false),
+        (Lies::InPlace, true, false, true),
+        (Lies::InPlace, true, true, false),
+        (Lies::Both, false, false, false),
+        (Lies::Both, true, true, false),
     ];
-    for (write_cache, checksums, in_parts) in ways {
-        let life = Life::new(drive, (write_cache, checksums), seed, None);
+    let each = cuts / (ways.len() * DRIVES.len()) as u64 + 1;
+    for (lies, write_cache, checksums, in_parts) in ways {
+        let life = Life::new(drive, (write_cache, checksums), seed, None).lying(lies);
         let mut life = if in_parts { life.in_parts() } else { life };
         let lived = life.live(each);
-        let how =
-            format!("write cache {write_cache}, checksums {checksums}, in parts {in_parts}, seed {seed}");
+        let how = format!(
+            "{lies:?}, write cache {write_cache}, checksums {checksums}, in parts {in_parts}, seed {seed}"
+        );
         println!("{}, {how}: {} cuts, {:?}", drive.name, life.cuts, life.seen);
         if let Err(why) = lived {
             panic!("{}, {how}, cut {}: {why}", drive.name, life.cuts);
@@ -60,10 +67,10 @@ drive!(fully_associative_lazy, 8);
 drive!(fully_associative_aggressive, 9);
 
 /// Cuts until a planted fault is noticed on some drive; none if it is not.
-fn noticed(planted: Planted, write_cache: bool) -> Option<String> {
+fn noticed(planted: Planted, lies: Lies, write_cache: bool) -> Option<String> {
     let seed = number("PROPTEST_RNG_SEED", 1);
     [3, 5, 6, 9].into_iter().find_map(|index| {
-        let mut life = Life::new(DRIVES[index], (write_cache, false), seed, Some(planted));
+        let mut life = Life::new(DRIVES[index], (write_cache, false), seed, Some(planted)).lying(lies);
         let why = life.live(3000).err()?;
         Some(format!("{}, cut {}: {why}", DRIVES[index].name, life.cuts))
     })
@@ -72,17 +79,21 @@ fn noticed(planted: Planted, write_cache: bool) -> Option<String> {
 #[test]
 fn planted_faults_are_noticed() {
     let all = [
-        Planted::NoSync,
-        Planted::TagWithoutData,
-        Planted::BandTagFirst,
-        Planted::NoSequence,
-        Planted::ReuseAtOnce,
-        Planted::MarkFirst,
+        (Planted::NoSync, Lies::Planned),
+        (Planted::TagWithoutData, Lies::Planned),
+        (Planted::BandTagFirst, Lies::Planned),
+        (Planted::NoSequence, Lies::Planned),
+        (Planted::ReuseAtOnce, Lies::Planned),
+        (Planted::MarkFirst, Lies::Planned),
+        (Planted::NoSync, Lies::InPlace),
+        (Planted::MarkFirst, Lies::InPlace),
+        (Planted::GapIgnored, Lies::InPlace),
+        (Planted::PlacesFollow, Lies::InPlace),
     ];
-    for planted in all {
-        let found = noticed(planted, true).or_else(|| noticed(planted, false));
-        let found = found.unwrap_or_else(|| panic!("{planted:?} went unnoticed"));
-        println!("{planted:?}: {found}");
+    for (planted, lies) in all {
+        let found = noticed(planted, lies, true).or_else(|| noticed(planted, lies, false));
+        let found = found.unwrap_or_else(|| panic!("{planted:?} of {lies:?} went unnoticed"));
+        println!("{planted:?}, {lies:?}: {found}");
     }
 }
 

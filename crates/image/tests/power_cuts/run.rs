@@ -26,10 +26,22 @@ const SESSION: u64 = 60;
 /// Bytes of a region, so that each drive has some twenty.
 const REGION: u64 = 64 << 10;
 
+/// Where the bytes of a drive's image lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lies {
+    /// Where plans put them.
+    Planned,
+    /// Each at one place for good.
+    InPlace,
+    /// By turns: some sessions are over a disk that sets the time.
+    Both,
+}
+
 /// A life: which drive, how, and how many cuts of it there were.
 pub struct Life {
     drive: Drive,
     boundaries: Vec<u64>,
+    lies: Lies,
     /// Whether marks never wait for the next flush.
     pub marks_at_once: bool,
     options: Options,
@@ -96,9 +108,11 @@ impl Life {
         };
         let options =
             Options { write_cache, planted, log_bytes, piece, checksums, sums, ..Options::default() };
+        let options = Options { planned: true, ..options };
         Self {
             drive,
             boundaries: Vec::new(),
+            lies: Lies::Planned,
             marks_at_once: false,
             options,
             random: Random(seed),
@@ -127,6 +141,13 @@ impl Life {
             0 => vec![platter.start + third, platter.start + 2 * third],
             _ => vec![flash.start],
         };
+        self
+    }
+
+    /// The same with bytes that lie elsewhere than in a planned image.
+    pub fn lying(mut self, lies: Lies) -> Self {
+        self.lies = lies;
+        self.options.planned = lies == Lies::Planned;
         self
     }
 
@@ -332,7 +353,7 @@ impl Lives for Life {
     }
 
     fn session(&mut self, store: RamStore) -> Result<Session<Op, Vec<u8>>, String> {
-        self.options.every_access = self.random.below(2) == 0;
+        self.options.every_access = self.random.below(2) == 0 && self.lies != Lies::InPlace;
         self.seen.every_access += u64::from(self.options.every_access);
         self.power_is_back();
         let start = Medium::new(store.clone());

@@ -12,10 +12,10 @@
 //! Invariant: a band is committed only if nothing in it changed since it was gathered.
 //! Source: Skylight (FAST'15), section 3.1; the order is ours, the paper does not give one.
 
-use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
-use crate::plan::{Medium, Plan, Purpose, Step};
+use crate::plan::{Medium, Plan, Purpose, Source, Step};
 
 use super::FullyAssociative;
 use super::layout::BandAt;
@@ -66,7 +66,7 @@ impl FullyAssociative {
             Phase::Write => {
                 let merged = self.zones[at.zone].as_mut()?.take_free(slot)?;
                 let band = PbaExtent::new(self.layout.place(at.zone, merged), at.lba.len);
-                plan.access(Medium::Platter, Direction::Write, band, Purpose::CleanWrite);
+                plan.write(Medium::Platter, band, Purpose::CleanWrite, Source::Merged(at.lba.start));
                 Phase::Commit { merged }
             }
             Phase::Commit { merged } => {
@@ -80,7 +80,7 @@ impl FullyAssociative {
     /// Reads a band where it lies.
     pub(super) fn read_band(&self, at: BandAt, plan: &mut Plan) {
         let band = PbaExtent::new(self.layout.place(at.zone, self.slot(at)), at.lba.len);
-        plan.access(Medium::Platter, Direction::Read, band, Purpose::CleanRead);
+        plan.read(Medium::Platter, band, Purpose::CleanRead);
     }
 
     /// Reads what logs have of a band.
@@ -91,7 +91,7 @@ impl FullyAssociative {
         }
         for mapped in self.exceptions.overlapping(at.lba) {
             let extent = PbaExtent::new(mapped.pba, mapped.lba.len);
-            plan.access(Medium::Platter, Direction::Read, extent, Purpose::CleanRead);
+            plan.read(Medium::Platter, extent, Purpose::CleanRead);
         }
     }
 

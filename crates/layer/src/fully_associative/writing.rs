@@ -15,9 +15,9 @@
 //!
 //! Invariant: a stream's log holds the band from its first sector on, in order, and reads find it there.
 
-use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
-use crate::plan::{Command, HostOp, MapChange, Medium, Plan, Purpose, Queue, Step};
+use crate::plan::{Command, HostOp, MapChange, Medium, Plan, Purpose, Queue, Source, Step};
 
 use super::FullyAssociative;
 use super::layout::{BandAt, Layout};
@@ -112,7 +112,7 @@ impl FullyAssociative {
             return false;
         };
         let place = PbaExtent::new(self.layout.place(at.zone, slot), at.lba.len);
-        plan.access(Medium::Platter, Direction::Write, place, Purpose::Host);
+        plan.write(Medium::Platter, place, Purpose::Host, Source::Host(at.lba.start));
         self.remap(at, slot, plan);
         true
     }
@@ -199,14 +199,14 @@ impl FullyAssociative {
         let place = self.layout.place(at.zone, merged);
         let into = lba.start - at.lba.start;
         let parts = [
-            (Sectors(0), into, Purpose::CleanWrite),
-            (into, lba.len, Purpose::Host),
-            (into + lba.len, at.lba.end() - lba.end(), Purpose::CleanWrite),
+            (Sectors(0), into, Purpose::CleanWrite, Source::Merged(at.lba.start)),
+            (into, lba.len, Purpose::Host, Source::Host(lba.start)),
+            (into + lba.len, at.lba.end() - lba.end(), Purpose::CleanWrite, Source::Merged(lba.end())),
         ];
-        for (from, len, purpose) in parts {
+        for (from, len, purpose, source) in parts {
             if len > Sectors(0) {
                 let extent = PbaExtent::new(place + from, len);
-                plan.access(Medium::Platter, Direction::Write, extent, purpose);
+                plan.write(Medium::Platter, extent, purpose, source);
             }
         }
         self.remap(at, merged, plan);
@@ -227,7 +227,7 @@ impl FullyAssociative {
         };
         let pba = self.layout.place(at.zone, slot) + Sectors(offset.into());
         let lba = LbaExtent::new(lba.start, Sectors(len.into()));
-        plan.access(Medium::Platter, Direction::Write, PbaExtent::new(pba, lba.len), purpose);
+        plan.write(Medium::Platter, PbaExtent::new(pba, lba.len), purpose, Source::HostToCache);
         let replaces = !self.exceptions.insert_if_clear(lba, pba);
         let emptied = replaces && self.release(at.zone, lba);
         if replaces {

@@ -8,10 +8,10 @@
 //!
 //! Invariant: a band is committed only if nothing in it changed since it was gathered.
 
-use skylight_disk::{Direction, Lba, LbaExtent, Nanos, PbaExtent};
+use skylight_disk::{Lba, LbaExtent, Nanos, PbaExtent};
 
 use crate::bands::Band;
-use crate::plan::{MapChange, Medium, Plan, Purpose, Step};
+use crate::plan::{MapChange, Medium, Plan, Purpose, Source, Step};
 
 use super::Journaled;
 
@@ -101,7 +101,7 @@ impl Journaled {
         let platter = Medium::Platter;
         match phase {
             Phase::Read => {
-                plan.access(platter, Direction::Read, band.native, Purpose::CleanRead);
+                plan.read(platter, band.native, Purpose::CleanRead);
                 Some(Phase::Gather)
             }
             Phase::Gather => {
@@ -110,15 +110,15 @@ impl Journaled {
             }
             Phase::Stage => {
                 let staged = PbaExtent::new(self.spec.cleaning.staging.start, band.native.len);
-                plan.access(self.spec.cache_medium, Direction::Write, staged, Purpose::CleanStage);
+                plan.write(self.spec.cache_medium, staged, Purpose::CleanStage, Source::Internal);
                 Some(Phase::Write)
             }
             Phase::Write => {
-                plan.access(platter, Direction::Write, band.native, Purpose::CleanWrite);
+                plan.write(platter, band.native, Purpose::CleanWrite, Source::Merged(band.lba.start));
                 Some(Phase::Commit)
             }
             Phase::Commit => {
-                plan.access(platter, Direction::Write, self.spec.cleaning.map_update, Purpose::MapUpdate);
+                plan.write(platter, self.spec.cleaning.map_update, Purpose::MapUpdate, Source::Internal);
                 self.forget_band(band);
                 self.journal.drop_oldest_in(band.lba);
                 plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
@@ -176,6 +176,6 @@ impl Journaled {
     fn gather(&self, band: LbaExtent, known: Lba, plan: &mut Plan) {
         let pieces =
             self.map.overlapping_around(band, known).map(|mapped| PbaExtent::new(mapped.pba, mapped.lba.len));
-        plan.in_any_order((self.spec.cache_medium, Direction::Read, Purpose::CleanRead), pieces);
+        plan.read_in_any_order((self.spec.cache_medium, Purpose::CleanRead), pieces);
     }
 }

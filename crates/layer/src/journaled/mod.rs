@@ -24,13 +24,13 @@ mod dirty;
 pub mod journal;
 mod restore;
 
-use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
+use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::bands::{Band, Bands};
 use crate::extent_map::ExtentMap;
 use crate::leaf::ENTRY_MAX_SECTORS;
 use crate::plan::{
-    CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Step,
+    CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step,
 };
 use crate::restore::{Misplaced, Recovered, Room};
 use cleaning::Cleaning;
@@ -125,7 +125,7 @@ impl Journaled {
         self.make_room(quanta, extents.clone(), plan);
         self.entries += 1;
         if self.spec.map_merge_every.is_some_and(|every| self.entries.is_multiple_of(every)) {
-            plan.access(Medium::Platter, Direction::Write, self.spec.map_merge, Purpose::MapMerge);
+            plan.write(Medium::Platter, self.spec.map_merge, Purpose::MapMerge, Source::Internal);
         }
         // Cleaning will ask for the oldest writes, of which the host says nothing.
         while let Some(start) = self.journal.coming() {
@@ -133,9 +133,9 @@ impl Journaled {
         }
         let place = self.journal.begin(quanta);
         if !place.out_of_band.is_empty() {
-            plan.access(self.spec.cache_medium, Direction::Write, place.out_of_band, Purpose::OutOfBand);
+            plan.write(self.spec.cache_medium, place.out_of_band, Purpose::OutOfBand, Source::Internal);
         }
-        plan.access(self.spec.cache_medium, Direction::Write, place.data, Purpose::Cache);
+        plan.write(self.spec.cache_medium, place.data, Purpose::Cache, Source::HostToCache);
         let mut pba = place.data.start;
         for lba in extents {
             self.cancel_cleaning_of(lba);
@@ -286,7 +286,7 @@ impl Journaled {
         };
         self.make_room_to_forget(band.lba, plan);
         self.cancel_cleaning_of(band.lba);
-        plan.access(Medium::Platter, Direction::Write, band.native, Purpose::Host);
+        plan.write(Medium::Platter, band.native, Purpose::Host, Source::Host(band.lba.start));
         self.forget_band(&band);
         plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
         for command in &waiting[..commands] {

@@ -9,9 +9,9 @@
 //! Invariant: a data band is written from what was read since anything in its cache band changed.
 //! Source: Skylight (FAST'15), section 3.1; the order in idle time is ours, the paper's layer is lazy.
 
-use skylight_disk::{Direction, Lba, LbaExtent, PbaExtent, Sectors};
+use skylight_disk::{Lba, LbaExtent, PbaExtent, Sectors};
 
-use crate::plan::{MapChange, Medium, Plan, Purpose, Step};
+use crate::plan::{MapChange, Medium, Plan, Purpose, Source, Step};
 
 use super::SetAssociative;
 
@@ -83,17 +83,17 @@ impl SetAssociative {
             Phase::Cache => {
                 let used = Sectors(self.cache_bands[cache_band as usize].written.into());
                 let cached = PbaExtent::new(self.cache_band_start(cache_band), used);
-                plan.access(self.spec.cache_medium, Direction::Read, cached, Purpose::CleanRead);
+                plan.read(self.spec.cache_medium, cached, Purpose::CleanRead);
                 self.next_held(cache_band, cache_band).map(Phase::Read)
             }
             Phase::Read(band) => {
                 let place = self.band_place(band);
-                plan.access(Medium::Platter, Direction::Read, place, Purpose::CleanRead);
+                plan.read(Medium::Platter, place, Purpose::CleanRead);
                 Some(Phase::Write(band))
             }
             Phase::Write(band) => {
                 let (lba, place) = (self.band_extent(band), self.band_place(band));
-                plan.access(Medium::Platter, Direction::Write, place, Purpose::CleanWrite);
+                plan.write(Medium::Platter, place, Purpose::CleanWrite, Source::Merged(lba.start));
                 self.exceptions.remove(lba);
                 plan.push(Step::Commit(MapChange::Native { lba }));
                 self.next_held(cache_band, band + self.spec.cache_bands).map(Phase::Read)

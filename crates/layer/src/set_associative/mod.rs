@@ -15,11 +15,11 @@ mod restore;
 
 use std::collections::BTreeMap;
 
-use skylight_disk::{BLOCK_SECTORS, Direction, Divisor, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
+use skylight_disk::{BLOCK_SECTORS, Divisor, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
 use crate::plan::{
-    CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Step,
+    CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step,
 };
 use crate::restore::{Misplaced, Recovered, Room};
 use cleaning::Cleaning;
@@ -148,7 +148,7 @@ impl SetAssociative {
             }
             let pba = self.append(cache_band, needed);
             let place = PbaExtent::new(pba, lba.len);
-            plan.access(self.spec.cache_medium, Direction::Write, place, Purpose::Cache);
+            plan.write(self.spec.cache_medium, place, Purpose::Cache, Source::HostToCache);
             self.exceptions.insert(lba, pba);
             plan.push(Step::Commit(MapChange::Cached { lba, pba }));
         }

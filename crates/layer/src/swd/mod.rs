@@ -28,10 +28,12 @@ mod runs;
 mod stamps;
 
 use skylight_disk::shingling::{Destroyed, Pair, Sources};
-use skylight_disk::{Direction, Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Time};
+use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Time};
 
 use crate::bands::Bands;
-use crate::plan::{CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Step};
+use crate::plan::{
+    CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step,
+};
 use crate::restore::Room;
 use batch::Batch;
 pub use keep::Snapshot;
@@ -212,17 +214,15 @@ impl Swd {
         let Self { spec, map, torn, .. } = self;
         visit_places(spec.bands.as_ref(), extent, &mut |lba, place| {
             if !map.touches(place) {
-                return plan.access(Medium::Platter, Direction::Read, place, Purpose::Host);
+                return plan.read(Medium::Platter, place, Purpose::Host);
             }
             let overwriting = spec.mode.data == ReadData::Overwriting;
             if !overwriting {
-                plan.access(Medium::Platter, Direction::Read, place, Purpose::Host);
+                plan.read(Medium::Platter, place, Purpose::Host);
             }
             map.visit(&spec.geometry, place, &mut |piece, fragment| {
                 match fragment {
-                    None if overwriting => {
-                        plan.access(Medium::Platter, Direction::Read, piece, Purpose::Host)
-                    }
+                    None if overwriting => plan.read(Medium::Platter, piece, Purpose::Host),
                     Some(fragment) if overwriting => read_sources(&spec.geometry, fragment, plan),
                     _ => {}
                 }
@@ -272,7 +272,7 @@ fn read_sources(geometry: &Geometry, fragment: Destroyed, plan: &mut Plan) {
     let Destroyed { extent, first_source, last_source } = fragment;
     let sources = Sources::new(geometry, extent.start, first_source, last_source);
     sources.visit_runs(extent.len.get(), &mut |_, len, source| {
-        plan.access(Medium::Platter, Direction::Read, PbaExtent::new(source, Sectors(len)), Purpose::Host);
+        plan.read(Medium::Platter, PbaExtent::new(source, Sectors(len)), Purpose::Host);
     });
 }
 
@@ -319,12 +319,12 @@ impl Layer for Swd {
                 let stamp = Stamp { write: self.writes, at: self.now };
                 if self.spec.bands.is_none() {
                     let place = PbaExtent::new(Pba(command.extent.start.get()), command.extent.len);
-                    plan.access(Medium::Platter, Direction::Write, place, Purpose::Host);
+                    plan.write(Medium::Platter, place, Purpose::Host, Source::Host(command.extent.start));
                     self.wrote(place, stamp);
                 } else {
                     let from = plan.steps().len();
-                    visit_places(self.spec.bands.as_ref(), command.extent, &mut |_, place| {
-                        plan.access(Medium::Platter, Direction::Write, place, Purpose::Host);
+                    visit_places(self.spec.bands.as_ref(), command.extent, &mut |lba, place| {
+                        plan.write(Medium::Platter, place, Purpose::Host, Source::Host(lba));
                     });
                     let mut places = std::mem::take(&mut self.places);
                     places.clear();

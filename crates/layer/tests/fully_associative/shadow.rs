@@ -101,7 +101,7 @@ impl Logs {
         let mut any_order = 0;
         for step in plan.steps() {
             match *step {
-                Step::Access { medium, direction, extent, purpose } => {
+                Step::Access { medium, direction, extent, purpose, .. } => {
                     assert_eq!(medium, Medium::Platter);
                     match (purpose, direction) {
                         (Purpose::Host | Purpose::Cache, Direction::Read) if op == Some(HostOp::Read) => {

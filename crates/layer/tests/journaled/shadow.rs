@@ -195,7 +195,7 @@ impl Journal {
         for (index, step) in plan.steps().iter().enumerate() {
             let later = &plan.steps()[index + 1..];
             match *step {
-                Step::Access { medium, direction, extent, purpose } => {
+                Step::Access { medium, direction, extent, purpose, .. } => {
                     let gathers = (purpose, direction) == (Purpose::CleanRead, Direction::Read);
                     assert!(taken.unordered == 0 || gathers, "{step:?} amid a group in any order");
                     match (purpose, direction) {

@@ -252,7 +252,7 @@ impl<'a> Pair<'a> {
 
 /// The sectors that a step reads or writes.
 fn accessed(step: &Step, way: Direction) -> impl Iterator<Item = u64> + use<> {
-    let Step::Access { medium, direction, extent, purpose } = *step else {
+    let Step::Access { medium, direction, extent, purpose, .. } = *step else {
         panic!("{step:?} is no access");
     };
     assert_eq!((medium, direction, purpose), (Medium::Platter, way, Purpose::Host));

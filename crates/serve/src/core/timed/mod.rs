@@ -153,24 +153,13 @@ impl Backend for TimedDrive {
             return Ok(());
         }
         let layer = state.online.drive().layer();
-        let mut pieces = Vec::new();
-        layer.locate(extent_of(&Request::new(Op::Read, offset, len)), &mut pieces);
-        for piece in pieces {
-            let (mut done, whole) = (0, piece.extent.len.bytes());
-            while done < whole && extents.len() <= most {
-                let found = state.bytes.interpreter.allocated(piece.medium, piece.extent, done);
-                let (allocated, len) = found.map_err(|error| errno_of(&error))?;
-                let place = Place {
-                    offset,
-                    len,
-                    cached: piece.cached,
-                    allocated: allocated || !state.bytes.cached.is_empty(),
-                };
-                push_places(&[place], query, extents);
-                done += len;
-            }
-        }
-        Ok(())
+        let extent = extent_of(&Request::new(Op::Read, offset, len));
+        let unwritten = !state.bytes.cached.is_empty();
+        let found = state.bytes.interpreter.visit_places(extent, layer, most, &mut |place| {
+            let allocated = place.allocated || unwritten;
+            push_places(&[Place { allocated, ..place }], query, extents);
+        });
+        found.map_err(|error| errno_of(&error))
     }
 
     fn waits(&self) -> bool {

@@ -1,0 +1,214 @@
+"""How fast a shingled drive takes writes with --timing none once its persistent cache is full, beside nbdkit's file
+plugin: the same client, the same file system, in turns.
+
+Before the cliff each run has a new image and fewer writes than fill its cache. Past the cliff the cache is filled
+before each run by the writes that fill it with the fewest bytes: lone blocks, each of which takes a slot of a journal;
+whole bands, in order, where each cache band is as large as a band; random blocks for the logs of a zone. That it is full
+is seen by what the drive writes to its media during the run: more than the host does, since it cleans. The
+amplification of each row is printed; of whole bands in order on emulated-smr-3 it is 1, since these need no cleaning.
+
+All writes go to the first GiBs of the drive, so the full cache is that of these bands and not of the whole
+drive: 40 MiB of cache for each band of emulated-smr-1, the 20 logs of one zone of emulated-smr-3, all slots of the
+journal of st5000as0011.
+
+What invalidates results: another load on the machine (the ratio of every turn is printed), a file that does not fit in
+memory, a file system that writes back while a run is measured.
+
+``bench/cliff.py [--seconds S] [--turns N] [--json]``; exit code 1 when a row is below its bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+GIB = 1 << 30
+SIZE_BYTES = 2 * GIB
+# fio's rw, block size, depth, and as many writes as the cache of each drive has room for.
+LOADS = (("randwrite", "4k", 1, 20_000), ("randwrite", "4k", 32, 60_000), ("write", "1m", 4, 1_000))
+# What fills the cache of the drive anew: fio's rw, block size, depth and how many writes.
+FILLS = {
+    "emulated-smr-1": ("write", "1m", 4, SIZE_BYTES >> 20),
+    "emulated-smr-3": ("randwrite", "4k", 32, 110_000),
+    "st5000as0011": ("randwrite", "4k", 1, 23_000),
+}
+# What a row must reach of nbdkit's rate.
+BOUNDS = {"before": 1.0, "past": 0.5}
+SKYLIGHT = [sys.executable, "-c", "from skylight.cli import main; main()"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One load on one drive: medians of operations a second, ours and the peer's, ratios by turn."""
+
+    drive: str
+    cliff: str
+    load: str
+    ours: float
+    peer: float
+    ratio: float
+    ratios: list[float]
+    amplification: float
+
+
+def uri(socket: Path) -> str:
+    """The name by which clients know a socket."""
+    return f"nbd+unix:///?socket={socket}"
+
+
+@contextmanager
+def server(command: list[str], socket: Path) -> Iterator[Path]:
+    """A server, while it is needed."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        for _ in range(600):
+            if socket.exists() or process.poll() is not None:
+                break
+            time.sleep(0.05)
+        else:
+            sys.exit(f"no server at {socket}")
+        if process.poll() is not None:
+            sys.exit(f"no server at {socket}: {process.communicate()}")
+        yield socket
+    finally:
+        process.terminate()
+        process.communicate(timeout=600)
+        socket.unlink(missing_ok=True)
+
+
+@contextmanager
+def both(drive: str, folder: Path) -> Iterator[tuple[Path, Path]]:
+    """A new image of a drive and a new plain file, each served."""
+    ours, peer, plain, image = (folder / name for name in ("ours", "peer", "plain", f"{drive}.img"))
+    with plain.open("wb") as file:
+        file.truncate(SIZE_BYTES)
+    serve = [*SKYLIGHT, "serve", drive, "--image", str(image), "--nbd", f"unix:{ours}"]
+    serve += ["--timing", "none", "--write-cache", "on", "--quiet"]
+    nbdkit = ["nbdkit", "--foreground", "--exit-with-parent", f"--unix={peer}", "file", str(plain)]
+    with server(serve, ours), server(nbdkit, peer):
+        yield ours, peer
+    for path in (image, plain):
+        path.unlink()
+
+
+def rate(socket: Path, load: tuple[str, str, int, int], seconds: float | None) -> float:
+    """Operations a second, of so many seconds or of as many writes as the load has."""
+    kind, block, depth, count = load
+    command = ["fio", "--name=x", "--ioengine=nbd", f"--uri={uri(socket)}", f"--rw={kind}", f"--bs={block}"]
+    command += [f"--iodepth={depth}", f"--size={SIZE_BYTES}", "--randrepeat=0", "--output-format=json"]
+    if seconds is None:
+        command.append(f"--number_ios={count}")
+    else:
+        command += ["--time_based", f"--runtime={seconds}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["write"]
+    return float(job["total_ios"]) / (float(job["runtime"]) / 1000)
+
+
+def moved(socket: Path) -> tuple[int, int]:
+    """Bytes that the host wrote and that the drive wrote to its media."""
+    done = subprocess.run(
+        [*SKYLIGHT, "status", f"unix:{socket}", "--json"], check=True, capture_output=True, text=True
+    )
+    image = json.loads(done.stdout)["drive"]["image"]
+    return image["host_bytes"], image["media_bytes"]
+
+
+def measure(socket: Path, load: tuple[str, str, int, int], seconds: float | None) -> tuple[float, float]:
+    """Operations a second, and bytes to the media for each of the host."""
+    host, media = moved(socket)
+    per_second = rate(socket, load, seconds)
+    host_after, media_after = moved(socket)
+    return per_second, (media_after - media) / max(host_after - host, 1)
+
+
+def before_the_cliff(drive: str, load: tuple[str, str, int, int], folder: Path, turns: int) -> Row:
+    """A load on new images and files."""
+    runs = []
+    for _ in range(turns):
+        with both(drive, folder) as (ours, peer):
+            runs.append((measure(ours, load, None), rate(peer, load, None)))
+    return _row(drive, "before", load, runs)
+
+
+def past_the_cliff(drive: str, folder: Path, seconds: float, turns: int) -> Iterator[Row]:
+    """Every load with a full cache."""
+    whole = ("write", "1m", 4, SIZE_BYTES >> 20)
+    with both(drive, folder) as (ours, peer):
+        for socket in (ours, peer):
+            rate(socket, whole, None)
+        for load in LOADS:
+            runs = []
+            for _ in range(turns):
+                rate(ours, FILLS[drive], None)
+                os.sync()
+                runs.append((measure(ours, load, seconds), rate(peer, load, seconds)))
+            yield _row(drive, "past", load, runs)
+
+
+def _row(
+    drive: str, cliff: str, load: tuple[str, str, int, int], runs: list[tuple[tuple[float, float], float]]
+) -> Row:
+    ratios = [us / them for (us, _), them in runs]
+    ours, peer = statistics.median(us for (us, _), _ in runs), statistics.median(them for _, them in runs)
+    amplification = statistics.median(amplified for (_, amplified), _ in runs)
+    text = f"{load[0]} {load[1]} depth {load[2]}"
+    return Row(drive, cliff, text, ours, peer, statistics.median(ratios), ratios, amplification)
+
+
+def show(row: Row) -> None:
+    """A line for people."""
+    turns = " ".join(f"{ratio:.2f}" for ratio in row.ratios)
+    print(
+        f"{row.drive:14} {row.cliff:6} {row.load:21} {row.ours:9,.0f}/s  nbdkit {row.peer:9,.0f}/s"
+        f"  ratio {row.ratio:5.2f} ({turns})  amplification {row.amplification:.1f}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def main() -> int:
+    """Runs what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each run of fio past the cliff")
+    parser.add_argument("--turns", type=int, default=3, help="of ours and the peer's")
+    parser.add_argument("--drives", default=",".join(FILLS), help="drives, separated by commas")
+    parser.add_argument("--only", choices=("before", "past"), help="one side of the cliff")
+    parser.add_argument("--folder", type=Path, help="where the files lie; a temporary folder if not given")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    options = parser.parse_args()
+    missing = [tool for tool in ("fio", "nbdkit") if shutil.which(tool) is None]
+    if missing:
+        sys.exit(f"{', '.join(missing)} not installed: scripts/test-tools.sh installs what the tests need")
+    rows: list[Row] = []
+    for drive in options.drives.split(","):
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            if options.only != "past":
+                for load in LOADS:
+                    rows.append(before_the_cliff(drive, load, Path(folder), options.turns))
+                    show(rows[-1])
+            if options.only != "before":
+                for row in past_the_cliff(drive, Path(folder), options.seconds, options.turns):
+                    rows.append(row)
+                    show(row)
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+    slow = [row for row in rows if row.ratio < BOUNDS[row.cliff]]
+    for row in slow:
+        print(f"slow: {row.drive}, {row.cliff}, {row.load}: {row.ratio:.2f} of nbdkit", file=sys.stderr)
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
