@@ -135,7 +135,7 @@ def test_a_planted_link_is_refused(tmp_path: Path, given: bool) -> None:
     control.symlink_to(target)
     words = ["--image", tmp_path / "disk.img", "--nbd", f"unix:{tmp_path / 's'}"]
     words += ["--control", control] if given else []
-    assert "is no socket" in refused("serve", profile, *words)
+    assert "is not a socket" in refused("serve", profile, *words)
     assert target.read_text(encoding="utf-8") == "precious" and control.is_symlink()
     control.unlink()
 

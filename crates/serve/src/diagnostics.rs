@@ -1,12 +1,11 @@
-//! Lines for people on standard error, and for files beside it.
+//! Diagnostic messages on standard error and in files, written asynchronously.
 //!
-//! Whoever has something to say hands in a line and goes on; a thread writes it. So a terminal that is stopped, a pipe
-//! that nobody reads and a reader that is gone hold up nothing but this thread, and no line is written under a lock
-//! of a drive.
+//! Callers queue a line and continue; a thread writes it. A stopped terminal, an unread pipe or a reader that
+//! has exited blocks only this thread, and no line is written while a lock of a drive is held.
 //!
-//! Invariants: nothing here waits for a reader, panics or fails; lines wait in bounded number ([`MOST_LINES`]); those
-//! that find no room are counted, and the next line that does says how many there were. Nothing else of this crate
-//! writes to standard error or output.
+//! Invariants: nothing here waits for a reader, panics or fails; the queue is bounded ([`MAX_QUEUED_LINES`]);
+//! lines that exceed it are counted, and the next line that fits is preceded by their number. Nothing else in
+//! this crate writes to standard error or output.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,97 +14,96 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Lines that wait at most: as many as a person reads; some 200 KiB.
-pub const MOST_LINES: usize = 1024;
+/// Longest queue of lines, some 200 KiB: chosen, because nobody reads more than this at once.
+pub const MAX_QUEUED_LINES: usize = 1024;
 
-/// Takes lines, one after the other; it may block, and fail as it likes.
+/// Writes one line at a time; it may block, and handles its own errors.
 pub type Writer = Box<dyn FnMut(&str) + Send>;
 
 #[derive(Default)]
-struct Waiting {
+struct Queue {
     lines: VecDeque<String>,
     dropped: u64,
     /// A line is being written.
     writing: bool,
-    over: bool,
+    closed: bool,
 }
 
 #[derive(Default)]
 struct Shared {
-    waiting: Mutex<Waiting>,
+    queue: Mutex<Queue>,
     changed: Condvar,
 }
 
 impl Shared {
-    // The list is whole between any two statements that can panic.
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    // No statement that can panic leaves the queue inconsistent.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write_all(&self, mut writer: Writer) {
-        let mut waiting = self.waiting();
+        let mut queue = self.queue();
         loop {
-            if let Some(line) = waiting.lines.pop_front() {
-                waiting.writing = true;
-                drop(waiting);
+            if let Some(line) = queue.lines.pop_front() {
+                queue.writing = true;
+                drop(queue);
                 writer(&line);
-                waiting = self.waiting();
-                waiting.writing = false;
+                queue = self.queue();
+                queue.writing = false;
                 self.changed.notify_all();
-            } else if waiting.over {
+            } else if queue.closed {
                 return;
             } else {
-                waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
 }
 
-/// Lines on their way to a writer.
+/// A queue of lines for one writer.
 pub struct Lines(Arc<Shared>);
 
 impl Lines {
-    /// Lines that `writer` writes, by a thread of its own. Where the system has no thread they are dropped.
+    /// Starts a thread that passes lines to `writer`. If the system cannot start a thread, lines are dropped.
     pub fn to(writer: Writer) -> Self {
         let shared = Arc::new(Shared::default());
-        let writes = shared.clone();
-        if Builder::new().name("diagnostics".to_owned()).spawn(move || writes.write_all(writer)).is_err() {
-            shared.waiting().over = true;
+        let writing = shared.clone();
+        if Builder::new().name("diagnostics".to_owned()).spawn(move || writing.write_all(writer)).is_err() {
+            shared.queue().closed = true;
         }
         Self(shared)
     }
 
-    /// Hands in a line.
-    pub fn say(&self, line: String) {
-        let mut waiting = self.0.waiting();
-        if waiting.over {
+    /// Queues a line.
+    pub fn push(&self, line: String) {
+        let mut queue = self.0.queue();
+        if queue.closed {
             return;
         }
-        if waiting.lines.len() >= MOST_LINES {
-            waiting.dropped += 1;
+        if queue.lines.len() >= MAX_QUEUED_LINES {
+            queue.dropped += 1;
             return;
         }
-        let dropped = std::mem::take(&mut waiting.dropped);
+        let dropped = std::mem::take(&mut queue.dropped);
         if dropped > 0 {
-            waiting
-                .lines
-                .push_back(format!("{dropped} lines were dropped, because nobody read them in time"));
+            queue.lines.push_back(format!("{dropped} lines were dropped, because nobody read them in time"));
         }
-        waiting.lines.push_back(line);
+        queue.lines.push_back(line);
         self.0.changed.notify_all();
     }
 
-    /// Waits until all is written, but not longer than `most`.
-    pub fn drain(&self, most: Duration) {
-        let busy = |waiting: &mut Waiting| !waiting.over && (waiting.writing || !waiting.lines.is_empty());
-        drop(self.0.changed.wait_timeout_while(self.0.waiting(), most, busy));
+    /// Waits until all lines are written, at most for `timeout`.
+    pub fn drain(&self, timeout: Duration) {
+        let busy = |queue: &mut Queue| !queue.closed && (queue.writing || !queue.lines.is_empty());
+        drop(self.0.changed.wait_timeout_while(self.0.queue(), timeout, busy));
     }
 }
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        // The thread ends when it has written what waits; one that its reader holds up ends with the process.
-        self.0.waiting().over = true;
+        // The thread ends once it has written the queued lines; if its reader blocks it, it ends with the
+        // process.
+        self.0.queue().closed = true;
         self.0.changed.notify_all();
     }
 }
@@ -114,8 +112,8 @@ fn standard_error() -> &'static Lines {
     static LINES: OnceLock<Lines> = OnceLock::new();
     LINES.get_or_init(|| {
         Lines::to(Box::new(|line| {
-            // Past the lock of the standard library, which a blocked write would hold; a reader that is gone is no
-            // fault of a drive.
+            // This bypasses the lock of the standard library, which a blocked write would hold. A closed
+            // reader is not an error of the drive.
             let _ = write(format!("skylight: {line}\n").as_bytes());
         }))
     })
@@ -133,14 +131,14 @@ fn write(mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Says a line on standard error, some time.
-pub fn say(line: String) {
-    standard_error().say(line);
+/// Queues a line for standard error.
+pub fn log(line: String) {
+    standard_error().push(line);
 }
 
-/// Waits until standard error has all lines, but not longer than `most`.
-pub fn drain(most: Duration) {
-    standard_error().drain(most);
+/// Waits until standard error has all lines, at most for `timeout`.
+pub fn drain(timeout: Duration) {
+    standard_error().drain(timeout);
 }
 
 #[cfg(test)]
@@ -150,26 +148,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_writer_that_blocks_holds_up_nobody_and_what_was_dropped_is_said() {
+    fn a_blocked_writer_blocks_no_caller_and_dropped_lines_are_reported() {
         let (go, gate) = channel::<()>();
-        let (said, heard) = channel();
+        let (written, received) = channel();
         let lines = Lines::to(Box::new(move |line| {
             let _ = gate.recv();
-            let _ = said.send(line.to_owned());
+            let _ = written.send(line.to_owned());
         }));
-        let all = 3 * MOST_LINES;
-        (0..all).for_each(|number| lines.say(number.to_string()));
+        let all = 3 * MAX_QUEUED_LINES;
+        (0..all).for_each(|number| lines.push(number.to_string()));
         lines.drain(Duration::from_millis(1));
         drop(go);
         lines.drain(Duration::from_secs(20));
-        lines.say("last".to_owned());
+        lines.push("last".to_owned());
         drop(lines);
-        let heard: Vec<String> = heard.iter().collect();
-        // One line may have been with the writer beside those that waited.
-        let kept = heard.len() - 2;
-        assert!((MOST_LINES..=MOST_LINES + 1).contains(&kept), "{kept}");
-        assert!(heard[..kept].iter().enumerate().all(|(number, line)| *line == number.to_string()));
+        let received: Vec<String> = received.iter().collect();
+        // One line may have been with the writer in addition to those in the queue.
+        let kept = received.len() - 2;
+        assert!((MAX_QUEUED_LINES..=MAX_QUEUED_LINES + 1).contains(&kept), "{kept}");
+        assert!(received[..kept].iter().enumerate().all(|(number, line)| *line == number.to_string()));
         let dropped = format!("{} lines were dropped", all - kept);
-        assert!(heard[kept].starts_with(&dropped) && heard[kept + 1] == "last", "{:?}", &heard[kept..]);
+        assert!(
+            received[kept].starts_with(&dropped) && received[kept + 1] == "last",
+            "{:?}",
+            &received[kept..]
+        );
     }
 }

@@ -1,9 +1,10 @@
-//! Where a front door listens: `unix:PATH` or `tcp:HOST:PORT`.
+//! Listening sockets: `unix:PATH` or `tcp:HOST:PORT`.
 //!
-//! Invariants: a Unix socket is its owner's alone (0600) from the moment it exists; TCP listens on loopback unless more was
-//! asked for; the socket of a living server is not taken away, and neither is anything that is no socket, such as a
-//! symbolic link. What has a socket's name now is not followed and not changed.
-//! Sources: unix(7), and bind(2) for the mode of a socket, which is that of its descriptor.
+//! Invariants: a Unix socket is accessible only to its owner (0600) from the moment it exists; TCP listens on
+//! loopback unless remote access is allowed; an active socket of another server, a symbolic link and any
+//! other file at the path are never removed. On exit, a file that has since replaced the socket is left
+//! alone.
+//! Sources: unix(7), and bind(2): a socket file takes the mode of its descriptor.
 
 use std::fmt;
 use std::io;
@@ -21,37 +22,37 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 
-/// Connections that the kernel keeps until they are taken.
+/// Length of the backlog of pending connections.
 const BACKLOG: i32 = 128;
 
 /// See the module page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// A socket in the file system.
+    /// A Unix socket, by path.
     Unix(PathBuf),
-    /// A host, by name or address, and a port.
+    /// A TCP socket, as host name or address and port.
     Tcp(String),
 }
 
 /// Why a server cannot listen, as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// Neither form.
-    #[error("{0}: is no place to listen; give unix:PATH or tcp:HOST:PORT")]
-    Form(String),
-    /// Another server is there.
-    #[error("{0}: another server listens there; stop it, or choose another place")]
+    /// The text is neither form.
+    #[error("{0}: not an endpoint; use unix:PATH or tcp:HOST:PORT")]
+    Malformed(String),
+    /// Another server listens there.
+    #[error("{0}: another server is already listening; stop it or choose another endpoint")]
     Taken(String),
-    /// Something that is no socket.
-    #[error("{0}: exists and is no socket; choose another path")]
+    /// The path exists and is not a socket.
+    #[error("{0}: exists and is not a socket; choose another path")]
     NoSocket(String),
-    /// Not this machine alone.
+    /// The address is not loopback.
     #[error(
-        "{0}: is not the loopback address, and anyone who reaches it could read and write the drive; add --allow-remote if that is what you want"
+        "{0}: not a loopback address, so other machines could read and write the drive; add --allow-remote to allow that"
     )]
     Remote(String),
-    /// What the system says.
-    #[error("{0}: cannot listen there: {1}; choose another place")]
+    /// A system call failed.
+    #[error("{0}: cannot listen: {1}; choose another endpoint")]
     System(String, io::Error),
 }
 
@@ -59,17 +60,17 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        let form = || EndpointError::Form(text.to_owned());
-        match text.split_once(':').ok_or_else(form)? {
+        let malformed = || EndpointError::Malformed(text.to_owned());
+        match text.split_once(':').ok_or_else(malformed)? {
             ("unix", path) if !path.is_empty() => Ok(Self::Unix(path.into())),
-            ("tcp", place)
-                if place
+            ("tcp", address)
+                if address
                     .rsplit_once(':')
                     .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) =>
             {
-                Ok(Self::Tcp(place.to_owned()))
+                Ok(Self::Tcp(address.to_owned()))
             }
-            _ => Err(form()),
+            _ => Err(malformed()),
         }
     }
 }
@@ -78,23 +79,23 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(place) => write!(f, "tcp:{place}"),
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
         }
     }
 }
 
-/// A connection.
+/// An accepted connection.
 pub enum Socket {
-    /// On this machine.
+    /// Over a Unix socket.
     Unix(UnixStream),
-    /// Over the network.
+    /// Over TCP.
     Tcp(TcpStream),
 }
 
 impl Socket {
-    /// Ends one or both directions.
+    /// Shuts down one or both directions.
     pub fn shutdown(&self, how: std::net::Shutdown) {
-        // It fails when the client is gone, which is as good.
+        // Failure means that the client has disconnected already.
         let _ = match self {
             Self::Unix(stream) => stream.shutdown(how),
             Self::Tcp(stream) => stream.shutdown(how),
@@ -102,20 +103,20 @@ impl Socket {
     }
 }
 
-/// A place that is listened on.
+/// A listening socket.
 pub struct Listener {
     endpoint: Endpoint,
     kind: Kind,
 }
 
 enum Kind {
-    /// Beside the socket the inode of its file, so that only this file is taken away.
+    /// The listener and the inode of its socket file, so that only that file is removed.
     Unix(UnixListener, u64),
     Tcp(TcpListener),
 }
 
 impl Listener {
-    /// Listens; on an address that is not loopback only if `remote`.
+    /// Starts to listen; on an address that is not loopback only if `remote`.
     ///
     /// # Errors
     /// See [`EndpointError`].
@@ -124,11 +125,11 @@ impl Listener {
         let system = |error| EndpointError::System(name.clone(), error);
         let (endpoint, kind) = match endpoint {
             Endpoint::Unix(path) => {
-                let address = Address::of_clients(path).map_err(system)?;
+                let address = Address::direct(path).map_err(system)?;
                 return Self::bind_unix(path, &address, &name);
             }
-            Endpoint::Tcp(place) => {
-                let addresses: Vec<_> = place.to_socket_addrs().map_err(system)?.collect();
+            Endpoint::Tcp(address) => {
+                let addresses: Vec<_> = address.to_socket_addrs().map_err(system)?.collect();
                 if !remote && !addresses.iter().all(|address| address.ip().is_loopback()) {
                     return Err(EndpointError::Remote(name));
                 }
@@ -137,7 +138,7 @@ impl Listener {
                         io::ErrorKind::AddrInUse => EndpointError::Taken(name.clone()),
                         _ => system(error),
                     })?;
-                // Port 0 asks for any: what it became is what clients need.
+                // Port 0 selects a free port, which clients need to know.
                 let here = listener.local_addr().map_err(system)?;
                 (Endpoint::Tcp(here.to_string()), Kind::Tcp(listener))
             }
@@ -148,7 +149,8 @@ impl Listener {
         Ok(Self { endpoint, kind })
     }
 
-    /// Listens on a Unix socket whose path may be longer than an address has room for: clients come by [`connect_to`].
+    /// Listens on a Unix socket whose path may exceed the length of a socket address; clients use
+    /// [`connect_to`].
     ///
     /// # Errors
     /// See [`EndpointError`].
@@ -160,19 +162,19 @@ impl Listener {
 
     fn bind_unix(path: &Path, address: &Address, name: &str) -> Result<Self, EndpointError> {
         let system = |error| EndpointError::System(name.to_owned(), error);
-        remove_dead(path, address, name)?;
+        remove_stale(path, address, name)?;
         let listener = listen_at(address).map_err(system)?;
         let inode = std::fs::symlink_metadata(path).map_err(system)?.ino();
         listener.set_nonblocking(true).map_err(system)?;
         Ok(Self { endpoint: Endpoint::Unix(path.to_owned()), kind: Kind::Unix(listener, inode) })
     }
 
-    /// Where it listens.
+    /// The endpoint that it listens on.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// To wait on.
+    /// The descriptor to poll.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.kind {
             Kind::Unix(listener, _) => listener.as_fd(),
@@ -180,10 +182,10 @@ impl Listener {
         }
     }
 
-    /// Takes a connection; none if there is none.
+    /// Accepts a pending connection; returns `None` if the backlog is empty.
     ///
     /// # Errors
-    /// As the system's.
+    /// As accept(2).
     pub fn accept(&self) -> io::Result<Option<Socket>> {
         let accepted = match &self.kind {
             Kind::Unix(listener, _) => listener.accept().and_then(|(stream, _)| {
@@ -209,7 +211,7 @@ impl Drop for Listener {
         if let (Endpoint::Unix(path), Kind::Unix(_, inode)) = (&self.endpoint, &self.kind)
             && std::fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
         {
-            // A socket that stays is found dead by the next server.
+            // If removal fails, the next server replaces the stale socket.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -218,46 +220,46 @@ impl Drop for Listener {
 /// The address of a Unix socket.
 struct Address {
     address: SocketAddrUnix,
-    /// The folder that the address is relative to.
-    _folder: Option<OwnedFd>,
+    /// The directory that the address is relative to.
+    _directory: Option<OwnedFd>,
 }
 
 impl Address {
-    /// The path itself, as every client has it.
-    fn of_clients(path: &Path) -> io::Result<Self> {
-        Ok(Self { address: SocketAddrUnix::new(path)?, _folder: None })
+    /// The path itself, as clients pass it to connect(2).
+    fn direct(path: &Path) -> io::Result<Self> {
+        Ok(Self { address: SocketAddrUnix::new(path)?, _directory: None })
     }
 
-    /// The path, by way of its folder if it is too long for an address (108 bytes).
+    /// The path, relative to its directory if it is too long for a socket address (108 bytes).
     fn of(path: &Path) -> io::Result<Self> {
-        if let Ok(address) = Self::of_clients(path) {
+        if let Ok(address) = Self::direct(path) {
             return Ok(address);
         }
-        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidFilename.into());
         };
-        let folder = open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
-        Ok(Self { address: SocketAddrUnix::new(&short)?, _folder: Some(folder) })
+        let directory = open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+        Ok(Self { address: SocketAddrUnix::new(&short)?, _directory: Some(directory) })
     }
 }
 
-/// Connects to a Unix socket whose path may be longer than an address has room for. Connecting, and every later receive
-/// and send, ends with an error after `patience`.
+/// Connects to a Unix socket whose path may exceed the length of a socket address. Connecting, and every
+/// later send and receive, fails after `timeout`.
 ///
 /// # Errors
-/// When nobody listens there.
-pub fn connect_to(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+/// When no server listens there.
+pub fn connect_to(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     let address = Address::of(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(patience))?;
+    set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(timeout))?;
     connect(&socket, &address.address)?;
     Ok(UnixStream::from(socket))
 }
 
-/// Takes away the socket of a server that is no more.
-fn remove_dead(path: &Path, address: &Address, name: &str) -> Result<(), EndpointError> {
+/// Removes the stale socket of a server that has exited.
+fn remove_stale(path: &Path, address: &Address, name: &str) -> Result<(), EndpointError> {
     let Ok(found) = std::fs::symlink_metadata(path) else {
         return Ok(());
     };
@@ -265,7 +267,7 @@ fn remove_dead(path: &Path, address: &Address, name: &str) -> Result<(), Endpoin
         return Err(EndpointError::NoSocket(name.to_owned()));
     }
     let system = |error| EndpointError::System(name.to_owned(), error);
-    // Without waiting: a living server may have more clients than it takes.
+    // Non-blocking, because the backlog of a running server may be full.
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
     let socket = socket.map_err(|error| system(error.into()))?;
@@ -275,7 +277,8 @@ fn remove_dead(path: &Path, address: &Address, name: &str) -> Result<(), Endpoin
     }
 }
 
-/// A socket that is its owner's alone from the moment that it exists: its mode is that of its descriptor.
+/// Creates a socket that is accessible only to its owner from the start: the file takes the mode of the
+/// descriptor.
 fn listen_at(address: &Address) -> io::Result<UnixListener> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
@@ -289,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read_and_written() {
+    fn endpoints_are_parsed_and_printed() {
         for text in ["unix:/run/disk.sock", "unix:a b", "tcp:localhost:10809", "tcp:[::1]:0"] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_unless_asked() {
+    fn other_addresses_than_loopback_need_permission() {
         let anywhere = Endpoint::Tcp("0.0.0.0:0".to_owned());
         assert!(matches!(Listener::bind(&anywhere, false), Err(EndpointError::Remote(_))));
         assert!(Listener::bind(&anywhere, true).is_ok());
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_socket_is_its_owners_and_is_taken_away() {
+    fn a_unix_socket_is_private_and_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let endpoint = Endpoint::Unix(path.clone());
@@ -317,44 +320,47 @@ mod tests {
         drop(listener);
         assert!(!path.exists());
         drop(UnixListener::bind(&path).unwrap());
-        assert!(Listener::bind(&endpoint, false).is_ok(), "a dead socket is replaced");
+        assert!(Listener::bind(&endpoint, false).is_ok(), "a stale socket is replaced");
         std::fs::write(&path, "x").unwrap();
         assert!(matches!(Listener::bind(&endpoint, false), Err(EndpointError::NoSocket(_))));
         assert_eq!(std::fs::read(&path).unwrap(), b"x");
     }
 
     #[test]
-    fn a_planted_link_is_neither_followed_nor_replaced() {
+    fn a_symbolic_link_is_neither_followed_nor_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let (path, target) = (folder.path().join("s"), folder.path().join("target"));
         for exists in [false, true] {
             std::os::unix::fs::symlink(&target, &path).unwrap();
             assert!(matches!(Listener::bind_path(&path), Err(EndpointError::NoSocket(_))));
-            assert_eq!(target.exists(), exists, "nothing was made or removed behind the link");
+            assert_eq!(target.exists(), exists, "nothing was created or removed behind the link");
             std::fs::remove_file(&path).unwrap();
             std::fs::write(&target, "precious").unwrap();
         }
-        drop(UnixListener::bind(folder.path().join("dead")).unwrap());
-        std::os::unix::fs::symlink(folder.path().join("dead"), &path).unwrap();
+        drop(UnixListener::bind(folder.path().join("stale")).unwrap());
+        std::os::unix::fs::symlink(folder.path().join("stale"), &path).unwrap();
         assert!(
             matches!(Listener::bind_path(&path), Err(EndpointError::NoSocket(_))),
-            "to a dead socket too"
+            "also if it points to a stale socket"
         );
     }
 
     #[test]
-    fn a_path_may_be_longer_than_an_address() {
+    fn a_path_may_exceed_a_socket_address() {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("a".repeat(100));
         std::fs::create_dir(&deep).unwrap();
         let path = deep.join("control.sock");
-        let patience = Duration::from_secs(5);
-        assert!(Listener::bind(&Endpoint::Unix(path.clone()), false).is_err(), "clients could not name it");
+        let timeout = Duration::from_secs(5);
+        assert!(
+            Listener::bind(&Endpoint::Unix(path.clone()), false).is_err(),
+            "clients could not connect to it"
+        );
         let listener = Listener::bind_path(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert!(connect_to(&path, patience).is_ok());
+        assert!(connect_to(&path, timeout).is_ok());
         assert!(matches!(Listener::bind_path(&path), Err(EndpointError::Taken(_))));
         drop(listener);
-        assert!(!path.exists() && connect_to(&path, patience).is_err());
+        assert!(!path.exists() && connect_to(&path, timeout).is_err());
     }
 }

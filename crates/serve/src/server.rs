@@ -1,7 +1,7 @@
-//! A service with its front doors, from the first client to the end.
+//! A service with its front doors, from start to shutdown.
 //!
-//! Invariant: when [`Server::stop`] returns, no client is left, everything that was answered is durable, and no socket of
-//! the server is left in the file system.
+//! Invariant: when [`Server::stop`] returns, all clients are disconnected, every completed write is durable,
+//! and the server has removed its sockets from the file system.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::diagnostics;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::nbd::server::{NbdServer, Options};
 
-/// How long the last lines may take at the end.
-const LINES_TIME: Duration = Duration::from_millis(200);
+/// Time limit for writing the last diagnostic messages.
+const DIAGNOSTICS_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// See the module page.
 pub struct Server {
@@ -24,35 +24,35 @@ pub struct Server {
 }
 
 impl Server {
-    /// A backend without a front door.
+    /// A backend without front doors.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
         Self { service: Arc::new(Service::new(backend)), control: None, nbd: Vec::new() }
     }
 
-    /// Answers requests for the status and settings at a path.
+    /// Serves status and settings on a Unix socket at `path`.
     ///
     /// # Errors
-    /// When the path cannot be had.
+    /// When the server cannot listen at the path.
     pub fn open_control(&mut self, path: &Path) -> Result<(), EndpointError> {
         self.control = Some(ControlServer::start(self.service.clone(), path)?);
         Ok(())
     }
 
-    /// Speaks NBD at these places.
+    /// Serves NBD on these endpoints.
     ///
     /// # Errors
-    /// When one of the places cannot be had.
-    pub fn open_nbd(&mut self, places: &[Endpoint], options: Options) -> Result<(), EndpointError> {
-        self.nbd.push(NbdServer::start(self.service.clone(), places, options)?);
+    /// When the server cannot listen on one of them.
+    pub fn open_nbd(&mut self, endpoints: &[Endpoint], options: Options) -> Result<(), EndpointError> {
+        self.nbd.push(NbdServer::start(self.service.clone(), endpoints, options)?);
         Ok(())
     }
 
-    /// Where it is asked for the status.
+    /// The path of the control socket.
     pub fn control(&self) -> Option<&Path> {
         self.control.as_ref().map(ControlServer::path)
     }
 
-    /// Where it speaks NBD.
+    /// The NBD endpoints.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.nbd.iter().flat_map(NbdServer::endpoints)
     }
@@ -62,15 +62,15 @@ impl Server {
         self.service.status().to_string()
     }
 
-    /// Takes no more clients, lets those that are here finish, closes the backend.
+    /// Stops accepting clients, completes received requests, and closes the backend.
     ///
     /// # Errors
-    /// One line, when the backend cannot keep what was written.
+    /// One line, when the backend cannot make all writes durable.
     pub fn stop(mut self) -> Result<(), String> {
         self.control = None;
-        self.nbd.iter_mut().for_each(NbdServer::end);
+        self.nbd.iter_mut().for_each(NbdServer::stop);
         let closed = self.service.backend.close();
-        diagnostics::drain(LINES_TIME);
+        diagnostics::drain(DIAGNOSTICS_TIMEOUT);
         closed
     }
 }

@@ -182,7 +182,7 @@ fn a_strangers_server_and_one_that_says_too_much_are_not_believed() {
     let me = std::fs::metadata(&served.path).unwrap().uid();
     assert!(client::status(&served.path, Some(&[me])).is_ok());
     assert!(
-        matches!(client::status(&served.path, Some(&[me + 1])), Err(ControlError::Stranger(_, uid)) if uid == me)
+        matches!(client::status(&served.path, Some(&[me + 1])), Err(ControlError::Untrusted(_, uid)) if uid == me)
     );
     let path = served.folder.path().join("endless");
     let listener = UnixListener::bind(&path).unwrap();

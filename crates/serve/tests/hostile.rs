@@ -11,7 +11,7 @@ use common::{House, Reply, context_data, info_data};
 use skylight_serve::core::filters::delay::{Delay, Delays};
 use skylight_serve::core::plain::Memory;
 use skylight_serve::core::{Backend, Errno, Shape};
-use skylight_serve::nbd::server::{MOST_HANDSHAKES, Options};
+use skylight_serve::nbd::server::{MAX_HANDSHAKES, Options};
 use skylight_serve::nbd::wire::{self, RawRequest, chunk, command, command_flag, info, option, reply};
 
 const SIZE: u64 = 64 << 20;
@@ -169,7 +169,7 @@ fn writes_that_overlap_leave_one_of_them_in_each_block() {
 
 #[test]
 fn half_sent_words_hold_up_nobody() {
-    let options = Options { handshake: Duration::from_millis(300), ..Options::default() };
+    let options = Options { handshake_timeout: Duration::from_millis(300), ..Options::default() };
     let house = House::new(memory(), options);
     // In the handshake: dropped in time.
     let mut silent = house.greeted(3);
@@ -212,7 +212,7 @@ fn a_hundred_clients_at_once() {
 
 #[test]
 fn beyond_the_most_clients_one_that_does_nothing_makes_room() {
-    let house = House::new(memory(), Options { most_connections: 3, ..Options::default() });
+    let house = House::new(memory(), Options { max_connections: 3, ..Options::default() });
     let mut clients: Vec<_> = (0..3).map(|_| house.client(true, &[])).collect();
     for client in [0, 2] {
         clients[client].ask(command::FLUSH, 0, 0, 0, &[]);
@@ -230,7 +230,7 @@ fn beyond_the_most_clients_one_that_does_nothing_makes_room() {
 fn beyond_the_most_clients_all_of_them_busy_one_is_turned_away_and_may_look() {
     let delays = Delays { read: Duration::from_secs(3600), write: Duration::ZERO };
     let delay = Arc::new(Delay::new(memory(), delays).expect("a thread"));
-    let options = Options { most_connections: 3, grace: Duration::from_millis(100), ..Options::default() };
+    let options = Options { max_connections: 3, grace: Duration::from_millis(100), ..Options::default() };
     let house = House::new(delay, options);
     let mut busy: Vec<_> = (0..3).map(|_| house.client(true, &[])).collect();
     for client in &mut busy {
@@ -248,7 +248,7 @@ fn beyond_the_most_clients_all_of_them_busy_one_is_turned_away_and_may_look() {
 #[test]
 fn handshakes_that_nobody_finishes_make_room_for_others() {
     let house = house();
-    let _silent: Vec<_> = (0..2 * MOST_HANDSHAKES).map(|_| house.greeted(3)).collect();
+    let _silent: Vec<_> = (0..2 * MAX_HANDSHAKES).map(|_| house.greeted(3)).collect();
     still_serves(&house);
 }
 

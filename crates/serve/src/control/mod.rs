@@ -1,6 +1,6 @@
-//! The front door for status and settings: a Unix socket of its own, whatever the data goes over.
+//! The front door for status and settings: a Unix socket of its own, whatever protocol carries the data.
 //!
-//! One request a line, one answer a line, each a JSON object:
+//! Each request and each answer is one line that holds a JSON object:
 //!
 //! ```text
 //! {"request": "status"}
@@ -8,12 +8,13 @@
 //! {"request": "set", "setting": "read-mode", "value": "performance"}
 //! {"ok": true, "now": "read mode performance"}
 //! {"request": "dance"}
-//! {"ok": false, "error": "dance: no such request; use status or set"}
+//! {"ok": false, "error": "dance: unknown request; use status or set"}
 //! ```
 //!
-//! * [`server`]: the socket and its clients. [`client`]: the other side, for `skylight status` and `skylight control`.
+//! * [`server`]: the socket and its clients. [`client`]: the other side, for `skylight status` and `skylight
+//!   control`.
 //!
-//! Invariant: whatever a line holds, its answer is one line.
+//! Invariant: every line gets an answer of one line, whatever it holds.
 
 pub mod client;
 pub mod server;
@@ -22,12 +23,12 @@ use serde_json::{Value, json};
 
 use crate::core::{Service, Setting};
 
-/// The longest request, bytes without the end of the line: several times what a setting needs.
+/// The longest request, bytes without the newline: several times what a setting needs.
 pub const MAX_REQUEST_BYTES: usize = 4096;
-/// The longest part of a wrong request that its answer repeats, characters.
+/// The longest quotation of an invalid request in its answer, characters.
 const MAX_QUOTED: usize = 64;
 
-/// The start of a text that a client sent, for an answer.
+/// Truncates client input for quotation in an answer.
 fn quoted(text: &str) -> String {
     text.chars().take(MAX_QUOTED).collect()
 }
@@ -37,7 +38,7 @@ fn failed(error: &str) -> Value {
 }
 
 fn text<'a>(request: &'a Value, key: &str) -> Result<&'a str, String> {
-    request.get(key).and_then(Value::as_str).ok_or_else(|| format!("{key}: missing, or not a string"))
+    request.get(key).and_then(Value::as_str).ok_or_else(|| format!("{key}: missing or not a string"))
 }
 
 fn set(request: &Value, service: &Service) -> Result<Value, String> {
@@ -46,24 +47,24 @@ fn set(request: &Value, service: &Service) -> Result<Value, String> {
     Ok(json!({ "ok": true, "now": service.set(&setting)? }))
 }
 
-/// An error that may repeat a long value.
+/// Truncates an error message that may quote a long value.
 fn quoted_error(error: &str) -> String {
-    const MOST: usize = 4 * MAX_QUOTED;
+    const MAX_CHARS: usize = 4 * MAX_QUOTED;
     match error.chars().count() {
-        0..=MOST => error.to_owned(),
-        all => error.chars().skip(all - MOST).collect(),
+        0..=MAX_CHARS => error.to_owned(),
+        all => error.chars().skip(all - MAX_CHARS).collect(),
     }
 }
 
-/// The answer to a line.
+/// Executes the request on one line and returns the answer.
 pub fn answer(line: &[u8], service: &Service) -> Value {
     let Ok(request) = serde_json::from_slice::<Value>(line) else {
-        return failed("not a request: a line has one JSON object such as {\"request\": \"status\"}");
+        return failed("not a request; send one JSON object per line, such as {\"request\": \"status\"}");
     };
     let answered = match text(&request, "request") {
         Ok("status") => Ok(json!({ "ok": true, "status": service.status() })),
         Ok("set") => set(&request, service),
-        Ok(other) => Err(format!("{}: no such request; use status or set", quoted(other))),
+        Ok(other) => Err(format!("{}: unknown request; use status or set", quoted(other))),
         Err(error) => Err(error),
     };
     answered.unwrap_or_else(|error| failed(&error))
@@ -83,30 +84,33 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_answered_and_wrong_ones_named() {
+    fn requests_are_answered_and_invalid_ones_explained() {
         let service = service();
         let ask = |line: &str| answer(line.as_bytes(), &service);
         let status = ask(r#"{"request": "status", "more": 1}"#);
         assert_eq!((&status["ok"], &status["status"]["size_bytes"]), (&json!(true), &json!(1 << 20)));
-        for (line, said) in [
+        for (line, expected) in [
             ("", "not a request"),
             ("{}", "request: missing"),
             ("[1]", "request: missing"),
             (r#"{"request": 7}"#, "request: missing"),
-            (r#"{"request": "dance"}"#, "dance: no such request"),
+            (r#"{"request": "dance"}"#, "dance: unknown request"),
             (r#"{"request": "set", "setting": "delay-read"}"#, "value: missing"),
             (r#"{"request": "set", "setting": "delay-read", "value": "x"}"#, "not a delay"),
             (r#"{"request": "set", "setting": "delay-read", "value": "5"}"#, "started without delays"),
         ] {
             let answer = ask(line);
             assert_eq!(answer["ok"], json!(false), "{line}");
-            assert!(answer["error"].as_str().is_some_and(|error| error.contains(said)), "{line}: {answer}");
+            assert!(
+                answer["error"].as_str().is_some_and(|error| error.contains(expected)),
+                "{line}: {answer}"
+            );
         }
     }
 
     proptest! {
         #[test]
-        fn whatever_a_line_holds_its_answer_is_one_short_line(
+        fn every_line_gets_one_short_line_as_answer(
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             value in ".{0,3000}",
             name in prop::sample::select(vec!["read-mode", "delay-read", "delay-write", "fail", "\n"]),

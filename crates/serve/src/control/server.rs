@@ -1,12 +1,13 @@
-//! The control socket: one thread that waits for nobody.
+//! The control socket: one thread serves all clients with non-blocking I/O.
 //!
-//! Every client is looked at when it can be read or written, and each has its turn: one request, one answer, and no
-//! further request before the answer is taken.
+//! Each client is served in turn: one request, one answer, and no further request before the client has read
+//! the answer.
 //!
 //! Invariants: a client holds at most one request of [`MAX_REQUEST_BYTES`] and one answer; there are at most
-//! [`MAX_CLIENTS`], and the one that was quiet longest is dropped for the next, which is served at once if it asks at once;
-//! one that completes no request, or does not take its answer, in [`PATIENCE`] is dropped. The socket is removed at the
-//! end; that of a server that was killed is replaced.
+//! [`MAX_CLIENTS`] clients; a new one replaces the one that has been quiet longest, and is answered at once
+//! if its request is there; a client that does not complete a request or read its answer within
+//! [`CLIENT_TIMEOUT`] is dropped. The socket is removed at shutdown; the stale socket of a killed server is
+//! replaced.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -22,19 +23,19 @@ use super::{MAX_REQUEST_BYTES, answer};
 use crate::core::Service;
 use crate::endpoint::{EndpointError, Listener, Socket};
 
-/// Clients at a time: chosen, because a person and a few monitors ask.
+/// Maximum number of clients: chosen, because only a person and a few monitors connect.
 pub const MAX_CLIENTS: usize = 32;
-/// How long a client may take for a request, or to read an answer.
-pub const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the thread looks whether the server ends, ns.
-const LOOK_UP_NS: i64 = 100_000_000;
-/// How long the thread rests when the system refuses a client, which it does again at once.
-const REFUSED_PAUSE: Duration = Duration::from_millis(50);
+/// Time limit for a client to complete a request or read an answer.
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the thread checks for shutdown, ns.
+const POLL_INTERVAL_NS: i64 = 100_000_000;
+/// Delay after a failed accept, which would fail again at once.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// See the module page.
 pub struct ControlServer {
     path: PathBuf,
-    ending: Arc<AtomicBool>,
+    stopping: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -42,18 +43,18 @@ impl ControlServer {
     /// Listens at a path.
     ///
     /// # Errors
-    /// When the path cannot be had.
+    /// When the server cannot listen there.
     pub fn start(service: Arc<Service>, path: &Path) -> Result<Self, EndpointError> {
         let listener = Listener::bind_path(path)?;
-        let ending = Arc::new(AtomicBool::new(false));
-        let ends = ending.clone();
+        let stopping = Arc::new(AtomicBool::new(false));
+        let stop = stopping.clone();
         let thread = Builder::new().name("control".to_owned());
-        let thread = thread.spawn(move || serve(&listener, &service, &ends));
+        let thread = thread.spawn(move || serve(&listener, &service, &stop));
         let thread = thread.map_err(|error| EndpointError::System(path.display().to_string(), error))?;
-        Ok(Self { path: path.to_owned(), ending, thread: Some(thread) })
+        Ok(Self { path: path.to_owned(), stopping, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -61,9 +62,9 @@ impl ControlServer {
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
-        self.ending.store(true, Ordering::Release);
+        self.stopping.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // If it panicked it answers no more, which is what is wanted.
+            // A thread that panicked has stopped, too.
             let _ = thread.join();
         }
     }
@@ -72,52 +73,52 @@ impl Drop for ControlServer {
 struct Client {
     stream: UnixStream,
     input: Vec<u8>,
-    /// The answer, and how much of it was sent.
+    /// The current answer, and how much of it was sent.
     output: Vec<u8>,
     sent: usize,
-    /// When it came, or took its last answer.
+    /// When the client connected or finished reading its last answer.
     since: Instant,
-    /// It is dropped once it has its answer.
-    leaves: bool,
+    /// The client is dropped once it has read its answer.
+    drop_after_answer: bool,
 }
 
 impl Client {
     fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let (input, output) = (Vec::new(), Vec::new());
-        Ok(Self { stream, input, output, sent: 0, since: Instant::now(), leaves: false })
+        Ok(Self { stream, input, output, sent: 0, since: Instant::now(), drop_after_answer: false })
     }
 
-    fn owes_answer(&self) -> bool {
+    fn has_unsent_answer(&self) -> bool {
         self.sent < self.output.len()
     }
 
-    /// Whether there is something to do for it now.
+    /// Whether a complete request is buffered.
     fn is_ready(&self) -> bool {
-        !self.owes_answer() && self.input.contains(&b'\n')
+        !self.has_unsent_answer() && self.input.contains(&b'\n')
     }
 
-    /// Sends, receives and answers as far as that goes without waiting; whether it stays.
+    /// Sends, receives and answers as far as possible without blocking; returns whether to keep the client.
     fn serve(&mut self, service: &Service) -> bool {
-        let stays = match self.send() {
-            Ok(()) if self.owes_answer() => Ok(true),
-            Ok(()) if self.leaves => Ok(false),
+        let keep = match self.send() {
+            Ok(()) if self.has_unsent_answer() => Ok(true),
+            Ok(()) if self.drop_after_answer => Ok(false),
             Ok(()) => self.receive(),
             Err(error) => Err(error),
         };
-        match stays {
-            Ok(true) if !self.owes_answer() && self.take_request(service) => {
-                // A client that cannot take it now is looked at when it can.
-                self.send().is_ok() && (self.owes_answer() || !self.leaves)
+        match keep {
+            Ok(true) if !self.has_unsent_answer() && self.take_request(service) => {
+                // The rest is sent when the socket is writable.
+                self.send().is_ok() && (self.has_unsent_answer() || !self.drop_after_answer)
             }
-            Ok(stays) => stays && self.since.elapsed() < PATIENCE,
+            Ok(keep) => keep && self.since.elapsed() < CLIENT_TIMEOUT,
             Err(_) => false,
         }
     }
 
-    /// Sends what can be sent.
+    /// Sends as much of the answer as the socket accepts.
     fn send(&mut self) -> io::Result<()> {
-        while self.owes_answer() {
+        while self.has_unsent_answer() {
             match self.stream.write(&self.output[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -126,19 +127,19 @@ impl Client {
             }
         }
         if !self.output.is_empty() {
-            // What a long answer took is given back.
+            // Releases the memory of a long answer.
             (self.output, self.sent) = (Vec::new(), 0);
             self.since = Instant::now();
         }
         Ok(())
     }
 
-    /// Receives up to a whole request; whether the client may still want something.
+    /// Receives until a complete request is buffered; returns false at the end of the stream.
     fn receive(&mut self) -> io::Result<bool> {
         let mut part = [0; MAX_REQUEST_BYTES + 1];
         while !self.input.contains(&b'\n') && self.input.len() <= MAX_REQUEST_BYTES {
-            let room = part.len() - self.input.len();
-            match self.stream.read(&mut part[..room]) {
+            let free = part.len() - self.input.len();
+            match self.stream.read(&mut part[..free]) {
                 Ok(0) => return Ok(false),
                 Ok(count) => self.input.extend_from_slice(&part[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
@@ -149,7 +150,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Answers the first request that came whole; whether there was one.
+    /// Answers the first complete request; returns whether there was one.
     fn take_request(&mut self, service: &Service) -> bool {
         let answer = match self.input.iter().position(|&byte| byte == b'\n') {
             Some(end) => {
@@ -158,8 +159,8 @@ impl Client {
                 answer
             }
             None if self.input.len() > MAX_REQUEST_BYTES => {
-                self.leaves = true;
-                super::failed(&format!("a request is a line of at most {MAX_REQUEST_BYTES} bytes"))
+                self.drop_after_answer = true;
+                super::failed(&format!("the request exceeds {MAX_REQUEST_BYTES} bytes; send a shorter line"))
             }
             None => return false,
         };
@@ -169,10 +170,10 @@ impl Client {
     }
 }
 
-/// Serves clients until the end.
-fn serve(listener: &Listener, service: &Service, ending: &AtomicBool) {
+/// Serves clients until shutdown.
+fn serve(listener: &Listener, service: &Service, stopping: &AtomicBool) {
     let mut clients: Vec<Client> = Vec::new();
-    while !ending.load(Ordering::Acquire) {
+    while !stopping.load(Ordering::Acquire) {
         wait(listener, &clients);
         clients.retain_mut(|client| client.serve(service));
         match listener.accept() {
@@ -185,26 +186,26 @@ fn serve(listener: &Listener, service: &Service, ending: &AtomicBool) {
                 }
             }
             Ok(_) => {}
-            Err(_) => std::thread::sleep(REFUSED_PAUSE),
+            Err(_) => std::thread::sleep(ACCEPT_RETRY_DELAY),
         }
     }
 }
 
-/// Waits until there is something to do, or for a while.
+/// Waits for activity or the polling interval.
 fn wait(listener: &Listener, clients: &[Client]) {
     let ready = clients.iter().any(Client::is_ready);
-    let pause = Timespec { tv_sec: 0, tv_nsec: if ready { 0 } else { LOOK_UP_NS } };
+    let pause = Timespec { tv_sec: 0, tv_nsec: if ready { 0 } else { POLL_INTERVAL_NS } };
     let fd = listener.as_fd();
     let mut waits = vec![PollFd::new(&fd, PollFlags::IN)];
     waits.extend(clients.iter().map(|client| {
-        let flags = if client.owes_answer() { PollFlags::OUT } else { PollFlags::IN };
+        let flags = if client.has_unsent_answer() { PollFlags::OUT } else { PollFlags::IN };
         PollFd::new(&client.stream, flags)
     }));
-    // Interrupted or not, it looks at every client.
+    // Every client is checked anyway.
     let _ = poll(&mut waits, Some(&pause));
 }
 
-/// Makes room for a client.
+/// Drops the client that has been quiet longest if there are too many.
 fn drop_quietest(clients: &mut Vec<Client>) {
     let quietest = (0..clients.len()).min_by_key(|&index| clients[index].since);
     if clients.len() >= MAX_CLIENTS

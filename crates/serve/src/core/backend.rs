@@ -43,7 +43,7 @@ pub trait Backend: Send + Sync {
 
     /// Gives `take` the file in which a stretch lies, and where in it, while nothing is being changed; whether it did. Only
     /// what lies at its place for good is lent, for its bytes may be looked at when the call is over.
-    fn lend(&self, _offset: u64, _len: u64, _take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+    fn with_file_range(&self, _offset: u64, _len: u64, _take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
         false
     }
 
@@ -67,13 +67,13 @@ pub trait Backend: Send + Sync {
 
     /// Whether commands take their time, so that others should be taken meanwhile: then they come by
     /// [`Backend::submit`].
-    fn waits(&self) -> bool {
+    fn is_async(&self) -> bool {
         false
     }
 
     /// Takes a command that is answered at some time.
     fn submit(&self, job: Job) {
-        job.done_by(
+        job.execute_with(
             |request, data, goes_on| self.execute_while(request, data, goes_on),
             |offset, len| self.refused_at(offset, len),
         );

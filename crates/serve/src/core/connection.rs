@@ -1,86 +1,89 @@
-//! What a front door knows of a connection that asks for commands, and what all of them share.
+//! The state of one client connection, and what all connections of a server share.
 //!
-//! Invariants: numbers that the server looks at from another thread are hints: each is right at some time lately.
-//! A connection that is gone is gone for good; what was asked over it is not begun any more.
+//! Invariants: the flags and times that other threads read are hints and may be slightly out of date. A
+//! disconnected connection stays disconnected; commands that it sent and that have not started are dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::memory_budget::Budget;
+use super::memory_budget::MemoryBudget;
 
-/// Bytes that all connections together may hold beyond what each has of its own. With 256 connections, each with full
-/// buffers of its own (384 KiB), this keeps a server below 256 MiB.
+/// Memory that all connections share beyond the buffers that each has of its own, bytes. With 256
+/// connections, each with full buffers of its own (384 KiB), this keeps a server below 256 MiB.
 pub const BUDGET_BYTES: usize = 64 << 20;
-/// Commands of all connections together that are with a backend that takes its time, once there are several: four times
-/// what a disk's queue takes, so that none is idle and none is ahead of the others by much.
-const TOGETHER: usize = 128;
-/// The same of a connection that is the only one: the depth of queue that a benchmark asks for at most.
-const ALONE: usize = 256;
+/// Commands outstanding in an asynchronous backend for all connections together when several are busy: four
+/// times the queue depth of a disk, so that no connection runs dry and none is far ahead of the others.
+const SHARED_QUEUE_DEPTH: usize = 128;
+/// The same for a connection that is the only busy one: the deepest queue that benchmarks usually ask for.
+const SOLE_QUEUE_DEPTH: usize = 256;
 
-/// How far a server is with its end.
+/// How far a server has shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
-    /// It serves.
-    Serves,
-    /// What came is done, but for what takes long.
-    Finishes,
-    /// What is not done is answered by ESHUTDOWN.
-    Refuses,
+    /// Normal operation.
+    Serving,
+    /// Received requests are completed, except those that take long.
+    Draining,
+    /// Requests that have not completed are answered with `ESHUTDOWN`.
+    Refusing,
 }
 
 /// What all connections of a server share.
 #[derive(Debug)]
-pub struct Shared {
-    /// Memory.
-    pub budget: Budget,
+pub struct ServerState {
+    /// Memory for requests and replies beyond what each connection has of its own.
+    pub budget: MemoryBudget,
     phase: AtomicU8,
-    /// Connections with commands in a backend that takes its time.
-    busy: AtomicUsize,
-    /// Commands in such a backend.
-    commands: AtomicUsize,
+    /// Connections with commands outstanding in an asynchronous backend.
+    busy_connections: AtomicUsize,
+    /// Commands outstanding in such a backend.
+    outstanding: AtomicUsize,
     began: Instant,
 }
 
-impl Default for Shared {
+impl Default for ServerState {
     fn default() -> Self {
         Self {
-            budget: Budget::new(BUDGET_BYTES),
-            phase: AtomicU8::new(Phase::Serves as u8),
-            busy: AtomicUsize::new(0),
-            commands: AtomicUsize::new(0),
+            budget: MemoryBudget::new(BUDGET_BYTES),
+            phase: AtomicU8::new(Phase::Serving as u8),
+            busy_connections: AtomicUsize::new(0),
+            outstanding: AtomicUsize::new(0),
             began: Instant::now(),
         }
     }
 }
 
-impl Shared {
-    /// The end goes on.
-    pub fn enter(&self, phase: Phase) {
+impl ServerState {
+    /// Sets the shutdown phase.
+    pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// Whether the end is so far.
+    /// Whether shutdown has reached a phase.
     pub fn has_reached(&self, phase: Phase) -> bool {
         self.phase.load(Ordering::Acquire) >= phase as u8
     }
 
-    /// Whether a connection that has `own` commands in a backend that takes its time may have one more. Commands of
-    /// connections that are gone count: they are still with the backend.
-    pub fn may_submit(&self, own: usize) -> bool {
-        let (all, busy) = (self.commands.load(Ordering::Relaxed), self.busy.load(Ordering::Relaxed));
-        own == 0 || (all <= own && own < ALONE) || (all < TOGETHER && own < TOGETHER / busy.max(1))
+    /// Whether a connection with `own` commands outstanding may start another one. Commands of disconnected
+    /// connections count, because the backend still holds them.
+    pub fn may_start(&self, own: usize) -> bool {
+        let all = self.outstanding.load(Ordering::Relaxed);
+        let busy = self.busy_connections.load(Ordering::Relaxed);
+        own == 0
+            || (all <= own && own < SOLE_QUEUE_DEPTH)
+            || (all < SHARED_QUEUE_DEPTH && own < SHARED_QUEUE_DEPTH / busy.max(1))
     }
 
-    /// A command is with such a backend.
-    pub fn begin_command(&self) {
-        self.commands.fetch_add(1, Ordering::Relaxed);
+    /// Counts a command that an asynchronous backend has received.
+    pub fn command_started(&self) {
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Such a backend has answered one.
-    pub fn end_command(&self) {
-        self.commands.fetch_sub(1, Ordering::Relaxed);
+    /// Counts a command that an asynchronous backend has completed.
+    pub fn command_finished(&self) {
+        self.outstanding.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn now_ms(&self) -> u64 {
@@ -88,99 +91,100 @@ impl Shared {
     }
 }
 
-/// Nothing is owed.
+/// The server is not waiting on the client.
 const NEVER: u64 = u64::MAX;
 
 /// See the module page.
 #[derive(Debug)]
 pub struct Connection {
-    /// Of the server.
-    pub shared: Arc<Shared>,
-    gone: Arc<AtomicBool>,
-    /// When it asked last, or came.
+    /// The state that it shares with the other connections.
+    pub shared: Arc<ServerState>,
+    disconnected: Arc<AtomicBool>,
+    /// When the last request completed, or when the client connected.
     active_ms: AtomicU64,
-    /// Whether it ever asked for anything.
-    asked: AtomicBool,
-    /// Whether requests that came are being done.
+    /// Whether it has sent a request.
+    has_requested: AtomicBool,
+    /// Whether received requests are being executed.
     busy: AtomicBool,
-    /// Whether commands of it are with a backend that takes its time.
-    waits: AtomicBool,
-    /// Since when it is waited for, in the middle of a request or of a reply.
-    owes_since_ms: AtomicU64,
+    /// Whether it has commands outstanding in an asynchronous backend.
+    has_outstanding: AtomicBool,
+    /// Since when the server has been waiting for the rest of a request or for a reply to be read.
+    waiting_since_ms: AtomicU64,
 }
 
 impl Connection {
-    /// One that has just come.
-    pub fn new(shared: Arc<Shared>) -> Self {
+    /// A client that has just connected.
+    pub fn new(shared: Arc<ServerState>) -> Self {
         let active_ms = AtomicU64::new(shared.now_ms());
         Self {
             shared,
-            gone: Arc::default(),
+            disconnected: Arc::default(),
             active_ms,
-            asked: AtomicBool::new(false),
+            has_requested: AtomicBool::new(false),
             busy: AtomicBool::new(false),
-            waits: AtomicBool::new(false),
-            owes_since_ms: AtomicU64::new(NEVER),
+            has_outstanding: AtomicBool::new(false),
+            waiting_since_ms: AtomicU64::new(NEVER),
         }
     }
 
-    /// Whether it is gone, for those who do what it asked.
-    pub fn gone(&self) -> Arc<AtomicBool> {
-        self.gone.clone()
+    /// The flag that cancels its outstanding commands once it has disconnected.
+    pub fn cancellation(&self) -> Arc<AtomicBool> {
+        self.disconnected.clone()
     }
 
-    /// Whether it is gone.
-    pub fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+    /// Whether it has disconnected.
+    pub fn is_disconnected(&self) -> bool {
+        self.disconnected.load(Ordering::Relaxed)
     }
 
-    /// It is gone.
-    pub fn leave(&self) {
-        self.gone.store(true, Ordering::Relaxed);
+    /// Marks it as disconnected.
+    pub fn disconnect(&self) {
+        self.disconnected.store(true, Ordering::Relaxed);
     }
 
-    /// Requests came, or all that came were done.
-    pub fn is_asking(&self, asking: bool) {
-        self.busy.store(asking, Ordering::Relaxed);
-        if asking {
-            self.asked.store(true, Ordering::Relaxed);
+    /// Records whether received requests are being executed.
+    pub fn set_busy(&self, busy: bool) {
+        self.busy.store(busy, Ordering::Relaxed);
+        if busy {
+            self.has_requested.store(true, Ordering::Relaxed);
         } else {
             self.active_ms.store(self.shared.now_ms(), Ordering::Relaxed);
         }
     }
 
-    /// Commands of it are with a backend that takes its time, or none any more: said in turns.
-    pub fn waits(&self, waits: bool) {
-        self.waits.store(waits, Ordering::Relaxed);
-        if waits {
-            self.shared.busy.fetch_add(1, Ordering::Relaxed);
+    /// Records whether commands are outstanding in an asynchronous backend; calls alternate between true and
+    /// false.
+    pub fn set_outstanding(&self, outstanding: bool) {
+        self.has_outstanding.store(outstanding, Ordering::Relaxed);
+        if outstanding {
+            self.shared.busy_connections.fetch_add(1, Ordering::Relaxed);
         } else {
-            self.shared.busy.fetch_sub(1, Ordering::Relaxed);
+            self.shared.busy_connections.fetch_sub(1, Ordering::Relaxed);
             self.active_ms.store(self.shared.now_ms(), Ordering::Relaxed);
         }
     }
 
-    /// It is waited for in the middle of a request or a reply, or no more.
-    pub fn owes(&self, owes: bool) {
-        let since = if owes { self.shared.now_ms() } else { NEVER };
-        self.owes_since_ms.store(since, Ordering::Relaxed);
+    /// Records whether the server is waiting for the client in the middle of a request or reply.
+    pub fn set_waiting_on_client(&self, waiting: bool) {
+        let since = if waiting { self.shared.now_ms() } else { NEVER };
+        self.waiting_since_ms.store(since, Ordering::Relaxed);
     }
 
-    /// Whether it is waited for so long.
-    pub fn has_owed(&self, time: Duration) -> bool {
-        let since = self.owes_since_ms.load(Ordering::Relaxed);
+    /// Whether the server has been waiting for the client for at least this long.
+    pub fn has_stalled(&self, time: Duration) -> bool {
+        let since = self.waiting_since_ms.load(Ordering::Relaxed);
         since != NEVER && u128::from(self.shared.now_ms().saturating_sub(since)) >= time.as_millis()
     }
 
-    /// How well it can be done without, least first; none while something is being done for it. One that never asked for
-    /// anything, then one that has owed the rest of a request or does not read its replies for so long, then the one
-    /// that is idle longest.
-    pub fn idle_rank(&self, debt: Duration) -> Option<(u8, u64)> {
+    /// Rank for eviction, lowest first; `None` while the server is working for the client. Clients that have
+    /// never sent a request rank first, then those that have stalled for `stall_timeout`, then the one that
+    /// has been idle longest.
+    pub fn eviction_rank(&self, stall_timeout: Duration) -> Option<(u8, u64)> {
         let active_ms = self.active_ms.load(Ordering::Relaxed);
-        if self.has_owed(debt) {
+        if self.has_stalled(stall_timeout) {
             return Some((1, active_ms));
         }
-        let idle = !self.busy.load(Ordering::Relaxed) && !self.waits.load(Ordering::Relaxed);
-        idle.then(|| (if self.asked.load(Ordering::Relaxed) { 2 } else { 0 }, active_ms))
+        let idle = !self.busy.load(Ordering::Relaxed) && !self.has_outstanding.load(Ordering::Relaxed);
+        idle.then(|| (if self.has_requested.load(Ordering::Relaxed) { 2 } else { 0 }, active_ms))
     }
 }

@@ -1,6 +1,6 @@
-//! What a server did since it began: commands and bytes, by operation.
+//! Commands and bytes since the server started, by operation.
 //!
-//! Invariant: numbers only grow; they may be read at any time, each by itself.
+//! Invariant: counters only grow; each can be read at any time, independently of the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,23 +15,23 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// A command that was taken.
+    /// Counts an accepted command.
     pub fn count(&self, request: &Request) {
         self.commands[request.op as usize].fetch_add(1, Ordering::Relaxed);
         self.bytes[request.op as usize].fetch_add(request.len, Ordering::Relaxed);
     }
 
-    /// A request that made no sense.
-    pub fn refuse(&self) {
+    /// Counts an invalid request.
+    pub fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Commands of one kind.
+    /// The number of commands of one kind.
     pub fn commands(&self, op: Op) -> u64 {
         self.commands[op as usize].load(Ordering::Relaxed)
     }
 
-    /// All of it.
+    /// All counters, for the status.
     pub fn to_json(&self) -> serde_json::Value {
         let of = |numbers: &[AtomicU64; Op::ALL.len()]| -> serde_json::Map<String, serde_json::Value> {
             Op::ALL

@@ -1,16 +1,16 @@
-//! A command in flight: its bytes, and the callback that completes it.
+//! A command in flight: its data, and the callback that completes it.
 //!
-//! Invariant: a [`Job`] is answered exactly once, also when it is dropped.
+//! Invariant: a [`Job`] completes exactly once; dropping it completes it with `ESHUTDOWN`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{Errno, Op, Request};
 
-/// What answers a [`Job`]: the result, and the buffer with what was read.
-pub type Answer = Box<dyn FnOnce(Result<(), Errno>, Vec<u8>) + Send>;
+/// Completes a [`Job`]: receives the result, and the buffer with the data of a read.
+pub type OnComplete = Box<dyn FnOnce(Result<(), Errno>, Vec<u8>) + Send>;
 
-/// Optional completion metadata: a number that the component that answers a command sets before it answers.
+/// Optional completion metadata: a number that the backend sets before it completes the command.
 #[derive(Clone, Debug)]
 pub struct Metadata(Arc<AtomicU64>);
 
@@ -21,7 +21,7 @@ impl Default for Metadata {
 }
 
 impl Metadata {
-    /// The number; none before the answer, and where there is none to say.
+    /// The number, once the backend has set one.
     pub fn get(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|&number| number != u64::MAX)
     }
@@ -31,111 +31,122 @@ impl Metadata {
     }
 }
 
-/// A command in flight, with its bytes.
+/// A command in flight, with its data.
 pub struct Job {
     /// The command.
     pub request: Request,
-    /// The buffer of a read, or what is written; [`Request::data_len`] bytes.
+    /// The buffer of a read or the data of a write; [`Request::data_len`] bytes.
     pub data: Vec<u8>,
-    answer: Option<Answer>,
-    /// What the model says it takes, from the arrival to the answer, ns.
+    on_complete: Option<OnComplete>,
+    /// Latency according to the model, from arrival to completion, ns.
     model_ns: Option<Metadata>,
-    /// The first byte of a read that could not be had.
+    /// The first byte that a read could not return.
     failed_at: Option<Metadata>,
-    /// Set when the client is gone.
-    gone: Option<Arc<AtomicBool>>,
+    /// Set once the client has disconnected.
+    cancelled: Option<Arc<AtomicBool>>,
 }
 
 impl Job {
-    /// A command that is answered through `answer`.
-    pub fn new(request: Request, data: Vec<u8>, answer: Answer) -> Self {
-        Self { request, data, answer: Some(answer), model_ns: None, failed_at: None, gone: None }
-    }
-
-    /// Answers it.
-    pub fn finish(mut self, result: Result<(), Errno>) {
-        if let Some(answer) = self.answer.take() {
-            answer(result, std::mem::take(&mut self.data));
+    /// A command that completes through `on_complete`.
+    pub fn new(request: Request, data: Vec<u8>, on_complete: OnComplete) -> Self {
+        Self {
+            request,
+            data,
+            on_complete: Some(on_complete),
+            model_ns: None,
+            failed_at: None,
+            cancelled: None,
         }
     }
 
-    /// Has it done here and now, by what executes commands and by what knows the byte at which a read is refused.
-    pub fn done_by(
+    /// Completes the command.
+    pub fn finish(mut self, result: Result<(), Errno>) {
+        if let Some(on_complete) = self.on_complete.take() {
+            on_complete(result, std::mem::take(&mut self.data));
+        }
+    }
+
+    /// Executes the command on this thread. `refused_at` looks up the byte at which a read failed.
+    pub fn execute_with(
         mut self,
         execute: impl FnOnce(&Request, &mut [u8], &dyn Fn() -> bool) -> Result<(), Errno>,
         refused_at: impl FnOnce(u64, u64) -> Option<u64>,
     ) {
-        let gone = self.gone.clone();
-        let goes_on = || gone.as_ref().is_none_or(|gone| !gone.load(Ordering::Relaxed));
-        let result = match goes_on() {
-            true => execute(&self.request, &mut self.data, &goes_on),
+        let cancelled = self.cancelled.clone();
+        let keep_going = || !is_set(cancelled.as_deref());
+        let result = match keep_going() {
+            true => execute(&self.request, &mut self.data, &keep_going),
             false => Err(Errno::Shutdown),
         };
         let Request { op, offset, len, .. } = self.request;
         if result.is_err() && op == Op::Read {
-            refused_at(offset, len).into_iter().for_each(|at| self.fails_at(at));
+            refused_at(offset, len).into_iter().for_each(|at| self.set_failed_at(at));
         }
         self.finish(result);
     }
 
-    /// Wants to know what the model says it takes.
-    pub fn timed(mut self, model_ns: Metadata) -> Self {
+    /// Stores the latency according to the model in `model_ns`.
+    pub fn with_model_ns(mut self, model_ns: Metadata) -> Self {
         self.model_ns = Some(model_ns);
         self
     }
 
-    /// Wants to know where it failed, if it does.
-    pub fn located(mut self, failed_at: Metadata) -> Self {
+    /// Stores the offset at which a read failed in `failed_at`.
+    pub fn with_failed_at(mut self, failed_at: Metadata) -> Self {
         self.failed_at = Some(failed_at);
         self
     }
 
-    /// Need not be done once the client is gone.
-    pub fn unless_gone(mut self, gone: Option<Arc<AtomicBool>>) -> Self {
-        self.gone = gone;
+    /// Lets the backend drop the command once `cancelled` is set.
+    pub fn cancelled_by(mut self, cancelled: Option<Arc<AtomicBool>>) -> Self {
+        self.cancelled = cancelled;
         self
     }
 
-    /// Set when the client is gone, for commands that are parts of this one.
-    pub fn gone(&self) -> Option<Arc<AtomicBool>> {
-        self.gone.clone()
+    /// The cancellation flag, for commands that are parts of this one.
+    pub fn cancellation(&self) -> Option<Arc<AtomicBool>> {
+        self.cancelled.clone()
     }
 
-    /// Whether nobody waits for it any more.
-    pub fn is_abandoned(&self) -> bool {
-        self.gone.as_ref().is_some_and(|gone| gone.load(Ordering::Relaxed))
+    /// Whether the client has disconnected.
+    pub fn is_cancelled(&self) -> bool {
+        is_set(self.cancelled.as_deref())
     }
 
-    /// Says where it failed, before it is answered.
-    pub fn fails_at(&self, offset: u64) {
+    /// Sets the offset at which the command failed; call it before completing the command.
+    pub fn set_failed_at(&self, offset: u64) {
         if let Some(failed_at) = &self.failed_at {
             failed_at.set(offset);
         }
     }
 
-    /// Says what the model says it takes, before it is answered.
-    pub fn takes_ns(&self, time_ns: u64) {
+    /// Sets the latency according to the model; call it before completing the command.
+    pub fn set_model_ns(&self, time_ns: u64) {
         if let Some(model_ns) = &self.model_ns {
             model_ns.set(time_ns);
         }
     }
 
-    /// Puts something between the command and its answer.
+    /// Runs `between` in place of the completion callback, which it receives as its last argument.
     pub fn intercept(
         mut self,
-        between: impl FnOnce(Result<(), Errno>, Vec<u8>, Answer) + Send + 'static,
+        between: impl FnOnce(Result<(), Errno>, Vec<u8>, OnComplete) + Send + 'static,
     ) -> Self {
-        if let Some(answer) = self.answer.take() {
-            self.answer = Some(Box::new(move |result, data| between(result, data, answer)));
+        if let Some(inner) = self.on_complete.take() {
+            self.on_complete = Some(Box::new(move |result, data| between(result, data, inner)));
         }
         self
     }
 }
 
+fn is_set(cancelled: Option<&AtomicBool>) -> bool {
+    cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
+
 impl Drop for Job {
     fn drop(&mut self) {
-        if let Some(answer) = self.answer.take() {
-            answer(Err(Errno::Shutdown), std::mem::take(&mut self.data));
+        if let Some(on_complete) = self.on_complete.take() {
+            on_complete(Err(Errno::Shutdown), std::mem::take(&mut self.data));
         }
     }
 }
@@ -147,10 +158,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_that_is_dropped_is_answered() {
+    fn a_dropped_job_completes() {
         let (sender, receiver) = channel();
-        let answer: Answer = Box::new(move |result, _| sender.send(result).unwrap());
-        drop(Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer));
+        let on_complete: OnComplete = Box::new(move |result, _| sender.send(result).unwrap());
+        drop(Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), on_complete));
         assert_eq!(receiver.recv(), Ok(Err(Errno::Shutdown)));
     }
 }

@@ -1,72 +1,73 @@
-//! Memory for requests that come and replies that wait, of all connections together.
+//! A memory budget for received requests and unsent replies, shared by all connections.
 //!
-//! Each connection has a little of its own; what it needs beyond that is lent from here, and given back once it is idle
-//! and less than half is left. Who finds too little waits; clients that owe something meanwhile are dropped
-//! (`nbd/server.rs`).
+//! Each connection has small buffers of its own. It reserves what it needs beyond them here and releases it
+//! once it is idle and less than half of the budget is free. A connection that finds too little free waits;
+//! meanwhile clients that stall are disconnected (`nbd/server.rs`).
 //!
-//! Invariant: what is lent is never more than there is; a wait ends when the one that waits is told to.
+//! Invariants: reservations never exceed the budget; a wait ends when its caller asks for that.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often who waits looks whether to go on waiting.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// How often a waiting thread checks whether to keep waiting.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// See the module page.
 #[derive(Debug)]
-pub struct Budget {
-    all: usize,
-    left: Mutex<usize>,
+pub struct MemoryBudget {
+    total: usize,
+    free: Mutex<usize>,
     freed: Condvar,
-    waiting: AtomicUsize,
+    waiters: AtomicUsize,
 }
 
-impl Budget {
-    /// So many bytes.
-    pub fn new(all: usize) -> Self {
-        Self { all, left: Mutex::new(all), freed: Condvar::new(), waiting: AtomicUsize::new(0) }
+impl MemoryBudget {
+    /// A budget of `total` bytes.
+    pub fn new(total: usize) -> Self {
+        Self { total, free: Mutex::new(total), freed: Condvar::new(), waiters: AtomicUsize::new(0) }
     }
 
-    // A number is whole at any time.
-    fn left(&self) -> MutexGuard<'_, usize> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    // A number has no intermediate states.
+    fn free(&self) -> MutexGuard<'_, usize> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lends bytes, at most all there are; waits for them while `waits` says so. Whether it did.
-    pub fn take(&self, bytes: usize, waits: impl Fn() -> bool) -> bool {
-        let bytes = bytes.min(self.all);
-        let mut left = self.left();
-        if *left < bytes {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-            while *left < bytes && waits() {
-                left = self.freed.wait_timeout(left, LOOK_UP).unwrap_or_else(PoisonError::into_inner).0;
+    /// Reserves bytes, capped at the whole budget, and waits for them while `keep_waiting` returns true.
+    /// Returns whether it succeeded.
+    pub fn reserve(&self, bytes: usize, keep_waiting: impl Fn() -> bool) -> bool {
+        let bytes = bytes.min(self.total);
+        let mut free = self.free();
+        if *free < bytes {
+            self.waiters.fetch_add(1, Ordering::Relaxed);
+            while *free < bytes && keep_waiting() {
+                free = self.freed.wait_timeout(free, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
             }
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.waiters.fetch_sub(1, Ordering::Relaxed);
         }
-        let lends = *left >= bytes;
-        if lends {
-            *left -= bytes;
+        let reserved = *free >= bytes;
+        if reserved {
+            *free -= bytes;
         }
-        lends
+        reserved
     }
 
-    /// Takes back bytes that were lent in one go.
-    pub fn give(&self, bytes: usize) {
+    /// Releases the bytes of one reservation.
+    pub fn release(&self, bytes: usize) {
         if bytes > 0 {
-            *self.left() += bytes.min(self.all);
+            *self.free() += bytes.min(self.total);
             self.freed.notify_all();
         }
     }
 
-    /// Whether less than half is left.
-    pub fn is_short(&self) -> bool {
-        *self.left() < self.all / 2
+    /// Whether less than half of the budget is free.
+    pub fn is_low(&self) -> bool {
+        *self.free() < self.total / 2
     }
 
-    /// Whether anybody waits.
-    pub fn is_waited_for(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+    /// Whether any connection waits for memory.
+    pub fn has_waiters(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -75,20 +76,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lent_is_never_more_than_there_is() {
-        let budget = Budget::new(100);
-        assert!(budget.take(60, || false) && budget.is_short());
-        assert!(!budget.take(60, || false), "nobody gives any back");
-        budget.give(60);
-        assert!(budget.take(1000, || false), "more than all is all");
+    fn reservations_never_exceed_the_budget() {
+        let budget = MemoryBudget::new(100);
+        assert!(budget.reserve(60, || false) && budget.is_low());
+        assert!(!budget.reserve(60, || false), "nothing is released");
+        budget.release(60);
+        assert!(budget.reserve(1000, || false), "a reservation is capped at the whole budget");
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| budget.take(10, || true));
-            while !budget.is_waited_for() {
+            let waiter = scope.spawn(|| budget.reserve(10, || true));
+            while !budget.has_waiters() {
                 std::thread::yield_now();
             }
-            budget.give(1000);
-            assert!(waits.join().expect("it waits"));
+            budget.release(1000);
+            assert!(waiter.join().expect("no panic"));
         });
-        assert_eq!(*budget.left(), 90);
+        assert_eq!(*budget.free(), 90);
     }
 }

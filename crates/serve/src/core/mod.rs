@@ -36,7 +36,7 @@ pub use backend::Backend;
 pub use block_status::{BlockState, Extent, StatusQuery, push_extent};
 pub use command::{Op, Request};
 pub use errno::Errno;
-pub use job::{Answer, Job, Metadata};
+pub use job::{Job, Metadata, OnComplete};
 pub use service::Service;
 pub use settings::Setting;
 pub use shape::{PIECE_BYTES, Shape};

@@ -129,7 +129,7 @@ impl Backend for PlainFile {
         if request.fua { self.sync() } else { Ok(()) }
     }
 
-    fn lend(&self, offset: u64, _len: u64, take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+    fn with_file_range(&self, offset: u64, _len: u64, take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
         take(self.file.as_fd(), offset);
         true
     }

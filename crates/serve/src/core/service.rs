@@ -1,6 +1,6 @@
-//! A drive that is served, with what all its front doors share: the counters, the limits, the status and the settings.
+//! A backend with everything that its front doors share: counters, limits, status and settings.
 //!
-//! A front door (`nbd`, `control`) holds a [`Service`] and brings only its protocol and its sockets.
+//! A front door (`nbd`, `control`) holds a [`Service`] and adds only its protocol and its sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,18 +8,18 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::connection::Shared;
+use super::connection::ServerState;
 use super::counters::Counters;
 use super::{Backend, Op, Setting};
 
 /// See the module page.
 pub struct Service {
-    /// What is served.
+    /// The drive.
     pub backend: Arc<dyn Backend>,
-    /// What was done.
+    /// Commands and bytes since the start.
     pub counters: Counters,
-    /// Memory and phases of all connections.
-    pub shared: Arc<Shared>,
+    /// Memory budget, queue limits and shutdown phase.
+    pub shared: Arc<ServerState>,
     connections: AtomicUsize,
     began: Instant,
 }
@@ -31,29 +31,29 @@ impl Service {
         Self { backend, counters, shared, connections: AtomicUsize::new(0), began: Instant::now() }
     }
 
-    /// A client of a front door came.
+    /// Counts a client that has connected.
     pub fn connected(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A client of a front door went.
+    /// Counts a client that has disconnected.
     pub fn disconnected(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A sentence about the drive and what it did.
+    /// One sentence about the drive and its activity.
     pub fn description(&self) -> String {
         let clients = self.connections.load(Ordering::Relaxed);
-        let done = |op| self.counters.commands(op);
-        let did = format!(
+        let count = |op| self.counters.commands(op);
+        let activity = format!(
             "{clients} connected, {} reads, {} writes, {} flushes",
-            done(Op::Read),
-            done(Op::Write),
-            done(Op::Flush)
+            count(Op::Read),
+            count(Op::Write),
+            count(Op::Flush)
         );
         match self.backend.shape().description.as_str() {
-            "" => did,
-            what => format!("{what}; {did}"),
+            "" => activity,
+            drive => format!("{drive}; {activity}"),
         }
     }
 
@@ -71,10 +71,9 @@ impl Service {
         })
     }
 
-    /// Changes how the drive is served; what it is then, in words.
+    /// Changes a setting and returns its new value in words.
     ///
-    /// # Errors
-    /// One line, when it has nothing of the kind.
+    /// # Errors One line, when the drive does not have the setting.
     pub fn set(&self, setting: &Setting) -> Result<String, String> {
         self.backend.set(setting)
     }

@@ -131,9 +131,9 @@ impl Shingles {
         refusals.refused_reads += 1;
         for loss in losses {
             let line = line_of(loss);
-            diagnostics::say(line.clone());
+            diagnostics::log(line.clone());
             if let Some(file) = &refusals.file {
-                file.say(line.clone());
+                file.push(line.clone());
             }
             refusals.last = Some(line);
         }

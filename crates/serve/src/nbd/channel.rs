@@ -1,8 +1,8 @@
-//! The bytes to and from one client: a socket, plain or under TLS, and what came and was not looked at yet.
+//! Transport for one client, a plain socket or TLS, and the input buffer behind it.
 //!
-//! Invariants: one thread receives, any may send, and what one `send` was given goes out in one piece; nothing
-//! that came before TLS is taken for something that came under it.
-//! Source: the NBD protocol, "TLS support"; TLS itself is rustls.
+//! Invariants: one thread receives, any thread may send; the bytes of one `send` are not interleaved with
+//! those of another; bytes received before the TLS handshake are never treated as part of the TLS session.
+//! Source: the NBD protocol, "TLS support"; rustls implements TLS itself.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,54 +13,55 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags};
 use rustls::{ServerConfig, ServerConnection};
 
-use crate::nbd::watch::Watch;
+use crate::nbd::busy_poll::BusyPoll;
 use crate::nbd::wire::REQUEST_BYTES;
 
-/// The bytes to and from one client.
+/// A byte stream to and from one client.
 pub trait Channel: Send + Sync {
-    /// Waits for bytes; 0 when there will be no more.
+    /// Blocks until bytes arrive; returns 0 at the end of the stream.
     ///
     /// # Errors
-    /// When the client cannot be reached any more.
+    /// When the connection has failed.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Takes what is there without waiting; none if nothing is. A channel that cannot tell waits.
+    /// Receives without blocking; returns `None` if no bytes are available. A channel without a non-blocking
+    /// mode blocks.
     ///
     /// # Errors
-    /// When the client cannot be reached any more.
-    fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    /// When the connection has failed.
+    fn try_receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         self.receive(buffer).map(Some)
     }
 
-    /// The socket, if bytes that came are to be had from it and from nowhere else.
+    /// The socket, if the channel adds no framing or encryption to it.
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Ends both directions: who sends or receives is woken.
-    fn hang_up(&self) {}
+    /// Shuts down both directions, which wakes threads blocked on the channel.
+    fn shut_down(&self) {}
 
-    /// Whether the client has hung up, as far as can be told without waiting.
-    fn is_gone(&self) -> bool {
+    /// Whether the client is known to have disconnected. Does not block.
+    fn is_disconnected(&self) -> bool {
         false
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     ///
     /// # Errors
-    /// When the client cannot be reached any more.
+    /// When the connection has failed.
     fn send(&self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Sends as much as can be sent without waiting; how much that was.
+    /// Sends without blocking; returns the number of bytes sent.
     ///
     /// # Errors
-    /// When the client cannot be reached any more.
-    fn send_now(&self, _bytes: &[u8]) -> io::Result<usize> {
+    /// When the connection has failed.
+    fn try_send(&self, _bytes: &[u8]) -> io::Result<usize> {
         Ok(0)
     }
 }
 
-/// A socket.
+/// A plain socket.
 impl<S> Channel for S
 where
     S: AsFd + Send + Sync,
@@ -71,7 +72,7 @@ where
         stream.read(buffer)
     }
 
-    fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    fn try_receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match rustix::net::recv(self, &mut *buffer, RecvFlags::DONTWAIT) {
             Ok((count, _)) => Ok(Some(count)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
@@ -83,21 +84,20 @@ where
         Some(self.as_fd())
     }
 
-    fn hang_up(&self) {
-        // It fails when the client is gone, which is as good.
+    fn shut_down(&self) {
+        // Failure means that the client has disconnected already.
         let _ = rustix::net::shutdown(self, rustix::net::Shutdown::Both);
     }
 
-    fn is_gone(&self) -> bool {
-        let mut looks = [PollFd::new(self, PollFlags::RDHUP)];
-        let found = poll(&mut looks, Some(&Timespec::default()));
-        let [look] = looks;
-        let events = look.revents();
-        if found.is_err() || events.is_empty() {
+    fn is_disconnected(&self) -> bool {
+        let mut polled = [PollFd::new(self, PollFlags::RDHUP)];
+        let result = poll(&mut polled, Some(&Timespec::default()));
+        let events = polled[0].revents();
+        if result.is_err() || events.is_empty() {
             return false;
         }
-        // The other end of a Unix socket that is closed hangs up; over TCP all that is known of it is that it sends no
-        // more.
+        // POLLHUP on a Unix socket means that the peer has closed it. Over TCP, POLLRDHUP is the only sign
+        // that the peer has gone.
         let hung_up = events.intersects(PollFlags::HUP | PollFlags::ERR);
         hung_up || rustix::net::sockopt::socket_domain(self).is_ok_and(|domain| domain != AddressFamily::UNIX)
     }
@@ -107,7 +107,7 @@ where
         stream.write_all(bytes)
     }
 
-    fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+    fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         match rustix::net::send(self, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(count) => Ok(count),
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
@@ -116,183 +116,192 @@ where
     }
 }
 
-/// Ciphertext that is taken at once.
+/// Size of the ciphertext buffer.
 const TLS_BYTES: usize = 64 << 10;
 
 /// TLS over another channel.
 pub struct Tls {
-    below: Arc<dyn Channel>,
+    transport: Arc<dyn Channel>,
     connection: Mutex<ServerConnection>,
-    /// Ciphertext that came: rustls takes no more once it holds plaintext that nobody has read. One thread
-    /// receives, so nobody waits for this lock.
-    came: Mutex<Came>,
+    /// Received ciphertext that rustls has not accepted yet: it accepts no more while it holds unread
+    /// plaintext. Only one thread receives, so the lock is never contended.
+    ciphertext: Mutex<Ciphertext>,
 }
 
-struct Came {
+struct Ciphertext {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
 }
 
 impl Tls {
-    /// Does the TLS handshake.
+    /// Performs the TLS handshake.
     ///
     /// # Errors
-    /// When it fails.
-    pub fn accept(below: Arc<dyn Channel>, config: Arc<ServerConfig>) -> io::Result<Self> {
+    /// When the handshake fails.
+    pub fn accept(transport: Arc<dyn Channel>, config: Arc<ServerConfig>) -> io::Result<Self> {
         let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
         connection.set_buffer_limit(None);
-        let came = Mutex::new(Came { bytes: vec![0; TLS_BYTES], start: 0, end: 0 });
-        let tls = Self { below, connection: Mutex::new(connection), came };
-        while tls.held().is_handshaking() {
-            if !tls.take()? {
+        let ciphertext = Mutex::new(Ciphertext { bytes: vec![0; TLS_BYTES], start: 0, end: 0 });
+        let tls = Self { transport, connection: Mutex::new(connection), ciphertext };
+        while tls.connection().is_handshaking() {
+            if !tls.process_input()? {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
         Ok(tls)
     }
 
-    // Nothing is left half done by a thread that ended while it held it.
-    fn held(&self) -> MutexGuard<'_, ServerConnection> {
+    // The lock stays usable when its holder panics: rustls leaves no partial state.
+    fn connection(&self) -> MutexGuard<'_, ServerConnection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes some ciphertext, and answers what TLS itself has to answer; whether there was any.
-    fn take(&self) -> io::Result<bool> {
-        let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
-        if came.start == came.end {
-            (came.start, came.end) = (0, self.below.receive(&mut came.bytes)?);
-            if came.end == 0 {
+    /// Feeds received ciphertext to rustls and sends what rustls wants to send. Returns false at the end of
+    /// the stream.
+    fn process_input(&self) -> io::Result<bool> {
+        let mut ciphertext = self.ciphertext.lock().unwrap_or_else(PoisonError::into_inner);
+        if ciphertext.start == ciphertext.end {
+            (ciphertext.start, ciphertext.end) = (0, self.transport.receive(&mut ciphertext.bytes)?);
+            if ciphertext.end == 0 {
                 return Ok(false);
             }
         }
-        let mut connection = self.held();
-        let mut rest = &came.bytes[came.start..came.end];
+        let mut connection = self.connection();
+        let mut rest = &ciphertext.bytes[ciphertext.start..ciphertext.end];
         connection.read_tls(&mut rest)?;
-        came.start = came.end - rest.len();
+        ciphertext.start = ciphertext.end - rest.len();
         let result = connection.process_new_packets();
-        self.send_cipher(&mut connection)?;
+        self.flush_ciphertext(&mut connection)?;
         result.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(true)
     }
 
-    fn send_cipher(&self, connection: &mut ServerConnection) -> io::Result<()> {
-        let mut cipher = Vec::new();
+    fn flush_ciphertext(&self, connection: &mut ServerConnection) -> io::Result<()> {
+        let mut ciphertext = Vec::new();
         while connection.wants_write() {
-            connection.write_tls(&mut cipher)?;
+            connection.write_tls(&mut ciphertext)?;
         }
-        if cipher.is_empty() { Ok(()) } else { self.below.send(&cipher) }
+        if ciphertext.is_empty() { Ok(()) } else { self.transport.send(&ciphertext) }
     }
 }
 
 impl Channel for Tls {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match self.held().reader().read(buffer) {
+            match self.connection().reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return result,
             }
-            if !self.take()? {
+            if !self.process_input()? {
                 return Ok(0);
             }
         }
     }
 
-    fn hang_up(&self) {
-        self.below.hang_up();
+    fn shut_down(&self) {
+        self.transport.shut_down();
     }
 
-    fn is_gone(&self) -> bool {
-        self.below.is_gone()
+    fn is_disconnected(&self) -> bool {
+        self.transport.is_disconnected()
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut connection = self.held();
+        let mut connection = self.connection();
         for part in bytes.chunks(TLS_BYTES) {
             connection.writer().write_all(part)?;
-            self.send_cipher(&mut connection)?;
+            self.flush_ciphertext(&mut connection)?;
         }
         Ok(())
     }
 }
 
-/// Payloads lie on pages of memory as they do in the system's cache, so that copies are of whole pages.
-pub const PAGE: usize = 4096;
+/// Payloads are page-aligned like the page cache, so that the kernel copies whole pages.
+pub const PAGE_BYTES: usize = 4096;
 
-/// What came from a client and was not looked at yet.
+/// The input buffer of one client.
 #[derive(Debug)]
 pub struct Input {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    watch: Watch,
-    /// Whether it is worth looking for what comes next before sleeping.
-    looks: bool,
+    busy_poll: BusyPoll,
+    /// Whether to poll for the next bytes before sleeping.
+    polls: bool,
 }
 
 impl Input {
-    /// Room for so many bytes to begin with.
-    pub fn new(room: usize) -> Self {
-        let mut input =
-            Self { bytes: vec![0; room + PAGE], start: 0, end: 0, watch: Watch::default(), looks: false };
-        input.rewind();
+    /// A buffer with an initial capacity in bytes.
+    pub fn new(capacity: usize) -> Self {
+        let mut input = Self {
+            bytes: vec![0; capacity + PAGE_BYTES],
+            start: 0,
+            end: 0,
+            busy_poll: BusyPoll::default(),
+            polls: false,
+        };
+        input.align();
         input
     }
 
-    /// With nothing in it: what comes next begins so that the payload behind a request's header begins a page.
-    pub fn rewind(&mut self) {
-        let first = self.bytes.as_ptr().align_offset(PAGE) % PAGE;
-        let start = (first + PAGE - REQUEST_BYTES) % PAGE;
+    /// Empties the buffer and positions it so that the payload behind the next request header is
+    /// page-aligned.
+    pub fn align(&mut self) {
+        let first = self.bytes.as_ptr().align_offset(PAGE_BYTES) % PAGE_BYTES;
+        let start = (first + PAGE_BYTES - REQUEST_BYTES) % PAGE_BYTES;
         (self.start, self.end) = (start, start);
     }
 
-    /// Gives up the memory that it took beyond so much; nothing may be in it.
-    pub fn shrink(&mut self, room: usize) {
-        if self.start == self.end && self.bytes.len() > room + PAGE {
-            self.bytes = vec![0; room + PAGE];
-            self.rewind();
+    /// Releases memory beyond a capacity, if the buffer is empty.
+    pub fn shrink(&mut self, capacity: usize) {
+        if self.start == self.end && self.bytes.len() > capacity + PAGE_BYTES {
+            self.bytes = vec![0; capacity + PAGE_BYTES];
+            self.align();
         }
     }
 
-    /// Whether what comes next is looked for, or slept on: worth it for a client that has little to do before it asks
-    /// again, not while long payloads move.
-    pub fn looks(&mut self, looks: bool) {
-        self.looks = looks;
+    /// Sets whether to poll before sleeping: worthwhile for a client that sends its next request soon, not
+    /// during long transfers.
+    pub fn set_busy_poll(&mut self, polls: bool) {
+        self.polls = polls;
     }
 
-    /// What came.
+    /// The unread bytes.
     pub fn available(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// What came, to be changed in place.
+    /// The unread bytes, mutable.
     pub fn available_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 
-    /// Forgets the first bytes.
+    /// Discards the first bytes.
     pub fn consume(&mut self, count: usize) {
         self.start = (self.start + count).min(self.end);
     }
 
-    /// Waits for more, with room for `whole` bytes in all; whether there was more.
+    /// Receives more bytes, after making space for `needed` bytes in total. Returns false at the end of the
+    /// stream.
     ///
     /// # Errors
     /// As [`Channel::receive`].
-    pub fn fill(&mut self, channel: &dyn Channel, whole: usize) -> io::Result<bool> {
-        if self.bytes.len() < whole + PAGE {
-            self.bytes.resize(whole + PAGE, 0);
+    pub fn fill(&mut self, channel: &dyn Channel, needed: usize) -> io::Result<bool> {
+        if self.bytes.len() < needed + PAGE_BYTES {
+            self.bytes.resize(needed + PAGE_BYTES, 0);
         }
         let empty = self.start == self.end;
-        if empty || self.bytes.len() - self.start < whole || self.end == self.bytes.len() {
-            // Whole pages are given up, so that what lies on a page goes on to.
-            let back = self.start - self.start % PAGE;
+        if empty || self.bytes.len() - self.start < needed || self.end == self.bytes.len() {
+            // Move the bytes down by whole pages, which keeps page-aligned data aligned.
+            let back = self.start - self.start % PAGE_BYTES;
             self.bytes.copy_within(self.start..self.end, self.start - back);
             (self.start, self.end) = (self.start - back, self.end - back);
         }
         loop {
-            let room = &mut self.bytes[self.end..];
-            let received = if self.looks { self.watch.receive(channel, room) } else { channel.receive(room) };
+            let free = &mut self.bytes[self.end..];
+            let received =
+                if self.polls { self.busy_poll.receive(channel, free) } else { channel.receive(free) };
             match received {
                 Ok(count) => {
                     self.end += count;
@@ -304,11 +313,11 @@ impl Input {
         }
     }
 
-    /// Waits until so many bytes came; none if the client goes before.
+    /// Blocks until `count` bytes are available; returns `None` if the stream ends before.
     ///
     /// # Errors
     /// As [`Channel::receive`].
-    pub fn need(&mut self, channel: &dyn Channel, count: usize) -> io::Result<Option<&[u8]>> {
+    pub fn read_at_least(&mut self, channel: &dyn Channel, count: usize) -> io::Result<Option<&[u8]>> {
         while self.available().len() < count {
             if !self.fill(channel, count)? {
                 return Ok(None);
@@ -317,15 +326,15 @@ impl Input {
         Ok(Some(&self.available()[..count]))
     }
 
-    /// Throws away the next bytes, as they come; whether they all came.
+    /// Reads and discards bytes; returns false if the stream ends before.
     ///
     /// # Errors
     /// As [`Channel::receive`].
     pub fn discard(&mut self, channel: &dyn Channel, mut count: usize) -> io::Result<bool> {
         loop {
-            let here = self.available().len().min(count);
-            self.consume(here);
-            count -= here;
+            let available = self.available().len().min(count);
+            self.consume(available);
+            count -= available;
             if count == 0 {
                 return Ok(true);
             }

@@ -1,35 +1,36 @@
-//! From a request on the wire to a command that the core takes.
+//! Decodes requests on the wire into commands of the core.
 //!
-//! What is NBD's own is looked at here: the type, the flags, what was negotiated, replies in one chunk. The rest is
-//! [`core::validate`](crate::core::validate). Everything is decided before anything is dispatched.
+//! This module checks what is specific to NBD: the request type, the flags, what was negotiated, and the size
+//! of single-chunk replies. [`core::validate`](crate::core::validate) checks the rest. All checks precede
+//! execution.
 //!
-//! Source: the NBD protocol, "Request types", "Command flags", "Block sizes" and "Error values": what is unknown or was not
-//! negotiated is EINVAL.
+//! Source: the NBD protocol, "Request types", "Command flags", "Block sizes" and "Error values": a type or
+//! flag that is unknown or was not negotiated is EINVAL.
 
 use crate::core::{BadExtent, Errno, Op, PIECE_BYTES, Request, Shape, validate, validate_extent};
 use crate::nbd::Session;
 use crate::nbd::wire::{RawRequest, command, command_flag};
 
-/// A request that makes sense.
+/// A valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Decoded {
     /// A command for the backend.
     Command(Request),
-    /// What the blocks of an extent are like; one run of each context is enough if so asked.
+    /// The status of the blocks of an extent.
     BlockStatus {
-        /// Bytes.
+        /// Offset, bytes.
         offset: u64,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
-        /// One run is enough.
+        /// Report only one extent per context.
         one: bool,
     },
-    /// The client goes.
+    /// The client disconnects.
     Disconnect,
 }
 
-/// The command of the backend and the flags that may come with it; none for other requests.
-fn known(kind: u16) -> Option<(Option<Op>, u16)> {
+/// The backend operation, if any, and the flags that a request type allows; `None` for unknown types.
+fn op_and_flags(kind: u16) -> Option<(Option<Op>, u16)> {
     use command_flag::{DF, FAST_ZERO, FUA, NO_HOLE, REQ_ONE};
     Some(match kind {
         command::READ => (Some(Op::Read), DF),
@@ -42,20 +43,20 @@ fn known(kind: u16) -> Option<(Option<Op>, u16)> {
         command::DISC => (None, 0),
         _ => return None,
     })
-    // FUA is valid on every command; most do nothing with it.
+    // FUA is valid on every command; most ignore it.
     .map(|(op, flags)| (op, flags | FUA))
 }
 
-/// Decides what a request is.
+/// Decodes and validates a request.
 ///
 /// # Errors
 /// The error of the reply to it.
-pub fn decode(raw: &RawRequest, session: &Session, shape: &Shape) -> Result<Asked, Errno> {
+pub fn decode(raw: &RawRequest, session: &Session, shape: &Shape) -> Result<Decoded, Errno> {
     if raw.kind == command::DISC {
-        // The client is gone whatever it filled in.
-        return Ok(Asked::Disconnect);
+        // The client disconnects whatever the other fields hold.
+        return Ok(Decoded::Disconnect);
     }
-    let (op, flags) = known(raw.kind).ok_or(Errno::Invalid)?;
+    let (op, flags) = op_and_flags(raw.kind).ok_or(Errno::Invalid)?;
     let has = |flag| raw.flags & flag != 0;
     if raw.flags & !flags != 0 || (has(command_flag::DF) && !session.structured) {
         return Err(Errno::Invalid);
@@ -65,8 +66,8 @@ pub fn decode(raw: &RawRequest, session: &Session, shape: &Shape) -> Result<Aske
         validate_extent(offset, len, shape)
             .map_err(|(BadExtent::PastEnd | BadExtent::NotBlocks)| Errno::Invalid)?;
         let one = has(command_flag::REQ_ONE);
-        let agreed = session.structured && !session.contexts.is_empty();
-        return if agreed { Ok(Asked::BlockStatus { offset, len, one }) } else { Err(Errno::Invalid) };
+        let negotiated = session.structured && !session.contexts.is_empty();
+        return if negotiated { Ok(Decoded::BlockStatus { offset, len, one }) } else { Err(Errno::Invalid) };
     };
     let (fua, no_hole, fast) =
         (has(command_flag::FUA), has(command_flag::NO_HOLE), has(command_flag::FAST_ZERO));
@@ -74,7 +75,7 @@ pub fn decode(raw: &RawRequest, session: &Session, shape: &Shape) -> Result<Aske
     if has(command_flag::DF) && raw.len as usize > PIECE_BYTES {
         return Err(Errno::Overflow);
     }
-    Ok(Asked::Command(request))
+    Ok(Decoded::Command(request))
 }
 
 #[cfg(test)]
@@ -88,13 +89,13 @@ mod tests {
         RawRequest { flags, kind, cookie: 1, offset, len }
     }
 
-    fn check(raw: &RawRequest) -> Result<Asked, Errno> {
+    fn check(raw: &RawRequest) -> Result<Decoded, Errno> {
         let session = Session { structured: true, contexts: vec![StatusQuery::Allocation], tls: false };
         decode(raw, &session, &Shape::drive("d", SIZE))
     }
 
     #[test]
-    fn each_fault_has_its_error() {
+    fn invalid_requests_fail_with_the_errors_of_the_protocol() {
         use command::{BLOCK_STATUS, CACHE, FLUSH, READ, TRIM, WRITE, WRITE_ZEROES};
         for (kind, flags, offset, len, errno) in [
             (READ, 0, SIZE, 512, Errno::Invalid),
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_agreed_upon_is_refused() {
+    fn features_that_were_not_negotiated_are_refused() {
         let shape = Shape::drive("d", SIZE);
         let plain = Session::default();
         let (df, status) =
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_in_one_chunk_is_bounded() {
+    fn a_single_chunk_read_is_bounded() {
         let session = Session { structured: true, ..Session::default() };
         let shape = Shape::drive("d", 1 << 40);
         let read = |flags, len| decode(&raw(command::READ, flags, 0, len), &session, &shape);
@@ -142,9 +143,9 @@ mod tests {
     }
 
     #[test]
-    fn fua_counts_where_something_is_written() {
+    fn fua_is_kept_only_for_commands_that_write() {
         let fua = |kind| match check(&raw(kind, command_flag::FUA, 0, 512)) {
-            Ok(Asked::Command(request)) => request.fua,
+            Ok(Decoded::Command(request)) => request.fua,
             other => panic!("{other:?}"),
         };
         assert!(fua(command::WRITE) && fua(command::TRIM) && fua(command::WRITE_ZEROES));

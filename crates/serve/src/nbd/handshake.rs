@@ -1,9 +1,10 @@
-//! Option negotiation: from the first magic to a session, or to the end of it.
+//! Option negotiation (the handshake phase), from the first magic number to a negotiated session.
 //!
-//! One export, which goes by its own name and by the empty one. Its description says what the drive is and did.
+//! The server has one export, which clients can choose by its name or by the empty name. The description of
+//! the export describes the drive and its activity.
 //!
-//! Invariants: an option's data is bounded, and read whole before it is looked at; what was agreed upon before
-//! TLS is forgotten; with TLS required nothing but STARTTLS and ABORT is answered before it.
+//! Invariants: the data of an option is bounded and read completely before it is parsed; starting TLS
+//! discards what was negotiated before; when TLS is required, only STARTTLS and ABORT are accepted before it.
 //! Source: the NBD protocol, "Newstyle negotiation", "Option types", "TLS support".
 
 use std::io;
@@ -16,48 +17,48 @@ use crate::nbd::channel::{Channel, Input, Tls};
 use crate::nbd::wire::{self, flag, handshake_flag, info, option, reply};
 use crate::nbd::{Session, context_id, context_name};
 
-/// Most bytes of an option that are looked at; longer ones are read and refused.
-const MOST_OPTION_BYTES: usize = 16 << 10;
-/// Longest string of the protocol.
-const MOST_STRING_BYTES: usize = 4096;
+/// Longest option data that is parsed, bytes; longer data is read and rejected.
+const MAX_OPTION_BYTES: usize = 16 << 10;
+/// Longest string in the protocol, bytes.
+const MAX_STRING_BYTES: usize = 4096;
 
-/// Whether clients may, or must, ask for TLS.
+/// Whether clients may or must use TLS.
 #[derive(Clone, Default)]
 pub enum TlsPolicy {
-    /// There is none.
+    /// No TLS.
     #[default]
     Off,
-    /// For who asks.
+    /// TLS for clients that ask for it.
     Offered(Arc<ServerConfig>),
-    /// Before anything else.
+    /// TLS before any other option.
     Required(Arc<ServerConfig>),
 }
 
-/// What is exported, as one client sees it during the handshake.
+/// The export, as one client sees it during the handshake.
 pub trait Export: Send + Sync {
-    /// What is served.
+    /// Size, block sizes and capabilities.
     fn shape(&self) -> &Shape;
-    /// A sentence about how it does.
+    /// A description of the drive and its activity.
     fn description(&self) -> String;
-    /// Whether TLS is spoken.
+    /// TLS policy.
     fn tls(&self) -> &TlsPolicy;
-    /// Whether the client may stay for its requests.
-    fn admits(&self) -> bool {
+    /// Whether to admit the client to the transmission phase.
+    fn admit(&self) -> bool {
         true
     }
 }
 
-/// How a negotiation ends well.
-pub struct Agreed {
-    /// What was agreed upon.
+/// The result of a successful negotiation.
+pub struct Negotiated {
+    /// What was negotiated.
     pub session: Session,
-    /// Where it goes on.
+    /// The channel for the transmission phase.
     pub channel: Arc<dyn Channel>,
-    /// What came already.
+    /// Bytes already received.
     pub input: Input,
 }
 
-/// A client that does not speak the protocol; the connection ends.
+/// A protocol violation; the connection is closed.
 fn violation(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
@@ -67,51 +68,52 @@ struct Negotiation<'a> {
     channel: Arc<dyn Channel>,
     input: Input,
     session: Session,
-    /// For which export contexts were chosen.
+    /// The export for which contexts were selected.
     contexts_for: Option<Vec<u8>>,
     no_zeroes: bool,
 }
 
-/// What an option leads to.
+/// What follows an option.
 enum Next {
-    Goes,
+    Continue,
     Transmission,
-    End,
+    Close,
 }
 
-/// Negotiates until the client chooses an export; none when it goes before.
+/// Negotiates until the client chooses an export; `None` if it disconnects or aborts before.
 ///
 /// # Errors
-/// When the client cannot be reached, or does not speak the protocol.
-pub fn negotiate(channel: Arc<dyn Channel>, export: &dyn Export) -> io::Result<Option<Agreed>> {
+/// When the connection fails or the client violates the protocol.
+pub fn negotiate(channel: Arc<dyn Channel>, export: &dyn Export) -> io::Result<Option<Negotiated>> {
     let input = Input::new(4096);
     let session = Session::default();
     let mut negotiation =
         Negotiation { export, channel, input, session, contexts_for: None, no_zeroes: false };
-    if !negotiation.greet()? {
+    if !negotiation.exchange_greeting()? {
         return Ok(None);
     }
     loop {
         match negotiation.option()? {
-            Next::Goes => {}
-            Next::End => return Ok(None),
+            Next::Continue => {}
+            Next::Close => return Ok(None),
             Next::Transmission => {
                 let Negotiation { session, channel, input, .. } = negotiation;
-                return Ok(Some(Agreed { session, channel, input }));
+                return Ok(Some(Negotiated { session, channel, input }));
             }
         }
     }
 }
 
 impl Negotiation<'_> {
-    /// The first words of both; whether the client said any.
-    fn greet(&mut self) -> io::Result<bool> {
+    /// Exchanges the greeting and the client flags; returns false if the client disconnects.
+    fn exchange_greeting(&mut self) -> io::Result<bool> {
         let flags = (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES) as u16;
         let mut greeting = wire::MAGIC.to_be_bytes().to_vec();
         greeting.extend(wire::OPTION_MAGIC.to_be_bytes());
         greeting.extend(flags.to_be_bytes());
         self.channel.send(&greeting)?;
-        let Some(flags) = self.input.need(self.channel.as_ref(), 4)?.and_then(|bytes| wire::u32_at(bytes, 0))
+        let Some(flags) =
+            self.input.read_at_least(self.channel.as_ref(), 4)?.and_then(|bytes| wire::u32_at(bytes, 0))
         else {
             return Ok(false);
         };
@@ -123,26 +125,26 @@ impl Negotiation<'_> {
         Ok(true)
     }
 
-    /// Reads an option and answers it.
+    /// Reads and handles one option.
     fn option(&mut self) -> io::Result<Next> {
-        let Some(header) = self.input.need(self.channel.as_ref(), 16)? else {
-            return Ok(Next::End);
+        let Some(header) = self.input.read_at_least(self.channel.as_ref(), 16)? else {
+            return Ok(Next::Close);
         };
         let (Some(wire::OPTION_MAGIC), Some(kind), Some(len)) =
             (wire::u64_at(header, 0), wire::u32_at(header, 8), wire::u32_at(header, 12))
         else {
-            return Err(violation("no option magic"));
+            return Err(violation("missing option magic"));
         };
         self.input.consume(16);
         let len = len as usize;
-        if len > MOST_OPTION_BYTES {
+        if len > MAX_OPTION_BYTES {
             if kind == option::EXPORT_NAME || !self.input.discard(self.channel.as_ref(), len)? {
-                return Ok(Next::End);
+                return Ok(Next::Close);
             }
-            return self.answer(kind, reply::ERR_TOO_BIG, b"the option is too long");
+            return self.reply(kind, reply::ERR_TOO_BIG, b"the option data is too long");
         }
-        let Some(data) = self.input.need(self.channel.as_ref(), len)?.map(<[u8]>::to_vec) else {
-            return Ok(Next::End);
+        let Some(data) = self.input.read_at_least(self.channel.as_ref(), len)?.map(<[u8]>::to_vec) else {
+            return Ok(Next::Close);
         };
         self.input.consume(len);
         self.dispatch(kind, &data)
@@ -152,33 +154,33 @@ impl Negotiation<'_> {
         let tls_first = matches!(self.export.tls(), TlsPolicy::Required(_)) && !self.session.tls;
         match kind {
             option::ABORT => {
-                // The client may be gone by now, and that is all right.
-                let _ = self.answer(kind, reply::ACK, b"");
-                Ok(Next::End)
+                // The client may have disconnected already.
+                let _ = self.reply(kind, reply::ACK, b"");
+                Ok(Next::Close)
             }
             option::STARTTLS => self.start_tls(data),
-            option::EXPORT_NAME if tls_first => Ok(Next::End),
-            _ if tls_first => self.answer(kind, reply::ERR_TLS_REQD, b"start TLS first"),
+            option::EXPORT_NAME if tls_first => Ok(Next::Close),
+            _ if tls_first => self.reply(kind, reply::ERR_TLS_REQD, b"TLS is required; send STARTTLS first"),
             option::EXPORT_NAME => self.export_name(data),
             option::LIST => self.list(data),
             option::INFO | option::GO => self.info(kind, data),
             option::STRUCTURED_REPLY if data.is_empty() => {
                 self.session.structured = true;
-                self.answer(kind, reply::ACK, b"")
+                self.reply(kind, reply::ACK, b"")
             }
             option::STRUCTURED_REPLY => self.invalid(kind),
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(kind, data),
-            _ => self.answer(kind, reply::ERR_UNSUP, b"not an option of this server"),
+            _ => self.reply(kind, reply::ERR_UNSUP, b"unsupported option"),
         }
     }
 
-    fn answer(&self, option: u32, kind: u32, data: &[u8]) -> io::Result<Next> {
+    fn reply(&self, option: u32, kind: u32, data: &[u8]) -> io::Result<Next> {
         self.channel.send(&wire::option_reply(option, kind, data))?;
-        Ok(Next::Goes)
+        Ok(Next::Continue)
     }
 
     fn invalid(&self, option: u32) -> io::Result<Next> {
-        self.answer(option, reply::ERR_INVALID, b"the option's data makes no sense")
+        self.reply(option, reply::ERR_INVALID, b"malformed option data")
     }
 
     fn is_export(&self, name: &[u8]) -> bool {
@@ -211,22 +213,22 @@ impl Negotiation<'_> {
             return self.invalid(kind);
         }
         let config = match self.export.tls() {
-            TlsPolicy::Off => return self.answer(kind, reply::ERR_POLICY, b"this server has no certificate"),
+            TlsPolicy::Off => return self.reply(kind, reply::ERR_POLICY, b"TLS is not configured"),
             TlsPolicy::Offered(config) | TlsPolicy::Required(config) => config.clone(),
         };
         if !self.input.available().is_empty() {
-            return Err(violation("plain bytes after STARTTLS"));
+            return Err(violation("data after STARTTLS and before the TLS handshake"));
         }
-        self.answer(kind, reply::ACK, b"")?;
+        self.reply(kind, reply::ACK, b"")?;
         self.channel = Arc::new(Tls::accept(self.channel.clone(), config)?);
         self.session = Session { tls: true, ..Session::default() };
         self.contexts_for = None;
-        Ok(Next::Goes)
+        Ok(Next::Continue)
     }
 
     fn export_name(&mut self, data: &[u8]) -> io::Result<Next> {
-        if !self.is_export(data) || !self.export.admits() {
-            return Ok(Next::End);
+        if !self.is_export(data) || !self.export.admit() {
+            return Ok(Next::Close);
         }
         let mut answer = self.export.shape().size.to_be_bytes().to_vec();
         answer.extend(self.flags().to_be_bytes());
@@ -234,12 +236,12 @@ impl Negotiation<'_> {
             answer.extend([0; 124]);
         }
         self.channel.send(&answer)?;
-        self.enter(data);
+        self.keep_contexts_of(data);
         Ok(Next::Transmission)
     }
 
-    /// Contexts that were chosen for another export do not count.
-    fn enter(&mut self, name: &[u8]) {
+    /// Discards contexts that were selected for another export.
+    fn keep_contexts_of(&mut self, name: &[u8]) {
         let chosen = self.contexts_for.take().is_some_and(|chosen| self.same_export(&chosen, name));
         if !chosen {
             self.session.contexts.clear();
@@ -257,49 +259,45 @@ impl Negotiation<'_> {
         let name = self.export.shape().name.as_bytes();
         let mut entry = (name.len() as u32).to_be_bytes().to_vec();
         entry.extend(name);
-        self.answer(option::LIST, reply::SERVER, &entry)?;
-        self.answer(option::LIST, reply::ACK, b"")
+        self.reply(option::LIST, reply::SERVER, &entry)?;
+        self.reply(option::LIST, reply::ACK, b"")
     }
 
     fn info(&mut self, kind: u32, data: &[u8]) -> io::Result<Next> {
-        let Some((name, wanted)) = info_request(data) else {
+        let Some((name, requested)) = info_request(data) else {
             return self.invalid(kind);
         };
         if !self.is_export(name) {
-            return self.answer(kind, reply::ERR_UNKNOWN, b"no export of that name");
+            return self.reply(kind, reply::ERR_UNKNOWN, b"no such export");
         }
-        if kind == option::GO && !self.export.admits() {
-            return self.answer(
-                kind,
-                reply::ERR_POLICY,
-                b"too many connections, all of them busy; try again",
-            );
+        if kind == option::GO && !self.export.admit() {
+            return self.reply(kind, reply::ERR_POLICY, b"too many busy connections; try again later");
         }
         let shape = self.export.shape();
-        self.tell(kind, info::EXPORT, &[&shape.size.to_be_bytes()[..], &self.flags().to_be_bytes()])?;
+        self.send_info(kind, info::EXPORT, &[&shape.size.to_be_bytes()[..], &self.flags().to_be_bytes()])?;
         let sizes = [shape.block, shape.preferred, MAX_TRANSFER_BYTES].map(u32::to_be_bytes);
-        self.tell(kind, info::BLOCK_SIZE, &[&sizes[0], &sizes[1], &sizes[2]])?;
-        for wanted in wanted {
-            match wanted {
-                info::NAME => self.tell(kind, info::NAME, &[shape.name.as_bytes()])?,
+        self.send_info(kind, info::BLOCK_SIZE, &[&sizes[0], &sizes[1], &sizes[2]])?;
+        for requested in requested {
+            match requested {
+                info::NAME => self.send_info(kind, info::NAME, &[shape.name.as_bytes()])?,
                 info::DESCRIPTION => {
-                    self.tell(kind, info::DESCRIPTION, &[bounded(&self.export.description())])?;
+                    self.send_info(kind, info::DESCRIPTION, &[truncated(&self.export.description())])?;
                 }
-                _ => {} // What is not known need not be told.
+                _ => {} // Unknown requests are ignored, as the protocol says.
             }
         }
-        self.answer(kind, reply::ACK, b"")?;
+        self.reply(kind, reply::ACK, b"")?;
         if kind == option::INFO {
-            return Ok(Next::Goes);
+            return Ok(Next::Continue);
         }
-        self.enter(name);
+        self.keep_contexts_of(name);
         Ok(Next::Transmission)
     }
 
-    fn tell(&self, option: u32, about: u16, parts: &[&[u8]]) -> io::Result<()> {
-        let mut data = about.to_be_bytes().to_vec();
+    fn send_info(&self, option: u32, kind: u16, parts: &[&[u8]]) -> io::Result<()> {
+        let mut data = kind.to_be_bytes().to_vec();
         parts.iter().for_each(|part| data.extend(*part));
-        self.answer(option, reply::INFO, &data).map(|_| ())
+        self.reply(option, reply::INFO, &data).map(|_| ())
     }
 
     fn meta_context(&mut self, kind: u32, data: &[u8]) -> io::Result<Next> {
@@ -307,9 +305,9 @@ impl Negotiation<'_> {
             return self.invalid(kind);
         };
         if !self.is_export(name) {
-            return self.answer(kind, reply::ERR_UNKNOWN, b"no export of that name");
+            return self.reply(kind, reply::ERR_UNKNOWN, b"no such export");
         }
-        let sets = kind == option::SET_META_CONTEXT;
+        let set = kind == option::SET_META_CONTEXT;
         let shape = self.export.shape();
         let known = StatusQuery::ALL.into_iter().filter(|context| match context {
             StatusQuery::Allocation => true,
@@ -318,52 +316,52 @@ impl Negotiation<'_> {
         });
         let found: Vec<StatusQuery> = known
             .filter(|&context| {
-                let all = !sets && queries.is_empty();
-                all || queries.iter().any(|query| asks_for(query, context_name(context), sets))
+                let all = !set && queries.is_empty();
+                all || queries.iter().any(|query| selects(query, context_name(context), set))
             })
             .collect();
         for &context in &found {
-            let id = if sets { context_id(context) } else { 0 };
+            let id = if set { context_id(context) } else { 0 };
             let data = [&id.to_be_bytes()[..], context_name(context).as_bytes()].concat();
-            self.answer(kind, reply::META_CONTEXT, &data)?;
+            self.reply(kind, reply::META_CONTEXT, &data)?;
         }
-        if sets {
+        if set {
             self.session.contexts = found;
             self.contexts_for = Some(name.to_vec());
         }
-        self.answer(kind, reply::ACK, b"")
+        self.reply(kind, reply::ACK, b"")
     }
 }
 
-/// A context is set by its name; listed also by its namespace alone.
-fn asks_for(query: &[u8], name: &str, sets: bool) -> bool {
+/// Whether a query selects a context: `SET` takes full names, `LIST` also a namespace alone.
+fn selects(query: &[u8], name: &str, set: bool) -> bool {
     let namespace = name.split_inclusive(':').next().unwrap_or(name);
-    query == name.as_bytes() || (!sets && query == namespace.as_bytes())
+    query == name.as_bytes() || (!set && query == namespace.as_bytes())
 }
 
-/// As much of a string as the protocol has room for.
-fn bounded(text: &str) -> &[u8] {
-    let end = (0..=text.len().min(MOST_STRING_BYTES)).rev().find(|&end| text.is_char_boundary(end));
+/// Truncates a string to the longest that the protocol allows.
+fn truncated(text: &str) -> &[u8] {
+    let end = (0..=text.len().min(MAX_STRING_BYTES)).rev().find(|&end| text.is_char_boundary(end));
     &text.as_bytes()[..end.unwrap_or(0)]
 }
 
 fn string(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = wire::u32_at(data, 0)? as usize;
-    if len > MOST_STRING_BYTES {
+    if len > MAX_STRING_BYTES {
         return None;
     }
     data.get(4..)?.split_at_checked(len)
 }
 
-/// The data of INFO and GO: a name, and what is wanted.
+/// Parses the data of INFO and GO: an export name and information requests.
 fn info_request(data: &[u8]) -> Option<(&[u8], impl Iterator<Item = u16> + use<'_>)> {
     let (name, rest) = string(data)?;
     let count = wire::u16_at(rest, 0)? as usize;
-    let wanted = rest.get(2..).filter(|wanted| wanted.len() == 2 * count)?;
-    Some((name, wanted.chunks_exact(2).filter_map(|pair| wire::u16_at(pair, 0))))
+    let requested = rest.get(2..).filter(|requested| requested.len() == 2 * count)?;
+    Some((name, requested.chunks_exact(2).filter_map(|pair| wire::u16_at(pair, 0))))
 }
 
-/// The data of LIST_META_CONTEXT and SET_META_CONTEXT: a name, and queries.
+/// Parses the data of LIST_META_CONTEXT and SET_META_CONTEXT: an export name and queries.
 fn context_request(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     let (name, rest) = string(data)?;
     let count = wire::u32_at(rest, 0)?;

@@ -1,6 +1,6 @@
-//! A client that is a row of bytes, for tests and fuzzing: what it says is fixed, what it hears is kept.
+//! A scripted client for tests and fuzzing: it sends fixed bytes and records the replies.
 //!
-//! Invariant: the conversation ends when the bytes do; nothing waits.
+//! Invariant: the session ends when the bytes do; nothing blocks.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,44 +12,44 @@ use crate::nbd::channel::Channel;
 use crate::nbd::handshake::{Export, TlsPolicy, negotiate};
 use crate::nbd::transmission::transmit;
 
-/// What is kept of what the server says, bytes; the rest is only counted.
-const MOST_KEPT: usize = 1 << 20;
+/// Replies that are recorded, bytes; the rest is only counted.
+const MAX_RECORDED_BYTES: usize = 1 << 20;
 
 #[derive(Default)]
-struct Tape {
-    said: Vec<u8>,
-    at: usize,
-    heard: Vec<u8>,
-    heard_bytes: u64,
+struct Transcript {
+    input: Vec<u8>,
+    position: usize,
+    output: Vec<u8>,
+    output_bytes: u64,
 }
 
 struct Replay {
-    tape: Mutex<Tape>,
-    /// Bytes that come at once.
-    part: usize,
+    transcript: Mutex<Transcript>,
+    /// Bytes per receive.
+    chunk: usize,
 }
 
 impl Channel for Replay {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut tape = self.tape.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = buffer.len().min(tape.said.len() - tape.at).min(self.part);
-        buffer[..count].copy_from_slice(&tape.said[tape.at..tape.at + count]);
-        tape.at += count;
+        let mut transcript = self.transcript.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = buffer.len().min(transcript.input.len() - transcript.position).min(self.chunk);
+        buffer[..count].copy_from_slice(&transcript.input[transcript.position..transcript.position + count]);
+        transcript.position += count;
         Ok(count)
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut tape = self.tape.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = MOST_KEPT - tape.heard.len();
-        tape.heard.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        tape.heard_bytes += bytes.len() as u64;
+        let mut transcript = self.transcript.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = MAX_RECORDED_BYTES - transcript.output.len();
+        transcript.output.extend_from_slice(&bytes[..bytes.len().min(free)]);
+        transcript.output_bytes += bytes.len() as u64;
         Ok(())
     }
 }
 
-struct Replayed<'a>(&'a dyn Backend);
+struct ReplayExport<'a>(&'a dyn Backend);
 
-impl Export for Replayed<'_> {
+impl Export for ReplayExport<'_> {
     fn shape(&self) -> &Shape {
         self.0.shape()
     }
@@ -63,15 +63,16 @@ impl Export for Replayed<'_> {
     }
 }
 
-/// What a server says to a client that says these bytes, `part` at a time: the first MiB of it, and how much it
-/// was in all.
-pub fn replay(said: &[u8], part: usize, backend: &dyn Backend) -> (Vec<u8>, u64) {
-    let tape = Mutex::new(Tape { said: said.to_vec(), ..Tape::default() });
-    let replay = Arc::new(Replay { tape, part: part.max(1) });
-    // That it ends is no fault: how it ends is not of interest here.
-    if let Ok(Some(agreed)) = negotiate(replay.clone(), &Replayed(backend)) {
-        let _ = transmit(agreed, backend, &Counters::default(), Arc::new(Connection::new(Arc::default())));
+/// Sends `input` to a server, `chunk` bytes at a time. Returns the first MiB of the replies, and their total
+/// length in bytes.
+pub fn replay(input: &[u8], chunk: usize, backend: &dyn Backend) -> (Vec<u8>, u64) {
+    let transcript = Mutex::new(Transcript { input: input.to_vec(), ..Transcript::default() });
+    let replay = Arc::new(Replay { transcript, chunk: chunk.max(1) });
+    // A failed session is an expected result.
+    if let Ok(Some(negotiated)) = negotiate(replay.clone(), &ReplayExport(backend)) {
+        let _ =
+            transmit(negotiated, backend, &Counters::default(), Arc::new(Connection::new(Arc::default())));
     }
-    let mut tape = replay.tape.lock().unwrap_or_else(PoisonError::into_inner);
-    (std::mem::take(&mut tape.heard), tape.heard_bytes)
+    let mut transcript = replay.transcript.lock().unwrap_or_else(PoisonError::into_inner);
+    (std::mem::take(&mut transcript.output), transcript.output_bytes)
 }

@@ -1,14 +1,16 @@
-//! NBD over sockets: listeners, a thread for each client, who is dropped where there are too many, and the end.
+//! NBD over sockets: listeners, one thread per client, eviction of clients, and shutdown.
 //!
 //! Invariants:
-//! * There is always a place for one more handshake: the oldest of [`MOST_HANDSHAKES`] is dropped for it, and one that is
-//!   not finished in time is dropped.
-//! * Of the clients beyond the most for requests, one is dropped for which nothing is being done: first one that never
-//!   asked for anything, then one that owes something for [`Options::debt`], then the one that is idle longest.
-//! * Where memory is short, clients that owe the rest of a request, or do not read their replies, are dropped after
-//!   [`Options::debt`].
-//! * When the server ends, what came is answered, by its result or by ESHUTDOWN; clients get a moment to read it, and
-//!   every thread is gone before [`NbdServer::end`] returns. No part of that waits for a client longer than [`Options::grace`].
+//! * A new handshake is always accepted: the oldest of [`MAX_HANDSHAKES`] is dropped for it, and one that
+//!   exceeds its timeout is dropped.
+//! * When the transmission phase has too many clients, one that the server is not working for is dropped:
+//!   first one that has never sent a request, then one that has stalled for [`Options::stall_timeout`], then
+//!   the one that has been idle longest.
+//! * When memory is short, clients that leave a request incomplete or replies unread are dropped after
+//!   [`Options::stall_timeout`].
+//! * During shutdown every received request is answered, with its result or with ESHUTDOWN; clients get a
+//!   grace period to read the replies, and every thread has ended before [`NbdServer::stop`] returns. No step
+//!   waits for clients longer than [`Options::grace`].
 
 use std::collections::HashMap;
 use std::io;
@@ -28,26 +30,27 @@ use crate::nbd::channel::Channel;
 use crate::nbd::handshake::{Export, TlsPolicy, negotiate};
 use crate::nbd::transmission::transmit;
 
-/// Handshakes at a time.
-pub const MOST_HANDSHAKES: usize = 64;
-/// How often a listener looks up from its socket, ns.
-const LOOK_UP_NS: i64 = 100_000_000;
+/// Concurrent handshakes.
+pub const MAX_HANDSHAKES: usize = 64;
+/// How often a listener checks for timeouts and shutdown, ns.
+const POLL_INTERVAL_NS: i64 = 100_000_000;
 
-/// What the front door allows.
+/// Limits and policies of the front door.
 #[derive(Clone)]
 pub struct Options {
-    /// TLS.
+    /// TLS policy.
     pub tls: TlsPolicy,
-    /// Listen on more than loopback.
+    /// Allow addresses other than loopback.
     pub remote: bool,
-    /// Connections at a time.
-    pub most_connections: usize,
-    /// How long a handshake may take.
-    pub handshake: Duration,
-    /// How long what came is done at the end; and then, how long clients may take to read what they are still owed.
+    /// Maximum number of clients in the transmission phase.
+    pub max_connections: usize,
+    /// Time limit of a handshake.
+    pub handshake_timeout: Duration,
+    /// Time limit for completing received requests during shutdown, and again for clients to read their
+    /// replies.
     pub grace: Duration,
-    /// How long a client may owe something while others wait for memory.
-    pub debt: Duration,
+    /// How long a client may leave a request incomplete or replies unread while others need its resources.
+    pub stall_timeout: Duration,
     /// Log connections and disconnections on standard error.
     pub log: bool,
 }
@@ -57,36 +60,36 @@ impl Default for Options {
         Self {
             tls: TlsPolicy::Off,
             remote: false,
-            most_connections: 256,
-            handshake: Duration::from_secs(10),
+            max_connections: 256,
+            handshake_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(2),
-            debt: Duration::from_secs(1),
+            stall_timeout: Duration::from_secs(1),
             log: false,
         }
     }
 }
 
-/// A connection as the server sees it.
+/// A client, as the server tracks it.
 struct Client {
     socket: Socket,
-    /// By when it must have chosen an export; none once it has.
-    handshake_until: Option<Instant>,
+    /// Deadline of the handshake; `None` in the transmission phase.
+    handshake_deadline: Option<Instant>,
     connection: Arc<Connection>,
 }
 
 impl Client {
-    /// Whether it is in its handshake, and was not dropped.
+    /// Whether it is connected and in its handshake.
     fn is_in_handshake(&self) -> bool {
-        self.handshake_until.is_some() && !self.connection.is_gone()
+        self.handshake_deadline.is_some() && !self.connection.is_disconnected()
     }
 
-    /// Whether it is in its transmission phase, and was not dropped.
-    fn stays(&self) -> bool {
-        self.handshake_until.is_none() && !self.connection.is_gone()
+    /// Whether it is connected and in its transmission phase.
+    fn in_transmission(&self) -> bool {
+        self.handshake_deadline.is_none() && !self.connection.is_disconnected()
     }
 
-    fn drop_it(&self) {
-        self.connection.leave();
+    fn disconnect(&self) {
+        self.connection.disconnect();
         self.socket.shutdown(Shutdown::Both);
     }
 }
@@ -101,9 +104,9 @@ struct Inner {
     service: Arc<Service>,
     options: Options,
     clients: Mutex<Clients>,
-    /// A client has gone.
-    gone: Condvar,
-    ending: AtomicBool,
+    /// A client was removed from the list.
+    client_removed: Condvar,
+    stopping: AtomicBool,
 }
 
 /// See the module page.
@@ -114,22 +117,22 @@ pub struct NbdServer {
 }
 
 impl NbdServer {
-    /// Serves at these places, until it ends.
+    /// Starts serving on these endpoints.
     ///
     /// # Errors
-    /// When one of the places cannot be had.
+    /// When the server cannot listen on one of them.
     pub fn start(
         service: Arc<Service>,
-        places: &[Endpoint],
+        endpoints: &[Endpoint],
         options: Options,
     ) -> Result<Self, EndpointError> {
         let mut listeners = Vec::new();
-        for place in places {
-            listeners.push(Listener::bind(place, options.remote)?);
+        for endpoint in endpoints {
+            listeners.push(Listener::bind(endpoint, options.remote)?);
         }
         let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
-        let (clients, gone, ending) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
-        let inner = Arc::new(Inner { service, options, clients, gone, ending });
+        let (clients, client_removed, stopping) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
+        let inner = Arc::new(Inner { service, options, clients, client_removed, stopping });
         let mut server = Self { inner: inner.clone(), endpoints, listening: Vec::new() };
         for listener in listeners {
             let (inner, name) = (inner.clone(), listener.endpoint().to_string());
@@ -140,55 +143,56 @@ impl NbdServer {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// The endpoints that it listens on.
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }
 
-    /// Takes no more clients, and lets those that are here finish. Does nothing the second time.
-    pub fn end(&mut self) {
-        self.inner.ending.store(true, Ordering::Release);
-        self.inner.service.shared.enter(Phase::Finishes);
+    /// Accepts no more clients, and completes the requests of those that are connected. Idempotent.
+    pub fn stop(&mut self) {
+        self.inner.stopping.store(true, Ordering::Release);
+        self.inner.service.shared.set_phase(Phase::Draining);
         for thread in self.listening.drain(..) {
-            // A listener that panicked listens no more, which is what is wanted.
+            // A listener that panicked has stopped, too.
             let _ = thread.join();
         }
         self.inner.shutdown(Shutdown::Read);
         self.inner.wait_for_clients(self.inner.options.grace);
-        self.inner.service.shared.enter(Phase::Refuses);
+        self.inner.service.shared.set_phase(Phase::Refusing);
         self.inner.wait_for_clients(self.inner.options.grace);
-        self.inner.clients().by_number.values().for_each(Client::drop_it);
+        self.inner.clients().by_number.values().for_each(Client::disconnect);
         self.inner.wait_for_clients(Duration::MAX);
     }
 }
 
 impl Drop for NbdServer {
     fn drop(&mut self) {
-        self.end();
+        self.stop();
     }
 }
 
 impl Clients {
-    /// The oldest handshake goes, if there are too many.
-    fn drop_for_handshake(&self) {
+    /// Drops the oldest handshake if there are too many.
+    fn evict_handshake(&self) {
         let handshakes = || self.by_number.iter().filter(|(_, client)| client.is_in_handshake());
-        if handshakes().count() >= MOST_HANDSHAKES
+        if handshakes().count() >= MAX_HANDSHAKES
             && let Some((_, oldest)) = handshakes().min_by_key(|(number, _)| **number)
         {
-            oldest.drop_it();
+            oldest.disconnect();
         }
     }
 
-    /// One that can be done without goes, if there are too many; whether there is room then.
-    fn drop_for_requests(&self, most: usize, debt: Duration) -> bool {
-        let staying = || self.by_number.values().filter(|client| client.stays());
-        if staying().count() < most {
+    /// Drops a dispensable client if there are too many; returns whether there is space for one more.
+    fn evict_for_transmission(&self, max_clients: usize, stall_timeout: Duration) -> bool {
+        let clients = || self.by_number.values().filter(|client| client.in_transmission());
+        if clients().count() < max_clients {
             return true;
         }
-        let ranked = staying().filter_map(|client| Some((client.connection.idle_rank(debt)?, client)));
+        let ranked =
+            clients().filter_map(|client| Some((client.connection.eviction_rank(stall_timeout)?, client)));
         match ranked.min_by_key(|(rank, _)| *rank) {
             Some((_, client)) => {
-                client.drop_it();
+                client.disconnect();
                 true
             }
             None => false,
@@ -197,12 +201,12 @@ impl Clients {
 }
 
 /// The export, as one client sees it during the handshake.
-struct ExportTo<'a> {
+struct ClientExport<'a> {
     inner: &'a Inner,
     number: u64,
 }
 
-impl Export for ExportTo<'_> {
+impl Export for ClientExport<'_> {
     fn shape(&self) -> &Shape {
         self.inner.service.backend.shape()
     }
@@ -215,20 +219,20 @@ impl Export for ExportTo<'_> {
         &self.inner.options.tls
     }
 
-    fn admits(&self) -> bool {
-        self.inner.admits(self.number)
+    fn admit(&self) -> bool {
+        self.inner.admit(self.number)
     }
 }
 
 impl Inner {
-    // A list of clients is whole between any two statements.
+    // No statement leaves the list inconsistent.
     fn clients(&self) -> MutexGuard<'_, Clients> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say(&self, text: String) {
+    fn log(&self, text: String) {
         if self.options.log {
-            diagnostics::say(text);
+            diagnostics::log(text);
         }
     }
 
@@ -236,123 +240,122 @@ impl Inner {
         self.clients().by_number.values().for_each(|client| client.socket.shutdown(how));
     }
 
-    fn wait_for_clients(&self, most: Duration) {
-        let here = |clients: &mut Clients| !clients.by_number.is_empty();
-        drop(self.gone.wait_timeout_while(self.clients(), most, here));
+    fn wait_for_clients(&self, timeout: Duration) {
+        let connected = |clients: &mut Clients| !clients.by_number.is_empty();
+        drop(self.client_removed.wait_timeout_while(self.clients(), timeout, connected));
     }
 
-    /// Takes clients until the end.
+    /// Accepts clients until shutdown.
     fn listen(self: &Arc<Self>, listener: &Listener) {
-        let pause = Timespec { tv_sec: 0, tv_nsec: LOOK_UP_NS };
-        while !self.ending.load(Ordering::Acquire) {
+        let pause = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL_NS };
+        while !self.stopping.load(Ordering::Acquire) {
             let fd = listener.as_fd();
             let mut waits = [PollFd::new(&fd, PollFlags::IN)];
-            // Interrupted or not, it looks whether somebody came.
+            // On a timeout or signal it checks as well.
             let _ = poll(&mut waits, Some(&pause));
-            self.drop_slow();
+            self.drop_stalled();
             match listener.accept() {
                 Ok(Some(socket)) => {
-                    if let Err(error) = self.take(socket) {
-                        self.say(format!("a client was turned away: {error}"));
+                    if let Err(error) = self.accept(socket) {
+                        self.log(format!("cannot serve a client: {error}"));
                     }
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    self.say(format!("{}: {error}", listener.endpoint()));
+                    self.log(format!("{}: {error}", listener.endpoint()));
                     std::thread::sleep(Duration::from_millis(50));
                 }
             }
         }
     }
 
-    /// Ends connections that did not get through their handshake in time, and, where memory is short, those that owe
-    /// something.
-    fn drop_slow(&self) {
+    /// Drops clients whose handshake has timed out and, when memory is short, clients that have stalled.
+    fn drop_stalled(&self) {
         let now = Instant::now();
-        let short = self.service.shared.budget.is_waited_for();
+        let short = self.service.shared.budget.has_waiters();
         for client in self.clients().by_number.values() {
-            let late = client.handshake_until.is_some_and(|until| until < now);
-            if late || (short && client.connection.has_owed(self.options.debt)) {
-                client.drop_it();
+            let timed_out = client.handshake_deadline.is_some_and(|until| until < now);
+            if timed_out || (short && client.connection.has_stalled(self.options.stall_timeout)) {
+                client.disconnect();
             }
         }
     }
 
-    fn take(self: &Arc<Self>, socket: Socket) -> io::Result<()> {
+    fn accept(self: &Arc<Self>, socket: Socket) -> io::Result<()> {
         let channel = channel_of(&socket)?;
         let mut clients = self.clients();
-        clients.drop_for_handshake();
+        clients.evict_handshake();
         let number = clients.next;
         clients.next += 1;
-        let handshake_until = Some(Instant::now() + self.options.handshake);
+        let handshake_deadline = Some(Instant::now() + self.options.handshake_timeout);
         let connection = Arc::new(Connection::new(self.service.shared.clone()));
-        clients.by_number.insert(number, Client { socket, handshake_until, connection });
+        clients.by_number.insert(number, Client { socket, handshake_deadline, connection });
         self.service.connected();
         drop(clients);
-        let here = Here { inner: self.clone(), number };
+        let guard = ClientGuard { inner: self.clone(), number };
         let thread = std::thread::Builder::new().name("nbd-client".to_owned());
-        thread.spawn(move || here.inner.serve(here.number, channel)).map(|_| ())
+        thread.spawn(move || guard.inner.serve(guard.number, channel)).map(|_| ())
     }
 
-    /// Whether there is a place for the requests of a client, or somebody makes room before long.
-    fn admits(&self, number: u64) -> bool {
-        let Options { most_connections, debt, .. } = self.options;
-        let until = Instant::now() + debt + Duration::from_nanos(LOOK_UP_NS as u64);
+    /// Admits a client to the transmission phase, waiting shortly for space if there is none.
+    fn admit(&self, number: u64) -> bool {
+        let Options { max_connections, stall_timeout, .. } = self.options;
+        let until = Instant::now() + stall_timeout + Duration::from_nanos(POLL_INTERVAL_NS as u64);
         loop {
             let mut clients = self.clients();
-            if clients.drop_for_requests(most_connections, debt) {
+            if clients.evict_for_transmission(max_connections, stall_timeout) {
                 if let Some(client) = clients.by_number.get_mut(&number) {
-                    client.handshake_until = None;
+                    client.handshake_deadline = None;
                 }
                 return true;
             }
-            let late = Instant::now() >= until || self.ending.load(Ordering::Acquire);
-            if late {
+            let give_up = Instant::now() >= until || self.stopping.load(Ordering::Acquire);
+            if give_up {
                 return false;
             }
-            // Somebody who goes makes room.
-            drop(self.gone.wait_timeout(clients, Duration::from_millis(50)));
+            // A client that disconnects makes space.
+            drop(self.client_removed.wait_timeout(clients, Duration::from_millis(50)));
         }
     }
 
     fn serve(&self, number: u64, channel: Arc<dyn Channel>) {
-        self.say(format!("client {number} came"));
-        let why = match self.converse(number, channel) {
-            Ok(()) => "went".to_owned(),
-            Err(error) => format!("was dropped: {error}"),
+        self.log(format!("client {number}: connected"));
+        let outcome = match self.run_session(number, channel) {
+            Ok(()) => "disconnected".to_owned(),
+            Err(error) => format!("dropped: {error}"),
         };
-        self.say(format!("client {number} {why}"));
+        self.log(format!("client {number}: {outcome}"));
     }
 
-    fn converse(&self, number: u64, channel: Arc<dyn Channel>) -> io::Result<()> {
-        let Some(agreed) = negotiate(channel, &ExportTo { inner: self, number })? else {
+    fn run_session(&self, number: u64, channel: Arc<dyn Channel>) -> io::Result<()> {
+        let Some(negotiated) = negotiate(channel, &ClientExport { inner: self, number })? else {
             return Ok(());
         };
         let connection = self.clients().by_number.get(&number).map(|client| client.connection.clone());
         match connection {
             Some(connection) => {
-                transmit(agreed, self.service.backend.as_ref(), &self.service.counters, connection)
+                transmit(negotiated, self.service.backend.as_ref(), &self.service.counters, connection)
             }
             None => Ok(()),
         }
     }
 }
 
-/// A client's place in the list, given up when its thread ends, however it ends.
-struct Here {
+/// Removes a client from the list when its thread ends, also by a panic.
+struct ClientGuard {
     inner: Arc<Inner>,
     number: u64,
 }
 
-impl Drop for Here {
+impl Drop for ClientGuard {
     fn drop(&mut self) {
         self.inner.clients().by_number.remove(&self.number);
         self.inner.service.disconnected();
-        self.inner.gone.notify_all();
+        self.inner.client_removed.notify_all();
     }
 }
 
-/// A socket once more, as a channel.
+/// A duplicate of a socket, as a channel.
 fn channel_of(socket: &Socket) -> io::Result<Arc<dyn Channel>> {
     Ok(match socket {
         Socket::Unix(stream) => Arc::new(stream.try_clone()?),
@@ -360,7 +363,7 @@ fn channel_of(socket: &Socket) -> io::Result<Arc<dyn Channel>> {
     })
 }
 
-/// The URI by which clients of any folder know an endpoint (NBD URI specification).
+/// The NBD URI of an endpoint, with an absolute path (NBD URI specification).
 pub fn uri_of(endpoint: &Endpoint, tls: bool) -> String {
     let scheme = if tls { "nbds" } else { "nbd" };
     match endpoint {
@@ -368,6 +371,6 @@ pub fn uri_of(endpoint: &Endpoint, tls: bool) -> String {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             format!("{scheme}+unix:///?socket={}", path.display())
         }
-        Endpoint::Tcp(place) => format!("{scheme}://{place}/"),
+        Endpoint::Tcp(address) => format!("{scheme}://{address}/"),
     }
 }

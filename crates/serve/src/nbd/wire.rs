@@ -1,121 +1,121 @@
-//! NBD on the wire: magics, numbers and headers, all big-endian.
+//! NBD on the wire: magic numbers, constants and headers, all big-endian.
 //!
 //! Source: the NBD protocol, "Newstyle negotiation", "Transmission phase" and "Values".
 
-/// First words of the server.
+/// NBDMAGIC, the first word of the server.
 pub const MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// Before every option, and second word of the server.
+/// IHAVEOPT, which precedes every option and is the second word of the server.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// Before every reply to an option.
+/// Precedes every reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// Before every request.
+/// Precedes every request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// Before a simple reply.
+/// Precedes a simple reply.
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
-/// Before a chunk of a structured reply.
+/// Precedes a chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// Handshake flags, of server and client: fixed newstyle, and no zeroes after `NBD_OPT_EXPORT_NAME`.
+/// Handshake flags, the same for server and client.
 pub mod handshake_flag {
-    /// The options have replies.
+    /// Fixed newstyle: every option has a reply.
     pub const FIXED_NEWSTYLE: u32 = 1;
-    /// The 124 zeroes are left out.
+    /// The reply to `NBD_OPT_EXPORT_NAME` omits its 124 zeroes.
     pub const NO_ZEROES: u32 = 2;
 }
 
-/// Options.
+/// Option types.
 pub mod option {
-    /// Ends the negotiation without a reply.
+    /// Chooses an export and ends the negotiation without an option reply.
     pub const EXPORT_NAME: u32 = 1;
     /// Ends the session.
     pub const ABORT: u32 = 2;
-    /// Names of exports.
+    /// Lists exports.
     pub const LIST: u32 = 3;
-    /// TLS from here on.
+    /// Starts TLS.
     pub const STARTTLS: u32 = 5;
-    /// What an export is like.
+    /// Asks for information about an export.
     pub const INFO: u32 = 6;
-    /// The same, and ends the negotiation.
+    /// The same, and enters the transmission phase.
     pub const GO: u32 = 7;
-    /// Structured replies from here on.
+    /// Enables structured replies.
     pub const STRUCTURED_REPLY: u32 = 8;
-    /// Names of contexts.
+    /// Lists metadata contexts.
     pub const LIST_META_CONTEXT: u32 = 9;
-    /// Chooses contexts.
+    /// Selects metadata contexts.
     pub const SET_META_CONTEXT: u32 = 10;
 }
 
-/// Replies to options.
+/// Option reply types.
 pub mod reply {
-    /// Done.
+    /// Success, or the end of a list.
     pub const ACK: u32 = 1;
-    /// The name of an export.
+    /// An entry of the export list.
     pub const SERVER: u32 = 2;
-    /// Something about an export.
+    /// Information about an export.
     pub const INFO: u32 = 3;
-    /// A context.
+    /// A metadata context.
     pub const META_CONTEXT: u32 = 4;
-    /// Not an option of this server.
+    /// The server does not support the option.
     pub const ERR_UNSUP: u32 = (1 << 31) | 1;
-    /// Not allowed here.
+    /// Server policy forbids it.
     pub const ERR_POLICY: u32 = (1 << 31) | 2;
-    /// Makes no sense.
+    /// The option is malformed.
     pub const ERR_INVALID: u32 = (1 << 31) | 3;
-    /// TLS first.
+    /// TLS is required first.
     pub const ERR_TLS_REQD: u32 = (1 << 31) | 5;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) | 6;
-    /// The server is going down.
+    /// The server is shutting down.
     pub const ERR_SHUTDOWN: u32 = (1 << 31) | 7;
-    /// The option is too long.
+    /// The option data is too long.
     pub const ERR_TOO_BIG: u32 = (1 << 31) | 9;
 }
 
-/// What `NBD_REP_INFO` is about.
+/// Information types of `NBD_REP_INFO`.
 pub mod info {
     /// Size and transmission flags.
     pub const EXPORT: u16 = 0;
-    /// The name.
+    /// The canonical name.
     pub const NAME: u16 = 1;
-    /// A sentence.
+    /// A description.
     pub const DESCRIPTION: u16 = 2;
-    /// Constraints on offsets and lengths.
+    /// Block size constraints.
     pub const BLOCK_SIZE: u16 = 3;
 }
 
 /// Transmission flags.
 pub mod flag {
-    /// Always.
+    /// Always set.
     pub const HAS_FLAGS: u16 = 1;
-    /// No writes.
+    /// The export is read-only.
     pub const READ_ONLY: u16 = 1 << 1;
     /// Flush.
     pub const SEND_FLUSH: u16 = 1 << 2;
     /// FUA.
     pub const SEND_FUA: u16 = 1 << 3;
-    /// Seeks cost something.
+    /// A rotational medium.
     pub const ROTATIONAL: u16 = 1 << 4;
     /// Trim.
     pub const SEND_TRIM: u16 = 1 << 5;
     /// Write zeroes.
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// Reads in one chunk.
+    /// `NBD_CMD_FLAG_DF` is supported.
     pub const SEND_DF: u16 = 1 << 7;
-    /// Connections see each other's writes and flushes.
+    /// Writes and flushes are consistent across connections.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
     /// Cache.
     pub const SEND_CACHE: u16 = 1 << 10;
-    /// Write zeroes, if it is fast.
+    /// `NBD_CMD_FLAG_FAST_ZERO` is supported.
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
-/// Requests.
+/// Request types.
 pub mod command {
     /// Read.
     pub const READ: u16 = 0;
     /// Write.
     pub const WRITE: u16 = 1;
-    /// The client goes.
+    /// Disconnect.
     pub const DISC: u16 = 2;
     /// Flush.
     pub const FLUSH: u16 = 3;
@@ -129,55 +129,55 @@ pub mod command {
     pub const BLOCK_STATUS: u16 = 7;
 }
 
-/// Flags of requests.
+/// Command flags.
 pub mod command_flag {
-    /// Durable before the reply.
+    /// Force unit access.
     pub const FUA: u16 = 1;
-    /// Zeroes without a hole.
+    /// Write zeroes without punching a hole.
     pub const NO_HOLE: u16 = 1 << 1;
-    /// One chunk.
+    /// Reply with a single chunk: do not fragment.
     pub const DF: u16 = 1 << 2;
-    /// One extent.
+    /// Report one extent per context.
     pub const REQ_ONE: u16 = 1 << 3;
-    /// Zeroes only if fast.
+    /// Fail unless zeroing is fast.
     pub const FAST_ZERO: u16 = 1 << 4;
 }
 
-/// Chunks of structured replies.
+/// Chunk types and flags of structured replies.
 pub mod chunk {
-    /// Nothing.
+    /// No payload.
     pub const NONE: u16 = 0;
-    /// Bytes at an offset.
+    /// Data at an offset.
     pub const OFFSET_DATA: u16 = 1;
-    /// Runs of blocks.
+    /// Extents and their status.
     pub const BLOCK_STATUS: u16 = 5;
-    /// It failed.
+    /// An error.
     pub const ERROR: u16 = (1 << 15) | 1;
-    /// It failed at an offset.
+    /// An error at an offset.
     pub const ERROR_OFFSET: u16 = (1 << 15) | 2;
-    /// Flag: the last one.
+    /// Flag: the last chunk of the reply.
     pub const DONE: u16 = 1;
 }
 
-/// Bytes of a request before its payload.
+/// Length of a request header, bytes.
 pub const REQUEST_BYTES: usize = 28;
-/// Bytes of a simple reply before its payload.
+/// Length of a simple reply header, bytes.
 pub const SIMPLE_REPLY_BYTES: usize = 16;
-/// Bytes of a chunk before its payload.
+/// Length of a chunk header, bytes.
 pub const CHUNK_BYTES: usize = 20;
 
-/// A request as it came, of which nothing is known to make sense.
+/// A request as received, before any validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRequest {
     /// Command flags.
     pub flags: u16,
     /// The command.
     pub kind: u16,
-    /// What its reply is known by.
+    /// The cookie that identifies the reply.
     pub cookie: u64,
-    /// Bytes.
+    /// Offset, bytes.
     pub offset: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u32,
 }
 
@@ -185,23 +185,23 @@ fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-/// 16 bits at a place.
+/// Reads 16 bits at an offset.
 pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     word(bytes, at).map(u16::from_be_bytes)
 }
 
-/// 32 bits at a place.
+/// Reads 32 bits at an offset.
 pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     word(bytes, at).map(u32::from_be_bytes)
 }
 
-/// 64 bits at a place.
+/// Reads 64 bits at an offset.
 pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     word(bytes, at).map(u64::from_be_bytes)
 }
 
 impl RawRequest {
-    /// Reads one; none if the bytes do not begin with the magic, or are too few.
+    /// Parses a request header; `None` if it is too short or has no request magic.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if u32_at(bytes, 0)? != REQUEST_MAGIC {
             return None;
@@ -215,7 +215,7 @@ impl RawRequest {
         })
     }
 
-    /// Its bytes, for clients.
+    /// Encodes the request header, for clients.
     pub fn to_bytes(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
         bytes[0..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -227,7 +227,7 @@ impl RawRequest {
         bytes
     }
 
-    /// Bytes that follow the header.
+    /// Length of the payload behind the header, bytes.
     pub fn payload(&self) -> usize {
         if self.kind == command::WRITE { self.len as usize } else { 0 }
     }
@@ -253,7 +253,7 @@ pub fn chunk_header(flags: u16, kind: u16, cookie: u64, len: u32) -> [u8; CHUNK_
     bytes
 }
 
-/// An option as a client sends it.
+/// Encodes an option, for clients.
 pub fn option_bytes(option: u32, data: &[u8]) -> Vec<u8> {
     let mut bytes = OPTION_MAGIC.to_be_bytes().to_vec();
     bytes.extend(option.to_be_bytes());
@@ -262,7 +262,7 @@ pub fn option_bytes(option: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A reply to an option.
+/// Encodes an option reply.
 pub fn option_reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     let mut bytes = OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
     bytes.extend(option.to_be_bytes());

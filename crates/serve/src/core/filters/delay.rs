@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::core::{Answer, Backend, Errno, Job, Op, Setting};
+use crate::core::{Backend, Errno, Job, OnComplete, Op, Setting};
 
 /// How long answers are delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Clock {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hold(&self, due: Instant, result: Result<(), Errno>, data: Vec<u8>, answer: Answer) {
+    fn hold(&self, due: Instant, result: Result<(), Errno>, data: Vec<u8>, answer: OnComplete) {
         let mut queue = self.queue();
         let number = queue.next;
         queue.next += 1;
@@ -164,7 +164,7 @@ impl super::Filter for Delay {
         self.inner.as_ref()
     }
 
-    fn waits(&self) -> bool {
+    fn is_async(&self) -> bool {
         true
     }
 
@@ -208,7 +208,7 @@ mod tests {
         for index in 0..20 {
             let sender = sender.clone();
             let op = if index % 2 == 0 { Op::Read } else { Op::Write };
-            let answer: Answer =
+            let answer: OnComplete =
                 Box::new(move |result, _| sender.send((op, result, began.elapsed())).unwrap());
             delay.submit(Job::new(Request::new(op, 0, 512), vec![0; 512], answer));
         }
@@ -230,7 +230,7 @@ mod tests {
         );
         let (sender, receiver) = channel();
         let began = Instant::now();
-        let answer: Answer = Box::new(move |result, _| sender.send(result).unwrap());
+        let answer: OnComplete = Box::new(move |result, _| sender.send(result).unwrap());
         delay.submit(Job::new(Request::new(Op::Read, 0, 512), vec![0; 512], answer));
         assert_eq!(receiver.recv(), Ok(Ok(())));
         assert!(began.elapsed() >= Duration::from_millis(30));
@@ -242,7 +242,7 @@ mod tests {
         let delays = Delays { read: Duration::from_secs(3600), write: Duration::from_secs(3600) };
         let delay = Delay::new(Arc::new(Memory::new(1 << 20)), delays).unwrap();
         let (sender, receiver) = channel();
-        let answer: Answer = Box::new(move |result, _| sender.send(result).unwrap());
+        let answer: OnComplete = Box::new(move |result, _| sender.send(result).unwrap());
         delay.submit(Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer));
         drop(delay);
         assert_eq!(receiver.recv(), Ok(Ok(())));

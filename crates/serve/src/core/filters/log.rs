@@ -111,7 +111,7 @@ impl super::Filter for Log {
     fn submit(&self, job: Job) {
         let (lines, since, request) = (self.lines.clone(), Instant::now(), job.request);
         let model_ns = Metadata::default();
-        let job = job.timed(model_ns.clone());
+        let job = job.with_model_ns(model_ns.clone());
         self.inner.submit(job.intercept(move |result, data, answer| {
             let took = since.elapsed();
             answer(result, data);

@@ -39,9 +39,9 @@ pub trait Filter: Send + Sync {
         results.extend(writes.iter_mut().map(|(request, data)| self.execute_while(request, data, &|| true)));
     }
 
-    /// As [`Backend::waits`].
-    fn waits(&self) -> bool {
-        self.inner().waits()
+    /// As [`Backend::is_async`].
+    fn is_async(&self) -> bool {
+        self.inner().is_async()
     }
 
     /// As [`Backend::submit`].
@@ -98,8 +98,8 @@ impl<F: Filter> Backend for F {
         self.inner().block_status(offset, len, query, most, extents)
     }
 
-    fn waits(&self) -> bool {
-        Filter::waits(self)
+    fn is_async(&self) -> bool {
+        Filter::is_async(self)
     }
 
     fn submit(&self, job: Job) {

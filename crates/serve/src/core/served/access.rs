@@ -267,7 +267,7 @@ impl Access {
     }
 
     pub(super) fn do_one(&self, job: Job) {
-        job.done_by(
+        job.execute_with(
             |request, data, goes_on| self.execute(request, data, goes_on),
             |offset, len| self.refused_at(offset, len),
         );
@@ -280,7 +280,12 @@ impl Access {
 
     /// Gives `take` the file in which a stretch lies for good, and where in it, while nothing is being changed; whether it
     /// did.
-    pub(super) fn lend(&self, offset: u64, len: u64, take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+    pub(super) fn with_file_range(
+        &self,
+        offset: u64,
+        len: u64,
+        take: &mut dyn FnMut(BorrowedFd<'_>, u64),
+    ) -> bool {
         let Some(reader) = self.reads.reader.as_ref().filter(|_| self.reads.in_place) else {
             return false;
         };

@@ -179,11 +179,11 @@ impl Backend for ServedImage {
         self.access.execute_writes(writes, results);
     }
 
-    fn lend(&self, offset: u64, len: u64, take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
-        self.access.lend(offset, len, take)
+    fn with_file_range(&self, offset: u64, len: u64, take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+        self.access.with_file_range(offset, len, take)
     }
 
-    fn waits(&self) -> bool {
+    fn is_async(&self) -> bool {
         self.pools.is_some()
     }
 

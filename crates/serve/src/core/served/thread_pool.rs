@@ -51,7 +51,7 @@ impl Shared {
             if !jobs.is_empty() {
                 drop(queue);
                 // Nobody waits for those whose client is gone: dropped, they are answered.
-                (self.work)(jobs.into_iter().filter(|job| !job.is_abandoned()).collect());
+                (self.work)(jobs.into_iter().filter(|job| !job.is_cancelled()).collect());
                 queue = self.queue();
             } else if queue.over {
                 return;

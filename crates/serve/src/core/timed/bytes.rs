@@ -155,7 +155,7 @@ impl Bytes {
         self.cached.overlay(extent, &mut in_flight.job.data);
         let refused = in_flight.planned.take().unwrap_or_default();
         if let Err(error) = result {
-            wrong_byte(&error).into_iter().for_each(|at| in_flight.job.fails_at(at));
+            wrong_byte(&error).into_iter().for_each(|at| in_flight.job.set_failed_at(at));
             self.fail(&[id], &error);
         }
         self.refuse(id, &refused);
@@ -174,7 +174,7 @@ impl Bytes {
             let error = skylight_image::image::unreadable(loss.lba);
             self.fail(&[id], &error);
             if let Some(in_flight) = self.commands.get_mut(id) {
-                in_flight.job.fails_at(Sectors(loss.lba.start.get()).bytes());
+                in_flight.job.set_failed_at(Sectors(loss.lba.start.get()).bytes());
             }
         }
     }

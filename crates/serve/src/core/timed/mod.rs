@@ -38,7 +38,7 @@ use self::wake_latency::WakeLatency;
 use super::checksum_errors::ChecksumErrors;
 use super::served::{errno_of, push_places, status_json};
 use super::shingled::{Shingles, push_overwritten};
-use super::{Answer, Backend, Errno, Extent, Job, Op, Request, Setting, Shape, StatusQuery};
+use super::{Backend, Errno, Extent, Job, OnComplete, Op, Request, Setting, Shape, StatusQuery};
 
 /// The read mode and refused reads of a drive, if it is a raw shingled disk.
 fn shingles_of(drive: &mut Drive) -> Option<Arc<Shingles>> {
@@ -124,7 +124,7 @@ impl Backend for TimedDrive {
 
     fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
         let (sender, receiver) = handover();
-        let answer: Answer = Box::new(move |result, data| {
+        let answer: OnComplete = Box::new(move |result, data| {
             // Whoever asked waits below.
             let _ = sender.send((result, data));
         });
@@ -162,7 +162,7 @@ impl Backend for TimedDrive {
         found.map_err(|error| errno_of(&error))
     }
 
-    fn waits(&self) -> bool {
+    fn is_async(&self) -> bool {
         true
     }
 

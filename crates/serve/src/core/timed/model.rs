@@ -21,7 +21,7 @@ use skylight_layer::{Command, CommandId, HostOp};
 use super::bytes::{Bytes, extent_of};
 use super::in_flight::InFlight;
 use super::wake_latency::WakeLatency;
-use crate::core::{Answer, Errno, Job, Op, Request};
+use crate::core::{Errno, Job, OnComplete, Op, Request};
 
 /// Zeroes that the drive is asked to write in one command, bytes: the most that a client's write is done in at once too.
 const ZEROES: u64 = 1 << 20;
@@ -238,7 +238,7 @@ impl ModelDrive {
             let Some(mut zeroing) = waits.and_then(|index| self.zeroing.remove(index)) else {
                 return;
             };
-            if self.ending || zeroing.job.is_abandoned() {
+            if self.ending || zeroing.job.is_cancelled() {
                 self.outstanding -= 1;
                 self.refused.push(Done { job: zeroing.job, result: Err(Errno::Shutdown), at, due: at });
                 continue;
@@ -301,7 +301,7 @@ impl ModelDrive {
     pub(super) fn run_out(&mut self) -> Result<(), Errno> {
         self.ending = true;
         let (sender, receiver) = channel();
-        let answer: Answer = Box::new(move |result, _| {
+        let answer: OnComplete = Box::new(move |result, _| {
             // Whoever asked looks below.
             let _ = sender.send(result);
         });
@@ -322,7 +322,7 @@ impl ModelDrive {
         let InFlight { job, came, result, part_of, .. } = in_flight;
         let whose = |zeroing: &Zeroing| Some(zeroing.number) == part_of;
         let Some(index) = self.zeroing.iter().position(whose) else {
-            job.takes_ns((at - came).get());
+            job.set_model_ns((at - came).get());
             self.outstanding -= 1;
             return done.push(Done { job, result, at, due });
         };
@@ -331,7 +331,7 @@ impl ModelDrive {
         if result.is_ok() && zeroing.next < zeroing.end {
             self.zero_on(at);
         } else if let Some(Zeroing { job, came, .. }) = self.zeroing.remove(index) {
-            job.takes_ns((at - came).get());
+            job.set_model_ns((at - came).get());
             self.outstanding -= 1;
             done.push(Done { job, result, at, due });
             self.zero_on(at);

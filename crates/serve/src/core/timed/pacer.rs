@@ -119,7 +119,7 @@ impl Shared {
         let mut due = self.state().ok().and_then(|state| state.model.next());
         while let Some(mut jobs) = self.wait(due.map(|time| self.wall_at(time)), &mut sleep) {
             // Dropped, they are answered: nobody waits for them.
-            jobs.retain(|(job, _)| !job.is_abandoned());
+            jobs.retain(|(job, _)| !job.is_cancelled());
             let Ok(mut guard) = self.state() else {
                 return;
             };

@@ -1,33 +1,33 @@
-//! Block status: runs of blocks for each metadata context that was chosen.
+//! Block status: extents for each negotiated metadata context.
 
 use std::io;
 
-use super::Conversation;
+use super::Transmission;
 use crate::core::{Errno, Extent, StatusQuery};
-use crate::nbd::output::push_error;
+use crate::nbd::reply_buffer::push_error;
 use crate::nbd::wire::{self, RawRequest, chunk};
 use crate::nbd::{context_id, status_flags};
 
-/// Runs of blocks in one reply.
-const MOST_EXTENTS: usize = 1024;
-/// Block status is looked up in steps of this length and more, bytes: a millisecond where every block lies elsewhere.
-const STATUS_STEP: u64 = 1 << 20;
+/// Maximum number of extents per context in one reply.
+const MAX_EXTENTS: usize = 1024;
+/// Smallest step of a look-up, bytes: it takes about a millisecond where every block is mapped elsewhere.
+const STATUS_STEP_BYTES: u64 = 1 << 20;
 
-impl Conversation<'_> {
+impl Transmission<'_> {
     pub(super) fn block_status(&mut self, raw: &RawRequest, extent: (u64, u64), one: bool) -> io::Result<()> {
-        let most = if one { 1 } else { MOST_EXTENTS };
+        let limit = if one { 1 } else { MAX_EXTENTS };
         let before = self.out.len();
         let contexts = self.session.contexts.clone();
         for (number, &query) in contexts.iter().enumerate() {
             let mut extents: Vec<Extent> = Vec::new();
-            let told = self.find_status(extent, query, most, &mut extents);
-            if !self.is_there() {
+            let result = self.look_up_status(extent, query, limit, &mut extents);
+            if !self.is_connected() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            extents.truncate(most);
-            if told.is_err() || extents.is_empty() {
+            extents.truncate(limit);
+            if result.is_err() || extents.is_empty() {
                 self.out.truncate(before);
-                let errno = told.err().unwrap_or(Errno::Io);
+                let errno = result.err().unwrap_or(Errno::Io);
                 push_error(&mut self.out, true, raw.cookie, errno, None);
                 return Ok(());
             }
@@ -44,20 +44,21 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Looks up runs of blocks, in steps that others do not have to wait for: longer ones where runs are long.
-    fn find_status(
+    /// Looks up extents in steps short enough for other commands to proceed in between; steps grow where
+    /// extents are long.
+    fn look_up_status(
         &self,
         (offset, len): (u64, u64),
         query: StatusQuery,
-        most: usize,
+        limit: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno> {
-        let (mut at, end, mut step) = (offset, offset + len, STATUS_STEP);
-        while at < end && extents.len() <= most {
-            let (here, before) = (step.min(end - at), extents.len());
-            self.backend.block_status(at, here, query, most, extents)?;
-            at += here;
-            step = if extents.len() <= before + 1 { step * 2 } else { STATUS_STEP };
+        let (mut at, end, mut step) = (offset, offset + len, STATUS_STEP_BYTES);
+        while at < end && extents.len() <= limit {
+            let (len, before) = (step.min(end - at), extents.len());
+            self.backend.block_status(at, len, query, limit, extents)?;
+            at += len;
+            step = if extents.len() <= before + 1 { step * 2 } else { STATUS_STEP_BYTES };
         }
         Ok(())
     }

@@ -1,21 +1,22 @@
 //! The transmission phase of one connection: requests in, replies out.
 //!
-//! What came is looked at in one go: all whole requests that one `receive` brought are done one after the other,
-//! writes that wait together together, and their replies go out in one `send`. A backend that takes its time
-//! ([`Backend::waits`]) gets the requests as they come and answers when it likes; replies then go out by a thread
-//! of their own, so that a client that does not read holds up nobody else.
+//! Requests are processed in batches: all complete requests that one `receive` returned are executed in
+//! order, adjacent writes together, and their replies are sent in one `send`. An asynchronous backend
+//! ([`Backend::is_async`]) gets the requests as they arrive and completes them later; a thread of its own
+//! then sends the replies, so that a client that does not read its replies blocks no other.
 //!
-//! Commands that fit in memory are done in `commands.rs`, longer reads and writes in `pieces.rs`; `block_status.rs` answers
-//! about blocks.
+//! `execution.rs` handles commands whose data is held in memory whole, `large_transfers.rs` longer reads and
+//! writes, and `block_status.rs` block status.
 //!
-//! Invariants: bytes in memory are bounded for each connection, whatever a client says or leaves unread
-//! ([`crate::core::PIECE_BYTES`] in, a little more out, more of both with a backend that waits): longer requests are
-//! done piece by piece. Every request that came whole is answered once, unless the connection breaks.
+//! Invariants: memory per connection is bounded, whatever a client sends or leaves unread
+//! ([`crate::core::PIECE_BYTES`] of input, a little more of output, more of both with an asynchronous
+//! backend): longer requests are executed piece by piece. Every request that was received completely is
+//! answered once, unless the connection breaks.
 //! Source: the NBD protocol, "Transmission phase", "Structured reply".
 
 mod block_status;
-mod commands;
-mod pieces;
+mod execution;
+mod large_transfers;
 
 use std::io;
 use std::sync::Arc;
@@ -26,83 +27,83 @@ use crate::core::counters::Counters;
 use crate::core::{Backend, Errno};
 use crate::nbd::Session;
 use crate::nbd::channel::{Channel, Input};
-use crate::nbd::conduit::Conduit;
-use crate::nbd::handshake::Agreed;
-use crate::nbd::outbox::Outbox;
-use crate::nbd::output::Output;
+use crate::nbd::handshake::Negotiated;
+use crate::nbd::reply_buffer::ReplyBuffer;
+use crate::nbd::reply_queue::ReplyQueue;
+use crate::nbd::splice_pipe::SplicePipe;
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES};
 
-/// Replies that go out at once.
+/// Buffered replies are sent from this size on, bytes.
 const SEND_BYTES: usize = 128 << 10;
-/// No reply is held back longer than this for another one to go with it.
-const HOLD_BACK: Duration = Duration::from_micros(200);
-/// Requests that are looked at together.
-const MOST_TOGETHER: usize = 256;
-/// Bytes that were asked for together, up to which the next request is looked for.
-const LIGHT_BYTES: usize = 256 << 10;
-/// Room for requests to begin with, bytes: a queue of 32 blocks of 4 KiB. With this and the room for replies each
-/// connection has at most 384 KiB of its own.
+/// Buffered replies are sent after at most this time.
+const MAX_REPLY_DELAY: Duration = Duration::from_micros(200);
+/// Maximum number of requests in a batch.
+const MAX_BATCH: usize = 256;
+/// Largest transfer of a batch after which the thread polls for the next request, bytes.
+const BUSY_POLL_BYTES: usize = 256 << 10;
+/// Input buffer outside the shared budget, bytes: a queue of 32 blocks of 4 KiB. Together with the reply
+/// buffer a connection has at most 384 KiB of its own.
 const INPUT_BYTES: usize = 192 << 10;
-/// How often a client is looked for while its requests are done, and a server's end by who waits for an answer.
-const LOOK_UP: Duration = Duration::from_millis(10);
+/// How often to check whether the client is connected, and for shutdown, while requests execute.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A whole request in the input: the request, and where its payload lies.
+/// A complete request in the input buffer, with the range of its payload.
 #[derive(Clone, Copy, Debug)]
-struct Whole {
+struct BufferedRequest {
     raw: RawRequest,
     payload: (usize, usize),
 }
 
-/// What the bytes that came begin with.
-enum Ahead {
-    /// So many whole requests, of so many bytes.
+/// What the input buffer starts with.
+enum Parsed {
+    /// Complete requests, and their length in bytes.
     Requests(usize),
-    /// A request that is done piece by piece as its payload comes.
-    Long(RawRequest),
-    /// Part of a request, which has so many bytes.
-    Part(usize),
+    /// A write that is executed piece by piece while its payload arrives.
+    Streamed(RawRequest),
+    /// An incomplete request, with its total length in bytes.
+    Incomplete(usize),
 }
 
 /// One connection in its transmission phase.
-struct Conversation<'a> {
+struct Transmission<'a> {
     channel: Arc<dyn Channel>,
     connection: Arc<Connection>,
     session: Session,
     backend: &'a dyn Backend,
     counters: &'a Counters,
     input: Input,
-    out: Output,
-    whole: Vec<Whole>,
+    out: ReplyBuffer,
+    requests: Vec<BufferedRequest>,
     results: Vec<Result<(), Errno>>,
     sent_at: Instant,
-    /// What was asked last was little: then a wake-up is much beside it.
-    light: bool,
-    /// For a backend that waits.
-    outbox: Option<Arc<Outbox>>,
-    /// For long reads.
-    conduit: Conduit,
-    /// When it was last looked whether the client is there.
-    looked_at: Instant,
-    /// Bytes that were lent for requests, and for replies.
-    lent: (usize, usize),
+    /// Whether the last batch was small, so that a wake-up would dominate its cost.
+    small_batch: bool,
+    /// For an asynchronous backend.
+    reply_queue: Option<Arc<ReplyQueue>>,
+    /// For zero-copy reads.
+    pipe: SplicePipe,
+    /// When the client connection was last checked.
+    checked_at: Instant,
+    /// Bytes reserved from the shared budget for requests and for replies.
+    reserved: (usize, usize),
 }
 
-/// Answers a client until it goes.
+/// Serves a client until it disconnects.
 ///
 /// # Errors
-/// When it cannot be reached any more, or does not speak the protocol.
+/// When the connection fails or the client violates the protocol.
 pub fn transmit(
-    agreed: Agreed,
+    negotiated: Negotiated,
     backend: &dyn Backend,
     counters: &Counters,
     connection: Arc<Connection>,
 ) -> io::Result<()> {
-    let Agreed { session, channel, mut input } = agreed;
+    let Negotiated { session, channel, mut input } = negotiated;
     if input.available().is_empty() {
         input = Input::new(INPUT_BYTES);
     }
-    let out = Output::of(session.structured);
-    let mut conversation = Conversation {
+    let out = ReplyBuffer::new(session.structured);
+    let mut transmission = Transmission {
         channel,
         connection,
         session,
@@ -110,140 +111,144 @@ pub fn transmit(
         counters,
         input,
         out,
-        whole: Vec::new(),
+        requests: Vec::new(),
         results: Vec::new(),
         sent_at: Instant::now(),
-        light: true,
-        outbox: None,
-        conduit: Conduit::default(),
-        looked_at: Instant::now(),
-        lent: (0, 0),
+        small_batch: true,
+        reply_queue: None,
+        pipe: SplicePipe::default(),
+        checked_at: Instant::now(),
+        reserved: (0, 0),
     };
-    if !backend.waits() {
-        let result = conversation.run();
-        conversation.leave();
+    if !backend.is_async() {
+        let result = transmission.run();
+        transmission.disconnect();
         return result;
     }
-    let structured = conversation.session.structured;
-    let (channel, connection) = (conversation.channel.clone(), conversation.connection.clone());
-    let outbox = Arc::new(Outbox::new(channel, structured, connection));
-    conversation.outbox = Some(outbox.clone());
+    let structured = transmission.session.structured;
+    let (channel, connection) = (transmission.channel.clone(), transmission.connection.clone());
+    let reply_queue = Arc::new(ReplyQueue::new(channel, structured, connection));
+    transmission.reply_queue = Some(reply_queue.clone());
     std::thread::scope(|scope| {
         let sender = std::thread::Builder::new().name("nbd-send".to_owned());
-        sender.spawn_scoped(scope, || outbox.send_all())?;
-        let result = conversation.run();
+        sender.spawn_scoped(scope, || reply_queue.run_sender())?;
+        let result = transmission.run();
         if result.is_ok() {
-            outbox.drain();
+            reply_queue.drain();
         }
-        conversation.leave();
-        outbox.end();
-        // A reply that the client does not take would hold the thread that sends.
-        conversation.channel.hang_up();
+        transmission.disconnect();
+        reply_queue.close();
+        // A reply that the client does not read would block the sender thread.
+        transmission.channel.shut_down();
         result
     })
 }
 
-/// Looks whether the client has hung up. At the end the server itself has ended one direction, and nothing is told by it.
-fn look_for(connection: &Connection, channel: &dyn Channel) {
-    if !connection.shared.has_reached(Phase::Finishes) && channel.is_gone() {
-        connection.leave();
+/// Checks whether the client has disconnected. During shutdown the server itself has shut down one direction,
+/// and the check proves nothing.
+fn check_client(connection: &Connection, channel: &dyn Channel) {
+    if !connection.shared.has_reached(Phase::Draining) && channel.is_disconnected() {
+        connection.disconnect();
     }
 }
 
-impl Conversation<'_> {
-    /// Nothing more is done for it.
-    fn leave(&mut self) {
-        self.connection.leave();
-        let (input, out) = std::mem::take(&mut self.lent);
-        self.connection.shared.budget.give(input);
-        self.connection.shared.budget.give(out);
+impl Transmission<'_> {
+    /// Marks the connection as closed and releases its reservations.
+    fn disconnect(&mut self) {
+        self.connection.disconnect();
+        let (input, out) = std::mem::take(&mut self.reserved);
+        self.connection.shared.budget.release(input);
+        self.connection.shared.budget.release(out);
     }
 
-    /// Whether the client is still there, or the server ends: looked at in a while.
-    fn is_there(&mut self) -> bool {
-        if self.looked_at.elapsed() >= LOOK_UP {
-            self.looked_at = Instant::now();
-            look_for(&self.connection, self.channel.as_ref());
+    /// Whether the client is still connected; checks the socket at intervals.
+    fn is_connected(&mut self) -> bool {
+        if self.checked_at.elapsed() >= CHECK_INTERVAL {
+            self.checked_at = Instant::now();
+            check_client(&self.connection, self.channel.as_ref());
         }
-        !self.connection.is_gone()
+        !self.connection.is_disconnected()
     }
 
-    /// Whether what comes now is to be answered by ESHUTDOWN.
-    fn refuses(&self) -> bool {
-        self.connection.shared.has_reached(Phase::Refuses)
+    /// Whether requests are answered with ESHUTDOWN.
+    fn is_refusing(&self) -> bool {
+        self.connection.shared.has_reached(Phase::Refusing)
     }
 
-    /// Gets room for so many bytes of requests, or of replies; none if the server ends first.
-    fn lend(&mut self, input: usize, out: usize) -> bool {
-        let lacks = (input.saturating_sub(INPUT_BYTES + self.lent.0), out.saturating_sub(self.lent.1));
-        if lacks == (0, 0) {
+    /// Reserves buffer space for requests or replies; returns false if the server shuts down first.
+    fn reserve(&mut self, input: usize, out: usize) -> bool {
+        let missing =
+            (input.saturating_sub(INPUT_BYTES + self.reserved.0), out.saturating_sub(self.reserved.1));
+        if missing == (0, 0) {
             return true;
         }
         let connection = &self.connection;
-        let goes_on = || !connection.shared.has_reached(Phase::Finishes) && !connection.is_gone();
-        if !connection.shared.budget.take(lacks.0 + lacks.1, goes_on) {
+        let keep_waiting =
+            || !connection.shared.has_reached(Phase::Draining) && !connection.is_disconnected();
+        if !connection.shared.budget.reserve(missing.0 + missing.1, keep_waiting) {
             return false;
         }
-        (self.lent.0, self.lent.1) = (self.lent.0 + lacks.0, self.lent.1 + lacks.1);
+        (self.reserved.0, self.reserved.1) = (self.reserved.0 + missing.0, self.reserved.1 + missing.1);
         true
     }
 
-    /// Between two requests: gives back what was lent if others may need it.
-    fn relax(&mut self) {
-        if self.lent == (0, 0) || !self.connection.shared.budget.is_short() {
+    /// Between requests: releases reserved memory if other connections may need it.
+    fn release_idle(&mut self) {
+        if self.reserved == (0, 0) || !self.connection.shared.budget.is_low() {
             return;
         }
         if self.out.len() == 0 {
             self.out.shrink();
-            self.connection.shared.budget.give(std::mem::take(&mut self.lent.1));
+            self.connection.shared.budget.release(std::mem::take(&mut self.reserved.1));
         }
         if self.input.available().is_empty() {
             self.input.shrink(INPUT_BYTES);
-            self.connection.shared.budget.give(std::mem::take(&mut self.lent.0));
+            self.connection.shared.budget.release(std::mem::take(&mut self.reserved.0));
         }
     }
 
     fn run(&mut self) -> io::Result<()> {
         loop {
-            match self.look_ahead()? {
-                Ahead::Requests(bytes) => {
-                    self.connection.is_asking(true);
-                    let asked: usize = self.whole.iter().map(|whole| whole.raw.len as usize).sum();
-                    self.light = asked <= LIGHT_BYTES;
-                    let goes_on = self.do_whole()?;
+            match self.parse_input()? {
+                Parsed::Requests(bytes) => {
+                    self.connection.set_busy(true);
+                    let bytes_requested: usize =
+                        self.requests.iter().map(|request| request.raw.len as usize).sum();
+                    self.small_batch = bytes_requested <= BUSY_POLL_BYTES;
+                    let connected = self.execute_batch()?;
                     self.send()?;
-                    self.connection.is_asking(false);
-                    if !goes_on {
+                    self.connection.set_busy(false);
+                    if !connected {
                         return Ok(());
                     }
                     self.input.consume(bytes);
                 }
-                Ahead::Long(raw) => {
-                    self.light = false;
-                    self.connection.is_asking(true);
-                    self.input.looks(false);
+                Parsed::Streamed(raw) => {
+                    self.small_batch = false;
+                    self.connection.set_busy(true);
+                    self.input.set_busy_poll(false);
                     self.input.consume(wire::REQUEST_BYTES);
                     if !self.write_in_pieces(&raw)? {
                         return Ok(());
                     }
-                    self.connection.is_asking(false);
+                    self.connection.set_busy(false);
                 }
-                Ahead::Part(bytes) => {
+                Parsed::Incomplete(bytes) => {
                     let between = self.input.available().is_empty();
                     if between {
-                        self.relax();
-                        self.input.rewind();
+                        self.release_idle();
+                        self.input.align();
                     }
-                    self.input.looks(between && self.light);
-                    if !self.lend(bytes, 0) {
+                    self.input.set_busy_poll(between && self.small_batch);
+                    if !self.reserve(bytes, 0) {
                         return Ok(());
                     }
-                    // One that is between two requests owes nothing.
+                    // Between requests the client is not stalled.
                     if !between {
-                        self.connection.owes(true);
+                        self.connection.set_waiting_on_client(true);
                     }
                     let filled = self.input.fill(self.channel.as_ref(), bytes)?;
-                    self.connection.owes(false);
+                    self.connection.set_waiting_on_client(false);
                     if !filled {
                         return Ok(());
                     }
@@ -252,56 +257,56 @@ impl Conversation<'_> {
         }
     }
 
-    /// Finds the whole requests that came.
-    fn look_ahead(&mut self) -> io::Result<Ahead> {
-        self.whole.clear();
-        let came = self.input.available();
+    /// Parses the complete requests at the start of the input buffer.
+    fn parse_input(&mut self) -> io::Result<Parsed> {
+        self.requests.clear();
+        let received = self.input.available();
         let mut at = 0;
-        while self.whole.len() < MOST_TOGETHER {
-            let Some(header) = came.get(at..at + wire::REQUEST_BYTES) else {
-                return Ok(self.ahead(at, wire::REQUEST_BYTES));
+        while self.requests.len() < MAX_BATCH {
+            let Some(header) = received.get(at..at + wire::REQUEST_BYTES) else {
+                return Ok(self.parsed(at, wire::REQUEST_BYTES));
             };
             let Some(raw) = RawRequest::parse(header) else {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "no request magic"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "missing request magic"));
             };
             let payload = raw.payload();
             if payload > self.backend.shape().write_piece {
-                return Ok(if at == 0 { Ahead::Long(raw) } else { Ahead::Requests(at) });
+                return Ok(if at == 0 { Parsed::Streamed(raw) } else { Parsed::Requests(at) });
             }
             let start = at + wire::REQUEST_BYTES;
-            if came.len() < start + payload {
-                return Ok(self.ahead(at, wire::REQUEST_BYTES + payload));
+            if received.len() < start + payload {
+                return Ok(self.parsed(at, wire::REQUEST_BYTES + payload));
             }
-            self.whole.push(Whole { raw, payload: (start, start + payload) });
+            self.requests.push(BufferedRequest { raw, payload: (start, start + payload) });
             at = start + payload;
         }
-        Ok(Ahead::Requests(at))
+        Ok(Parsed::Requests(at))
     }
 
-    fn ahead(&self, at: usize, next: usize) -> Ahead {
-        if at == 0 { Ahead::Part(next) } else { Ahead::Requests(at) }
+    fn parsed(&self, at: usize, next: usize) -> Parsed {
+        if at == 0 { Parsed::Incomplete(next) } else { Parsed::Requests(at) }
     }
 
     fn send(&mut self) -> io::Result<()> {
         self.sent_at = Instant::now();
-        let Some(outbox) = &self.outbox else {
-            self.connection.owes(true);
+        let Some(reply_queue) = &self.reply_queue else {
+            self.connection.set_waiting_on_client(true);
             let sent = self.out.send(self.channel.as_ref());
-            self.connection.owes(false);
+            self.connection.set_waiting_on_client(false);
             return sent;
         };
         if self.out.len() > 0 {
             let bytes = self.out.take();
-            let room = Outbox::room_of(bytes.len());
-            outbox.enter_reply(room)?;
-            outbox.push(bytes, room);
+            let footprint = ReplyQueue::footprint_of(bytes.len());
+            reply_queue.reserve_reply(footprint)?;
+            reply_queue.push(bytes, footprint);
         }
         Ok(())
     }
 
-    /// Sends what waits if it is much, or waited long.
+    /// Sends the buffered replies if they are large or old enough.
     fn send_some(&mut self) -> io::Result<()> {
-        let due = self.out.len() >= SEND_BYTES || self.sent_at.elapsed() >= HOLD_BACK;
+        let due = self.out.len() >= SEND_BYTES || self.sent_at.elapsed() >= MAX_REPLY_DELAY;
         if due { self.send() } else { Ok(()) }
     }
 }

@@ -1,52 +1,55 @@
-//! Replies as bytes, gathered to go out together.
+//! Encodes replies into a buffer that is sent in one go.
 //!
-//! Invariants: the payload of the read that is the first to go out begins a page of memory, so that it is copied as
-//! pages; room that was taken once is kept, so that it is cleared once.
+//! Invariants: the payload of a read whose reply comes first in the buffer starts on a page boundary, so that
+//! the kernel copies whole pages; the buffer keeps its memory between sends, so that it is zeroed only once.
 //! Source: the NBD protocol, "Simple reply", "Structured reply".
 
 use std::io;
 
 use crate::core::Errno;
-use crate::nbd::channel::{Channel, PAGE};
+use crate::nbd::channel::{Channel, PAGE_BYTES};
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES, chunk};
 
-/// Room for replies to begin with.
-const OUTPUT_BYTES: usize = 64 << 10;
+/// Initial size.
+const INITIAL_BYTES: usize = 64 << 10;
 
-/// Replies that go out together. Its room is kept, so that it is cleared once.
+/// Replies to be sent together.
 #[derive(Default)]
-pub(crate) struct Output {
+pub(crate) struct ReplyBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes before the payload of a read that is the first to go out: that is to begin a page.
+    /// Length of the header of a read reply, bytes: the buffer starts so that a payload behind it is
+    /// page-aligned.
     header: Option<usize>,
 }
 
-impl Output {
-    /// Replies of a connection, to be sent again and again.
-    pub(crate) fn of(structured: bool) -> Self {
+impl ReplyBuffer {
+    /// A reusable buffer for one connection.
+    pub(crate) fn new(structured: bool) -> Self {
         let header = if structured { CHUNK_BYTES + size_of::<u64>() } else { SIMPLE_REPLY_BYTES };
-        let mut out = Self { bytes: vec![0; OUTPUT_BYTES], header: Some(header), ..Self::default() };
-        out.rewind();
+        let mut out = Self { bytes: vec![0; INITIAL_BYTES], header: Some(header), ..Self::default() };
+        out.align();
         out
     }
 
-    fn rewind(&mut self) {
+    fn align(&mut self) {
         let start = match self.header {
-            Some(header) => (self.bytes.as_ptr().align_offset(PAGE) % PAGE + PAGE - header) % PAGE,
+            Some(header) => {
+                (self.bytes.as_ptr().align_offset(PAGE_BYTES) % PAGE_BYTES + PAGE_BYTES - header) % PAGE_BYTES
+            }
             None => 0,
         };
         (self.start, self.end) = (start, start);
     }
 
-    /// Bytes that are to go out.
+    /// Bytes to be sent.
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Room for so many bytes more, to be filled.
-    pub(crate) fn room(&mut self, count: usize) -> &mut [u8] {
+    /// Appends `count` bytes for the caller to fill.
+    pub(crate) fn extend(&mut self, count: usize) -> &mut [u8] {
         let (start, end) = (self.end, self.end + count);
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
@@ -55,48 +58,54 @@ impl Output {
         &mut self.bytes[start..end]
     }
 
-    /// Some bytes more.
+    /// Appends bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.room(bytes.len()).copy_from_slice(bytes);
+        self.extend(bytes.len()).copy_from_slice(bytes);
     }
 
-    /// Forgets all but the first bytes.
+    /// Keeps only the first bytes.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.end = self.start + len;
     }
 
-    /// Sends it.
+    /// Sends the replies and empties the buffer.
     pub(crate) fn send(&mut self, channel: &dyn Channel) -> io::Result<()> {
         let sent = if self.len() == 0 { Ok(()) } else { channel.send(&self.bytes[self.start..self.end]) };
-        self.rewind();
+        self.align();
         sent
     }
 
-    /// Gives up the memory that it took beyond what it began with; nothing may be in it.
+    /// Releases memory beyond the initial size, if the buffer is empty.
     pub(crate) fn shrink(&mut self) {
-        if self.len() == 0 && self.bytes.len() > OUTPUT_BYTES {
-            self.bytes = vec![0; OUTPUT_BYTES];
-            self.rewind();
+        if self.len() == 0 && self.bytes.len() > INITIAL_BYTES {
+            self.bytes = vec![0; INITIAL_BYTES];
+            self.align();
         }
     }
 
-    /// The same when nothing more is gathered.
+    /// The encoded replies.
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         self.bytes.truncate(self.end);
         self.bytes.drain(..self.start);
         self.bytes
     }
 
-    /// What is to go out, for somebody else to send.
+    /// Takes the encoded replies out of the buffer.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let bytes = self.bytes[self.start..self.end].to_vec();
-        self.rewind();
+        self.align();
         bytes
     }
 }
 
-/// The reply to a command that failed, at this byte if that is known.
-pub(crate) fn push_error(out: &mut Output, structured: bool, cookie: u64, errno: Errno, at: Option<u64>) {
+/// Appends an error reply, with the offset of the error if known.
+pub(crate) fn push_error(
+    out: &mut ReplyBuffer,
+    structured: bool,
+    cookie: u64,
+    errno: Errno,
+    at: Option<u64>,
+) {
     if !structured {
         return out.push(&wire::simple_reply(errno.number(), cookie));
     }
@@ -109,9 +118,9 @@ pub(crate) fn push_error(out: &mut Output, structured: bool, cookie: u64, errno:
     }
 }
 
-/// What goes before the bytes of a read, and how long that is.
+/// Appends the header of a read payload, given its offset and length.
 pub(crate) fn push_read_header(
-    out: &mut Output,
+    out: &mut ReplyBuffer,
     structured: bool,
     raw: &RawRequest,
     (at, len): (u64, usize),
@@ -126,9 +135,10 @@ pub(crate) fn push_read_header(
     }
 }
 
-/// The reply to anything but a block status or a read in pieces; of a read that failed, at which byte if known.
+/// Appends the reply to a simple command or a whole read; for a failed read, with the offset of the error if
+/// known.
 pub(crate) fn push_reply(
-    out: &mut Output,
+    out: &mut ReplyBuffer,
     structured: bool,
     raw: &RawRequest,
     result: Result<(), Errno>,
