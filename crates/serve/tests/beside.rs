@@ -173,7 +173,7 @@ fn reads_of_two_clients_are_under_way_at_a_time() {
 fn reads_of_one_client_are_under_way_at_a_time_where_a_disk_sets_the_time() {
     for drive in quiet() {
         let (backend, meeting) = served(drive);
-        let house = House::new(Arc::new(backend.beside()), Allowed::default());
+        let house = House::new(Arc::new(backend.concurrent()), Allowed::default());
         let mut client = house.client(true, &[]);
         for block in 0..8u64 {
             let data = (block + 7).to_le_bytes().repeat(BLOCK as usize / 8);

@@ -1,11 +1,11 @@
-//! What a front door may ask about the blocks of an extent, and the answers.
+//! Block status: what a front door can query about the blocks of an extent.
 
-/// What is asked about the blocks of an extent.
+/// A query about the blocks of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StatusQuery {
-    /// Which blocks are holes, and so read as zeroes.
+    /// Which blocks are holes and therefore read as zeroes.
     Allocation,
-    /// Which blocks lie in the persistent cache, and which at their native location.
+    /// Which blocks lie in the persistent cache and which at their native location.
     Cached,
     /// Which blocks of a raw shingled disk were overwritten by a write to another track.
     Overwritten,
@@ -16,29 +16,29 @@ impl StatusQuery {
     pub const ALL: [Self; 3] = [Self::Allocation, Self::Cached, Self::Overwritten];
 }
 
-/// What a block is, within the bounds of one [`StatusQuery`].
+/// The state of a block with respect to one [`StatusQuery`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockState {
-    /// Nothing that the query is about.
+    /// None of the states that the query reports.
     Ordinary,
-    /// Not allocated, and reads as zeroes ([`StatusQuery::Allocation`]).
+    /// Not allocated; reads as zeroes ([`StatusQuery::Allocation`]).
     Hole,
     /// In the persistent cache ([`StatusQuery::Cached`]).
     Cached,
-    /// What was written there is gone ([`StatusQuery::Overwritten`]).
+    /// Its data has been overwritten ([`StatusQuery::Overwritten`]).
     Overwritten,
 }
 
-/// A run of blocks in one state.
+/// Adjacent blocks in the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes.
+    /// Length, bytes.
     pub len: u64,
-    /// What all of it is.
+    /// The state of all its blocks.
     pub state: BlockState,
 }
 
-/// Appends a run of blocks, to the one before it if that is in the same state.
+/// Appends an extent, merging it with the previous one if both are in the same state.
 pub fn push_extent(extents: &mut Vec<Extent>, len: u64, state: BlockState) {
     match extents.last_mut() {
         Some(last) if last.state == state => last.len += len,

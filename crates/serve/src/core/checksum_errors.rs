@@ -1,6 +1,6 @@
-//! Reads that were refused because a checksum does not match: a line for each.
+//! Reports reads that fail because of a checksum mismatch, one line each.
 //!
-//! Invariant: a read that was refused for its checksum has a line that names its sectors.
+//! Invariant: every such read has a line that names its sectors.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -18,12 +18,12 @@ pub struct ChecksumErrors {
 }
 
 impl ChecksumErrors {
-    /// Sends the lines there.
+    /// Sends the lines to `sink`.
     pub fn report_to(&self, sink: Sink) {
         *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink);
     }
 
-    /// Reports a read that failed, if a checksum was the reason.
+    /// Reports a failed read, if the cause is a checksum mismatch.
     pub fn note(&self, error: &ImageError) {
         if !matches!(error, ImageError::Checksum { .. }) {
             return;
@@ -34,15 +34,15 @@ impl ChecksumErrors {
     }
 }
 
-/// The first byte, as the host counts, of what a read was refused for its checksum.
-pub fn wrong_byte(error: &ImageError) -> Option<u64> {
+/// The first host byte of a read that has a checksum mismatch.
+pub fn first_mismatch(error: &ImageError) -> Option<u64> {
     match error {
         ImageError::Checksum { wrong, .. } => wrong.first.map(|first| first * SECTOR_BYTES),
         _ => None,
     }
 }
 
-/// What checksums have found, for the status.
+/// Checksum statistics for the status.
 pub fn checksums_json(sums: Option<&SumState>) -> Value {
     sums.map_or(Value::Null, |sums| {
         json!({

@@ -1,6 +1,7 @@
-//! Why a command fails, for every front door: a few errors of Linux, by their names and numbers.
+//! Errors with which commands fail, for every front door: a subset of the errno values of Linux, by name and
+//! number.
 //!
-//! Invariant: a front door turns these into the errors of its own protocol and knows no others.
+//! Invariant: a front door maps these to the errors of its protocol and uses no others.
 //! Source: errno(3).
 
 /// Why a command failed.
@@ -16,7 +17,7 @@ pub enum Errno {
     /// No memory.
     #[error("ENOMEM")]
     NoMemory = 12,
-    /// A command that makes no sense here.
+    /// The command is invalid.
     #[error("EINVAL")]
     Invalid = 22,
     /// No space left, or a write past the end.
@@ -25,7 +26,7 @@ pub enum Errno {
     /// Too large for one reply.
     #[error("EOVERFLOW")]
     Overflow = 75,
-    /// Zeroes cannot be had faster than by writing them.
+    /// Zeroing is not faster than writing zeroes.
     #[error("ENOTSUP")]
     NotSupported = 95,
     /// The server is going down.

@@ -1,16 +1,17 @@
-//! The core of a server: a drive for any front door, without a word of a protocol.
+//! The core of a server: a drive for any front door, independent of protocols.
 //!
-//! * [`Backend`]: what is served: commands on bytes, done at once or answered later ([`Job`]); [`Shape`]: what it is like.
-//! * [`validate()`]: which commands reach it. [`Errno`]: how they fail.
-//! * [`Service`]: a backend with what all front doors share: [`counters`], limits ([`connection`], [`memory_budget`]),
-//!   status and [`Setting`]s.
+//! * [`Backend`]: what is served; it executes commands synchronously or completes them later ([`Job`]).
+//!   [`Shape`]: its size and capabilities.
+//! * [`validate()`]: which commands are allowed. [`Errno`]: how they fail.
+//! * [`Service`]: a backend with what all front doors share: [`counters`], limits ([`connection`],
+//!   [`memory_budget`]), status and [`Setting`]s.
 //! * [`open`]: from a profile and a path to a backend.
-//! * [`served`]: an image, as fast as it goes. [`timed`]: an image behind a drive in model time. [`plain`]: bytes in memory
-//!   and in a file.
-//! * [`shingled`], [`checksum_errors`]: reads that were refused, and why.
-//! * [`filters`]: delays, faults and the log, each a backend over a backend.
+//! * [`served`]: an image as fast as possible. [`timed`]: an image behind a drive in model time. [`plain`]:
+//!   memory, and a file without a drive.
+//! * [`shingled`], [`checksum_errors`]: reports about refused reads.
+//! * [`filters`]: delays, fault injection and the log, each a backend over a backend.
 //!
-//! Invariant: nothing here knows a front door.
+//! Invariant: nothing here depends on a front door.
 
 mod backend;
 mod block_status;

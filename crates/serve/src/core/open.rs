@@ -1,7 +1,7 @@
-//! From a drive and a place to a backend: makes or opens the image, and puts the clock and the filters before it.
+//! Opens or creates an image and builds the backend that serves it: timing, then filters.
 //!
-//! Invariant: an image that exists is opened, never made again; what is on a device is overwritten only if that
-//! was asked for.
+//! Invariant: an existing image is opened, never recreated; data on a device is overwritten only if that was
+//! requested.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,29 +14,29 @@ use skylight_image::{Image, ImageError, Options};
 
 use super::checksum_errors::ChecksumErrors;
 use super::filters::delay::{Delay, Delays};
-use super::filters::error::{Failing, Faults};
+use super::filters::error::{FaultInjector, Faults};
 use super::filters::log::{Log, Sink};
 use super::served::ServedImage;
 use super::shingled::{ReadModeName, Shingles};
 use super::timed::TimedDrive;
 use super::{Backend, PIECE_BYTES, Shape};
 
-/// Small enough that what was received is still in the cache of the processor when it is written.
-const SMALL_PIECE: usize = 128 << 10;
+/// Small enough for received data to be still in the processor cache when it is written, bytes.
+const SMALL_PIECE_BYTES: usize = 128 << 10;
 
-/// Who says when a command is answered.
+/// What determines when a command completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// Nobody: as fast as it goes.
+    /// Nothing: commands complete as fast as possible.
     None,
     /// The model of the drive.
     Model,
-    /// The medium underneath: a raw conventional disk.
+    /// The disk underneath: a raw conventional disk.
     Native,
 }
 
 impl Timing {
-    /// The timing of a name.
+    /// Parses the name of a timing.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "none" => Some(Self::None),
@@ -46,7 +46,7 @@ impl Timing {
         }
     }
 
-    /// What it means for a client, for the description of the drive.
+    /// One sentence for the description of the drive.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::None => "answers as fast as this machine can",
@@ -65,60 +65,60 @@ impl Timing {
     }
 }
 
-/// What is to be served, and how.
+/// What to serve, and how.
 pub struct Plan {
-    /// The drive; none for the one in the image.
+    /// The drive; `None` for the one that the image holds.
     pub profile: Option<Profile>,
     /// The file or block device of the image.
     pub image: PathBuf,
-    /// Where the flash lies, if not with the rest.
+    /// A separate file or device for the flash cache.
     pub cache_on: Option<PathBuf>,
-    /// Who says when.
+    /// What determines when commands complete.
     pub timing: Timing,
-    /// Whether writes are answered before they are durable; as the profile says if none.
+    /// Whether the volatile write cache is on; `None` for the setting of the profile.
     pub write_cache: Option<bool>,
-    /// Whether the image has checksums of its data, which is fixed when it is made; where they cost little if none: in a
-    /// file, in model time.
+    /// Whether a new image has checksums of its data. `None` for the default: on where they cost little, for
+    /// a file in model time.
     pub checksums: Option<bool>,
-    /// What is on a device may be lost.
+    /// Whether data on a device may be overwritten.
     pub overwrite: bool,
-    /// Of the drive's jitter.
+    /// Seed for the jitter of the drive.
     pub seed: u64,
-    /// Filter: answers later; delays of zero may be raised while it runs.
+    /// Filter: added latency; zero delays can be changed while the server runs.
     pub delays: Option<Delays>,
-    /// Filter: fails some.
+    /// Filter: fault injection.
     pub faults: Option<Faults>,
-    /// Filter: says what was asked.
+    /// Filter: a log of all commands.
     pub log: Option<Sink>,
-    /// What reads of overwritten sectors of a raw shingled disk give, if not what the profile says.
+    /// Read mode of a raw shingled disk, if not that of the profile.
     pub read_mode: Option<ReadModeName>,
-    /// Tracks that a write of a raw shingled disk covers, if not what the profile says.
+    /// Shingle width of a raw shingled disk, tracks, if not that of the profile.
     pub width_tracks: Option<u32>,
-    /// Takes the lines of reads that were refused, beside standard error, and of data that is not what was written.
+    /// Receives the lines about refused reads, in addition to standard error, and about checksum mismatches.
     pub refused: Option<Sink>,
 }
 
-/// Why nothing can be served, as one line.
+/// Why a drive cannot be served, as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The image.
+    /// The image cannot be opened or created.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// The drive.
+    /// The profile is invalid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// Neither an image nor a drive to make one of.
-    #[error("{0}: does not exist; name the drive that it is to be")]
+    /// The image does not exist and no drive is given.
+    #[error("{0}: does not exist; name the drive to create it with")]
     NoDrive(String),
-    /// A raw shingled disk was asked for, and it is none.
+    /// An option needs a raw shingled disk.
     #[error("{0}: --read-mode and --shingle-width need a raw shingled drive; serve one such as swd-160gb")]
     NotShingled(String),
-    /// A width for a disk that is named by its image alone.
+    /// A shingle width without the name of a drive.
     #[error("a shingle width needs the name of the drive: it is fixed when an image is made")]
     WidthOfImage,
-    /// An image that is there has checksums, or has not, for good.
+    /// The image exists and its checksums differ from those requested.
     #[error(
-        "{image}: was made {found} checksums, for good; leave out --checksums, or name a file that does not exist yet"
+        "{image}: was created {found} checksums, which cannot be changed; leave out --checksums, or create another image"
     )]
     ChecksumsFixed {
         /// The image.
@@ -126,33 +126,33 @@ pub enum OpenError {
         /// "with" or "without".
         found: &'static str,
     },
-    /// What the system says.
-    #[error("cannot begin to serve: {0}; try again when less is running")]
+    /// A system call failed.
+    #[error("cannot start the server: {0}; try again when fewer programs run")]
     System(#[from] io::Error),
 }
 
-/// A drive that is open, and what there is to say about it.
+/// A drive that is ready to be served.
 pub struct Opened {
-    /// What to serve.
+    /// The backend.
     pub backend: Arc<dyn Backend>,
     /// Its profile.
     pub profile: Profile,
-    /// The image was made just now.
+    /// The image was created just now.
     pub created: bool,
-    /// The image had been closed in order, or is new.
+    /// The image was closed cleanly, or is new.
     pub clean: bool,
-    /// What of the image was damaged, was there twice, and was mended: a line each.
+    /// Redundant structures of the image that were damaged and have been repaired, a line each.
     pub mended: Vec<String>,
-    /// Whether writes are answered before they are durable.
+    /// Whether the volatile write cache is on.
     pub write_cache: bool,
 }
 
-/// Whether no part of an image lies on a block device.
+/// Whether no part of an image is on a block device.
 fn in_files(plan: &Plan) -> bool {
     !is_block_device(&plan.image) && !plan.cache_on.as_deref().is_some_and(is_block_device)
 }
 
-/// An image is as it was asked for.
+/// Checks that the image has checksums as requested.
 fn check_checksums(plan: &Plan, image: &Image) -> Result<(), OpenError> {
     let has = image.has_checksums();
     if plan.checksums.is_none_or(|asked| asked == has) {
@@ -168,7 +168,7 @@ fn open_image(plan: &Plan) -> Result<(Image, bool), OpenError> {
         overwrite: plan.overwrite,
         cache_on: plan.cache_on.clone(),
         checksums: plan.checksums.unwrap_or(plan.timing == Timing::Model && in_files(plan)),
-        // A raw disk takes its time for all that the drive would do.
+        // Over a raw disk every access takes the time that it takes in the drive.
         every_access: plan.timing == Timing::Native,
         ..Options::default()
     };
@@ -179,23 +179,22 @@ fn open_image(plan: &Plan) -> Result<(Image, bool), OpenError> {
     }
 }
 
-/// Bytes of a long write that are done at once. Where every sector is written at its own place and nothing is
-/// durable before a flush, parts are as good as the whole; a journal makes one entry of what comes at once, and
-/// filters are to see whole commands.
+/// Piece size of long writes, bytes. Where every sector is written in place and nothing is durable before a
+/// flush, pieces may be small. A journal writes one entry per piece, and filters must see whole commands.
 fn write_piece(plan: &Plan, profile: &Profile, write_cache: bool) -> usize {
     let in_place = matches!(profile.layer, Layer::Conventional(_) | Layer::Ssd(_));
     let filters = plan.faults.is_some() || plan.log.is_some() || plan.delays.is_some();
-    // A model, and a disk underneath, mind how long a command is.
+    // A model and a disk underneath depend on the length of commands.
     let timed = plan.timing != Timing::None;
-    if in_place && write_cache && !filters && !timed { SMALL_PIECE } else { PIECE_BYTES }
+    if in_place && write_cache && !filters && !timed { SMALL_PIECE_BYTES } else { PIECE_BYTES }
 }
 
 fn has_write_cache(profile: &Profile) -> bool {
     profile.interface.write_cache_on
 }
 
-/// Puts the shingle width into the profile: it is the image's then.
-fn widen(plan: &mut Plan) -> Result<(), OpenError> {
+/// Applies the requested shingle width to the profile, which becomes part of the image.
+fn apply_shingle_width(plan: &mut Plan) -> Result<(), OpenError> {
     let Some(width_tracks) = plan.width_tracks else { return Ok(()) };
     let profile = plan.profile.as_ref().ok_or(OpenError::WidthOfImage)?;
     let wider = profile.with_width_tracks(width_tracks)?;
@@ -212,8 +211,8 @@ fn set_read_mode(plan: &Plan, profile: &Profile, image: &mut Image) -> Result<()
     Ok(())
 }
 
-/// Reports refused reads, of overwritten sectors and for checksums, there too.
-fn report_also(shingles: Option<Arc<Shingles>>, checksum_errors: &ChecksumErrors, plan: &mut Plan) {
+/// Also sends reports about overwritten sectors and checksum mismatches to the sink of the plan.
+fn report_refused_reads(shingles: Option<Arc<Shingles>>, checksum_errors: &ChecksumErrors, plan: &mut Plan) {
     let Some(sink) = plan.refused.take() else { return };
     let sink = Arc::new(Mutex::new(sink));
     let shared = |sink: Arc<Mutex<Sink>>| -> Sink {
@@ -225,12 +224,12 @@ fn report_also(shingles: Option<Arc<Shingles>>, checksum_errors: &ChecksumErrors
     }
 }
 
-/// Opens what a plan says.
+/// Opens the drive that a plan describes.
 ///
 /// # Errors
 /// See [`OpenError`].
 pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
-    widen(&mut plan)?;
+    apply_shingle_width(&mut plan)?;
     if plan.checksums == Some(true) && !in_files(&plan) {
         return Err(ImageError::ChecksumsOnDevice(plan.image).into());
     }
@@ -257,8 +256,8 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
     let (backend, write_cache): (Arc<dyn Backend>, bool) = match plan.timing {
         Timing::None | Timing::Native => {
             let served = ServedImage::new(image, shape, plan.timing.name())?;
-            let served = if plan.timing == Timing::Native { served.beside() } else { served };
-            report_also(served.shingles(), served.checksum_errors(), &mut plan);
+            let served = if plan.timing == Timing::Native { served.concurrent() } else { served };
+            report_refused_reads(served.shingles(), served.checksum_errors(), &mut plan);
             (Arc::new(served), write_cache)
         }
         Timing::Model => {
@@ -266,7 +265,7 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
             let mut drive = Drive::with_layer(&profile, layer, plan.seed)?;
             let write_cache = drive.set_write_cache(write_cache);
             let timed = TimedDrive::new(drive, interpreter, shape)?;
-            report_also(timed.shingles(), timed.checksum_errors(), &mut plan);
+            report_refused_reads(timed.shingles(), timed.checksum_errors(), &mut plan);
             (Arc::new(timed), write_cache)
         }
     };
@@ -276,7 +275,7 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
 
 fn filtered(mut backend: Arc<dyn Backend>, plan: Plan) -> io::Result<Arc<dyn Backend>> {
     if let Some(faults) = plan.faults {
-        backend = Arc::new(Failing::new(backend, faults));
+        backend = Arc::new(FaultInjector::new(backend, faults));
     }
     if let Some(delays) = plan.delays {
         backend = Arc::new(Delay::new(backend, delays)?);

@@ -1,8 +1,8 @@
-//! Plain backends: bytes in memory, bytes in a file.
+//! Backends without a drive: memory, and a file.
 //!
-//! What for: to measure and test the server without a drive behind it.
+//! They serve to measure and test the server by itself.
 //!
-//! Invariants: bytes that nobody wrote are zero; a flush and FUA make a file durable.
+//! Invariants: bytes that were never written are zero; flush and FUA make a file durable.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,25 +13,25 @@ use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
 
 use super::{Backend, BlockState, Errno, Extent, Op, Request, Shape, StatusQuery, push_extent};
 
-/// Bytes in memory.
+/// A drive in memory.
 pub struct Memory {
     shape: Shape,
     bytes: RwLock<Vec<u8>>,
 }
 
 impl Memory {
-    /// So many zeroes.
+    /// A drive of `size` zero bytes.
     pub fn new(size: usize) -> Self {
         Self { shape: Shape::drive("memory", size as u64), bytes: RwLock::new(vec![0; size]) }
     }
 
-    /// The same, of another shape; its size counts.
+    /// A drive with the given shape, including its size.
     pub fn shaped(shape: Shape) -> Self {
         let bytes = RwLock::new(vec![0; shape.size as usize]);
         Self { shape, bytes }
     }
 
-    // A slice copy cannot leave the bytes half changed in a way that matters.
+    // A panic while bytes are copied leaves a state that is as good as any.
     fn bytes(&self) -> RwLockReadGuard<'_, Vec<u8>> {
         self.bytes.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -62,7 +62,7 @@ impl Backend for Memory {
         _offset: u64,
         len: u64,
         _query: StatusQuery,
-        _most: usize,
+        _limit: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno> {
         push_extent(extents, len, BlockState::Ordinary);
@@ -70,7 +70,7 @@ impl Backend for Memory {
     }
 }
 
-/// Bytes in a file or on a block device.
+/// A file or block device.
 pub struct PlainFile {
     shape: Shape,
     file: File,
@@ -121,7 +121,7 @@ impl Backend for PlainFile {
             Op::WriteZeroes => self.zero(request)?,
             Op::Trim => {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                // A hint: a file system without holes keeps the bytes.
+                // Trim is a hint: a file system without hole punching keeps the bytes.
                 let _ = fallocate(&self.file, flags, request.offset, request.len);
             }
             Op::Cache => {}
@@ -129,8 +129,13 @@ impl Backend for PlainFile {
         if request.fua { self.sync() } else { Ok(()) }
     }
 
-    fn with_file_range(&self, offset: u64, _len: u64, take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
-        take(self.file.as_fd(), offset);
+    fn with_file_range(
+        &self,
+        offset: u64,
+        _len: u64,
+        use_range: &mut dyn FnMut(BorrowedFd<'_>, u64),
+    ) -> bool {
+        use_range(self.file.as_fd(), offset);
         true
     }
 
@@ -139,7 +144,7 @@ impl Backend for PlainFile {
         offset: u64,
         len: u64,
         query: StatusQuery,
-        most: usize,
+        limit: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno> {
         if query != StatusQuery::Allocation {
@@ -147,8 +152,8 @@ impl Backend for PlainFile {
             return Ok(());
         }
         let (mut at, end) = (offset, offset + len);
-        while at < end && extents.len() < most {
-            // No data from here on is an error of its own.
+        while at < end && extents.len() < limit {
+            // Beyond the last data the seek fails with ENXIO.
             let data = seek(&self.file, SeekFrom::Data(at)).map_or(end, |data| data.min(end));
             push_extent(extents, data - at, BlockState::Hole);
             if data < end {
@@ -169,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sparse_file_tells_holes() {
+    fn a_sparse_file_reports_holes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();

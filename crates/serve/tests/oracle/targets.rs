@@ -112,13 +112,13 @@ pub struct Served {
 impl Served {
     pub fn new(image: Image, native: bool) -> Self {
         let served = Self::unstarted(image);
-        let served = if native { served.beside() } else { served };
+        let served = if native { served.concurrent() } else { served };
         Self { served, native, together: Vec::new() }
     }
 
     /// Over a disk that sets the time, arranging anew the changes that it takes together.
     pub fn arranged(image: Image, arrange: fn(&mut Vec<Job>)) -> Self {
-        let served = Self::unstarted(image).beside_arranged(arrange);
+        let served = Self::unstarted(image).concurrent_reordered(arrange);
         Self { served, native: true, together: Vec::new() }
     }
 

@@ -1,7 +1,7 @@
-//! Answers later: every command, or reads and writes each by a time of their own.
+//! Adds latency to commands: one delay for reads, one for all others.
 //!
-//! Invariants: a command is done at once and its answer delayed; delays run in parallel; answers go out
-//! in the order in which they are due.
+//! Invariants: commands execute at once and their completions are delayed; delays run in parallel;
+//! completions happen in the order in which they are due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::core::{Backend, Errno, Job, OnComplete, Op, Setting};
 
-/// How long answers are delayed.
+/// Added latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// Of reads.
@@ -37,11 +37,11 @@ impl Delays {
     }
 }
 
-/// A delayed answer.
+/// A delayed completion.
 struct Delayed {
     due: Instant,
     number: u64,
-    answer: Box<dyn FnOnce() + Send>,
+    complete: Box<dyn FnOnce() + Send>,
 }
 
 impl PartialEq for Delayed {
@@ -68,45 +68,49 @@ impl Ord for Delayed {
 struct Queue {
     pending: BinaryHeap<Reverse<Delayed>>,
     next: u64,
-    over: bool,
+    closed: bool,
 }
 
 #[derive(Default)]
-struct Clock {
+struct DelayQueue {
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
-impl Clock {
-    // The heap is whole between any two statements.
+impl DelayQueue {
+    // No statement leaves the heap inconsistent.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hold(&self, due: Instant, result: Result<(), Errno>, data: Vec<u8>, answer: OnComplete) {
+    fn schedule(&self, due: Instant, result: Result<(), Errno>, data: Vec<u8>, complete: OnComplete) {
         let mut queue = self.queue();
         let number = queue.next;
         queue.next += 1;
-        queue.pending.push(Reverse(Delayed { due, number, answer: Box::new(move || answer(result, data)) }));
+        queue.pending.push(Reverse(Delayed {
+            due,
+            number,
+            complete: Box::new(move || complete(result, data)),
+        }));
         self.changed.notify_all();
     }
 
-    /// Answers what is due, until the end; then the rest at once.
+    /// Completes commands when they are due; at the end, the rest at once.
     fn run(&self) {
         let mut queue = self.queue();
         loop {
             let now = Instant::now();
             let next = queue.pending.peek().map(|Reverse(pending)| pending.due);
             match next {
-                Some(due) if due <= now || queue.over => {
+                Some(due) if due <= now || queue.closed => {
                     let pending = queue.pending.pop();
                     drop(queue);
                     if let Some(Reverse(pending)) = pending {
-                        (pending.answer)();
+                        (pending.complete)();
                     }
                     queue = self.queue();
                 }
-                None if queue.over => return,
+                None if queue.closed => return,
                 Some(due) => {
                     let waited = self.changed.wait_timeout(queue, due - now);
                     queue = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -120,23 +124,23 @@ impl Clock {
 /// See the module page.
 pub struct Delay {
     inner: Arc<dyn Backend>,
-    /// Of reads and of all other commands, ns.
+    /// Delays of reads and of all other commands, ns.
     delays_ns: [AtomicU64; 2],
-    clock: Arc<Clock>,
+    delayed: Arc<DelayQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Delay {
-    /// Delays answers.
+    /// Adds latency to completions.
     ///
     /// # Errors
     /// When the system has no more threads.
     pub fn new(inner: Arc<dyn Backend>, delays: Delays) -> std::io::Result<Self> {
-        let clock = Arc::new(Clock::default());
-        let runs = clock.clone();
-        let thread = std::thread::Builder::new().name("delay".to_owned()).spawn(move || runs.run())?;
+        let delayed = Arc::new(DelayQueue::default());
+        let running = delayed.clone();
+        let thread = std::thread::Builder::new().name("delay".to_owned()).spawn(move || running.run())?;
         let delays_ns = [delays.read, delays.write].map(|delay| AtomicU64::new(ns_of(delay)));
-        Ok(Self { inner, delays_ns, clock, thread: Some(thread) })
+        Ok(Self { inner, delays_ns, delayed, thread: Some(thread) })
     }
 
     fn delays(&self) -> Delays {
@@ -150,10 +154,10 @@ impl Delay {
 
 impl Drop for Delay {
     fn drop(&mut self) {
-        self.clock.queue().over = true;
-        self.clock.changed.notify_all();
+        self.delayed.queue().closed = true;
+        self.delayed.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // If it panicked its answers were dropped, and so given.
+            // If the thread panicked, dropping the commands has completed them.
             let _ = thread.join();
         }
     }
@@ -184,9 +188,10 @@ impl super::Filter for Delay {
     }
 
     fn submit(&self, job: Job) {
-        let (clock, since, delay) = (self.clock.clone(), Instant::now(), self.delays().of(job.request.op));
-        self.inner.submit(job.intercept(move |result, data, answer| {
-            clock.hold(since + delay, result, data, answer);
+        let (delayed, since, delay) =
+            (self.delayed.clone(), Instant::now(), self.delays().of(job.request.op));
+        self.inner.submit(job.intercept(move |result, data, complete| {
+            delayed.schedule(since + delay, result, data, complete);
         }));
     }
 }
@@ -200,7 +205,7 @@ mod tests {
     use crate::core::plain::Memory;
 
     #[test]
-    fn delays_run_beside_each_other_and_the_shorter_one_ends_first() {
+    fn delays_run_in_parallel() {
         let delays = Delays { read: Duration::from_millis(60), write: Duration::from_millis(20) };
         let delay = Delay::new(Arc::new(Memory::new(1 << 20)), delays).unwrap();
         let (sender, receiver) = channel();
@@ -208,21 +213,21 @@ mod tests {
         for index in 0..20 {
             let sender = sender.clone();
             let op = if index % 2 == 0 { Op::Read } else { Op::Write };
-            let answer: OnComplete =
+            let complete: OnComplete =
                 Box::new(move |result, _| sender.send((op, result, began.elapsed())).unwrap());
-            delay.submit(Job::new(Request::new(op, 0, 512), vec![0; 512], answer));
+            delay.submit(Job::new(Request::new(op, 0, 512), vec![0; 512], complete));
         }
-        let answers: Vec<_> = (0..20).map(|_| receiver.recv().unwrap()).collect();
-        assert!(answers[..10].iter().all(|&(op, result, _)| op == Op::Write && result.is_ok()));
-        for (op, _, took) in answers {
+        let completions: Vec<_> = (0..20).map(|_| receiver.recv().unwrap()).collect();
+        assert!(completions[..10].iter().all(|&(op, result, _)| op == Op::Write && result.is_ok()));
+        for (op, _, took) in completions {
             assert!(took >= delays.of(op), "{op:?} after {took:?}");
         }
-        // One after the other it would be 800 ms.
+        // In sequence they would take 800 ms.
         assert!(began.elapsed() < Duration::from_millis(400));
     }
 
     #[test]
-    fn a_delay_is_changed_while_commands_come() {
+    fn a_delay_can_be_changed_at_run_time() {
         let delay = Delay::new(Arc::new(Memory::new(1 << 20)), Delays::default()).unwrap();
         assert_eq!(
             delay.set(&Setting::ReadDelay(Duration::from_millis(30))),
@@ -230,20 +235,20 @@ mod tests {
         );
         let (sender, receiver) = channel();
         let began = Instant::now();
-        let answer: OnComplete = Box::new(move |result, _| sender.send(result).unwrap());
-        delay.submit(Job::new(Request::new(Op::Read, 0, 512), vec![0; 512], answer));
+        let complete: OnComplete = Box::new(move |result, _| sender.send(result).unwrap());
+        delay.submit(Job::new(Request::new(Op::Read, 0, 512), vec![0; 512], complete));
         assert_eq!(receiver.recv(), Ok(Ok(())));
         assert!(began.elapsed() >= Duration::from_millis(30));
         assert_eq!(Backend::status(&delay), Value::Null, "memory has no status to add to");
     }
 
     #[test]
-    fn delayed_answers_are_given_at_the_end() {
+    fn delayed_commands_complete_at_the_end() {
         let delays = Delays { read: Duration::from_secs(3600), write: Duration::from_secs(3600) };
         let delay = Delay::new(Arc::new(Memory::new(1 << 20)), delays).unwrap();
         let (sender, receiver) = channel();
-        let answer: OnComplete = Box::new(move |result, _| sender.send(result).unwrap());
-        delay.submit(Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer));
+        let complete: OnComplete = Box::new(move |result, _| sender.send(result).unwrap());
+        delay.submit(Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), complete));
         drop(delay);
         assert_eq!(receiver.recv(), Ok(Ok(())));
     }

@@ -1,6 +1,6 @@
-//! Fails some commands: a rate, a range, a kind and an error, drawn with a seed.
+//! Injects faults: by rate, byte range, operation and error, with seeded random numbers.
 //!
-//! Invariant: a command that fails does not reach the backend; the same seed and commands fail alike.
+//! Invariant: a failed command does not reach the backend; the same seed and commands give the same failures.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -15,15 +15,15 @@ use crate::core::{Backend, Errno, Job, Op, Request, Setting};
 /// Which commands fail, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
-    /// Part of those that match; 0 to 1.
+    /// Fraction of the matching commands that fail, 0 to 1.
     pub rate: f64,
-    /// Only what touches these bytes.
+    /// Only commands that overlap these bytes.
     pub range: Range<u64>,
-    /// Only these; none stands for all.
+    /// Only these operations; empty for all.
     pub ops: Vec<Op>,
-    /// How.
+    /// The error.
     pub errno: Errno,
-    /// Of the draw.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -33,7 +33,7 @@ impl Default for Faults {
     }
 }
 
-/// A byte address, also as `1e9`.
+/// Parses a byte address, also in the form `1e9`.
 fn byte(text: &str) -> Option<u64> {
     let whole = |number: f64| (0.0..u64::MAX as f64).contains(&number).then_some(number as u64);
     text.parse().ok().or_else(|| text.parse().ok().and_then(whole))
@@ -48,16 +48,16 @@ fn operation(name: &str) -> Result<Op, String> {
 impl FromStr for Faults {
     type Err = String;
 
-    /// `rate=0.01,op=read+write,range=A-B,error=EIO,seed=1`; all parts may be left out.
+    /// `rate=0.01,op=read+write,range=A-B,error=EIO,seed=1`; every part is optional.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut faults = Self::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
-            let wrong = |what: &str| format!("{key} {value}: use {what}");
+            let expected = |what: &str| format!("{key} {value}: use {what}");
             match key {
                 "rate" => {
                     let rate = value.parse().ok().filter(|rate| (0.0..=1.0).contains(rate));
-                    faults.rate = rate.ok_or_else(|| wrong("a number from 0 to 1"))?;
+                    faults.rate = rate.ok_or_else(|| expected("a number from 0 to 1"))?;
                 }
                 "op" => {
                     let ops: Result<Vec<_>, _> = value.split('+').map(operation).collect();
@@ -66,14 +66,14 @@ impl FromStr for Faults {
                 "range" => {
                     let ends = value.split_once('-').and_then(|(from, to)| Some(byte(from)?..byte(to)?));
                     let ends = ends.filter(|range| !range.is_empty());
-                    faults.range = ends.ok_or_else(|| wrong("bytes A-B with A below B"))?;
+                    faults.range = ends.ok_or_else(|| expected("bytes A-B with A below B"))?;
                 }
                 "error" => {
                     let errno = Errno::named(value);
-                    faults.errno = errno.ok_or_else(|| wrong("EIO, ENOSPC, EPERM, EINVAL or ENOMEM"))?;
+                    faults.errno = errno.ok_or_else(|| expected("EIO, ENOSPC, EPERM, EINVAL or ENOMEM"))?;
                 }
-                "seed" => faults.seed = value.parse().map_err(|_| wrong("a number from 0"))?,
-                _ => return Err(format!("{key}: not known; use rate, op, range (bytes A-B), error, seed")),
+                "seed" => faults.seed = value.parse().map_err(|_| expected("a number from 0"))?,
+                _ => return Err(format!("{key}: unknown; use rate, op, range (bytes A-B), error or seed")),
             }
         }
         Ok(faults)
@@ -94,32 +94,32 @@ impl Faults {
 }
 
 /// See the module page.
-pub struct Failing {
+pub struct FaultInjector {
     inner: Arc<dyn Backend>,
     faults: RwLock<Option<Faults>>,
-    /// Draws since the faults were set.
+    /// Random numbers drawn since the faults were set.
     drawn: AtomicU64,
 }
 
-/// A number from 0 to 1 for each `index`.
+/// The random number of a command, from 0 to 1.
 fn draw(seed: u64, index: u64) -> f64 {
     (lot(seed, index) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-impl Failing {
-    /// Fails what `faults` says.
+impl FaultInjector {
+    /// Injects the given faults.
     pub fn new(inner: Arc<dyn Backend>, faults: Faults) -> Self {
         Self { inner, faults: RwLock::new(Some(faults)), drawn: AtomicU64::new(0) }
     }
 
-    fn fails(&self, request: &Request) -> Result<(), Errno> {
-        // Faults are replaced as a whole.
+    fn check(&self, request: &Request) -> Result<(), Errno> {
+        // Faults are replaced as a whole, also if a writer panics.
         let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
         let Some(Faults { rate, range, ops, errno, seed }) = &*faults else {
             return Ok(());
         };
-        let touched = request.offset < range.end && range.start < request.offset + request.len.max(1);
-        if !touched || !(ops.is_empty() || ops.contains(&request.op)) {
+        let overlaps = request.offset < range.end && range.start < request.offset + request.len.max(1);
+        if !overlaps || !(ops.is_empty() || ops.contains(&request.op)) {
             return Ok(());
         }
         let index = self.drawn.fetch_add(1, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl Failing {
     }
 }
 
-impl super::Filter for Failing {
+impl super::Filter for FaultInjector {
     fn inner(&self) -> &dyn Backend {
         self.inner.as_ref()
     }
@@ -136,10 +136,10 @@ impl super::Filter for Failing {
         &self,
         request: &Request,
         data: &mut [u8],
-        goes_on: &dyn Fn() -> bool,
+        keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        self.fails(request)?;
-        self.inner.execute_while(request, data, goes_on)
+        self.check(request)?;
+        self.inner.execute_while(request, data, keep_going)
     }
 
     fn set(&self, setting: &Setting) -> Option<String> {
@@ -161,7 +161,7 @@ impl super::Filter for Failing {
     }
 
     fn submit(&self, job: Job) {
-        match self.fails(&job.request) {
+        match self.check(&job.request) {
             Ok(()) => self.inner.submit(job),
             Err(errno) => job.finish(Err(errno)),
         }
@@ -173,22 +173,22 @@ mod tests {
     use super::*;
     use crate::core::plain::Memory;
 
-    fn failing(faults: Faults) -> Failing {
-        Failing::new(Arc::new(Memory::new(1 << 20)), faults)
+    fn injector(faults: Faults) -> FaultInjector {
+        FaultInjector::new(Arc::new(Memory::new(1 << 20)), faults)
     }
 
     #[test]
-    fn range_and_kind_choose() {
-        let some = failing(Faults { range: 4096..8192, ops: vec![Op::Read], ..Faults::default() });
+    fn range_and_operation_select_commands() {
+        let filter = injector(Faults { range: 4096..8192, ops: vec![Op::Read], ..Faults::default() });
         let mut data = [0; 4096];
-        assert_eq!(some.execute(&Request::new(Op::Read, 0, 4096), &mut data), Ok(()));
-        assert_eq!(some.execute(&Request::new(Op::Read, 7680, 512), &mut data[..512]), Err(Errno::Io));
-        assert_eq!(some.execute(&Request::new(Op::Read, 8192, 512), &mut data[..512]), Ok(()));
-        assert_eq!(some.execute(&Request::new(Op::Write, 4096, 4096), &mut data), Ok(()));
+        assert_eq!(filter.execute(&Request::new(Op::Read, 0, 4096), &mut data), Ok(()));
+        assert_eq!(filter.execute(&Request::new(Op::Read, 7680, 512), &mut data[..512]), Err(Errno::Io));
+        assert_eq!(filter.execute(&Request::new(Op::Read, 8192, 512), &mut data[..512]), Ok(()));
+        assert_eq!(filter.execute(&Request::new(Op::Write, 4096, 4096), &mut data), Ok(()));
     }
 
     #[test]
-    fn faults_are_read_from_text() {
+    fn faults_are_parsed() {
         let faults: Faults = "rate=0.5,op=read+trim,range=0-1e6,error=enospc,seed=7".parse().unwrap();
         let ops = vec![Op::Read, Op::Trim];
         assert_eq!(faults, Faults { rate: 0.5, range: 0..1_000_000, ops, errno: Errno::NoSpace, seed: 7 });
@@ -201,30 +201,32 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_changed_while_commands_come() {
-        let some = failing(Faults::default());
-        let read = || some.execute(&Request::new(Op::Read, 0, 512), &mut [0; 512]);
+    fn faults_can_be_changed_at_run_time() {
+        let filter = injector(Faults::default());
+        let read = || filter.execute(&Request::new(Op::Read, 0, 512), &mut [0; 512]);
         assert_eq!(read(), Err(Errno::Io));
-        assert_eq!(Backend::set(&some, &Setting::Faults(None)), Ok("no commands fail".to_owned()));
+        assert_eq!(Backend::set(&filter, &Setting::Faults(None)), Ok("no commands fail".to_owned()));
         assert_eq!(read(), Ok(()));
         let faults = Faults { errno: Errno::NoMemory, ..Faults::default() };
-        assert!(Backend::set(&some, &Setting::Faults(Some(faults))).is_ok());
+        assert!(Backend::set(&filter, &Setting::Faults(Some(faults))).is_ok());
         assert_eq!(read(), Err(Errno::NoMemory));
         let delay = Setting::ReadDelay(std::time::Duration::ZERO);
-        assert!(Backend::set(&some, &delay).is_err_and(|error| error.contains("--delay-read")));
+        assert!(Backend::set(&filter, &delay).is_err_and(|error| error.contains("--delay-read")));
     }
 
     #[test]
-    fn a_rate_is_met_and_a_seed_repeats_it() {
+    fn failures_match_the_rate_and_repeat_with_the_seed() {
         let fails = |seed| -> Vec<bool> {
-            let some = failing(Faults { rate: 0.25, seed, ..Faults::default() });
-            (0..4000).map(|_| some.execute(&Request::new(Op::Read, 0, 512), &mut [0; 512]).is_err()).collect()
+            let filter = injector(Faults { rate: 0.25, seed, ..Faults::default() });
+            (0..4000)
+                .map(|_| filter.execute(&Request::new(Op::Read, 0, 512), &mut [0; 512]).is_err())
+                .collect()
         };
         let (first, again, other) = (fails(7), fails(7), fails(8));
         assert_eq!(first, again);
         assert_ne!(first, other);
         let count = first.iter().filter(|&&failed| failed).count();
-        // 1000 expected, a standard deviation of 27.
+        // 1000 expected; the standard deviation is 27.
         assert!((860..1140).contains(&count), "{count}");
     }
 }

@@ -1,8 +1,9 @@
-//! Says what was asked and how it went: one line a command.
+//! Logs commands and their results, one line per command.
 //!
-//! `time_us op offset len flags result latency_us model_us`: when it came, since the filter was made, how long its
-//! answer took, and how long the model says that it takes (`-` where there is none). Lines are written by a thread of
-//! their own some milliseconds later, and when the drive is closed: whoever answers has a client to make room for.
+//! `time_us op offset len flags result latency_us model_us`: the arrival time since the filter was created,
+//! the measured latency, and the latency according to the model (`-` if there is none). A thread writes the
+//! lines some milliseconds later, and closing the drive flushes them, so that logging does not delay
+//! completions.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,70 +12,70 @@ use std::time::{Duration, Instant};
 
 use crate::core::{Backend, Errno, Job, Metadata, Request};
 
-/// How a command went, and what the model says that it takes, ns.
-type End = (Result<(), Errno>, Option<u64>);
+/// The result of a command, and its latency according to the model, ns.
+type Outcome = (Result<(), Errno>, Option<u64>);
 
-/// Takes lines.
+/// Receives lines.
 pub type Sink = Box<dyn FnMut(&str) + Send>;
 
-/// How long lines wait at most.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Longest delay before lines are written.
+const WRITE_INTERVAL: Duration = Duration::from_millis(20);
 
-struct Lines {
+struct LogBuffer {
     sink: Mutex<Sink>,
-    /// Those that are not written yet.
-    waiting: Mutex<Vec<String>>,
+    /// LogBuffer not written yet.
+    pending: Mutex<Vec<String>>,
     began: Instant,
 }
 
-impl Lines {
+impl LogBuffer {
     fn write(&self) {
-        // Held while lines are taken out, so that they are written in their order.
+        // Held while lines are taken from the buffer, so that they are written in order.
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let lines = std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
         lines.iter().for_each(|line| sink(line));
     }
 
-    /// Writes until `ends` is closed.
-    fn write_all(&self, ends: &Receiver<()>) {
-        while ends.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+    /// Writes lines at intervals until `stop` is closed.
+    fn write_all(&self, stop: &Receiver<()>) {
+        while stop.recv_timeout(WRITE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             self.write();
         }
         self.write();
     }
 
-    fn say(&self, request: &Request, since: Instant, took: Duration, end: End) {
+    fn record(&self, request: &Request, since: Instant, latency: Duration, outcome: Outcome) {
         let Request { op, offset, len, fua, .. } = *request;
         let at = since.duration_since(self.began).as_micros();
-        let (took, (result, model_ns)) = (took.as_micros(), end);
+        let (latency, (result, model_ns)) = (latency.as_micros(), outcome);
         let flags = if fua { "fua" } else { "-" };
-        let how = result.map_or_else(|errno| errno.to_string(), |()| "ok".to_owned());
+        let status = result.map_or_else(|errno| errno.to_string(), |()| "ok".to_owned());
         let model = model_ns.map_or_else(|| "-".to_owned(), |ns| format!("{}.{:03}", ns / 1000, ns % 1000));
-        let line = format!("{at} {} {offset} {len} {flags} {how} {took} {model}", op.name());
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        let line = format!("{at} {} {offset} {len} {flags} {status} {latency} {model}", op.name());
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 }
 
 /// See the module page.
 pub struct Log {
     inner: Arc<dyn Backend>,
-    lines: Arc<Lines>,
-    /// Closed when the log is dropped.
-    _over: Sender<()>,
+    lines: Arc<LogBuffer>,
+    /// Dropping it stops the thread.
+    _stop: Sender<()>,
 }
 
 impl Log {
-    /// Says it to `sink`.
+    /// Logs commands to `sink`.
     ///
     /// # Errors
     /// When the system has no more threads.
     pub fn new(inner: Arc<dyn Backend>, sink: Sink) -> io::Result<Self> {
-        let (sink, waiting) = (Mutex::new(sink), Mutex::default());
-        let lines = Arc::new(Lines { sink, waiting, began: Instant::now() });
-        let (over, ends) = channel();
-        let writes = lines.clone();
-        std::thread::Builder::new().name("log".to_owned()).spawn(move || writes.write_all(&ends))?;
-        Ok(Self { inner, lines, _over: over })
+        let (sink, pending) = (Mutex::new(sink), Mutex::default());
+        let lines = Arc::new(LogBuffer { sink, pending, began: Instant::now() });
+        let (sender, stop) = channel();
+        let writing = lines.clone();
+        std::thread::Builder::new().name("log".to_owned()).spawn(move || writing.write_all(&stop))?;
+        Ok(Self { inner, lines, _stop: sender })
     }
 }
 
@@ -87,20 +88,20 @@ impl super::Filter for Log {
         &self,
         request: &Request,
         data: &mut [u8],
-        goes_on: &dyn Fn() -> bool,
+        keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
         let since = Instant::now();
-        let result = self.inner.execute_while(request, data, goes_on);
-        self.lines.say(request, since, since.elapsed(), (result, None));
+        let result = self.inner.execute_while(request, data, keep_going);
+        self.lines.record(request, since, since.elapsed(), (result, None));
         result
     }
 
     fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
         let (since, before) = (Instant::now(), results.len());
         self.inner.execute_writes(writes, results);
-        let took = since.elapsed();
+        let latency = since.elapsed();
         for ((request, _), &result) in writes.iter().zip(&results[before..]) {
-            self.lines.say(request, since, took, (result, None));
+            self.lines.record(request, since, latency, (result, None));
         }
     }
 
@@ -112,10 +113,10 @@ impl super::Filter for Log {
         let (lines, since, request) = (self.lines.clone(), Instant::now(), job.request);
         let model_ns = Metadata::default();
         let job = job.with_model_ns(model_ns.clone());
-        self.inner.submit(job.intercept(move |result, data, answer| {
-            let took = since.elapsed();
-            answer(result, data);
-            lines.say(&request, since, took, (result, model_ns.get()));
+        self.inner.submit(job.intercept(move |result, data, on_complete| {
+            let latency = since.elapsed();
+            on_complete(result, data);
+            lines.record(&request, since, latency, (result, model_ns.get()));
         }));
     }
 }

@@ -1,10 +1,10 @@
-//! Filters: backends over a backend, each with one thing to do.
+//! Filters: backends over a backend, each with a single purpose.
 //!
-//! * [`delay`]: answers later.
-//! * [`error`]: fails some commands.
-//! * [`log`]: says what was asked and how it went.
+//! * [`delay`]: adds latency.
+//! * [`error`]: injects faults.
+//! * [`log`]: logs commands and their results.
 //!
-//! Invariant: a filter changes only what it is for; everything else goes through.
+//! Invariant: a filter changes only what it is for; everything else passes through.
 //! Source of the idea: the filters of nbdkit.
 
 pub mod delay;
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::core::{Backend, Errno, Extent, Job, Request, Setting, Shape, StatusQuery};
 
-/// A backend over a backend: what it does not do itself goes through. As for [`Backend::execute_writes`], writes
-/// that wait together come one by one unless a filter says otherwise, for each is looked at.
+/// A backend over a backend: what a filter does not override passes through. Batched writes
+/// ([`Backend::execute_writes`]) are split into single ones unless a filter overrides that.
 pub trait Filter: Send + Sync {
-    /// What is below.
+    /// The backend underneath.
     fn inner(&self) -> &dyn Backend;
 
     /// As [`Backend::execute_while`].
@@ -29,9 +29,9 @@ pub trait Filter: Send + Sync {
         &self,
         request: &Request,
         data: &mut [u8],
-        goes_on: &dyn Fn() -> bool,
+        keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        self.inner().execute_while(request, data, goes_on)
+        self.inner().execute_while(request, data, keep_going)
     }
 
     /// As [`Backend::execute_writes`].
@@ -47,17 +47,17 @@ pub trait Filter: Send + Sync {
     /// As [`Backend::submit`].
     fn submit(&self, job: Job);
 
-    /// Changes the filter, if the setting is one of its own; then what it is, in words.
+    /// Changes the filter if the setting belongs to it, and returns the new value in words.
     fn set(&self, _setting: &Setting) -> Option<String> {
         None
     }
 
-    /// What the filter does now, for the status: a name, and a value.
+    /// The state of the filter for the status: a key and a value.
     fn status(&self) -> Option<(&'static str, Value)> {
         None
     }
 
-    /// What it filters is closed.
+    /// Called after the backend underneath was closed.
     fn closed(&self) {}
 }
 
@@ -74,9 +74,9 @@ impl<F: Filter> Backend for F {
         &self,
         request: &Request,
         data: &mut [u8],
-        goes_on: &dyn Fn() -> bool,
+        keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        Filter::execute_while(self, request, data, goes_on)
+        Filter::execute_while(self, request, data, keep_going)
     }
 
     fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
@@ -92,10 +92,10 @@ impl<F: Filter> Backend for F {
         offset: u64,
         len: u64,
         query: StatusQuery,
-        most: usize,
+        limit: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno> {
-        self.inner().block_status(offset, len, query, most, extents)
+        self.inner().block_status(offset, len, query, limit, extents)
     }
 
     fn is_async(&self) -> bool {

@@ -1,14 +1,15 @@
-//! Access to the image behind a served drive: who may read it, change it and sync it, and in which order.
+//! Concurrent access to the image behind a served drive: locking of reads, writes and syncs.
 //!
-//! Reads go on beside each other: where one goes is found out under the lock of the image, its bytes are read without it.
-//! What changes the image waits until no read is under way, and reads wait until it is done. The sync of a flush holds up
-//! nobody but those who wait for a flush.
+//! Reads proceed in parallel: each looks up its location under the lock of the image and reads the bytes
+//! without it. Changes of the image exclude reads, which wait until the change is complete. The sync of a
+//! flush blocks only other flushes.
 //!
-//! Where the file system under the image is full, writes fail and reads go on. After a write that found no space those
-//! that follow at once are refused without a try.
+//! When the host file system is full, writes fail and reads continue. After a write that failed with ENOSPC,
+//! the next writes are refused for a while without being attempted.
 //!
-//! Invariants: what fails is reported to the client by an [`Errno`], and in `last_error` of the status in words. `still` is
-//! taken before `image`; a thread that reads under `still` sees an image that does not change.
+//! Invariants: failures are reported to the client as an [`Errno`] and in `last_error` of the status in
+//! words. `read_lock` is taken before `image`; a thread that reads under `read_lock` sees an image that does
+//! not change.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,31 +19,32 @@ use std::time::Duration;
 use skylight_disk::Sectors;
 use skylight_image::{Image, ImageError, Reader, Write};
 
-use super::activity::{Activity, Ending};
+use super::activity::{Activity, ShutdownSignal};
 use super::fair_lock::FairLock;
 use super::status::errno_of;
-use crate::core::checksum_errors::{ChecksumErrors, wrong_byte};
+use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
 use crate::core::shingled::Shingles;
 use crate::core::{Errno, Job, Op, Request, Shape};
 
-/// After a write that found no space, which has cost the time to take the layer up anew, writes are refused without a try
-/// for so many times that: it takes at most this part of the time from reads.
-const REFUSED_SHARE: u32 = 8;
-/// The longest that they are.
-const REFUSED_MOST: Duration = Duration::from_secs(1);
+/// After a write has failed with ENOSPC, which costs the time to reload the layer, writes are refused without
+/// an attempt for this multiple of that time. So failing writes take at most this fraction of the time from
+/// reads.
+const NO_SPACE_BACKOFF_FACTOR: u32 = 8;
+/// Upper bound of that backoff.
+const MAX_NO_SPACE_BACKOFF: Duration = Duration::from_secs(1);
 
 /// How an image is read without its lock.
 pub(super) struct ReadPath {
-    /// None for an image whose reads change it: a raw shingled disk counts them.
+    /// `None` for an image that reads modify: a raw shingled disk counts them.
     reader: Option<Reader>,
-    /// Every sector has one place for good, and nothing to compare it with, so that its bytes may be lent.
+    /// Whether every sector has a fixed location and no checksum, so that its bytes can be spliced.
     in_place: bool,
-    /// Its data has checksums.
+    /// Whether its data has checksums.
     checksums: bool,
 }
 
 impl ReadPath {
-    /// Of an image.
+    /// The read path of an image.
     fn of(image: &Image) -> Self {
         let checksums = image.has_checksums();
         Self { reader: image.reader(), in_place: image.is_in_place() && !checksums, checksums }
@@ -52,26 +54,27 @@ impl ReadPath {
 /// See the module page.
 pub(super) struct Access {
     pub(super) shape: Shape,
-    /// What the status calls the timing.
+    /// The timing, as the status reports it.
     pub(super) timing: &'static str,
-    /// Held to read by reads, to write by what changes the image.
-    still: RwLock<()>,
-    /// None once it is closed.
+    /// Held shared by reads and exclusively by changes of the image.
+    read_lock: RwLock<()>,
+    /// `None` once the image is closed.
     image: Mutex<Option<Image>>,
     reads: ReadPath,
     pub(super) activity: Activity,
-    /// Of long commands.
+    /// Serialises the pieces of long commands.
     pub(super) long_lock: FairLock,
-    /// Held during a flush: those who come meanwhile find all durable, or little to do.
+    /// Held during a flush: flushes that wait for it find everything or nearly everything durable.
     flushing: Mutex<()>,
     pub(super) idle_units: AtomicU64,
-    /// Until when writes are refused without a try, us of the activity's clock; 0 if the last one was not.
-    refused_until_us: AtomicU64,
+    /// Until when writes are refused without an attempt, us on the clock of the activity; 0 if the last write
+    /// succeeded.
+    no_space_until_us: AtomicU64,
     last_error: Mutex<Option<String>>,
-    /// For a raw shingled disk.
+    /// Of a raw shingled disk.
     pub(super) shingles: Option<Arc<Shingles>>,
     pub(super) checksum_errors: ChecksumErrors,
-    pub(super) ending: Ending,
+    pub(super) shutdown: ShutdownSignal,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,7 +82,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Access {
-    /// To an image that nobody else has.
+    /// Takes exclusive ownership of an image.
     pub(super) fn new(mut image: Image, shape: Shape, timing: &'static str) -> Self {
         let shingles = image.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)));
         let shingled = shingles.is_some();
@@ -87,60 +90,62 @@ impl Access {
         Self {
             shape,
             timing,
-            still: RwLock::new(()),
+            read_lock: RwLock::new(()),
             reads: ReadPath::of(&image),
             image: Mutex::new(Some(image)),
             activity: Activity::new(),
             long_lock: FairLock::default(),
             flushing: Mutex::new(()),
             idle_units: AtomicU64::new(0),
-            refused_until_us: AtomicU64::new(0),
+            no_space_until_us: AtomicU64::new(0),
             last_error: Mutex::new(None),
             shingles,
             checksum_errors: ChecksumErrors::default(),
-            ending: Ending::default(),
+            shutdown: ShutdownSignal::default(),
         }
     }
 
-    /// Looks at the image, or does what one alone may do at a time, but changes nothing.
+    /// Accesses the image under its lock, without changing data.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Image) -> Result<T, ImageError>) -> Result<T, Errno> {
-        // A panic in the middle of a change leaves an image that nobody should use: its lock stays poisoned.
+        // A panic during a change leaves the image in an unknown state, so the lock stays poisoned.
         let mut image = self.image.lock().map_err(|_| Errno::Io)?;
         let image = image.as_mut().ok_or(Errno::Shutdown)?;
-        work(image).map_err(|error| self.failed(&error))
+        work(image).map_err(|error| self.record_error(&error))
     }
 
-    /// Changes the image, while nobody reads.
+    /// Changes the image while no thread reads.
     pub(super) fn change<T>(
         &self,
         work: impl FnOnce(&mut Image) -> Result<T, ImageError>,
     ) -> Result<T, Errno> {
-        let _still = self.still.write().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.read_lock.write().unwrap_or_else(PoisonError::into_inner);
         self.with(work)
     }
 
-    /// Writes, unless the last write found no space just now.
-    pub(super) fn refusable<T>(
+    /// Writes, unless writes are being refused for lack of space.
+    pub(super) fn write_unless_full<T>(
         &self,
         work: impl FnOnce(&mut Image) -> Result<T, ImageError>,
     ) -> Result<T, Errno> {
-        let until = self.refused_until_us.load(Ordering::Relaxed);
+        let until = self.no_space_until_us.load(Ordering::Relaxed);
         if until > 0 && self.activity.now_us() < until {
             return Err(Errno::NoSpace);
         }
-        let mut pause = Duration::ZERO;
+        let mut backoff = Duration::ZERO;
         let written = self.change(|image| {
-            work(image).inspect_err(|_| pause = (image.refused_in() * REFUSED_SHARE).min(REFUSED_MOST))
+            work(image).inspect_err(|_| {
+                backoff = (image.refused_in() * NO_SPACE_BACKOFF_FACTOR).min(MAX_NO_SPACE_BACKOFF)
+            })
         });
         let refused = matches!(written, Err(Errno::NoSpace));
         if refused || until > 0 {
-            let until = if refused { self.activity.now_us() + pause.as_micros() as u64 } else { 0 };
-            self.refused_until_us.store(until, Ordering::Relaxed);
+            let until = if refused { self.activity.now_us() + backoff.as_micros() as u64 } else { 0 };
+            self.no_space_until_us.store(until, Ordering::Relaxed);
         }
         written
     }
 
-    fn failed(&self, error: &ImageError) -> Errno {
+    fn record_error(&self, error: &ImageError) -> Errno {
         *lock(&self.last_error) = Some(error.to_string());
         self.checksum_errors.note(error);
         errno_of(error)
@@ -148,7 +153,7 @@ impl Access {
 
     fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Errno> {
         let Some(reader) = &self.reads.reader else {
-            // A raw shingled disk counts its reads, and says which sectors it refused.
+            // A raw shingled disk counts its reads and reports the sectors that it refuses.
             return self.change(|image| {
                 image.read(offset, data).inspect_err(|error| {
                     if let (ImageError::Unreadable { .. }, Some(shingles)) = (error, &self.shingles) {
@@ -157,12 +162,12 @@ impl Access {
                 })
             });
         };
-        let _still = self.still.read().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.read_lock.read().unwrap_or_else(PoisonError::into_inner);
         let route = self.with(|image| image.route(offset, data.len() as u64))?;
-        reader.read(&route, data).map_err(|error| self.failed(&error))
+        reader.read(&route, data).map_err(|error| self.record_error(&error))
     }
 
-    /// Makes durable all that was answered; others go on meanwhile.
+    /// Makes all completed writes durable; other commands proceed meanwhile.
     pub(super) fn flush(&self) -> Result<(), Errno> {
         let _flushing = lock(&self.flushing);
         let mut pending = self.with(Image::begin_flush)?;
@@ -177,15 +182,15 @@ impl Access {
         &self,
         request: &Request,
         data: &mut [u8],
-        goes_on: &dyn Fn() -> bool,
+        keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
         let Request { op, offset, fua, .. } = *request;
         if op == Op::WriteZeroes && request.no_hole && request.fast {
             return Err(Errno::NotSupported);
         }
         match op {
-            Op::Trim | Op::WriteZeroes => return self.execute_long(request, goes_on),
-            _ => self.activity.short_came(),
+            Op::Trim | Op::WriteZeroes => return self.execute_long(request, keep_going),
+            _ => self.activity.note_short_command(),
         }
         match op {
             Op::Read => self.read(offset, data),
@@ -196,8 +201,8 @@ impl Access {
     }
 
     fn write(&self, writes: &[Write<'_>]) -> Result<(), Errno> {
-        let due = self.refusable(|image| image.take_writes(writes))?;
-        if due { self.flush() } else { Ok(()) }
+        let must_flush = self.write_unless_full(|image| image.take_writes(writes))?;
+        if must_flush { self.flush() } else { Ok(()) }
     }
 
     pub(super) fn execute_writes(
@@ -205,31 +210,31 @@ impl Access {
         writes: &mut [(Request, &mut [u8])],
         results: &mut Vec<Result<(), Errno>>,
     ) {
-        self.activity.short_came();
+        self.activity.note_short_command();
         let result = match &*writes {
             [(request, data)] => self.write(&[Write { offset: request.offset, data, fua: request.fua }]),
             several => {
-                let waiting: Vec<Write<'_>> = several
+                let batch: Vec<Write<'_>> = several
                     .iter()
                     .map(|(request, data)| Write { offset: request.offset, data, fua: request.fua })
                     .collect();
-                self.write(&waiting)
+                self.write(&batch)
             }
         };
         results.extend(std::iter::repeat_n(result, writes.len()));
     }
 
-    /// Does commands in their order, writes that follow each other together.
-    pub(super) fn do_in_order(&self, jobs: Vec<Job>) {
+    /// Executes commands in order, adjacent writes together.
+    pub(super) fn execute_in_order(&self, jobs: Vec<Job>) {
         let mut results = Vec::new();
-        let mut rest = jobs.into_iter().peekable();
-        while let Some(job) = rest.next() {
+        let mut jobs = jobs.into_iter().peekable();
+        while let Some(job) = jobs.next() {
             if job.request.op != Op::Write {
-                self.do_one(job);
+                self.execute_job(job);
                 continue;
             }
             let mut run = vec![job];
-            while let Some(job) = rest.next_if(|job| job.request.op == Op::Write) {
+            while let Some(job) = jobs.next_if(|job| job.request.op == Op::Write) {
                 run.push(job);
             }
             let mut writes: Vec<_> =
@@ -240,22 +245,23 @@ impl Access {
         }
     }
 
-    /// The first byte of an extent that a read refuses: of a raw shingled disk, or one with a wrong checksum.
+    /// The first byte of an extent that cannot be read: overwritten on a raw shingled disk, or with a
+    /// checksum mismatch.
     pub(super) fn refused_at(&self, offset: u64, len: u64) -> Option<u64> {
-        self.overwritten_at(offset, len).or_else(|| self.wrong_at(offset, len))
+        self.overwritten_at(offset, len).or_else(|| self.mismatch_at(offset, len))
     }
 
-    /// Where an extent is wrong: it is read again, for few reads fail.
-    fn wrong_at(&self, offset: u64, len: u64) -> Option<u64> {
+    /// The first byte with a checksum mismatch. The extent is read again, because failed reads are rare.
+    fn mismatch_at(&self, offset: u64, len: u64) -> Option<u64> {
         let reader = self.reads.reader.as_ref().filter(|_| self.reads.checksums)?;
-        let _still = self.still.read().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.read_lock.read().unwrap_or_else(PoisonError::into_inner);
         let route = self.with(|image| image.route(offset, len)).ok()?;
-        reader.read(&route, &mut vec![0; len as usize]).err().as_ref().and_then(wrong_byte)
+        reader.read(&route, &mut vec![0; len as usize]).err().as_ref().and_then(first_mismatch)
     }
 
     fn overwritten_at(&self, offset: u64, len: u64) -> Option<u64> {
         let mut refused = None;
-        // A failure of this look-up leaves the read an error without a place.
+        // If this look-up fails, the read fails without an offset.
         let _ = self.with(|image| {
             if image.raw_shingled().is_some_and(|disk| disk.mode().fail) {
                 let losses = image.losses(offset, len)?;
@@ -266,46 +272,50 @@ impl Access {
         refused
     }
 
-    pub(super) fn do_one(&self, job: Job) {
+    pub(super) fn execute_job(&self, job: Job) {
         job.execute_with(
-            |request, data, goes_on| self.execute(request, data, goes_on),
+            |request, data, keep_going| self.execute(request, data, keep_going),
             |offset, len| self.refused_at(offset, len),
         );
     }
 
-    /// The last error, in words.
+    /// The last error, as text.
     pub(super) fn last_error(&self) -> Option<String> {
         lock(&self.last_error).clone()
     }
 
-    /// Gives `take` the file in which a stretch lies for good, and where in it, while nothing is being changed; whether it
-    /// did.
+    /// Calls `use_range` with the file that holds an extent at a fixed location, and the offset in it, while
+    /// the image does not change; returns whether there is one.
     pub(super) fn with_file_range(
         &self,
         offset: u64,
         len: u64,
-        take: &mut dyn FnMut(BorrowedFd<'_>, u64),
+        use_range: &mut dyn FnMut(BorrowedFd<'_>, u64),
     ) -> bool {
         let Some(reader) = self.reads.reader.as_ref().filter(|_| self.reads.in_place) else {
             return false;
         };
-        self.activity.short_came();
-        let _still = self.still.read().unwrap_or_else(PoisonError::into_inner);
-        // What fails here is tried again by a read, which says why.
+        self.activity.note_short_command();
+        let _guard = self.read_lock.read().unwrap_or_else(PoisonError::into_inner);
+        // A failure is ignored here: the regular read that follows reports it.
         let route = self.with(|image| image.route(offset, len));
         match route.ok().as_ref().and_then(|route| reader.file_of(route)) {
             Some((file, at)) => {
-                take(file, at);
+                use_range(file, at);
                 true
             }
             None => false,
         }
     }
 
-    /// Closes the image: the next start reads no log.
+    /// Closes the image, so that the next start does not replay the log.
     pub(super) fn close(&self) -> Result<(), String> {
-        let _still = self.still.write().unwrap_or_else(PoisonError::into_inner);
-        let image = self.image.lock().map_err(|_| "the image failed before".to_owned())?.take();
+        let _guard = self.read_lock.write().unwrap_or_else(PoisonError::into_inner);
+        let image = self
+            .image
+            .lock()
+            .map_err(|_| "an earlier error made the image unusable; restart the server".to_owned())?
+            .take();
         image.map_or(Ok(()), |image| image.close().map_err(|error| error.to_string()))
     }
 }

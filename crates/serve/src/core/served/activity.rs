@@ -1,7 +1,7 @@
-//! When commands came, and the work that an image does when none come.
+//! Tracks when commands arrive, and runs idle work when none do.
 //!
-//! Left alone for as long as the layer's own patience, an image does the layer's idle work, one unit at a time, so that a
-//! command waits for at most one.
+//! Once the idle time that its layer specifies has passed, an image runs idle work one unit at a time, so
+//! that a command waits for one unit at most.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -12,89 +12,91 @@ use skylight_layer::Idle;
 
 use super::access::Access;
 
-/// Idle work that found no space is tried again so much later: space comes when a person makes it.
-const IDLE_REFUSED: Duration = Duration::from_secs(5);
-/// Short commands that came so lately have others behind them.
-const LATELY: Duration = Duration::from_millis(20);
+/// Delay after idle work failed for lack of space, which only an operator can free.
+const IDLE_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// A short command this recent suggests that more follow.
+const RECENT: Duration = Duration::from_millis(20);
 
-/// When commands came last.
+/// When the last commands arrived.
 pub(super) struct Activity {
-    began: Instant,
-    /// When the last short command came, and the last piece of a long one, us since it began.
+    started: Instant,
+    /// When the last short command arrived, and when the last piece of a long one started, us since
+    /// `started`.
     short_at_us: AtomicU64,
     long_at_us: AtomicU64,
 }
 
 impl Activity {
-    /// From now on.
+    /// Starts the clock.
     pub(super) fn new() -> Self {
-        Self { began: Instant::now(), short_at_us: AtomicU64::new(0), long_at_us: AtomicU64::new(0) }
+        Self { started: Instant::now(), short_at_us: AtomicU64::new(0), long_at_us: AtomicU64::new(0) }
     }
 
-    /// The time since this began, us.
+    /// The time since the start, us.
     pub(super) fn now_us(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// A short command came.
-    pub(super) fn short_came(&self) {
+    /// Records the arrival of a short command.
+    pub(super) fn note_short_command(&self) {
         self.short_at_us.store(self.now_us(), Ordering::Relaxed);
     }
 
-    /// A piece of a long command begins.
-    pub(super) fn long_came(&self) {
+    /// Records the start of a piece of a long command.
+    pub(super) fn note_long_piece(&self) {
         self.long_at_us.store(self.now_us(), Ordering::Relaxed);
     }
 
-    /// Whether short commands come.
-    pub(super) fn has_short(&self) -> bool {
-        let came = Duration::from_micros(self.short_at_us.load(Ordering::Relaxed));
-        came > Duration::ZERO && self.began.elapsed().saturating_sub(came) < LATELY
+    /// Whether a short command arrived recently.
+    pub(super) fn has_recent_short_command(&self) -> bool {
+        let last = Duration::from_micros(self.short_at_us.load(Ordering::Relaxed));
+        last > Duration::ZERO && self.started.elapsed().saturating_sub(last) < RECENT
     }
 
-    /// For how long no command came.
-    fn quiet(&self) -> Duration {
-        let came = self.short_at_us.load(Ordering::Relaxed).max(self.long_at_us.load(Ordering::Relaxed));
-        self.began.elapsed().saturating_sub(Duration::from_micros(came))
+    /// How long no command has arrived.
+    fn idle_time(&self) -> Duration {
+        let last = self.short_at_us.load(Ordering::Relaxed).max(self.long_at_us.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(Duration::from_micros(last))
     }
 }
 
-/// Whether a drive is being closed.
+/// Signals that the drive is being closed.
 #[derive(Default)]
-pub(super) struct Ending {
-    over: Mutex<bool>,
-    ends: Condvar,
+pub(super) struct ShutdownSignal {
+    started: Mutex<bool>,
+    changed: Condvar,
 }
 
-impl Ending {
-    /// The end begins.
+impl ShutdownSignal {
+    /// Starts the shutdown.
     pub(super) fn begin(&self) {
-        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.ends.notify_all();
+        *self.started.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
     }
 
-    /// Waits for a time or for the end; whether that has begun.
-    fn wait(&self, pause: Duration) -> bool {
-        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.ends.wait_timeout_while(over, pause, |over| !*over);
+    /// Waits for `timeout` or for the shutdown; returns whether it has started.
+    fn wait(&self, timeout: Duration) -> bool {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(started, timeout, |started| !*started);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 impl Access {
-    /// Until the end: waits until no command came for `patience`, then works until one does.
-    pub(super) fn idle(&self, patience: Duration) {
+    /// Waits until no command has arrived for `idle_after`, then runs idle work until one arrives; ends at
+    /// shutdown.
+    pub(super) fn run_idle_work(&self, idle_after: Duration) {
         loop {
-            let quiet = self.activity.quiet();
-            let unit = if quiet >= patience { self.change(Image::idle) } else { Ok(Idle::Nothing) };
+            let idle = self.activity.idle_time();
+            let unit = if idle >= idle_after { self.change(Image::idle) } else { Ok(Idle::Nothing) };
             let pause = match unit {
                 Ok(Idle::Worked) => Duration::ZERO,
-                // With nothing to do it looks again after as long as it was patient.
-                Ok(Idle::Nothing) => patience.saturating_sub(quiet).max(patience / 4),
-                Err(_) => IDLE_REFUSED,
+                // With nothing to do, check again after the idle time.
+                Ok(Idle::Nothing) => idle_after.saturating_sub(idle).max(idle_after / 4),
+                Err(_) => IDLE_RETRY_DELAY,
             };
             self.idle_units.fetch_add(u64::from(unit == Ok(Idle::Worked)), Ordering::Relaxed);
-            if self.ending.wait(pause) {
+            if self.shutdown.wait(pause) {
                 return;
             }
         }

@@ -1,28 +1,29 @@
-//! The order of commands that several threads do: those that conflict take effect in the order in which they came.
+//! Ordering of commands that several threads execute: conflicting commands take effect in order of arrival.
 //!
-//! Commands *conflict* when they share bytes and one of them changes these. A command that conflicts with an older one
-//! that is not answered waits here, unless one thread does both in the order in which it gets them ([`Lane`]).
+//! Two commands *conflict* if they share bytes and at least one of them changes these. A command that
+//! conflicts with an older outstanding one waits here, unless the same thread executes both in order
+//! ([`Lane`]).
 //!
-//! Invariants: a command waits only for older ones, so the oldest never waits; one that waits is dispatched when the last
-//! that it waits for is answered; every command is dispatched once.
+//! Invariants: a command waits only for older ones, so the oldest never waits; a waiting command is
+//! dispatched once the last command that it waits for has completed; every command is dispatched once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::core::{Job, Op, Request};
 
-/// Who does a command.
+/// The thread pool that executes a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Threads beside each other.
+    /// Several threads in parallel.
     Reads,
-    /// One thread, in the order in which it gets them.
+    /// One thread, in order of dispatch.
     Writes,
-    /// Threads beside each other: what others should not wait for.
+    /// Several threads in parallel, for commands that would delay others.
     Long,
 }
 
 impl Lane {
-    /// The lane of a command.
+    /// The lane for a command.
     pub(crate) fn of(request: &Request) -> Self {
         match request.op {
             Op::Read => Self::Reads,
@@ -32,17 +33,17 @@ impl Lane {
     }
 }
 
-/// Where a command is.
+/// The progress of a command.
 enum State {
-    /// Here, until none that it waits for is left.
-    Waits(Job),
-    /// On its way to its lane.
-    Leaving,
-    /// In its lane, behind those that came there before.
+    /// Waiting for older commands.
+    Waiting(Job),
+    /// Being handed to its lane.
+    Dispatching,
+    /// In its lane, behind those dispatched before.
     Dispatched,
 }
 
-/// A command that is not answered.
+/// An outstanding command.
 struct Entry {
     number: u64,
     request: Request,
@@ -56,7 +57,7 @@ struct Entries {
     next: u64,
 }
 
-/// Takes a command that may be done now.
+/// Receives a command that may execute now.
 type Dispatch = Box<dyn Fn(Lane, Job) + Send + Sync>;
 
 /// See the module page.
@@ -65,60 +66,61 @@ pub(crate) struct CommandOrder {
     dispatch: Dispatch,
 }
 
-/// Whether a command has to wait for any of those before it.
+/// Whether a command must wait for any of the older ones.
 fn must_wait(request: &Request, older: &[Entry]) -> bool {
-    let together = |entry: &Entry| {
+    let same_thread = |entry: &Entry| {
         let lane = Lane::of(request);
         lane == Lane::Writes && lane == Lane::of(&entry.request) && matches!(entry.state, State::Dispatched)
     };
-    older.iter().any(|entry| request.conflicts_with(&entry.request) && !together(entry))
+    older.iter().any(|entry| request.conflicts_with(&entry.request) && !same_thread(entry))
 }
 
 impl Entries {
-    /// The oldest command that waits and need not any more.
-    fn next_to_leave(&mut self) -> Option<(u64, Job)> {
+    /// The oldest waiting command that may execute now.
+    fn take_ready(&mut self) -> Option<(u64, Job)> {
         let free = |index: usize| {
             let entry = &self.all[index];
-            matches!(entry.state, State::Waits(_)) && !must_wait(&entry.request, &self.all[..index])
+            matches!(entry.state, State::Waiting(_)) && !must_wait(&entry.request, &self.all[..index])
         };
         let index = (0..self.all.len()).find(|&index| free(index))?;
         let entry = &mut self.all[index];
-        match std::mem::replace(&mut entry.state, State::Leaving) {
-            State::Waits(job) => Some((entry.number, job)),
-            State::Leaving | State::Dispatched => None,
+        match std::mem::replace(&mut entry.state, State::Dispatching) {
+            State::Waiting(job) => Some((entry.number, job)),
+            State::Dispatching | State::Dispatched => None,
         }
     }
 }
 
 impl CommandOrder {
-    /// Gives commands to `dispatch` when they may be done.
+    /// Passes commands to `dispatch` once they may execute.
     pub(crate) fn new(dispatch: impl Fn(Lane, Job) + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { entries: Mutex::default(), dispatch: Box::new(dispatch) })
     }
 
-    // The list is whole between any two statements that can panic.
+    // No statement that can panic leaves the list inconsistent.
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a command.
+    /// Submits a command.
     pub(crate) fn submit(self: &Arc<Self>, job: Job) {
         let mut entries = self.entries();
         let (number, request, order) = (entries.next, job.request, self.clone());
         entries.next += 1;
-        let job = job.intercept(move |result, data, answer| {
-            answer(result, data);
-            order.answered(number);
+        let job = job.intercept(move |result, data, on_complete| {
+            on_complete(result, data);
+            order.completed(number);
         });
-        entries.all.push(Entry { number, request, state: State::Waits(job) });
+        entries.all.push(Entry { number, request, state: State::Waiting(job) });
         drop(entries);
         self.dispatch_ready();
     }
 
-    /// Dispatches what may be done. Not under the lock: a lane that has ended answers at once.
+    /// Dispatches the commands that may execute. The lock is not held meanwhile, because a lane that has shut
+    /// down completes commands at once.
     fn dispatch_ready(&self) {
         loop {
-            let Some((number, job)) = self.entries().next_to_leave() else {
+            let Some((number, job)) = self.entries().take_ready() else {
                 return;
             };
             (self.dispatch)(Lane::of(&job.request), job);
@@ -129,8 +131,8 @@ impl CommandOrder {
         }
     }
 
-    /// A command is answered: those that waited for it alone go on.
-    fn answered(&self, number: u64) {
+    /// Removes a completed command and dispatches those that waited only for it.
+    fn completed(&self, number: u64) {
         self.entries().all.retain(|entry| entry.number != number);
         self.dispatch_ready();
     }
@@ -143,31 +145,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_conflicts_waits_and_the_rest_does_not() {
-        let (handed, lanes) = channel();
-        let order = CommandOrder::new(move |lane, job| handed.send((lane, job)).expect("the test listens"));
-        let ask = |op, offset, len| {
+    fn only_conflicting_commands_wait() {
+        let (dispatched, lanes) = channel();
+        let order =
+            CommandOrder::new(move |lane, job| dispatched.send((lane, job)).expect("the receiver exists"));
+        let submit = |op, offset, len| {
             order.submit(Job::new(Request::new(op, offset, len), Vec::new(), Box::new(|_, _| {})));
         };
         let next = || lanes.try_recv().ok().map(|(lane, job): (Lane, Job)| (lane, job.request.offset, job));
-        ask(Op::Read, 0, 8);
-        ask(Op::Write, 4, 8);
-        ask(Op::Write, 8, 8);
-        ask(Op::Write, 100, 8);
-        ask(Op::Trim, 104, 8);
-        ask(Op::Flush, 0, 0);
-        let (lane, _, read) = next().expect("the first");
+        submit(Op::Read, 0, 8);
+        submit(Op::Write, 4, 8);
+        submit(Op::Write, 8, 8);
+        submit(Op::Write, 100, 8);
+        submit(Op::Trim, 104, 8);
+        submit(Op::Flush, 0, 0);
+        let (lane, _, read) = next().expect("the first read");
         assert_eq!(lane, Lane::Reads);
-        let (lane, at, write) = next().expect("one that is alone");
+        let (lane, at, write) = next().expect("a write without conflicts");
         assert_eq!((lane, at), (Lane::Writes, 100));
         assert_eq!(next().map(|(lane, ..)| lane), Some(Lane::Long), "the flush");
         assert!(next().is_none());
         read.finish(Ok(()));
-        let (_, at, first) = next().expect("behind the read");
-        let (_, other, second) = next().expect("behind the write, by the same thread");
+        let (_, at, first) = next().expect("the write behind the read");
+        let (_, other, second) = next().expect("the write behind it, in the same lane");
         assert_eq!((at, other), (4, 8));
         write.finish(Ok(()));
-        let (lane, at, trim) = next().expect("behind another thread's write");
+        let (lane, at, trim) = next().expect("the trim behind a write of another lane");
         assert_eq!((lane, at), (Lane::Long, 104));
         [first, second, trim].into_iter().for_each(|job| job.finish(Ok(())));
         assert!(order.entries().all.is_empty());

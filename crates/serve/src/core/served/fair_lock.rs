@@ -1,9 +1,9 @@
-//! A fair lock: the thread that waits longest is next.
+//! A fair lock: FIFO order among waiting threads.
 //!
-//! A lock of the system goes to whoever is awake, which is mostly the thread that gave it up just now; between
-//! commands that are done in many pieces that would starve all but one.
+//! A mutex of the system usually goes to the thread that released it last, because that thread is running.
+//! Between commands that execute in many pieces, all but one would starve.
 //!
-//! Invariant: the lock is taken in the order in which it was asked for.
+//! Invariant: the lock is acquired in the order of the requests.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,22 +16,22 @@ pub struct FairLock(Mutex<Queue>);
 #[derive(Debug, Default)]
 struct Queue {
     next: u64,
-    /// The first of them has the lock.
+    /// The first entry holds the lock.
     waiting: VecDeque<(u64, Thread)>,
 }
 
-/// The lock, released when this is dropped.
+/// Releases the lock on drop.
 #[derive(Debug)]
 pub struct FairGuard<'a>(&'a FairLock);
 
 impl FairLock {
-    // The list is whole between any two statements that can panic.
+    // No statement that can panic leaves the list inconsistent.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the lock.
-    pub fn take(&self) -> FairGuard<'_> {
+    /// Acquires the lock.
+    pub fn lock(&self) -> FairGuard<'_> {
         let mut queue = self.queue();
         let number = queue.next;
         queue.next += 1;
@@ -62,17 +62,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_take_turns_in_the_order_in_which_they_came() {
+    fn threads_acquire_the_lock_in_fifo_order() {
         let lock = FairLock::default();
-        let (took, taken) = channel();
+        let (sender, receiver) = channel();
         std::thread::scope(|scope| {
-            let first = lock.take();
+            let first = lock.lock();
             for thread in 0..3 {
-                let (lock, took) = (&lock, took.clone());
+                let (lock, sender) = (&lock, sender.clone());
                 scope.spawn(move || {
                     for _ in 0..20 {
-                        let _guard = lock.take();
-                        took.send(thread).expect("somebody counts");
+                        let _guard = lock.lock();
+                        sender.send(thread).expect("the receiver exists");
                     }
                 });
                 while lock.queue().waiting.len() < thread + 2 {
@@ -81,8 +81,8 @@ mod tests {
             }
             drop(first);
         });
-        let order: Vec<usize> = taken.try_iter().collect();
+        let order: Vec<usize> = receiver.try_iter().collect();
         assert_eq!(order.len(), 60);
-        assert_eq!(order[..3], [0, 1, 2], "in the order in which they came");
+        assert_eq!(order[..3], [0, 1, 2], "in order of arrival");
     }
 }

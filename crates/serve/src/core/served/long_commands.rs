@@ -1,7 +1,7 @@
-//! Trims and zeroes of many MiB: done in pieces of about [`PIECE_TIME`].
+//! Long trims and write-zeroes commands, executed in pieces of about [`PIECE_TIME`].
 //!
-//! Between two pieces other commands have their turn, and the command ends early when its client is gone or the server
-//! ends. Long commands take turns with each other, one piece each, and rest while short ones come.
+//! Other commands execute between two pieces, and a long command stops early when its client disconnects or
+//! the server shuts down. Long commands take turns, one piece each, and pause while short commands arrive.
 
 use std::time::{Duration, Instant};
 
@@ -10,64 +10,65 @@ use skylight_image::Write;
 use super::access::Access;
 use crate::core::{Errno, Op, Request};
 
-/// Trims and zeroes from this length on are done in pieces, bytes.
-const LONG_LEAST: u64 = 256 << 10;
-/// The first piece of them, and the smallest and largest ones, bytes.
-const PIECES: [u64; 3] = [256 << 10, 64 << 10, 1 << 30];
-/// The largest piece where zeroes are written, bytes.
-const ZEROES: u64 = 1 << 20;
-/// How long a piece should take: about what a short command does, which may have to wait for it.
+/// Minimum length of a command that is executed in pieces, bytes.
+const MIN_LONG_BYTES: u64 = 256 << 10;
+/// Initial, smallest and largest piece, bytes.
+const PIECE_BYTES: [u64; 3] = [256 << 10, 64 << 10, 1 << 30];
+/// Largest piece where zeroes are written, bytes.
+const MAX_ZEROES_PIECE_BYTES: u64 = 1 << 20;
+/// Target time of a piece: about that of a short command, which may have to wait for it.
 const PIECE_TIME: Duration = Duration::from_micros(200);
-/// How long a long command rests between two pieces while short ones come: as a multiple of the piece, and at most.
-const REST: (u32, Duration) = (2, Duration::from_millis(10));
+/// Pause of a long command between two pieces while short commands arrive: a multiple of the last piece, and
+/// an upper bound.
+const PAUSE: (u32, Duration) = (2, Duration::from_millis(10));
 
 impl Access {
-    /// A trim or zeroes, in pieces if it is long.
-    pub(super) fn execute_long(&self, request: &Request, goes_on: &dyn Fn() -> bool) -> Result<(), Errno> {
+    /// Executes a trim or write-zeroes command, in pieces if it is long.
+    pub(super) fn execute_long(&self, request: &Request, keep_going: &dyn Fn() -> bool) -> Result<(), Errno> {
         let Request { offset, len, no_hole, .. } = *request;
         let (mut at, end) = (offset, offset + len);
-        let [first, least, largest] = PIECES;
-        let (mut piece, most) = (first, if no_hole { ZEROES } else { largest });
-        let zeroes = if no_hole { vec![0; len.min(most) as usize] } else { Vec::new() };
-        let mut due = request.fua;
+        let [first, min, largest] = PIECE_BYTES;
+        let (mut piece, max) = (first, if no_hole { MAX_ZEROES_PIECE_BYTES } else { largest });
+        let zeroes = if no_hole { vec![0; len.min(max) as usize] } else { Vec::new() };
+        let mut must_flush = request.fua;
         while at < end {
-            let here = if len < LONG_LEAST { len } else { end.min((at / piece + 1) * piece) - at };
-            let turn = (len >= LONG_LEAST).then(|| self.long_lock.take());
-            if !goes_on() {
+            let piece_len = if len < MIN_LONG_BYTES { len } else { end.min((at / piece + 1) * piece) - at };
+            let turn = (len >= MIN_LONG_BYTES).then(|| self.long_lock.lock());
+            if !keep_going() {
                 return Err(Errno::Shutdown);
             }
             if turn.is_some() {
-                self.activity.long_came();
+                self.activity.note_long_piece();
             } else {
-                self.activity.short_came();
+                self.activity.note_short_command();
             }
             let began = Instant::now();
-            due |= self.refusable(|image| match request.op {
-                Op::Trim => image.trim(at, here).map(|()| false),
+            must_flush |= self.write_unless_full(|image| match request.op {
+                Op::Trim => image.trim(at, piece_len).map(|()| false),
                 _ if no_hole => {
-                    let data = &zeroes[..here as usize];
+                    let data = &zeroes[..piece_len as usize];
                     image.take_writes(&[Write { offset: at, data, fua: false }])
                 }
-                _ => image.take_zeroes(at, here),
+                _ => image.take_zeroes(at, piece_len),
             })?;
-            at += here;
+            at += piece_len;
             if turn.is_some() {
-                let took = began.elapsed();
-                piece = match took {
-                    short if short < PIECE_TIME / 2 => (piece * 2).min(most),
-                    long if long > PIECE_TIME * 2 => (piece / 2).max(least),
+                let elapsed = began.elapsed();
+                piece = match elapsed {
+                    short if short < PIECE_TIME / 2 => (piece * 2).min(max),
+                    long if long > PIECE_TIME * 2 => (piece / 2).max(min),
                     _ => piece,
                 };
-                self.rest(took);
+                self.pause(elapsed);
             }
         }
-        if due { self.flush() } else { Ok(()) }
+        if must_flush { self.flush() } else { Ok(()) }
     }
 
-    /// Lets short commands go first, if any come.
-    fn rest(&self, took: Duration) {
-        if self.activity.has_short() {
-            std::thread::sleep((took * REST.0).min(REST.1));
+    /// Pauses if short commands are arriving, so that they go first.
+    fn pause(&self, elapsed: Duration) {
+        if self.activity.has_recent_short_command() {
+            std::thread::sleep((elapsed * PAUSE.0).min(PAUSE.1));
         }
     }
 }

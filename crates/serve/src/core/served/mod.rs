@@ -1,10 +1,10 @@
-//! An image as a backend, as fast as it goes (`--timing none`, and `native`, where the medium sets the time).
+//! A backend that serves an image as fast as possible (`--timing none`), or at the speed of a disk underneath
+//! (`native`).
 //!
-//! Access to the image, with its locks, is in `access.rs`, long trims and zeroes in `long_commands.rs`, idle work in
-//! `activity.rs`. Where a disk underneath sets the time, the commands of one client are done in parallel
-//! ([`ServedImage::beside`]): reads by as many threads as ask, writes by one thread in the order in which they came, those
-//! that wait together, trims, zeroes and flushes by some (`thread_pool.rs`). Commands that conflict keep their order
-//! (`command_order.rs`).
+//! `access.rs` synchronises access to the image; `long_commands.rs` has long trims and zeroes, `activity.rs`
+//! idle work. Over a disk that sets the time, commands execute concurrently ([`ServedImage::concurrent`]):
+//! reads on several threads, writes on one thread in order of arrival and in batches, trims, zeroes and
+//! flushes on several threads (`thread_pool.rs`). Conflicting commands keep their order (`command_order.rs`).
 
 mod access;
 mod activity;
@@ -32,124 +32,120 @@ use super::{Backend, Errno, Extent, Job, Request, Setting, Shape, StatusQuery};
 
 pub(crate) use self::status::{errno_of, push_places, status_json};
 
-/// What is looked at in one go for block status, bytes: a millisecond where every block lies elsewhere.
-const STATUS_STEP: u64 = 1 << 20;
-/// Threads that read at a time: as many commands as a disk with a queue of its own takes.
-const READERS: usize = 32;
-/// Threads for commands that take long at a time: they take turns, and each flush has one sync to wait for.
-const LONG_COMMANDS: usize = 8;
-/// How long a drive that does nothing when left alone is left alone before its checksums are looked after: longer than
-/// file systems wait between two flushes of what they wrote.
-const CHECKSUMS_PATIENCE: Duration = Duration::from_secs(6);
-/// Changes that are taken together.
-const CHANGES: usize = 256;
+/// Step of a block status look-up, bytes: it takes about a millisecond where every block is mapped elsewhere.
+const STATUS_STEP_BYTES: u64 = 1 << 20;
+/// Threads for reads: the queue depth of a disk with command queueing.
+const READ_THREADS: usize = 32;
+/// Threads for long commands: they take turns, and each flush waits for one sync.
+const LONG_COMMAND_THREADS: usize = 8;
+/// Idle time before checksum maintenance of a drive without idle work: longer than the interval at which file
+/// systems flush.
+const CHECKSUMS_IDLE_AFTER: Duration = Duration::from_secs(6);
+/// Maximum number of writes in a batch.
+const WRITE_BATCH: usize = 256;
 
 /// See the module page.
 pub struct ServedImage {
     access: Arc<Access>,
-    idles: Option<JoinHandle<()>>,
+    idle_thread: Option<JoinHandle<()>>,
     pools: Option<(Arc<Pools>, Arc<CommandOrder>)>,
 }
 
-/// The threads that do commands in parallel.
+/// The threads that execute commands concurrently.
 struct Pools {
     reads: ThreadPool,
-    changes: ThreadPool,
-    /// What others should not wait for: trims, zeroes and flushes.
+    writes: ThreadPool,
+    /// Trims, zeroes and flushes, which would delay other commands.
     long: ThreadPool,
 }
 
 impl Pools {
-    /// Does what was taken, and ends the threads: here, for the last command may hold the last reference to the pools.
-    fn end(&self) {
-        self.reads.end();
-        self.changes.end();
-        self.long.end();
+    /// Executes queued commands and joins the threads. Not in `drop`: the last command may hold the last
+    /// reference to the pools.
+    fn shut_down(&self) {
+        self.reads.shut_down();
+        self.writes.shut_down();
+        self.long.shut_down();
     }
 }
 
 impl ServedImage {
-    /// Serves an image under this shape; its size is the image's. `timing` is what the status calls it.
+    /// Serves an image with the given shape, except for its size. `timing` is its name in the status.
     ///
     /// # Errors
     /// When the system has no more threads.
     pub fn new(image: Image, shape: Shape, timing: &'static str) -> std::io::Result<Self> {
-        let patience = image.layer().idle_after().map(|after| Duration::from_nanos(after.get()));
-        let patience = patience.or(image.has_checksums().then_some(CHECKSUMS_PATIENCE));
+        let idle_after = image.layer().idle_after().map(|after| Duration::from_nanos(after.get()));
+        let idle_after = idle_after.or(image.has_checksums().then_some(CHECKSUMS_IDLE_AFTER));
         let access = Arc::new(Access::new(image, shape, timing));
-        let idles = match patience {
+        let idle_thread = match idle_after {
             None => None,
-            Some(patience) => {
+            Some(idle_after) => {
                 let access = access.clone();
                 let thread = std::thread::Builder::new().name("image-idle".to_owned());
-                Some(thread.spawn(move || access.idle(patience))?)
+                Some(thread.spawn(move || access.run_idle_work(idle_after))?)
             }
         };
-        Ok(Self { access, idles, pools: None })
+        Ok(Self { access, idle_thread, pools: None })
     }
 
-    /// Does the commands of each client beside each other, as a disk underneath likes it best: reads by up to
-    /// `READERS` threads.
-    pub fn beside(self) -> Self {
-        self.beside_arranged(|_| {})
+    /// Executes the commands of each client concurrently, as suits a disk underneath.
+    pub fn concurrent(self) -> Self {
+        self.concurrent_reordered(|_| {})
     }
 
-    /// The same with changes that are taken together put into another order: for tests of the tests.
+    /// The same, but with batched writes in another order: a planted bug for tests.
     #[doc(hidden)]
-    pub fn beside_arranged(mut self, arrange: fn(&mut Vec<Job>)) -> Self {
-        let (reads, changes, long) = (self.access.clone(), self.access.clone(), self.access.clone());
+    pub fn concurrent_reordered(mut self, reorder: fn(&mut Vec<Job>)) -> Self {
+        let (reads, writes, long) = (self.access.clone(), self.access.clone(), self.access.clone());
         let pools = Arc::new(Pools {
-            reads: ThreadPool::new("image-read", READERS, 1, move |jobs| {
-                jobs.into_iter().for_each(|job| reads.do_one(job));
+            reads: ThreadPool::new("image-read", READ_THREADS, 1, move |jobs| {
+                jobs.into_iter().for_each(|job| reads.execute_job(job));
             }),
-            changes: ThreadPool::new("image-change", 1, CHANGES, move |mut jobs| {
-                arrange(&mut jobs);
-                changes.do_in_order(jobs);
+            writes: ThreadPool::new("image-write", 1, WRITE_BATCH, move |mut jobs| {
+                reorder(&mut jobs);
+                writes.execute_in_order(jobs);
             }),
-            long: ThreadPool::new("image-long", LONG_COMMANDS, 1, move |jobs| {
-                jobs.into_iter().for_each(|job| long.do_one(job));
+            long: ThreadPool::new("image-long", LONG_COMMAND_THREADS, 1, move |jobs| {
+                jobs.into_iter().for_each(|job| long.execute_job(job));
             }),
         });
         let lanes = pools.clone();
         let order = CommandOrder::new(move |lane, job| match lane {
             Lane::Reads => lanes.reads.submit(job),
-            Lane::Writes => lanes.changes.submit(job),
+            Lane::Writes => lanes.writes.submit(job),
             Lane::Long => lanes.long.submit(job),
         });
         self.pools = Some((pools, order));
         self
     }
 
-    /// The read mode and refused reads of a raw shingled disk.
+    /// Read mode and refused reads of a raw shingled disk.
     pub fn shingles(&self) -> Option<Arc<Shingles>> {
         self.access.shingles.clone()
     }
 
-    /// Reads that were refused for their checksums.
+    /// Reads refused because of checksum mismatches.
     pub fn checksum_errors(&self) -> &ChecksumErrors {
         &self.access.checksum_errors
     }
 
-    /// Does what was taken, and takes no more.
-    fn stop_work(&self) {
-        self.access.ending.begin();
+    /// Executes queued commands and accepts no more.
+    fn shut_down(&self) {
+        self.access.shutdown.begin();
         if let Some((pools, _)) = &self.pools {
-            pools.end();
-        }
-    }
-
-    fn end(&mut self) {
-        self.stop_work();
-        if let Some(thread) = self.idles.take() {
-            // If it panicked, the image says so itself.
-            let _ = thread.join();
+            pools.shut_down();
         }
     }
 }
 
 impl Drop for ServedImage {
     fn drop(&mut self) {
-        self.end();
+        self.shut_down();
+        if let Some(thread) = self.idle_thread.take() {
+            // If the thread panicked, the poisoned lock of the image reports it.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -166,9 +162,9 @@ impl Backend for ServedImage {
         &self,
         request: &Request,
         data: &mut [u8],
-        goes_on: &dyn Fn() -> bool,
+        keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        self.access.execute(request, data, goes_on)
+        self.access.execute(request, data, keep_going)
     }
 
     fn refused_at(&self, offset: u64, len: u64) -> Option<u64> {
@@ -179,8 +175,8 @@ impl Backend for ServedImage {
         self.access.execute_writes(writes, results);
     }
 
-    fn with_file_range(&self, offset: u64, len: u64, take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
-        self.access.with_file_range(offset, len, take)
+    fn with_file_range(&self, offset: u64, len: u64, use_range: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+        self.access.with_file_range(offset, len, use_range)
     }
 
     fn is_async(&self) -> bool {
@@ -189,7 +185,7 @@ impl Backend for ServedImage {
 
     fn submit(&self, job: Job) {
         match &self.pools {
-            None => self.access.do_one(job),
+            None => self.access.execute_job(job),
             Some((_, order)) => order.submit(job),
         }
     }
@@ -204,15 +200,15 @@ impl Backend for ServedImage {
     ) -> Result<(), Errno> {
         let (mut at, end) = (offset, offset + len);
         while at < end && extents.len() <= most {
-            let here = (end - at).min(STATUS_STEP);
+            let step = (end - at).min(STATUS_STEP_BYTES);
             if query == StatusQuery::Overwritten {
-                push_overwritten(&self.access.with(|image| image.overwritten(at, here))?, extents);
-                at += here;
+                push_overwritten(&self.access.with(|image| image.overwritten(at, step))?, extents);
+                at += step;
                 continue;
             }
-            let places = self.access.with(|image| image.locate(at, here))?;
+            let places = self.access.with(|image| image.locate(at, step))?;
             push_places(&places, query, extents);
-            at += here;
+            at += step;
         }
         Ok(())
     }
@@ -238,11 +234,11 @@ impl Backend for ServedImage {
                 _ => Err(setting.unavailable()),
             })
         };
-        self.access.change(set).map_err(|errno| format!("cannot be set: {errno}"))?
+        self.access.change(set).map_err(|errno| format!("cannot change the setting: {errno}"))?
     }
 
     fn close(&self) -> Result<(), String> {
-        self.stop_work();
+        self.shut_down();
         if let Some(shingles) = &self.access.shingles {
             shingles.drain();
         }

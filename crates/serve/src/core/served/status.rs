@@ -1,4 +1,4 @@
-//! What a served image reports: errors, the status, the states of blocks.
+//! Error codes, status and block status of a served image.
 
 use serde_json::{Value, json};
 use skylight_image::{Image, ImageError, Place, Status};
@@ -7,7 +7,7 @@ use crate::core::checksum_errors::checksums_json;
 use crate::core::shingled::Shingles;
 use crate::core::{BlockState, Errno, Extent, StatusQuery, push_extent};
 
-/// The error of a command for what went wrong with an image.
+/// The error code that reports an image error to the client.
 pub(crate) fn errno_of(error: &ImageError) -> Errno {
     match error {
         ImageError::Io { source, .. } => Errno::from(source),
@@ -30,7 +30,7 @@ pub(crate) fn status_json(status: &Status) -> Value {
     })
 }
 
-/// Runs of blocks from where stretches of a drive lie.
+/// Appends extents from the locations of an image.
 pub(crate) fn push_places(places: &[Place], query: StatusQuery, extents: &mut Vec<Extent>) {
     for place in places {
         let state = match query {
@@ -42,7 +42,7 @@ pub(crate) fn push_places(places: &[Place], query: StatusQuery, extents: &mut Ve
     }
 }
 
-/// The status of a raw shingled disk; none for any other.
+/// The status of a raw shingled disk; `None` for other drives.
 pub(super) fn shingled_json(image: &mut Image, shingles: &Shingles) -> Option<Value> {
     let mode = image.raw_shingled()?.mode();
     Some(shingles.status(mode, image.shingled_counters()?))

@@ -1,8 +1,8 @@
-//! A pool of threads that do commands in parallel, for a drive whose time a disk underneath sets: while one waits for
-//! the disk, others are on their way to it.
+//! A thread pool that executes commands in parallel, for a drive whose timing comes from a disk underneath:
+//! while one thread waits for the disk, others submit further commands.
 //!
-//! Invariants: commands are taken in the order in which they came; threads are made as they are needed, up to a most,
-//! and stay; at the end what was taken is done, and what comes after is answered by ESHUTDOWN.
+//! Invariants: commands are dequeued in order of submission; threads are created on demand, up to a maximum,
+//! and stay; shutdown executes the queued commands, and later ones complete with ESHUTDOWN.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,26 +10,26 @@ use std::thread::JoinHandle;
 
 use crate::core::Job;
 
-/// Does commands that one thread took together.
+/// Executes a batch of commands that one thread dequeued.
 type Work = Box<dyn Fn(Vec<Job>) + Send + Sync>;
 
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Threads that wait for commands.
+    /// Threads waiting for commands.
     idle: usize,
     threads: Vec<JoinHandle<()>>,
-    over: bool,
+    closed: bool,
 }
 
 struct Shared {
     queue: Mutex<Queue>,
-    came: Condvar,
+    queued: Condvar,
     name: &'static str,
-    /// Commands that one thread takes at a time.
-    together: usize,
-    /// Threads.
-    most: usize,
+    /// Maximum batch size of one thread.
+    max_batch: usize,
+    /// Maximum number of threads.
+    max_threads: usize,
     work: Work,
 }
 
@@ -37,27 +37,27 @@ struct Shared {
 pub struct ThreadPool(Arc<Shared>);
 
 impl Shared {
-    // The queue is whole between any two statements that can panic.
+    // No statement that can panic leaves the queue inconsistent.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works until the end.
+    /// Executes commands until shutdown.
     fn run(&self) {
         let mut queue = self.queue();
         loop {
-            let count = queue.jobs.len().min(self.together);
+            let count = queue.jobs.len().min(self.max_batch);
             let jobs: Vec<Job> = queue.jobs.drain(..count).collect();
             if !jobs.is_empty() {
                 drop(queue);
-                // Nobody waits for those whose client is gone: dropped, they are answered.
+                // Dropping a cancelled command completes it.
                 (self.work)(jobs.into_iter().filter(|job| !job.is_cancelled()).collect());
                 queue = self.queue();
-            } else if queue.over {
+            } else if queue.closed {
                 return;
             } else {
                 queue.idle += 1;
-                queue = self.came.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue = self.queued.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 queue.idle -= 1;
             }
         }
@@ -65,26 +65,27 @@ impl Shared {
 }
 
 impl ThreadPool {
-    /// Up to `most` threads, each of which takes up to `together` commands at a time and does `work` with them.
+    /// A pool of up to `max_threads` threads, each of which passes batches of up to `max_batch` commands to
+    /// `work`.
     pub fn new(
         name: &'static str,
-        most: usize,
-        together: usize,
+        max_threads: usize,
+        max_batch: usize,
         work: impl Fn(Vec<Job>) + Send + Sync + 'static,
     ) -> Self {
         let (queue, work) = (Mutex::default(), Box::new(work));
-        Self(Arc::new(Shared { queue, came: Condvar::new(), name, together, most, work }))
+        Self(Arc::new(Shared { queue, queued: Condvar::new(), name, max_batch, max_threads, work }))
     }
 
-    /// Takes a command.
+    /// Queues a command.
     pub fn submit(&self, job: Job) {
         let mut queue = self.0.queue();
-        if queue.over {
-            // Dropped, it is answered.
+        if queue.closed {
+            // Dropping the command completes it.
             return;
         }
         queue.jobs.push_back(job);
-        if queue.jobs.len() > queue.idle && queue.threads.len() < self.0.most {
+        if queue.jobs.len() > queue.idle && queue.threads.len() < self.0.max_threads {
             let shared = self.0.clone();
             let thread = std::thread::Builder::new().name(self.0.name.to_owned());
             match thread.spawn(move || shared.run()) {
@@ -94,23 +95,23 @@ impl ThreadPool {
                     drop(queue);
                     return (self.0.work)(jobs);
                 }
-                // Those that there are do it.
+                // The existing threads will execute it.
                 Err(_) => {}
             }
         }
         drop(queue);
-        self.0.came.notify_one();
+        self.0.queued.notify_one();
     }
 
-    /// Does what was taken, and ends the threads.
-    pub fn end(&self) {
+    /// Executes the queued commands and joins the threads.
+    pub fn shut_down(&self) {
         let mut queue = self.0.queue();
-        queue.over = true;
+        queue.closed = true;
         let threads = std::mem::take(&mut queue.threads);
         drop(queue);
-        self.0.came.notify_all();
+        self.0.queued.notify_all();
         for thread in threads {
-            // One that panicked has said so, and its command was answered.
+            // A thread that panicked has printed its message, and dropping its commands has completed them.
             let _ = thread.join();
         }
     }
@@ -118,7 +119,7 @@ impl ThreadPool {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        self.end();
+        self.shut_down();
     }
 }
 
@@ -129,17 +130,17 @@ mod tests {
     use super::*;
     use crate::core::{Errno, Op, Request};
 
-    fn job(number: u64, said: &std::sync::mpsc::Sender<(u64, Result<(), Errno>)>) -> Job {
-        let said = said.clone();
-        let answer = Box::new(move |result, _| said.send((number, result)).unwrap());
-        Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer)
+    fn job(number: u64, completions: &std::sync::mpsc::Sender<(u64, Result<(), Errno>)>) -> Job {
+        let completions = completions.clone();
+        let on_complete = Box::new(move |result, _| completions.send((number, result)).unwrap());
+        Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), on_complete)
     }
 
     #[test]
-    fn one_thread_keeps_the_order_and_takes_what_waits_together() {
-        let (said, heard) = channel();
+    fn one_thread_keeps_the_order_and_dequeues_batches() {
+        let (completions, completed) = channel();
         let (open, gate) = channel::<()>();
-        let (sizes, told) = channel();
+        let (sizes, batches) = channel();
         let gate = Mutex::new(gate);
         let pool = ThreadPool::new("pool", 1, 4, move |jobs: Vec<Job>| {
             gate.lock().unwrap().recv().unwrap();
@@ -147,15 +148,15 @@ mod tests {
             jobs.into_iter().for_each(|job| job.finish(Ok(())));
         });
         for number in 0..10 {
-            pool.submit(job(number, &said));
+            pool.submit(job(number, &completions));
         }
         (0..10).for_each(|_| open.send(()).unwrap());
-        pool.end();
-        let order: Vec<u64> = heard.try_iter().map(|(number, _)| number).collect();
+        pool.shut_down();
+        let order: Vec<u64> = completed.try_iter().map(|(number, _)| number).collect();
         assert_eq!(order, (0..10).collect::<Vec<_>>());
-        let sizes: Vec<usize> = told.try_iter().collect();
+        let sizes: Vec<usize> = batches.try_iter().collect();
         assert!(sizes.iter().sum::<usize>() == 10 && sizes.iter().all(|&size| size <= 4) && sizes.len() <= 4);
-        pool.submit(job(10, &said));
-        assert_eq!(heard.recv().unwrap(), (10, Err(Errno::Shutdown)));
+        pool.submit(job(10, &completions));
+        assert_eq!(completed.recv().unwrap(), (10, Err(Errno::Shutdown)));
     }
 }

@@ -21,7 +21,7 @@ use skylight_layer::{CommandId, Layer, Plan, Step};
 
 use super::in_flight::{CommandTable, InFlight};
 use super::volatile_data::VolatileData;
-use crate::core::checksum_errors::{ChecksumErrors, wrong_byte};
+use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
 use crate::core::served::errno_of;
 use crate::core::shingled::Shingles;
 use crate::core::{Errno, Op, Request};
@@ -155,7 +155,7 @@ impl Bytes {
         self.cached.overlay(extent, &mut in_flight.job.data);
         let refused = in_flight.planned.take().unwrap_or_default();
         if let Err(error) = result {
-            wrong_byte(&error).into_iter().for_each(|at| in_flight.job.set_failed_at(at));
+            first_mismatch(&error).into_iter().for_each(|at| in_flight.job.set_failed_at(at));
             self.fail(&[id], &error);
         }
         self.refuse(id, &refused);

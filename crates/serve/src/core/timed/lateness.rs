@@ -1,18 +1,18 @@
-//! How late answers left against a model's time.
+//! A histogram of completion lateness: how long after the time of the model replies are sent.
 
 use std::time::Duration;
 
-/// How late answers were against a model, in powers of two of a microsecond.
+/// Lateness histogram with buckets at powers of two of a microsecond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
-    /// Answers that were less than 1 us late, then 2 us, 4 us and so on; the last one takes the rest.
+    /// Completions less than 1 us late, then less than 2 us, 4 us and so on; the last bucket takes the rest.
     pub buckets: [u64; 24],
-    /// The latest.
+    /// The maximum lateness.
     pub worst: Duration,
 }
 
 impl Lateness {
-    /// Counts an answer.
+    /// Records a completion.
     pub fn count(&mut self, late: Duration) {
         let us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - us.leading_zeros()) as usize;
@@ -20,14 +20,14 @@ impl Lateness {
         self.worst = self.worst.max(late);
     }
 
-    /// Answers.
+    /// The number of completions.
     pub fn answers(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// A bound that so large a part of the answers was not later than, us; none without answers.
-    pub fn quantile_us(&self, part: f64) -> Option<u64> {
-        let wanted = (self.answers() as f64 * part).ceil().max(1.0) as u64;
+    /// An upper bound of a quantile, us; `None` without completions.
+    pub fn quantile_us(&self, quantile: f64) -> Option<u64> {
+        let wanted = (self.answers() as f64 * quantile).ceil().max(1.0) as u64;
         let mut seen = 0;
         self.buckets.iter().enumerate().find_map(|(bucket, count)| {
             seen += count;
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lateness_is_counted_in_powers_of_two() {
+    fn buckets_are_powers_of_two() {
         let mut lateness = Lateness::default();
         for us in [0, 1, 3, 3, 900] {
             lateness.count(Duration::from_micros(us));

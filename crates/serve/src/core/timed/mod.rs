@@ -69,8 +69,8 @@ impl TimedDrive {
         let shape = Shape { size, places: true, shingled: shingles.is_some(), ..shape };
         let state = State { model, lateness: Lateness::default() };
         let shared = Arc::new(Shared {
-            inbox: Mutex::default(),
-            came: Condvar::new(),
+            submissions: Mutex::default(),
+            arrived: Condvar::new(),
             state: Mutex::new(state),
             origin: Instant::now(),
             base,
@@ -91,8 +91,8 @@ impl TimedDrive {
     }
 
     fn end(&self) {
-        self.shared.inbox().over = true;
-        self.shared.came.notify_all();
+        self.shared.submissions().closed = true;
+        self.shared.arrived.notify_all();
         if let Some(pacer) = self.pacer.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // If it panicked, the state says so itself.
             let _ = pacer.join();
@@ -101,13 +101,13 @@ impl TimedDrive {
 
     fn push(&self, job: Job) {
         let came = Instant::now();
-        let mut inbox = self.shared.inbox();
-        if inbox.over || self.shared.state.is_poisoned() {
-            drop(inbox);
+        let mut submissions = self.shared.submissions();
+        if submissions.closed || self.shared.state.is_poisoned() {
+            drop(submissions);
             return job.finish(Err(Errno::Shutdown));
         }
-        inbox.jobs.push((job, came));
-        self.shared.came.notify_one();
+        submissions.jobs.push((job, came));
+        self.shared.arrived.notify_one();
     }
 }
 

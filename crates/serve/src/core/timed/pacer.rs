@@ -1,8 +1,8 @@
-//! The thread that lets virtual time run with the wall clock: it feeds commands to the drive as they come, and sends
-//! answers when they are due.
+//! The pacer: the thread that runs virtual time at the rate of the wall clock. It submits commands to the
+//! drive as they arrive and completes them when they are due.
 //!
-//! Invariants: the lock of the drive is not held while answers are sent; whoever asks takes the lock of the inbox for
-//! as long as it takes to push a command; at the end what was not fed is answered by ESHUTDOWN.
+//! Invariants: the lock of the drive is not held while replies are sent; submitters hold the lock of the
+//! submission queue only to push a command; at shutdown, commands still in the queue complete with ESHUTDOWN.
 
 use std::num::NonZeroU64;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,60 +14,60 @@ use super::lateness::Lateness;
 use super::model::{Done, ModelDrive};
 use crate::core::{Errno, Job};
 
-/// What came and was not fed yet.
+/// Commands that have arrived and are not submitted to the drive yet.
 #[derive(Default)]
-pub(super) struct Inbox {
+pub(super) struct SubmissionQueue {
     pub(super) jobs: Vec<(Job, Instant)>,
-    pub(super) over: bool,
+    pub(super) closed: bool,
 }
 
-/// What the pacer has to itself, and what looks at the drive.
+/// The state of the pacer, which status and block status also read.
 pub(super) struct State {
     pub(super) model: ModelDrive,
     pub(super) lateness: Lateness,
 }
 
 pub(super) struct Shared {
-    pub(super) inbox: Mutex<Inbox>,
-    pub(super) came: Condvar,
+    pub(super) submissions: Mutex<SubmissionQueue>,
+    pub(super) arrived: Condvar,
     pub(super) state: Mutex<State>,
-    /// When virtual time was `base`.
+    /// The wall-clock time at virtual time `base`.
     pub(super) origin: Instant,
     pub(super) base: Time,
 }
 
-/// How much longer than asked for this machine lets a thread sleep: measured, for it is 5 us on one machine and 100
-/// on the next. So long before something is due, the clock is watched and no more slept.
-struct Sleep {
+/// The overshoot of sleeps on this machine, measured because it is 5 us on one machine and 100 us on another.
+/// The thread stops sleeping this long before a completion is due, and spins.
+struct SleepOvershoot {
     overshoot: Duration,
 }
 
-/// What nothing is known of yet, and what is watched at most: a sleep on a machine that is overloaded ends when it ends.
-const OVERSHOOT: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(200)];
+/// Initial and maximum overshoot: on an overloaded machine spinning for longer would not help.
+const OVERSHOOT_BOUNDS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(200)];
 
-impl Default for Sleep {
+impl Default for SleepOvershoot {
     fn default() -> Self {
-        Self { overshoot: OVERSHOOT[0] }
+        Self { overshoot: OVERSHOOT_BOUNDS[0] }
     }
 }
 
-impl Sleep {
-    /// Decaying maximum of recent overshoot: the next sleep should not be too long either.
-    fn learn(&mut self, over: Duration) {
-        let faded = self.overshoot - self.overshoot / 128;
-        self.overshoot = faded.max(over + over / 4).min(OVERSHOOT[1]);
+impl SleepOvershoot {
+    /// Decaying maximum of recent overshoot, with a margin of a quarter.
+    fn record(&mut self, excess: Duration) {
+        let decayed = self.overshoot - self.overshoot / 128;
+        self.overshoot = decayed.max(excess + excess / 4).min(OVERSHOOT_BOUNDS[1]);
     }
 }
 
 impl Shared {
-    // A panic while bytes move leaves a state that nobody should use; the pacer is gone then, and what it held
-    // was answered as it was dropped.
+    // A panic while data moves leaves an unknown state, so the lock stays poisoned. The pacer has ended then,
+    // and dropping its commands has completed them.
     pub(super) fn state(&self) -> Result<MutexGuard<'_, State>, Errno> {
         self.state.lock().map_err(|_| Errno::Io)
     }
 
-    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn submissions(&self) -> MutexGuard<'_, SubmissionQueue> {
+        self.submissions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn virtual_at(&self, instant: Instant) -> Time {
@@ -79,53 +79,55 @@ impl Shared {
         self.origin + Duration::from_nanos((time - self.base).get())
     }
 
-    /// Waits until a command comes or something is due; the commands that came, none at the end.
-    fn wait(&self, due: Option<Instant>, sleep: &mut Sleep) -> Option<Vec<(Job, Instant)>> {
-        let mut inbox = self.inbox();
+    /// Waits until commands arrive or a completion is due. Returns the commands that arrived, or `None` at
+    /// shutdown.
+    fn wait(&self, due: Option<Instant>, sleep: &mut SleepOvershoot) -> Option<Vec<(Job, Instant)>> {
+        let mut submissions = self.submissions();
         loop {
-            if !inbox.jobs.is_empty() {
-                return Some(std::mem::take(&mut inbox.jobs));
+            if !submissions.jobs.is_empty() {
+                return Some(std::mem::take(&mut submissions.jobs));
             }
-            if inbox.over {
+            if submissions.closed {
                 return None;
             }
             let Some(due) = due else {
-                inbox = self.came.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+                submissions = self.arrived.wait(submissions).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let now = Instant::now();
             let left = due.saturating_duration_since(now);
-            inbox = if left.is_zero() {
+            submissions = if left.is_zero() {
                 return Some(Vec::new());
             } else if left <= sleep.overshoot {
-                drop(inbox);
+                drop(submissions);
                 std::hint::spin_loop();
-                self.inbox()
+                self.submissions()
             } else {
-                let nap = left - sleep.overshoot;
-                let (inbox, end) = self.came.wait_timeout(inbox, nap).unwrap_or_else(PoisonError::into_inner);
+                let duration = left - sleep.overshoot;
+                let (submissions, end) =
+                    self.arrived.wait_timeout(submissions, duration).unwrap_or_else(PoisonError::into_inner);
                 if end.timed_out() {
-                    sleep.learn(now.elapsed().saturating_sub(nap));
+                    sleep.record(now.elapsed().saturating_sub(duration));
                 }
-                inbox
+                submissions
             };
         }
     }
 
     pub(super) fn pace(&self) {
-        // The kernel wakes a thread up to 50 us late unless asked not to; it is as well without.
+        // The default timer slack of the kernel is 50 us. A failure to reduce it is harmless.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let (mut done, mut sleep) = (Vec::new(), Sleep::default());
+        let (mut done, mut sleep) = (Vec::new(), SleepOvershoot::default());
         let mut due = self.state().ok().and_then(|state| state.model.next());
         while let Some(mut jobs) = self.wait(due.map(|time| self.wall_at(time)), &mut sleep) {
-            // Dropped, they are answered: nobody waits for them.
+            // Dropping a cancelled command completes it.
             jobs.retain(|(job, _)| !job.is_cancelled());
             let Ok(mut guard) = self.state() else {
                 return;
             };
             let State { model, lateness } = &mut *guard;
-            for (job, came) in jobs {
-                model.submit(job, self.virtual_at(came));
+            for (job, arrived) in jobs {
+                model.submit(job, self.virtual_at(arrived));
             }
             model.pass(self.virtual_at(Instant::now()), &mut done);
             due = model.next().map(|time| time + Nanos(1));

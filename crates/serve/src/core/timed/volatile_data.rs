@@ -1,12 +1,14 @@
-//! The data of the volatile write cache: the writes that it holds, and an extent map of the newest bytes of every sector.
+//! The data of the volatile write cache: its writes, and an extent map of the newest data of every cached
+//! sector.
 //!
-//! A write enters when the drive's cache takes it, and leaves when its bytes are on the media. A look-up costs the
-//! logarithm of the runs of the map and the runs that it overlaps, however many writes are held: 128 MiB of 4 KiB writes
-//! are 32,768 of them.
+//! A write is inserted when the drive's cache accepts it, and removed when its data is on the media. A
+//! look-up costs the logarithm of the number of mapped extents plus the extents that it overlaps, however
+//! many writes are cached: 128 MiB of 4 KiB writes are 32,768 of them.
 //!
-//! Invariants: runs do not overlap; a run lies within its write, which is held, and has the newest bytes of its sectors. A
-//! write keeps its own bytes whole, however much of it newer writes cover: these are the bytes that are destaged. The
-//! drive lets writes that overlap leave oldest first (`drive/write_cache.rs`), so a write that leaves covers nothing older.
+//! Invariants: mapped extents do not overlap; each lies within its write, which is cached, and is the newest
+//! data of its sectors. A write keeps all of its own data even where newer writes cover it, because that is
+//! what is destaged. The drive destages overlapping writes oldest first (`drive/write_cache.rs`), so a
+//! removed write covers no older one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,29 +16,29 @@ use skylight_disk::{Lba, LbaExtent};
 use skylight_image::HostWrite;
 use skylight_layer::CommandId;
 
-/// A write that the volatile cache holds.
+/// A cached write.
 struct CachedWrite {
     id: CommandId,
     extent: LbaExtent,
     data: Vec<u8>,
 }
 
-/// Sectors whose newest bytes are those of one write; where they begin is the key in the map.
+/// A mapped extent: sectors whose newest data is that of one write. Its start is the key of the map.
 #[derive(Clone, Copy)]
-struct Run {
+struct MappedExtent {
     end: Lba,
-    /// By age.
+    /// Age of the write.
     write: u64,
 }
 
 /// See the module page.
 #[derive(Default)]
 pub(super) struct VolatileData {
-    /// By age, oldest first.
+    /// Cached writes by age, oldest first.
     writes: BTreeMap<u64, CachedWrite>,
-    /// The age of each write, by the number that the drive knows it by.
+    /// The age of each write, by the ID that the drive uses.
     ages: HashMap<CommandId, u64>,
-    runs: BTreeMap<Lba, Run>,
+    map: BTreeMap<Lba, MappedExtent>,
     next_age: u64,
     bytes: u64,
     /// A planted fault: see [`super::model::Planted`].
@@ -44,17 +46,17 @@ pub(super) struct VolatileData {
 }
 
 impl VolatileData {
-    /// Writes that are held.
+    /// The number of cached writes.
     pub(super) fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// Whether no write is held.
+    /// Whether no write is cached.
     pub(super) fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// Bytes of the writes that are held.
+    /// Size of the cached writes, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -64,53 +66,53 @@ impl VolatileData {
         self.oldest_on_top = true;
     }
 
-    /// Takes a write that is newer than all that are held.
+    /// Inserts a write that is newer than all others.
     pub(super) fn insert(&mut self, id: CommandId, extent: LbaExtent, data: Vec<u8>) {
         let age = self.next_age;
         self.next_age += 1;
         if self.oldest_on_top {
             for part in self.uncovered(extent) {
-                self.runs.insert(part.start, Run { end: part.end(), write: age });
+                self.map.insert(part.start, MappedExtent { end: part.end(), write: age });
             }
         } else if !extent.is_empty() {
             self.clear(extent.start, extent.end());
-            self.runs.insert(extent.start, Run { end: extent.end(), write: age });
+            self.map.insert(extent.start, MappedExtent { end: extent.end(), write: age });
         }
         self.bytes += data.len() as u64;
         self.ages.insert(id, age);
         self.writes.insert(age, CachedWrite { id, extent, data });
     }
 
-    /// Takes sectors out of all runs.
+    /// Removes sectors from the map.
     fn clear(&mut self, start: Lba, end: Lba) {
         let mut behind = None;
-        if let Some((_, run)) = self.runs.range_mut(..start).next_back()
-            && run.end > start
+        if let Some((_, mapped)) = self.map.range_mut(..start).next_back()
+            && mapped.end > start
         {
-            behind = (run.end > end).then_some(*run);
-            run.end = start;
+            behind = (mapped.end > end).then_some(*mapped);
+            mapped.end = start;
         }
-        while let Some((&from, &run)) = self.runs.range(start..end).next() {
-            self.runs.remove(&from);
-            behind = (run.end > end).then_some(run);
+        while let Some((&from, &mapped)) = self.map.range(start..end).next() {
+            self.map.remove(&from);
+            behind = (mapped.end > end).then_some(mapped);
         }
-        if let Some(run) = behind {
-            self.runs.insert(end, run);
+        if let Some(mapped) = behind {
+            self.map.insert(end, mapped);
         }
     }
 
-    /// The runs that share sectors with an extent, in their order.
-    fn overlapping(&self, extent: LbaExtent) -> impl Iterator<Item = (Lba, Run)> {
+    /// The mapped extents that overlap an extent, in order.
+    fn overlapping(&self, extent: LbaExtent) -> impl Iterator<Item = (Lba, MappedExtent)> {
         let (start, end) = (extent.start, extent.end());
-        let before = self.runs.range(..start).next_back().filter(|(_, run)| run.end > start);
-        before.into_iter().chain(self.runs.range(start..end)).map(|(&from, &run)| (from, run))
+        let before = self.map.range(..start).next_back().filter(|(_, mapped)| mapped.end > start);
+        before.into_iter().chain(self.map.range(start..end)).map(|(&from, &mapped)| (from, mapped))
     }
 
-    /// Lays the newest bytes over what the media have of an extent.
+    /// Copies the newest cached data over the data of the media.
     pub(super) fn overlay(&self, extent: LbaExtent, buffer: &mut [u8]) {
-        for (from, run) in self.overlapping(extent) {
-            let Some(write) = self.writes.get(&run.write) else { continue };
-            let (start, end) = (extent.start.max(from), extent.end().min(run.end));
+        for (from, mapped) in self.overlapping(extent) {
+            let Some(write) = self.writes.get(&mapped.write) else { continue };
+            let (start, end) = (extent.start.max(from), extent.end().min(mapped.end));
             let len = (end - start).bytes() as usize;
             let to = (start - extent.start).bytes() as usize;
             let source = (start - write.extent.start).bytes() as usize;
@@ -118,14 +120,14 @@ impl VolatileData {
         }
     }
 
-    /// The parts of an extent of which no write is held.
+    /// The parts of an extent that no write covers.
     pub(super) fn uncovered(&self, extent: LbaExtent) -> Vec<LbaExtent> {
         let (mut parts, mut at) = (Vec::new(), extent.start);
-        for (from, run) in self.overlapping(extent) {
+        for (from, mapped) in self.overlapping(extent) {
             if from > at {
                 parts.push(LbaExtent::new(at, from - at));
             }
-            at = run.end;
+            at = mapped.end;
         }
         if at < extent.end() {
             parts.push(LbaExtent::new(at, extent.end() - at));
@@ -133,7 +135,7 @@ impl VolatileData {
         parts
     }
 
-    /// Those of some writes that are held, oldest first, with all of their own bytes.
+    /// The writes with these IDs that are cached, oldest first, with all of their own data.
     pub(super) fn writes(&self, ids: &[CommandId]) -> Vec<HostWrite<'_>> {
         let mut ages: Vec<u64> = ids.iter().filter_map(|id| self.ages.get(id).copied()).collect();
         ages.sort_unstable();
@@ -141,21 +143,21 @@ impl VolatileData {
         writes.map(|write| HostWrite { id: write.id, extent: write.extent, data: &write.data }).collect()
     }
 
-    /// Forgets writes whose bytes are on the media.
+    /// Removes writes whose data is on the media.
     pub(super) fn remove(&mut self, ids: &[CommandId]) {
         for id in ids {
             let Some(age) = self.ages.remove(id) else { continue };
             let Some(write) = self.writes.remove(&age) else { continue };
             self.bytes -= write.data.len() as u64;
             let (mut at, end) = (write.extent.start, write.extent.end());
-            // The last run may be another write's, and go on behind the end of this one.
+            // The last mapped extent may belong to another write and extend beyond this one.
             while at < end
-                && let Some((&from, &run)) = self.runs.range(at..end).next()
+                && let Some((&from, &mapped)) = self.map.range(at..end).next()
             {
-                if run.write == age {
-                    self.runs.remove(&from);
+                if mapped.write == age {
+                    self.map.remove(&from);
                 }
-                at = run.end;
+                at = mapped.end;
             }
         }
     }
@@ -169,7 +171,7 @@ mod tests {
     use super::*;
 
     const DISK_SECTORS: u64 = 64;
-    /// What the media have.
+    /// The data on the media.
     const MEDIA: u8 = 0xff;
 
     fn extent(start: u64, len: u64) -> LbaExtent {
@@ -180,7 +182,7 @@ mod tests {
         a.start < b.end() && b.start < a.end()
     }
 
-    /// The same cache as a list that is searched from its oldest write to its newest.
+    /// A reference model: a list that is searched from the oldest write to the newest.
     #[derive(Default)]
     struct Scan(Vec<(CommandId, LbaExtent, Vec<u8>)>);
 
@@ -198,7 +200,7 @@ mod tests {
             }
         }
 
-        /// A write that no older one overlaps, by a number.
+        /// A write that no older one overlaps, selected by a number.
         fn may_leave(&self, number: usize) -> Option<CommandId> {
             let free =
                 |index: usize| self.0[..index].iter().all(|(_, older, _)| !overlap(*older, self.0[index].1));
@@ -226,7 +228,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_as_a_list_that_is_searched(steps in prop::collection::vec(step(), 1..120)) {
+        fn it_agrees_with_a_linear_search(steps in prop::collection::vec(step(), 1..120)) {
             let (mut cache, mut scan) = (VolatileData::default(), Scan::default());
             for (number, step) in steps.into_iter().enumerate() {
                 match step {
@@ -268,13 +270,13 @@ mod tests {
                 prop_assert_eq!(cache.len(), scan.0.len());
                 prop_assert_eq!(cache.is_empty(), scan.0.is_empty());
                 prop_assert_eq!(cache.bytes(), scan.0.iter().map(|(.., data)| data.len() as u64).sum::<u64>());
-                prop_assert!(cache.runs.len() <= 2 * scan.0.len());
+                prop_assert!(cache.map.len() <= 2 * scan.0.len());
             }
         }
     }
 
     #[test]
-    fn a_write_leaves_beside_a_newer_one_that_goes_on_behind_it() {
+    fn removing_a_write_keeps_a_newer_one_that_extends_beyond_it() {
         let mut cache = VolatileData::default();
         cache.insert(CommandId(0), extent(0, 4), vec![1; 2048]);
         cache.insert(CommandId(1), extent(2, 6), vec![2; 3072]);
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_fault_is_seen() {
+    fn the_planted_fault_has_an_effect() {
         let mut cache = VolatileData::default();
         cache.plant_oldest_on_top();
         cache.insert(CommandId(0), extent(0, 2), vec![1; 1024]);
