@@ -1,8 +1,8 @@
-//! Page-aligned buffers for I/O in flight, and the pattern that is written.
+//! Page-aligned I/O buffers, and the pattern that writes carry.
 //!
-//! Invariants: reads and writes have arenas of their own, so that the body of a write is never what a
-//! read left behind; every 512-byte sector of a write opens with [`MAGIC`] and its own byte offset,
-//! and its body is pseudo-random, so a drive can neither compress it away nor take two for the same.
+//! Invariants: reads and writes have separate arenas, so that a write never carries data of an earlier read;
+//! every 512-byte sector of a write starts with [`MAGIC`] and its own byte offset, and the rest is
+//! pseudo-random, so that a drive can neither compress nor deduplicate it.
 
 use std::io;
 use std::ptr::NonNull;
@@ -23,7 +23,7 @@ pub struct Arena {
     total_bytes: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone and has no tie to a thread.
+// SAFETY: this value owns the mapping, which is not tied to a thread.
 unsafe impl Send for Arena {}
 
 impl Arena {
@@ -34,7 +34,7 @@ impl Arena {
         let start = if total_bytes == 0 {
             None
         } else {
-            // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other.
+            // SAFETY: a new anonymous mapping at an address that the kernel chooses overlaps no other.
             let raw = unsafe {
                 mmap_anonymous(
                     std::ptr::null_mut(),
@@ -48,17 +48,17 @@ impl Arena {
         Ok(Self { start, slot_bytes, total_bytes })
     }
 
-    /// Bytes of a slot.
+    /// Size of a slot, bytes.
     pub fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
 
-    /// Bytes of all slots.
+    /// Total size, bytes.
     pub fn total_bytes(&self) -> usize {
         self.total_bytes
     }
 
-    /// Where a slot starts. The slot must exist.
+    /// The start of a slot, which must exist.
     pub fn slot(&self, slot: usize) -> *mut u8 {
         let offset = slot * self.slot_bytes;
         assert!(offset + self.slot_bytes <= self.total_bytes, "slot exists");
@@ -69,14 +69,14 @@ impl Arena {
         }
     }
 
-    /// The bytes of a slot, for the caller alone: no I/O may be in flight on it.
+    /// The bytes of a slot. No I/O may be in flight on it.
     pub fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
         let start = self.slot(slot);
         if start.is_null() {
             return &mut [];
         }
-        // SAFETY: the slot lies inside the mapping, which lives as long as `self`, whose exclusive
-        // borrow keeps every other safe access away.
+        // SAFETY: the slot lies inside the mapping, which lives as long as `self`; the exclusive borrow
+        // excludes all other safe accesses.
         unsafe { std::slice::from_raw_parts_mut(start, self.slot_bytes) }
     }
 
@@ -106,8 +106,8 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         if let Some(start) = self.start {
-            // SAFETY: exactly the mapping that `new` made, and nobody can hold a borrow of it now.
-            // An error would only leak the mapping.
+            // SAFETY: this is the mapping that `new` made, and no borrow of it exists any more. An error
+            // would only leak the mapping.
             let _ = unsafe { munmap(start.as_ptr().cast(), self.total_bytes) };
         }
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sector_names_itself_and_no_word_is_zero() -> io::Result<()> {
+    fn every_sector_holds_its_offset_and_no_zero_word() -> io::Result<()> {
         let mut arena = Arena::new(3, 6000)?;
         assert_eq!(arena.slot_bytes(), 8192);
         assert_eq!(arena.slot(2).align_offset(PAGE_BYTES), 0);
@@ -135,14 +135,14 @@ mod tests {
             let offset = (1_u64 << 40) + 512 * i as u64;
             assert_eq!(sector[..8], MAGIC);
             assert_eq!(sector[8..16], offset.to_le_bytes());
-            assert_ne!(sector[510..], [0x55, 0xaa], "looks like a boot sector");
+            assert_ne!(sector[510..], [0x55, 0xaa], "must not resemble a boot sector");
             assert!(sector[16..].chunks_exact(8).all(|word| word != [0; 8]));
         }
         Ok(())
     }
 
     #[test]
-    fn an_arena_of_nothing_maps_nothing() -> io::Result<()> {
+    fn an_empty_arena_has_no_mapping() -> io::Result<()> {
         let mut arena = Arena::new(4, 0)?;
         arena.fill();
         assert_eq!(arena.total_bytes(), 0);

@@ -1,24 +1,23 @@
-//! A block device to keep data on: for this process alone, past the page cache, and with what is known of what it
-//! holds.
+//! A block device that holds an image: opened exclusively with direct I/O, and examined for signatures.
 //!
-//! Invariants: the questions of [`Device::open`](crate::Device::open) for writing are asked, in the same order and
-//! with the same words; nothing is written. What is on the medium is told and not judged: the caller knows whether
-//! it is its own.
+//! Invariants: the checks are those of [`Device::open`](crate::Device::open) for writing, in the same order
+//! and with the same messages; nothing is written. Signatures are reported but not judged, because only the
+//! caller knows whether they are its own.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::device::{
-    Access, check_same, current_size, io_refusal, ioctl_read_only, is_protected, kind_of, look, one_line,
-    open_file, used_by,
+    Access, check_same, current_size, io_refusal, ioctl_read_only, is_protected, kind_of, metadata_of,
+    open_file, printable, user_of,
 };
 use crate::error::Refusal;
 use crate::identity::Kind;
 use crate::signatures;
 use crate::sysfs::{Sysfs, dev_number};
 
-/// A block device that nobody else uses, open for reading and writing, or for reading alone.
+/// An unused block device, open for reading and writing or for reading only.
 #[derive(Debug)]
 pub struct Claim {
     /// Open with `O_DIRECT`, and for writing with `O_EXCL`.
@@ -28,13 +27,13 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Opens a block device, or says why not.
+    /// Opens a block device for reading and writing.
     ///
     /// # Errors
-    /// When it is none, is in use, is read-only, or the system says no.
+    /// When the path is not a block device, the device is in use or read-only, or a system call fails.
     pub fn new(path: &Path) -> Result<Self, Refusal> {
-        let (name, sysfs) = (one_line(path), Sysfs::default());
-        let metadata = look(path, &name)?;
+        let (name, sysfs) = (printable(path), Sysfs::default());
+        let metadata = metadata_of(path, &name)?;
         if kind_of(&metadata, &name)? != Kind::BlockDevice {
             return Err(Refusal::WrongKind { path: name });
         }
@@ -42,7 +41,7 @@ impl Claim {
         if node.as_ref().is_some_and(is_protected) {
             return Err(Refusal::ReadOnly { path: name });
         }
-        if let Some(used) = used_by(&name, Kind::BlockDevice, &metadata, node.as_ref(), &sysfs)? {
+        if let Some(used) = user_of(&name, Kind::BlockDevice, &metadata, node.as_ref(), &sysfs)? {
             return Err(used);
         }
         let file = open_file(path, &name, Kind::BlockDevice, Access::DestroyData)?;
@@ -54,19 +53,20 @@ impl Claim {
         Ok(Self { file, size_bytes: size })
     }
 
-    /// Opens a block device to look at it: read-only, beside others that look, and even if it is write-protected. What
-    /// the kernel or another program uses is refused as for writing, since it may change while it is read.
+    /// Opens a block device read-only, shared with other readers, and even if it is write-protected. A device
+    /// that the kernel or another program uses is refused as for writing, because it may change while it is
+    /// read.
     ///
     /// # Errors
-    /// When it is none, is in use, or the system says no.
-    pub fn to_look_at(path: &Path) -> Result<Self, Refusal> {
-        let (name, sysfs) = (one_line(path), Sysfs::default());
-        let metadata = look(path, &name)?;
+    /// When the path is not a block device, the device is in use, or a system call fails.
+    pub fn read_only(path: &Path) -> Result<Self, Refusal> {
+        let (name, sysfs) = (printable(path), Sysfs::default());
+        let metadata = metadata_of(path, &name)?;
         if kind_of(&metadata, &name)? != Kind::BlockDevice {
             return Err(Refusal::WrongKind { path: name });
         }
         let node = sysfs.node(dev_number(metadata.rdev()));
-        if let Some(used) = used_by(&name, Kind::BlockDevice, &metadata, node.as_ref(), &sysfs)? {
+        if let Some(used) = user_of(&name, Kind::BlockDevice, &metadata, node.as_ref(), &sysfs)? {
             return Err(used);
         }
         let file = open_file(path, &name, Kind::BlockDevice, Access::ReadOnly)?;
@@ -75,10 +75,10 @@ impl Claim {
         Ok(Self { file, size_bytes: size })
     }
 
-    /// What somebody's data on it is, if it has the signature of any.
+    /// A description of a foreign signature on the device, if there is one.
     ///
     /// # Errors
-    /// When that cannot be found out.
+    /// When the device cannot be examined.
     pub fn signature(&self) -> std::io::Result<Option<String>> {
         signatures::find(&self.file)
     }

@@ -1,17 +1,17 @@
-//! The columns of a batch of I/O, and the one place where they are checked.
+//! A batch of I/O as columns, and its validation.
 //!
-//! Invariants: a batch that passes [`Columns::check`] can be submitted row by row without a further
-//! test; the check reads every row before the first I/O, so a bad last row costs the drive nothing.
+//! Invariants: a batch that passes [`Columns::check`] can be submitted without further checks; every row is
+//! checked before the first I/O, so an invalid last row costs no I/O.
 
 use std::fmt;
 
 use crate::error::ColumnError;
 
-/// The largest queue depth that is offered.
+/// The largest supported queue depth.
 pub const MAX_DEPTH: usize = 1024;
 /// The largest single I/O, bytes.
 pub const MAX_IO_BYTES: u32 = 32 << 20;
-/// The most memory that the buffers of one direction may take, bytes.
+/// The most memory for the buffers of one direction, bytes.
 pub const MAX_BUFFERS_BYTES: usize = 512 << 20;
 
 /// What an I/O does. The numbers are those of the `op` column.
@@ -22,7 +22,7 @@ pub enum Op {
     Read = 0,
     /// Write an extent.
     Write = 1,
-    /// Make all earlier completed writes durable; its offset and size mean nothing.
+    /// Make all earlier completed writes durable; offset and size are ignored.
     Flush = 2,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Op {
 /// The code of TRIM in the `op` column.
 const TRIM: u8 = 3;
 
-/// What a target can take, as far as a check of columns needs it.
+/// The limits of a target that a batch is checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The target's size, bytes.
@@ -63,7 +63,7 @@ pub struct Limits {
     pub can_write: bool,
 }
 
-/// A batch of I/O as columns: one row an I/O, submitted in this order.
+/// A batch of I/O as columns, one row per I/O, submitted in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
     /// Operation codes, see [`Op`].
@@ -74,10 +74,10 @@ pub struct Columns<'a> {
     pub size: &'a [u32],
 }
 
-/// What a checked batch needs of buffers.
+/// The buffers that a checked batch needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// I/Os in flight at once: the depth, or the number of rows where that is less.
+    /// I/Os in flight at once: the queue depth, or the number of rows if that is less.
     pub slots: usize,
     /// The largest read, bytes.
     pub read_bytes: u32,
@@ -86,7 +86,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// What suits both, or `self` alone where both together would take too much memory.
+    /// The needs that cover both, or `self` alone if both together would take too much memory.
     pub fn joined(&self, other: &Self) -> Self {
         let both = Self {
             slots: self.slots.max(other.slots),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_only_target_takes_neither_writes_nor_flushes() {
+    fn a_read_only_target_rejects_writes_and_flushes() {
         let limits = Limits { can_write: false, ..LIMITS };
         for op in [Op::Write, Op::Flush] {
             let columns = Columns { op: &[op as u8], offset: &[0], size: &[512] };
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_needs_suit_both_while_memory_lasts() {
+    fn joined_needs_cover_both_while_memory_lasts() {
         let reads = Needs { slots: 1, read_bytes: 8192, write_bytes: 0 };
         let writes = Needs { slots: 32, read_bytes: 0, write_bytes: 4096 };
         let both = Needs { slots: 32, read_bytes: 8192, write_bytes: 4096 };

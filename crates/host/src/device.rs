@@ -1,8 +1,8 @@
-//! A target opened for a test: refused with a reason, or known and ready for I/O.
+//! A target opened for a test: refused with a reason, or identified and ready for I/O.
 //!
-//! Invariants: see the crate's page. The order of the questions is the order in which a wrong answer
-//! would cost most: what it is, whether anyone uses it, whether it may be opened, whether it is large
-//! enough, whether there is a partition table, a file system or the like on it. Nothing is written while they are asked.
+//! Invariants: see the crate documentation. The checks are ordered by the cost of a wrong result: what the
+//! target is, whether it is in use, whether it can be opened, whether it is large enough, whether it holds a
+//! partition table or a file system. Nothing is written meanwhile.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
@@ -20,10 +20,10 @@ use crate::signatures;
 use crate::sysfs::{Node, Sysfs, dev_number};
 use crate::usage;
 
-/// The smallest target that is taken, bytes.
+/// The smallest accepted target, bytes.
 pub const MIN_SIZE_BYTES: u64 = 64 << 20;
 
-/// A buffer that is had at the open, so that a kernel without io_uring is found out then.
+/// Size of the buffer that is allocated at open, so that a kernel without io_uring is detected then.
 const FIRST_BUFFER_BYTES: u32 = 8192;
 
 /// What the caller may do to a target.
@@ -31,7 +31,7 @@ const FIRST_BUFFER_BYTES: u32 = 8192;
 pub enum Access {
     /// Reads only; the descriptor is `O_RDONLY`.
     ReadOnly,
-    /// Reads and writes; what the target holds is lost.
+    /// Reads and writes; the data on the target is lost.
     DestroyData,
 }
 
@@ -58,7 +58,7 @@ pub struct Device {
     counters: Counters,
 }
 
-/// The time of the log, `CLOCK_MONOTONIC` ns.
+/// The clock of the log, `CLOCK_MONOTONIC` ns.
 #[inline]
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -66,21 +66,21 @@ pub fn now_ns() -> u64 {
 }
 
 impl Device {
-    /// Opens the block device or regular file at `path`, or says why not.
+    /// Opens the block device or regular file at `path`.
     pub fn open(path: &Path, access: Access) -> Result<Self, HostError> {
         Self::open_with(path, access, &Sysfs::default())
     }
 
     /// The same, with another view of sysfs and procfs.
     pub fn open_with(path: &Path, access: Access, sysfs: &Sysfs) -> Result<Self, HostError> {
-        let name = one_line(path);
-        let metadata = look(path, &name)?;
+        let name = printable(path);
+        let metadata = metadata_of(path, &name)?;
         let kind = kind_of(&metadata, &name)?;
         let node = match kind {
             Kind::BlockDevice => sysfs.node(dev_number(metadata.rdev())),
             Kind::File => None,
         };
-        let used = used_by(&name, kind, &metadata, node.as_ref(), sysfs);
+        let used = user_of(&name, kind, &metadata, node.as_ref(), sysfs);
         let protected = node.as_ref().is_some_and(is_protected);
         let refusal = match (access, protected, used) {
             (Access::DestroyData, true, _) => return Err(Refusal::ReadOnly { path: name }.into()),
@@ -115,12 +115,12 @@ impl Device {
         Ok(device)
     }
 
-    /// What the target is.
+    /// The identity of the target.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// What the caller may do to it.
+    /// The access mode.
     pub fn access(&self) -> Access {
         self.access
     }
@@ -130,13 +130,13 @@ impl Device {
         self.node.as_ref()
     }
 
-    /// What was submitted so far.
+    /// I/O submitted so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Runs a batch at a queue depth. Columns that cannot be run are refused before the first I/O;
-    /// otherwise the log holds whatever completed, however the batch ended.
+    /// Runs a batch at a queue depth. Invalid columns are refused before the first I/O; otherwise the log has
+    /// every completed row, however the batch ended.
     pub fn run(
         &mut self,
         columns: Columns<'_>,
@@ -173,11 +173,11 @@ impl Device {
             self.engine = Some(engine);
             return Ok((log, End::Failed(failure)));
         }
-        let (log, mut end, settled) = engine.run(&mut batch, depth, interrupted);
+        let (log, mut end, drained) = engine.run(&mut batch, depth, interrupted);
         if let (End::Complete, Some(size)) = (&end, shrunk()) {
             end = End::Failed(batch.failure(columns.len() - 1, Reason::Shrunk(size)));
         }
-        if settled {
+        if drained {
             self.engine = Some(engine);
         } else {
             // The kernel may still write to these buffers, so they must stay mapped for good.
@@ -186,12 +186,12 @@ impl Device {
         Ok((log, end))
     }
 
-    /// Has a ring and buffers ready for these needs.
+    /// Ensures that the ring and buffers cover these needs.
     fn prepare(&mut self, needs: &Needs) -> Result<(), HostError> {
         if self.engine.as_ref().is_some_and(|engine| engine.fits(needs)) {
             return Ok(());
         }
-        // The old buffers go first, so that both never count together against a memory limit.
+        // Free the old buffers first, so that both never count against a memory limit together.
         let needs = self.engine.take().map_or(*needs, |old| needs.joined(&old.needs()));
         let engine = Engine::new(&needs).map_err(|error| {
             let (path, reason) = (self.identity.path.clone(), error.to_string());
@@ -204,7 +204,7 @@ impl Device {
         Ok(())
     }
 
-    /// Refuses a target that holds the signature of somebody's data.
+    /// Refuses a target that holds a foreign signature.
     fn check_signatures(&self) -> Result<(), HostError> {
         let found = signatures::find(&self.file).map_err(|error| Refusal::CannotExamine {
             path: self.identity.path.clone(),
@@ -222,7 +222,7 @@ impl Device {
 }
 
 /// A path as one printable line.
-pub fn one_line(path: &Path) -> String {
+pub fn printable(path: &Path) -> String {
     path.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn io_refusal(path: &str, doing: &'static str, source: io::Error) -> 
     Refusal::Io { path, doing, source }
 }
 
-pub(crate) fn look(path: &Path, name: &str) -> Result<fs::Metadata, Refusal> {
+pub(crate) fn metadata_of(path: &Path, name: &str) -> Result<fs::Metadata, Refusal> {
     fs::metadata(path).map_err(|error| match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR) => Refusal::NoSuchPath { path: name.to_owned() },
         Some(libc::EACCES | libc::EPERM) => Refusal::no_permission(name.to_owned(), "reading", is_root()),
@@ -253,8 +253,8 @@ pub(crate) fn kind_of(metadata: &fs::Metadata, name: &str) -> Result<Kind, Refus
     }
 }
 
-/// Who else uses the target; an error when that cannot be told.
-pub(crate) fn used_by(
+/// The first other user of the target; an error if that cannot be determined.
+pub(crate) fn user_of(
     name: &str,
     kind: Kind,
     metadata: &fs::Metadata,
@@ -266,15 +266,15 @@ pub(crate) fn used_by(
         (None, Kind::File) => usage::of_file(name, metadata, sysfs),
         (None, Kind::BlockDevice) => Err(sysfs.without_node(dev_number(metadata.rdev()))),
     };
-    answer.map_err(|unreadable| Refusal::CannotTell {
+    answer.map_err(|unreadable| Refusal::UsersUnknown {
         path: name.to_owned(),
         mount: if sysfs.is_proc(&unreadable.what) { "proc at /proc" } else { "sysfs at /sys" },
-        what: one_line(&unreadable.what),
+        what: printable(&unreadable.what),
         reason: unreadable.source.to_string(),
     })
 }
 
-/// Whether sysfs says that a disk, or the disk below a partition, is write-protected.
+/// Whether sysfs reports a disk, or the disk of a partition, as write-protected.
 pub(crate) fn is_protected(node: &Node) -> bool {
     node.flag("ro") == Some(true) || node.disk().flag("ro") == Some(true)
 }
@@ -308,7 +308,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// What was opened must be what was looked at.
+/// Checks that the opened file is the one that was examined.
 pub(crate) fn check_same(file: &File, seen: &fs::Metadata, name: &str) -> Result<(), Refusal> {
     let opened = file.metadata().map_err(|source| io_refusal(name, "looking it up", source))?;
     let key = |m: &fs::Metadata| (m.dev(), m.ino(), m.rdev());
@@ -334,27 +334,27 @@ pub(crate) fn ioctl_read_only(file: &File) -> bool {
 fn block_bytes(file: &File, kind: Kind, name: &str) -> Result<u32, Refusal> {
     use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
     const SMALLEST: u32 = 512;
-    const USUAL: u32 = 4096;
+    const DEFAULT: u32 = 4096;
     if kind == Kind::BlockDevice {
         return ioctl_blksszget(file)
             .map(|bytes| bytes.max(SMALLEST))
             .map_err(|errno| io_refusal(name, "reading its block size", errno.into()));
     }
-    // Kernels before 6.1 do not tell; 4096 suits every usual disk.
-    let Ok(told) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
-        return Ok(USUAL);
+    // Kernels before 6.1 do not report it; 4096 suits every usual disk.
+    let Ok(stat) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
+        return Ok(DEFAULT);
     };
-    if told.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
-        return Ok(USUAL);
+    if stat.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+        return Ok(DEFAULT);
     }
-    match told.stx_dio_offset_align {
+    match stat.stx_dio_offset_align {
         0 => Err(Refusal::NoDirectIo { path: name.to_owned() }),
         bytes if bytes.is_power_of_two() => Ok(bytes.max(SMALLEST)),
-        _ => Ok(USUAL),
+        _ => Ok(DEFAULT),
     }
 }
 
-/// The size in bytes now, of a device or a file.
+/// The current size of a device or file, bytes.
 pub(crate) fn current_size(mut file: &File) -> io::Result<u64> {
     file.seek(SeekFrom::End(0))
 }

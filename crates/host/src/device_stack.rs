@@ -1,8 +1,8 @@
-//! What shares its bytes with a target: a write to the target changes these too.
+//! The device stack of a target: everything that shares its bytes, so that a write to the target changes it.
 //!
-//! Invariants: a partition shares its bytes with the whole disk, not with its siblings; a whole disk with
-//! all its partitions; a loop device with what it lies on and with every other loop device on the same;
-//! a device of the device mapper or MD with what it is built on. All of that is followed to the end.
+//! Invariants: a partition shares bytes with the whole disk, not with its siblings; a whole disk with all its
+//! partitions; a loop device with its backing file or device and with every other loop device over the same;
+//! a device-mapper or MD device with its components. The stack is followed to the bottom.
 //!
 //! Sources: Linux `Documentation/ABI/stable/sysfs-block`, `losetup(8)`.
 
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::sysfs::{DevNumber, Node, Sysfs, Unreadable, block_device_number};
 
-/// A file, by the number of its file system and its own in there.
+/// A file, by device and inode number.
 pub type FileKey = (u64, u64);
 
 /// The file at a path.
@@ -20,35 +20,35 @@ pub fn file_key(path: &Path) -> Option<FileKey> {
     fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Devices and files that hold a target's bytes.
+/// Devices and files that share bytes with a target.
 #[derive(Debug, Default)]
-pub struct Reach {
-    /// Devices of which at least a part is the target's; the target itself comes first.
+pub struct DeviceStack {
+    /// Devices that overlap the target, which comes first.
     pub devices: Vec<Node>,
-    /// Files that loop devices among them lie on.
+    /// Backing files of loop devices among them.
     pub files: Vec<FileKey>,
-    /// Other loop devices on what one of these lies on.
-    pub twins: Vec<Node>,
-    /// The target, the disk it is a partition of, and what they are built on: that one of these uses
-    /// another is no use by others.
+    /// Other loop devices over the same backing file or device.
+    pub aliases: Vec<Node>,
+    /// The target, the disk that it is a partition of, and what they are built on: their use of each other is
+    /// not use by others.
     chain: Vec<Node>,
 }
 
-impl Reach {
-    /// What shares its bytes with a block device.
+impl DeviceStack {
+    /// The stack of a block device.
     pub fn of(node: &Node, sysfs: &Sysfs) -> Result<Self, Unreadable> {
         let loops = sysfs.loops()?;
-        let mut reach = Self::default();
+        let mut stack = Self::default();
         let mut to_visit = vec![(node.clone(), true)];
         while let Some((node, whole)) = to_visit.pop() {
-            if reach.chain.contains(&node) {
+            if stack.chain.contains(&node) {
                 continue;
             }
-            reach.chain.push(node.clone());
-            reach.add(&node, whole);
+            stack.chain.push(node.clone());
+            stack.add(&node, whole);
             let disk = node.disk();
             if disk != node {
-                // The siblings of a partition are none of its business, so not the whole of the disk.
+                // Siblings of a partition do not share its bytes, so do not add the whole disk.
                 to_visit.push((disk, false));
                 continue;
             }
@@ -56,24 +56,24 @@ impl Reach {
             let Some(backing) = node.backing() else { continue };
             match block_device_number(&backing).and_then(|number| sysfs.node(number)) {
                 Some(below) => to_visit.push((below, true)),
-                None => reach.files.extend(file_key(&backing)),
+                None => stack.files.extend(file_key(&backing)),
             }
-            for (twin, other) in &loops {
-                if *twin != node && same_place(&backing, other) {
-                    reach.add(twin, true);
-                    reach.twins.push(twin.clone());
+            for (alias, other) in &loops {
+                if *alias != node && same_backing(&backing, other) {
+                    stack.add(alias, true);
+                    stack.aliases.push(alias.clone());
                 }
             }
         }
-        Ok(reach)
+        Ok(stack)
     }
 
-    /// What shares its bytes with a regular file.
+    /// The stack of a regular file.
     pub fn of_file(file: FileKey) -> Self {
         Self { files: vec![file], ..Self::default() }
     }
 
-    /// Whether a device is the target or something it is built on.
+    /// Whether a device is the target or one that it is built on.
     pub fn is_below(&self, node: &Node) -> bool {
         self.chain.contains(node)
     }
@@ -93,9 +93,9 @@ impl Reach {
     }
 }
 
-/// Whether two paths of backing files mean one file or device. The kernel's text alone decides where the
-/// file is gone (`... (deleted)`).
-fn same_place(one: &Path, other: &Path) -> bool {
+/// Whether two backing paths denote the same file or device. For a deleted file (`... (deleted)`) only the
+/// text can be compared.
+fn same_backing(one: &Path, other: &Path) -> bool {
     let number = block_device_number(one);
     one == other
         || (number.is_some() && number == block_device_number(other))

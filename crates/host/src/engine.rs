@@ -1,9 +1,10 @@
-//! Timed I/O with io_uring: a batch at a queue depth, the submit and completion time of every I/O.
+//! Timed I/O with io_uring: runs a batch at a queue depth and records the submit and completion time of every
+//! I/O.
 //!
-//! Invariants: the loop allocates nothing; a slot of a buffer belongs to one I/O from its submission
-//! to its completion; the caller's `interrupted` is asked at least every [`POLL_NS`] plus the time
-//! it takes itself, also while an I/O hangs; after an interrupt, I/O in flight has [`DRAIN_NS`] to
-//! complete, and buffers that the kernel may still use after that are never freed.
+//! Invariants: the loop does not allocate; a buffer slot belongs to one I/O from submission to completion;
+//! `interrupted` is called at least every [`POLL_NS`] plus its own duration, also while an I/O hangs; after
+//! an interrupt, I/O in flight has [`DRAIN_NS`] to complete, and buffers that the kernel may still use after
+//! that are never freed.
 //!
 //! Source: `io_uring_enter(2)` (`IORING_ENTER_EXT_ARG`, Linux 5.11).
 
@@ -18,16 +19,16 @@ use crate::columns::{Columns, Needs, Op};
 use crate::device::{Counters, now_ns};
 use crate::error::{Failure, Reason};
 
-/// The longest time between two questions whether to stop, ns.
+/// Longest time between two checks for an interrupt, ns.
 pub const POLL_NS: u64 = 20_000_000;
-/// What I/O in flight gets to complete after an interrupt, ns.
+/// Time that I/O in flight has to complete after an interrupt, ns.
 const DRAIN_NS: u64 = 1_000_000_000;
 
 /// When each I/O of a batch was submitted and completed, `CLOCK_MONOTONIC` ns; row by row as the
 /// batch. A row that did not complete has 0 in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// Just before the system call that gave the I/O to the kernel; the same for all it gave.
+    /// Just before the system call that submitted the I/O; the same for all I/O of that call.
     pub submit_ns: Vec<u64>,
     /// Just after its completion was seen.
     pub complete_ns: Vec<u64>,
@@ -44,7 +45,7 @@ pub enum End {
     Failed(Failure),
 }
 
-/// A batch on its way.
+/// A batch to run.
 pub struct Batch<'a> {
     /// The open target.
     pub fd: RawFd,
@@ -52,13 +53,13 @@ pub struct Batch<'a> {
     pub path: &'a str,
     /// The checked columns.
     pub columns: Columns<'a>,
-    /// What was submitted so far, for the life of the target.
+    /// Counters since the target was opened.
     pub counters: &'a mut Counters,
-    /// The target's size if it is less than it was, bytes.
+    /// The current size of the target if it has shrunk, bytes.
     pub shrunk: &'a dyn Fn() -> Option<u64>,
 }
 
-/// A ring and its buffers.
+/// An io_uring and its buffers.
 pub struct Engine {
     ring: IoUring,
     reads: Arena,
@@ -85,7 +86,7 @@ const READ_BUFFERS: u16 = 0;
 const WRITE_BUFFERS: u16 = 1;
 
 impl Engine {
-    /// A ring and buffers for batches of these needs.
+    /// Creates a ring and buffers for batches with these needs.
     pub fn new(needs: &Needs) -> io::Result<Self> {
         let slots = needs.slots.max(1);
         let entries = slots.next_power_of_two() as u32;
@@ -109,7 +110,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Registers the buffers; a refusal (memory lock limit) only costs the saving.
+    /// Registers the buffers with the ring. Failure (the memory lock limit) only loses the optimisation.
     fn register(&self) -> bool {
         let vector = |arena: &Arena| libc::iovec {
             iov_base: if arena.total_bytes() == 0 { std::ptr::null_mut() } else { arena.slot(0).cast() },
@@ -121,7 +122,7 @@ impl Engine {
         unsafe { self.ring.submitter().register_buffers(&vectors) }.is_ok()
     }
 
-    /// The needs that this engine suits.
+    /// The needs that this engine covers.
     pub fn needs(&self) -> Needs {
         Needs {
             slots: self.row_of.len(),
@@ -130,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// Whether a batch of these needs can run with what is here.
+    /// Whether this engine covers these needs.
     pub fn fits(&self, needs: &Needs) -> bool {
         needs.slots <= self.row_of.len()
             && needs.read_bytes as usize <= self.reads.slot_bytes()
@@ -156,14 +157,14 @@ impl Engine {
             deadline_ns: None,
             polled_ns: now_ns(),
         };
-        let settled = self.drive(batch, &mut progress, interrupted);
+        let drained = self.drive(batch, &mut progress, interrupted);
         for row in 0..rows {
             if progress.log.complete_ns[row] == 0 {
                 progress.log.submit_ns[row] = 0;
             }
         }
         let end = progress.end.unwrap_or(End::Complete);
-        (progress.log, end, settled)
+        (progress.log, end, drained)
     }
 
     fn drive(
@@ -178,7 +179,8 @@ impl Engine {
             if progress.end.is_none() {
                 let first = progress.next;
                 self.fill_queue(batch, progress);
-                // Stamped when all are ready: filling the buffer of one is no latency of another.
+                // Taken once all entries are ready, so that filling one buffer does not add to the latency of
+                // another.
                 progress.log.submit_ns[first..progress.next].fill(now_ns());
             }
             if progress.in_flight == 0 {
@@ -216,7 +218,7 @@ impl Engine {
             // and the arenas are leaked together when an I/O never completes.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             if pushed.is_err() {
-                // Cannot be while the ring has an entry a slot; the row is tried again all the same.
+                // The ring has an entry for every slot, so this cannot happen; the row would be retried.
                 self.free.push(slot);
                 return;
             }
@@ -272,7 +274,7 @@ impl Engine {
 }
 
 impl Progress {
-    /// Keeps the first failure; a failure outranks an interrupt.
+    /// Records the first failure, which takes precedence over an interrupt.
     fn fail(&mut self, batch: &Batch<'_>, row: usize, reason: Reason) {
         if !matches!(self.end, Some(End::Failed(_))) {
             self.end = Some(End::Failed(batch.failure(row, reason)));
@@ -294,7 +296,7 @@ impl Progress {
 }
 
 impl Batch<'_> {
-    /// The failure of a row, in full.
+    /// The complete failure report of a row.
     pub fn failure(&self, row: usize, reason: Reason) -> Failure {
         Failure {
             path: self.path.to_owned(),
@@ -306,7 +308,7 @@ impl Batch<'_> {
     }
 }
 
-/// What is wrong with a completion, if anything is.
+/// The reason why a completion is a failure, if it is.
 fn failed(batch: &Batch<'_>, row: usize, result: i32) -> Option<Reason> {
     let Ok(bytes) = u32::try_from(result) else {
         return Some(Reason::Errno(-result));

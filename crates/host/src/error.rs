@@ -1,17 +1,17 @@
-//! The ways in which work on a device ends early, each as one line: what, where, and the mend.
+//! Errors of device access, each one line: the place, the problem, the mend.
 //!
-//! Invariants: no message holds a line break; a [`Refusal`] means that nothing was written; a
-//! [`Failure`] names the path, the operation, the byte offset and the kernel's own words.
+//! Invariants: no message has a line break; after a [`Refusal`] nothing was written; a [`Failure`] names the
+//! path, the operation, the byte offset and the error of the kernel.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::columns::Op;
 
-/// Why a device was not taken. Nothing was written to it.
+/// Why a device was refused. Nothing was written to it.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The path names nothing.
+    /// The path does not exist.
     #[error("{path}: no such device or file; check the name, for example with lsblk")]
     NoSuchPath {
         /// The path as given.
@@ -36,7 +36,7 @@ pub enum Refusal {
         path: String,
         /// "reading" or "writing".
         purpose: &'static str,
-        /// The mend, which is another one for root.
+        /// The mend, which differs for root.
         mend: &'static str,
     },
     /// The device or its file system is write-protected.
@@ -63,7 +63,7 @@ pub enum Refusal {
         /// What was found.
         what: String,
     },
-    /// The medium holds the signature of somebody's data.
+    /// The medium holds a foreign signature.
     #[error("{path}: holds {what}; {mend}")]
     Signature {
         /// The path as given.
@@ -78,32 +78,32 @@ pub enum Refusal {
     InUse {
         /// The path as given.
         path: String,
-        /// By whom, as far as it is known, with a leading space.
+        /// The user, as far as it is known, with a leading space.
         by: String,
     },
-    /// Who uses the device cannot be found out.
+    /// The users of the device cannot be determined.
     #[error(
-        "{path}: cannot be written to, because who uses it is not known: {what} cannot be read ({reason}); mount {mount}"
+        "{path}: refusing to write, because {what}, which lists its users, cannot be read ({reason}); mount {mount}"
     )]
-    CannotTell {
+    UsersUnknown {
         /// The path as given.
         path: String,
-        /// What would tell.
+        /// The table that cannot be read.
         what: String,
-        /// Why it does not.
+        /// The error of the kernel.
         reason: String,
         /// The mend: what to mount where.
         mount: &'static str,
     },
-    /// What the medium holds cannot be found out.
-    #[error("{path}: cannot be written to, because what it holds is not known: {reason}")]
+    /// The medium cannot be examined.
+    #[error("{path}: refusing to write, because its content cannot be examined: {reason}")]
     CannotExamine {
         /// The path as given.
         path: String,
-        /// Why not, and the mend.
+        /// The reason, and the mend.
         reason: String,
     },
-    /// The device is smaller than any test can use.
+    /// The device is too small for every test.
     #[error("{path}: has {size_bytes} bytes, too small to measure; take one of at least 64 MiB")]
     TooSmall {
         /// The path as given.
@@ -111,9 +111,9 @@ pub enum Refusal {
         /// Its size in bytes.
         size_bytes: u64,
     },
-    /// The file system cannot bypass its page cache, so times would be those of memory.
+    /// The file system does not support direct I/O, so times would be those of the page cache.
     #[error(
-        "{path}: cannot be opened past the page cache (O_DIRECT); put it on ext4 or xfs, or name a device"
+        "{path}: the file system does not support direct I/O (O_DIRECT); use ext4 or xfs, or name a device"
     )]
     NoDirectIo {
         /// The path as given.
@@ -121,7 +121,7 @@ pub enum Refusal {
     },
     /// The kernel has no usable io_uring.
     #[error(
-        "{path}: io_uring is not to be had here ({reason}); allow it (sysctl kernel.io_uring_disabled=0) on Linux 5.11 or newer"
+        "{path}: io_uring is not available ({reason}); enable it (sysctl kernel.io_uring_disabled=0) on Linux 5.11 or newer"
     )]
     NoIoUring {
         /// The device that was to be opened.
@@ -129,7 +129,7 @@ pub enum Refusal {
         /// The kernel's reason.
         reason: String,
     },
-    /// The kernel gave no memory for the ring or its buffers.
+    /// The kernel has no memory for the ring or its buffers.
     #[error("{path}: no memory for I/O buffers ({reason}); lower the queue depth, or raise ulimit -l")]
     NoBuffers {
         /// The device that was to be used.
@@ -149,7 +149,7 @@ pub enum Refusal {
     },
     /// The restore note could not be written, so no setting was changed.
     #[error(
-        "{note}: cannot keep the restore note: {source}; make its folder writable, or set SKYLIGHT_STATE to another"
+        "{note}: cannot keep the restore note: {source}; make its directory writable, or set SKYLIGHT_STATE to another one"
     )]
     Note {
         /// The note's path.
@@ -165,7 +165,7 @@ pub enum Refusal {
         /// What is wrong with it.
         why: String,
     },
-    /// Columns that cannot be run.
+    /// Invalid columns.
     #[error("{path}: {error}")]
     Columns {
         /// The device they were for.
@@ -176,10 +176,10 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The kernel denied `purpose` to this process, which may be root's.
+    /// Access denied for `purpose`, to root or another user.
     pub(crate) fn no_permission(path: String, purpose: &'static str, root: bool) -> Self {
         let mend = if root {
-            "root is kept out as well: by a container (allow the device in it), an immutable file (chattr -i) or a network file system"
+            "access is denied even to root: by a container (allow the device in it), an immutable file (chattr -i) or a network file system"
         } else {
             "run as root, or get access to it"
         };
@@ -191,7 +191,7 @@ impl Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnError {
     /// The columns differ in length.
-    #[error("columns differ in length (op {op}, offset {offset}, size {size}); give one row an I/O")]
+    #[error("columns differ in length (op {op}, offset {offset}, size {size}); give one row per I/O")]
     Length {
         /// Rows of `op`.
         op: usize,
@@ -200,7 +200,7 @@ pub enum ColumnError {
         /// Rows of `size`.
         size: usize,
     },
-    /// A queue depth that is not offered.
+    /// Unsupported queue depth.
     #[error("queue depth {depth} is out of range; take 1 to {max}", max = crate::MAX_DEPTH)]
     Depth {
         /// The depth asked for.
@@ -214,15 +214,15 @@ pub enum ColumnError {
         /// The code.
         code: u8,
     },
-    /// TRIM, which this engine does not send.
-    #[error("row {row}: TRIM is not sent to real devices by this version; leave it out")]
+    /// TRIM, which is not supported.
+    #[error("row {row}: TRIM is not supported on real devices; leave it out")]
     Trim {
         /// The row.
         row: usize,
     },
     /// A write or a flush on a device that was opened for reading only.
     #[error(
-        "row {row}: a {op} is not allowed, the target was opened read-only; give --destroy-data to allow it"
+        "row {row}: a {op} is not allowed because the target was opened read-only; give --destroy-data to allow it"
     )]
     NotWritable {
         /// The row.
@@ -242,7 +242,7 @@ pub enum ColumnError {
         /// The logical block in bytes.
         block: u32,
     },
-    /// A size of nothing, or more than one I/O can carry.
+    /// A size of zero, or more than one I/O can transfer.
     #[error("row {row}: size {size} is out of range; take 1 to {max} bytes", max = crate::MAX_IO_BYTES)]
     Size {
         /// The row.
@@ -262,7 +262,7 @@ pub enum ColumnError {
         /// The target's size in bytes.
         capacity: u64,
     },
-    /// Depth times size exceeds the buffers that are set aside.
+    /// Depth times size exceeds the buffer limit.
     #[error("depth {depth} of {size} bytes each needs more than {max} bytes of buffers; lower one of the two", max = crate::MAX_BUFFERS_BYTES)]
     Buffers {
         /// The queue depth.
@@ -272,19 +272,19 @@ pub enum ColumnError {
     },
 }
 
-/// Why an I/O, or the whole target, failed.
+/// Why an I/O or the whole target failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The kernel answered with this error number.
+    /// The kernel returned this error number.
     Errno(i32),
-    /// Fewer bytes came or went than asked for.
+    /// Fewer bytes were transferred than requested.
     Short(u32),
-    /// The target is now this many bytes, less than when it was opened.
+    /// The target has shrunk to this many bytes.
     Shrunk(u64),
 }
 
 impl Reason {
-    /// What to do about it.
+    /// The mend.
     fn mend(&self) -> &'static str {
         match self {
             Self::Errno(libc::ENOSPC | libc::EDQUOT) => {
@@ -305,7 +305,7 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// An I/O that failed: the target's fault, not the caller's.
+/// A failed I/O: the fault of the target, not of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{path}: {op} of {size} bytes at offset {offset} failed: {reason}; {mend}, then resume",
@@ -314,42 +314,42 @@ impl std::fmt::Display for Reason {
 pub struct Failure {
     /// The device.
     pub path: String,
-    /// What was asked of it.
+    /// The operation.
     pub op: Op,
     /// Byte offset.
     pub offset: u64,
     /// Size in bytes.
     pub size: u32,
-    /// What it answered.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// A setting that could not be put back: the target's fault, as far as we know. The restore note stays.
+/// A setting that could not be restored. The restore note stays.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{path}: its write cache could not be set to '{setting}' again: {source}; the next run with --destroy-data tries again"
 )]
-pub struct NotPutBack {
+pub struct NotRestored {
     /// The device.
     pub path: String,
-    /// What it had before.
+    /// The original setting.
     pub setting: String,
     /// The kernel's answer.
     pub source: io::Error,
 }
 
-/// Anything that this crate reports instead of a result.
+/// Any error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The device or the request was not taken; nothing was done.
+    /// The device or the batch was refused; nothing was done.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The device failed.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The device failed to take back what it had.
+    /// A setting of the device could not be restored.
     #[error(transparent)]
-    NotPutBack(#[from] NotPutBack),
+    NotRestored(#[from] NotRestored),
 }
 
 #[cfg(test)]
@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_not_told_to_become_root() {
+    fn root_is_not_advised_to_become_root() {
         let line = |root| Refusal::no_permission("/dev/sdx".into(), "reading", root).to_string();
         assert_eq!(
             line(false),
@@ -365,7 +365,7 @@ mod tests {
         );
         assert!(
             line(true)
-                .starts_with("/dev/sdx: no permission to open it for reading; root is kept out as well")
+                .starts_with("/dev/sdx: no permission to open it for reading; access is denied even to root")
         );
         assert!(!line(true).contains("run as root") && !line(true).contains('\n'));
     }

@@ -11,7 +11,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// A machine without disks, mounts and swaps; `name` tells tests of one process apart.
+    /// A machine without disks, mounts and swap; `name` distinguishes the tests of a process.
     pub fn new(name: &str) -> Self {
         let root = std::env::temp_dir().join(format!("skylight-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);

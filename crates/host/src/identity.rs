@@ -1,8 +1,8 @@
-//! What a target says of itself.
+//! What a target declares about itself.
 //!
-//! Invariants: nothing here is measured, and nothing that a drive declares is believed elsewhere: the
-//! tests find out for themselves (many shingled drives declare themselves conventional). What the
-//! kernel does not tell is `None`.
+//! Invariants: nothing here is measured, and no other part relies on what a drive declares: the tests measure
+//! for themselves (many shingled drives declare themselves conventional). What the kernel does not report is
+//! `None`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::error::Refusal;
 use crate::sysfs::{Node, Sysfs, dev_number};
 
-/// What a target is to the kernel.
+/// The kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A block device: a disk or a partition.
@@ -19,18 +19,18 @@ pub enum Kind {
     File,
 }
 
-/// What a target is and what it declares of itself.
+/// What a target is and what it declares about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The path as given.
     pub path: String,
     /// Block device or file.
     pub kind: Kind,
-    /// A name for the drive whose settings may be changed, made of letters, digits, `.`, `_` and `-`
-    /// only, so that it can be part of a file name: model and serial number, or, without one, what
-    /// holds until the next start of the kernel. `None` for a file: it has no settings.
+    /// A key for the drive whose settings may be changed, made of letters, digits, `.`, `_` and `-` only, so
+    /// that it can be part of a file name: model and serial number, or, without a serial number, something
+    /// that is unique until the next boot. `None` for a file, which has no settings.
     pub key: Option<String>,
-    /// The number of a file in its file system.
+    /// The inode number of a file.
     pub inode: Option<u64>,
     /// The kernel's name of the device; of the one below, for a file.
     pub kernel_name: Option<String>,
@@ -40,11 +40,11 @@ pub struct Identity {
     pub serial: Option<String>,
     /// Firmware revision.
     pub firmware: Option<String>,
-    /// What the kernel believes of rotation; for a file, of the device below.
+    /// Whether the kernel considers it rotational; for a file, the device below.
     pub rotational: Option<bool>,
-    /// Turns a minute that a disk declares, where it declares a number.
+    /// Rotation rate that the disk declares, rpm.
     pub rotation_rpm: Option<u16>,
-    /// Size in bytes, whole logical blocks.
+    /// Size in bytes, a multiple of the logical block.
     pub size_bytes: u64,
     /// Logical block in bytes: the unit of offsets and sizes.
     pub block_bytes: u32,
@@ -54,16 +54,16 @@ pub struct Identity {
     pub zoned: Option<String>,
     /// The kernel's view of the write cache: `write back` or `write through`.
     pub write_cache: Option<String>,
-    /// The drive's own cache setting, where it can be read.
+    /// The cache setting of the drive itself, where it can be read.
     pub cache_type: Option<String>,
-    /// What lies below: the backing file of a loop device, the file system of a file.
+    /// What it is stored on: the backing file of a loop device, the file system of a file.
     pub below: Option<String>,
-    /// Who else used the target when it was opened; their I/O disturbs the times.
+    /// Other users of the target when it was opened; their I/O affects the times.
     pub also_used: Option<String>,
 }
 
 impl Identity {
-    /// What sysfs tells of a block device.
+    /// Identifies a block device from sysfs.
     pub fn of_block_device(
         path: &str,
         node: Option<&Node>,
@@ -82,8 +82,11 @@ impl Identity {
             Some(serial) => [model.as_deref(), Some(serial)].into_iter().flatten().collect(),
             None => vec![],
         };
-        let key =
-            if key.is_empty() { volatile_key(path, disk.as_ref(), sysfs) } else { plain(&key.join("-")) };
+        let key = if key.is_empty() {
+            boot_key(path, disk.as_ref(), sysfs)
+        } else {
+            file_name_safe(&key.join("-"))
+        };
         Self {
             path: path.to_owned(),
             kind: Kind::BlockDevice,
@@ -110,7 +113,7 @@ impl Identity {
         }
     }
 
-    /// What is known of a regular file: its file system, and the device below it.
+    /// Identifies a regular file: its file system, and the device below.
     pub fn of_file(path: &str, metadata: &fs::Metadata, sysfs: &Sysfs, size_bytes: u64, block: u32) -> Self {
         let number = dev_number(metadata.dev());
         let mounts = sysfs.mounts().unwrap_or_default();
@@ -139,7 +142,7 @@ impl Identity {
         }
     }
 
-    /// Keeps who else uses the target, in the words of the refusal that it would have been.
+    /// Records another use of the target, in the words of the refusal that writing would have caused.
     pub fn note_use(&mut self, refusal: &Refusal) {
         self.also_used = match refusal {
             Refusal::Mounted { what, mount_point, .. } => Some(format!("{what} is mounted at {mount_point}")),
@@ -150,19 +153,19 @@ impl Identity {
     }
 }
 
-/// The key of a drive that has no serial number. The kernel's name alone may be another drive's after the
-/// next start, or after another was plugged in, so what else is known of the drive goes with it.
-fn volatile_key(path: &str, disk: Option<&Node>, sysfs: &Sysfs) -> String {
+/// The key of a drive without a serial number. After the next boot or hot plug the kernel may give its name
+/// to another drive, so the key includes everything else that is known.
+fn boot_key(path: &str, disk: Option<&Node>, sysfs: &Sysfs) -> String {
     let of_disk = |attribute: &str| disk.and_then(|disk| disk.text(attribute));
     let name = disk.map_or_else(|| path.to_owned(), Node::name);
     let parts = [Some(name), of_disk("device/model"), of_disk("size"), sysfs.boot_id()];
-    plain(&parts.into_iter().flatten().collect::<Vec<_>>().join("-"))
+    file_name_safe(&parts.into_iter().flatten().collect::<Vec<_>>().join("-"))
 }
 
-/// A text with everything that is awkward in a file name replaced.
-fn plain(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    text.chars().map(|c| if plain(c) { c } else { '_' }).collect()
+/// Replaces everything that is awkward in a file name.
+fn file_name_safe(text: &str) -> String {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    text.chars().map(|c| if is_safe(c) { c } else { '_' }).collect()
 }
 
 /// The serial number in a SCSI disk's unit serial number page (SPC-4, 7.8.15): four bytes of header,
@@ -180,7 +183,7 @@ fn rotation_rpm(disk: &Node) -> Option<u16> {
 }
 
 /// The rate in a block device characteristics page (SBC-4, VPD page B1h): bytes 4 and 5, the higher first.
-/// 0000h is not reported, 0001h does not rotate, and from 0401h to FFFEh it is turns a minute.
+/// 0000h means not reported, 0001h non-rotating, and 0401h to FFFEh the rate in rpm.
 fn nominal_rpm(page: &[u8]) -> Option<u16> {
     let [_, 0xb1, _, _, high, low, ..] = *page else { return None };
     let rate = u16::from_be_bytes([high, low]);
@@ -226,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_rate_is_a_number_of_turns_or_none() {
+    fn a_rotation_rate_is_parsed_or_none() {
         let page = |rate: [u8; 2]| [&[0, 0xb1, 0, 0x3c][..], &rate, &[0; 58]].concat();
         for (rate, rpm) in [
             ([0x1c, 0x20], Some(7200)),
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_tell_is_none() {
+    fn what_the_kernel_does_not_report_is_none() {
         let tree = Tree::new("untold");
         let it = Identity::of_block_device("/dev/x y", None, &tree.sysfs(), 1 << 30, 512);
         assert_eq!((it.model.as_ref(), it.rotational), (None, None));
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_serial_number_the_key_is_good_for_one_start_of_the_kernel() {
+    fn without_a_serial_number_the_key_is_valid_until_the_next_boot() {
         let tree = Tree::new("keys");
         let key = |node: &Node| {
             let identity = Identity::of_block_device("/dev/sdq", Some(node), &tree.sysfs(), 1 << 30, 512);
@@ -270,7 +273,7 @@ mod tests {
         tree.file("sys/devices/sdq/size", "2048\n");
         tree.file("proc/sys/kernel/random/boot_id", "b007\n");
         assert_eq!(key(&node), "sdq-USB_Disk-2048-b007");
-        assert_eq!(key(&part), key(&node), "the cache is the disk's");
+        assert_eq!(key(&part), key(&node), "a partition shares the cache of its disk");
         tree.file("proc/sys/kernel/random/boot_id", "b008\n");
         assert_eq!(key(&node), "sdq-USB_Disk-2048-b008");
     }

@@ -1,20 +1,19 @@
-//! What a host does to a real device: open it safely, know what it is, run timed I/O on it, switch
-//! its write cache, and put everything back.
+//! Access to real devices: opening them safely, identifying them, timed I/O, and switching the write cache
+//! and restoring it.
 //!
 //! Invariants:
-//! - With [`Access::ReadOnly`] the descriptor is `O_RDONLY`, so that the kernel itself guarantees
-//!   that nothing is written; no setting of the device is changed either. Who else uses the device
-//!   does not matter then; it is kept in [`Identity::also_used`], as it disturbs the times.
-//! - With [`Access::DestroyData`] a device that anyone else uses (mounted, partitioned, swap, held by
-//!   RAID or LVM, behind a loop device, opened by a process that this one may look into) is refused
-//!   before it is opened for writing; so is one of which sysfs and procfs do not tell. What shares its
-//!   bytes counts as the device: partitions, the disk below, what a loop device lies on. So is one that holds a
-//!   signature which libblkid knows, or of which that cannot be found out.
-//! - A batch is checked whole before its first I/O. What completed is kept, whatever ends the batch.
-//! - I/O bypasses the page cache (`O_DIRECT`); times are `CLOCK_MONOTONIC` nanoseconds, taken just
-//!   before the system call that submits (one time for all that go with it) and just after the
-//!   completion was seen.
-//! - A setting that was changed is put back on drop; a restore note on disk covers a killed process.
+//! * With [`Access::ReadOnly`] the descriptor is `O_RDONLY`, so that the kernel itself guarantees that
+//!   nothing is written; no device setting is changed either. Other users of the device are allowed; they are
+//!   recorded in [`Identity::also_used`], because their I/O affects the measured times.
+//! * With [`Access::DestroyData`] a device that is in use (mounted, partitioned, swap, held by RAID or LVM,
+//!   behind a loop device, or open in a process visible to this one) is refused before it is opened for
+//!   writing; so is one whose use sysfs and procfs do not show. Everything that shares its bytes counts as
+//!   the device: partitions, the disk underneath, and the backing file of a loop device. A device that holds
+//!   a signature known to libblkid is refused, and so is one that cannot be examined.
+//! * A batch is checked completely before its first I/O. Completed rows are kept, however the batch ends.
+//! * I/O bypasses the page cache (`O_DIRECT`). Times are `CLOCK_MONOTONIC` nanoseconds, taken just before the
+//!   system call that submits (one time for all I/O that it submits) and just after the completion was seen.
+//! * A changed setting is restored on drop; a restore note on disk covers a killed process.
 //!
 //! Sources: Linux `Documentation/ABI/stable/sysfs-block`, `Documentation/scsi/sd-parameters.rst`,
 //! `proc_pid_mountinfo(5)`, `io_uring_enter(2)`, `wipefs(8)`.
@@ -23,13 +22,13 @@ mod arena;
 mod claim;
 mod columns;
 mod device;
+mod device_stack;
 mod engine;
 mod error;
 #[cfg(test)]
 mod fake;
 mod identity;
 mod openers;
-mod reach;
 mod settings;
 mod signatures;
 mod sysfs;
@@ -39,7 +38,7 @@ pub use claim::Claim;
 pub use columns::{Columns, MAX_BUFFERS_BYTES, MAX_DEPTH, MAX_IO_BYTES, Op};
 pub use device::{Access, Counters, Device, MIN_SIZE_BYTES, now_ns};
 pub use engine::{End, Log, POLL_NS};
-pub use error::{ColumnError, Failure, HostError, NotPutBack, Reason, Refusal};
+pub use error::{ColumnError, Failure, HostError, NotRestored, Reason, Refusal};
 pub use identity::{Identity, Kind};
 pub use settings::{CacheSwitch, RestoreNote, WriteCache};
 pub use sysfs::Sysfs;

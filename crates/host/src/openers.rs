@@ -1,8 +1,9 @@
 //! Processes that have a target open.
 //!
-//! Invariants: what this process may not look into (another user's, when not run as root; another PID
-//! namespace) is not found; nothing is opened and no file system is asked anew (`AT_STATX_DONT_SYNC`), so a
-//! dead network mount in somebody's table of descriptors does not hang the search.
+//! Invariants: processes that this one may not inspect (those of other users unless it runs as root, and
+//! those in other PID namespaces) are not found; nothing is opened, and no network file system is queried
+//! (`AT_STATX_DONT_SYNC`), so a dead network mount in the descriptor table of a process does not block the
+//! search.
 //!
 //! Source: `proc_pid_fd(5)`, `statx(2)`.
 
@@ -13,50 +14,51 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-use crate::reach::FileKey;
+use crate::device_stack::FileKey;
 use crate::sysfs::{DevNumber, Sysfs, children};
 
-/// Device managers look into every new or changed device for a moment: an opener counts if it stays.
-const LOOKS: u32 = 8;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(150);
+/// Device managers briefly open every new or changed device, so an opener counts only if it is seen in every
+/// scan.
+const SCANS: u32 = 8;
+const SCAN_INTERVAL: Duration = Duration::from_millis(150);
 
-/// What a descriptor may be open on.
-pub struct Wanted {
+/// The devices and files to search for.
+pub struct Targets {
     /// Block devices.
     pub devices: Vec<DevNumber>,
     /// Regular files.
     pub files: Vec<FileKey>,
 }
 
-/// The first process that has one of these open and keeps it so: its name and number in words.
-pub fn find(wanted: &Wanted, sysfs: &Sysfs) -> Option<String> {
-    for look in 1..=LOOKS {
-        let (number, dir) = sysfs.processes().into_iter().find(|(_, dir)| has_open(dir, wanted))?;
-        if look == LOOKS {
+/// The name and ID of the first process that keeps one of these open.
+pub fn find(targets: &Targets, sysfs: &Sysfs) -> Option<String> {
+    for scan in 1..=SCANS {
+        let (number, dir) = sysfs.processes().into_iter().find(|(_, dir)| has_open(dir, targets))?;
+        if scan == SCANS {
             let name = fs::read_to_string(dir.join("comm")).unwrap_or_default();
             let name: String = name.trim().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
             return Some(format!("{name} (process {number})"));
         }
-        thread::sleep(BETWEEN_LOOKS);
+        thread::sleep(SCAN_INTERVAL);
     }
     None
 }
 
-fn has_open(process: &Path, wanted: &Wanted) -> bool {
-    children(&process.join("fd")).iter().any(|link| is_wanted(link, wanted))
+fn has_open(process: &Path, targets: &Targets) -> bool {
+    children(&process.join("fd")).iter().any(|link| is_target(link, targets))
 }
 
-fn is_wanted(link: &Path, wanted: &Wanted) -> bool {
+fn is_target(link: &Path, targets: &Targets) -> bool {
     let Ok(stat) = statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::INO) else {
         return false;
     };
     match rustix::fs::FileType::from_raw_mode(u32::from(stat.stx_mode)) {
         rustix::fs::FileType::BlockDevice => {
-            wanted.devices.contains(&(stat.stx_rdev_major, stat.stx_rdev_minor))
+            targets.devices.contains(&(stat.stx_rdev_major, stat.stx_rdev_minor))
         }
         rustix::fs::FileType::RegularFile => {
             let device = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
-            wanted.files.contains(&(device, stat.stx_ino))
+            targets.files.contains(&(device, stat.stx_ino))
         }
         _ => false,
     }
@@ -65,35 +67,35 @@ fn is_wanted(link: &Path, wanted: &Wanted) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device_stack::file_key;
     use crate::fake::Tree;
-    use crate::reach::file_key;
 
     #[test]
     fn a_process_with_the_file_open_is_named() {
         let tree = Tree::new("openers");
         let image = tree.file("image", "x");
-        let wanted = Wanted { devices: vec![], files: file_key(&image).into_iter().collect() };
+        let targets = Targets { devices: vec![], files: file_key(&image).into_iter().collect() };
         tree.file("proc/17/comm", "ba\nd\n");
         tree.link("proc/17/fd/3", "../../../other");
         tree.link("proc/17/fd/4", "/nowhere");
-        assert_eq!(find(&wanted, &tree.sysfs()), None);
+        assert_eq!(find(&targets, &tree.sysfs()), None);
         tree.link("proc/17/fd/5", "../../../image");
-        assert_eq!(find(&wanted, &tree.sysfs()).as_deref(), Some("ba?d (process 17)"));
+        assert_eq!(find(&targets, &tree.sysfs()).as_deref(), Some("ba?d (process 17)"));
     }
 
     #[test]
-    fn one_that_only_looks_in_does_not_count() {
+    fn a_brief_opener_does_not_count() {
         let tree = Tree::new("glance");
         let image = tree.file("image", "x");
-        let wanted = Wanted { devices: vec![], files: file_key(&image).into_iter().collect() };
+        let targets = Targets { devices: vec![], files: file_key(&image).into_iter().collect() };
         tree.file("proc/17/comm", "udev");
         tree.link("proc/17/fd/5", "../../../image");
         let link = tree.path("proc/17/fd/5");
         let closing = thread::spawn(move || {
-            thread::sleep(2 * BETWEEN_LOOKS);
+            thread::sleep(2 * SCAN_INTERVAL);
             fs::remove_file(link)
         });
-        assert_eq!(find(&wanted, &tree.sysfs()), None);
+        assert_eq!(find(&targets, &tree.sysfs()), None);
         assert!(closing.join().is_ok_and(|closed| closed.is_ok()));
     }
 }

@@ -1,9 +1,9 @@
-//! The drive's volatile write cache: switch it for a test, and put it back whatever happens.
+//! The volatile write cache of the drive: switched for a test, and restored in every case.
 //!
-//! Invariants: what a drive had is noted on disk before it is changed, so that a later run can put it
-//! back after this process was killed; a note that is already there wins over what the drive has now,
-//! which may be what the killed run left; a [`CacheSwitch`] puts back once, at the latest on drop.
-//! `queue/write_cache` is read but never written: it changes the kernel's view, not the drive.
+//! Invariants: the original setting is recorded on disk before it is changed, so that a later run can restore
+//! it after this process was killed; an existing note takes precedence over the current setting, which may be
+//! what the killed run left; a [`CacheSwitch`] restores once, at the latest on drop. `queue/write_cache` is
+//! read but never written: it changes what the kernel assumes, not the drive.
 //!
 //! Source: Linux `drivers/scsi/sd.c` (`cache_type`), `Documentation/ABI/testing/sysfs-block`.
 
@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::device::{Access, Device};
-use crate::error::{HostError, NotPutBack, Refusal};
+use crate::error::{HostError, NotRestored, Refusal};
 use crate::sysfs::Node;
 
 const NOTE_TITLE: &str = "skylight restore note 1";
@@ -26,7 +26,7 @@ pub enum WriteCache {
     On,
     /// Writes complete when they are on the medium.
     Off,
-    /// Nothing tells.
+    /// Not reported.
     Unknown,
 }
 
@@ -60,17 +60,17 @@ impl WriteCache {
     }
 }
 
-/// What a later run needs to put a drive's setting back.
+/// What a later run needs to restore a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreNote {
-    /// Which drive, the [`crate::Identity`]'s `key`.
+    /// The drive, by the `key` of its [`crate::Identity`].
     pub drive: String,
-    /// What its `cache_type` was.
+    /// Its original `cache_type`.
     pub cache_type: String,
 }
 
 impl RestoreNote {
-    /// Reads a note; `None` when there is none.
+    /// Reads a note; `None` if there is none.
     pub fn read(path: &Path) -> Result<Option<Self>, HostError> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -89,8 +89,8 @@ impl RestoreNote {
         }
     }
 
-    /// Writes the note, and the folder it lies in, so that it survives a crash right after.
-    fn keep(&self, path: &Path) -> io::Result<()> {
+    /// Writes the note and its directory durably.
+    fn write(&self, path: &Path) -> io::Result<()> {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(dir)?;
         let text = format!("{NOTE_TITLE}\ndrive = {}\ncache_type = {}\n", self.drive, self.cache_type);
@@ -103,7 +103,7 @@ impl RestoreNote {
     }
 }
 
-/// A write cache that was switched, or the reason why it was not.
+/// A switched write cache, or the reason why it was not switched.
 #[derive(Debug)]
 pub struct CacheSwitch {
     path: String,
@@ -120,28 +120,28 @@ struct Undo {
 }
 
 impl CacheSwitch {
-    /// The state that the cache has now.
+    /// The current state of the cache.
     pub fn achieved(&self) -> WriteCache {
         self.achieved
     }
 
-    /// Why it is not what was asked for; `None` when it is.
+    /// Why it is not in the requested state; `None` if it is.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
 
-    /// Puts back what the drive had, and removes the note. Does nothing the second time.
+    /// Restores the original setting and removes the note. Idempotent.
     pub fn restore(&mut self) -> Result<(), HostError> {
         let Some(undo) = self.undo.take() else {
             return Ok(());
         };
-        put_back(&self.path, &undo)
+        restore(&self.path, &undo)
     }
 }
 
 impl Drop for CacheSwitch {
     fn drop(&mut self) {
-        // Nobody is left to tell; the note stays when this fails, and the next run tries again.
+        // The error cannot be reported from here. The note stays, and the next run tries again.
         let _ = self.restore();
     }
 }
@@ -152,16 +152,16 @@ impl Device {
         self.node().map_or(WriteCache::Unknown, WriteCache::of_node)
     }
 
-    /// Switches the volatile write cache. A drive that cannot is no error: the answer says so.
-    /// `note` is where the restore note is kept while the switch lasts.
+    /// Switches the volatile write cache. A drive that cannot switch it is not an error; the result says why.
+    /// `note` is the path of the restore note while the setting is changed.
     pub fn switch_write_cache(&self, on: bool, note: Option<&Path>) -> Result<CacheSwitch, HostError> {
         self.subject().switch(on, note)
     }
 
-    /// Puts back what a run that was killed left switched. Answers the setting that was put back.
-    /// A target that was opened read-only is left as it is: another run may have it in its hands.
-    pub fn put_back_from(&self, note: &Path) -> Result<Option<String>, HostError> {
-        self.subject().put_back_from(note)
+    /// Restores a setting that a killed run left changed, and returns it. A target opened read-only is left
+    /// alone, because another run may be using it.
+    pub fn restore_from(&self, note: &Path) -> Result<Option<String>, HostError> {
+        self.subject().restore_from(note)
     }
 
     fn subject(&self) -> Subject<'_> {
@@ -177,7 +177,7 @@ impl Device {
 /// The drive whose cache is switched.
 struct Subject<'a> {
     path: &'a str,
-    /// What its restore note is kept under; `None` for a target without settings of its own.
+    /// The key of its restore note; `None` for a target without settings.
     drive: Option<String>,
     access: Access,
     node: Option<&'a Node>,
@@ -207,9 +207,9 @@ impl Subject<'_> {
             switch.why = Some("this target has no switch for it".into());
             return Ok(switch);
         };
-        let setting = match self.noted(note)? {
+        let setting = match self.recorded(note)? {
             Some(earlier) => earlier,
-            None => self.keep_note(&file, note)?,
+            None => self.record_setting(&file, note)?,
         };
         let asked = write_setting(&file, if on { CACHE_ON } else { CACHE_OFF });
         switch.achieved = self.state();
@@ -221,23 +221,23 @@ impl Subject<'_> {
         Ok(switch)
     }
 
-    fn put_back_from(&self, note: &Path) -> Result<Option<String>, HostError> {
+    fn restore_from(&self, note: &Path) -> Result<Option<String>, HostError> {
         if self.access == Access::ReadOnly {
             return Ok(None);
         }
-        let Some(setting) = self.noted(Some(note))? else {
+        let Some(setting) = self.recorded(Some(note))? else {
             return Ok(None);
         };
         let Some(file) = self.cache_type_file() else {
-            return Err(bad_note(note, "names a drive whose write cache cannot be set here"));
+            return Err(bad_note(note, "is for a drive whose write cache cannot be switched here"));
         };
         let undo = Undo { file, setting, note: Some(note.to_owned()) };
-        put_back(self.path, &undo)?;
+        restore(self.path, &undo)?;
         Ok(Some(undo.setting))
     }
 
-    /// The setting in an earlier run's note for this drive.
-    fn noted(&self, note: Option<&Path>) -> Result<Option<String>, HostError> {
+    /// The setting recorded by an earlier run for this drive.
+    fn recorded(&self, note: Option<&Path>) -> Result<Option<String>, HostError> {
         let Some(path) = note else { return Ok(None) };
         let Some(found) = RestoreNote::read(path)? else {
             return Ok(None);
@@ -248,8 +248,8 @@ impl Subject<'_> {
         Ok(Some(found.cache_type))
     }
 
-    /// Notes what `file` holds now, and answers it.
-    fn keep_note(&self, file: &Path, note: Option<&Path>) -> Result<String, HostError> {
+    /// Records the current setting, and returns it.
+    fn record_setting(&self, file: &Path, note: Option<&Path>) -> Result<String, HostError> {
         let cache_type = read_setting(file).map_err(|source| Refusal::Io {
             path: self.path.to_owned(),
             doing: "reading its cache setting",
@@ -257,16 +257,16 @@ impl Subject<'_> {
         })?;
         if let (Some(note), Some(drive)) = (note, &self.drive) {
             let noted = RestoreNote { drive: drive.clone(), cache_type: cache_type.clone() };
-            noted.keep(note).map_err(|source| note_error(note, source))?;
+            noted.write(note).map_err(|source| note_error(note, source))?;
         }
         Ok(cache_type)
     }
 }
 
-fn put_back(path: &str, undo: &Undo) -> Result<(), HostError> {
+fn restore(path: &str, undo: &Undo) -> Result<(), HostError> {
     let unchanged = read_setting(&undo.file).is_ok_and(|now| now == undo.setting);
     if !unchanged {
-        write_setting(&undo.file, &undo.setting).map_err(|source| NotPutBack {
+        write_setting(&undo.file, &undo.setting).map_err(|source| NotRestored {
             path: path.to_owned(),
             setting: undo.setting.clone(),
             source,
@@ -285,7 +285,7 @@ fn read_setting(file: &Path) -> io::Result<String> {
     fs::read_to_string(file).map(|text| text.trim().to_owned())
 }
 
-/// Writes an attribute that is there; one that is gone is an error, never a new file.
+/// Writes an existing attribute; a missing one is an error, never a new file.
 fn write_setting(file: &Path, setting: &str) -> io::Result<()> {
     File::options().write(true).truncate(true).open(file)?.write_all(setting.as_bytes())
 }
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
     use crate::fake::Tree;
 
-    /// What most tests need: a SATA disk with its cache on, and where its setting lies.
+    /// A SATA disk with its cache on, and the path of its setting.
     fn disk(tree: &Tree) -> (Node, PathBuf) {
         let node = tree.disk("sdq", (8, 256));
         tree.file("sys/devices/sdq/queue/write_cache", "write back");
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_switched_noted_and_put_back_on_drop() -> Result<(), HostError> {
+    fn the_cache_is_switched_and_restored_on_drop() -> Result<(), HostError> {
         let tree = Tree::new("switch");
         let (node, file) = disk(&tree);
         let note = tree.path("note");
@@ -340,15 +340,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_left_is_put_back_by_the_next() -> Result<(), HostError> {
+    fn the_next_run_restores_what_a_killed_run_left() -> Result<(), HostError> {
         let tree = Tree::new("killed");
         let (node, file) = disk(&tree);
         let note = tree.path("note");
         std::mem::forget(subject(&node).switch(false, Some(&note))?);
-        let put_back = subject(&node).put_back_from(&note)?;
-        assert_eq!(put_back.as_deref(), Some(CACHE_ON));
+        let restore = subject(&node).restore_from(&note)?;
+        assert_eq!(restore.as_deref(), Some(CACHE_ON));
         assert_eq!(read_setting(&file).ok().as_deref(), Some(CACHE_ON));
-        assert_eq!(subject(&node).put_back_from(&note)?, None);
+        assert_eq!(subject(&node).restore_from(&note)?, None);
         Ok(())
     }
 
@@ -360,16 +360,16 @@ mod tests {
         let mut switch = subject(&node).switch(false, Some(&note))?;
         let _ = fs::remove_file(&file);
         let error = switch.restore().err();
-        assert!(matches!(error, Some(HostError::NotPutBack(_))), "{error:?}");
+        assert!(matches!(error, Some(HostError::NotRestored(_))), "{error:?}");
         let line = error.map(|error| error.to_string()).unwrap_or_default();
         assert!(line.starts_with("/dev/sdq: its write cache could not be set to 'write back'"), "{line}");
-        assert!(!file.exists(), "nothing is made in its place");
+        assert!(!file.exists(), "no file is created in its place");
         assert!(note.exists());
         Ok(())
     }
 
     #[test]
-    fn an_earlier_note_wins_over_what_the_drive_has_now() -> Result<(), HostError> {
+    fn an_earlier_note_takes_precedence_over_the_current_setting() -> Result<(), HostError> {
         let tree = Tree::new("earlier");
         let (node, file) = disk(&tree);
         let note = tree.path("note");
@@ -389,17 +389,17 @@ mod tests {
         std::mem::forget(subject(&node).switch(false, Some(&note))?);
         let mut other = subject(&node);
         other.drive = Some("Model-2".into());
-        let error = other.put_back_from(&note).err().map(|e| e.to_string());
+        let error = other.restore_from(&note).err().map(|e| e.to_string());
         assert!(error.is_some_and(|line| line.contains("belongs to another drive")));
         tree.file("note", "skylight restore");
-        let error = subject(&node).put_back_from(&note).err();
+        let error = subject(&node).restore_from(&note).err();
         assert!(error.is_some_and(|e| e.to_string().contains("not a restore note")));
         assert_eq!(read_setting(&file).ok().as_deref(), Some(CACHE_OFF));
         Ok(())
     }
 
     #[test]
-    fn what_cannot_be_switched_is_said_and_not_changed() -> Result<(), HostError> {
+    fn a_cache_that_cannot_be_switched_is_reported_and_not_changed() -> Result<(), HostError> {
         let tree = Tree::new("cannot");
         let (node, file) = disk(&tree);
         let mut read_only = subject(&node);
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn no_note_no_change() {
+    fn without_a_note_nothing_is_changed() {
         let tree = Tree::new("nonote");
         let (node, file) = disk(&tree);
         tree.file("taken", "a file where the folder should be");

@@ -1,8 +1,8 @@
-//! The kernel's own description of block devices, read from sysfs and procfs.
+//! The description of block devices by the kernel, from sysfs and procfs.
 //!
-//! Invariants: both roots can be injected, so that everything that rests on them is tested with a
-//! tree of plain files; an attribute that is missing or unreadable is `None`, never a guess; a table
-//! that cannot be read is an error that names it, never an empty table.
+//! Invariants: both roots can be injected, so that everything that depends on them can be tested with a tree
+//! of plain files; a missing or unreadable attribute is `None`, never a guess; a table that cannot be read is
+//! an error with its path, never an empty table.
 //!
 //! Source: Linux `Documentation/ABI/stable/sysfs-block`, `proc_pid_mountinfo(5)`.
 
@@ -19,7 +19,7 @@ pub fn dev_number(raw: u64) -> DevNumber {
     (rustix::fs::major(raw), rustix::fs::minor(raw))
 }
 
-/// Where sysfs and procfs are.
+/// The roots of sysfs and procfs.
 #[derive(Clone, Debug)]
 pub struct Sysfs {
     sys: PathBuf,
@@ -65,13 +65,13 @@ impl Sysfs {
         Ok(paths.into_iter().filter_map(|path| fs::canonicalize(path).ok()).map(|dir| Node { dir }).collect())
     }
 
-    /// Every loop device that is attached, with the path of what it lies on.
+    /// Every attached loop device, with the path of its backing file or device.
     pub fn loops(&self) -> Result<Vec<(Node, PathBuf)>, Unreadable> {
         let disks = self.disks()?;
         Ok(disks.into_iter().filter_map(|disk| disk.backing().map(|path| (disk, path))).collect())
     }
 
-    /// What is mounted in this process's view.
+    /// The mounts visible to this process.
     pub fn mounts(&self) -> Result<Vec<Mount>, Unreadable> {
         let text = self.table("self/mountinfo")?;
         Ok(text.lines().filter_map(Mount::parse).collect())
@@ -88,7 +88,7 @@ impl Sysfs {
             .collect())
     }
 
-    /// Processes that this one can see, except itself: number and directory.
+    /// Other visible processes: ID and directory.
     pub fn processes(&self) -> Vec<(u32, PathBuf)> {
         let own = fs::read_link(self.proc.join("self")).unwrap_or_default();
         children(&self.proc)
@@ -98,7 +98,7 @@ impl Sysfs {
             .collect()
     }
 
-    /// What tells one start of the kernel from another.
+    /// The boot ID.
     pub fn boot_id(&self) -> Option<String> {
         let text = fs::read_to_string(self.proc.join("sys/kernel/random/boot_id")).ok()?;
         Some(text.trim().to_owned())
@@ -112,7 +112,7 @@ impl Sysfs {
     }
 }
 
-/// A table of the kernel's that cannot be read, so that what it would say is not known.
+/// A kernel table that cannot be read, so that its content is unknown.
 #[derive(Debug)]
 pub struct Unreadable {
     /// Its path.
@@ -124,13 +124,13 @@ pub struct Unreadable {
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// The device number of its files; for some file systems not that of the device below.
+    /// The device number of its files; for some file systems not that of the underlying device.
     pub number: DevNumber,
-    /// Where it is mounted.
+    /// The mount point.
     pub point: String,
     /// The file system's type.
     pub file_system: String,
-    /// What is mounted: for a block device its path.
+    /// The source of the mount: for a block device its path.
     pub source: String,
 }
 
@@ -217,13 +217,13 @@ impl Node {
         links.map(|link| Self { dir: fs::canonicalize(&link).unwrap_or(link) }).collect()
     }
 
-    /// What an attached loop device lies on: the path of a file or a device.
+    /// The backing file or device of an attached loop device.
     pub fn backing(&self) -> Option<PathBuf> {
         self.text("loop/backing_file").map(PathBuf::from)
     }
 
-    /// The file that sets the drive's own write cache, where there is one: a SCSI or ATA disk's mode
-    /// page (`sd`), or a virtio disk's switch.
+    /// The attribute that switches the write cache of the drive itself, if there is one: the mode page of a
+    /// SCSI or ATA disk (`sd`), or the switch of a virtio disk.
     pub fn cache_type_file(&self) -> Option<PathBuf> {
         let scsi = children(&self.dir.join("device/scsi_disk")).into_iter().map(|dir| dir.join("cache_type"));
         scsi.chain([self.dir.join("cache_type")]).find(|path| path.exists())
@@ -248,7 +248,7 @@ fn parse_number(text: &str) -> Option<DevNumber> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Undoes the octal escapes (`\040`) of procfs.
+/// Decodes the octal escapes (`\040`) of procfs.
 fn unescape(field: &str) -> String {
     let bytes = field.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

@@ -1,57 +1,58 @@
-//! Who else uses a target: what makes a test destroy somebody's data, or disturb its times.
+//! Detection of other users of a target: their data would be destroyed, or their I/O would affect the
+//! measured times.
 //!
-//! Invariants: the questions are answered from sysfs and procfs before the target is opened for
-//! writing; what shares its bytes counts as the target (see `reach`); a table that cannot be read is an
-//! error, not a "nobody". What these do not show (another mount namespace, an exclusive opener) the
-//! kernel answers at the open with `O_EXCL`.
+//! Invariants: sysfs and procfs are checked before the target is opened for writing; everything that shares
+//! its bytes counts as the target (see `device_stack`); a table that cannot be read is an error, not
+//! "unused". What these do not show (another mount namespace, an exclusive opener), the kernel reports at the
+//! open with `O_EXCL`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::device_stack::{DeviceStack, FileKey, file_key};
 use crate::error::Refusal;
-use crate::openers::{self, Wanted};
-use crate::reach::{FileKey, Reach, file_key};
+use crate::openers::{self, Targets};
 use crate::sysfs::{Node, Sysfs, Unreadable, block_device_number};
 
-/// The first use of a block device by others, as the refusal that it would be.
+/// The first use of a block device by others, as the refusal for writing.
 pub fn of_block_device(path: &str, node: &Node, sysfs: &Sysfs) -> Result<Option<Refusal>, Unreadable> {
-    let reach = Reach::of(node, sysfs)?;
-    let (devices, files) = (reach.numbers(), reach.files.clone());
-    Ok(mounted(path, &reach, sysfs)?
-        .or(swapped(path, &reach, sysfs)?)
-        .or_else(|| held(path, &reach))
-        .or(behind_loop(path, &reach, sysfs)?)
-        .or_else(|| twin(path, &reach))
+    let stack = DeviceStack::of(node, sysfs)?;
+    let (devices, files) = (stack.numbers(), stack.files.clone());
+    Ok(mounted(path, &stack, sysfs)?
+        .or(swapped(path, &stack, sysfs)?)
+        .or_else(|| holder(path, &stack))
+        .or(behind_loop(path, &stack, sysfs)?)
+        .or_else(|| alias(path, &stack))
         .or_else(|| partitioned(path, &node.partitions()))
-        .or_else(|| opened(path, &Wanted { devices, files }, sysfs)))
+        .or_else(|| opened(path, &Targets { devices, files }, sysfs)))
 }
 
-/// The first use of a regular file by others, as the refusal that it would be.
+/// The first use of a regular file by others, as the refusal for writing.
 pub fn of_file(path: &str, metadata: &fs::Metadata, sysfs: &Sysfs) -> Result<Option<Refusal>, Unreadable> {
     let file: FileKey = (metadata.dev(), metadata.ino());
-    let reach = Reach::of_file(file);
-    let wanted = Wanted { devices: vec![], files: vec![file] };
-    Ok(swapped(path, &reach, sysfs)?
-        .or(behind_loop(path, &reach, sysfs)?)
-        .or_else(|| opened(path, &wanted, sysfs)))
+    let stack = DeviceStack::of_file(file);
+    let targets = Targets { devices: vec![], files: vec![file] };
+    Ok(swapped(path, &stack, sysfs)?
+        .or(behind_loop(path, &stack, sysfs)?)
+        .or_else(|| opened(path, &targets, sysfs)))
 }
 
 fn in_use(path: &str, by: String) -> Refusal {
     Refusal::InUse { path: path.to_owned(), by }
 }
 
-/// Whether a path names the device or, by the kernel's name, would.
-fn names(path: &Path, device: &Node) -> bool {
+/// Whether a path refers to the device, also by its kernel name.
+fn refers_to(path: &Path, device: &Node) -> bool {
     path == Path::new("/dev").join(device.name())
         || block_device_number(path).is_some_and(|number| device.number() == Some(number))
 }
 
-fn mounted(path: &str, reach: &Reach, sysfs: &Sysfs) -> Result<Option<Refusal>, Unreadable> {
+fn mounted(path: &str, stack: &DeviceStack, sysfs: &Sysfs) -> Result<Option<Refusal>, Unreadable> {
     for mount in sysfs.mounts()? {
         let is_it =
-            |part: &&Node| part.number() == Some(mount.number) || names(Path::new(&mount.source), part);
-        if let Some(part) = reach.devices.iter().find(is_it) {
+            |part: &&Node| part.number() == Some(mount.number) || refers_to(Path::new(&mount.source), part);
+        if let Some(part) = stack.devices.iter().find(is_it) {
             let (path, what, mount_point) = (path.to_owned(), part.name(), mount.point);
             return Ok(Some(Refusal::Mounted { path, what, mount_point }));
         }
@@ -59,26 +60,26 @@ fn mounted(path: &str, reach: &Reach, sysfs: &Sysfs) -> Result<Option<Refusal>, 
     Ok(None)
 }
 
-fn swapped(path: &str, reach: &Reach, sysfs: &Sysfs) -> Result<Option<Refusal>, Unreadable> {
+fn swapped(path: &str, stack: &DeviceStack, sysfs: &Sysfs) -> Result<Option<Refusal>, Unreadable> {
     let swaps = sysfs.swaps()?;
-    let device = reach.devices.iter().find(|device| swaps.iter().any(|swap| names(swap, device)));
+    let device = stack.devices.iter().find(|device| swaps.iter().any(|swap| refers_to(swap, device)));
     if let Some(device) = device {
         return Ok(Some(in_use(path, format!(" as swap space ({})", device.name()))));
     }
-    let is_file = |swap: &&std::path::PathBuf| file_key(swap).is_some_and(|key| reach.files.contains(&key));
+    let is_file = |swap: &&std::path::PathBuf| file_key(swap).is_some_and(|key| stack.files.contains(&key));
     let file = swaps.iter().find(is_file);
-    Ok(file.map(|swap| in_use(path, format!(" as swap space ({})", crate::device::one_line(swap)))))
+    Ok(file.map(|swap| in_use(path, format!(" as swap space ({})", crate::device::printable(swap)))))
 }
 
-/// The first device that is built on the target or on what the target shares.
-fn held(path: &str, reach: &Reach) -> Option<Refusal> {
-    reach.devices.iter().enumerate().find_map(|(at, device)| {
-        // LVM gives each volume extents of its own, so that two of them share a disk but no bytes.
-        let below_a_volume = at > 0 && reach.devices.first().is_some_and(is_lvm);
-        let mut others = device.holders().into_iter().filter(|holder| !reach.is_below(holder));
-        let holder = others.find(|holder| !(below_a_volume && is_lvm(holder)))?;
+/// The first device that is built on the target or on something that shares its bytes.
+fn holder(path: &str, stack: &DeviceStack) -> Option<Refusal> {
+    stack.devices.iter().enumerate().find_map(|(at, device)| {
+        // LVM volumes have separate extents: two of them share a disk but no bytes.
+        let under_a_volume = at > 0 && stack.devices.first().is_some_and(is_lvm);
+        let mut others = device.holders().into_iter().filter(|holder| !stack.is_below(holder));
+        let holder = others.find(|holder| !(under_a_volume && is_lvm(holder)))?;
         let (name, device) = (holder.name(), device.name());
-        Some(in_use(path, format!(" by {name} (RAID, LVM or dm-crypt), which lies on {device}")))
+        Some(in_use(path, format!(" by {name} (RAID, LVM or dm-crypt), built on {device}")))
     })
 }
 
@@ -86,25 +87,24 @@ fn is_lvm(device: &Node) -> bool {
     device.text("dm/uuid").is_some_and(|uuid| uuid.starts_with("LVM-"))
 }
 
-fn behind_loop(path: &str, reach: &Reach, sysfs: &Sysfs) -> Result<Option<Refusal>, Unreadable> {
-    let lies_on_it = |file: &Path| {
-        reach.devices.iter().any(|device| names(file, device))
-            || file_key(file).is_some_and(|key| reach.files.contains(&key))
+fn behind_loop(path: &str, stack: &DeviceStack, sysfs: &Sysfs) -> Result<Option<Refusal>, Unreadable> {
+    let is_backed_by_target = |file: &Path| {
+        stack.devices.iter().any(|device| refers_to(file, device))
+            || file_key(file).is_some_and(|key| stack.files.contains(&key))
     };
-    let found = sysfs
-        .loops()?
-        .into_iter()
-        .find(|(disk, backing)| !reach.is_below(disk) && !reach.twins.contains(disk) && lies_on_it(backing));
+    let found = sysfs.loops()?.into_iter().find(|(disk, backing)| {
+        !stack.is_below(disk) && !stack.aliases.contains(disk) && is_backed_by_target(backing)
+    });
     Ok(found.map(|(disk, _)| in_use(path, format!(" as the backing file of /dev/{}", disk.name()))))
 }
 
-fn twin(path: &str, reach: &Reach) -> Option<Refusal> {
-    let twin = reach.twins.first()?;
-    Some(in_use(path, format!(" through /dev/{}, a loop device over the same file or device", twin.name())))
+fn alias(path: &str, stack: &DeviceStack) -> Option<Refusal> {
+    let alias = stack.aliases.first()?;
+    Some(in_use(path, format!(" through /dev/{}, a loop device over the same file or device", alias.name())))
 }
 
-fn opened(path: &str, wanted: &Wanted, sysfs: &Sysfs) -> Option<Refusal> {
-    openers::find(wanted, sysfs).map(|process| in_use(path, format!(" by {process}, which has it open")))
+fn opened(path: &str, targets: &Targets, sysfs: &Sysfs) -> Option<Refusal> {
+    openers::find(targets, sysfs).map(|process| in_use(path, format!(" by {process}, which has it open")))
 }
 
 fn partitioned(path: &str, partitions: &[Node]) -> Option<Refusal> {
@@ -128,13 +128,13 @@ mod tests {
         }
     }
 
-    fn assert_says(tree: &Tree, node: &Node, part: &str) {
+    fn assert_refused(tree: &Tree, node: &Node, part: &str) {
         let line = refusal(tree, node);
         assert!(line.contains(part), "{line:?} does not say {part:?}");
     }
 
     #[test]
-    fn a_free_disk_is_free() {
+    fn an_unused_disk_is_accepted() {
         let tree = Tree::new("free");
         let node = tree.disk("sdq", (8, 256));
         tree.file("proc/self/mountinfo", "1 1 8:1 / / rw - ext4 /dev/sda1 rw\n");
@@ -149,11 +149,11 @@ mod tests {
         let node = tree.disk("sdq", (8, 256));
         tree.partition("sdq", 1, (8, 257));
         tree.file("proc/self/mountinfo", "9 1 8:257 / /mnt/a\\040b rw - ext4 /dev/root rw\n");
-        assert_says(&tree, &node, "sdq1 is mounted at /mnt/a b; run umount");
+        assert_refused(&tree, &node, "sdq1 is mounted at /mnt/a b; run umount");
         tree.file("proc/self/mountinfo", "9 1 0:44 / /mnt rw - btrfs /dev/sdq1 rw\n");
-        assert_says(&tree, &node, "sdq1 is mounted at /mnt");
+        assert_refused(&tree, &node, "sdq1 is mounted at /mnt");
         tree.file("proc/self/mountinfo", "9 1 8:256 / /mnt rw - xfs /dev/sdq rw\n");
-        assert_says(&tree, &node, "/dev/sdq: sdq is mounted at /mnt");
+        assert_refused(&tree, &node, "/dev/sdq: sdq is mounted at /mnt");
     }
 
     #[test]
@@ -162,15 +162,15 @@ mod tests {
         let node = tree.disk("sdq", (8, 256));
         tree.partition("sdq", 1, (8, 257));
         tree.partition("sdq", 2, (8, 258));
-        assert_says(&tree, &node, "holds 2 partitions (sdq1, ...)");
+        assert_refused(&tree, &node, "holds 2 partitions (sdq1, ...)");
         tree.file("sys/devices/sdq/sdq2/holders/dm-3/dev", "253:3");
-        assert_says(&tree, &node, "in use by dm-3 (RAID, LVM or dm-crypt), which lies on sdq2");
+        assert_refused(&tree, &node, "in use by dm-3 (RAID, LVM or dm-crypt), built on sdq2");
         tree.file("proc/swaps", "Filename Type Size Used Priority\n/dev/sdq1 partition 1 0 -2\n");
-        assert_says(&tree, &node, "in use as swap space (sdq1)");
+        assert_refused(&tree, &node, "in use as swap space (sdq1)");
     }
 
     #[test]
-    fn the_siblings_of_a_partition_do_not_matter_but_its_disk_does() {
+    fn a_partition_is_in_use_with_its_disk_but_not_with_its_siblings() {
         let tree = Tree::new("part");
         let disk = tree.disk("sdq", (8, 256));
         let part = tree.partition("sdq", 1, (8, 257));
@@ -179,22 +179,22 @@ mod tests {
         assert_eq!(refusal(&tree, &part), "");
         assert_eq!(part.disk(), disk);
         tree.file("proc/self/mountinfo", "9 1 8:256 / /mnt rw - ext4 /dev/sdq rw\n");
-        assert_says(&tree, &part, "sdq is mounted at /mnt");
+        assert_refused(&tree, &part, "sdq is mounted at /mnt");
         tree.file("proc/self/mountinfo", "");
         tree.file("proc/swaps", "Filename Type Size Used Priority\n/dev/sdq partition 1 0 -2\n");
-        assert_says(&tree, &part, "as swap space (sdq)");
+        assert_refused(&tree, &part, "as swap space (sdq)");
         tree.file("proc/swaps", "Filename Type Size Used Priority\n");
         tree.loop_device(3, "/dev/sdq");
-        assert_says(&tree, &part, "as the backing file of /dev/loop3");
+        assert_refused(&tree, &part, "as the backing file of /dev/loop3");
         let _ = fs::remove_file(tree.path("sys/block/loop3"));
         assert_eq!(refusal(&tree, &part), "");
         tree.file("sys/devices/sdq/holders/md0/dev", "9:0");
-        assert_says(&tree, &part, "in use by md0 (RAID, LVM or dm-crypt), which lies on sdq");
+        assert_refused(&tree, &part, "in use by md0 (RAID, LVM or dm-crypt), built on sdq");
     }
 
     #[test]
-    fn two_loop_devices_over_one_file_are_one() {
-        let tree = Tree::new("twins");
+    fn two_loop_devices_over_one_file_share_their_bytes() {
+        let tree = Tree::new("aliases");
         let image = tree.file("disk.img", "x").to_string_lossy().into_owned();
         let hard_link = tree.path("same.img");
         assert!(fs::hard_link(&image, &hard_link).is_ok());
@@ -203,27 +203,27 @@ mod tests {
         let second = tree.loop_device(2, &hard_link.to_string_lossy());
         for node in [&first, &second] {
             let other = if *node == first { "loop2" } else { "loop1" };
-            assert_says(&tree, node, &format!("through /dev/{other}, a loop device over the same file"));
+            assert_refused(&tree, node, &format!("through /dev/{other}, a loop device over the same file"));
         }
         tree.partition("loop2", 1, (259, 7));
         tree.file("proc/self/mountinfo", "9 1 259:7 / /mnt rw - ext4 /dev/loop2p1 rw\n");
-        assert_says(&tree, &first, "loop21 is mounted at /mnt");
+        assert_refused(&tree, &first, "loop21 is mounted at /mnt");
         tree.file("proc/self/mountinfo", "");
         tree.file("proc/swaps", &format!("Filename\n{image} file 1 0 -2\n"));
-        assert_says(&tree, &first, "as swap space");
+        assert_refused(&tree, &first, "as swap space");
     }
 
     #[test]
-    fn a_loop_device_over_a_deleted_file_has_twins_too() {
+    fn a_loop_device_over_a_deleted_file_has_aliases() {
         let tree = Tree::new("deleted");
         let first = tree.loop_device(1, "/gone.img (deleted)");
         assert_eq!(refusal(&tree, &first), "");
         tree.loop_device(2, "/gone.img (deleted)");
-        assert_says(&tree, &first, "through /dev/loop2");
+        assert_refused(&tree, &first, "through /dev/loop2");
     }
 
     #[test]
-    fn what_a_mapped_device_lies_on_is_followed() {
+    fn the_devices_under_a_mapped_device_are_followed() {
         let tree = Tree::new("mapped");
         let disk = tree.disk("sdq", (8, 256));
         tree.partition("sdq", 1, (8, 257));
@@ -233,28 +233,28 @@ mod tests {
         for holder in ["dm-1", "dm-2"] {
             tree.link(&format!("sys/devices/sdq/holders/{holder}"), &format!("../../{holder}"));
         }
-        assert_says(&tree, &volume, "in use by dm-2 (RAID, LVM or dm-crypt), which lies on sdq");
+        assert_refused(&tree, &volume, "in use by dm-2 (RAID, LVM or dm-crypt), built on sdq");
         for name in ["dm-1", "dm-2"] {
             tree.file(&format!("sys/devices/{name}/dm/uuid"), "LVM-abc\n");
         }
-        assert_eq!(refusal(&tree, &volume), "", "volumes of LVM share no bytes");
-        assert_says(&tree, &disk, "in use by dm-1");
+        assert_eq!(refusal(&tree, &volume), "", "LVM volumes share no bytes");
+        assert_refused(&tree, &disk, "in use by dm-1");
         tree.link("sys/devices/dm-1/holders/dm-2", "../../dm-2");
-        assert_says(&tree, &volume, "in use by dm-2 (RAID, LVM or dm-crypt), which lies on dm-1");
+        assert_refused(&tree, &volume, "in use by dm-2 (RAID, LVM or dm-crypt), built on dm-1");
         let _ = fs::remove_file(tree.path("sys/devices/dm-1/holders/dm-2"));
         tree.file("proc/self/mountinfo", "9 1 8:257 / /mnt rw - ext4 /dev/sdq1 rw\n");
-        assert_says(&tree, &volume, "sdq1 is mounted at /mnt");
+        assert_refused(&tree, &volume, "sdq1 is mounted at /mnt");
         assert_eq!(other.name(), "dm-2");
     }
 
     #[test]
-    fn a_table_that_cannot_be_read_is_no_answer() {
+    fn an_unreadable_table_is_an_error() {
         for table in ["proc/self/mountinfo", "proc/swaps", "sys/block"] {
             let tree = Tree::new("blind");
             let node = tree.disk("sdq", (8, 256));
             let path = tree.path(table);
-            let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            assert!(gone.is_ok());
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            assert!(removed.is_ok());
             let answer = of_block_device("/dev/sdq", &node, &tree.sysfs());
             assert!(answer.is_err_and(|unreadable| unreadable.what == path), "{table}");
         }

@@ -1,5 +1,5 @@
-//! Loops of the inference that have no form as operations on whole columns: each step needs the one before.
+//! Numerical kernels of the inference that cannot be vectorised: each step depends on the previous one.
 //!
 //! Invariant: pure functions of numbers; no clock, file, thread or randomness, and no knowledge of drives.
 
-pub mod pieces;
+pub mod segmentation;

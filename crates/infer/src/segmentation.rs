@@ -1,83 +1,91 @@
-//! The cuts of a row of phases into pieces that agree most.
+//! Optimal segmentation of a sequence of phases by dynamic programming.
 //!
-//! Phases are unit vectors, and how far those of a piece agree is the length of their sum. Of all cuts the best
-//! is that with the largest sum of lengths, less a penalty for each piece; what is best for the rows before a
-//! cut does not depend on those behind it, so it is found row by row.
+//! Phases are unit vectors; the score of a segment is the length of their vector sum. The best segmentation
+//! has the largest sum of scores minus a penalty per segment. The best segmentation of the rows before a
+//! boundary does not depend on those behind it, so it is found row by row.
 //!
-//! Invariants: a piece never begins before the row that `firsts` allows for its last row; of cuts that are as
-//! good the one with the earliest last cut is taken. Every sum is made in the order of the rows, so that the
-//! result is the same on every machine.
+//! Invariants: a segment never starts before the row that `earliest_starts` allows for its last row; of
+//! equally good segmentations the one with the earliest last boundary wins. Sums are computed in row order,
+//! so that the result is the same on every machine.
 //!
 //! Source: Jackson et al., "An algorithm for optimal partitioning of data on an interval" (2005), section 2.
 
 use std::fmt;
 
-/// The best cuts of some rows.
+/// The best segmentation of a sequence.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cuts {
-    /// How far the pieces agree together, less the penalty of each.
-    pub agreed: f64,
-    /// The first row of each piece, in order.
+pub struct Segmentation {
+    /// The sum of the scores minus the penalties.
+    pub score: f64,
+    /// The first row of each segment, in order.
     pub starts: Vec<usize>,
 }
 
-/// Columns that do not describe rows.
+/// Invalid columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unusable {
+pub enum InvalidColumns {
     /// Columns differ in length.
     Lengths,
-    /// A piece could only begin behind its last row; the row is said.
+    /// The earliest start of a segment lies behind its last row, which is given here.
     First(usize),
 }
 
-impl fmt::Display for Unusable {
+impl fmt::Display for InvalidColumns {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lengths => write!(formatter, "columns differ in length; give one value a row in each"),
+            Self::Lengths => write!(formatter, "columns differ in length; give one value per row in each"),
             Self::First(row) => {
-                write!(formatter, "row {row} may only begin behind itself; give an earlier row")
+                write!(
+                    formatter,
+                    "row {row}: the earliest start of a segment lies behind its end; give an earlier row"
+                )
             }
         }
     }
 }
 
-impl std::error::Error for Unusable {}
+impl std::error::Error for InvalidColumns {}
 
-/// Cuts rows whose phases have these cosines and sines. A piece that ends with row `i` begins at row `firsts[i]`
-/// or later, and costs `penalty`.
+/// Segments rows whose phases have these cosines and sines. A segment that ends with row `i` starts at row
+/// `earliest_starts[i]` or later, and costs `penalty`.
 ///
 /// # Errors
 ///
-/// `Unusable` for columns of different lengths, and where no piece could end with some row.
-pub fn cut(cosines: &[f64], sines: &[f64], firsts: &[usize], penalty: f64) -> Result<Cuts, Unusable> {
-    let rows = firsts.len();
+/// `InvalidColumns` for columns of different lengths, and where no segment could end with some row.
+pub fn segment(
+    cosines: &[f64],
+    sines: &[f64],
+    earliest_starts: &[usize],
+    penalty: f64,
+) -> Result<Segmentation, InvalidColumns> {
+    let rows = earliest_starts.len();
     if cosines.len() != rows || sines.len() != rows {
-        return Err(Unusable::Lengths);
+        return Err(InvalidColumns::Lengths);
     }
-    if let Some(row) = (0..rows).find(|&row| firsts[row] > row) {
-        return Err(Unusable::First(row));
+    if let Some(row) = (0..rows).find(|&row| earliest_starts[row] > row) {
+        return Err(InvalidColumns::First(row));
     }
-    let (along, across) = (running(cosines), running(sines));
-    let mut agreed = vec![0.0; rows + 1]; // of the rows before each, at the best
-    let mut last = vec![0; rows + 1]; // where the last piece of these begins
-    let mut tried = vec![0.0; rows];
+    let (along, across) = (prefix_sums(cosines), prefix_sums(sines));
+    let mut score = vec![0.0; rows + 1]; // best score of the rows before each
+    let mut last = vec![0; rows + 1]; // start of the last segment of these rows
+    let mut candidates = vec![0.0; rows];
     for end in 1..=rows {
-        let first = firsts[end - 1];
+        let first = earliest_starts[end - 1];
         let (x, y) = (along[end], across[end]);
-        let begins = agreed[first..end].iter().zip(&along[first..end]).zip(&across[first..end]);
-        for (sum, ((before, begin_x), begin_y)) in tried.iter_mut().zip(begins) {
+        let begins = score[first..end].iter().zip(&along[first..end]).zip(&across[first..end]);
+        for (sum, ((before, begin_x), begin_y)) in candidates.iter_mut().zip(begins) {
             let (dx, dy) = (x - begin_x, y - begin_y);
             *sum = before + (dx * dx + dy * dy).sqrt();
         }
-        let (best, most) = first_of_most(&tried[..end - first]);
-        agreed[end] = most - penalty;
+        let (best, most) = first_maximum(&candidates[..end - first]);
+        score[end] = most - penalty;
         last[end] = first + best;
     }
-    Ok(Cuts { agreed: agreed[rows], starts: starts(&last) })
+    Ok(Segmentation { score: score[rows], starts: starts(&last) })
 }
 
-/// Running sums behind a zero.
-fn running(values: &[f64]) -> Vec<f64> {
+/// Prefix sums, starting with zero.
+fn prefix_sums(values: &[f64]) -> Vec<f64> {
     let mut sums = Vec::with_capacity(values.len() + 1);
     let mut sum = 0.0;
     sums.push(sum);
@@ -88,18 +96,18 @@ fn running(values: &[f64]) -> Vec<f64> {
     sums
 }
 
-/// The largest value and the first place at which it stands.
-fn first_of_most(values: &[f64]) -> (usize, f64) {
+/// The largest value and its first index.
+fn first_maximum(values: &[f64]) -> (usize, f64) {
     let mut best = (0, values[0]);
-    for (place, &value) in values.iter().enumerate() {
+    for (index, &value) in values.iter().enumerate() {
         if value > best.1 {
-            best = (place, value);
+            best = (index, value);
         }
     }
     best
 }
 
-/// First rows of the pieces, from where the last piece of the rows before each begins.
+/// The first rows of the segments, from the start of the last segment of each prefix.
 fn starts(last: &[usize]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut row = last.len() - 1;
@@ -119,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    /// All cuts of few rows, each tried.
-    fn best_of_all(phases: &[f64], firsts: &[usize], penalty: f64) -> f64 {
+    /// The best score by exhaustive search.
+    fn best_of_all(phases: &[f64], earliest_starts: &[usize], penalty: f64) -> f64 {
         let rows = phases.len();
         let mut most = f64::NEG_INFINITY;
         for mask in 0..1_u32 << (rows - 1) {
@@ -128,7 +136,7 @@ mod tests {
             starts.extend((1..rows).filter(|row| mask >> (row - 1) & 1 == 1));
             let ends = starts.iter().skip(1).copied().chain([rows]);
             let pieces: Vec<(usize, usize)> = starts.iter().copied().zip(ends).collect();
-            if pieces.iter().any(|&(begin, end)| begin < firsts[end - 1]) {
+            if pieces.iter().any(|&(begin, end)| begin < earliest_starts[end - 1]) {
                 continue;
             }
             let lengths = pieces.iter().map(|&(begin, end)| {
@@ -142,44 +150,44 @@ mod tests {
     }
 
     proptest! {
-        /// No cut is better than the one that is found, and that one is worth what it says.
+        /// The result is optimal, and its score is correct.
         #[test]
-        fn no_cut_is_better(
+        fn the_segmentation_is_optimal(
             phases in prop::collection::vec(0.0..1.0_f64, 1..11),
             longest in 1..12_usize,
             penalty in 0.0..1.0_f64,
         ) {
-            let firsts: Vec<usize> = (0..phases.len()).map(|row| (row + 1).saturating_sub(longest)).collect();
+            let earliest_starts: Vec<usize> = (0..phases.len()).map(|row| (row + 1).saturating_sub(longest)).collect();
             let (x, y): (Vec<f64>, Vec<f64>) = phases.iter().map(|p| ((p * TAU).cos(), (p * TAU).sin())).unzip();
-            let found = cut(&x, &y, &firsts, penalty).expect("columns of one length");
-            prop_assert!((found.agreed - best_of_all(&phases, &firsts, penalty)).abs() < 1e-9);
+            let found = segment(&x, &y, &earliest_starts, penalty).expect("columns of one length");
+            prop_assert!((found.score - best_of_all(&phases, &earliest_starts, penalty)).abs() < 1e-9);
             let ends = found.starts.iter().skip(1).copied().chain([phases.len()]);
             let worth: f64 = found.starts.iter().zip(ends).map(|(&begin, end)| {
-                assert!(begin >= firsts[end - 1], "a piece longer than allowed");
+                assert!(begin >= earliest_starts[end - 1], "a segment longer than allowed");
                 let (x, y) = (x[begin..end].iter().sum::<f64>(), y[begin..end].iter().sum::<f64>());
                 x.hypot(y) - penalty
             }).sum();
-            prop_assert!((found.agreed - worth).abs() < 1e-9);
+            prop_assert!((found.score - worth).abs() < 1e-9);
         }
     }
 
     #[test]
-    fn a_step_of_phase_is_a_cut() {
+    fn a_step_of_phase_starts_a_segment() {
         let phases = [0.1, 0.1, 0.1, 0.6, 0.6];
         let (x, y): (Vec<f64>, Vec<f64>) = phases.iter().map(|p| ((p * TAU).cos(), (p * TAU).sin())).unzip();
-        let found = cut(&x, &y, &[0; 5], 0.5).expect("columns of one length");
+        let found = segment(&x, &y, &[0; 5], 0.5).expect("columns of one length");
         assert_eq!(found.starts, [0, 3]);
-        assert!((found.agreed - 4.0).abs() < 1e-12);
+        assert!((found.score - 4.0).abs() < 1e-12);
     }
 
     #[test]
-    fn no_rows_have_no_pieces() {
-        assert_eq!(cut(&[], &[], &[], 1.0), Ok(Cuts { agreed: 0.0, starts: vec![] }));
+    fn no_rows_have_no_segments() {
+        assert_eq!(segment(&[], &[], &[], 1.0), Ok(Segmentation { score: 0.0, starts: vec![] }));
     }
 
     #[test]
-    fn columns_that_do_not_fit_are_refused() {
-        assert_eq!(cut(&[1.0], &[0.0, 1.0], &[0], 1.0), Err(Unusable::Lengths));
-        assert_eq!(cut(&[1.0, 1.0], &[0.0, 0.0], &[0, 2], 1.0), Err(Unusable::First(1)));
+    fn invalid_columns_are_refused() {
+        assert_eq!(segment(&[1.0], &[0.0, 1.0], &[0], 1.0), Err(InvalidColumns::Lengths));
+        assert_eq!(segment(&[1.0, 1.0], &[0.0, 0.0], &[0, 2], 1.0), Err(InvalidColumns::First(1)));
     }
 }

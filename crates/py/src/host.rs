@@ -1,9 +1,9 @@
 //! The binding of `skylight-host`: `HostDevice`, `HostSwitch` and `HostError`.
 //!
-//! Invariants: no logic; the columns are copied before the interpreter is released, so that Python
-//! cannot change a checked batch; Python's signal handlers run while I/O is in flight, and what they
-//! raise becomes the cause of a `HostError` of kind `interrupted`; no lock is waited for while the
-//! interpreter is held.
+//! Invariants: no logic; the columns are copied before the interpreter is released, so that Python cannot
+//! change a checked batch; Python signal handlers run while I/O is in flight, and an exception that they
+//! raise becomes the cause of a `HostError` of kind `interrupted`; the binding never blocks on a lock while
+//! it holds the interpreter.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -25,7 +25,7 @@ pyo3::create_exception!(
      did not complete, or None."
 );
 
-/// The two columns of times that a run answers.
+/// The two columns of times that a run returns.
 type Times<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
 
 /// Columns of one type, read-only.
@@ -52,7 +52,7 @@ fn host_error(py: Python<'_>, error: &Error) -> PyErr {
     let kind = match error {
         Error::Refused(Refusal::Note { .. }) => "unkept",
         Error::Refused(_) => "refused",
-        Error::Failed(_) | Error::NotPutBack(_) => "failed",
+        Error::Failed(_) | Error::NotRestored(_) => "failed",
     };
     error_of(py, kind, error.to_string(), None)
 }
@@ -79,7 +79,7 @@ impl HostDevice {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                return refuse("runs a batch already; wait for it to end");
+                return refuse("already runs a batch; wait for it to end");
             }
         };
         if guard.is_none() {
@@ -88,7 +88,7 @@ impl HostDevice {
         Ok(guard)
     }
 
-    /// Does something with the device.
+    /// Runs `work` with the device.
     fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&Device) -> Result<T, Error>) -> PyResult<T> {
         match self.locked(py)?.as_ref().map(work) {
             Some(Ok(value)) => Ok(value),
@@ -100,7 +100,7 @@ impl HostDevice {
 
 #[pymethods]
 impl HostDevice {
-    /// Opens `path`; `root` is where `sys` and `proc` are, for tests.
+    /// Opens `path`; `root` replaces the root of `sys` and `proc` in tests.
     #[new]
     #[pyo3(signature = (path, destroy_data, root=None))]
     fn new(py: Python<'_>, path: PathBuf, destroy_data: bool, root: Option<PathBuf>) -> PyResult<Self> {
@@ -126,7 +126,7 @@ impl HostDevice {
         self.identity.block_bytes
     }
 
-    /// A name for the drive that can be part of a file name; None for a plain file.
+    /// A key for the drive that can be part of a file name; None for a regular file.
     #[getter]
     fn key(&self) -> Option<&str> {
         self.identity.key.as_deref()
@@ -138,7 +138,7 @@ impl HostDevice {
         skylight_host::now_ns()
     }
 
-    /// What the target is and declares of itself.
+    /// What the target is and declares about itself.
     fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let it = &self.identity;
         let dict = PyDict::new(py);
@@ -166,7 +166,7 @@ impl HostDevice {
         Ok(dict)
     }
 
-    /// What was submitted so far.
+    /// I/O submitted so far.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counters = self.with(py, |device| Ok(device.counters()))?;
         let dict = PyDict::new(py);
@@ -177,7 +177,7 @@ impl HostDevice {
         Ok(dict)
     }
 
-    /// Runs a batch; answers when each I/O was submitted and completed, ns.
+    /// Runs a batch; returns when each I/O was submitted and completed, ns.
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -224,19 +224,19 @@ impl HostDevice {
         self.with(py, |device| Ok(device.write_cache().as_str()))
     }
 
-    /// Switches the volatile write cache; `note` is where the restore note is kept meanwhile.
+    /// Switches the volatile write cache; `note` is the path of the restore note meanwhile.
     #[pyo3(signature = (on, note=None))]
     fn switch_write_cache(&self, py: Python<'_>, on: bool, note: Option<PathBuf>) -> PyResult<HostSwitch> {
         let switch = self.with(py, |device| device.switch_write_cache(on, note.as_deref()))?;
         Ok(HostSwitch { switch: Mutex::new(switch) })
     }
 
-    /// Puts back what a killed run left switched; answers the setting, or None without a note.
+    /// Restores a setting that a killed run left changed; returns the setting, or None without a note.
     fn put_back(&self, py: Python<'_>, note: PathBuf) -> PyResult<Option<String>> {
-        self.with(py, |device| device.put_back_from(Path::new(&note)))
+        self.with(py, |device| device.restore_from(Path::new(&note)))
     }
 
-    /// Lets the device go.
+    /// Closes the device.
     fn close(&self) {
         if let Ok(mut guard) = self.device.try_lock() {
             *guard = None;
@@ -244,14 +244,14 @@ impl HostDevice {
     }
 }
 
-/// A write cache that was switched, until it is restored.
+/// A switched write cache, until it is restored.
 #[pyclass(frozen, module = "skylight._native")]
 pub struct HostSwitch {
     switch: Mutex<CacheSwitch>,
 }
 
 impl HostSwitch {
-    fn held(&self) -> MutexGuard<'_, CacheSwitch> {
+    fn switch(&self) -> MutexGuard<'_, CacheSwitch> {
         match self.switch.lock() {
             Ok(guard) => guard,
             Err(poisoned) => poisoned.into_inner(),
@@ -261,20 +261,20 @@ impl HostSwitch {
 
 #[pymethods]
 impl HostSwitch {
-    /// The state now: "on", "off" or "unknown".
+    /// The current state: "on", "off" or "unknown".
     #[getter]
     fn achieved(&self) -> &'static str {
-        self.held().achieved().as_str()
+        self.switch().achieved().as_str()
     }
 
-    /// Why the state is not what was asked for, or None.
+    /// Why the state is not the requested one, or None.
     #[getter]
     fn why(&self) -> Option<String> {
-        self.held().why().map(str::to_owned)
+        self.switch().why().map(str::to_owned)
     }
 
-    /// Puts back what the drive had. Does nothing the second time.
+    /// Restores the original setting. Idempotent.
     fn restore(&self, py: Python<'_>) -> PyResult<()> {
-        self.held().restore().map_err(|error| host_error(py, &error))
+        self.switch().restore().map_err(|error| host_error(py, &error))
     }
 }

@@ -1,23 +1,23 @@
-//! Loops of the inference for Python.
+//! Numerical kernels of the inference for Python.
 //!
-//! Invariants: no logic; columns that do not fit each other are a `ValueError` with one line.
+//! Invariants: no logic; invalid columns raise `ValueError` with one line.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use skylight_infer::pieces::{self, Cuts};
+use skylight_infer::segmentation::{self, Segmentation};
 
 fn refused(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-fn cut(cosines: &[f64], sines: &[f64], firsts: &[u64], penalty: f64) -> PyResult<Cuts> {
+fn segment(cosines: &[f64], sines: &[f64], firsts: &[u64], penalty: f64) -> PyResult<Segmentation> {
     let firsts: Vec<usize> =
         firsts.iter().map(|&row| usize::try_from(row)).collect::<Result<_, _>>().map_err(refused)?;
-    pieces::cut(cosines, sines, &firsts, penalty).map_err(refused)
+    segmentation::segment(cosines, sines, &firsts, penalty).map_err(refused)
 }
 
-/// First rows of the pieces whose phases, by their cosines and sines, agree most. Raises ValueError.
+/// The first rows of the segments whose phases, by cosines and sines, are most coherent. Raises ValueError.
 #[pyfunction]
 fn cut_pieces<'py>(
     py: Python<'py>,
@@ -27,11 +27,11 @@ fn cut_pieces<'py>(
     penalty: f64,
 ) -> PyResult<Bound<'py, PyArray1<u64>>> {
     let (cosines, sines, firsts) = (cosines.as_slice()?, sines.as_slice()?, firsts.as_slice()?);
-    let found = py.detach(|| cut(cosines, sines, firsts, penalty))?;
+    let found = py.detach(|| segment(cosines, sines, firsts, penalty))?;
     Ok(found.starts.into_iter().map(|row| row as u64).collect::<Vec<_>>().into_pyarray(py))
 }
 
-/// How far the pieces of each row of a table agree at the best, less the penalties. Raises ValueError.
+/// The score of the best segmentation of each row of a table. Raises ValueError.
 #[pyfunction]
 fn agreed_pieces<'py>(
     py: Python<'py>,
@@ -44,7 +44,8 @@ fn agreed_pieces<'py>(
     let columns = firsts.len().max(1);
     let found: PyResult<Vec<f64>> = py.detach(|| {
         let rows = cosines.chunks(columns).zip(sines.chunks(columns));
-        rows.map(|(cosines, sines)| cut(cosines, sines, firsts, penalty).map(|found| found.agreed)).collect()
+        rows.map(|(cosines, sines)| segment(cosines, sines, firsts, penalty).map(|found| found.score))
+            .collect()
     });
     Ok(found?.into_pyarray(py))
 }

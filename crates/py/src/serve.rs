@@ -1,8 +1,8 @@
-//! The binding of `skylight-serve`: `DriveServer`, the status and settings of one that runs elsewhere, and what is done with an
-//! image that nobody serves.
+//! The binding of `skylight-serve`: `DriveServer`, status and settings of a running server, and maintenance
+//! of images that are not being served.
 //!
-//! Invariants: no logic; what goes wrong is a `ServeError` with the one line that the Rust crate gives, and its
-//! kind: "refused" (wrong use) or "failed" (the image or the system).
+//! Invariants: no logic; an error is a `ServeError` with the one-line message of the Rust crate and its kind:
+//! "refused" (wrong use) or "failed" (the image or the system).
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -37,12 +37,12 @@ create_exception!(
     skylight._native,
     ServeError,
     PyException,
-    "Nothing can be served, or not any more. str() is one line; `kind` is \"refused\" or \"failed\"."
+    "A drive cannot be served, or its server failed. str() is one line; `kind` is \"refused\" or \"failed\"."
 );
 
 fn error_of(py: Python<'_>, kind: &str, line: &dyn std::fmt::Display) -> PyErr {
     let error = ServeError::new_err(line.to_string());
-    // An exception of ours takes attributes; without it the kind would be missing, and the line still there.
+    // If the attribute cannot be set, the message remains.
     let _ = error.value(py).setattr("kind", kind);
     error
 }
@@ -77,7 +77,7 @@ fn endpoint_error(py: Python<'_>, error: &EndpointError) -> PyErr {
     error_of(py, kind, error)
 }
 
-/// What is served: the keys of `_ServedDrive` in the stub, which has what each is for.
+/// What to serve: `_ServedDrive` in the stub, which describes the keys.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ServedDrive {
@@ -92,7 +92,7 @@ struct ServedDrive {
     shingle_width: Option<u32>,
 }
 
-/// When and how commands are answered: `_Answers` in the stub.
+/// Timing and filters: `_Answers` in the stub.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Answers {
@@ -103,7 +103,7 @@ struct Answers {
     log: Option<PathBuf>,
 }
 
-/// Where clients come in: `_FrontDoors` in the stub.
+/// Where clients connect: `_FrontDoors` in the stub.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct FrontDoors {
@@ -125,7 +125,7 @@ struct TlsFiles {
     required: bool,
 }
 
-/// All that a server is asked for: `_ServeOptions` in the stub.
+/// All options of a server: `_ServeOptions` in the stub.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ServeOptions {
@@ -134,11 +134,11 @@ struct ServeOptions {
     doors: FrontDoors,
 }
 
-/// What is to be opened, with all of its texts read.
+/// Parses the options into a plan.
 fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Plan> {
     let profile = drive.profile_toml.map(|toml| Profile::from_toml(&toml, &drive.origin)).transpose();
     let timing = Timing::named(&answers.timing)
-        .ok_or_else(|| refused(py, format!("{}: is no timing; use none, model or native", answers.timing)))?;
+        .ok_or_else(|| refused(py, format!("{}: not a timing; use none, model or native", answers.timing)))?;
     let faults = answers.fail.map(|text| text.parse::<Faults>()).transpose();
     Ok(Plan {
         profile: profile.map_err(|error| profile_error(&error))?,
@@ -164,7 +164,7 @@ fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Pla
 fn read_mode_of(py: Python<'_>, name: &str) -> PyResult<ReadModeName> {
     let names = ReadModeName::ALL.map(ReadModeName::name).join(", ");
     ReadModeName::named(name)
-        .ok_or_else(|| refused(py, format!("{name}: is no read mode; use one of {names}")))
+        .ok_or_else(|| refused(py, format!("{name}: not a read mode; use one of {names}")))
 }
 
 fn tls_policy(py: Python<'_>, files: Option<TlsFiles>) -> PyResult<TlsPolicy> {
@@ -175,8 +175,8 @@ fn tls_policy(py: Python<'_>, files: Option<TlsFiles>) -> PyResult<TlsPolicy> {
     Ok(if required { TlsPolicy::Required(config) } else { TlsPolicy::Offered(config) })
 }
 
-/// Opens the control socket. Where the system does not let it be at the place that nobody chose, the drive is served
-/// without: the line that says so.
+/// Opens the control socket. If the default path cannot be used, the drive is served without it, and the
+/// message is returned.
 fn open_control(server: &mut Server, path: &Path, required: bool) -> Result<Option<String>, EndpointError> {
     match server.open_control(path) {
         Err(error @ EndpointError::System(..)) if !required => Ok(Some(error.to_string())),
@@ -187,10 +187,11 @@ fn open_control(server: &mut Server, path: &Path, required: bool) -> Result<Opti
 /// A sink that appends lines to a file.
 fn log_to(py: Python<'_>, path: &Path) -> PyResult<Sink> {
     let file = OpenOptions::new().create(true).append(true).open(path);
-    let mut file =
-        file.map_err(|error| refused(py, format!("{}: cannot be written: {error}", path.display())))?;
+    let mut file = file.map_err(|error| {
+        refused(py, format!("{}: cannot write the log: {error}; choose another --log", path.display()))
+    })?;
     Ok(Box::new(move |line| {
-        // A full disk must not end the drive.
+        // A full disk must not stop the drive.
         let _ = file.write_all(format!("{line}\n").as_bytes());
     }))
 }
@@ -230,16 +231,16 @@ impl Facts {
 
 #[pymethods]
 impl DriveServer {
-    /// Opens or makes an image and serves it. `options` is a dict of dicts, typed in the stub. Raises ServeError and
-    /// ProfileError.
+    /// Opens or creates an image and serves it. `options` is a dict of dicts, typed in the stub. Raises
+    /// ServeError and ProfileError.
     #[new]
     fn new(py: Python<'_>, options: ServeOptions) -> PyResult<Self> {
         let ServeOptions { drive, answers, doors } = options;
         let plan = plan_of(py, drive, answers)?;
-        let places: Vec<Endpoint> = doors
+        let endpoints: Vec<Endpoint> = doors
             .nbd
             .iter()
-            .map(|place| place.parse())
+            .map(|endpoint| endpoint.parse())
             .collect::<Result<_, _>>()
             .map_err(|error| endpoint_error(py, &error))?;
         let tls = tls_policy(py, doors.tls)?;
@@ -251,7 +252,7 @@ impl DriveServer {
         let control_error = py
             .detach(|| {
                 let error = open_control(&mut server, &doors.control, doors.control_required)?;
-                server.open_nbd(&places, options)?;
+                server.open_nbd(&endpoints, options)?;
                 Ok(error)
             })
             .map_err(|error| endpoint_error(py, &error))?;
@@ -260,19 +261,19 @@ impl DriveServer {
         Ok(Self { server: Mutex::new(Some(server)), endpoints, tls: secure, control, control_error, facts })
     }
 
-    /// Where it listens: unix:PATH, tcp:HOST:PORT.
+    /// The endpoints: unix:PATH, tcp:HOST:PORT.
     #[getter]
     fn endpoints(&self) -> Vec<String> {
         self.endpoints.iter().map(ToString::to_string).collect()
     }
 
-    /// The URIs by which NBD clients know it.
+    /// The NBD URIs for clients.
     #[getter]
     fn uris(&self) -> Vec<String> {
         self.endpoints.iter().map(|endpoint| uri_of(endpoint, self.tls)).collect()
     }
 
-    /// The control socket; None where there is none.
+    /// The control socket, or None.
     #[getter]
     fn control(&self) -> Option<PathBuf> {
         self.control.clone()
@@ -296,31 +297,31 @@ impl DriveServer {
         self.facts.size_bytes
     }
 
-    /// Whether the image was made just now.
+    /// Whether the image was created just now.
     #[getter]
     fn created(&self) -> bool {
         self.facts.created
     }
 
-    /// Whether the image had been closed in order.
+    /// Whether the image had been closed cleanly.
     #[getter]
     fn clean(&self) -> bool {
         self.facts.clean
     }
 
-    /// What of the image was damaged, was there twice, and was mended: a line each.
+    /// Redundant structures that were damaged and have been repaired, a line each.
     #[getter]
     fn mended(&self) -> Vec<String> {
         self.facts.mended.clone()
     }
 
-    /// Whether writes are answered before they are durable.
+    /// Whether the volatile write cache is on.
     #[getter]
     fn write_cache(&self) -> bool {
         self.facts.write_cache
     }
 
-    /// How it does, as JSON; empty once it was stopped.
+    /// The status as JSON; empty once the server is stopped.
     fn status(&self, py: Python<'_>) -> String {
         py.detach(|| {
             let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
@@ -328,8 +329,8 @@ impl DriveServer {
         })
     }
 
-    /// Takes no more clients, answers what was asked, makes everything durable. Does nothing the second time.
-    /// Raises ServeError when what was written cannot be kept.
+    /// Stops accepting clients, completes received requests and makes all writes durable. Idempotent. Raises
+    /// ServeError when completed writes cannot be made durable.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
             let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -339,8 +340,8 @@ impl DriveServer {
     }
 }
 
-/// The status of the server with this control socket, as JSON. With `trusted` only a server of one of these users is
-/// asked. Raises ServeError.
+/// The status of the server with this control socket, as JSON. If `trusted` is given, the server must run as
+/// one of these users. Raises ServeError.
 #[pyfunction]
 #[pyo3(signature = (control, trusted=None))]
 fn serve_status(py: Python<'_>, control: PathBuf, trusted: Option<Vec<u32>>) -> PyResult<String> {
@@ -348,8 +349,9 @@ fn serve_status(py: Python<'_>, control: PathBuf, trusted: Option<Vec<u32>>) -> 
     status.map(|status| status.to_string()).map_err(|error: ControlError| refused(py, error))
 }
 
-/// Changes a setting of the server with this control socket: "read-mode", "delay-read", "delay-write" or "fail"; what it
-/// is then, in words. With `trusted` only a server of one of these users is asked. Raises ServeError.
+/// Changes a setting of the server with this control socket: "read-mode", "delay-read", "delay-write" or
+/// "fail"; returns its new value in words. If `trusted` is given, the server must run as one of these users.
+/// Raises ServeError.
 #[pyfunction]
 #[pyo3(signature = (control, setting, value, trusted=None))]
 fn serve_control(
@@ -363,7 +365,7 @@ fn serve_control(
     now.map_err(|error: ControlError| refused(py, error))
 }
 
-/// What there is to say of a raw shingled disk: head, tracks, zones, bands, counters.
+/// A raw shingled disk: geometry, recording zones, bands and counters.
 fn shingled_dict<'py>(py: Python<'py>, info: &ShingledInfo) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("width_tracks", info.width_tracks)?;
@@ -421,7 +423,7 @@ fn info_dict<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> 
     Ok(dict)
 }
 
-/// What an image is: version, drive, sizes, what is in the cache, how it was switched off. Raises ServeError.
+/// Describes an image: version, drive, sizes, cache use, clean shutdown. Raises ServeError.
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None))]
 fn image_info(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<Bound<'_, PyDict>> {
@@ -429,8 +431,8 @@ fn image_info(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyRes
     info_dict(py, &found.map_err(|error| image_error(py, &error))?)
 }
 
-/// Checks an image without changing it: what `image_info` gives, or None, and a line for each thing that is
-/// wrong. Raises ServeError.
+/// Checks an image without changing it: returns what `image_info` gives, or None, and a line per problem.
+/// Raises ServeError.
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None))]
 fn image_check(
@@ -443,8 +445,9 @@ fn image_check(
     Ok((report.info.map(|info| info_dict(py, &info)).transpose()?, report.problems))
 }
 
-/// Compares all data of an image with its checksums, without changing it. `progress` is called with bytes that were
-/// compared and bytes in all; what it raises ends this. Raises ServeError, also for an image without checksums.
+/// Verifies all data of an image against its checksums, without changing it. `progress` is called with the
+/// bytes verified and the total; an exception that it raises stops the scrub. Raises ServeError, also for an
+/// image without checksums.
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None, progress=None))]
 fn image_scrub(
@@ -457,11 +460,11 @@ fn image_scrub(
     let found = py.detach(|| {
         scrub::scrub(&path, &image_options(cache_on), &mut |done, all| {
             let Some(progress) = &progress else { return true };
-            let said = Python::attach(|py| {
+            let outcome = Python::attach(|py| {
                 py.check_signals()?;
                 progress.call1(py, (done, all)).map(drop)
             });
-            raised = said.err();
+            raised = outcome.err();
             raised.is_none()
         })
     });
@@ -478,7 +481,7 @@ fn image_scrub(
     Ok(dict)
 }
 
-/// Cleans an image and gives back what nothing reads; bytes that it took before and takes now. Raises ServeError.
+/// Cleans an image and frees unused space; returns the allocated bytes before and after. Raises ServeError.
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None))]
 fn image_compact(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<(u64, u64)> {
@@ -486,8 +489,9 @@ fn image_compact(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> Py
     done.map_err(|error| image_error(py, &error))
 }
 
-/// Repairs an image: lines of what was mended, lines of what is lost, and the file that keeps the image's own structures
-/// as they were, or None. What was durable and is lost is given up only with `accept_loss`. Raises ServeError.
+/// Repairs an image: returns lines about repairs, lines about losses, and the file that keeps the original
+/// structures, or None. Durable data that cannot be recovered is given up only with `accept_loss`. Raises
+/// ServeError.
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None, accept_loss=false))]
 fn image_repair(

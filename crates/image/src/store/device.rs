@@ -70,7 +70,7 @@ impl DeviceStore {
     pub fn open(path: &Path, access: Access) -> Result<Self, ImageError> {
         let claim = match (is_block_device(path), access) {
             (true, Access::Use) => Claim::new(path)?,
-            (true, Access::Look) => Claim::to_look_at(path)?,
+            (true, Access::Look) => Claim::read_only(path)?,
             (false, _) => as_device(path, access)?,
         };
         lock(&claim.file, path, access)?;
