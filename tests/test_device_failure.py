@@ -165,5 +165,5 @@ def test_two_threads_cannot_share_a_device(tmp_path: Path) -> None:
     assert engine.size == SIZE, "what does not change can be asked meanwhile"
     for thread in threads:
         thread.join()
-    assert [str(error).split(": ")[1] for error in failed] == ["runs a batch already; wait for it to end"]
+    assert [str(error).split(": ")[1] for error in failed] == ["already runs a batch; wait for it to end"]
     engine.close()

@@ -408,7 +408,7 @@ def test_no_permission_for_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [errno.EPERM, errno.ENOSYS])
 def test_a_kernel_without_io_uring(device: Loop, error: int) -> None:
     line = in_child(partial(forbid_io_uring, error), device.path, destroy_data=False)
-    assert f"io_uring is not to be had here ({os.strerror(error)}" in line
+    assert f"io_uring is not available ({os.strerror(error)}" in line
     assert "sysctl kernel.io_uring_disabled=0" in line
 
 
@@ -416,6 +416,6 @@ def test_a_file_system_that_has_only_its_page_cache(tmp_path: Path) -> None:
     tool("mount", "-t", "ramfs", "ramfs", str(tmp_path))
     try:
         line = refusal(sparse(tmp_path / "disk.img"), destroy_data=False)
-        assert "cannot be opened past the page cache (O_DIRECT)" in line
+        assert "the file system does not support direct I/O (O_DIRECT)" in line
     finally:
         unmount(tmp_path)

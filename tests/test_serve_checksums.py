@@ -141,7 +141,7 @@ def test_checksums_are_fixed_when_an_image_is_made(tmp_path: Path) -> None:
         served.stop()
     socket = f"unix:{tmp_path / 's'}"
     refused = skylight("serve", "-", "--image", served.image, "--nbd", socket, "--checksums", "on")
-    assert refused.returncode == 2 and "was made without checksums" in refused.stderr
+    assert refused.returncode == 2 and "was created without checksums" in refused.stderr
     scrubbed = skylight("image", "check", served.image, "--data")
     assert scrubbed.returncode == 2 and "cannot be checked" in scrubbed.stderr
     assert len(scrubbed.stderr.splitlines()) == 1

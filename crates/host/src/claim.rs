@@ -32,25 +32,7 @@ impl Claim {
     /// # Errors
     /// When the path is not a block device, the device is in use or read-only, or a system call fails.
     pub fn new(path: &Path) -> Result<Self, Refusal> {
-        let (name, sysfs) = (printable(path), Sysfs::default());
-        let metadata = metadata_of(path, &name)?;
-        if kind_of(&metadata, &name)? != Kind::BlockDevice {
-            return Err(Refusal::WrongKind { path: name });
-        }
-        let node = sysfs.node(dev_number(metadata.rdev()));
-        if node.as_ref().is_some_and(is_protected) {
-            return Err(Refusal::ReadOnly { path: name });
-        }
-        if let Some(used) = user_of(&name, Kind::BlockDevice, &metadata, node.as_ref(), &sysfs)? {
-            return Err(used);
-        }
-        let file = open_file(path, &name, Kind::BlockDevice, Access::DestroyData)?;
-        check_same(&file, &metadata, &name)?;
-        if ioctl_read_only(&file) {
-            return Err(Refusal::ReadOnly { path: name });
-        }
-        let size = current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
-        Ok(Self { file, size_bytes: size })
+        Self::open(path, Access::DestroyData)
     }
 
     /// Opens a block device read-only, shared with other readers, and even if it is write-protected. A device
@@ -60,17 +42,27 @@ impl Claim {
     /// # Errors
     /// When the path is not a block device, the device is in use, or a system call fails.
     pub fn read_only(path: &Path) -> Result<Self, Refusal> {
-        let (name, sysfs) = (printable(path), Sysfs::default());
+        Self::open(path, Access::ReadOnly)
+    }
+
+    fn open(path: &Path, access: Access) -> Result<Self, Refusal> {
+        let (name, sysfs, writes) = (printable(path), Sysfs::default(), access == Access::DestroyData);
         let metadata = metadata_of(path, &name)?;
         if kind_of(&metadata, &name)? != Kind::BlockDevice {
             return Err(Refusal::WrongKind { path: name });
         }
         let node = sysfs.node(dev_number(metadata.rdev()));
+        if writes && node.as_ref().is_some_and(is_protected) {
+            return Err(Refusal::ReadOnly { path: name });
+        }
         if let Some(used) = user_of(&name, Kind::BlockDevice, &metadata, node.as_ref(), &sysfs)? {
             return Err(used);
         }
-        let file = open_file(path, &name, Kind::BlockDevice, Access::ReadOnly)?;
+        let file = open_file(path, &name, Kind::BlockDevice, access)?;
         check_same(&file, &metadata, &name)?;
+        if writes && ioctl_read_only(&file) {
+            return Err(Refusal::ReadOnly { path: name });
+        }
         let size = current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
         Ok(Self { file, size_bytes: size })
     }

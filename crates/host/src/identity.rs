@@ -82,11 +82,8 @@ impl Identity {
             Some(serial) => [model.as_deref(), Some(serial)].into_iter().flatten().collect(),
             None => vec![],
         };
-        let key = if key.is_empty() {
-            boot_key(path, disk.as_ref(), sysfs)
-        } else {
-            file_name_safe(&key.join("-"))
-        };
+        let key =
+            if key.is_empty() { boot_key(path, disk.as_ref(), sysfs) } else { sanitized(&key.join("-")) };
         Self {
             path: path.to_owned(),
             kind: Kind::BlockDevice,
@@ -159,11 +156,11 @@ fn boot_key(path: &str, disk: Option<&Node>, sysfs: &Sysfs) -> String {
     let of_disk = |attribute: &str| disk.and_then(|disk| disk.text(attribute));
     let name = disk.map_or_else(|| path.to_owned(), Node::name);
     let parts = [Some(name), of_disk("device/model"), of_disk("size"), sysfs.boot_id()];
-    file_name_safe(&parts.into_iter().flatten().collect::<Vec<_>>().join("-"))
+    sanitized(&parts.into_iter().flatten().collect::<Vec<_>>().join("-"))
 }
 
 /// Replaces everything that is awkward in a file name.
-fn file_name_safe(text: &str) -> String {
+fn sanitized(text: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     text.chars().map(|c| if is_safe(c) { c } else { '_' }).collect()
 }

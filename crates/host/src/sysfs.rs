@@ -238,7 +238,7 @@ fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The same; none when it cannot be read.
+/// Entries of a directory in name order; empty if it cannot be read.
 pub fn children(dir: &Path) -> Vec<PathBuf> {
     entries(dir).unwrap_or_default()
 }

@@ -35,10 +35,7 @@ impl fmt::Display for InvalidColumns {
         match self {
             Self::Lengths => write!(formatter, "columns differ in length; give one value per row in each"),
             Self::First(row) => {
-                write!(
-                    formatter,
-                    "row {row}: the earliest start of a segment lies behind its end; give an earlier row"
-                )
+                write!(formatter, "row {row}: the segment starts behind its end; give an earlier row")
             }
         }
     }
@@ -77,8 +74,8 @@ pub fn segment(
             let (dx, dy) = (x - begin_x, y - begin_y);
             *sum = before + (dx * dx + dy * dy).sqrt();
         }
-        let (best, most) = first_maximum(&candidates[..end - first]);
-        score[end] = most - penalty;
+        let (best, value) = first_maximum(&candidates[..end - first]);
+        score[end] = value - penalty;
         last[end] = first + best;
     }
     Ok(Segmentation { score: score[rows], starts: starts(&last) })

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Longest queue of lines, some 200 KiB: chosen, because nobody reads more than this at once.
+/// Longest queue of lines, some 200 KiB: chosen, because more would not be read.
 pub const MAX_QUEUED_LINES: usize = 1024;
 
 /// Writes one line at a time; it may block, and handles its own errors.
@@ -86,7 +86,7 @@ impl Lines {
         }
         let dropped = std::mem::take(&mut queue.dropped);
         if dropped > 0 {
-            queue.lines.push_back(format!("{dropped} lines were dropped, because nobody read them in time"));
+            queue.lines.push_back(format!("{dropped} lines were dropped because they were not read in time"));
         }
         queue.lines.push_back(line);
         self.0.changed.notify_all();

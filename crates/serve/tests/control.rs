@@ -1,4 +1,4 @@
-//! The control socket beside NBD: answers, clients that mean no good, and what lies where it is to be.
+//! The control socket: answers, hostile clients, and existing files at its path.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::PATIENCE;
+use common::TIMEOUT;
 use serde_json::Value;
 use skylight_serve::control::client::{self, ControlError};
 use skylight_serve::control::server::MAX_CLIENTS;
@@ -20,7 +20,7 @@ use skylight_serve::core::{Backend, Service};
 use skylight_serve::endpoint::EndpointError;
 use skylight_serve::server::Server;
 
-struct Controlled {
+struct ControlledServer {
     server: Option<Server>,
     path: PathBuf,
     folder: tempfile::TempDir,
@@ -30,23 +30,23 @@ fn backend() -> Arc<dyn Backend> {
     Arc::new(Delay::new(Arc::new(Memory::new(1 << 20)), Delays::default()).expect("a thread"))
 }
 
-fn controlled() -> Controlled {
+fn controlled() -> ControlledServer {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("control");
     let mut server = Server::new(backend());
     server.open_control(&path).expect("a socket");
-    Controlled { server: Some(server), path, folder }
+    ControlledServer { server: Some(server), path, folder }
 }
 
-impl Controlled {
+impl ControlledServer {
     fn connect(&self) -> UnixStream {
         let socket = UnixStream::connect(&self.path).expect("it listens");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        socket.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        socket.set_write_timeout(Some(TIMEOUT)).expect("a timeout");
         socket
     }
 
-    fn still_answers(&self) {
+    fn assert_answers(&self) {
         let status = client::status(&self.path, None).expect("a status");
         assert_eq!(status["name"], "memory");
     }
@@ -59,7 +59,7 @@ fn line_of(socket: &UnixStream) -> Value {
 }
 
 #[test]
-fn it_answers_and_sets_and_the_socket_is_its_owners() {
+fn requests_are_answered_on_a_private_socket() {
     let served = controlled();
     assert_eq!(std::fs::metadata(&served.path).unwrap().mode() & 0o777, 0o600);
     assert_eq!(served.server.as_ref().unwrap().control(), Some(&*served.path));
@@ -72,7 +72,7 @@ fn it_answers_and_sets_and_the_socket_is_its_owners() {
         let error = client::set(&served.path, setting, value, None).expect_err("none of that");
         assert!(matches!(&error, ControlError::Refused(..)) && error.to_string().contains(said), "{error}");
     }
-    // Several requests in one go, and one in bits.
+    // Several requests at once, and one in fragments.
     let mut socket = served.connect();
     socket.write_all(b"{\"request\": \"status\"}\nnonsense\n{\"request\": \"sta").unwrap();
     let mut lines = BufReader::new(socket.try_clone().unwrap()).lines();
@@ -83,33 +83,33 @@ fn it_answers_and_sets_and_the_socket_is_its_owners() {
 }
 
 #[test]
-fn hostile_clients_hold_up_nobody() {
+fn hostile_clients_block_no_other() {
     let served = controlled();
-    // Many that say nothing, and that begin a request.
+    // Many clients that send nothing, or part of a request.
     let mut silent: Vec<_> = (0..4 * MAX_CLIENTS).map(|_| served.connect()).collect();
     for socket in &mut silent {
-        // Those that were dropped by now cannot be written to.
+        // Clients that have been dropped cannot be written to.
         let _ = socket.write_all(b"{\"request\":");
     }
-    served.still_answers();
+    served.assert_answers();
     let is_dropped = |mut socket: &UnixStream| {
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let waits = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
         !socket.read(&mut [0; 1]).is_err_and(|error| waits(&error))
     };
     let dropped = silent.iter().filter(|socket| is_dropped(socket)).count();
-    assert!(dropped >= 3 * MAX_CLIENTS, "they hold no more places than there are");
-    // One that asks as much as the sockets take and never reads.
-    let mut deaf = served.connect();
-    deaf.set_nonblocking(true).unwrap();
+    assert!(dropped >= 3 * MAX_CLIENTS, "no more than the limit are connected");
+    // One that sends as many requests as the sockets buffer and never reads.
+    let mut unread = served.connect();
+    unread.set_nonblocking(true).unwrap();
     let mut asked = 0;
     let until = Instant::now() + Duration::from_millis(500);
     while Instant::now() < until {
-        asked += deaf.write(b"{\"request\": \"status\"}\n").unwrap_or_default();
+        asked += unread.write(b"{\"request\": \"status\"}\n").unwrap_or_default();
     }
     assert!(asked > 1000, "{asked}");
-    served.still_answers();
-    // Lines without an end are refused, and so is everything that is no request.
+    served.assert_answers();
+    // Endless lines are refused, and so is everything that is not a request.
     let mut long = served.connect();
     let _ = long.write_all(&vec![b'x'; 1 << 20]);
     assert!(line_of(&long)["error"].as_str().unwrap().contains(&MAX_REQUEST_BYTES.to_string()));
@@ -124,7 +124,7 @@ fn hostile_clients_hold_up_nobody() {
         }
         assert_eq!(serde_json::from_slice::<Value>(&line).unwrap()["ok"], false);
     }
-    served.still_answers();
+    served.assert_answers();
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn deep_json_is_refused() {
 }
 
 #[test]
-fn the_end_does_not_wait_for_clients_and_takes_the_socket_away() {
+fn shutdown_does_not_wait_for_clients_and_removes_the_socket() {
     let mut served = controlled();
     let mut silent = served.connect();
     silent.write_all(b"{").unwrap();
@@ -147,37 +147,37 @@ fn the_end_does_not_wait_for_clients_and_takes_the_socket_away() {
 }
 
 #[test]
-fn the_socket_of_a_killed_server_is_replaced_and_that_of_a_living_one_is_not() {
+fn a_stale_socket_is_replaced_and_an_active_one_is_not() {
     let mut served = controlled();
     let open = |path: &Path| Server::new(backend()).open_control(path);
     assert!(matches!(open(&served.path), Err(EndpointError::Taken(_))));
-    served.still_answers();
+    served.assert_answers();
     served.server.take().unwrap().stop().unwrap();
     drop(UnixListener::bind(&served.path).unwrap());
     assert!(matches!(client::status(&served.path, None), Err(ControlError::NoServer(..))));
     let mut server = Server::new(backend());
     server.open_control(&served.path).expect("nobody listens there");
-    served.still_answers();
+    served.assert_answers();
 }
 
 #[test]
-fn a_planted_link_or_file_is_refused() {
+fn a_symbolic_link_or_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, target) = (folder.path().join("control"), folder.path().join("somebodys"));
+    let (path, target) = (folder.path().join("control"), folder.path().join("other"));
     std::fs::write(&target, "precious").unwrap();
     symlink(&target, &path).unwrap();
     for _ in 0..2 {
         let refused = Server::new(backend()).open_control(&path);
         assert!(matches!(refused, Err(EndpointError::NoSocket(_))));
         assert_eq!(std::fs::read(&target).unwrap(), b"precious");
-        // Then a file in the place of the link.
+        // Then a regular file instead of the link.
         let _ = std::fs::remove_file(&path);
         std::fs::write(&path, "another").unwrap();
     }
 }
 
 #[test]
-fn a_strangers_server_and_one_that_says_too_much_are_not_believed() {
+fn an_untrusted_server_and_an_endless_answer_are_refused() {
     let served = controlled();
     let me = std::fs::metadata(&served.path).unwrap().uid();
     assert!(client::status(&served.path, Some(&[me])).is_ok());

@@ -1,7 +1,8 @@
-//! Clients that say anything: words of the protocol with any numbers in them, in any order, and plain noise.
+//! Clients that send anything: elements of the protocol with arbitrary numbers in arbitrary order, and noise.
 //!
-//! No panic, no hang, and what comes back is the protocol. SKYLIGHT_FUZZ_SECONDS makes each test go on that long (3600:
-//! an hour); cargo-fuzz looks deeper with fuzz/fuzz_targets/handshake.rs and requests.rs (`make fuzz`).
+//! There must be no panic and no hang, and every reply must follow the protocol. SKYLIGHT_FUZZ_SECONDS sets
+//! the duration of each test (3600: an hour); cargo-fuzz goes deeper with fuzz/fuzz_targets/handshake.rs and
+//! requests.rs (`make fuzz`).
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use skylight_serve::nbd::wire::{self, RawRequest, chunk, handshake_flag, option}
 
 const SIZE: u64 = 1 << 20;
 
-/// Numbers at which something could go wrong.
+/// Boundary values and arbitrary numbers.
 fn number() -> impl Strategy<Value = u64> {
     let edges =
         vec![0, 1, 511, 512, 4096, SIZE - 512, SIZE, SIZE + 512, 1 << 31, 1 << 32, u64::MAX - 511, u64::MAX];
@@ -26,8 +27,8 @@ fn number() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn noise(most: usize) -> impl Strategy<Value = Vec<u8>> {
-    proptest::collection::vec(any::<u8>(), 0..most)
+fn noise(max: usize) -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(any::<u8>(), 0..max)
 }
 
 fn string() -> impl Strategy<Value = Vec<u8>> {
@@ -35,8 +36,8 @@ fn string() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![proptest::sample::select(known.map(|name| name.as_bytes().to_vec()).to_vec()), noise(40)]
 }
 
-/// A string with its length before it, which may be another one's.
-fn told(string: Vec<u8>, len: Option<u32>) -> Vec<u8> {
+/// A length-prefixed string whose length may be wrong.
+fn length_prefixed(string: Vec<u8>, len: Option<u32>) -> Vec<u8> {
     let mut bytes = len.unwrap_or(string.len() as u32).to_be_bytes().to_vec();
     bytes.extend(string);
     bytes
@@ -47,16 +48,16 @@ fn option_data() -> impl Strategy<Value = Vec<u8>> {
     let info =
         (string(), proptest::option::weighted(0.1, any::<u32>()), proptest::collection::vec(0u16..5, 0..5));
     let info = info.prop_map(|(name, len, wanted)| {
-        let mut data = told(name, len);
+        let mut data = length_prefixed(name, len);
         data.extend((wanted.len() as u16).to_be_bytes());
         wanted.iter().for_each(|about| data.extend(about.to_be_bytes()));
         data
     });
     let contexts = (string(), proptest::option::weighted(0.1, any::<u32>()), strings).prop_map(
         |(name, count, queries)| {
-            let mut data = told(name, None);
+            let mut data = length_prefixed(name, None);
             data.extend(count.unwrap_or(queries.len() as u32).to_be_bytes());
-            queries.into_iter().for_each(|query| data.extend(told(query, None)));
+            queries.into_iter().for_each(|query| data.extend(length_prefixed(query, None)));
             data
         },
     );
@@ -77,7 +78,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![30 => prop_oneof![0u16..2, 3u16..9], 1 => Just(2u16), 1 => any::<u16>()];
     (kind, flags, any::<u64>(), number(), number(), payload).prop_map(
         |(kind, flags, cookie, offset, len, payload)| {
-            // Few are long: they take long.
+            // Few are long, because they take long.
             let len = (len % if cookie % 16 == 0 { 3 << 20 } else { 1 << 15 }) as u32;
             let raw = RawRequest { flags, kind, cookie, offset, len };
             let mut bytes = raw.to_bytes().to_vec();
@@ -102,13 +103,14 @@ fn greeting(flags: u32) -> Vec<u8> {
     flags.to_be_bytes().to_vec()
 }
 
-/// The words of a client that gets through to the transmission phase.
-fn way_in(structured: bool) -> Vec<u8> {
+/// The handshake of a client that enters the transmission phase.
+fn handshake(structured: bool) -> Vec<u8> {
     let mut bytes = greeting(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
     if structured {
         bytes.extend(wire::option_bytes(option::STRUCTURED_REPLY, &[]));
         let contexts =
-            [&[0u8; 4][..], &1u32.to_be_bytes(), &told(b"base:allocation".to_vec(), None)].concat();
+            [&[0u8; 4][..], &1u32.to_be_bytes(), &length_prefixed(b"base:allocation".to_vec(), None)]
+                .concat();
         bytes.extend(wire::option_bytes(option::SET_META_CONTEXT, &contexts));
     }
     bytes.extend(wire::option_bytes(option::GO, &[0; 6]));
@@ -119,27 +121,27 @@ fn disk() -> Memory {
     Memory::shaped(Shape { places: true, ..Shape::drive("disk", SIZE) })
 }
 
-/// Checks that what follows the handshake is replies, each whole, with errors of the protocol.
-fn check_replies(mut heard: &[u8], said: &[u8]) -> Result<(), TestCaseError> {
+/// Checks that complete replies with valid errors follow the handshake.
+fn check_replies(mut output: &[u8], input: &[u8]) -> Result<(), TestCaseError> {
     let known = |number: u32| Errno::ALL.iter().any(|errno| errno.number() == number);
-    while heard.len() >= 16 && heard.len() < 1 << 19 {
-        match wire::u32_at(heard, 0) {
+    while output.len() >= 16 && output.len() < 1 << 19 {
+        match wire::u32_at(output, 0) {
             Some(wire::CHUNK_MAGIC) => {
-                let (Some(kind), Some(len)) = (wire::u16_at(heard, 6), wire::u32_at(heard, 16)) else {
+                let (Some(kind), Some(len)) = (wire::u16_at(output, 6), wire::u32_at(output, 16)) else {
                     return Err(TestCaseError::fail("a chunk without its header"));
                 };
                 if kind == chunk::ERROR {
-                    prop_assert!(wire::u32_at(heard, 20).is_some_and(known));
+                    prop_assert!(wire::u32_at(output, 20).is_some_and(known));
                 }
-                heard = heard.get(20 + len as usize..).unwrap_or(&[]);
+                output = output.get(20 + len as usize..).unwrap_or(&[]);
             }
             Some(wire::SIMPLE_REPLY_MAGIC) => {
-                let (Some(error), Some(cookie)) = (wire::u32_at(heard, 4), wire::u64_at(heard, 8)) else {
+                let (Some(error), Some(cookie)) = (wire::u32_at(output, 4), wire::u64_at(output, 8)) else {
                     return Err(TestCaseError::fail("a reply without its header"));
                 };
                 prop_assert!(error == 0 || known(error), "error {error}");
-                let read = (error == 0).then(|| read_len(said, cookie)).flatten();
-                heard = heard.get(16 + read.unwrap_or(0)..).unwrap_or(&[]);
+                let read = (error == 0).then(|| read_len(input, cookie)).flatten();
+                output = output.get(16 + read.unwrap_or(0)..).unwrap_or(&[]);
             }
             magic => return Err(TestCaseError::fail(format!("{magic:x?} is no reply"))),
         }
@@ -147,15 +149,15 @@ fn check_replies(mut heard: &[u8], said: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// How long the read with a cookie is, if one was asked for; cookies are drawn, so none comes twice.
-fn read_len(said: &[u8], cookie: u64) -> Option<usize> {
-    said.windows(wire::REQUEST_BYTES).find_map(|bytes| {
+/// The length of the read with a cookie, if there is one; cookies are random, so none repeats.
+fn read_len(input: &[u8], cookie: u64) -> Option<usize> {
+    input.windows(wire::REQUEST_BYTES).find_map(|bytes| {
         let raw = RawRequest::parse(bytes).filter(|raw| raw.cookie == cookie)?;
         (raw.kind == wire::command::READ).then_some(raw.len as usize)
     })
 }
 
-/// Runs as many cases as configured, and on until the time is over.
+/// Runs the configured number of cases, and further ones until the time is over.
 fn run<S: Strategy>(cases: u32, strategy: &S, check: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let seconds = std::env::var("SKYLIGHT_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let until = Instant::now() + Duration::from_secs(seconds);
@@ -169,37 +171,37 @@ fn run<S: Strategy>(cases: u32, strategy: &S, check: impl Fn(S::Value) -> Result
 }
 
 #[test]
-fn any_words_in_the_handshake() {
+fn arbitrary_handshakes() {
     let strategy = (client_flags(), options(), requests(), 1usize..200);
     run(400, &strategy, |(flags, options, requests, part)| {
-        let said = [greeting(flags), options, requests].concat();
-        let (heard, _) = replay(&said, part, &disk());
-        prop_assert_eq!(wire::u64_at(&heard, 0), Some(wire::MAGIC));
+        let input = [greeting(flags), options, requests].concat();
+        let (output, _) = replay(&input, part, &disk());
+        prop_assert_eq!(wire::u64_at(&output, 0), Some(wire::MAGIC));
         Ok(())
     });
 }
 
 #[test]
-fn any_requests_have_replies_of_the_protocol() {
+fn arbitrary_requests_get_valid_replies() {
     let strategy = (any::<bool>(), requests(), prop_oneof![1usize..100, Just(1 << 20)]);
     run(400, &strategy, |(structured, requests, part)| {
-        let way_in = way_in(structured);
+        let way_in = handshake(structured);
         let (alone, _) = replay(&way_in, 1 << 20, &disk());
-        let said = [way_in, requests.clone()].concat();
-        let (heard, all) = replay(&said, part, &disk());
-        prop_assert!(heard.starts_with(&alone));
-        // Not more than was asked for: a read is at most as long as its request says, and an error short.
+        let input = [way_in, requests.clone()].concat();
+        let (output, all) = replay(&input, part, &disk());
+        prop_assert!(output.starts_with(&alone));
+        // No more than was requested: a read reply is at most as long as its request, and an error is short.
         prop_assert!(all <= (32 << 20) * 12 + 4096);
-        check_replies(&heard[alone.len()..], &requests)
+        check_replies(&output[alone.len()..], &requests)
     });
 }
 
 #[test]
-fn noise_is_no_client() {
+fn noise_is_rejected() {
     let strategy = (noise(2000), 1usize..100);
-    run(200, &strategy, |(said, part)| {
-        let (heard, _) = replay(&said, part, &disk());
-        prop_assert!(heard.len() >= 18);
+    run(200, &strategy, |(input, part)| {
+        let (output, _) = replay(&input, part, &disk());
+        prop_assert!(output.len() >= 18);
         Ok(())
     });
 }

@@ -1,5 +1,5 @@
-//! Clients that mean no good, or are broken: the server answers with an error of the protocol or ends their
-//! connection, and goes on serving everybody else.
+//! Hostile and broken clients: the server replies with a protocol error or closes their connection, and
+//! continues to serve all others.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{House, Reply, context_data, info_data};
+use common::{Reply, TestServer, context_data, info_data};
 use skylight_serve::core::filters::delay::{Delay, Delays};
 use skylight_serve::core::plain::Memory;
 use skylight_serve::core::{Backend, Errno, Shape};
@@ -20,22 +20,22 @@ fn memory() -> Arc<dyn Backend> {
     Arc::new(Memory::shaped(Shape { places: true, rotational: true, ..Shape::drive("disk", SIZE) }))
 }
 
-fn house() -> House {
-    House::new(memory(), Options::default())
+fn memory_server() -> TestServer {
+    TestServer::new(memory(), Options::default())
 }
 
-/// The same behind a filter that answers by another thread.
-fn waiting_house() -> House {
+/// A server behind a filter that completes commands on another thread.
+fn async_server() -> TestServer {
     let delays = Delays { read: Duration::from_micros(1), write: Duration::ZERO };
-    House::new(Arc::new(Delay::new(memory(), delays).expect("a thread")), Options::default())
+    TestServer::new(Arc::new(Delay::new(memory(), delays).expect("a thread")), Options::default())
 }
 
-/// The server still does what it is for.
-fn still_serves(house: &House) {
-    let mut client = house.client(true, &[]);
-    client.ask(command::WRITE, 0, 4096, 512, &[9; 512]);
+/// Checks that the server still serves a new client.
+fn assert_serves(server: &TestServer) {
+    let mut client = server.client(true, &[]);
+    client.send_request(command::WRITE, 0, 4096, 512, &[9; 512]);
     assert_eq!(client.error(), 0);
-    client.ask(command::READ, 0, 4096, 512, &[]);
+    client.send_request(command::READ, 0, 4096, 512, &[]);
     let Reply::Chunk { last: true, kind: chunk::OFFSET_DATA, data, .. } = client.reply() else {
         panic!("a read has one chunk");
     };
@@ -43,9 +43,9 @@ fn still_serves(house: &House) {
 }
 
 #[test]
-fn whatever_a_request_says_its_error_is_one_of_the_protocol() {
-    for house in [house(), waiting_house()] {
-        let mut client = house.client(false, &[]);
+fn invalid_requests_get_protocol_errors() {
+    for server in [memory_server(), async_server()] {
+        let mut client = server.client(false, &[]);
         for (kind, flags, offset, len, errno) in [
             (command::READ, 0, SIZE, 512, Errno::Invalid),
             (command::READ, 0, u64::MAX, u32::MAX, Errno::Invalid),
@@ -56,17 +56,17 @@ fn whatever_a_request_says_its_error_is_one_of_the_protocol() {
             (command::BLOCK_STATUS, 0, 0, 512, Errno::Invalid),
             (77, 0, 0, 512, Errno::Invalid),
         ] {
-            client.ask(kind, flags, offset, len, &[]);
+            client.send_request(kind, flags, offset, len, &[]);
             assert_eq!(client.error(), errno.number(), "{kind} {flags} {offset} {len}");
         }
-        still_serves(&house);
+        assert_serves(&server);
     }
 }
 
 #[test]
-fn a_write_that_is_refused_is_read_to_its_end() {
-    for house in [house(), waiting_house()] {
-        let mut client = house.client(false, &[]);
+fn the_payload_of_a_refused_write_is_consumed() {
+    for server in [memory_server(), async_server()] {
+        let mut client = server.client(false, &[]);
         // Past the end, not whole blocks, longer than a piece, longer than allowed.
         for (offset, len, errno) in [
             (SIZE, 512, Errno::NoSpace),
@@ -74,23 +74,23 @@ fn a_write_that_is_refused_is_read_to_its_end() {
             (SIZE - 512, 3 << 20, Errno::NoSpace),
             (0, (32 << 20) + 512, Errno::Invalid),
         ] {
-            client.ask(command::WRITE, 0, offset, len, &vec![1; len as usize]);
+            client.send_request(command::WRITE, 0, offset, len, &vec![1; len as usize]);
             assert_eq!(client.error(), errno.number(), "{offset} {len}");
         }
-        client.ask(command::READ, 0, 0, 512, &[]);
+        client.send_request(command::READ, 0, 0, 512, &[]);
         assert_eq!(client.error(), 0);
         assert_eq!(client.take(512), [0; 512]);
     }
 }
 
 #[test]
-fn long_commands_are_done_in_pieces() {
-    for (house, structured) in [(house(), true), (house(), false), (waiting_house(), true)] {
-        let mut client = house.client(structured, &[]);
+fn long_commands_execute_in_pieces() {
+    for (server, structured) in [(memory_server(), true), (memory_server(), false), (async_server(), true)] {
+        let mut client = server.client(structured, &[]);
         let data: Vec<u8> = (0..5 << 20).map(|index: u32| (index / 509) as u8).collect();
-        client.ask(command::WRITE, command_flag::FUA, 4096, data.len() as u32, &data);
+        client.send_request(command::WRITE, command_flag::FUA, 4096, data.len() as u32, &data);
         assert_eq!(client.error(), 0);
-        client.ask(command::READ, 0, 4096, data.len() as u32, &[]);
+        client.send_request(command::READ, 0, 4096, data.len() as u32, &[]);
         let mut got = vec![0; data.len()];
         if structured {
             loop {
@@ -108,14 +108,14 @@ fn long_commands_are_done_in_pieces() {
             got = client.take(data.len());
         }
         assert!(got == data);
-        still_serves(&house);
+        assert_serves(&server);
     }
 }
 
 #[test]
-fn requests_in_bits_and_in_heaps() {
-    for house in [house(), waiting_house()] {
-        let mut client = house.client(true, &[]);
+fn requests_may_arrive_in_fragments_or_batches() {
+    for server in [memory_server(), async_server()] {
+        let mut client = server.client(true, &[]);
         let mut bytes = Vec::new();
         for index in 0..600u64 {
             let raw =
@@ -134,54 +134,61 @@ fn requests_in_bits_and_in_heaps() {
             .collect();
         cookies.sort_unstable();
         assert!(cookies.into_iter().eq(0..600));
-        client.ask(command::READ, 0, 0, 600 * 512, &[]);
+        client.send_request(command::READ, 0, 0, 600 * 512, &[]);
         let Reply::Chunk { data, .. } = client.reply() else { panic!("data") };
         assert!(data[8..].chunks(512).enumerate().all(|(index, block)| block == [index as u8; 512]));
     }
 }
 
 #[test]
-fn writes_that_overlap_leave_one_of_them_in_each_block() {
-    for house in [house(), waiting_house()] {
-        let mut clients: Vec<_> = (0..4).map(|_| house.client(false, &[])).collect();
-        // All at once, from several clients, over the same MiB: each byte is that of a write over it.
+fn overlapping_writes_leave_one_of_them_in_each_block() {
+    for server in [memory_server(), async_server()] {
+        let mut clients: Vec<_> = (0..4).map(|_| server.client(false, &[])).collect();
+        // Concurrently, from several clients, over the same MiB: each byte must be that of some write over
+        // it.
         for round in 0..16u64 {
             for (index, client) in clients.iter_mut().enumerate() {
                 let (start, len) = (round * 37 % 64 * 4096 + index as u64 * 512, (1 + round % 5) << 16);
-                client.ask(command::WRITE, 0, start, len as u32, &vec![1 + index as u8; len as usize]);
+                client.send_request(
+                    command::WRITE,
+                    0,
+                    start,
+                    len as u32,
+                    &vec![1 + index as u8; len as usize],
+                );
             }
         }
         for client in &mut clients {
             (0..16).for_each(|_| assert_eq!(client.error(), 0));
         }
-        let mut client = house.client(false, &[]);
-        client.ask(command::READ, 0, 0, 1 << 20, &[]);
+        let mut client = server.client(false, &[]);
+        client.send_request(command::READ, 0, 0, 1 << 20, &[]);
         assert_eq!(client.error(), 0);
         let got = client.take(1 << 20);
         assert!(got.chunks(512).all(|block| block[0] <= 4 && block.iter().all(|byte| *byte == block[0])));
-        // Answered means done: what one client writes when all is answered is what another one reads.
-        clients[0].ask(command::WRITE, 0, 0, 4096, &[9; 4096]);
+        // A completed write is visible to every other client.
+        clients[0].send_request(command::WRITE, 0, 0, 4096, &[9; 4096]);
         assert_eq!(clients[0].error(), 0);
-        clients[1].ask(command::READ, 0, 0, 4096, &[]);
+        clients[1].send_request(command::READ, 0, 0, 4096, &[]);
         assert_eq!((clients[1].error(), clients[1].take(4096)), (0, vec![9; 4096]));
     }
 }
 
 #[test]
-fn half_sent_words_hold_up_nobody() {
+fn incomplete_messages_block_no_other_client() {
     let options = Options { handshake_timeout: Duration::from_millis(300), ..Options::default() };
-    let house = House::new(memory(), options);
-    // In the handshake: dropped in time.
-    let mut silent = house.greeted(3);
+    let server = TestServer::new(memory(), options);
+    // In the handshake: dropped after the timeout.
+    let mut silent = server.greet(3);
     silent.send(&wire::OPTION_MAGIC.to_be_bytes()[..5]);
-    // In a request, and in its payload: they may take their time.
-    let mut slow = house.client(false, &[]);
+    // In a request header and in a payload: not dropped while nothing is short.
+    let mut slow = server.client(false, &[]);
     let raw = RawRequest { flags: 0, kind: command::WRITE, cookie: 1, offset: 0, len: 8 << 20 };
     slow.send(&raw.to_bytes()[..13]);
-    let mut slower = house.client(false, &[]);
+    let mut slower = server.client(false, &[]);
     slower.send(&raw.to_bytes());
     slower.send(&[7; 3 << 20]);
-    still_serves(&house);
+    assert_serves(&server);
     let began = Instant::now();
     assert!(silent.is_closed());
     assert!(began.elapsed() < Duration::from_secs(5));
@@ -189,56 +196,56 @@ fn half_sent_words_hold_up_nobody() {
     slow.send(&vec![7; 8 << 20]);
     assert_eq!(slow.error(), 0);
     drop(slower);
-    still_serves(&house);
+    assert_serves(&server);
 }
 
 #[test]
 fn a_hundred_clients_at_once() {
-    let house = house();
-    let mut clients: Vec<_> = (0..100).map(|_| house.client(true, &[])).collect();
+    let server = memory_server();
+    let mut clients: Vec<_> = (0..100).map(|_| server.client(true, &[])).collect();
     for (index, client) in clients.iter_mut().enumerate() {
-        client.ask(command::WRITE, 0, index as u64 * 4096, 4096, &[index as u8; 4096]);
+        client.send_request(command::WRITE, 0, index as u64 * 4096, 4096, &[index as u8; 4096]);
     }
     for client in &mut clients {
         assert_eq!(client.error(), 0);
     }
     for (index, client) in clients.iter_mut().enumerate() {
         let other = (index + 37) % 100;
-        client.ask(command::READ, 0, other as u64 * 4096, 4096, &[]);
+        client.send_request(command::READ, 0, other as u64 * 4096, 4096, &[]);
         let Reply::Chunk { data, .. } = client.reply() else { panic!("data") };
         assert_eq!(data[8..], [other as u8; 4096]);
     }
 }
 
 #[test]
-fn beyond_the_most_clients_one_that_does_nothing_makes_room() {
-    let house = House::new(memory(), Options { max_connections: 3, ..Options::default() });
-    let mut clients: Vec<_> = (0..3).map(|_| house.client(true, &[])).collect();
+fn at_the_client_limit_an_idle_client_is_evicted() {
+    let server = TestServer::new(memory(), Options { max_connections: 3, ..Options::default() });
+    let mut clients: Vec<_> = (0..3).map(|_| server.client(true, &[])).collect();
     for client in [0, 2] {
-        clients[client].ask(command::FLUSH, 0, 0, 0, &[]);
+        clients[client].send_request(command::FLUSH, 0, 0, 0, &[]);
         assert_eq!(clients[client].error(), 0);
     }
-    still_serves(&house);
+    assert_serves(&server);
     assert!(clients[1].is_closed(), "it never asked for anything");
     for client in [0, 2] {
-        clients[client].ask(command::FLUSH, 0, 0, 0, &[]);
+        clients[client].send_request(command::FLUSH, 0, 0, 0, &[]);
         assert_eq!(clients[client].error(), 0, "client {client} stays");
     }
 }
 
 #[test]
-fn beyond_the_most_clients_all_of_them_busy_one_is_turned_away_and_may_look() {
+fn at_the_client_limit_with_all_busy_a_new_client_is_rejected_and_may_query() {
     let delays = Delays { read: Duration::from_secs(3600), write: Duration::ZERO };
     let delay = Arc::new(Delay::new(memory(), delays).expect("a thread"));
     let options = Options { max_connections: 3, grace: Duration::from_millis(100), ..Options::default() };
-    let house = House::new(delay, options);
-    let mut busy: Vec<_> = (0..3).map(|_| house.client(true, &[])).collect();
+    let server = TestServer::new(delay, options);
+    let mut busy: Vec<_> = (0..3).map(|_| server.client(true, &[])).collect();
     for client in &mut busy {
-        client.ask(command::READ, 0, 0, 512, &[]);
-        client.ask(command::WRITE, 0, 0, 512, &[1; 512]);
+        client.send_request(command::READ, 0, 0, 512, &[]);
+        client.send_request(command::WRITE, 0, 0, 512, &[1; 512]);
         assert_eq!(client.error(), 0, "the read before it is with the backend by now");
     }
-    let mut fourth = house.greeted(3);
+    let mut fourth = server.greet(3);
     fourth.send(&wire::option_bytes(option::GO, &info_data("", &[])));
     assert_eq!(fourth.option_reply().0, reply::ERR_POLICY);
     fourth.send(&wire::option_bytes(option::INFO, &info_data("", &[])));
@@ -246,10 +253,10 @@ fn beyond_the_most_clients_all_of_them_busy_one_is_turned_away_and_may_look() {
 }
 
 #[test]
-fn handshakes_that_nobody_finishes_make_room_for_others() {
-    let house = house();
-    let _silent: Vec<_> = (0..2 * MAX_HANDSHAKES).map(|_| house.greeted(3)).collect();
-    still_serves(&house);
+fn unfinished_handshakes_are_evicted() {
+    let server = memory_server();
+    let _silent: Vec<_> = (0..2 * MAX_HANDSHAKES).map(|_| server.greet(3)).collect();
+    assert_serves(&server);
 }
 
 /// Resident memory of this process, bytes.
@@ -260,14 +267,14 @@ fn resident() -> u64 {
 }
 
 #[test]
-fn a_client_that_stops_reading_costs_bounded_memory_and_no_time_of_others() {
-    for mut house in [house(), waiting_house()] {
+fn a_client_that_does_not_read_costs_bounded_memory_and_delays_no_other() {
+    for mut server in [memory_server(), async_server()] {
         let before = resident();
-        let mut deaf: Vec<_> = (0..4).map(|_| house.client(true, &[])).collect();
+        let mut deaf: Vec<_> = (0..4).map(|_| server.client(true, &[])).collect();
         for client in &mut deaf {
             client.socket.set_nonblocking(true).unwrap();
             let raw = RawRequest { flags: 0, kind: command::READ, cookie: 1, offset: 0, len: 1 << 20 };
-            // As many as the kernel takes: each asks for 1 MiB that is never read.
+            // As many as the socket buffers: each requests 1 MiB that is never read.
             let mut asked = 0;
             while asked < 20_000 && client.socket.write_all(&raw.to_bytes()).is_ok() {
                 asked += 1;
@@ -275,20 +282,20 @@ fn a_client_that_stops_reading_costs_bounded_memory_and_no_time_of_others() {
             assert!(asked > 100, "{asked}");
         }
         std::thread::sleep(Duration::from_millis(300));
-        still_serves(&house);
+        assert_serves(&server);
         let grown = resident().saturating_sub(before);
-        // Four connections, at most 16 MiB each, and what the tests beside this one hold.
+        // Four connections with at most 16 MiB each, and the memory of tests that run in parallel.
         assert!(grown < 400 << 20, "{grown}");
         let began = Instant::now();
-        house.server.take().unwrap().stop().unwrap();
+        server.server.take().unwrap().stop().unwrap();
         assert!(began.elapsed() < Duration::from_secs(10), "deaf clients do not keep a server from ending");
     }
 }
 
 #[test]
-fn options_that_make_no_sense() {
-    let house = house();
-    let mut client = house.greeted(3);
+fn malformed_options_are_rejected() {
+    let server = memory_server();
+    let mut client = server.greet(3);
     for (kind, data, expected) in [
         (option::GO, vec![], reply::ERR_INVALID),
         (option::GO, vec![0xff; 64], reply::ERR_INVALID),
@@ -308,20 +315,20 @@ fn options_that_make_no_sense() {
     client.send(&wire::option_bytes(option::ABORT, &[]));
     assert_eq!(client.option_reply().0, reply::ACK);
     assert!(client.is_closed());
-    assert!(house.greeted(1 << 5).is_closed(), "an unknown client flag");
-    let mut client = house.greeted(3);
+    assert!(server.greet(1 << 5).is_closed(), "an unknown client flag");
+    let mut client = server.greet(3);
     client.send(&[0; 16]);
     assert!(client.is_closed(), "no option magic");
-    let mut client = house.client(false, &[]);
+    let mut client = server.client(false, &[]);
     client.send(&[0; 28]);
     assert!(client.is_closed(), "no request magic");
-    still_serves(&house);
+    assert_serves(&server);
 }
 
 #[test]
-fn an_export_is_found_and_described() {
-    let house = house();
-    let mut client = house.greeted(3);
+fn the_export_is_listed_and_described() {
+    let server = memory_server();
+    let mut client = server.greet(3);
     client.send(&wire::option_bytes(option::LIST, &[]));
     assert_eq!(client.option_reply(), (reply::SERVER, b"\0\0\0\x04disk".to_vec()));
     assert_eq!(client.option_reply().0, reply::ACK);
@@ -333,21 +340,21 @@ fn an_export_is_found_and_described() {
     assert_eq!(client.option_reply().1[2..], *b"disk");
     assert!(client.option_reply().1.ends_with(b"flushes"));
     assert_eq!(client.option_reply().0, reply::ACK);
-    // The oldest way in, with its zeroes.
-    let mut client = house.greeted(1);
+    // NBD_OPT_EXPORT_NAME, with its zeroes.
+    let mut client = server.greet(1);
     client.send(&wire::option_bytes(option::EXPORT_NAME, b"disk"));
     assert_eq!(wire::u64_at(&client.take(134), 0), Some(SIZE));
-    client.ask(command::FLUSH, 0, 0, 0, &[]);
+    client.send_request(command::FLUSH, 0, 0, 0, &[]);
     assert_eq!(client.error(), 0);
-    let mut client = house.greeted(3);
+    let mut client = server.greet(3);
     client.send(&wire::option_bytes(option::EXPORT_NAME, b"another"));
     assert!(client.is_closed());
 }
 
 #[test]
-fn contexts_are_listed_set_and_answered() {
-    let house = house();
-    let mut client = house.greeted(3);
+fn metadata_contexts_are_listed_set_and_reported() {
+    let server = memory_server();
+    let mut client = server.greet(3);
     client.send(&wire::option_bytes(option::STRUCTURED_REPLY, &[]));
     assert_eq!(client.option_reply().0, reply::ACK);
     for (queries, names) in [
@@ -362,8 +369,8 @@ fn contexts_are_listed_set_and_answered() {
         }
         assert_eq!(client.option_reply().0, reply::ACK);
     }
-    let mut client = house.client(true, &["base:allocation", "x-skylight:place"]);
-    client.ask(command::BLOCK_STATUS, command_flag::REQ_ONE, 0, 1 << 20, &[]);
+    let mut client = server.client(true, &["base:allocation", "x-skylight:place"]);
+    client.send_request(command::BLOCK_STATUS, command_flag::REQ_ONE, 0, 1 << 20, &[]);
     for (number, done) in [(1, false), (2, true)] {
         let Reply::Chunk { last, kind: chunk::BLOCK_STATUS, data, .. } = client.reply() else {
             panic!("block status");
@@ -376,25 +383,25 @@ fn contexts_are_listed_set_and_answered() {
 }
 
 #[test]
-fn one_that_asks_and_hangs_up_leaves_the_others() {
-    let house = waiting_house();
+fn a_client_that_disconnects_early_affects_no_other() {
+    let server = async_server();
     for _ in 0..20 {
-        let mut client = house.client(true, &[]);
+        let mut client = server.client(true, &[]);
         for _ in 0..50 {
-            client.ask(command::READ, 0, 0, 65_536, &[]);
+            client.send_request(command::READ, 0, 0, 65_536, &[]);
         }
     }
-    still_serves(&house);
+    assert_serves(&server);
 }
 
 #[test]
-fn what_was_asked_before_the_end_is_answered() {
+fn requests_received_before_shutdown_are_answered() {
     let delays = Delays { read: Duration::from_millis(200), write: Duration::ZERO };
-    let mut house = House::new(Arc::new(Delay::new(memory(), delays).unwrap()), Options::default());
-    let mut client = house.client(false, &[]);
-    client.ask(command::READ, 0, 0, 512, &[]);
+    let mut server = TestServer::new(Arc::new(Delay::new(memory(), delays).unwrap()), Options::default());
+    let mut client = server.client(false, &[]);
+    client.send_request(command::READ, 0, 0, 512, &[]);
     std::thread::sleep(Duration::from_millis(50));
-    house.server.take().unwrap().stop().unwrap();
+    server.server.take().unwrap().stop().unwrap();
     assert_eq!(client.error(), 0);
     assert_eq!(client.take(512).len(), 512);
     assert!(client.is_closed());

@@ -1,28 +1,29 @@
-//! Long reads and writes of a drive in place: lent from the file, in pieces; against a copy in memory.
+//! Long reads and writes of a drive that writes in place: spliced from the file, and in pieces; compared with
+//! a copy in memory.
 //!
-//! Commands go out in a row before any answer is read. A row has writes first and reads behind them: what a client may
-//! see of a write that comes after a read and before its answer is not fixed.
+//! Commands are sent in a batch before any reply is read. A batch has writes first and reads behind them,
+//! because what a read returns of a later write that overlaps it in time is not defined.
 
 mod common;
 
 use std::sync::Arc;
 
-use common::{Client, House, Reply};
+use common::{Client, Reply, TestServer};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use skylight_drive::profile::Profile;
 use skylight_image::{Image, Options};
 use skylight_serve::core::served::ServedImage;
 use skylight_serve::core::{Errno, Shape};
-use skylight_serve::nbd::server::Options as Allowed;
+use skylight_serve::nbd::server::Options as ServerOptions;
 use skylight_serve::nbd::wire::{chunk, command, command_flag};
 
-/// The part of the drive that is used, bytes.
+/// The part of the drive under test, bytes.
 const PART: u64 = 8 << 20;
 const SMALL_PIECE: usize = 128 << 10;
 
 struct Drive {
-    house: House,
+    server: TestServer,
     size: u64,
     _folder: tempfile::TempDir,
 }
@@ -37,10 +38,10 @@ fn drive() -> Drive {
     let size = image.capacity_bytes();
     let shape = Shape { write_piece: SMALL_PIECE, ..Shape::drive("disk", 0) };
     let served = ServedImage::new(image, shape, "none").expect("a thread");
-    Drive { house: House::new(Arc::new(served), Allowed::default()), size, _folder: folder }
+    Drive { server: TestServer::new(Arc::new(served), ServerOptions::default()), size, _folder: folder }
 }
 
-/// Reads what a read is answered with.
+/// Reads the data of a read reply.
 fn read(client: &mut Client, structured: bool, offset: u64, len: usize) -> Vec<u8> {
     if !structured {
         assert_eq!(client.error(), 0);
@@ -71,33 +72,33 @@ fn extent() -> impl Strategy<Value = (u64, usize)> {
 }
 
 /// Writes, each with its first byte and whether it has FUA, and reads.
-type Row = (Vec<((u64, usize), u8, bool)>, Vec<(u64, usize)>);
+type Batch = (Vec<((u64, usize), u8, bool)>, Vec<(u64, usize)>);
 
-fn rows() -> impl Strategy<Value = Vec<Row>> {
+fn batches() -> impl Strategy<Value = Vec<Batch>> {
     let writes = proptest::collection::vec((extent(), 1..=255u8, any::<bool>()), 0..5);
     let reads = proptest::collection::vec(extent(), 1..3);
     proptest::collection::vec((writes, reads), 1..6)
 }
 
 #[test]
-fn long_commands_in_a_row_do_what_short_ones_do() {
+fn pipelined_long_commands_match_the_copy() {
     let drive = drive();
     let copy = std::cell::RefCell::new(vec![0u8; PART as usize]);
     let config = Config { cases: 24, ..Config::default() };
     TestRunner::new(config)
-        .run(&(any::<bool>(), rows()), |(structured, rows)| {
-            let mut client = drive.house.client(structured, &[]);
+        .run(&(any::<bool>(), batches()), |(structured, batches)| {
+            let mut client = drive.server.client(structured, &[]);
             let mut copy = copy.borrow_mut();
-            for (writes, reads) in rows {
+            for (writes, reads) in batches {
                 for &((at, len), byte, fua) in &writes {
                     let data: Vec<u8> =
                         (0..len).map(|index| byte.wrapping_add((index / 512) as u8)).collect();
                     let flags = if fua { command_flag::FUA } else { 0 };
-                    client.ask(command::WRITE, flags, at, len as u32, &data);
+                    client.send_request(command::WRITE, flags, at, len as u32, &data);
                     copy[at as usize..at as usize + len].copy_from_slice(&data);
                 }
                 for &(at, len) in &reads {
-                    client.ask(command::READ, 0, at, len as u32, &[]);
+                    client.send_request(command::READ, 0, at, len as u32, &[]);
                 }
                 for _ in &writes {
                     prop_assert_eq!(client.error(), 0);
@@ -113,32 +114,32 @@ fn long_commands_in_a_row_do_what_short_ones_do() {
 }
 
 #[test]
-fn long_writes_are_answered_in_order_and_a_refused_one_harms_no_other() {
+fn long_writes_complete_in_order_and_a_failed_one_affects_no_other() {
     let drive = drive();
-    let mut client = drive.house.client(false, &[]);
+    let mut client = drive.server.client(false, &[]);
     let mib = vec![5; 1 << 20];
-    client.ask(command::WRITE, 0, 0, 1 << 20, &mib);
-    client.ask(command::WRITE, 0, drive.size - 512, 1 << 20, &mib);
-    client.ask(command::WRITE, command_flag::FUA, 1 << 20, 1 << 20, &mib);
-    client.ask(command::FLUSH, 0, 0, 0, &[]);
+    client.send_request(command::WRITE, 0, 0, 1 << 20, &mib);
+    client.send_request(command::WRITE, 0, drive.size - 512, 1 << 20, &mib);
+    client.send_request(command::WRITE, command_flag::FUA, 1 << 20, 1 << 20, &mib);
+    client.send_request(command::FLUSH, 0, 0, 0, &[]);
     let refused = Errno::NoSpace.number();
     let errors: Vec<u32> = (0..4).map(|_| client.error()).collect();
     assert_eq!(errors, [0, refused, 0, 0]);
-    client.ask(command::READ, 0, 0, 2 << 20, &[]);
+    client.send_request(command::READ, 0, 0, 2 << 20, &[]);
     assert_eq!(read(&mut client, false, 0, 2 << 20), vec![5; 2 << 20]);
 }
 
 #[test]
-fn of_a_write_whose_client_goes_whole_blocks_are_written() {
+fn a_write_whose_client_disconnects_leaves_whole_blocks() {
     let drive = drive();
-    let mut client = drive.house.client(false, &[]);
-    client.ask(command::WRITE, 0, 0, 1 << 20, &vec![9; 700_001]);
+    let mut client = drive.server.client(false, &[]);
+    client.send_request(command::WRITE, 0, 0, 1 << 20, &vec![9; 700_001]);
     drop(client);
-    // Another client is served, and once the first one's thread is gone nothing changes any more.
-    let mut client = drive.house.client(false, &[]);
+    // Other clients are served, and once the thread of the first one has ended nothing changes any more.
+    let mut client = drive.server.client(false, &[]);
     let mut before = usize::MAX;
     loop {
-        client.ask(command::READ, 0, 0, 1 << 20, &[]);
+        client.send_request(command::READ, 0, 0, 1 << 20, &[]);
         let found = read(&mut client, false, 0, 1 << 20);
         let written = found.iter().take_while(|&&byte| byte == 9).count();
         assert!(found[written..].iter().all(|&byte| byte == 0));
@@ -152,17 +153,17 @@ fn of_a_write_whose_client_goes_whole_blocks_are_written() {
 }
 
 #[test]
-fn a_client_that_goes_before_it_has_read_what_was_lent_harms_nobody() {
+fn a_client_that_disconnects_during_a_splice_affects_no_other() {
     let drive = drive();
     for structured in [false, true] {
-        let mut client = drive.house.client(structured, &[]);
-        // More than the socket holds: the server is in the middle of it when the client goes.
-        (0..8).for_each(|_| client.ask(command::READ, 0, 0, 1 << 20, &[]));
+        let mut client = drive.server.client(structured, &[]);
+        // More than the socket buffers: the server is in the middle of a reply when the client disconnects.
+        (0..8).for_each(|_| client.send_request(command::READ, 0, 0, 1 << 20, &[]));
         client.take(100_000);
     }
-    let mut client = drive.house.client(false, &[]);
-    client.ask(command::WRITE, 0, 0, 1 << 20, &vec![3; 1 << 20]);
-    client.ask(command::READ, 0, 0, 1 << 20, &[]);
+    let mut client = drive.server.client(false, &[]);
+    client.send_request(command::WRITE, 0, 0, 1 << 20, &vec![3; 1 << 20]);
+    client.send_request(command::READ, 0, 0, 1 << 20, &[]);
     assert_eq!(client.error(), 0);
     assert_eq!(read(&mut client, false, 0, 1 << 20), vec![3; 1 << 20]);
 }

@@ -23,9 +23,7 @@ pub enum ControlError {
     #[error("{0}: no skylight server answers ({1}); start one with skylight serve")]
     NoServer(String, io::Error),
     /// The server runs as a user whom the caller does not trust.
-    #[error(
-        "{0}: the server belongs to user {1}, who is neither you nor the owner of the image; check who started it"
-    )]
+    #[error("{0}: the server belongs to user {1}, neither you nor the image's owner; check who started it")]
     Untrusted(String, u32),
     /// The server rejected the request.
     #[error("{0}: {1}")]
@@ -42,7 +40,7 @@ fn invalid(what: &str) -> io::Error {
 /// # Errors
 /// See [`ControlError`].
 pub fn status(path: &Path, trusted: Option<&[u32]>) -> Result<Value, ControlError> {
-    request_value(path, &json!({ "request": "status" }), "status", trusted)
+    query(path, &json!({ "request": "status" }), "status", trusted)
 }
 
 /// Changes a setting of the server and returns its new value in words.
@@ -51,16 +49,11 @@ pub fn status(path: &Path, trusted: Option<&[u32]>) -> Result<Value, ControlErro
 /// See [`ControlError`].
 pub fn set(path: &Path, setting: &str, value: &str, trusted: Option<&[u32]>) -> Result<String, ControlError> {
     let request = json!({ "request": "set", "setting": setting, "value": value });
-    Ok(request_value(path, &request, "now", trusted)?.as_str().unwrap_or_default().to_owned())
+    Ok(query(path, &request, "now", trusted)?.as_str().unwrap_or_default().to_owned())
 }
 
 /// Sends a request and returns the value of `key` in the answer.
-fn request_value(
-    path: &Path,
-    request: &Value,
-    key: &str,
-    trusted: Option<&[u32]>,
-) -> Result<Value, ControlError> {
+fn query(path: &Path, request: &Value, key: &str, trusted: Option<&[u32]>) -> Result<Value, ControlError> {
     let name = path.display().to_string();
     let no_server = |error| ControlError::NoServer(name.clone(), error);
     let mut stream = connect_to(path, TIMEOUT).map_err(no_server)?;

@@ -43,7 +43,7 @@ pub trait Backend: Send + Sync {
 
     /// Gives `take` the file in which a stretch lies, and where in it, while nothing is being changed; whether it did. Only
     /// what lies at its place for good is lent, for its bytes may be looked at when the call is over.
-    fn with_file_range(&self, _offset: u64, _len: u64, _take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+    fn file_at(&self, _offset: u64, _len: u64, _take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
         false
     }
 

@@ -14,9 +14,9 @@ use super::memory_budget::MemoryBudget;
 pub const BUDGET_BYTES: usize = 64 << 20;
 /// Commands outstanding in an asynchronous backend for all connections together when several are busy: four
 /// times the queue depth of a disk, so that no connection runs dry and none is far ahead of the others.
-const SHARED_QUEUE_DEPTH: usize = 128;
+const SHARED_DEPTH: usize = 128;
 /// The same for a connection that is the only busy one: the deepest queue that benchmarks usually ask for.
-const SOLE_QUEUE_DEPTH: usize = 256;
+const SOLE_DEPTH: usize = 256;
 
 /// How far a server has shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,8 +72,8 @@ impl ServerState {
         let all = self.outstanding.load(Ordering::Relaxed);
         let busy = self.busy_connections.load(Ordering::Relaxed);
         own == 0
-            || (all <= own && own < SOLE_QUEUE_DEPTH)
-            || (all < SHARED_QUEUE_DEPTH && own < SHARED_QUEUE_DEPTH / busy.max(1))
+            || (all <= own && own < SOLE_DEPTH)
+            || (all < SHARED_DEPTH && own < SHARED_DEPTH / busy.max(1))
     }
 
     /// Counts a command that an asynchronous backend has received.

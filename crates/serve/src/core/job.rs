@@ -43,20 +43,13 @@ pub struct Job {
     /// The first byte that a read could not return.
     failed_at: Option<Metadata>,
     /// Set once the client has disconnected.
-    cancelled: Option<Arc<AtomicBool>>,
+    cancel: Option<Arc<AtomicBool>>,
 }
 
 impl Job {
     /// A command that completes through `on_complete`.
     pub fn new(request: Request, data: Vec<u8>, on_complete: OnComplete) -> Self {
-        Self {
-            request,
-            data,
-            on_complete: Some(on_complete),
-            model_ns: None,
-            failed_at: None,
-            cancelled: None,
-        }
+        Self { request, data, on_complete: Some(on_complete), model_ns: None, failed_at: None, cancel: None }
     }
 
     /// Completes the command.
@@ -72,8 +65,8 @@ impl Job {
         execute: impl FnOnce(&Request, &mut [u8], &dyn Fn() -> bool) -> Result<(), Errno>,
         refused_at: impl FnOnce(u64, u64) -> Option<u64>,
     ) {
-        let cancelled = self.cancelled.clone();
-        let keep_going = || !is_set(cancelled.as_deref());
+        let cancel = self.cancel.clone();
+        let keep_going = || cancel.as_ref().is_none_or(|cancel| !cancel.load(Ordering::Relaxed));
         let result = match keep_going() {
             true => execute(&self.request, &mut self.data, &keep_going),
             false => Err(Errno::Shutdown),
@@ -97,20 +90,20 @@ impl Job {
         self
     }
 
-    /// Lets the backend drop the command once `cancelled` is set.
-    pub fn cancelled_by(mut self, cancelled: Option<Arc<AtomicBool>>) -> Self {
-        self.cancelled = cancelled;
+    /// Lets the backend drop the command once `cancel` is set.
+    pub fn cancelled_by(mut self, cancel: Option<Arc<AtomicBool>>) -> Self {
+        self.cancel = cancel;
         self
     }
 
     /// The cancellation flag, for commands that are parts of this one.
     pub fn cancellation(&self) -> Option<Arc<AtomicBool>> {
-        self.cancelled.clone()
+        self.cancel.clone()
     }
 
     /// Whether the client has disconnected.
     pub fn is_cancelled(&self) -> bool {
-        is_set(self.cancelled.as_deref())
+        self.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed))
     }
 
     /// Sets the offset at which the command failed; call it before completing the command.
@@ -137,10 +130,6 @@ impl Job {
         }
         self
     }
-}
-
-fn is_set(cancelled: Option<&AtomicBool>) -> bool {
-    cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
 impl Drop for Job {

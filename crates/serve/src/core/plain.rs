@@ -129,13 +129,8 @@ impl Backend for PlainFile {
         if request.fua { self.sync() } else { Ok(()) }
     }
 
-    fn with_file_range(
-        &self,
-        offset: u64,
-        _len: u64,
-        use_range: &mut dyn FnMut(BorrowedFd<'_>, u64),
-    ) -> bool {
-        use_range(self.file.as_fd(), offset);
+    fn file_at(&self, offset: u64, _len: u64, visit: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+        visit(self.file.as_fd(), offset);
         true
     }
 

@@ -221,12 +221,12 @@ impl Channel for Tls {
 pub const PAGE_BYTES: usize = 4096;
 
 /// The input buffer of one client.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Input {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    busy_poll: BusyPoll,
+    poller: BusyPoll,
     /// Whether to poll for the next bytes before sleeping.
     polls: bool,
 }
@@ -234,13 +234,7 @@ pub struct Input {
 impl Input {
     /// A buffer with an initial capacity in bytes.
     pub fn new(capacity: usize) -> Self {
-        let mut input = Self {
-            bytes: vec![0; capacity + PAGE_BYTES],
-            start: 0,
-            end: 0,
-            busy_poll: BusyPoll::default(),
-            polls: false,
-        };
+        let mut input = Self { bytes: vec![0; capacity + PAGE_BYTES], ..Self::default() };
         input.align();
         input
     }
@@ -248,8 +242,7 @@ impl Input {
     /// Empties the buffer and positions it so that the payload behind the next request header is
     /// page-aligned.
     pub fn align(&mut self) {
-        let first = self.bytes.as_ptr().align_offset(PAGE_BYTES) % PAGE_BYTES;
-        let start = (first + PAGE_BYTES - REQUEST_BYTES) % PAGE_BYTES;
+        let start = (self.bytes.as_ptr().align_offset(PAGE_BYTES) + PAGE_BYTES - REQUEST_BYTES) % PAGE_BYTES;
         (self.start, self.end) = (start, start);
     }
 
@@ -301,7 +294,7 @@ impl Input {
         loop {
             let free = &mut self.bytes[self.end..];
             let received =
-                if self.polls { self.busy_poll.receive(channel, free) } else { channel.receive(free) };
+                if self.polls { self.poller.receive(channel, free) } else { channel.receive(free) };
             match received {
                 Ok(count) => {
                     self.end += count;

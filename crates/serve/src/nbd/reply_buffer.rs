@@ -35,9 +35,7 @@ impl ReplyBuffer {
 
     fn align(&mut self) {
         let start = match self.header {
-            Some(header) => {
-                (self.bytes.as_ptr().align_offset(PAGE_BYTES) % PAGE_BYTES + PAGE_BYTES - header) % PAGE_BYTES
-            }
+            Some(header) => (self.bytes.as_ptr().align_offset(PAGE_BYTES) + PAGE_BYTES - header) % PAGE_BYTES,
             None => 0,
         };
         (self.start, self.end) = (start, start);

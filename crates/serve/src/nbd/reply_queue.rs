@@ -95,6 +95,10 @@ impl ReplyQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn wait_for_space<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.space_freed.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
+    }
+
     fn is_refusing(&self) -> bool {
         self.connection.shared.has_reached(Phase::Refusing)
     }
@@ -121,11 +125,7 @@ impl ReplyQueue {
             let congested = state.queue.len() >= MAX_UNSENT.0 || state.queued_bytes >= MAX_UNSENT.1;
             let full = state.pending_bytes + footprint > MAX_PENDING_BYTES;
             if state.pending > 0 && (full || congested || !may_start || state.pending >= MAX_PENDING) {
-                state = self
-                    .space_freed
-                    .wait_timeout(state, POLL_INTERVAL)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
+                state = self.wait_for_space(state);
                 continue;
             }
             let missing = (state.pending_bytes + footprint).saturating_sub(UNBUDGETED_BYTES + state.reserved);
@@ -244,8 +244,7 @@ impl ReplyQueue {
     pub(crate) fn drain(&self) {
         let mut state = self.state();
         while !state.closed && state.pending > 0 && !self.connection.is_disconnected() {
-            state =
-                self.space_freed.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.wait_for_space(state);
             if self.is_refusing() && !state.outstanding.is_empty() {
                 drop(state);
                 self.fail_outstanding();

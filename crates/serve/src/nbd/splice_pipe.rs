@@ -6,7 +6,7 @@
 //! Invariants: the pipe holds one whole payload or nothing; a partly filled pipe is closed and replaced. The
 //! pages are those of the file: a client may see a write that happens before it has received the bytes, in
 //! whole or in part. So only data whose location never changes is spliced
-//! ([`Backend::with_file_range`](crate::core::Backend::with_file_range)), and what a client may see are
+//! ([`Backend::file_at`](crate::core::Backend::file_at)), and what a client may see are
 //! states of commands that were in flight together with its read.
 //! A splice to a socket that the client has closed raises SIGPIPE, which the runtimes of Rust and of Python
 //! ignore.

@@ -1,7 +1,7 @@
-//! A client that says whatever a test wants, to a server on a Unix socket of its own.
+//! A raw NBD client and a server on a Unix socket of its own.
 //!
-//! Invariant: nothing here waits longer than [`PATIENCE`].
-// Each test file uses its part of this one.
+//! Invariant: nothing here waits longer than [`TIMEOUT`].
+// Each test file uses only some of this.
 #![allow(dead_code)]
 
 use std::io::{Read, Write};
@@ -16,34 +16,34 @@ use skylight_serve::nbd::server::Options;
 use skylight_serve::nbd::wire::{self, RawRequest, option, reply};
 use skylight_serve::server::Server;
 
-/// How long anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit for every operation.
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server, its folder and its socket.
-pub struct House {
+/// A server with its socket and directory.
+pub struct TestServer {
     pub server: Option<Server>,
     pub path: PathBuf,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
-impl House {
+impl TestServer {
     pub fn new(backend: Arc<dyn Backend>, options: Options) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("s");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("s");
         let mut server = Server::new(backend);
         server.open_nbd(&[Endpoint::Unix(path.clone())], options).expect("a server");
-        Self { server: Some(server), path, _folder: folder }
+        Self { server: Some(server), path, _directory: directory }
     }
 
     pub fn socket(&self) -> UnixStream {
         let socket = UnixStream::connect(&self.path).expect("it listens");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        socket.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        socket.set_write_timeout(Some(TIMEOUT)).expect("a timeout");
         socket
     }
 
-    /// A client that has greeted.
-    pub fn greeted(&self, flags: u32) -> Client {
+    /// A client that has exchanged the greeting.
+    pub fn greet(&self, flags: u32) -> Client {
         let mut client = Client { socket: self.socket() };
         let greeting = client.take(18);
         assert_eq!(wire::u64_at(&greeting, 0), Some(wire::MAGIC));
@@ -55,7 +55,7 @@ impl House {
 
     /// A client in its transmission phase.
     pub fn client(&self, structured: bool, contexts: &[&str]) -> Client {
-        let mut client = self.greeted(3);
+        let mut client = self.greet(3);
         if structured {
             client.send(&wire::option_bytes(option::STRUCTURED_REPLY, &[]));
             assert_eq!(client.option_reply().0, reply::ACK);
@@ -74,11 +74,11 @@ impl House {
     }
 }
 
-pub fn info_data(name: &str, wanted: &[u16]) -> Vec<u8> {
+pub fn info_data(name: &str, requested: &[u16]) -> Vec<u8> {
     let mut data = (name.len() as u32).to_be_bytes().to_vec();
     data.extend(name.as_bytes());
-    data.extend((wanted.len() as u16).to_be_bytes());
-    wanted.iter().for_each(|about| data.extend(about.to_be_bytes()));
+    data.extend((requested.len() as u16).to_be_bytes());
+    requested.iter().for_each(|kind| data.extend(kind.to_be_bytes()));
     data
 }
 
@@ -106,7 +106,7 @@ pub struct Client {
 
 impl Client {
     pub fn send(&mut self, bytes: &[u8]) {
-        self.socket.write_all(bytes).expect("it listens to all");
+        self.socket.write_all(bytes).expect("the server reads");
     }
 
     pub fn take(&mut self, count: usize) -> Vec<u8> {
@@ -129,7 +129,7 @@ impl Client {
         (wire::u32_at(&header, 12).expect("a number"), self.take(len))
     }
 
-    pub fn ask(&mut self, kind: u16, flags: u16, offset: u64, len: u32, payload: &[u8]) {
+    pub fn send_request(&mut self, kind: u16, flags: u16, offset: u64, len: u32, payload: &[u8]) {
         let raw = RawRequest { flags, kind, cookie: offset ^ u64::from(kind) << 56, offset, len };
         self.send(&raw.to_bytes());
         self.send(payload);
@@ -163,7 +163,7 @@ impl Client {
                     data: self.take(len),
                 }
             }
-            other => panic!("no reply: {other:?}"),
+            other => panic!("not a reply: {other:?}"),
         }
     }
 }

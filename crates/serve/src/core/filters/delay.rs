@@ -41,7 +41,7 @@ impl Delays {
 struct Delayed {
     due: Instant,
     number: u64,
-    complete: Box<dyn FnOnce() + Send>,
+    run: Box<dyn FnOnce() + Send>,
 }
 
 impl PartialEq for Delayed {
@@ -87,11 +87,7 @@ impl DelayQueue {
         let mut queue = self.queue();
         let number = queue.next;
         queue.next += 1;
-        queue.pending.push(Reverse(Delayed {
-            due,
-            number,
-            complete: Box::new(move || complete(result, data)),
-        }));
+        queue.pending.push(Reverse(Delayed { due, number, run: Box::new(move || complete(result, data)) }));
         self.changed.notify_all();
     }
 
@@ -106,7 +102,7 @@ impl DelayQueue {
                     let pending = queue.pending.pop();
                     drop(queue);
                     if let Some(Reverse(pending)) = pending {
-                        (pending.complete)();
+                        (pending.run)();
                     }
                     queue = self.queue();
                 }
@@ -126,7 +122,7 @@ pub struct Delay {
     inner: Arc<dyn Backend>,
     /// Delays of reads and of all other commands, ns.
     delays_ns: [AtomicU64; 2],
-    delayed: Arc<DelayQueue>,
+    timer: Arc<DelayQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -136,11 +132,11 @@ impl Delay {
     /// # Errors
     /// When the system has no more threads.
     pub fn new(inner: Arc<dyn Backend>, delays: Delays) -> std::io::Result<Self> {
-        let delayed = Arc::new(DelayQueue::default());
-        let running = delayed.clone();
+        let timer = Arc::new(DelayQueue::default());
+        let running = timer.clone();
         let thread = std::thread::Builder::new().name("delay".to_owned()).spawn(move || running.run())?;
         let delays_ns = [delays.read, delays.write].map(|delay| AtomicU64::new(ns_of(delay)));
-        Ok(Self { inner, delays_ns, delayed, thread: Some(thread) })
+        Ok(Self { inner, delays_ns, timer, thread: Some(thread) })
     }
 
     fn delays(&self) -> Delays {
@@ -154,8 +150,8 @@ impl Delay {
 
 impl Drop for Delay {
     fn drop(&mut self) {
-        self.delayed.queue().closed = true;
-        self.delayed.changed.notify_all();
+        self.timer.queue().closed = true;
+        self.timer.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             // If the thread panicked, dropping the commands has completed them.
             let _ = thread.join();
@@ -188,10 +184,9 @@ impl super::Filter for Delay {
     }
 
     fn submit(&self, job: Job) {
-        let (delayed, since, delay) =
-            (self.delayed.clone(), Instant::now(), self.delays().of(job.request.op));
+        let (timer, since, delay) = (self.timer.clone(), Instant::now(), self.delays().of(job.request.op));
         self.inner.submit(job.intercept(move |result, data, complete| {
-            delayed.schedule(since + delay, result, data, complete);
+            timer.schedule(since + delay, result, data, complete);
         }));
     }
 }

@@ -29,9 +29,9 @@ use crate::core::{Errno, Job, Op, Request, Shape};
 /// After a write has failed with ENOSPC, which costs the time to reload the layer, writes are refused without
 /// an attempt for this multiple of that time. So failing writes take at most this fraction of the time from
 /// reads.
-const NO_SPACE_BACKOFF_FACTOR: u32 = 8;
+const BACKOFF_FACTOR: u32 = 8;
 /// Upper bound of that backoff.
-const MAX_NO_SPACE_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
 /// How an image is read without its lock.
 pub(super) struct ReadPath {
@@ -133,9 +133,7 @@ impl Access {
         }
         let mut backoff = Duration::ZERO;
         let written = self.change(|image| {
-            work(image).inspect_err(|_| {
-                backoff = (image.refused_in() * NO_SPACE_BACKOFF_FACTOR).min(MAX_NO_SPACE_BACKOFF)
-            })
+            work(image).inspect_err(|_| backoff = (image.refused_in() * BACKOFF_FACTOR).min(MAX_BACKOFF))
         });
         let refused = matches!(written, Err(Errno::NoSpace));
         if refused || until > 0 {
@@ -284,14 +282,9 @@ impl Access {
         lock(&self.last_error).clone()
     }
 
-    /// Calls `use_range` with the file that holds an extent at a fixed location, and the offset in it, while
+    /// Calls `visit` with the file that holds an extent at a fixed location, and the offset in it, while
     /// the image does not change; returns whether there is one.
-    pub(super) fn with_file_range(
-        &self,
-        offset: u64,
-        len: u64,
-        use_range: &mut dyn FnMut(BorrowedFd<'_>, u64),
-    ) -> bool {
+    pub(super) fn file_at(&self, offset: u64, len: u64, visit: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
         let Some(reader) = self.reads.reader.as_ref().filter(|_| self.reads.in_place) else {
             return false;
         };
@@ -301,7 +294,7 @@ impl Access {
         let route = self.with(|image| image.route(offset, len));
         match route.ok().as_ref().and_then(|route| reader.file_of(route)) {
             Some((file, at)) => {
-                use_range(file, at);
+                visit(file, at);
                 true
             }
             None => false,
@@ -311,11 +304,8 @@ impl Access {
     /// Closes the image, so that the next start does not replay the log.
     pub(super) fn close(&self) -> Result<(), String> {
         let _guard = self.read_lock.write().unwrap_or_else(PoisonError::into_inner);
-        let image = self
-            .image
-            .lock()
-            .map_err(|_| "an earlier error made the image unusable; restart the server".to_owned())?
-            .take();
+        let image =
+            self.image.lock().map_err(|_| "the image has failed; restart the server".to_owned())?.take();
         image.map_or(Ok(()), |image| image.close().map_err(|error| error.to_string()))
     }
 }

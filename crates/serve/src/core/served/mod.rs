@@ -175,8 +175,8 @@ impl Backend for ServedImage {
         self.access.execute_writes(writes, results);
     }
 
-    fn with_file_range(&self, offset: u64, len: u64, use_range: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
-        self.access.with_file_range(offset, len, use_range)
+    fn file_at(&self, offset: u64, len: u64, visit: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+        self.access.file_at(offset, len, visit)
     }
 
     fn is_async(&self) -> bool {
@@ -195,11 +195,11 @@ impl Backend for ServedImage {
         offset: u64,
         len: u64,
         query: StatusQuery,
-        most: usize,
+        limit: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno> {
         let (mut at, end) = (offset, offset + len);
-        while at < end && extents.len() <= most {
+        while at < end && extents.len() <= limit {
             let step = (end - at).min(STATUS_STEP_BYTES);
             if query == StatusQuery::Overwritten {
                 push_overwritten(&self.access.with(|image| image.overwritten(at, step))?, extents);

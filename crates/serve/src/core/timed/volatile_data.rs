@@ -85,18 +85,18 @@ impl VolatileData {
 
     /// Removes sectors from the map.
     fn clear(&mut self, start: Lba, end: Lba) {
-        let mut behind = None;
+        let mut tail = None;
         if let Some((_, mapped)) = self.map.range_mut(..start).next_back()
             && mapped.end > start
         {
-            behind = (mapped.end > end).then_some(*mapped);
+            tail = (mapped.end > end).then_some(*mapped);
             mapped.end = start;
         }
         while let Some((&from, &mapped)) = self.map.range(start..end).next() {
             self.map.remove(&from);
-            behind = (mapped.end > end).then_some(mapped);
+            tail = (mapped.end > end).then_some(mapped);
         }
-        if let Some(mapped) = behind {
+        if let Some(mapped) = tail {
             self.map.insert(end, mapped);
         }
     }

@@ -89,9 +89,9 @@ impl Transmission<'_> {
     fn receive_piece(&mut self, left: usize) -> io::Result<Option<usize>> {
         let shape = self.backend.shape();
         let piece = shape.write_piece;
-        let least = if piece < PIECE_BYTES { piece / 2 } else { piece };
+        let min = if piece < PIECE_BYTES { piece / 2 } else { piece };
         self.connection.set_waiting_on_client(true);
-        let received = self.input.read_at_least(self.channel.as_ref(), least.min(left))?.is_some();
+        let received = self.input.read_at_least(self.channel.as_ref(), min.min(left))?.is_some();
         self.connection.set_waiting_on_client(false);
         if !received {
             return Ok(None);
@@ -120,8 +120,7 @@ impl Transmission<'_> {
             return false;
         }
         let (pipe, mut filled) = (&mut self.pipe, false);
-        self.backend
-            .with_file_range(at, len as u64, &mut |file, offset| filled = pipe.fill(file, offset, len));
+        self.backend.file_at(at, len as u64, &mut |file, offset| filled = pipe.fill(file, offset, len));
         filled
     }
 
@@ -177,7 +176,7 @@ impl Transmission<'_> {
                 }
                 Err(errno) => {
                     return Err(io::Error::other(format!(
-                        "a long read without structured replies failed after its header was sent: {errno}"
+                        "a long read failed after its header was sent: {errno}"
                     )));
                 }
                 Ok(()) => {}

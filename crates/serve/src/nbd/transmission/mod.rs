@@ -35,7 +35,7 @@ use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES};
 
 /// Buffered replies are sent from this size on, bytes.
 const SEND_BYTES: usize = 128 << 10;
-/// Buffered replies are sent after at most this time.
+/// Longest time that a buffered reply waits for further replies.
 const MAX_REPLY_DELAY: Duration = Duration::from_micros(200);
 /// Maximum number of requests in a batch.
 const MAX_BATCH: usize = 256;
@@ -177,18 +177,16 @@ impl Transmission<'_> {
 
     /// Reserves buffer space for requests or replies; returns false if the server shuts down first.
     fn reserve(&mut self, input: usize, out: usize) -> bool {
-        let missing =
-            (input.saturating_sub(INPUT_BYTES + self.reserved.0), out.saturating_sub(self.reserved.1));
-        if missing == (0, 0) {
+        let need = (input.saturating_sub(INPUT_BYTES + self.reserved.0), out.saturating_sub(self.reserved.1));
+        if need == (0, 0) {
             return true;
         }
         let connection = &self.connection;
-        let keep_waiting =
-            || !connection.shared.has_reached(Phase::Draining) && !connection.is_disconnected();
-        if !connection.shared.budget.reserve(missing.0 + missing.1, keep_waiting) {
+        let proceed = || !connection.shared.has_reached(Phase::Draining) && !connection.is_disconnected();
+        if !connection.shared.budget.reserve(need.0 + need.1, proceed) {
             return false;
         }
-        (self.reserved.0, self.reserved.1) = (self.reserved.0 + missing.0, self.reserved.1 + missing.1);
+        (self.reserved.0, self.reserved.1) = (self.reserved.0 + need.0, self.reserved.1 + need.1);
         true
     }
 
@@ -212,9 +210,8 @@ impl Transmission<'_> {
             match self.parse_input()? {
                 Parsed::Requests(bytes) => {
                     self.connection.set_busy(true);
-                    let bytes_requested: usize =
-                        self.requests.iter().map(|request| request.raw.len as usize).sum();
-                    self.small_batch = bytes_requested <= BUSY_POLL_BYTES;
+                    let requested: usize = self.requests.iter().map(|request| request.raw.len as usize).sum();
+                    self.small_batch = requested <= BUSY_POLL_BYTES;
                     let connected = self.execute_batch()?;
                     self.send()?;
                     self.connection.set_busy(false);

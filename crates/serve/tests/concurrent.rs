@@ -1,8 +1,8 @@
-//! Reads beside each other, and beside what changes the image under them.
+//! Concurrent reads, and reads concurrent with changes of the image.
 //!
-//! That reads go on at the same time is shown without a clock: on a medium on which a read ends only when another one
-//! has begun. That they read right is shown by numbers in the blocks: what a read finds was written before it ended,
-//! and is no older than what was answered before it began.
+//! Parallelism is shown without a clock: on a store where a read completes only once another one has started.
+//! Correctness is shown by sequence numbers in the blocks: a read returns a number that was written before
+//! the read ended and is no older than the last one completed before the read started.
 
 mod common;
 #[path = "../../image/tests/power_cuts/drives.rs"]
@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use common::{House, PATIENCE, Reply};
+use common::{Reply, TIMEOUT, TestServer};
 use drives::DRIVES;
 use skylight_disk::{LOT_STEP, lot};
 use skylight_image::store::ram::RamStore;
@@ -20,68 +20,69 @@ use skylight_image::store::{Reads, Syncs};
 use skylight_image::{Image, Options, Store};
 use skylight_serve::core::served::ServedImage;
 use skylight_serve::core::{Backend, Op, Request, Shape};
-use skylight_serve::nbd::server::Options as Allowed;
+use skylight_serve::nbd::server::Options as ServerOptions;
 use skylight_serve::nbd::wire::{chunk, command};
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = drives::SECTORS * 512 / BLOCK;
 
-/// Where readers meet: how many must have come before the first may go, and how many came.
+/// A barrier: the number of readers that must arrive before any may continue, and the number that have
+/// arrived.
 #[derive(Default)]
-struct Meeting {
+struct Barrier {
     wanted: Mutex<(usize, usize)>,
-    came: Condvar,
+    arrived: Condvar,
 }
 
-impl Meeting {
-    fn call(&self, readers: usize) {
-        *self.wanted.lock().expect("nobody panics") = (readers, 0);
+impl Barrier {
+    fn expect_arrivals(&self, readers: usize) {
+        *self.wanted.lock().expect("no panic") = (readers, 0);
     }
 
-    /// Waits for the others; an error if they do not come.
-    fn meet(&self) -> io::Result<()> {
-        let mut wanted = self.wanted.lock().expect("nobody panics");
+    /// Waits for the others; fails if they do not arrive.
+    fn wait(&self) -> io::Result<()> {
+        let mut wanted = self.wanted.lock().expect("no panic");
         wanted.1 += 1;
-        self.came.notify_all();
+        self.arrived.notify_all();
         let alone = |wanted: &mut (usize, usize)| wanted.1 < wanted.0;
-        let (_wanted, waited) = self.came.wait_timeout_while(wanted, PATIENCE, alone).expect("nobody panics");
+        let (_wanted, waited) = self.arrived.wait_timeout_while(wanted, TIMEOUT, alone).expect("no panic");
         if waited.timed_out() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 }
 
-/// Memory on which readers meet.
+/// A memory store whose reads and syncs wait at barriers.
 #[derive(Clone)]
-struct MeetingStore {
+struct BarrierStore {
     memory: Arc<Mutex<RamStore>>,
-    meeting: Arc<Meeting>,
-    /// Where syncs meet.
-    syncs: Arc<Meeting>,
+    read_barrier: Arc<Barrier>,
+    /// The barrier of syncs.
+    syncs: Arc<Barrier>,
 }
 
-impl Syncs for MeetingStore {
+impl Syncs for BarrierStore {
     fn sync(&self) -> io::Result<()> {
-        self.syncs.meet()
+        self.syncs.wait()
     }
 }
 
-impl Reads for MeetingStore {
+impl Reads for BarrierStore {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.meeting.meet()?;
+        self.read_barrier.wait()?;
         Store::read_at(self, offset, buffer)
     }
 }
 
-impl Store for MeetingStore {
+impl Store for BarrierStore {
     fn name(&self) -> String {
         "memory".to_owned()
     }
 
     fn len_bytes(&self) -> u64 {
-        self.memory.lock().expect("nobody panics").len_bytes()
+        self.memory.lock().expect("no panic").len_bytes()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.memory.lock().expect("nobody panics").read_at(offset, buffer)
+        self.memory.lock().expect("no panic").read_at(offset, buffer)
     }
 
     fn reader(&self) -> Option<Arc<dyn Reads>> {
@@ -89,9 +90,9 @@ impl Store for MeetingStore {
     }
 
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        // A sector at a time, so that a read beside it would see a torn block.
+        // One sector at a time, so that a concurrent read would see a torn block.
         for (index, sector) in data.chunks(512).enumerate() {
-            self.memory.lock().expect("nobody panics").write_at(offset + index as u64 * 512, sector)?;
+            self.memory.lock().expect("no panic").write_at(offset + index as u64 * 512, sector)?;
         }
         Ok(())
     }
@@ -105,31 +106,34 @@ impl Store for MeetingStore {
     }
 
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
-        self.memory.lock().expect("nobody panics").discard(offset, len)
+        self.memory.lock().expect("no panic").discard(offset, len)
     }
 }
 
-/// A drive with nothing in it, and where its reads meet.
-fn served(drive: &drives::Drive) -> (ServedImage, Arc<Meeting>) {
-    let (backend, meeting, _) = served_with_syncs(drive);
-    (backend, meeting)
+/// An empty drive, and the barrier of its reads.
+fn served(drive: &drives::Drive) -> (ServedImage, Arc<Barrier>) {
+    let (backend, read_barrier, _) = served_with_syncs(drive);
+    (backend, read_barrier)
 }
 
-/// The same, and where its syncs meet.
-fn served_with_syncs(drive: &drives::Drive) -> (ServedImage, Arc<Meeting>, Arc<Meeting>) {
+/// The same, with the barrier of its syncs.
+fn served_with_syncs(drive: &drives::Drive) -> (ServedImage, Arc<Barrier>, Arc<Barrier>) {
     let layer = (drive.layer)();
     let options = Options { write_cache: true, log_bytes: Some(8192), ..Options::default() };
     let memory = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
-    let store =
-        MeetingStore { memory: Arc::new(Mutex::new(memory)), meeting: Arc::default(), syncs: Arc::default() };
-    let (meeting, syncs) = (store.meeting.clone(), store.syncs.clone());
+    let store = BarrierStore {
+        memory: Arc::new(Mutex::new(memory)),
+        read_barrier: Arc::default(),
+        syncs: Arc::default(),
+    };
+    let (read_barrier, syncs) = (store.read_barrier.clone(), store.syncs.clone());
     let image = Image::create_on(Box::new(store), layer, "", &options).expect("memory has room");
-    (ServedImage::new(image, Shape::drive("disk", 0), "native").expect("a thread"), meeting, syncs)
+    (ServedImage::new(image, Shape::drive("disk", 0), "native").expect("a thread"), read_barrier, syncs)
 }
 
-/// The drives that do nothing by themselves. Cleaning waits until no read is under way, and reads that come meanwhile wait
-/// for it: on a drive that cleans as soon as it may, one that waits for another to come would wait for ever.
-fn quiet() -> impl Iterator<Item = &'static drives::Drive> {
+/// Drives without idle work. Cleaning waits for reads in progress, and later reads wait for cleaning, so on a
+/// drive that cleans in idle time a read that waits for another one to start would wait for ever.
+fn without_idle_work() -> impl Iterator<Item = &'static drives::Drive> {
     DRIVES.iter().filter(|drive| (drive.layer)().idle_after().is_none())
 }
 
@@ -138,7 +142,7 @@ fn write(backend: &dyn Backend, block: u64, number: u64) {
     backend.execute(&Request::new(Op::Write, block * BLOCK, BLOCK), &mut data).expect("memory takes it");
 }
 
-/// The number in a block, which is one.
+/// The number that fills a block.
 fn read(backend: &dyn Backend, block: u64) -> u64 {
     let mut data = vec![0; BLOCK as usize];
     backend.execute(&Request::new(Op::Read, block * BLOCK, BLOCK), &mut data).expect("memory has it");
@@ -146,16 +150,16 @@ fn read(backend: &dyn Backend, block: u64) -> u64 {
 }
 
 fn number_in(data: &[u8]) -> u64 {
-    assert!(data.chunks(8).all(|word| word == &data[..8]), "a block that was torn");
+    assert!(data.chunks(8).all(|word| word == &data[..8]), "a torn block");
     u64::from_le_bytes(data[..8].try_into().expect("8 bytes"))
 }
 
 #[test]
-fn reads_of_two_clients_are_under_way_at_a_time() {
-    for drive in quiet() {
-        let (backend, meeting) = served(drive);
+fn reads_of_two_clients_run_in_parallel() {
+    for drive in without_idle_work() {
+        let (backend, read_barrier) = served(drive);
         (0..2).for_each(|block| write(&backend, block, block + 7));
-        meeting.call(2);
+        read_barrier.expect_arrivals(2);
         std::thread::scope(|scope| {
             let reads = [0, 1].map(|block| {
                 scope.spawn({
@@ -170,19 +174,19 @@ fn reads_of_two_clients_are_under_way_at_a_time() {
 }
 
 #[test]
-fn reads_of_one_client_are_under_way_at_a_time_where_a_disk_sets_the_time() {
-    for drive in quiet() {
-        let (backend, meeting) = served(drive);
-        let house = House::new(Arc::new(backend.concurrent()), Allowed::default());
-        let mut client = house.client(true, &[]);
+fn reads_of_one_client_run_in_parallel_over_a_disk() {
+    for drive in without_idle_work() {
+        let (backend, read_barrier) = served(drive);
+        let server = TestServer::new(Arc::new(backend.concurrent()), ServerOptions::default());
+        let mut client = server.client(true, &[]);
         for block in 0..8u64 {
             let data = (block + 7).to_le_bytes().repeat(BLOCK as usize / 8);
-            client.ask(command::WRITE, 0, block * BLOCK, BLOCK as u32, &data);
+            client.send_request(command::WRITE, 0, block * BLOCK, BLOCK as u32, &data);
         }
         (0..8).for_each(|_| assert_eq!(client.error(), 0));
-        meeting.call(8);
+        read_barrier.expect_arrivals(8);
         for block in 0..8 {
-            client.ask(command::READ, 0, block * BLOCK, BLOCK as u32, &[]);
+            client.send_request(command::READ, 0, block * BLOCK, BLOCK as u32, &[]);
         }
         let mut found: Vec<(u64, u64)> = (0..8)
             .map(|_| match client.reply() {
@@ -190,19 +194,19 @@ fn reads_of_one_client_are_under_way_at_a_time_where_a_disk_sets_the_time() {
                     let at = u64::from_be_bytes(data[..8].try_into().expect("8 bytes"));
                     (at / BLOCK, number_in(&data[8..]))
                 }
-                other => panic!("{}: they did not meet: {other:?}", drive.name),
+                other => panic!("{}: reads were not parallel: {other:?}", drive.name),
             })
             .collect();
         found.sort_unstable();
         assert_eq!(found, (0..8).map(|block| (block, block + 7)).collect::<Vec<_>>());
-        meeting.call(0);
-        client.ask(command::FLUSH, 0, 0, 0, &[]);
+        read_barrier.expect_arrivals(0);
+        client.send_request(command::FLUSH, 0, 0, 0, &[]);
         assert_eq!(client.error(), 0);
     }
 }
 
 #[test]
-fn reads_beside_writes_and_cleaning_find_what_was_written_last() {
+fn reads_concurrent_with_writes_and_cleaning_return_current_data() {
     let seed: u64 = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("seed {seed}");
     for drive in &DRIVES {
@@ -216,24 +220,24 @@ fn reads_beside_writes_and_cleaning_find_what_was_written_last() {
             *state = state.wrapping_add(LOT_STEP);
             lot(*state, 0) % BLOCKS
         };
-        let looked = std::thread::scope(|scope| {
+        let reads = std::thread::scope(|scope| {
             let readers = [1, 2].map(|reader: u64| {
                 let (backend, begun, done, over) = (&backend, &begun, &done, &over);
                 scope.spawn(move || {
-                    let (mut state, mut looked) = (seed ^ reader << 32, 0u64);
-                    while !over.load(Ordering::Acquire) || looked == 0 {
+                    let (mut state, mut reads) = (seed ^ reader << 32, 0u64);
+                    while !over.load(Ordering::Acquire) || reads == 0 {
                         let block = draw(&mut state);
-                        let least = done[block as usize].load(Ordering::Acquire);
+                        let oldest = done[block as usize].load(Ordering::Acquire);
                         let found = read(backend, block);
-                        let most = begun[block as usize].load(Ordering::Acquire);
+                        let newest = begun[block as usize].load(Ordering::Acquire);
                         assert!(
-                            (least..=most).contains(&found),
-                            "{}, block {block}: {found}, not {least} to {most}",
+                            (oldest..=newest).contains(&found),
+                            "{}, block {block}: {found}, not {oldest} to {newest}",
                             drive.name
                         );
-                        looked += 1;
+                        reads += 1;
                     }
-                    looked
+                    reads
                 })
             });
             let mut state = seed;
@@ -246,30 +250,30 @@ fn reads_beside_writes_and_cleaning_find_what_was_written_last() {
             over.store(true, Ordering::Release);
             readers.map(|reader| reader.join().expect("it finds what it may")).iter().sum::<u64>()
         });
-        println!("{}: {looked} reads beside 1499 writes", drive.name);
+        println!("{}: {reads} reads beside 1499 writes", drive.name);
         backend.close().expect("nothing failed");
     }
 }
 
 #[test]
-fn a_flush_that_takes_long_holds_up_neither_reads_nor_writes() {
-    for drive in quiet() {
+fn a_long_flush_blocks_neither_reads_nor_writes() {
+    for drive in without_idle_work() {
         let (backend, _, syncs) = served_with_syncs(drive);
         write(&backend, 1, 7);
-        // The sync is over when this test meets it.
-        syncs.call(2);
+        // The sync completes when this test arrives at the barrier.
+        syncs.expect_arrivals(2);
         std::thread::scope(|scope| {
             let flush = scope.spawn(|| backend.execute(&Request::new(Op::Flush, 0, 0), &mut []));
-            while syncs.wanted.lock().expect("nobody panics").1 == 0 {
+            while syncs.wanted.lock().expect("no panic").1 == 0 {
                 std::thread::yield_now();
             }
             assert_eq!(read(&backend, 1), 7, "{}", drive.name);
             write(&backend, 2, 8);
             assert_eq!(read(&backend, 2), 8, "{}", drive.name);
             assert!(!flush.is_finished(), "{}", drive.name);
-            syncs.meet().expect("the sync waits");
+            syncs.wait().expect("the sync waits");
             // A second sync may follow for tags of bands.
-            syncs.call(0);
+            syncs.expect_arrivals(0);
             assert_eq!(flush.join().expect("it ends"), Ok(()), "{}", drive.name);
         });
         backend.close().expect("nothing failed");
