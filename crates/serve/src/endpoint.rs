@@ -123,10 +123,10 @@ impl Listener {
     pub fn bind(endpoint: &Endpoint, remote: bool) -> Result<Self, EndpointError> {
         let name = endpoint.to_string();
         let system = |error| EndpointError::System(name.clone(), error);
-        let (endpoint, kind) = match endpoint {
+        match endpoint {
             Endpoint::Unix(path) => {
                 let address = Address::direct(path).map_err(system)?;
-                return Self::bind_unix(path, &address, &name);
+                Self::bind_unix(path, &address, &name)
             }
             Endpoint::Tcp(address) => {
                 let addresses: Vec<_> = address.to_socket_addrs().map_err(system)?.collect();
@@ -140,13 +140,10 @@ impl Listener {
                     })?;
                 // Port 0 selects a free port, which clients need to know.
                 let here = listener.local_addr().map_err(system)?;
-                (Endpoint::Tcp(here.to_string()), Kind::Tcp(listener))
+                listener.set_nonblocking(true).map_err(system)?;
+                Ok(Self { endpoint: Endpoint::Tcp(here.to_string()), kind: Kind::Tcp(listener) })
             }
-        };
-        if let Kind::Tcp(listener) = &kind {
-            listener.set_nonblocking(true).map_err(system)?;
         }
-        Ok(Self { endpoint, kind })
     }
 
     /// Listens on a Unix socket whose path may exceed the length of a socket address; clients use

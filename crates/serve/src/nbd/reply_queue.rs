@@ -30,7 +30,7 @@ const MAX_UNSENT: (usize, usize) = (MAX_PENDING, 2 << 20);
 const UNBUDGETED_BYTES: usize = 64 << 10;
 /// Bookkeeping for one command in all parts of the server, bytes.
 const COMMAND_OVERHEAD_BYTES: usize = 256;
-/// How often a state thread checks for shutdown.
+/// How often a waiting thread checks for shutdown.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A reply that waits for the sender thread.

@@ -274,7 +274,7 @@ impl Inner {
         let now = Instant::now();
         let short = self.service.shared.budget.has_waiters();
         for client in self.clients().by_number.values() {
-            let timed_out = client.handshake_deadline.is_some_and(|until| until < now);
+            let timed_out = client.handshake_deadline.is_some_and(|deadline| deadline < now);
             if timed_out || (short && client.connection.has_stalled(self.options.stall_timeout)) {
                 client.disconnect();
             }
@@ -300,7 +300,7 @@ impl Inner {
     /// Admits a client to the transmission phase, waiting shortly for space if there is none.
     fn admit(&self, number: u64) -> bool {
         let Options { max_connections, stall_timeout, .. } = self.options;
-        let until = Instant::now() + stall_timeout + Duration::from_nanos(POLL_INTERVAL_NS as u64);
+        let deadline = Instant::now() + stall_timeout + Duration::from_nanos(POLL_INTERVAL_NS as u64);
         loop {
             let mut clients = self.clients();
             if clients.evict_for_transmission(max_connections, stall_timeout) {
@@ -309,8 +309,7 @@ impl Inner {
                 }
                 return true;
             }
-            let give_up = Instant::now() >= until || self.stopping.load(Ordering::Acquire);
-            if give_up {
+            if Instant::now() >= deadline || self.stopping.load(Ordering::Acquire) {
                 return false;
             }
             // A client that disconnects makes space.
@@ -332,12 +331,8 @@ impl Inner {
             return Ok(());
         };
         let connection = self.clients().by_number.get(&number).map(|client| client.connection.clone());
-        match connection {
-            Some(connection) => {
-                transmit(negotiated, self.service.backend.as_ref(), &self.service.counters, connection)
-            }
-            None => Ok(()),
-        }
+        let Service { backend, counters, .. } = &*self.service;
+        connection.map_or(Ok(()), |connection| transmit(negotiated, backend.as_ref(), counters, connection))
     }
 }
 

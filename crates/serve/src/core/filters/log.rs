@@ -23,7 +23,7 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(20);
 
 struct LogBuffer {
     sink: Mutex<Sink>,
-    /// LogBuffer not written yet.
+    /// Lines not written yet.
     pending: Mutex<Vec<String>>,
     began: Instant,
 }

@@ -1,7 +1,7 @@
 //! Wake-up latency of clients, measured continuously on this machine: the time from sending a reply until the
 //! sleeping client thread runs.
 //!
-//! A client that waits for a disk sleeps, and the longer it has samples the longer it takes to wake, up to some
+//! A client that waits for a disk sleeps, and the longer it has slept the longer it takes to wake, up to some
 //! tens of microseconds: its processor has entered a deeper idle state, and on a virtual machine has been
 //! given to others. To compensate, a reply is sent ahead of its due time by the wake-up latency: the median
 //! for a thread of this process that sleeps on a socket as a client does, after sleeps of several lengths.
@@ -64,7 +64,7 @@ impl Samples {
 struct Latencies([AtomicU64; SLEEPS.len()]);
 
 impl Latencies {
-    /// Interpolates linearly between the measured lengths, down to zero for a client that has not samples.
+    /// Interpolates linearly between the measured lengths, down to zero for a client that has not slept.
     fn after(&self, asleep: Duration) -> Duration {
         let (mut from, mut latency_from) = (Duration::ZERO, 0.0);
         for (&to, latency) in SLEEPS.iter().zip(&self.0) {
@@ -110,7 +110,7 @@ impl WakeLatency {
         Self { latencies: Arc::default(), over: None, threads: Vec::new() }
     }
 
-    /// The lead of a reply to a client that will have samples for this long.
+    /// The lead of a reply to a client that will have slept for this long.
     pub fn lead(&self, asleep: Duration) -> Duration {
         self.latencies.after(asleep)
     }

@@ -128,15 +128,11 @@ impl Transmission<'_> {
     fn send_spliced(&mut self, raw: &RawRequest, (at, len): (u64, usize), last: bool) -> io::Result<()> {
         push_read_header(&mut self.out, self.session.structured, raw, (at, len), last);
         self.send()?;
-        match self.channel.socket() {
-            Some(socket) => {
-                self.connection.set_waiting_on_client(true);
-                let sent = self.pipe.drain_to(socket, len);
-                self.connection.set_waiting_on_client(false);
-                sent
-            }
-            None => Err(io::ErrorKind::BrokenPipe.into()),
-        }
+        let socket = self.channel.socket().ok_or(io::ErrorKind::BrokenPipe)?;
+        self.connection.set_waiting_on_client(true);
+        let sent = self.pipe.drain_to(socket, len);
+        self.connection.set_waiting_on_client(false);
+        sent
     }
 
     /// Executes a read of at most one piece without copying; returns false if that is not possible.
@@ -210,13 +206,12 @@ impl Transmission<'_> {
             (Some(reply_queue), Some(footprint)) => {
                 reply_queue.push(self.out.take(), footprint);
                 self.out.shrink();
-                Ok(())
             }
             _ => {
                 self.send()?;
                 self.release_idle();
-                Ok(())
             }
         }
+        Ok(())
     }
 }
