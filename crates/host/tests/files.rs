@@ -1,4 +1,4 @@
-//! Regular files as targets: what is refused, what is read and written, what a failure keeps.
+//! Regular files as targets: refusals, reads and writes, and what a failed batch keeps.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -48,7 +48,7 @@ fn run(device: &mut Device, op: &[u8], offset: &[u64], size: &[u32], depth: usiz
 }
 
 #[test]
-fn what_is_no_target_is_refused_in_one_line() -> Outcome {
+fn invalid_targets_are_refused_in_one_line() -> Outcome {
     let missing = Path::new("/no/such/disk");
     for (path, part) in [
         (missing, "no such device or file"),
@@ -69,7 +69,7 @@ fn what_is_no_target_is_refused_in_one_line() -> Outcome {
 }
 
 #[test]
-fn writes_arrive_where_they_were_sent_and_name_their_sector() -> Outcome {
+fn writes_reach_their_offsets_and_carry_them() -> Outcome {
     let image = Image::new("written", MIN_SIZE_BYTES)?;
     let mut device = Device::open(&image.0, Access::DestroyData)?;
     let offset: Vec<u64> = (0..64).map(|i| (i * 37 % 64) * 65_536).collect();
@@ -97,7 +97,7 @@ fn writes_arrive_where_they_were_sent_and_name_their_sector() -> Outcome {
 }
 
 #[test]
-fn a_read_between_writes_does_not_change_what_is_written() -> Outcome {
+fn reads_between_writes_do_not_change_the_pattern() -> Outcome {
     let image = Image::new("mixed", MIN_SIZE_BYTES)?;
     let mut device = Device::open(&image.0, Access::DestroyData)?;
     let op = [WRITE, READ, WRITE, READ, WRITE];
@@ -111,7 +111,7 @@ fn a_read_between_writes_does_not_change_what_is_written() -> Outcome {
 }
 
 #[test]
-fn read_only_never_writes_and_says_so() -> Outcome {
+fn a_read_only_target_refuses_writes() -> Outcome {
     let image = Image::new("readonly", MIN_SIZE_BYTES)?;
     let mut device = Device::open(&image.0, Access::ReadOnly)?;
     for op in [WRITE, FLUSH] {
@@ -144,7 +144,7 @@ fn every_depth_completes_every_row() -> Outcome {
 }
 
 #[test]
-fn an_interrupt_keeps_what_was_done() -> Outcome {
+fn an_interrupt_keeps_completed_rows() -> Outcome {
     let image = Image::new("interrupted", MIN_SIZE_BYTES)?;
     let mut device = Device::open(&image.0, Access::ReadOnly)?;
     let rows = 4_000_000;
@@ -167,7 +167,7 @@ fn an_interrupt_keeps_what_was_done() -> Outcome {
 }
 
 #[test]
-fn a_target_that_shrinks_ends_the_batch_with_its_log() -> Outcome {
+fn a_shrinking_target_ends_the_batch_and_keeps_its_log() -> Outcome {
     let image = Image::new("shrinks", MIN_SIZE_BYTES)?;
     for access in [Access::ReadOnly, Access::DestroyData] {
         File::options().write(true).open(&image.0)?.set_len(MIN_SIZE_BYTES)?;
@@ -218,7 +218,7 @@ fn mbr() -> Vec<u8> {
     sector
 }
 
-/// The superblock of version 1.0 of a Linux RAID, which says where it lies.
+/// The superblock of a Linux RAID of version 1.0, which records its own location.
 fn md(offset: u64) -> Vec<u8> {
     let mut block = vec![0; 256];
     block[..4].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
@@ -228,7 +228,7 @@ fn md(offset: u64) -> Vec<u8> {
 }
 
 #[test]
-fn somebodys_data_in_an_image_is_refused_for_writing_only() -> Outcome {
+fn foreign_signatures_are_refused_for_writing_only() -> Outcome {
     let image = Image::new("formatted", MIN_SIZE_BYTES)?;
     let file = File::options().write(true).open(&image.0)?;
     let end = MIN_SIZE_BYTES - 8192;
@@ -249,7 +249,7 @@ fn somebodys_data_in_an_image_is_refused_for_writing_only() -> Outcome {
 }
 
 #[test]
-fn what_was_probed_can_be_probed_again() -> Outcome {
+fn a_probed_target_can_be_probed_again() -> Outcome {
     let image = Image::new("again", MIN_SIZE_BYTES)?;
     let mut device = Device::open(&image.0, Access::DestroyData)?;
     let offset: Vec<u64> = (0..64).map(|i| i * 4096).collect();
@@ -261,7 +261,7 @@ fn what_was_probed_can_be_probed_again() -> Outcome {
 }
 
 #[test]
-fn a_full_file_system_has_its_own_mend() {
+fn enospc_has_its_own_mend() {
     let said = |number| {
         let reason = Reason::Errno(number);
         skylight_host::Failure { path: "image".into(), op: Op::Write, offset: 0, size: 4096, reason }
@@ -272,7 +272,7 @@ fn a_full_file_system_has_its_own_mend() {
 }
 
 #[test]
-fn a_tiny_file_is_named_with_its_real_size() -> Outcome {
+fn a_tiny_file_is_reported_with_its_size() -> Outcome {
     let image = Image::new("tiny", 511)?;
     assert!(refusal(&image.0, Access::ReadOnly).contains("has 511 bytes, too small to measure"));
     Ok(())
