@@ -15,7 +15,7 @@ use std::time::Duration;
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_layer::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Plan, Queue, Room, Step, Swd,
+    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Overwriting, Plan, Queue, Room, Step,
 };
 
 use crate::checkpoints::write_part_heads;
@@ -30,14 +30,14 @@ use crate::interpreter::{Counters, HostWrite, Interpreter, Planted};
 use crate::place;
 use crate::reader::{Reader, Route};
 use crate::recovery::{
-    Accept, Judgement, Reader as ImageReader, Recovered, Recovery, bad_superblock, check_room,
-    mend_superblock, recover,
+    Accept, Judgement, Recovered, Recovery, bad_superblock, check_room, mend_superblock, recover,
 };
 use crate::room::{AHEAD_BYTES, reserve_new};
-use crate::shingled::{Loss, ShingledCounters};
+use crate::shingled::wall_clock;
 use crate::store::device::is_block_device;
 use crate::store::summed::{SumOptions, SumState, SummedStore};
 use crate::store::{Access, Store};
+use crate::structures::Reader as ImageReader;
 
 /// How an image is made and opened.
 #[derive(Clone, Debug, Default)]
@@ -143,6 +143,8 @@ pub struct Image {
     pub(crate) layer: Box<dyn Layer>,
     pub(crate) interpreter: Interpreter,
     capacity: u64,
+    /// Whether the layer has to be asked for each read, and what time it is at each write ([`Overwriting`]).
+    overwrites: bool,
     write_cache: bool,
     recovery: Recovery,
     mended: Vec<String>,
@@ -347,6 +349,7 @@ impl Image {
         interpreter.piece = options.piece.unwrap_or(interpreter.piece);
         interpreter.record_first(!options.write_cache);
         Ok(Self {
+            overwrites: layer.overwriting().is_some(),
             layer,
             interpreter,
             capacity,
@@ -409,7 +412,7 @@ impl Image {
     /// When the range is none of the drive, or the store fails.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ImageError> {
         let extent = self.extent(offset, buffer.len() as u64)?;
-        if extent.is_empty() || !self.interpreter.is_shingled() {
+        if extent.is_empty() || !self.overwrites {
             return self.interpreter.read(extent, buffer, self.layer.as_ref());
         }
         // Where the data of overwritten sectors is, and whether it is given, only the layer knows.
@@ -423,9 +426,9 @@ impl Image {
     }
 
     /// What reads beside whoever has the image, along a [`Route`]; none where only one can read at a time, or where
-    /// the layer must be asked for each read: a raw shingled disk.
+    /// the layer must be asked for each read.
     pub fn reader(&self) -> Option<Reader> {
-        match self.interpreter.is_shingled() {
+        match self.overwrites {
             true => None,
             false => Reader::of(self.interpreter.store.as_ref()),
         }
@@ -498,6 +501,9 @@ impl Image {
     /// Has the layer take some of the waiting commands, and does what it says.
     fn take(&mut self, writes: &[HostWrite<'_>]) -> Result<(), ImageError> {
         self.plan.clear();
+        if self.overwrites {
+            self.layer.clock(wall_clock());
+        }
         self.layer.take(Queue { waiting: &self.waiting, next: 0 }, &mut self.plan);
         self.interpreter.apply(&self.plan, self.layer.as_mut(), writes)?;
         for step in self.plan.steps() {
@@ -522,14 +528,14 @@ impl Image {
     /// # Errors
     /// As [`Image::write_zeroes`].
     pub fn take_zeroes(&mut self, offset: u64, len: u64) -> Result<bool, ImageError> {
-        match self.interpreter.is_shingled() {
+        match self.overwrites {
             true => self.take_zeroes_in_place(offset, len)?,
             false => self.forget(offset, len, true)?,
         }
         Ok(!self.write_cache)
     }
 
-    /// A raw shingled disk has no zeros but those that are written, over what they destroy.
+    /// A drive whose writes overwrite others has no zeros but those that are written, over what they destroy.
     fn take_zeroes_in_place(&mut self, offset: u64, len: u64) -> Result<(), ImageError> {
         self.extent(offset, len)?;
         let zeroes = vec![0; len.min(ZEROES) as usize];
@@ -540,33 +546,9 @@ impl Image {
         Ok(())
     }
 
-    /// Which writes destroyed what of a range of a raw shingled disk.
-    ///
-    /// # Errors
-    /// When the range is none of the drive.
-    pub fn losses(&mut self, offset: u64, len: u64) -> Result<Vec<Loss>, ImageError> {
-        let extent = self.extent(offset, len)?;
-        Ok(self.interpreter.losses(extent))
-    }
-
-    /// Which parts of a range are overwritten, in order: bytes, and whether they are.
-    ///
-    /// # Errors
-    /// When the range is none of the drive.
-    pub fn overwritten(&mut self, offset: u64, len: u64) -> Result<Vec<(u64, bool)>, ImageError> {
-        let (extent, mut parts) = (self.extent(offset, len)?, Vec::new());
-        self.interpreter.visit_overwritten(extent, &mut |part, torn| parts.push((part.len.bytes(), torn)));
-        Ok(parts)
-    }
-
-    /// The counters of a raw shingled disk.
-    pub fn shingled_counters(&mut self) -> Option<ShingledCounters> {
-        self.interpreter.shingled_counters()
-    }
-
-    /// The layer as a raw shingled disk, if it is one: its tracks, bands and read mode.
-    pub fn raw_shingled(&mut self) -> Option<&mut Swd> {
-        self.layer.raw_shingled()
+    /// What the drive says of overwritten sectors, if its writes overwrite others.
+    pub fn overwriting(&mut self) -> Option<&mut dyn Overwriting> {
+        self.layer.overwriting()
     }
 
     /// Forgets a range: it reads as zeros where the store can discard, and else, or when the power fails before a
@@ -664,7 +646,7 @@ impl Image {
     /// # Errors
     /// When the store fails.
     pub fn discard_dead(&mut self) -> Result<u64, ImageError> {
-        self.interpreter.checkpoint(false)?;
+        self.interpreter.checkpoint(false, self.layer.as_mut())?;
         let all = LbaExtent::new(Lba(0), self.layer.capacity());
         let mut pieces = Vec::new();
         self.interpreter.pieces(all, self.layer.as_ref(), &mut |medium, piece| pieces.push((medium, piece)));
@@ -711,7 +693,7 @@ impl Image {
     /// # Errors
     /// When the store fails.
     pub fn close(mut self) -> Result<(), ImageError> {
-        self.interpreter.close()
+        self.interpreter.close(self.layer.as_mut())
     }
 }
 

@@ -36,11 +36,13 @@ mod planned;
 mod ranges;
 pub mod reader;
 mod recovery;
+mod replay;
 mod room;
 pub mod scrub;
 pub mod shingled;
 mod state;
 pub mod store;
+mod structures;
 mod wrong;
 
 pub use error::ImageError;

@@ -1,8 +1,8 @@
 //! Builds the translation layers of profiles and places their regions on the platters.
 
 use skylight_disk::{Geometry, Nanos, Pba, PbaExtent, Sectors, Shingling};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
-use skylight_layer::swd::{ReadData, ReadMode};
 use skylight_layer::{
     Bands, Conventional, FullyAssociative, FullyAssociativeSpec, Journaled, JournaledSpec, Layer, Medium,
     SetAssociative, SetAssociativeSpec, StretchSpec, Swd, SwdSpec,

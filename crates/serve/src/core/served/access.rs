@@ -22,7 +22,7 @@ use super::activity::{Activity, Ending};
 use super::fair_lock::FairLock;
 use super::status::errno_of;
 use crate::core::checksum_errors::{ChecksumErrors, wrong_byte};
-use crate::core::shingled::Shingles;
+use crate::core::shingled::{Shingles, losses};
 use crate::core::{Errno, Job, Op, Request, Shape};
 
 /// After a write that found no space, which has cost the time to take the layer up anew, writes are refused without a try
@@ -81,7 +81,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Access {
     /// To an image that nobody else has.
     pub(super) fn new(mut image: Image, shape: Shape, timing: &'static str) -> Self {
-        let shingles = image.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)));
+        let shingles = image.overwriting().map(|disk| Arc::new(Shingles::of(disk)));
         let shingled = shingles.is_some();
         let shape = Shape { size: image.capacity_bytes(), places: true, shingled, ..shape };
         Self {
@@ -152,7 +152,7 @@ impl Access {
             return self.change(|image| {
                 image.read(offset, data).inspect_err(|error| {
                     if let (ImageError::Unreadable { .. }, Some(shingles)) = (error, &self.shingles) {
-                        shingles.tell(&image.losses(offset, data.len() as u64).unwrap_or_default());
+                        shingles.tell(&losses(image.overwriting(), offset, data.len() as u64));
                     }
                 })
             });
@@ -257,10 +257,8 @@ impl Access {
         let mut refused = None;
         // A failure of this look-up leaves the read an error without a place.
         let _ = self.with(|image| {
-            if image.raw_shingled().is_some_and(|disk| disk.mode().fail) {
-                let losses = image.losses(offset, len)?;
-                refused = losses.first().map(|loss| Sectors(loss.lba.start.get()).bytes());
-            }
+            let disk = image.overwriting().filter(|disk| disk.mode().fail);
+            refused = losses(disk, offset, len).first().map(|loss| Sectors(loss.lba.start.get()).bytes());
             Ok(())
         });
         refused
