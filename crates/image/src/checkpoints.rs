@@ -9,6 +9,8 @@
 //! Invariants: a piece is bounded; all pieces are there before the log is full, else the checkpoint is written
 //! anew in one go; until its heads are written nothing needs it. The parts of the image beside its first file announce a
 //! checkpoint before its heads are written, and confirm it afterwards.
+//!
+//! Imports both ways with `interpreter`: this is a part of `Interpreter`, which has the checkpoint that is being written as a field.
 
 use std::collections::BTreeMap;
 use std::io;

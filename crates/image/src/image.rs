@@ -6,10 +6,8 @@
 //! Invariants: one process has an image at a time; a command that lies beyond the drive, or not on whole sectors,
 //! changes nothing; an image that was not closed is recovered when it is opened.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
@@ -24,9 +22,10 @@ use crate::flush::PendingSync;
 use crate::format::checkpoint::Head;
 use crate::format::mark::Mark;
 use crate::format::superblock::{COPY, Superblock, TEXT};
-use crate::format::{BLOCK, checksum};
-use crate::in_place;
-use crate::interpreter::{Counters, HostWrite, Interpreter, Planted};
+use crate::format::{BLOCK, checksum, drawn};
+use crate::in_place::{self, Place};
+use crate::interpreter::{Counters, HostWrite, Interpreter};
+use crate::options::Options;
 use crate::place;
 use crate::reader::{Reader, Route};
 use crate::recovery::{
@@ -35,47 +34,9 @@ use crate::recovery::{
 use crate::room::{AHEAD_BYTES, reserve_new};
 use crate::shingled::wall_clock;
 use crate::store::device::is_block_device;
-use crate::store::summed::{SumOptions, SumState, SummedStore};
+use crate::store::summed::{SumState, SummedStore};
 use crate::store::{Access, Store};
 use crate::structures::Reader as ImageReader;
-
-/// How an image is made and opened.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Whether writes are answered before they are durable.
-    pub write_cache: bool,
-    /// Whether what is there already may be lost, when an image is made.
-    pub overwrite: bool,
-    /// Where the flash lies, if not with the rest.
-    pub cache_on: Option<PathBuf>,
-    /// The drive that it must be, when an image is opened.
-    pub profile: Option<Profile>,
-    /// Bytes of the tag log, if not what the cache suggests.
-    pub log_bytes: Option<u64>,
-    /// Whether what a drive writes and reads that has no bytes here (out-of-band data, map merges, staged bands) is
-    /// written and read all the same: where a raw disk underneath sets the time.
-    pub every_access: bool,
-    /// Whether bytes lie where plans put them, also where no disk underneath sets the time: for tests.
-    #[doc(hidden)]
-    pub planned: bool,
-    /// Entries of a checkpoint that are written behind a command, if not as many as suit a large drive: for tests.
-    #[doc(hidden)]
-    pub piece: Option<u64>,
-    /// Bytes of each file of a new image, if not as many as the file system takes: for tests.
-    #[doc(hidden)]
-    pub part_bytes: Option<u64>,
-    /// Bytes that are allocated ahead of need, if not as many as suit a large drive: for tests.
-    #[doc(hidden)]
-    pub ahead: Option<u64>,
-    /// Whether an image gets checksums of its data when it is made.
-    pub checksums: bool,
-    /// How checksums are kept, if not as suits a large drive: for tests.
-    #[doc(hidden)]
-    pub sums: SumOptions,
-    /// For tests of the tests.
-    #[doc(hidden)]
-    pub planted: Option<Planted>,
-}
 
 /// A write of the host.
 #[derive(Clone, Copy, Debug)]
@@ -86,19 +47,6 @@ pub struct Write<'a> {
     pub data: &'a [u8],
     /// Whether it must be durable when it is answered.
     pub fua: bool,
-}
-
-/// Where a stretch of the drive lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The first byte, as the host counts.
-    pub offset: u64,
-    /// Bytes.
-    pub len: u64,
-    /// In the persistent cache, not at its native location.
-    pub cached: bool,
-    /// Whether there may be anything but zeros.
-    pub allocated: bool,
 }
 
 /// How an image is.
@@ -710,11 +658,6 @@ fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
         superblock.add_sums();
     }
     superblock
-}
-
-/// A number that no other image has, from the keys that the system gives every process.
-pub(crate) fn drawn() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// The store of an image, under its checksums if it has any.

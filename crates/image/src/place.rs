@@ -15,7 +15,7 @@ use crate::format::begun::Begun;
 use crate::format::flash::FlashHead;
 use crate::format::part::{HEAD_BYTES, PartHead, START};
 use crate::format::superblock::{COPY, Part as Extent, Superblock};
-use crate::image::Options;
+use crate::options::Options;
 use crate::store::device::{DeviceStore, is_block_device};
 use crate::store::file::{FileStore, PART_BYTES, begun_in, is_part_of};
 use crate::store::fold::FoldedStore;

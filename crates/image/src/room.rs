@@ -25,6 +25,8 @@
 //!
 //! Invariants: after a refusal every sector reads as before the plan, or as one of its writes has it; nothing that was
 //! flushed changes.
+//!
+//! Imports both ways with `interpreter`: this is a part of `Interpreter`, all of whose changes go through it.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -8,8 +8,8 @@ use skylight_layer::{
     SetAssociative, SetAssociativeSpec, StretchSpec, Swd, SwdSpec,
 };
 
-use super::geometry::Tracks;
-use super::regions::{about, bands, fits, free_runs, reserve, track_bands, tracks_for, tracks_for_bands};
+use super::geometry::{Tracks, about};
+use super::regions::{bands, fits, free_runs, reserve, track_bands, tracks_for, tracks_for_bands};
 use super::sectors;
 use crate::profile::{self, BandRun, CacheLocation, CacheMedium, CleaningType, Profile, ProfileError};
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use skylight_disk::Sectors;
 use skylight_image::{Image, ImageError, Reader, Write};
+use skylight_layer::Idle;
 
 use super::activity::{Activity, Ending};
 use super::fair_lock::FairLock;
@@ -30,6 +31,9 @@ use crate::core::{Errno, Job, Op, Request, Shape};
 const REFUSED_SHARE: u32 = 8;
 /// The longest that they are.
 const REFUSED_MOST: Duration = Duration::from_secs(1);
+
+/// Idle work that found no space is tried again so much later: space comes when a person makes it.
+const IDLE_REFUSED: Duration = Duration::from_secs(5);
 
 /// How an image is read without its lock.
 pub(super) struct ReadPath {
@@ -292,6 +296,25 @@ impl Access {
                 true
             }
             None => false,
+        }
+    }
+
+    /// Until the end: waits until no command came for `patience`, then does the layer's idle work until one does, one unit
+    /// at a time, so that a command waits for at most one.
+    pub(super) fn idle(&self, patience: Duration) {
+        loop {
+            let quiet = self.activity.quiet();
+            let unit = if quiet >= patience { self.change(Image::idle) } else { Ok(Idle::Nothing) };
+            let pause = match unit {
+                Ok(Idle::Worked) => Duration::ZERO,
+                // With nothing to do it looks again after as long as it was patient.
+                Ok(Idle::Nothing) => patience.saturating_sub(quiet).max(patience / 4),
+                Err(_) => IDLE_REFUSED,
+            };
+            self.idle_units.fetch_add(u64::from(unit == Ok(Idle::Worked)), Ordering::Relaxed);
+            if self.ending.wait(pause) {
+                return;
+            }
         }
     }
 

@@ -1,7 +1,6 @@
 //! An image as a backend, as fast as it goes (`--timing none`, and `native`, where the medium sets the time).
 //!
-//! Access to the image, with its locks, is in `access.rs`, long trims and zeroes in `long_commands.rs`, idle work in
-//! `activity.rs`. Where a disk underneath sets the time, the commands of one client are done in parallel
+//! Access to the image, with its locks and the idle work, is in `access.rs`, long trims and zeroes in `long_commands.rs`. Where a disk underneath sets the time, the commands of one client are done in parallel
 //! ([`ServedImage::beside`]): reads by as many threads as ask, writes by one thread in the order in which they came, those
 //! that wait together, trims, zeroes and flushes by some (`thread_pool.rs`). Commands that conflict keep their order
 //! (`command_order.rs`).
