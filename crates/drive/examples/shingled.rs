@@ -28,8 +28,8 @@ use std::time::Instant;
 use skylight_disk::{Direction, Lba, LbaExtent, Sectors, Shingling};
 use skylight_drive::profile::{self, Profile};
 use skylight_drive::{Drive, build};
-use skylight_layer::swd::{ReadData, ReadMode, SectorState};
-use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Queue, Step, Swd, SwdSpec};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode, SectorState};
+use skylight_layer::{Command, CommandId, HostOp, Layer, Overwriting, Plan, Queue, Step, Swd, SwdSpec};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -208,7 +208,7 @@ fn fill(backing: &Backing) -> Outcome<()> {
 }
 
 /// Prints the overwritten sectors after the writes on standard input.
-fn states(disk: &mut Swd) -> Outcome<()> {
+fn states(layer: &mut dyn Layer) -> Outcome<()> {
     let mut plan = Plan::default();
     for line in std::io::stdin().lines() {
         let line = line?;
@@ -216,10 +216,10 @@ fn states(disk: &mut Swd) -> Outcome<()> {
         let extent = LbaExtent::new(Lba(start.parse()?), Sectors(len.parse()?));
         plan.clear();
         let write = Command { id: CommandId(0), op: HostOp::Write, extent };
-        disk.take(Queue { waiting: &[write], next: 0 }, &mut plan);
+        layer.take(Queue { waiting: &[write], next: 0 }, &mut plan);
     }
-    let all = LbaExtent::new(Lba(0), disk.capacity());
-    disk.visit_state(all, &mut |part, state| {
+    let all = LbaExtent::new(Lba(0), layer.capacity());
+    layer.overwriting().ok_or(NO_SWD)?.visit_state(all, &mut |part, state| {
         if let SectorState::Overwritten { source, by } = state {
             println!("{} {} {source} {}", part.start, part.len, by.write);
         }
@@ -265,10 +265,12 @@ fn layout(profile: &Profile, width_tracks: u32) -> Outcome<()> {
 }
 
 /// Prints the locations of the bands.
-fn bands(disk: &Swd) -> Outcome<()> {
+fn bands(layer: &mut dyn Layer) -> Outcome<()> {
+    let capacity = layer.capacity().get();
+    let disk = layer.overwriting().ok_or(NO_SWD)?;
     let bands = disk.bands().ok_or("the disk has no bands; give it band_tracks")?;
     let mut at = Lba(0);
-    while at.get() < disk.capacity().get() {
+    while at.get() < capacity {
         let band = bands.of(at);
         println!("{} {}", band.native.start, band.native.len);
         at = band.lba.end();
@@ -289,8 +291,8 @@ fn main() -> Outcome<()> {
     if let [mode @ ("states" | "bands"), toml] = args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         let profile = Profile::from_toml(&std::fs::read_to_string(toml)?, toml).map_err(|e| e.to_string())?;
         let mut layer = build::layer(&profile).map_err(|error| error.to_string())?;
-        let disk = layer.raw_shingled().ok_or(NO_SWD)?;
-        return if mode == "states" { states(disk) } else { bands(disk) };
+        let layer = layer.as_mut();
+        return if mode == "states" { states(layer) } else { bands(layer) };
     }
     if let [mode, toml, width] = args.as_slice()
         && mode == "layout"

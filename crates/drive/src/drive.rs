@@ -106,6 +106,8 @@ pub struct Drive {
     idle_refused_until: Time,
     /// All events up to this time have occurred.
     clock: Time,
+    /// The layer's time when virtual time began.
+    epoch: Nanos,
     /// Outstanding commands.
     pending: Pending,
     cache: WriteCache,
@@ -140,6 +142,7 @@ impl Drive {
             refused_until: Time(0),
             idle_refused_until: Time(0),
             clock: Time(0),
+            epoch: Nanos(0),
             pending: Pending::new(interface.queue_depth),
             cache: WriteCache::new(
                 interface.write_cache,
@@ -192,9 +195,15 @@ impl Drive {
         self.layer.as_ref()
     }
 
-    /// The translation layer as a raw shingled disk, if it is one, to set its read mode.
-    pub fn raw_shingled(&mut self) -> Option<&mut skylight_layer::Swd> {
-        self.layer.raw_shingled()
+    /// The same, for what it offers ([`skylight_layer::capabilities`]) and to close its image.
+    pub fn layer_mut(&mut self) -> &mut dyn Layer {
+        self.layer.as_mut()
+    }
+
+    /// Has the layer count its time from so much before virtual time began: behind a drive that keeps data, since the start of
+    /// the UNIX epoch.
+    pub fn set_epoch(&mut self, before: Nanos) {
+        self.epoch = before;
     }
 
     /// Records the next platter accesses, up to `rows`.
@@ -456,7 +465,7 @@ impl Drive {
         let start = self.reading_ahead_since(&command, ready).unwrap_or(free.max(ready));
         self.plan.clear();
         let waiting = &self.pending.commands()[first..first + run];
-        self.layer.clock(start);
+        self.layer.clock(start + self.epoch);
         self.layer.take(Queue { waiting, next }, &mut self.plan);
         let moved = host.executed(Origin::Host, &self.plan, self.layer.as_mut());
         self.answered.clear();
@@ -512,7 +521,7 @@ impl Drive {
     fn complete(&mut self, id: CommandId, at: Time, host: &mut impl Observer) {
         let (command, arrival) = self.pending.complete(id, at);
         let free = at + self.interface.host_gap;
-        host.decided(id, self.layer.as_ref());
+        host.decided(id, self.layer.as_mut());
         host.answered(id, at, at - arrival.submitted_at, free);
         self.media.ledger.complete(command.op, command.extent.len);
         self.host_time = self.host_time.max(free);

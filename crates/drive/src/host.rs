@@ -43,7 +43,7 @@ pub(crate) trait Observer {
 
     /// A command is about to complete; nothing happens before it does.
     #[inline]
-    fn decided(&mut self, _id: CommandId, _layer: &dyn Layer) {}
+    fn decided(&mut self, _id: CommandId, _layer: &mut dyn Layer) {}
 
     /// A plan is executed. `layer` is in the state after the plan; on return it reflects what is on the
     /// media.

@@ -36,7 +36,7 @@ pub trait Mover {
 
     /// The completion of a command is decided. A read returns the data as of now; a flush covers all writes
     /// that have completed.
-    fn decided(&mut self, id: CommandId, layer: &dyn Layer);
+    fn decided(&mut self, id: CommandId, layer: &mut dyn Layer);
 }
 
 /// A completed command.
@@ -59,7 +59,7 @@ impl<M: Mover> Observer for Reporter<'_, M> {
         self.due.push(Reverse(Answered { at, id: id.0 }));
     }
 
-    fn decided(&mut self, id: CommandId, layer: &dyn Layer) {
+    fn decided(&mut self, id: CommandId, layer: &mut dyn Layer) {
         self.mover.decided(id, layer);
     }
 

@@ -41,7 +41,7 @@ impl Mover for Ledger {
         self.cached.push(cache);
     }
 
-    fn decided(&mut self, id: CommandId, _layer: &dyn Layer) {
+    fn decided(&mut self, id: CommandId, _layer: &mut dyn Layer) {
         self.decided.push(id);
     }
 }

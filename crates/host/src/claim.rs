@@ -10,10 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::device::{
-    Access, check_same, current_size, io_refusal, ioctl_read_only, is_protected, kind_of, look, one_line,
-    open_file, used_by,
+    Access, check_same, current_size, io_refusal, ioctl_read_only, is_protected, kind_of, look, open_file,
+    used_by,
 };
-use crate::error::Refusal;
+use crate::error::{Refusal, one_line};
 use crate::identity::Kind;
 use crate::signatures;
 use crate::sysfs::{Sysfs, dev_number};

@@ -15,13 +15,32 @@ use io_uring::{IoUring, opcode, squeue};
 
 use crate::arena::Arena;
 use crate::columns::{Columns, Needs, Op};
-use crate::device::{Counters, now_ns};
 use crate::error::{Failure, Reason};
 
 /// The longest time between two questions whether to stop, ns.
 pub const POLL_NS: u64 = 20_000_000;
 /// What I/O in flight gets to complete after an interrupt, ns.
 const DRAIN_NS: u64 = 1_000_000_000;
+
+/// What was submitted since the target was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes of these writes.
+    pub write_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+/// The time of the log, `CLOCK_MONOTONIC` ns.
+#[inline]
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
 
 /// When each I/O of a batch was submitted and completed, `CLOCK_MONOTONIC` ns; row by row as the
 /// batch. A row that did not complete has 0 in both.

@@ -2,9 +2,11 @@
 //!
 //! Invariants: no message holds a line break; a [`Refusal`] means that nothing was written; a
 //! [`Failure`] names the path, the operation, the byte offset and the kernel's own words.
+//!
+//! Imports both ways with `columns`: errors of a batch name its operations, and checking a batch gives them.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::columns::Op;
 
@@ -350,6 +352,11 @@ pub enum HostError {
     /// The device failed to take back what it had.
     #[error(transparent)]
     NotPutBack(#[from] NotPutBack),
+}
+
+/// A path as one printable line.
+pub fn one_line(path: &Path) -> String {
+    path.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::error::Refusal;
+use crate::error::{Refusal, one_line};
 use crate::openers::{self, Wanted};
 use crate::reach::{FileKey, Reach, file_key};
 use crate::sysfs::{Node, Sysfs, Unreadable, block_device_number};
@@ -67,7 +67,7 @@ fn swapped(path: &str, reach: &Reach, sysfs: &Sysfs) -> Result<Option<Refusal>, 
     }
     let is_file = |swap: &&std::path::PathBuf| file_key(swap).is_some_and(|key| reach.files.contains(&key));
     let file = swaps.iter().find(is_file);
-    Ok(file.map(|swap| in_use(path, format!(" as swap space ({})", crate::device::one_line(swap)))))
+    Ok(file.map(|swap| in_use(path, format!(" as swap space ({})", one_line(swap)))))
 }
 
 /// The first device that is built on the target or on what the target shares.

@@ -9,11 +9,14 @@
 //! Invariants: a piece is bounded; all pieces are there before the log is full, else the checkpoint is written
 //! anew in one go; until its heads are written nothing needs it. The parts of the image beside its first file announce a
 //! checkpoint before its heads are written, and confirm it afterwards.
+//!
+//! Imports both ways with `interpreter`: this is a part of `Interpreter`, which has the checkpoint that is being written as a field.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
+use skylight_layer::Layer;
 
 use crate::error::ImageError;
 use crate::format::checkpoint::{
@@ -42,11 +45,11 @@ pub(crate) struct Checkpoint {
 
 impl Interpreter {
     /// Writes a checkpoint if the log is half full, in one go if that is short; goes on with one that was begun.
-    pub(crate) fn checkpoint_if_due(&mut self) -> Result<(), ImageError> {
+    pub(crate) fn checkpoint_if_due(&mut self, layer: &mut dyn Layer) -> Result<(), ImageError> {
         let mut checkpoint = match self.checkpoint.take() {
             Some(begun) => begun,
             None if !self.log.is_half_full() => return Ok(()),
-            None if self.state.map.entries() <= self.piece => return self.checkpoint_now(false),
+            None if self.state.map.entries() <= self.piece => return self.checkpoint_now(false, layer),
             None => {
                 self.flush_now()?;
                 self.begin_checkpoint()
@@ -64,24 +67,24 @@ impl Interpreter {
             }
             Ok(true) => {}
             // Entries that came up twice went beyond what is allocated: in one go each comes up once.
-            Err(error) if error.is_no_space() => return self.checkpoint_now(false),
+            Err(error) if error.is_no_space() => return self.checkpoint_now(false, layer),
             Err(error) => return Err(error),
         }
         if checkpoint.head.cached > checkpoint.most {
             // Sectors that went from one place to another while it was written have come up too often.
-            return self.checkpoint_now(false);
+            return self.checkpoint_now(false, layer);
         }
         self.flush_now()?;
-        self.finish_checkpoint(checkpoint, false)
+        self.finish_checkpoint(checkpoint, false, layer)
     }
 
     /// Writes a checkpoint of what is durable, in one go.
-    pub(crate) fn checkpoint_now(&mut self, clean: bool) -> Result<(), ImageError> {
+    pub(crate) fn checkpoint_now(&mut self, clean: bool, layer: &mut dyn Layer) -> Result<(), ImageError> {
         self.checkpoint = None;
         self.flush_now()?;
         let mut checkpoint = self.begin_checkpoint();
         self.write_entries(&mut checkpoint, u64::MAX)?;
-        self.finish_checkpoint(checkpoint, clean)
+        self.finish_checkpoint(checkpoint, clean, layer)
     }
 
     fn begin_checkpoint(&self) -> Checkpoint {
@@ -126,7 +129,12 @@ impl Interpreter {
         Ok(over)
     }
 
-    fn finish_checkpoint(&mut self, checkpoint: Checkpoint, clean: bool) -> Result<(), ImageError> {
+    fn finish_checkpoint(
+        &mut self,
+        checkpoint: Checkpoint,
+        clean: bool,
+        layer: &mut dyn Layer,
+    ) -> Result<(), ImageError> {
         let Checkpoint { mut head, mut out, .. } = checkpoint;
         (head.clean, head.sequence) = (clean, self.sequence);
         let store = self.store.as_mut();
@@ -136,8 +144,8 @@ impl Interpreter {
             head.moved += 1;
             wrote = wrote.and_then(|()| out.spill(store, CHUNK));
         }
-        if let Some(disk) = &mut self.state.shingled {
-            let kept = disk.snapshot();
+        if let Some(overwriting) = layer.overwriting() {
+            let kept = overwriting.snapshot();
             (head.torn, head.writers) = (kept.fragments.len() as u64, kept.stamps.len() as u64);
             head.writes = kept.writes;
             for fragment in &kept.fragments {

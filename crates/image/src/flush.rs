@@ -11,6 +11,8 @@
 //! * The log says of a tag that it is durable only if that tag, and every one before it by number, was in a block that
 //!   was written before the sync began. Tags that still wait for their data are in none.
 //! * A flush in one go does all that a pending sync was begun for; the pending one then has nothing to conclude.
+//!
+//! Imports both ways with `interpreter`: this is a part of `Interpreter`, which has the flush that is under way as a field.
 
 use std::collections::VecDeque;
 use std::io;

@@ -37,11 +37,6 @@ impl<'a> HostData<'a> {
         Self { rest: completed.collect(), next: 0, into: Sectors(0) }
     }
 
-    /// The writes that the plan takes, in its order.
-    pub fn writes(&self) -> &[HostWrite<'a>] {
-        &self.rest
-    }
-
     /// Bytes of all of them.
     pub fn bytes(&self) -> u64 {
         self.rest.iter().map(|write| write.data.len() as u64).sum()

@@ -6,16 +6,14 @@
 //! Invariants: one process has an image at a time; a command that lies beyond the drive, or not on whole sectors,
 //! changes nothing; an image that was not closed is recovered when it is opened.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_layer::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Plan, Queue, Room, Step, Swd,
+    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Overwriting, Plan, Queue, Room, Step,
 };
 
 use crate::checkpoints::write_part_heads;
@@ -24,58 +22,21 @@ use crate::flush::PendingSync;
 use crate::format::checkpoint::Head;
 use crate::format::mark::Mark;
 use crate::format::superblock::{COPY, Superblock, TEXT};
-use crate::format::{BLOCK, checksum};
-use crate::in_place;
-use crate::interpreter::{Counters, HostWrite, Interpreter, Planted};
+use crate::format::{BLOCK, checksum, drawn};
+use crate::in_place::{self, Place};
+use crate::interpreter::{Counters, HostWrite, Interpreter};
+use crate::options::Options;
 use crate::place;
 use crate::reader::{Reader, Route};
 use crate::recovery::{
-    Accept, Judgement, Reader as ImageReader, Recovered, Recovery, bad_superblock, check_room,
-    mend_superblock, recover,
+    Accept, Judgement, Recovered, Recovery, bad_superblock, check_room, mend_superblock, recover,
 };
 use crate::room::{AHEAD_BYTES, reserve_new};
-use crate::shingled::{Loss, ShingledCounters};
+use crate::shingled::wall_clock;
 use crate::store::device::is_block_device;
-use crate::store::summed::{SumOptions, SumState, SummedStore};
+use crate::store::summed::{SumState, SummedStore};
 use crate::store::{Access, Store};
-
-/// How an image is made and opened.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Whether writes are answered before they are durable.
-    pub write_cache: bool,
-    /// Whether what is there already may be lost, when an image is made.
-    pub overwrite: bool,
-    /// Where the flash lies, if not with the rest.
-    pub cache_on: Option<PathBuf>,
-    /// The drive that it must be, when an image is opened.
-    pub profile: Option<Profile>,
-    /// Bytes of the tag log, if not what the cache suggests.
-    pub log_bytes: Option<u64>,
-    /// Whether what a drive writes and reads that has no bytes here (out-of-band data, map merges, staged bands) is
-    /// written and read all the same: where a raw disk underneath sets the time.
-    pub every_access: bool,
-    /// Whether bytes lie where plans put them, also where no disk underneath sets the time: for tests.
-    #[doc(hidden)]
-    pub planned: bool,
-    /// Entries of a checkpoint that are written behind a command, if not as many as suit a large drive: for tests.
-    #[doc(hidden)]
-    pub piece: Option<u64>,
-    /// Bytes of each file of a new image, if not as many as the file system takes: for tests.
-    #[doc(hidden)]
-    pub part_bytes: Option<u64>,
-    /// Bytes that are allocated ahead of need, if not as many as suit a large drive: for tests.
-    #[doc(hidden)]
-    pub ahead: Option<u64>,
-    /// Whether an image gets checksums of its data when it is made.
-    pub checksums: bool,
-    /// How checksums are kept, if not as suits a large drive: for tests.
-    #[doc(hidden)]
-    pub sums: SumOptions,
-    /// For tests of the tests.
-    #[doc(hidden)]
-    pub planted: Option<Planted>,
-}
+use crate::structures::Reader as ImageReader;
 
 /// A write of the host.
 #[derive(Clone, Copy, Debug)]
@@ -86,19 +47,6 @@ pub struct Write<'a> {
     pub data: &'a [u8],
     /// Whether it must be durable when it is answered.
     pub fua: bool,
-}
-
-/// Where a stretch of the drive lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The first byte, as the host counts.
-    pub offset: u64,
-    /// Bytes.
-    pub len: u64,
-    /// In the persistent cache, not at its native location.
-    pub cached: bool,
-    /// Whether there may be anything but zeros.
-    pub allocated: bool,
 }
 
 /// How an image is.
@@ -143,6 +91,8 @@ pub struct Image {
     pub(crate) layer: Box<dyn Layer>,
     pub(crate) interpreter: Interpreter,
     capacity: u64,
+    /// Whether the layer has to be asked for each read, and what time it is at each write ([`Overwriting`]).
+    overwrites: bool,
     write_cache: bool,
     recovery: Recovery,
     mended: Vec<String>,
@@ -347,6 +297,7 @@ impl Image {
         interpreter.piece = options.piece.unwrap_or(interpreter.piece);
         interpreter.record_first(!options.write_cache);
         Ok(Self {
+            overwrites: layer.overwriting().is_some(),
             layer,
             interpreter,
             capacity,
@@ -409,7 +360,7 @@ impl Image {
     /// When the range is none of the drive, or the store fails.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ImageError> {
         let extent = self.extent(offset, buffer.len() as u64)?;
-        if extent.is_empty() || !self.interpreter.is_shingled() {
+        if extent.is_empty() || !self.overwrites {
             return self.interpreter.read(extent, buffer, self.layer.as_ref());
         }
         // Where the data of overwritten sectors is, and whether it is given, only the layer knows.
@@ -423,9 +374,9 @@ impl Image {
     }
 
     /// What reads beside whoever has the image, along a [`Route`]; none where only one can read at a time, or where
-    /// the layer must be asked for each read: a raw shingled disk.
+    /// the layer must be asked for each read.
     pub fn reader(&self) -> Option<Reader> {
-        match self.interpreter.is_shingled() {
+        match self.overwrites {
             true => None,
             false => Reader::of(self.interpreter.store.as_ref()),
         }
@@ -498,6 +449,9 @@ impl Image {
     /// Has the layer take some of the waiting commands, and does what it says.
     fn take(&mut self, writes: &[HostWrite<'_>]) -> Result<(), ImageError> {
         self.plan.clear();
+        if self.overwrites {
+            self.layer.clock(wall_clock());
+        }
         self.layer.take(Queue { waiting: &self.waiting, next: 0 }, &mut self.plan);
         self.interpreter.apply(&self.plan, self.layer.as_mut(), writes)?;
         for step in self.plan.steps() {
@@ -522,14 +476,14 @@ impl Image {
     /// # Errors
     /// As [`Image::write_zeroes`].
     pub fn take_zeroes(&mut self, offset: u64, len: u64) -> Result<bool, ImageError> {
-        match self.interpreter.is_shingled() {
+        match self.overwrites {
             true => self.take_zeroes_in_place(offset, len)?,
             false => self.forget(offset, len, true)?,
         }
         Ok(!self.write_cache)
     }
 
-    /// A raw shingled disk has no zeros but those that are written, over what they destroy.
+    /// A drive whose writes overwrite others has no zeros but those that are written, over what they destroy.
     fn take_zeroes_in_place(&mut self, offset: u64, len: u64) -> Result<(), ImageError> {
         self.extent(offset, len)?;
         let zeroes = vec![0; len.min(ZEROES) as usize];
@@ -540,33 +494,9 @@ impl Image {
         Ok(())
     }
 
-    /// Which writes destroyed what of a range of a raw shingled disk.
-    ///
-    /// # Errors
-    /// When the range is none of the drive.
-    pub fn losses(&mut self, offset: u64, len: u64) -> Result<Vec<Loss>, ImageError> {
-        let extent = self.extent(offset, len)?;
-        Ok(self.interpreter.losses(extent))
-    }
-
-    /// Which parts of a range are overwritten, in order: bytes, and whether they are.
-    ///
-    /// # Errors
-    /// When the range is none of the drive.
-    pub fn overwritten(&mut self, offset: u64, len: u64) -> Result<Vec<(u64, bool)>, ImageError> {
-        let (extent, mut parts) = (self.extent(offset, len)?, Vec::new());
-        self.interpreter.visit_overwritten(extent, &mut |part, torn| parts.push((part.len.bytes(), torn)));
-        Ok(parts)
-    }
-
-    /// The counters of a raw shingled disk.
-    pub fn shingled_counters(&mut self) -> Option<ShingledCounters> {
-        self.interpreter.shingled_counters()
-    }
-
-    /// The layer as a raw shingled disk, if it is one: its tracks, bands and read mode.
-    pub fn raw_shingled(&mut self) -> Option<&mut Swd> {
-        self.layer.raw_shingled()
+    /// What the drive says of overwritten sectors, if its writes overwrite others.
+    pub fn overwriting(&mut self) -> Option<&mut dyn Overwriting> {
+        self.layer.overwriting()
     }
 
     /// Forgets a range: it reads as zeros where the store can discard, and else, or when the power fails before a
@@ -664,7 +594,7 @@ impl Image {
     /// # Errors
     /// When the store fails.
     pub fn discard_dead(&mut self) -> Result<u64, ImageError> {
-        self.interpreter.checkpoint(false)?;
+        self.interpreter.checkpoint(false, self.layer.as_mut())?;
         let all = LbaExtent::new(Lba(0), self.layer.capacity());
         let mut pieces = Vec::new();
         self.interpreter.pieces(all, self.layer.as_ref(), &mut |medium, piece| pieces.push((medium, piece)));
@@ -711,7 +641,7 @@ impl Image {
     /// # Errors
     /// When the store fails.
     pub fn close(mut self) -> Result<(), ImageError> {
-        self.interpreter.close()
+        self.interpreter.close(self.layer.as_mut())
     }
 }
 
@@ -728,11 +658,6 @@ fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
         superblock.add_sums();
     }
     superblock
-}
-
-/// A number that no other image has, from the keys that the system gives every process.
-pub(crate) fn drawn() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// The store of an image, under its checksums if it has any.

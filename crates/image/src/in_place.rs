@@ -33,10 +33,23 @@ use crate::error::ImageError;
 use crate::format::superblock::Superblock;
 use crate::format::tag::Kind;
 use crate::host::HostData;
-use crate::image::{Options, Place};
 use crate::interpreter::{Interpreter, no_bytes};
+use crate::options::Options;
 use crate::ranges::Rooms;
 use crate::state::State;
+
+/// Where a stretch of the drive lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The first byte, as the host counts.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// In the persistent cache, not at its native location.
+    pub cached: bool,
+    /// Whether there may be anything but zeros.
+    pub allocated: bool,
+}
 
 /// The first version of the formats in which checkpoints say that an image is in place.
 const IN_PLACE_SINCE: u32 = 3;

@@ -128,8 +128,6 @@ pub struct Interpreter {
     pub(crate) flushes: u64,
     /// Whether tags of a raw shingled disk are durable before the bytes that they are about.
     pub(crate) records_first: bool,
-    /// Reads of a raw shingled disk that met overwritten sectors, and how many of these.
-    pub(crate) shingled_reads: (u64, u64),
     /// Where cleanings have said that they write, and no commit has come yet. What reads see is what such a
     /// band holds, so its bytes move with the commit.
     pub(crate) cleaned: Vec<PbaExtent>,
@@ -187,7 +185,6 @@ impl Interpreter {
             pending: None,
             flushes: 0,
             records_first: false,
-            shingled_reads: (0, 0),
             cleaned: Vec::new(),
             held: Held::default(),
             checkpoint: None,
@@ -258,7 +255,7 @@ impl Interpreter {
         zeros: bool,
     ) -> Result<(), ImageError> {
         // What a raw shingled disk forgets, it does not touch: a track that is written destroys others.
-        let zeros = zeros && !self.is_shingled();
+        let zeros = zeros && layer.overwriting().is_none();
         self.change(plan, layer, |this, layer| {
             if zeros {
                 // Before the cache gives up what it has: where that fails, what was read there is still read.
@@ -271,11 +268,14 @@ impl Interpreter {
         })
     }
 
-    fn steps(&mut self, plan: &Plan, layer: &dyn Layer, writes: &[HostWrite<'_>]) -> Result<(), ImageError> {
+    fn steps(
+        &mut self,
+        plan: &Plan,
+        layer: &mut dyn Layer,
+        writes: &[HostWrite<'_>],
+    ) -> Result<(), ImageError> {
         let mut host = HostData::of(plan, writes);
-        if self.is_shingled() {
-            self.record(host.writes())?;
-        }
+        self.record(layer)?;
         let in_place = self.is_in_place();
         for step in plan.steps() {
             match *step {
@@ -297,12 +297,12 @@ impl Interpreter {
     fn commit(
         &mut self,
         change: MapChange,
-        layer: &dyn Layer,
+        layer: &mut dyn Layer,
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
         // One tag more, after a flush that appends those that wait and leaves the rest of its block.
         if self.log.room() <= self.waiting_tags() + 2 * TAGS as u64 {
-            self.checkpoint_now(false)?;
+            self.checkpoint_now(false, layer)?;
         }
         match self.is_in_place() {
             true => self.commit_in_place(change, layer, host),
@@ -448,14 +448,14 @@ impl Interpreter {
     ///
     /// # Errors
     /// As [`Interpreter::flush`].
-    pub fn checkpoint(&mut self, clean: bool) -> Result<(), ImageError> {
-        self.run(|this| this.checkpoint_now(clean))
+    pub fn checkpoint(&mut self, clean: bool, layer: &mut dyn Layer) -> Result<(), ImageError> {
+        self.run(|this| this.checkpoint_now(clean, layer))
     }
 
     /// A checkpoint after a recovery: what was found may not be durable yet, if no power failed.
-    pub(crate) fn checkpoint_all(&mut self) -> Result<(), ImageError> {
+    pub(crate) fn checkpoint_all(&mut self, layer: &mut dyn Layer) -> Result<(), ImageError> {
         self.unsynced = true;
-        self.checkpoint(false)
+        self.checkpoint(false, layer)
     }
 
     /// Makes zeros of both media but for these pieces, which come in any order; bytes that this was.
@@ -509,8 +509,8 @@ impl Interpreter {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn close(&mut self) -> Result<(), ImageError> {
-        self.checkpoint(true)?;
+    pub fn close(&mut self, layer: &mut dyn Layer) -> Result<(), ImageError> {
+        self.checkpoint(true, layer)?;
         self.store.close().map_err(|error| self.failed("close", error))
     }
 }

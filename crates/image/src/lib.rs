@@ -6,11 +6,12 @@
 //! * [`image`]: one drive: layer, store and interpreter; what a server talks to.
 //! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place`, `planned`: where they lie.
 //! * [`store`]: what lies underneath: sparse files, block devices, memory, and a medium that fails.
-//! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`, `recovery`: how they are written and read.
+//! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`: how they are written; `structures`,
+//!   `replay`, `recovery`: how they are read.
 //! * `room`: what happens where the file system is full, or fails.
 //! * `wrong`: sectors that are known not to be what was written.
 //! * `place`: files and devices, and what is asked of them before anything is written.
-//! * [`shingled`]: what a raw shingled disk keeps beside its data, and its read modes.
+//! * [`shingled`]: what is kept of a drive whose writes overwrite others, beside its data.
 //! * [`scrub`]: reads all data of an image that has checksums.
 //! * [`maintenance`]: looking at an image, checking it, making it small.
 //! * [`error`]: what can go wrong, one line each.
@@ -31,22 +32,27 @@ mod in_place;
 pub mod interpreter;
 mod log;
 pub mod maintenance;
+mod options;
 mod place;
 mod planned;
 mod ranges;
 pub mod reader;
 mod recovery;
+mod replay;
 mod room;
 pub mod scrub;
 pub mod shingled;
 mod state;
 pub mod store;
+mod structures;
 mod wrong;
 
 pub use error::ImageError;
 pub use flush::PendingSync;
-pub use image::{Image, Options, Place, Status, Write};
+pub use image::{Image, Status, Write};
+pub use in_place::Place;
 pub use interpreter::{HostWrite, Interpreter};
+pub use options::Options;
 pub use reader::{Reader, Route};
 pub use recovery::Recovery;
 pub use store::Store;

@@ -10,6 +10,8 @@
 //!
 //! Invariants: a cached copy counts until the tag of its band is durable, and that tag waits until the band's data is;
 //! what a change gives back is written over only after a sync that made the change durable.
+//!
+//! Imports both ways with `interpreter`: this is a part of `Interpreter`, which hands it the accesses of a plan.
 
 use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, MapChange, Medium, Purpose, Source};

@@ -11,6 +11,13 @@
 //! away, a flush of what was written before succeeds, and an image starts on it. Where the store cannot allocate ahead,
 //! a flush or a checkpoint may be refused as well, and is retried by the next one.
 //!
+//! A drive whose writes destroy sectors of other tracks has what it knows of them in the layer alone. All that a write of
+//! it needs (blocks of the log, a checkpoint, its own sectors) is allocated before it goes on record, and it is on record
+//! before its first byte is written. What is refused before that is taken back in the layer
+//! ([`skylight_layer::Overwriting::take_back`]), and destroys nothing; a checkpoint meanwhile does not have it. What fails
+//! after that, by an error that no allocation rules out, stays on record: some bytes may be there, so its neighbours
+//! are reported as overwritten and never read as if nothing had happened.
+//!
 //! Other errors:
 //! * of a write or a discard: the drive takes no more changes, since nobody knows what the medium does next. Reads go on:
 //!   they need only what was committed, and a commit follows the successful writes of its data.
@@ -18,6 +25,8 @@
 //!
 //! Invariants: after a refusal every sector reads as before the plan, or as one of its writes has it; nothing that was
 //! flushed changes.
+//!
+//! Imports both ways with `interpreter`: this is a part of `Interpreter`, all of whose changes go through it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -63,9 +72,9 @@ pub(crate) fn reserve_new(store: &mut dyn Store, superblock: &Superblock, ahead:
 impl Interpreter {
     /// Allocates what an image that exists needs to be flushed and to be started again. An older one, or one that was
     /// copied, may have holes there: what cannot be had now is asked for again when it is needed.
-    pub(crate) fn reserve_what_can_be(&mut self) {
+    pub(crate) fn reserve_what_can_be(&mut self, layer: &mut dyn Layer) {
         let _ = self.reserve_log(0);
-        let _ = self.reserve_checkpoints(0);
+        let _ = self.reserve_checkpoints(0, layer);
     }
 
     /// Sees to it that the log has space for the tags of so many steps, each in a block of its own, as flushes make it.
@@ -86,18 +95,18 @@ impl Interpreter {
     }
 
     /// Bytes of a checkpoint of the present map, at most.
-    fn checkpoint_bytes(&mut self) -> u64 {
+    fn checkpoint_bytes(&self, layer: &mut dyn Layer) -> u64 {
         // An extent of the map is one entry for each access that wrote a part of it.
         let cached = self.state.map.entries() + self.state.rooms.count();
         let bands = self.state.moved.len() + self.state.fixed.as_ref().map_or(0, BTreeMap::len);
-        let layer = cached * CACHED as u64 + bands as u64 * MOVED as u64;
-        let (torn, writers) = self.state.shingled.as_mut().map_or((0, 0), |disk| disk.map_entries());
-        ENTRIES + layer + torn as u64 * TORN as u64 + writers as u64 * WRITER as u64
+        let (torn, writers) = layer.overwriting().map_or((0, 0), |of| of.snapshot_entries());
+        let overwritten = torn as u64 * TORN as u64 + writers as u64 * WRITER as u64;
+        ENTRIES + cached * CACHED as u64 + bands as u64 * MOVED as u64 + overwritten
     }
 
     /// Sees to it that both checkpoint areas have space for a checkpoint of the map as it is after so many steps.
-    fn reserve_checkpoints(&mut self, steps: u64) -> Result<(), ImageError> {
-        let needed = self.checkpoint_bytes() + steps * ENTRIES_PER_STEP * CACHED as u64;
+    fn reserve_checkpoints(&mut self, steps: u64, layer: &mut dyn Layer) -> Result<(), ImageError> {
+        let needed = self.checkpoint_bytes(layer) + steps * ENTRIES_PER_STEP * CACHED as u64;
         if needed <= self.reserved {
             return Ok(());
         }
@@ -123,11 +132,11 @@ impl Interpreter {
         &mut self,
         plan: &Plan,
         layer: &mut dyn Layer,
-        act: impl FnOnce(&mut Self, &dyn Layer) -> Result<(), ImageError>,
+        act: impl FnOnce(&mut Self, &mut dyn Layer) -> Result<(), ImageError>,
     ) -> Result<(), ImageError> {
-        let done = self.check_running().and_then(|()| self.prepare(plan)).and_then(|()| {
+        let done = self.check_running().and_then(|()| self.prepare(plan, layer)).and_then(|()| {
             act(self, layer)?;
-            match self.checkpoint_if_due() {
+            match self.checkpoint_if_due(layer) {
                 // The log has space for more than a plan: the next change tries again.
                 Err(error) if error.is_no_space() && !self.unsafe_reads => Ok(()),
                 other => other,
@@ -166,16 +175,17 @@ impl Interpreter {
     }
 
     /// What has to be possible before a plan changes anything.
-    pub(crate) fn prepare(&mut self, plan: &Plan) -> Result<(), ImageError> {
+    pub(crate) fn prepare(&mut self, plan: &Plan, layer: &mut dyn Layer) -> Result<(), ImageError> {
         if self.unrecorded {
-            self.checkpoint_now(false)?;
+            self.checkpoint_now(false, layer)?;
         }
         self.reserve_log(plan.steps().len() as u64)?;
-        self.reserve_checkpoints(plan.steps().len() as u64)?;
-        if self.is_shingled() { self.reserve_places(plan) } else { Ok(()) }
+        self.reserve_checkpoints(plan.steps().len() as u64, layer)?;
+        if layer.overwriting().is_some() { self.reserve_places(plan) } else { Ok(()) }
     }
 
-    /// A write of a raw shingled disk destroys sectors of other tracks: its own are allocated before that is noted.
+    /// A write that destroys sectors of other tracks goes on record before its bytes are written: they are allocated
+    /// before that.
     fn reserve_places(&mut self, plan: &Plan) -> Result<(), ImageError> {
         for step in plan.steps() {
             let &Step::Access { medium, direction: Direction::Write, extent, purpose: Purpose::Host, .. } =
@@ -192,9 +202,9 @@ impl Interpreter {
 
     /// A checkpoint after a recovery, before which nothing may change. Where there is no space for it, reads go on from
     /// what was found, and the first change tries again.
-    pub(crate) fn record_recovery(&mut self) -> Result<(), ImageError> {
+    pub(crate) fn record_recovery(&mut self, layer: &mut dyn Layer) -> Result<(), ImageError> {
         self.unrecorded = true;
-        match self.checkpoint_all() {
+        match self.checkpoint_all(layer) {
             Err(error) if error.is_no_space() && !self.unsafe_reads => Ok(()),
             other => other,
         }
@@ -207,6 +217,9 @@ impl Interpreter {
             return;
         }
         let began = Instant::now();
+        if let Some(overwriting) = layer.overwriting() {
+            overwriting.take_back();
+        }
         self.cleaned.clear();
         self.held = Held::default();
         self.state.settle(Sectors(self.superblock.capacity / SECTOR_BYTES));

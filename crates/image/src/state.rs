@@ -6,11 +6,10 @@
 //! Invariants: no sector twice; every extent in the cache lies in the room of the access that wrote it; a moved
 //! band lies at one place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
-use skylight_layer::swd::Stamp;
-use skylight_layer::{ExtentMap, Found, Layer, Recovered, Swd};
+use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_layer::{ExtentMap, Found, Layer, Recovered};
 
 use crate::format::tag::{Kind, Tag};
 use crate::ranges::{Room, Rooms};
@@ -30,8 +29,6 @@ pub(crate) struct State {
     pub fixed: Option<BandPlaces>,
     /// Sectors that accesses to the cache have taken.
     pub taken: u64,
-    /// The disk as far as it matters what writes overwrite, if it is a raw shingled one.
-    pub shingled: Option<Swd>,
 }
 
 impl State {
@@ -50,11 +47,8 @@ impl State {
                 self.map.remove(tag.lba);
                 self.moved.insert(tag.lba.start.get(), (tag.lba.len, tag.pba));
             }
-            Kind::Written { number, at_ns } => {
-                if let Some(disk) = &mut self.shingled {
-                    disk.redo(tag.lba, Stamp { write: number, at: Time(at_ns) });
-                }
-            }
+            // What a write overwrote is the layer's to know.
+            Kind::Written { .. } => {}
         }
     }
 
@@ -80,10 +74,7 @@ impl State {
     }
 
     /// Makes a layer take up all of it.
-    pub fn restore(&mut self, layer: &mut dyn Layer) -> Result<(), String> {
-        if let (Some(disk), Some(kept)) = (layer.raw_shingled(), &mut self.shingled) {
-            disk.restore(&kept.snapshot());
-        }
+    pub fn restore(&self, layer: &mut dyn Layer) -> Result<(), String> {
         let mut cached: Vec<Found> = self.found(LbaExtent::new(Lba(0), layer.capacity())).collect();
         let room = layer.room();
         if room.cached == Sectors(0) && !cached.is_empty() || room.movable == 0 && !self.moved.is_empty() {
@@ -98,6 +89,18 @@ impl State {
         let moved: Vec<(LbaExtent, Pba)> =
             self.moved.iter().map(|(&start, &(len, pba))| (LbaExtent::new(Lba(start), len), pba)).collect();
         layer.restore(&Recovered { cached: &cached, moved: &moved }).map_err(|error| error.to_string())
+    }
+
+    /// Forgets accesses of which nothing is live, and counts from the newest that has something.
+    pub fn settle(&mut self, capacity: Sectors) {
+        let mut live = BTreeSet::new();
+        let mut taken = 0;
+        for found in self.found(LbaExtent::new(Lba(0), capacity)) {
+            live.insert(found.access.start.get());
+            taken = taken.max(found.taken + found.access.len.get());
+        }
+        self.rooms.keep(&live);
+        self.taken = taken;
     }
 
     /// Where the bytes of an extent lie that is not in the cache, piece by piece.

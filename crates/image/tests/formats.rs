@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use skylight_disk::layout::{Layout, RecordingZone, Skews, segments};
-use skylight_disk::{Geometry, Pba, Sectors, Shingling};
+use skylight_disk::{Geometry, Lba, LbaExtent, Pba, Sectors, Shingling};
 use skylight_image::store::parts::{Part, PartsStore};
 use skylight_image::store::ram::RamStore;
 use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, Options, Store};
-use skylight_layer::swd::{ReadData, ReadMode};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{
     Conventional, FullyAssociative, FullyAssociativeSpec, Layer, Medium, SetAssociative, SetAssociativeSpec,
     Swd, SwdSpec,
@@ -439,7 +439,7 @@ fn what_is_overwritten_written_from_the_page_is_known() {
     expected[36..38].fill(3);
     expected[52..54].fill(3);
     assert!(bytes.chunks(512).map(|sector| sector[0]).eq(expected));
-    let found = image.losses(0, 256 * 512).expect("a look");
+    let found = image.overwriting().expect("it overwrites").losses(LbaExtent::new(Lba(0), Sectors(256)));
     let told: Vec<_> = found
         .iter()
         .map(|loss| (loss.lba.start.get(), loss.source.get(), loss.by.write, loss.by.at.get()))

@@ -20,34 +20,8 @@ use std::ops::Range;
 use skylight_disk::{LOT_STEP, Lba, LbaExtent, Pba, Sectors};
 
 use crate::inner::{Approach, Inners, MAX_HEIGHT, granule, granule_start};
+pub use crate::leaf::Mapped;
 use crate::leaf::{ENTRY_MAX_SECTORS, LEAF_ENTRIES, Leaf, Leaves, NO_LEAF};
-
-/// A host extent and where it lies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mapped {
-    /// The extent.
-    pub lba: LbaExtent,
-    /// Where its first sector lies; the others follow.
-    pub pba: Pba,
-}
-
-impl Mapped {
-    /// The part from `start` (inside it) up to `end` (not before `start`).
-    #[inline]
-    fn clipped(self, start: Lba, end: Lba) -> Self {
-        let from = start.max(self.lba.start);
-        let until = end.min(self.lba.end());
-        let skipped = from - self.lba.start;
-        Self { lba: LbaExtent::new(from, until - from), pba: self.pba + skipped }
-    }
-
-    /// Whether `next` continues this one in both address spaces.
-    fn continued_by(self, next: Self) -> bool {
-        self.lba.end() == next.lba.start
-            && self.pba + self.lba.len == next.pba
-            && self.lba.len.get() + next.lba.len.get() <= ENTRY_MAX_SECTORS
-    }
-}
 
 /// A place between entries: a leaf and an index in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,34 @@ use std::ops::Range;
 
 use skylight_disk::{Lba, LbaExtent, Pba, Sectors};
 
-use crate::extent_map::Mapped;
 use crate::inner::{granule, granule_start, prefetch};
+
+/// A host extent and where it lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mapped {
+    /// The extent.
+    pub lba: LbaExtent,
+    /// Where its first sector lies; the others follow.
+    pub pba: Pba,
+}
+
+impl Mapped {
+    /// The part from `start` (inside it) up to `end` (not before `start`).
+    #[inline]
+    pub(crate) fn clipped(self, start: Lba, end: Lba) -> Self {
+        let from = start.max(self.lba.start);
+        let until = end.min(self.lba.end());
+        let skipped = from - self.lba.start;
+        Self { lba: LbaExtent::new(from, until - from), pba: self.pba + skipped }
+    }
+
+    /// Whether `next` continues this one in both address spaces.
+    pub(crate) fn continued_by(self, next: Self) -> bool {
+        self.lba.end() == next.lba.start
+            && self.pba + self.lba.len == next.pba
+            && self.lba.len.get() + next.lba.len.get() <= ENTRY_MAX_SECTORS
+    }
+}
 
 /// Extents in a leaf.
 pub(crate) const LEAF_ENTRIES: usize = 64;

@@ -8,6 +8,7 @@
 
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent};
 
+use crate::capabilities::overwriting::Overwriting;
 use crate::restore::{Misplaced, Recovered, Room};
 
 /// Which medium an access is on.
@@ -394,8 +395,8 @@ pub trait Layer: Send {
     /// What the clock of whoever interprets the plans says; for layers that note when something happened.
     fn clock(&mut self, _now: skylight_disk::Time) {}
 
-    /// The layer as a raw shingled disk, if it is one: its read modes, counters and overwritten sectors.
-    fn raw_shingled(&mut self) -> Option<&mut crate::swd::Swd> {
+    /// The capability of a drive whose writes destroy sectors of other tracks.
+    fn overwriting(&mut self) -> Option<&mut dyn Overwriting> {
         None
     }
 

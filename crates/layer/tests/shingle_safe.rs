@@ -18,8 +18,8 @@ use skylight_disk::{
     Angle, BLOCK_SECTORS, Direction, Geometry, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors, Shingling,
     Time,
 };
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
-use skylight_layer::swd::{ReadData, ReadMode};
 use skylight_layer::{
     Bands, Command, CommandId, FullyAssociative, FullyAssociativeSpec, HostOp, Idle, Journaled,
     JournaledSpec, Layer, Medium, Plan, Queue, SetAssociative, SetAssociativeSpec, Step, StretchSpec, Swd,
@@ -91,8 +91,8 @@ impl Checked {
                 let here = rest.len.min(unit.named.end() - rest.start);
                 let place = unit.place + (rest.start - unit.named.start);
                 self.access(direction, LbaExtent::new(Lba(place.get()), here));
-                let lost: Vec<_> = self.disk.log().drain().collect();
-                assert!(lost.is_empty(), "{purpose:?} {direction:?} of {rest:?} in {unit:?}: {}", lost[0]);
+                let lost = self.plan.steps().iter().find(|step| matches!(step, Step::Fail { .. }));
+                assert!(lost.is_none(), "{purpose:?} {direction:?} of {rest:?} in {unit:?}: {lost:?}");
                 rest = PbaExtent::new(rest.start + here, rest.len - here);
             }
         }
@@ -109,8 +109,6 @@ impl Checked {
         self.plan.clear();
         self.disk.clock(Time(self.writes));
         self.disk.take(Queue { waiting: &waiting, next: 0 }, &mut self.plan);
-        let fails = self.plan.steps().iter().filter(|step| matches!(step, Step::Fail { .. })).count();
-        assert_eq!(fails > 0, self.disk.log().records().len() > 0, "an error has its record");
     }
 }
 

@@ -6,8 +6,10 @@
 
 use rand_core::Rng;
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Track};
-use skylight_layer::swd::{ReadData, ReadMode, SectorState};
-use skylight_layer::{Command, CommandId, HostOp, Layer as _, Plan, Queue, StretchSpec, Swd, SwdSpec};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode, SectorState};
+use skylight_layer::{
+    Command, CommandId, HostOp, Layer as _, Overwriting as _, Plan, Queue, StretchSpec, Swd, SwdSpec,
+};
 
 use super::{geometry, layers, mechanics};
 use crate::jitter::substream;

@@ -6,7 +6,7 @@
 use skylight_disk::shingling::Destroyed;
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
 use skylight_layer::Found;
-use skylight_layer::swd::Stamp;
+use skylight_layer::capabilities::overwriting::Stamp;
 
 use super::{BLOCK, checksum, put_u32, put_u64, u32_at, u64_at};
 

@@ -30,7 +30,7 @@ use crate::format::sums::{
     open_intent, region_shift, seal_intent, sum_of,
 };
 use crate::format::superblock::{Part, Superblock};
-use crate::format::{BLOCK, put_u32, u32_at};
+use crate::format::{BLOCK, drawn, put_u32, u32_at};
 
 const SECTOR: u64 = BLOCK as u64;
 /// Sectors that are compared at a time: their bytes are still in the processor's cache when they are.
@@ -110,8 +110,7 @@ fn boot_id() -> BootId {
     let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = told.chars().filter(char::is_ascii_hexdigit).collect();
     let told = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten();
-    told.unwrap_or_else(|| u128::from(crate::image::drawn()) << 64 | u128::from(crate::image::drawn()))
-        .to_be_bytes()
+    told.unwrap_or_else(|| u128::from(drawn()) << 64 | u128::from(drawn())).to_be_bytes()
 }
 
 /// What readers and the writer share.

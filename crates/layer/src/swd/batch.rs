@@ -20,7 +20,7 @@ use super::Swd;
 use super::extents::Held;
 use super::overwritten::{Effect, Entry};
 use super::run::Run;
-use super::stamps::Stamp;
+use crate::capabilities::overwriting::Stamp;
 
 /// Events of a batch, about: each takes some 100 bytes while it is settled.
 const MOST_EVENTS: usize = 8192;

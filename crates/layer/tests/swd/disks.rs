@@ -1,7 +1,7 @@
 //! Random shingled disks, small enough for an oracle that looks at every pair of sectors.
 
 use skylight_disk::{Angle, Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, SegmentSpec, Shingling};
-use skylight_layer::swd::{ReadData, ReadMode};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Bands, StretchSpec, Swd, SwdSpec};
 
 use super::common::host::Stream;

@@ -5,7 +5,7 @@
 //! need no rule. It asks the geometry for the place of each sector and nothing else; it loops over all pairs.
 
 use skylight_disk::{Geometry, Pba, Place, SegmentSpec};
-use skylight_layer::swd::Stamp;
+use skylight_layer::capabilities::overwriting::Stamp;
 
 /// Rounding of angles, in 2^-64 of a turn; what two arcs share by more is an overlap.
 const ROUNDING: u64 = 1 << 32;

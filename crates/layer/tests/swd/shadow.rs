@@ -2,9 +2,9 @@
 //! says of its sectors, its counters and its records, after each command.
 
 use skylight_disk::{Direction, Lba, LbaExtent, PbaExtent, Sectors, Time};
-use skylight_layer::swd::{ReadData, ReadMode, SectorState, Snapshot, Stamp};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode, SectorState, Snapshot, Stamp};
 use skylight_layer::{
-    Command, CommandId, FailReason, HostOp, Layer, Medium, Plan, Purpose, Queue, Step, Swd,
+    Command, CommandId, FailReason, HostOp, Layer, Medium, Overwriting, Plan, Purpose, Queue, Step, Swd,
 };
 
 use super::common::host::Stream;
@@ -95,6 +95,9 @@ impl<'a> Pair<'a> {
         if self.stream.once_in(60) {
             self.restart();
         }
+        if self.stream.once_in(8) {
+            self.refused();
+        }
         self.now += self.stream.below(3);
         self.layer.clock(Time(self.now));
         let mut extent = self.disk.extent(&mut self.stream);
@@ -117,9 +120,27 @@ impl<'a> Pair<'a> {
 
     /// The disk goes on from a snapshot: a new layer that was told what the old one knew.
     fn restart(&mut self) {
+        self.layer.recorded();
         let snapshot: Snapshot = self.layer.snapshot();
-        self.layer.restore(&snapshot);
+        assert!(self.layer.restore_snapshot(&snapshot), "it is one of this disk");
         assert_eq!(self.layer.snapshot(), snapshot, "a snapshot is all there is to know");
+    }
+
+    /// A write that is refused before it is on record: taken back, or forgotten with the power.
+    fn refused(&mut self) {
+        let extent = self.disk.extent(&mut self.stream);
+        self.layer.clock(Time(self.now + 1));
+        self.take(HostOp::Write, extent);
+        let stamp = Stamp { write: self.writes + 1, at: Time(self.now + 1) };
+        assert_eq!(self.layer.unrecorded(), Some((extent, stamp)));
+        if self.stream.once_in(2) {
+            let snapshot = self.layer.snapshot();
+            assert_eq!(snapshot.writes, self.writes, "a snapshot has what is on record");
+            assert!(self.layer.restore_snapshot(&snapshot), "it is one of this disk");
+        } else {
+            self.layer.take_back();
+        }
+        assert_eq!(self.layer.unrecorded(), None);
     }
 
     fn take(&mut self, op: HostOp, extent: LbaExtent) {
@@ -197,26 +218,6 @@ impl<'a> Pair<'a> {
         }
         self.counted[1] += u64::from(met > 0);
         self.counted[2] += met;
-        self.check_records(extent, if self.mode.fail { met } else { 0 });
-    }
-
-    /// The records of a read name every sector that failed, and who destroyed it.
-    fn check_records(&mut self, extent: LbaExtent, failed: u64) {
-        let records: Vec<_> = self.layer.log().drain().collect();
-        let named: u64 = records.iter().map(|record| record.lba.len.get()).sum();
-        assert_eq!(named, failed, "every sector that failed is in the records: {records:?}");
-        for record in records {
-            assert_eq!(record.read_at, Time(self.now));
-            assert!(record.lba.start >= extent.start && record.lba.end() <= extent.end());
-            let places = self.disk.places(record.lba);
-            assert_eq!(
-                (places[0], self.surface.at(places[0]).origin),
-                (record.place.get(), record.source.get())
-            );
-            for &pba in places {
-                assert_eq!(self.surface.at(pba).by, record.by, "who destroyed sector {pba}");
-            }
-        }
     }
 
     /// What the disk says of an extent.

@@ -3,6 +3,8 @@
 //! Invariants: one thread receives, any may send, and what one `send` was given goes out in one piece; nothing
 //! that came before TLS is taken for something that came under it.
 //! Source: the NBD protocol, "TLS support"; TLS itself is rustls.
+//!
+//! Imports both ways with `watch`: an `Input` looks before it sleeps, by a `Watch`, which looks at a `Channel`.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -13,7 +13,7 @@ use skylight_disk::{Angle, Geometry, SegmentSpec, Shingling};
 use skylight_image::store::fault::Random;
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
-use skylight_layer::swd::{ReadData, ReadMode};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Swd, SwdSpec};
 use skylight_serve::core::{Errno, Job, Op, Request};
 

@@ -17,12 +17,13 @@ use std::time::Duration;
 
 use skylight_disk::Sectors;
 use skylight_image::{Image, ImageError, Reader, Write};
+use skylight_layer::Idle;
 
 use super::activity::{Activity, Ending};
 use super::fair_lock::FairLock;
 use super::status::errno_of;
 use crate::core::checksum_errors::{ChecksumErrors, wrong_byte};
-use crate::core::shingled::Shingles;
+use crate::core::shingled::{Shingles, losses};
 use crate::core::{Errno, Job, Op, Request, Shape};
 
 /// After a write that found no space, which has cost the time to take the layer up anew, writes are refused without a try
@@ -30,6 +31,9 @@ use crate::core::{Errno, Job, Op, Request, Shape};
 const REFUSED_SHARE: u32 = 8;
 /// The longest that they are.
 const REFUSED_MOST: Duration = Duration::from_secs(1);
+
+/// Idle work that found no space is tried again so much later: space comes when a person makes it.
+const IDLE_REFUSED: Duration = Duration::from_secs(5);
 
 /// How an image is read without its lock.
 pub(super) struct ReadPath {
@@ -81,7 +85,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Access {
     /// To an image that nobody else has.
     pub(super) fn new(mut image: Image, shape: Shape, timing: &'static str) -> Self {
-        let shingles = image.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)));
+        let shingles = image.overwriting().map(|disk| Arc::new(Shingles::of(disk)));
         let shingled = shingles.is_some();
         let shape = Shape { size: image.capacity_bytes(), places: true, shingled, ..shape };
         Self {
@@ -152,7 +156,7 @@ impl Access {
             return self.change(|image| {
                 image.read(offset, data).inspect_err(|error| {
                     if let (ImageError::Unreadable { .. }, Some(shingles)) = (error, &self.shingles) {
-                        shingles.tell(&image.losses(offset, data.len() as u64).unwrap_or_default());
+                        shingles.tell(&losses(image.overwriting(), offset, data.len() as u64));
                     }
                 })
             });
@@ -257,10 +261,8 @@ impl Access {
         let mut refused = None;
         // A failure of this look-up leaves the read an error without a place.
         let _ = self.with(|image| {
-            if image.raw_shingled().is_some_and(|disk| disk.mode().fail) {
-                let losses = image.losses(offset, len)?;
-                refused = losses.first().map(|loss| Sectors(loss.lba.start.get()).bytes());
-            }
+            let disk = image.overwriting().filter(|disk| disk.mode().fail);
+            refused = losses(disk, offset, len).first().map(|loss| Sectors(loss.lba.start.get()).bytes());
             Ok(())
         });
         refused
@@ -294,6 +296,25 @@ impl Access {
                 true
             }
             None => false,
+        }
+    }
+
+    /// Until the end: waits until no command came for `patience`, then does the layer's idle work until one does, one unit
+    /// at a time, so that a command waits for at most one.
+    pub(super) fn idle(&self, patience: Duration) {
+        loop {
+            let quiet = self.activity.quiet();
+            let unit = if quiet >= patience { self.change(Image::idle) } else { Ok(Idle::Nothing) };
+            let pause = match unit {
+                Ok(Idle::Worked) => Duration::ZERO,
+                // With nothing to do it looks again after as long as it was patient.
+                Ok(Idle::Nothing) => patience.saturating_sub(quiet).max(patience / 4),
+                Err(_) => IDLE_REFUSED,
+            };
+            self.idle_units.fetch_add(u64::from(unit == Ok(Idle::Worked)), Ordering::Relaxed);
+            if self.ending.wait(pause) {
+                return;
+            }
         }
     }
 

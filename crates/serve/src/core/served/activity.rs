@@ -1,19 +1,9 @@
-//! When commands came, and the work that an image does when none come.
-//!
-//! Left alone for as long as the layer's own patience, an image does the layer's idle work, one unit at a time, so that a
-//! command waits for at most one.
+//! When commands came, for what waits until none do, and whether the drive is being closed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use skylight_image::Image;
-use skylight_layer::Idle;
-
-use super::access::Access;
-
-/// Idle work that found no space is tried again so much later: space comes when a person makes it.
-const IDLE_REFUSED: Duration = Duration::from_secs(5);
 /// Short commands that came so lately have others behind them.
 const LATELY: Duration = Duration::from_millis(20);
 
@@ -53,7 +43,7 @@ impl Activity {
     }
 
     /// For how long no command came.
-    fn quiet(&self) -> Duration {
+    pub(super) fn quiet(&self) -> Duration {
         let came = self.short_at_us.load(Ordering::Relaxed).max(self.long_at_us.load(Ordering::Relaxed));
         self.began.elapsed().saturating_sub(Duration::from_micros(came))
     }
@@ -74,29 +64,9 @@ impl Ending {
     }
 
     /// Waits for a time or for the end; whether that has begun.
-    fn wait(&self, pause: Duration) -> bool {
+    pub(super) fn wait(&self, pause: Duration) -> bool {
         let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.ends.wait_timeout_while(over, pause, |over| !*over);
         *waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-}
-
-impl Access {
-    /// Until the end: waits until no command came for `patience`, then works until one does.
-    pub(super) fn idle(&self, patience: Duration) {
-        loop {
-            let quiet = self.activity.quiet();
-            let unit = if quiet >= patience { self.change(Image::idle) } else { Ok(Idle::Nothing) };
-            let pause = match unit {
-                Ok(Idle::Worked) => Duration::ZERO,
-                // With nothing to do it looks again after as long as it was patient.
-                Ok(Idle::Nothing) => patience.saturating_sub(quiet).max(patience / 4),
-                Err(_) => IDLE_REFUSED,
-            };
-            self.idle_units.fetch_add(u64::from(unit == Ok(Idle::Worked)), Ordering::Relaxed);
-            if self.ending.wait(pause) {
-                return;
-            }
-        }
     }
 }

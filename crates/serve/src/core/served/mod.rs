@@ -1,7 +1,6 @@
 //! An image as a backend, as fast as it goes (`--timing none`, and `native`, where the medium sets the time).
 //!
-//! Access to the image, with its locks, is in `access.rs`, long trims and zeroes in `long_commands.rs`, idle work in
-//! `activity.rs`. Where a disk underneath sets the time, the commands of one client are done in parallel
+//! Access to the image, with its locks and the idle work, is in `access.rs`, long trims and zeroes in `long_commands.rs`. Where a disk underneath sets the time, the commands of one client are done in parallel
 //! ([`ServedImage::beside`]): reads by as many threads as ask, writes by one thread in the order in which they came, those
 //! that wait together, trims, zeroes and flushes by some (`thread_pool.rs`). Commands that conflict keep their order
 //! (`command_order.rs`).
@@ -206,7 +205,11 @@ impl Backend for ServedImage {
         while at < end && extents.len() <= most {
             let here = (end - at).min(STATUS_STEP);
             if query == StatusQuery::Overwritten {
-                push_overwritten(&self.access.with(|image| image.overwritten(at, here))?, extents);
+                let push = |image: &mut Image| {
+                    push_overwritten(image.overwriting(), (at, here), extents);
+                    Ok(())
+                };
+                self.access.with(push)?;
                 at += here;
                 continue;
             }
@@ -220,7 +223,8 @@ impl Backend for ServedImage {
     fn status(&self) -> Value {
         let status = self.access.with(|image| Ok(status_json(&image.status()))).unwrap_or(Value::Null);
         let shingled = self.access.shingles.as_ref().and_then(|shingles| {
-            self.access.with(|image| Ok(status::shingled_json(image, shingles))).ok().flatten()
+            let status = |image: &mut Image| Ok(image.overwriting().map(|disk| shingles.status(disk)));
+            self.access.with(status).ok().flatten()
         });
         json!({
             "timing": self.access.timing,
@@ -233,7 +237,7 @@ impl Backend for ServedImage {
 
     fn set(&self, setting: &Setting) -> Result<String, String> {
         let set = |image: &mut Image| {
-            Ok(match (&self.access.shingles, image.raw_shingled()) {
+            Ok(match (&self.access.shingles, image.overwriting()) {
                 (Some(shingles), Some(disk)) => shingles.set(disk, setting),
                 _ => Err(setting.unavailable()),
             })

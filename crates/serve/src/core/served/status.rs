@@ -1,10 +1,9 @@
 //! What a served image reports: errors, the status, the states of blocks.
 
 use serde_json::{Value, json};
-use skylight_image::{Image, ImageError, Place, Status};
+use skylight_image::{ImageError, Place, Status};
 
 use crate::core::checksum_errors::checksums_json;
-use crate::core::shingled::Shingles;
 use crate::core::{BlockState, Errno, Extent, StatusQuery, push_extent};
 
 /// The error of a command for what went wrong with an image.
@@ -40,10 +39,4 @@ pub(crate) fn push_places(places: &[Place], query: StatusQuery, extents: &mut Ve
         };
         push_extent(extents, place.len, state);
     }
-}
-
-/// The status of a raw shingled disk; none for any other.
-pub(super) fn shingled_json(image: &mut Image, shingles: &Shingles) -> Option<Value> {
-    let mode = image.raw_shingled()?.mode();
-    Some(shingles.status(mode, image.shingled_counters()?))
 }

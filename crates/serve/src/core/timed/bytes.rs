@@ -143,7 +143,7 @@ impl Bytes {
     }
 
     /// What a read gets now: the media, and over it what the volatile cache holds.
-    fn read(&mut self, id: CommandId, layer: &dyn Layer) {
+    fn read(&mut self, id: CommandId, layer: &mut dyn Layer) {
         let Some(in_flight) = self.commands.get_mut(id) else {
             return;
         };
@@ -158,15 +158,16 @@ impl Bytes {
             wrong_byte(&error).into_iter().for_each(|at| in_flight.job.fails_at(at));
             self.fail(&[id], &error);
         }
-        self.refuse(id, &refused);
+        self.refuse(id, &refused, layer);
     }
 
     /// Fails a read some parts of which are errors, unless the volatile cache has these.
-    fn refuse(&mut self, id: CommandId, parts: &[LbaExtent]) {
+    fn refuse(&mut self, id: CommandId, parts: &[LbaExtent], layer: &mut dyn Layer) {
+        let Some(disk) = layer.overwriting() else { return };
         let mut losses = Vec::new();
         for &part in parts {
             for part in self.cached.uncovered(part) {
-                losses.extend(self.interpreter.losses(part));
+                losses.extend(disk.losses(part));
             }
         }
         if let (Some(loss), Some(shingles)) = (losses.first(), &self.shingles) {
@@ -249,7 +250,7 @@ impl Mover for Bytes {
         }
     }
 
-    fn decided(&mut self, id: CommandId, layer: &dyn Layer) {
+    fn decided(&mut self, id: CommandId, layer: &mut dyn Layer) {
         match self.commands.get(id).map(|in_flight| in_flight.job.request.op) {
             Some(Op::Read) => self.read(id, layer),
             Some(Op::Flush) => {

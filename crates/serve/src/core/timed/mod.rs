@@ -27,7 +27,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use skylight_disk::Nanos;
 use skylight_drive::Drive;
+use skylight_image::shingled::wall_clock;
 use skylight_image::{Interpreter, Place};
 
 use self::bytes::extent_of;
@@ -42,7 +44,7 @@ use super::{Answer, Backend, Errno, Extent, Job, Op, Request, Setting, Shape, St
 
 /// The read mode and refused reads of a drive, if it is a raw shingled disk.
 fn shingles_of(drive: &mut Drive) -> Option<Arc<Shingles>> {
-    drive.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)))
+    drive.layer_mut().overwriting().map(|disk| Arc::new(Shingles::of(disk)))
 }
 
 /// See the module page.
@@ -61,8 +63,9 @@ impl TimedDrive {
     ///
     /// # Errors
     /// When the system has no more threads.
-    pub fn new(drive: Drive, interpreter: Interpreter, shape: Shape) -> std::io::Result<Self> {
+    pub fn new(mut drive: Drive, interpreter: Interpreter, shape: Shape) -> std::io::Result<Self> {
         let (size, base) = (drive.capacity().bytes(), drive.now());
+        drive.set_epoch(Nanos(wall_clock().get().saturating_sub(base.get())));
         let model = ModelDrive::new(drive, interpreter, WakeLatency::measured()?);
         let shingles = model.bytes.shingles.clone();
         let checksum_errors = model.bytes.checksum_errors.clone();
@@ -146,10 +149,8 @@ impl Backend for TimedDrive {
     ) -> Result<(), Errno> {
         let state = &mut self.shared.state()?.model;
         if query == StatusQuery::Overwritten {
-            let (extent, mut parts) = (extent_of(&Request::new(Op::Read, offset, len)), Vec::new());
-            let interpreter = &mut state.bytes.interpreter;
-            interpreter.visit_overwritten(extent, &mut |part, torn| parts.push((part.len.bytes(), torn)));
-            push_overwritten(&parts, extents);
+            let layer = state.online.drive_mut().layer_mut();
+            push_overwritten(layer.overwriting(), (offset, len), extents);
             return Ok(());
         }
         let layer = state.online.drive().layer();
@@ -215,7 +216,7 @@ impl Backend for TimedDrive {
     fn set(&self, setting: &Setting) -> Result<String, String> {
         let failed = |errno| format!("cannot be set: {errno}");
         let state = &mut self.shared.state().map_err(failed)?.model;
-        match (&self.shingles, state.online.drive_mut().raw_shingled()) {
+        match (&self.shingles, state.online.drive_mut().layer_mut().overwriting()) {
             (Some(shingles), Some(disk)) => shingles.set(disk, setting),
             _ => Err(setting.unavailable()),
         }
@@ -232,8 +233,9 @@ impl Backend for TimedDrive {
         // There may be space again since the last try.
         state.model.online.drive_mut().retry();
         let flushed = state.model.run_out();
-        let bytes = &mut state.model.bytes;
-        let closed = bytes.interpreter.close().map_err(|error| error.to_string());
+        let ModelDrive { online, bytes, .. } = &mut state.model;
+        let layer = online.drive_mut().layer_mut();
+        let closed = bytes.interpreter.close(layer).map_err(|error| error.to_string());
         match bytes.cached.bytes() {
             0 => closed.and_then(|()| flushed.map_err(|errno| format!("cannot flush: {errno}"))),
             lost => {

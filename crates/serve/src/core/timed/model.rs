@@ -172,8 +172,7 @@ impl ModelDrive {
     /// What there is to say of a raw shingled disk.
     pub(super) fn shingled(&mut self) -> Option<serde_json::Value> {
         let shingles = self.bytes.shingles.as_ref()?;
-        let mode = self.online.drive_mut().raw_shingled()?.mode();
-        Some(shingles.status(mode, self.bytes.interpreter.shingled_counters()?))
+        Some(shingles.status(self.online.drive_mut().layer_mut().overwriting()?))
     }
 
     /// When there is something to do if no command comes.
@@ -292,7 +291,10 @@ impl ModelDrive {
     /// One line, when the store fails.
     pub fn close(mut self) -> Result<(), String> {
         let flushed = self.run_out();
-        self.bytes.interpreter.close().map_err(|error| error.to_string())?;
+        self.bytes
+            .interpreter
+            .close(self.online.drive_mut().layer_mut())
+            .map_err(|error| error.to_string())?;
         flushed.map_err(|errno| format!("cannot flush: {errno}"))
     }
 
