@@ -32,8 +32,9 @@ use crate::format::tag::{Kind, Tag, TagBlock};
 use crate::format::{BLOCK, VERSION, checksum};
 use crate::image::Options;
 use crate::in_place;
-use crate::interpreter::{Interpreter, Planted};
+use crate::interpreter::Interpreter;
 use crate::log::{Marks, TagLog};
+use crate::planted::{Planted, Plants};
 use crate::state::{BandPlaces, State};
 use crate::store::Store;
 
@@ -318,7 +319,7 @@ fn understand(
     shingled: Option<&Swd>,
     judgement: Judgement,
 ) -> Result<Understood, ImageError> {
-    let planted = judgement.planted;
+    let plants = judgement.plants;
     let (mut faults, mut mended) = (Vec::new(), Vec::new());
     let heads = reader.heads(superblock)?;
     let mut marks = reader.marks(superblock)?;
@@ -329,7 +330,7 @@ fn understand(
     if newest_named > head.generation {
         faults.push(format!("its log goes on from checkpoint {newest_named}, which is not there"));
     }
-    if planted == Some(Planted::NoMark) {
+    if plants.has(Planted::NoMark) {
         marks.newest = None;
     }
     let mark = marks.newest.unwrap_or_default();
@@ -351,16 +352,16 @@ fn understand(
     let first_lost = lost.as_ref().map(|lost| lost.first).filter(|_| judgement.accept == Accept::AllSince);
     let until = first_lost.unwrap_or(u64::MAX);
     let covered = head.covered;
-    let replay = Replay { reader, superblock, bounds: &bounds, planted, durable, until, covered };
+    let replay = Replay { reader, superblock, bounds: &bounds, plants, durable, until, covered };
     let (highest, mut recovery) = replay.run(&blocks, &mut state)?;
     recovery.clean = head.clean && blocks.is_empty();
     if let Some(lost) = lost {
         recovery.lost = lost.count;
-        if planted != Some(Planted::LostIgnored) {
+        if !plants.has(Planted::LostIgnored) {
             faults.push(lost.to_string());
         }
     }
-    if planted != Some(Planted::NoPartGeneration) {
+    if !plants.has(Planted::NoPartGeneration) {
         faults.extend(reader.stray_part(superblock, head.generation)?);
     }
     state.settle(Sectors(superblock.capacity / SECTOR_BYTES));
@@ -463,7 +464,7 @@ pub(crate) struct Judgement {
     /// Whether an image with faults is used as far as it can be read.
     pub accept: Accept,
     /// For tests of the tests.
-    pub planted: Option<Planted>,
+    pub plants: Plants,
 }
 
 /// An image that was recovered.
@@ -497,10 +498,11 @@ pub(crate) fn recover(
     let unsettled = found.unsettled || laid_anew || !found.faults.is_empty();
     let log = TagLog::new(&superblock, found.position, found.head.generation, found.marks, unsettled);
     let mut interpreter = Interpreter::new(store, superblock, log, found.state, found.sequence);
-    interpreter.planted = judgement.planted;
-    interpreter.ahead = options.ahead.unwrap_or(interpreter.ahead);
+    interpreter.plants = judgement.plants;
+    interpreter.reserved.ahead = options.ahead.unwrap_or(interpreter.reserved.ahead);
     interpreter.reserve_what_can_be();
-    if unsettled {
+    // Where bytes lie is in both checkpoints, so that what a repair falls back on finds them too.
+    for _ in 0..u32::from(unsettled) + u32::from(laid_anew) {
         interpreter.record_recovery()?;
     }
     Ok(Recovered { interpreter, recovery: found.recovery, mended: found.mended })
@@ -642,7 +644,7 @@ struct Replay<'a> {
     reader: &'a Reader<'a>,
     superblock: &'a Superblock,
     bounds: &'a Bounds,
-    planted: Option<Planted>,
+    plants: Plants,
     /// The highest sequence number that was durable: its data is not asked again whether it is there.
     durable: u64,
     /// The first sequence number that does not count.
@@ -656,13 +658,13 @@ impl Replay<'_> {
     fn run(&self, blocks: &[TagBlock], state: &mut State) -> Result<(u64, Recovery), ImageError> {
         let durable = self.durable;
         let mut tags: Vec<&Tag> = blocks.iter().flat_map(|block| &block.tags).collect();
-        if self.planted != Some(Planted::NoSequence) {
+        if !self.plants.has(Planted::NoSequence) {
             tags.sort_unstable_by_key(|tag| tag.sequence);
         }
         let mut recovery = Recovery { tags: tags.len() as u64, ..Recovery::default() };
-        let whole = state.is_in_place().then(|| match self.planted {
-            Some(Planted::GapIgnored) => u64::MAX,
-            _ => self.first_gap(&tags),
+        let whole = state.is_in_place().then(|| match self.plants.has(Planted::GapIgnored) {
+            true => u64::MAX,
+            false => self.first_gap(&tags),
         });
         for tag in &tags {
             if !self.bounds.hold_tag(tag) {
@@ -676,7 +678,7 @@ impl Replay<'_> {
                 }
                 continue;
             }
-            let known = tag.sequence <= durable || self.planted == Some(Planted::TagWithoutData);
+            let known = tag.sequence <= durable || self.plants.has(Planted::TagWithoutData);
             recovery.checked += u64::from(!known);
             if tag.sequence >= self.until {
                 continue;

@@ -13,8 +13,9 @@ use skylight_drive::profile::Profile;
 use skylight_layer::Layer;
 
 use crate::error::ImageError;
-use crate::image::{Options, summed};
+use crate::image::Options;
 use crate::interpreter::Interpreter;
+use crate::making::summed;
 use crate::place::reach;
 use crate::recovery::{Reader, look_into};
 use crate::store::{Access, Store};

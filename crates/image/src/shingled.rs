@@ -20,7 +20,8 @@ use skylight_layer::{Bands, CommandId, Layer, Plan, Step, Swd};
 use crate::error::ImageError;
 use crate::format::tag::{Kind, TAGS};
 use crate::host::HostWrite;
-use crate::interpreter::{Interpreter, Planted};
+use crate::interpreter::Interpreter;
+use crate::planted::Planted;
 
 /// Sectors that a read was refused, and the write that had destroyed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,12 +174,12 @@ impl Interpreter {
             self.begin_tag()?;
             let tag = self.tag(write.extent, Pba(0), Kind::Written { number, at_ns });
             self.state.apply(&tag);
-            if self.planted == Some(Planted::NoRecord) {
+            if self.plants.has(Planted::NoRecord) {
                 continue;
             }
             self.log.append(tag);
         }
-        if self.records_first && self.planted != Some(Planted::RecordWithData) {
+        if self.records_first && !self.plants.has(Planted::RecordWithData) {
             return self.flush_now();
         }
         self.log.write(self.store.as_mut()).map_err(|error| self.failed("write its tag log", error))

@@ -16,7 +16,7 @@ use common::number;
 use drives::DRIVES;
 use session::{Seen, Session};
 use skylight_drive::profile::Profile;
-use skylight_image::interpreter::Planted;
+use skylight_image::planted::Planted;
 use skylight_image::store::fault::{FaultStore, Full};
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};

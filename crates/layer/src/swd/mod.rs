@@ -319,12 +319,17 @@ impl Layer for Swd {
                 let stamp = Stamp { write: self.writes, at: self.now };
                 if self.spec.bands.is_none() {
                     let place = PbaExtent::new(Pba(command.extent.start.get()), command.extent.len);
-                    plan.write(Medium::Platter, place, Purpose::Host, Source::Host(command.extent.start));
+                    plan.write(
+                        Medium::Platter,
+                        place,
+                        Purpose::Host,
+                        Source::Host(command.extent.start.into()),
+                    );
                     self.wrote(place, stamp);
                 } else {
                     let from = plan.steps().len();
                     visit_places(self.spec.bands.as_ref(), command.extent, &mut |lba, place| {
-                        plan.write(Medium::Platter, place, Purpose::Host, Source::Host(lba));
+                        plan.write(Medium::Platter, place, Purpose::Host, Source::Host(lba.into()));
                     });
                     let mut places = std::mem::take(&mut self.places);
                     places.clear();
