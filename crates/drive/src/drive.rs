@@ -117,7 +117,7 @@ pub struct Drive {
     plan: Plan,
     answered: Vec<(CommandId, Time)>,
     destaged: Vec<LbaExtent>,
-    plants: Plants,
+    plants: Plants<Planted>,
 }
 
 impl Drive {
@@ -157,10 +157,11 @@ impl Drive {
         }
     }
 
-    /// Plants a bug, for tests of the tests; does nothing without the feature `planted`.
+    /// Plants a bug, for tests of the tests.
+    #[cfg(feature = "planted")]
     #[doc(hidden)]
     pub fn plant(&mut self, bug: Planted) {
-        self.plants = Plants::only(bug);
+        self.plants = Some(bug).into();
         self.cache.plants = self.plants;
         self.pending.plants = self.plants;
     }

@@ -16,7 +16,6 @@
 mod footprint;
 mod host;
 mod pending;
-mod planted;
 mod schedule;
 mod write_cache;
 
@@ -27,6 +26,8 @@ pub mod jitter;
 pub mod ledger;
 pub mod media;
 pub mod online;
+#[doc(hidden)]
+pub mod planted;
 pub mod profile;
 pub mod random;
 pub mod stop;

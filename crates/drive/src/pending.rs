@@ -86,7 +86,7 @@ pub(crate) struct Pending {
     /// Number of blocked commands.
     blocked: usize,
     footprint: Footprint,
-    pub(crate) plants: Plants,
+    pub(crate) plants: Plants<Planted>,
 }
 
 impl Pending {

@@ -56,7 +56,7 @@ pub(crate) struct WriteCache {
     /// Writes being destaged, and when they will be on the medium.
     destaging: Vec<CommandId>,
     destaged_at: Time,
-    pub(crate) plants: Plants,
+    pub(crate) plants: Plants<Planted>,
 }
 
 /// Runs of contiguous writes, with the number of writes left in each. Writes are numbered in order of

@@ -31,10 +31,24 @@ const CHUNK: usize = 1 << 20;
 /// What is written in pieces is written in whole blocks of a disk.
 const ALIGNMENT: usize = 4096;
 /// Entries of a piece: about a millisecond.
-pub(crate) const PIECE: u64 = 4096;
+const PIECE: u64 = 4096;
+
+/// Checkpoints in pieces.
+pub(crate) struct CheckpointState {
+    /// The one that is being written.
+    begun: Option<Checkpoint>,
+    /// Entries of a piece.
+    pub piece: u64,
+}
+
+impl Default for CheckpointState {
+    fn default() -> Self {
+        Self { begun: None, piece: PIECE }
+    }
+}
 
 /// A checkpoint that is being written.
-pub(crate) struct Checkpoint {
+struct Checkpoint {
     head: Head,
     out: Out,
     /// The first sector whose entry is not written.
@@ -46,10 +60,10 @@ pub(crate) struct Checkpoint {
 impl Interpreter {
     /// Writes a checkpoint if the log is half full, in one go if that is short; goes on with one that was begun.
     pub(crate) fn checkpoint_if_due(&mut self, layer: &mut dyn Layer) -> Result<(), ImageError> {
-        let mut checkpoint = match self.checkpoint.take() {
+        let mut checkpoint = match self.checkpoint.begun.take() {
             Some(begun) => begun,
             None if !self.log.is_half_full() => return Ok(()),
-            None if self.state.map.entries() <= self.piece => return self.checkpoint_now(false, layer),
+            None if self.state.map.entries() <= self.checkpoint.piece => return self.checkpoint_now(false, layer),
             None => {
                 self.flush_now()?;
                 self.begin_checkpoint()
@@ -58,11 +72,11 @@ impl Interpreter {
         // As much of it as the log has grown, of three quarters of what is left of that.
         let (used, left) = (self.log.end() - checkpoint.head.log_position, self.log.blocks() * 3 / 8);
         let due = u128::from(self.state.map.entries()) * u128::from(used) / u128::from(left.max(1));
-        let piece = (due as u64).saturating_sub(checkpoint.head.cached).max(self.piece);
+        let piece = (due as u64).saturating_sub(checkpoint.head.cached).max(self.checkpoint.piece);
         self.counters.pieces += 1;
         match self.write_entries(&mut checkpoint, piece) {
             Ok(false) => {
-                self.checkpoint = Some(checkpoint);
+                self.checkpoint.begun = Some(checkpoint);
                 return Ok(());
             }
             Ok(true) => {}
@@ -80,7 +94,7 @@ impl Interpreter {
 
     /// Writes a checkpoint of what is durable, in one go.
     pub(crate) fn checkpoint_now(&mut self, clean: bool, layer: &mut dyn Layer) -> Result<(), ImageError> {
-        self.checkpoint = None;
+        self.checkpoint.begun = None;
         self.flush_now()?;
         let mut checkpoint = self.begin_checkpoint();
         self.write_entries(&mut checkpoint, u64::MAX)?;
@@ -173,7 +187,7 @@ impl Interpreter {
         let written = self.store.write_at(area.start, heads.as_flattened());
         written.map_err(|error| self.failed(WRITE, error))?;
         self.sync()?;
-        self.unrecorded = false;
+        self.health.unrecorded = false;
         self.log.behind_checkpoint(head.generation, head.log_position);
         self.counters.checkpoints += 1;
         self.write_mark()?;

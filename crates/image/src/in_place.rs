@@ -103,7 +103,7 @@ impl Interpreter {
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
         match source {
-            Source::Host(lba) => self.write_home(LbaExtent::new(lba, extent.len), layer, host),
+            Source::Host(lba) => self.write_home(LbaExtent::new(lba.into(), extent.len), layer, host),
             // The commits that follow bring its bytes.
             Source::HostToCache => {
                 self.note_room(extent);
@@ -128,11 +128,12 @@ impl Interpreter {
         let (pba, kind) = match change {
             MapChange::Cached { lba, pba } => {
                 self.write_home(lba, layer, host)?;
+                let pba = pba.into();
                 let (access, taken) = self.room_of(lba, pba);
                 (pba, Kind::Cached { data_crc: 0, access, taken })
             }
             MapChange::Native { .. } => (Pba(0), Kind::Home),
-            MapChange::Remapped { pba, .. } => (pba, Kind::Moved),
+            MapChange::Remapped { pba, .. } => (pba.into(), Kind::Moved),
         };
         self.begin_tag()?;
         let tag = self.tag(change.extent(), pba, kind);
@@ -148,7 +149,7 @@ impl Interpreter {
         layer: &dyn Layer,
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
-        let mut places = std::mem::take(&mut self.places);
+        let (home, mut places) = (self.home_medium(), std::mem::take(&mut self.places));
         let mut written = Ok(());
         let mut done = Sectors(0);
         while done < lba.len && written.is_ok() {
@@ -161,7 +162,7 @@ impl Interpreter {
             self.state.visit_home(layer, piece, &mut |place| places.push(place));
             for place in &places {
                 let (here, behind) = data.split_at(place.len.bytes() as usize);
-                written = written.and_then(|()| self.write((self.home_medium, place.start), here, layer));
+                written = written.and_then(|()| self.write((home, place.start), here, layer));
                 data = behind;
             }
             done += piece.len;

@@ -3,7 +3,7 @@
 //! The clock gives the steps of a layer's plans a duration; here they get their bytes, and what the drive
 //! writes beside the data is enough to find everything again after a power cut.
 //!
-//! * [`image`]: one drive: layer, store and interpreter; what a server talks to.
+//! * [`image`]: one drive: layer, store and interpreter; what a server talks to. `making`: how it is made and opened.
 //! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place`, `planned`: where they lie.
 //! * [`store`]: what lies underneath: sparse files, block devices, memory, and a medium that fails.
 //! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`: how they are written; `structures`,
@@ -32,9 +32,12 @@ mod in_place;
 pub mod interpreter;
 mod log;
 pub mod maintenance;
+mod making;
 mod options;
 mod place;
 mod planned;
+#[doc(hidden)]
+pub mod planted;
 mod ranges;
 pub mod reader;
 mod recovery;

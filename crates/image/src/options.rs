@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use skylight_drive::profile::Profile;
 
-use crate::interpreter::Planted;
+use crate::planted::Plants;
 use crate::store::summed::SumOptions;
 
 /// How an image is made and opened.
@@ -42,5 +42,5 @@ pub struct Options {
     pub sums: SumOptions,
     /// For tests of the tests.
     #[doc(hidden)]
-    pub planted: Option<Planted>,
+    pub plants: Plants,
 }

@@ -26,9 +26,10 @@ use crate::format::mark::Mark;
 use crate::format::superblock::{Superblock, TEXT};
 use crate::format::tag::TagBlock;
 use crate::in_place;
-use crate::interpreter::{Interpreter, Planted};
+use crate::interpreter::Interpreter;
 use crate::log::{Marks, TagLog};
 use crate::options::Options;
+use crate::planted::{Planted, Plants};
 pub use crate::replay::Recovery;
 use crate::replay::Replay;
 use crate::state::State;
@@ -58,7 +59,7 @@ fn understand(
     layer: &mut dyn Layer,
     judgement: Judgement,
 ) -> Result<Understood, ImageError> {
-    let planted = judgement.planted;
+    let plants = judgement.plants;
     let (mut faults, mut mended) = (Vec::new(), Vec::new());
     let heads = reader.heads(superblock)?;
     let mut marks = reader.marks(superblock)?;
@@ -69,7 +70,7 @@ fn understand(
     if newest_named > head.generation {
         faults.push(format!("its log goes on from checkpoint {newest_named}, which is not there"));
     }
-    if planted == Some(Planted::NoMark) {
+    if plants.has(Planted::NoMark) {
         marks.newest = None;
     }
     let mark = marks.newest.unwrap_or_default();
@@ -91,16 +92,16 @@ fn understand(
     let first_lost = lost.as_ref().map(|lost| lost.first).filter(|_| judgement.accept == Accept::AllSince);
     let until = first_lost.unwrap_or(u64::MAX);
     let covered = head.covered;
-    let replay = Replay { reader, superblock, bounds: &bounds, planted, durable, until, covered };
+    let replay = Replay { reader, superblock, bounds: &bounds, plants, durable, until, covered };
     let (highest, mut recovery) = replay.run(&blocks, (&mut state, layer))?;
     recovery.clean = head.clean && blocks.is_empty();
     if let Some(lost) = lost {
         recovery.lost = lost.count;
-        if planted != Some(Planted::LostIgnored) {
+        if !plants.has(Planted::LostIgnored) {
             faults.push(lost.to_string());
         }
     }
-    if planted != Some(Planted::NoPartGeneration) {
+    if !plants.has(Planted::NoPartGeneration) {
         faults.extend(reader.stray_part(superblock, head.generation)?);
     }
     state.settle(Sectors(superblock.capacity / SECTOR_BYTES));
@@ -201,7 +202,7 @@ pub(crate) struct Judgement {
     /// Whether an image with faults is used as far as it can be read.
     pub accept: Accept,
     /// For tests of the tests.
-    pub planted: Option<Planted>,
+    pub plants: Plants,
 }
 
 /// An image that was recovered.
@@ -234,10 +235,11 @@ pub(crate) fn recover(
     let unsettled = found.unsettled || laid_anew || !found.faults.is_empty();
     let log = TagLog::new(&superblock, found.position, found.head.generation, found.marks, unsettled);
     let mut interpreter = Interpreter::new(store, superblock, log, found.state, found.sequence);
-    interpreter.planted = judgement.planted;
-    interpreter.ahead = options.ahead.unwrap_or(interpreter.ahead);
+    interpreter.plants = judgement.plants;
+    interpreter.reserved.ahead = options.ahead.unwrap_or(interpreter.reserved.ahead);
     interpreter.reserve_what_can_be(layer);
-    if unsettled {
+    // Where bytes lie is in both checkpoints, so that what a repair falls back on finds them too.
+    for _ in 0..u32::from(unsettled) + u32::from(laid_anew) {
         interpreter.record_recovery(layer)?;
     }
     Ok(Recovered { interpreter, recovery: found.recovery, mended: found.mended })

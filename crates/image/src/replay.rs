@@ -10,7 +10,7 @@ use skylight_layer::{Layer, Medium};
 use crate::error::ImageError;
 use crate::format::superblock::Superblock;
 use crate::format::tag::{Kind, Tag, TagBlock};
-use crate::interpreter::Planted;
+use crate::planted::{Planted, Plants};
 use crate::state::State;
 use crate::structures::{Bounds, CHUNK, Reader};
 
@@ -35,7 +35,7 @@ pub(crate) struct Replay<'a> {
     pub reader: &'a Reader<'a>,
     pub superblock: &'a Superblock,
     pub bounds: &'a Bounds,
-    pub planted: Option<Planted>,
+    pub plants: Plants,
     /// The highest sequence number that was durable: its data is not asked again whether it is there.
     pub durable: u64,
     /// The first sequence number that does not count.
@@ -53,13 +53,13 @@ impl Replay<'_> {
     ) -> Result<(u64, Recovery), ImageError> {
         let durable = self.durable;
         let mut tags: Vec<&Tag> = blocks.iter().flat_map(|block| &block.tags).collect();
-        if self.planted != Some(Planted::NoSequence) {
+        if !self.plants.has(Planted::NoSequence) {
             tags.sort_unstable_by_key(|tag| tag.sequence);
         }
         let mut recovery = Recovery { tags: tags.len() as u64, ..Recovery::default() };
-        let whole = state.is_in_place().then(|| match self.planted {
-            Some(Planted::GapIgnored) => u64::MAX,
-            _ => self.first_gap(&tags),
+        let whole = state.is_in_place().then(|| match self.plants.has(Planted::GapIgnored) {
+            true => u64::MAX,
+            false => self.first_gap(&tags),
         });
         for tag in &tags {
             if !self.bounds.hold_tag(tag) {
@@ -73,7 +73,7 @@ impl Replay<'_> {
                 }
                 continue;
             }
-            let known = tag.sequence <= durable || self.planted == Some(Planted::TagWithoutData);
+            let known = tag.sequence <= durable || self.plants.has(Planted::TagWithoutData);
             recovery.checked += u64::from(!known);
             if tag.sequence >= self.until {
                 continue;

@@ -30,7 +30,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use skylight_disk::{Direction, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, Plan, Purpose, Step};
@@ -40,7 +40,8 @@ use crate::format::BLOCK;
 use crate::format::checkpoint::{CACHED, ENTRIES, MOVED, TORN, WRITER};
 use crate::format::superblock::Superblock;
 use crate::held::Held;
-use crate::interpreter::{Interpreter, Planted};
+use crate::interpreter::Interpreter;
+use crate::planted::Planted;
 use crate::store::Store;
 
 /// Bytes that are allocated ahead of need, of the log and of each checkpoint area, so that few changes have to allocate.
@@ -50,6 +51,34 @@ pub(crate) const AHEAD_BYTES: u64 = 256 << 10;
 const LOG_BLOCKS_MARGIN: u64 = 16;
 /// Entries that one step of a plan adds at most: an extent, the rest of one that it cuts in two, and an access.
 const ENTRIES_PER_STEP: u64 = 3;
+
+/// What is allocated ahead of need, bytes from the start of each.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    checkpoints: u64,
+    log: u64,
+    /// How much ahead.
+    pub ahead: u64,
+}
+
+impl Default for Reserved {
+    fn default() -> Self {
+        Self { checkpoints: 0, log: 0, ahead: AHEAD_BYTES }
+    }
+}
+
+/// What errors have left possible.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    /// Why it takes no more changes.
+    stopped: Option<String>,
+    /// Whether a sync failed: what was written before it may be lost, and reads not notice.
+    pub unsafe_reads: bool,
+    /// Whether what a recovery found is in no checkpoint yet: that comes before any change.
+    pub unrecorded: bool,
+    /// How long the layer took to take up its state after the last refusal.
+    pub refused_in: Duration,
+}
 
 /// Whether anything is different after a plan.
 pub(crate) fn changes(plan: &Plan) -> bool {
@@ -80,17 +109,17 @@ impl Interpreter {
     /// Sees to it that the log has space for the tags of so many steps, each in a block of its own, as flushes make it.
     fn reserve_log(&mut self, steps: u64) -> Result<(), ImageError> {
         let ring = self.superblock.log;
-        let blocks = self.log.end() + self.waiting_tags() + steps + LOG_BLOCKS_MARGIN;
+        let blocks = self.log.end() + self.flush.waiting_tags() + steps + LOG_BLOCKS_MARGIN;
         let needed = blocks.saturating_mul(BLOCK as u64).min(ring.len);
-        if needed <= self.reserved_log {
+        if needed <= self.reserved.log {
             return Ok(());
         }
-        let ahead = (needed + self.ahead).min(ring.len);
+        let ahead = (needed + self.reserved.ahead).min(ring.len);
         let mut reserved = self.store.reserve(ring.start, ahead).map(|()| ahead);
         if reserved.is_err() {
             reserved = self.store.reserve(ring.start, needed).map(|()| needed);
         }
-        self.reserved_log = reserved.map_err(|error| self.failed("allocate its log", error))?;
+        self.reserved.log = reserved.map_err(|error| self.failed("allocate its log", error))?;
         Ok(())
     }
 
@@ -107,16 +136,17 @@ impl Interpreter {
     /// Sees to it that both checkpoint areas have space for a checkpoint of the map as it is after so many steps.
     fn reserve_checkpoints(&mut self, steps: u64, layer: &mut dyn Layer) -> Result<(), ImageError> {
         let needed = self.checkpoint_bytes(layer) + steps * ENTRIES_PER_STEP * CACHED as u64;
-        if needed <= self.reserved {
+        if needed <= self.reserved.checkpoints {
             return Ok(());
         }
         let [least, most] =
-            [needed, needed + needed / 4 + self.ahead].map(|bytes| bytes.next_multiple_of(ENTRIES));
+            [needed, needed + needed / 4 + self.reserved.ahead].map(|bytes| bytes.next_multiple_of(ENTRIES));
         let mut reserved = self.reserve_areas(most);
         if reserved.is_err() {
             reserved = self.reserve_areas(least);
         }
-        self.reserved = reserved.map_err(|error| self.failed("allocate its next checkpoint", error))?;
+        self.reserved.checkpoints =
+            reserved.map_err(|error| self.failed("allocate its next checkpoint", error))?;
         Ok(())
     }
 
@@ -138,7 +168,7 @@ impl Interpreter {
             act(self, layer)?;
             match self.checkpoint_if_due(layer) {
                 // The log has space for more than a plan: the next change tries again.
-                Err(error) if error.is_no_space() && !self.unsafe_reads => Ok(()),
+                Err(error) if error.is_no_space() && !self.health.unsafe_reads => Ok(()),
                 other => other,
             }
         });
@@ -150,12 +180,12 @@ impl Interpreter {
 
     /// Whether reads are right.
     pub(crate) fn check_readable(&self) -> Result<(), ImageError> {
-        if self.unsafe_reads { self.check_running() } else { Ok(()) }
+        if self.health.unsafe_reads { self.check_running() } else { Ok(()) }
     }
 
     /// Whether it takes changes.
     pub(crate) fn check_running(&self) -> Result<(), ImageError> {
-        match &self.stopped {
+        match &self.health.stopped {
             Some(why) => Err(ImageError::Stopped(why.clone())),
             None => Ok(()),
         }
@@ -176,7 +206,7 @@ impl Interpreter {
 
     /// What has to be possible before a plan changes anything.
     pub(crate) fn prepare(&mut self, plan: &Plan, layer: &mut dyn Layer) -> Result<(), ImageError> {
-        if self.unrecorded {
+        if self.health.unrecorded {
             self.checkpoint_now(false, layer)?;
         }
         self.reserve_log(plan.steps().len() as u64)?;
@@ -203,9 +233,9 @@ impl Interpreter {
     /// A checkpoint after a recovery, before which nothing may change. Where there is no space for it, reads go on from
     /// what was found, and the first change tries again.
     pub(crate) fn record_recovery(&mut self, layer: &mut dyn Layer) -> Result<(), ImageError> {
-        self.unrecorded = true;
+        self.health.unrecorded = true;
         match self.checkpoint_all(layer) {
-            Err(error) if error.is_no_space() && !self.unsafe_reads => Ok(()),
+            Err(error) if error.is_no_space() && !self.health.unsafe_reads => Ok(()),
             other => other,
         }
     }
@@ -213,28 +243,27 @@ impl Interpreter {
     /// Goes on after an error in a plan that `layer` had made.
     pub(crate) fn refuse(&mut self, error: &ImageError, layer: &mut dyn Layer) {
         self.note_error(error);
-        if self.planted == Some(Planted::LayerKept) {
+        if self.plants.has(Planted::LayerKept) {
             return;
         }
         let began = Instant::now();
         if let Some(overwriting) = layer.overwriting() {
             overwriting.take_back();
         }
-        self.cleaned.clear();
-        self.held = Held::default();
+        self.held = self.held.is_some().then(Held::default);
         self.state.settle(Sectors(self.superblock.capacity / SECTOR_BYTES));
         if let Err(what) = self.state.restore(layer) {
             // A fault of this program: a layer takes up every prefix of its plans.
-            self.unsafe_reads = true;
-            self.stopped.get_or_insert(what);
+            self.health.unsafe_reads = true;
+            self.health.stopped.get_or_insert(what);
         }
-        self.refused_in = began.elapsed();
+        self.health.refused_in = began.elapsed();
     }
 
     /// Stops what an error does not leave safe to go on with.
     pub(crate) fn note_error(&mut self, error: &ImageError) {
-        if self.unsafe_reads || !error.is_no_space() {
-            self.stopped.get_or_insert_with(|| error.to_string());
+        if self.health.unsafe_reads || !error.is_no_space() {
+            self.health.stopped.get_or_insert_with(|| error.to_string());
         }
     }
 }

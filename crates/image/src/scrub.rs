@@ -13,8 +13,8 @@ use skylight_drive::profile::Profile;
 use skylight_layer::Layer;
 
 use crate::error::ImageError;
-use crate::image::summed;
 use crate::interpreter::Interpreter;
+use crate::making::summed;
 use crate::options::Options;
 use crate::place::reach;
 use crate::recovery::look_into;

@@ -21,7 +21,8 @@ use skylight_layer::{Bands, CommandId, Layer, Plan, Step};
 
 use crate::error::ImageError;
 use crate::format::tag::{Kind, TAGS};
-use crate::interpreter::{Interpreter, Planted};
+use crate::interpreter::Interpreter;
+use crate::planted::Planted;
 
 /// A run of bands of one size, each with a guard behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,13 +134,13 @@ impl Interpreter {
         }
         self.begin_tag()?;
         let tag = self.tag(extent, Pba(0), Kind::Written { number: stamp.write, at_ns: stamp.at.get() });
-        if self.planted != Some(Planted::NoRecord) {
+        if !self.plants.has(Planted::NoRecord) {
             self.log.append(tag);
         }
         if let Some(overwriting) = layer.overwriting() {
             overwriting.recorded();
         }
-        if self.records_first && self.planted != Some(Planted::RecordWithData) {
+        if self.records_first && !self.plants.has(Planted::RecordWithData) {
             return self.flush_now();
         }
         self.log.write(self.store.as_mut()).map_err(|error| self.failed("write its tag log", error))

@@ -76,8 +76,10 @@ impl State {
     /// Makes a layer take up all of it.
     pub fn restore(&self, layer: &mut dyn Layer) -> Result<(), String> {
         let mut cached: Vec<Found> = self.found(LbaExtent::new(Lba(0), layer.capacity())).collect();
-        let room = layer.room();
-        if room.cached == Sectors(0) && !cached.is_empty() || room.movable == 0 && !self.moved.is_empty() {
+        let (room, moved) = (layer.room(), placed(&self.moved));
+        let fixed = self.fixed.as_ref().map(placed).unwrap_or_default();
+        let is_moved = !moved.is_empty() || !fixed.is_empty();
+        if room.cached == Sectors(0) && !cached.is_empty() || room.movable == 0 && is_moved {
             return Err("it has sectors elsewhere than its drive ever puts them".to_owned());
         }
         cached.sort_unstable_by_key(|found| found.pba);
@@ -86,9 +88,14 @@ impl State {
             return Err(format!("sectors from {one} and from {other} on lie at one place of the cache"));
         }
         cached.sort_unstable_by_key(Found::order);
-        let moved: Vec<(LbaExtent, Pba)> =
-            self.moved.iter().map(|(&start, &(len, pba))| (LbaExtent::new(Lba(start), len), pba)).collect();
-        layer.restore(&Recovered { cached: &cached, moved: &moved }).map_err(|error| error.to_string())
+        let mut take_up = |cached: &[Found], moved: &[(LbaExtent, Pba)]| {
+            layer.restore(&Recovered { cached, moved }).map_err(|error| error.to_string())
+        };
+        // Whether bytes can lie where they are said to, the layer knows too: bands lie apart, as its own do.
+        if !fixed.is_empty() {
+            take_up(&[], &fixed)?;
+        }
+        take_up(&cached, &moved)
     }
 
     /// Forgets accesses of which nothing is live, and counts from the newest that has something.
@@ -120,6 +127,10 @@ impl State {
         let rest = LbaExtent::new(at, extent.end() - at);
         visit_bands(&self.moved, layer, rest, &mut |piece| visit(piece, false));
     }
+}
+
+fn placed(bands: &BandPlaces) -> Vec<(LbaExtent, Pba)> {
+    bands.iter().map(|(&start, &(len, pba))| (LbaExtent::new(Lba(start), len), pba)).collect()
 }
 
 /// Where an extent lies by the places of bands, piece by piece.

@@ -68,6 +68,9 @@ fn try_one(random: &mut Random) -> bool {
     let counts = [random.below(4), random.below(3)];
     (0..counts[0]).for_each(|_| encode_cached(&found(random, most), &mut entries));
     (0..counts[1]).for_each(|_| encode_moved(lba(random), Pba(near(random, most)), &mut entries));
+    let in_place = random.below(2) == 0;
+    let fixed = if in_place { random.below(4) } else { 0 };
+    (0..fixed).for_each(|_| encode_moved(lba(random), Pba(near(random, most)), &mut entries));
     let lying = random.below(16) == 0;
     let sequence = if random.below(16) == 0 { near(random, 500) >> 1 } else { random.below(500) };
     let head = Head {
@@ -78,6 +81,8 @@ fn try_one(random: &mut Random) -> bool {
         covered: if random.below(16) == 0 { near(random, 500) } else { sequence },
         cached: if lying { near(random, 100) } else { counts[0] },
         moved: counts[1],
+        in_place,
+        fixed,
         entries_crc: crc32c::crc32c_append(7, &entries),
         ..Head::default()
     };

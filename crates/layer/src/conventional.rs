@@ -42,7 +42,7 @@ impl Layer for Conventional {
         match command.op {
             HostOp::Read => plan.read(self.medium, extent, Purpose::Host),
             HostOp::Write => {
-                plan.write(self.medium, extent, Purpose::Host, Source::Host(command.extent.start));
+                plan.write(self.medium, extent, Purpose::Host, Source::Host(command.extent.start.into()));
             }
             HostOp::Flush | HostOp::Trim => {}
         }

@@ -31,8 +31,8 @@ pub use extent_map::{ExtentMap, MAX_ADDRESS, Mapped};
 pub use fully_associative::{FullyAssociative, FullyAssociativeSpec, ZoneUse};
 pub use journaled::{Journaled, JournaledSpec};
 pub use plan::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose,
-    Queue, Source, Step,
+    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Lba48, MapChange, Medium, Pba48, Piece,
+    Plan, Purpose, Queue, Source, Step,
 };
 pub use restore::{Found, Misplaced, Recovered, Room};
 pub use set_associative::{SetAssociative, SetAssociativeSpec};

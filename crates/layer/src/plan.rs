@@ -69,18 +69,46 @@ impl Purpose {
     }
 }
 
+/// Addresses in 48 bits, as ATA has them: with these a [`Step`] fits half a cache line.
+macro_rules! in_48_bits {
+    ($name:ident, $address:ident, $what:literal) => {
+        #[doc = $what]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name([u8; 6]);
+
+        impl From<$address> for $name {
+            #[inline]
+            fn from(address: $address) -> Self {
+                let [a, b, c, d, e, f, beyond @ ..] = address.get().to_le_bytes();
+                debug_assert_eq!(beyond, [0; 2], "{address:?} has more than 48 bits");
+                Self([a, b, c, d, e, f])
+            }
+        }
+
+        impl From<$name> for $address {
+            #[inline]
+            fn from($name([a, b, c, d, e, f]): $name) -> Self {
+                Self(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+            }
+        }
+    };
+}
+
+in_48_bits!(Lba48, Lba, "A host sector in 48 bits.");
+in_48_bits!(Pba48, Pba, "A sector of a medium in 48 bits.");
+
 /// Where the bytes of an access come from. The clock ignores it; an image moves the bytes that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The medium: a read.
     Medium,
     /// The host writes that the plan completes, from this host sector on: data at its native location.
-    Host(Lba),
+    Host(Lba48),
     /// The host writes that the plan completes, into the persistent cache: the commits that follow name each extent
     /// and the place of it within this access.
     HostToCache,
     /// What reads return from this host sector on: cleaning writes it to a native location.
-    Merged(Lba),
+    Merged(Lba48),
     /// The drive itself: out-of-band data, maps, a band that is staged.
     Internal,
 }
@@ -93,7 +121,7 @@ pub enum MapChange {
         /// What the host calls it.
         lba: LbaExtent,
         /// Where it lies.
-        pba: Pba,
+        pba: Pba48,
     },
     /// The extent is at its native location.
     Native {
@@ -105,7 +133,7 @@ pub enum MapChange {
         /// What the host calls it: a whole band.
         lba: LbaExtent,
         /// Where it lies.
-        pba: Pba,
+        pba: Pba48,
     },
 }
 
@@ -184,6 +212,9 @@ impl FailReason {
         }
     }
 }
+
+// Plans of a cleaning have thousands of them, and the clock reads each.
+const _: () = assert!(size_of::<Step>() <= 32);
 
 /// A list of steps; a buffer that is used again for the next plan.
 #[derive(Clone, Debug, Default)]

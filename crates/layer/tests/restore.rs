@@ -100,14 +100,15 @@ impl Said {
                     for at in 0..lba.len.get() {
                         let sector = LbaExtent::new(lba.start + Sectors(at), Sectors(1));
                         let (access, taken) = (self.access, self.before);
-                        let found = Found { lba: sector, pba: pba + Sectors(at), access, taken };
+                        let pba = Pba::from(pba) + Sectors(at);
+                        let found = Found { lba: sector, pba, access, taken };
                         self.cached.insert(sector.start.get(), found);
                     }
                 }
                 Step::Commit(MapChange::Native { lba }) => self.forget(lba),
                 Step::Commit(MapChange::Remapped { lba, pba }) => {
                     self.forget(lba);
-                    self.moved.insert(lba.start.get(), (lba, pba));
+                    self.moved.insert(lba.start.get(), (lba, pba.into()));
                 }
                 _ => {}
             }
@@ -121,11 +122,12 @@ impl Said {
         for step in plan.steps() {
             match *step {
                 Step::Access { extent, source: Source::Host(lba) | Source::Merged(lba), .. } => {
-                    self.brought
-                        .extend((0..extent.len.get()).map(|at| (lba.get() + at, extent.start.get() + at)));
+                    let lba = Lba::from(lba).get();
+                    self.brought.extend((0..extent.len.get()).map(|at| (lba + at, extent.start.get() + at)));
                 }
                 // A stream is remapped where it was written as a log.
                 Step::Commit(MapChange::Cached { lba, pba }) => {
+                    let pba = Pba::from(pba);
                     self.brought.extend((0..lba.len.get()).map(|at| (lba.start.get() + at, pba.get() + at)));
                     native.retain(|at, _| *at < lba.start.get() || lba.end().get() <= *at);
                 }

@@ -156,6 +156,7 @@ impl Cached {
     fn commit(&mut self, taken: &Taken, change: MapChange) {
         match change {
             MapChange::Cached { lba, pba } => {
+                let pba = Pba::from(pba);
                 assert_eq!(lba.end().get(), taken.next, "a commit is of what was just written");
                 self.uncount(lba);
                 self.append(lba, pba);
@@ -433,7 +434,7 @@ fn a_cleaning_reads_the_cache_band_once_and_writes_back_each_band_that_is_in_it(
     let steps = take(&mut layer, HostOp::Write, 64 + 3, 2);
     let cache = 7 * 64;
     let native = |band: u64| MapChange::Native { lba: LbaExtent::new(Lba(band * 64), Sectors(64)) };
-    let cached = MapChange::Cached { lba: LbaExtent::new(Lba(64 + 3), Sectors(2)), pba: Pba(cache) };
+    let cached = MapChange::Cached { lba: LbaExtent::new(Lba(64 + 3), Sectors(2)), pba: Pba(cache).into() };
     let expected = [
         access(Direction::Read, cache, 64, Purpose::CleanRead),
         access(Direction::Read, 64, 64, Purpose::CleanRead),

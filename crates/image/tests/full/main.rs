@@ -17,7 +17,7 @@ use drives::DRIVES;
 use session::{Seen, Session};
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
-use skylight_image::interpreter::Planted;
+use skylight_image::planted::Planted;
 use skylight_image::store::fault::{FaultStore, Full};
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use skylight_disk::{Angle, Geometry, Lba, LbaExtent, Pba, Sectors, SegmentSpec, Shingling};
-use skylight_image::interpreter::Planted;
+use skylight_image::planted::{Planted, Plants};
 use skylight_image::store::fault::{FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
 use skylight_image::store::summed::SumOptions;
@@ -104,14 +104,14 @@ impl Life {
             spec: SwdSpec { geometry, shingling, capacity, bands, mode },
             options: Options {
                 write_cache,
-                planted,
+                plants: planted.into(),
                 log_bytes: Some(16_384),
                 checksums,
                 sums: SumOptions {
                     boot_id: Some([0; 16]),
                     region_bytes: Some(REGION),
                     clears_after: Some(Duration::ZERO),
-                    planted: None,
+                    plants: Plants::NONE,
                 },
                 ..Options::default()
             },

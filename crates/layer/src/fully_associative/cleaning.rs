@@ -66,7 +66,7 @@ impl FullyAssociative {
             Phase::Write => {
                 let merged = self.zones[at.zone].as_mut()?.take_free(slot)?;
                 let band = PbaExtent::new(self.layout.place(at.zone, merged), at.lba.len);
-                plan.write(Medium::Platter, band, Purpose::CleanWrite, Source::Merged(at.lba.start));
+                plan.write(Medium::Platter, band, Purpose::CleanWrite, Source::Merged(at.lba.start.into()));
                 Phase::Commit { merged }
             }
             Phase::Commit { merged } => {

@@ -219,7 +219,7 @@ impl FullyAssociative {
             zone.reap();
         }
         let pba = self.layout.place(at.zone, slot);
-        plan.push(Step::Commit(MapChange::Remapped { lba: at.lba, pba }));
+        plan.push(Step::Commit(MapChange::Remapped { lba: at.lba, pba: pba.into() }));
     }
 
     fn trim(&mut self, extent: LbaExtent, plan: &mut Plan) {

@@ -112,7 +112,7 @@ impl FullyAssociative {
             return false;
         };
         let place = PbaExtent::new(self.layout.place(at.zone, slot), at.lba.len);
-        plan.write(Medium::Platter, place, Purpose::Host, Source::Host(at.lba.start));
+        plan.write(Medium::Platter, place, Purpose::Host, Source::Host(at.lba.start.into()));
         self.remap(at, slot, plan);
         true
     }
@@ -199,9 +199,9 @@ impl FullyAssociative {
         let place = self.layout.place(at.zone, merged);
         let into = lba.start - at.lba.start;
         let parts = [
-            (Sectors(0), into, Purpose::CleanWrite, Source::Merged(at.lba.start)),
-            (into, lba.len, Purpose::Host, Source::Host(lba.start)),
-            (into + lba.len, at.lba.end() - lba.end(), Purpose::CleanWrite, Source::Merged(lba.end())),
+            (Sectors(0), into, Purpose::CleanWrite, Source::Merged(at.lba.start.into())),
+            (into, lba.len, Purpose::Host, Source::Host(lba.start.into())),
+            (into + lba.len, at.lba.end() - lba.end(), Purpose::CleanWrite, Source::Merged(lba.end().into())),
         ];
         for (from, len, purpose, source) in parts {
             if len > Sectors(0) {
@@ -233,7 +233,7 @@ impl FullyAssociative {
         if replaces {
             self.exceptions.insert(lba, pba);
         }
-        plan.push(Step::Commit(MapChange::Cached { lba, pba }));
+        plan.push(Step::Commit(MapChange::Cached { lba, pba: pba.into() }));
         if emptied {
             self.reap(at.zone);
         }

@@ -114,7 +114,7 @@ impl Journaled {
                 Some(Phase::Write)
             }
             Phase::Write => {
-                plan.write(platter, band.native, Purpose::CleanWrite, Source::Merged(band.lba.start));
+                plan.write(platter, band.native, Purpose::CleanWrite, Source::Merged(band.lba.start.into()));
                 Some(Phase::Commit)
             }
             Phase::Commit => {

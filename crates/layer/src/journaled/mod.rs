@@ -141,7 +141,7 @@ impl Journaled {
             self.cancel_cleaning_of(lba);
             self.cache(lba, pba);
             self.journal.record(Record { lba, pba, place: place.place });
-            plan.push(Step::Commit(MapChange::Cached { lba, pba }));
+            plan.push(Step::Commit(MapChange::Cached { lba, pba: pba.into() }));
             pba += lba.len;
         }
     }
@@ -286,7 +286,7 @@ impl Journaled {
         };
         self.make_room_to_forget(band.lba, plan);
         self.cancel_cleaning_of(band.lba);
-        plan.write(Medium::Platter, band.native, Purpose::Host, Source::Host(band.lba.start));
+        plan.write(Medium::Platter, band.native, Purpose::Host, Source::Host(band.lba.start.into()));
         self.forget_band(&band);
         plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
         for command in &waiting[..commands] {

@@ -93,7 +93,7 @@ impl SetAssociative {
             }
             Phase::Write(band) => {
                 let (lba, place) = (self.band_extent(band), self.band_place(band));
-                plan.write(Medium::Platter, place, Purpose::CleanWrite, Source::Merged(lba.start));
+                plan.write(Medium::Platter, place, Purpose::CleanWrite, Source::Merged(lba.start.into()));
                 self.exceptions.remove(lba);
                 plan.push(Step::Commit(MapChange::Native { lba }));
                 self.next_held(cache_band, band + self.spec.cache_bands).map(Phase::Read)

@@ -150,7 +150,7 @@ impl SetAssociative {
             let place = PbaExtent::new(pba, lba.len);
             plan.write(self.spec.cache_medium, place, Purpose::Cache, Source::HostToCache);
             self.exceptions.insert(lba, pba);
-            plan.push(Step::Commit(MapChange::Cached { lba, pba }));
+            plan.push(Step::Commit(MapChange::Cached { lba, pba: pba.into() }));
         }
     }
 

@@ -193,7 +193,7 @@ impl Layer for Swd {
                 let Self { spec, places, .. } = self;
                 places.clear();
                 visit_places(spec.bands.as_ref(), command.extent, &mut |lba, place| {
-                    plan.write(Medium::Platter, place, Purpose::Host, Source::Host(lba));
+                    plan.write(Medium::Platter, place, Purpose::Host, Source::Host(lba.into()));
                     places.push(place);
                 });
                 self.counters.writes += 1;

@@ -103,7 +103,7 @@ fn change(bug: Bug, band: u64, steps: &mut Vec<Step>) -> bool {
         }
         Bug::CommitOffByABlock => steps.iter_mut().any(|step| match step {
             Step::Commit(MapChange::Cached { pba, .. } | MapChange::Remapped { pba, .. }) => {
-                *pba += Sectors(8);
+                *pba = (Pba::from(*pba) + Sectors(8)).into();
                 true
             }
             _ => false,

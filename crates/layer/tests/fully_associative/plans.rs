@@ -43,7 +43,7 @@ fn write(number: u32, start: u64, len: u64) -> Command {
 
 fn remapped(start: u64, pba: u64) -> Step {
     let lba = LbaExtent::new(Lba(start), Sectors(64));
-    Step::Commit(MapChange::Remapped { lba, pba: Pba(pba) })
+    Step::Commit(MapChange::Remapped { lba, pba: Pba(pba).into() })
 }
 
 /// Row S8b of `docs/figures.md`: random blocks on the drive of table 1 until a write has to clean first; 95 % in the paper.
@@ -141,7 +141,7 @@ fn a_stream_ends_with_its_band() {
     let first = layer.locate_first(LbaExtent::new(Lba(192), Sectors(1)), false).1;
     let lba = LbaExtent::new(Lba(192), Sectors(8));
     assert_eq!(steps[0], access(Direction::Write, first.get() + 2, 6, Purpose::Host));
-    assert_eq!(steps[2], Step::Commit(MapChange::Remapped { lba, pba: first }));
+    assert_eq!(steps[2], Step::Commit(MapChange::Remapped { lba, pba: first.into() }));
     assert_eq!(steps[3..], [2, 3].map(|id| Step::Complete(CommandId(id))));
 }
 

@@ -201,6 +201,7 @@ impl Logs {
     fn commit(&mut self, change: MapChange, next: u64) {
         match change {
             MapChange::Cached { lba, pba } => {
+                let pba = Pba::from(pba);
                 assert_eq!(lba.end().get(), next, "a commit is of what was just written");
                 for k in 0..lba.len.get() {
                     let sector = lba.start.get() + k;
@@ -216,7 +217,7 @@ impl Logs {
                     self.move_to(sector, native);
                 }
             }
-            MapChange::Remapped { lba, pba } => self.remap(lba, pba),
+            MapChange::Remapped { lba, pba } => self.remap(lba, pba.into()),
         }
     }
 

@@ -125,7 +125,7 @@ fn small() -> JournaledSpec {
 }
 
 fn cached(start: u64, len: u64, pba: u64) -> Step {
-    Step::Commit(MapChange::Cached { lba: LbaExtent::new(Lba(start), Sectors(len)), pba: Pba(pba) })
+    Step::Commit(MapChange::Cached { lba: LbaExtent::new(Lba(start), Sectors(len)), pba: Pba(pba).into() })
 }
 
 fn done(id: u32) -> Step {

@@ -550,6 +550,7 @@ impl Journal {
     fn change(&mut self, taken: &mut Taken, change: MapChange) {
         match change {
             MapChange::Cached { lba, pba } => {
+                let pba = Pba::from(pba);
                 self.touch(lba);
                 for k in 0..lba.len.get() {
                     let sector = lba.start.get() + k;
@@ -659,7 +660,7 @@ impl Shadow for Journal {
 /// What the commits behind an entry say of its parts.
 fn parts_of_entry(later: &[Step]) -> Vec<(LbaExtent, Pba)> {
     let cached = |step: &Step| match *step {
-        Step::Commit(MapChange::Cached { lba, pba }) => Some((lba, pba)),
+        Step::Commit(MapChange::Cached { lba, pba }) => Some((lba, pba.into())),
         _ => None,
     };
     later.iter().map_while(cached).collect()

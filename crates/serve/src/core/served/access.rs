@@ -40,7 +40,7 @@ pub(super) struct ReadPath {
     /// None for an image whose reads change it: a raw shingled disk counts them.
     reader: Option<Reader>,
     /// Every sector has one place for good, and nothing to compare it with, so that its bytes may be lent.
-    in_place: bool,
+    lends: bool,
     /// Its data has checksums.
     checksums: bool,
 }
@@ -49,7 +49,7 @@ impl ReadPath {
     /// Of an image.
     fn of(image: &Image) -> Self {
         let checksums = image.has_checksums();
-        Self { reader: image.reader(), in_place: image.is_in_place() && !checksums, checksums }
+        Self { reader: image.reader(), lends: image.may_lend() && !checksums, checksums }
     }
 }
 
@@ -283,7 +283,7 @@ impl Access {
     /// Gives `take` the file in which a stretch lies for good, and where in it, while nothing is being changed; whether it
     /// did.
     pub(super) fn lend(&self, offset: u64, len: u64, take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
-        let Some(reader) = self.reads.reader.as_ref().filter(|_| self.reads.in_place) else {
+        let Some(reader) = self.reads.reader.as_ref().filter(|_| self.reads.lends) else {
             return false;
         };
         self.activity.short_came();

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use skylight_disk::{LbaExtent, Nanos, SECTOR_BYTES, Time};
 use skylight_drive::online::Answered;
+use skylight_drive::planted::Plants;
 use skylight_drive::{Drive, Online};
 use skylight_image::Interpreter;
 use skylight_layer::{Command, CommandId, HostOp};
@@ -28,7 +29,7 @@ const ZEROES: u64 = 1 << 20;
 /// Parts of zeroes that the drive has at a time: others need not wait for all of them, and memory is bounded.
 const MOST_ZEROING: usize = 2;
 
-/// A fault planted for tests of the tests.
+/// A bug planted for tests of the tests: without the feature `planted` none takes effect.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
@@ -92,7 +93,7 @@ pub struct ModelDrive {
     /// The latest time of the answers that left.
     answered_until: Time,
     pub(super) wake_latency: WakeLatency,
-    zeroes_any_time: bool,
+    plants: Plants<Planted>,
     /// [`ZEROES`], or less for small drives.
     zeroes: u64,
     /// Until when writes that need the media are refused at once, for the last one was.
@@ -148,7 +149,7 @@ impl ModelDrive {
             wake_latency,
             full_until: answered_until,
             refused: Vec::new(),
-            zeroes_any_time: false,
+            plants: Plants::default(),
             zeroes: ZEROES,
         }
     }
@@ -159,13 +160,14 @@ impl ModelDrive {
         self.zeroes = bytes;
     }
 
-    /// Plants a fault.
+    /// Plants a bug.
+    #[cfg(feature = "planted")]
     #[doc(hidden)]
     pub fn plant(&mut self, planted: Planted) {
-        match planted {
-            Planted::ZeroesAnyTime => self.zeroes_any_time = true,
-            Planted::OldestOnTop => self.bytes.cached.plant_oldest_on_top(),
-            Planted::Drive(planted) => self.online.drive_mut().plant(planted),
+        self.plants = Some(planted).into();
+        self.bytes.cached.plants = self.plants;
+        if let Planted::Drive(planted) = planted {
+            self.online.drive_mut().plant(planted);
         }
     }
 
@@ -211,7 +213,7 @@ impl ModelDrive {
         let to_come = self.zeroing.iter().any(|zeroing| zeroing.rest().conflicts_with(&job.request));
         let waits =
             to_come || self.behind.iter().any(|(older, _)| older.request.conflicts_with(&job.request));
-        if waits && !self.zeroes_any_time {
+        if waits && !self.plants.has(Planted::ZeroesAnyTime) {
             return self.behind.push((job, came));
         }
         if job.request.op != Op::WriteZeroes {

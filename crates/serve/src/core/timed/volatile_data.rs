@@ -11,8 +11,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use skylight_disk::{Lba, LbaExtent};
+use skylight_drive::planted::Plants;
 use skylight_image::HostWrite;
 use skylight_layer::CommandId;
+
+use super::model::Planted;
 
 /// A write that the volatile cache holds.
 struct CachedWrite {
@@ -39,8 +42,7 @@ pub(super) struct VolatileData {
     runs: BTreeMap<Lba, Run>,
     next_age: u64,
     bytes: u64,
-    /// A planted fault: see [`super::model::Planted`].
-    oldest_on_top: bool,
+    pub(super) plants: Plants<Planted>,
 }
 
 impl VolatileData {
@@ -59,16 +61,11 @@ impl VolatileData {
         self.bytes
     }
 
-    /// Plants a fault: bytes of newer writes do not hide those of older ones.
-    pub(super) fn plant_oldest_on_top(&mut self) {
-        self.oldest_on_top = true;
-    }
-
     /// Takes a write that is newer than all that are held.
     pub(super) fn insert(&mut self, id: CommandId, extent: LbaExtent, data: Vec<u8>) {
         let age = self.next_age;
         self.next_age += 1;
-        if self.oldest_on_top {
+        if self.plants.has(Planted::OldestOnTop) {
             for part in self.uncovered(extent) {
                 self.runs.insert(part.start, Run { end: part.end(), write: age });
             }
@@ -289,8 +286,8 @@ mod tests {
 
     #[test]
     fn a_planted_fault_is_seen() {
-        let mut cache = VolatileData::default();
-        cache.plant_oldest_on_top();
+        let plants = Some(Planted::OldestOnTop).into();
+        let mut cache = VolatileData { plants, ..VolatileData::default() };
         cache.insert(CommandId(0), extent(0, 2), vec![1; 1024]);
         cache.insert(CommandId(1), extent(1, 2), vec![2; 1024]);
         let mut found = vec![0; 1536];
