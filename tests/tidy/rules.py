@@ -116,6 +116,13 @@ def prints(_path: str, text: str) -> Hits:
         yield rust.line_of(code, found.start()), f"{found.group()} may block or panic; use diagnostics::say"
 
 
+def layer_named(_path: str, text: str) -> Hits:
+    """Names of the raw shingled disk where what a layer offers is to be asked for."""
+    for line, path in sorted(set(rust.named_paths(text))):
+        if {"swd", "Swd"} & set(path.split("::")):
+            yield line, f"{path} names a layer; ask for its capability (crates/layer/src/capabilities)"
+
+
 def impure_dependencies(_path: str, text: str) -> Hits:
     """Dependencies of a pure crate that bring a clock, threads, entropy or a random hasher."""
     lines = text.splitlines()
@@ -309,6 +316,14 @@ RULES: tuple[Rule, ...] = (
         prints,
         ("crates/serve/src/*.rs",),
         exclude=("crates/serve/src/diagnostics.rs",),
+    ),
+    Rule(
+        "capabilities",
+        "drive, image and server ask for what a layer can do, not for which one it is",
+        layer_named,
+        ("crates/drive/src/*.rs", "crates/image/src/*.rs", "crates/serve/src/*.rs"),
+        # What a drive is called and built from.
+        exclude=tuple(f"crates/drive/src/{part}/*" for part in ("build", "profile", "truth")),
     ),
     Rule(
         "pure-dependencies",

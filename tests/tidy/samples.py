@@ -49,6 +49,11 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
         Sample("crates/serve/src/nbd/a.rs", "fn a() {\n\n    let b = std::io::stdout();\n}\n", 3),
         Sample("crates/serve/src/a.rs", "// eprintln! panics\nfn a() { diagnostics::say(b); }\n", None),
     ),
+    "capabilities": (
+        Sample("crates/image/src/a.rs", "//! A.\nuse skylight_layer::{Layer, Swd};\n", 2),
+        Sample("crates/serve/src/core/a.rs", "fn a() -> skylight_layer::swd::SwdSpec {}\n", 1),
+        Sample("crates/drive/src/drive.rs", "use skylight_layer::Overwriting; // not Swd::new\n", None),
+    ),
     "pure-code": (
         Sample("crates/disk/src/a.rs", "//! A.\nuse std::time::{Duration, Instant};\n", 2),
         Sample("crates/disk/src/a.rs", "//! A.\nuse std::{\n    fmt,\n    fs::{self},\n};\n", 4),

@@ -221,3 +221,26 @@ fn an_idle_drive_cleans_and_then_rests() {
     assert_eq!(online.drive().cache_use().live_sectors, 0, "cleaned");
     assert!(ledger.idle > 0);
 }
+
+/// Behind a drive that keeps data, a layer notes when something happened by the clock of the wall, in a simulation by virtual
+/// time.
+#[test]
+fn a_layer_is_told_the_time_since_the_epoch() {
+    const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
+    let stamps = |epoch: Nanos| {
+        let mut drive = Drive::new(&named("swd-160gb"), 1).unwrap_or_else(|error| panic!("{error}"));
+        drive.set_epoch(epoch);
+        // Two writes and a flush.
+        let (op, offset, size) = ([1, 1, 2], [0, 1 << 30, 0], [4096, 4096, 0]);
+        let (mut submit, mut complete) = ([0; 3], [0; 3]);
+        let batch = Batch { op: &op, offset: &offset, size: &size };
+        drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+        let all = LbaExtent::new(Lba(0), drive.capacity());
+        let losses = drive.layer_mut().overwriting().expect("a raw shingled disk").losses(all);
+        losses.iter().map(|loss| (loss.by.write, loss.by.at.get())).collect::<Vec<_>>()
+    };
+    let virtual_times = stamps(Nanos(0));
+    assert!(!virtual_times.is_empty() && virtual_times.iter().all(|&(_, at)| at < 1_000_000_000));
+    let since_epoch = virtual_times.iter().map(|&(write, at)| (write, EPOCH_NS + at)).collect::<Vec<_>>();
+    assert_eq!(stamps(Nanos(EPOCH_NS)), since_epoch);
+}
