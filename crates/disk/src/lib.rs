@@ -30,6 +30,4 @@ pub use seek::SeekCurve;
 pub use seek_floor::SeekFloor;
 pub use shingling::Shingling;
 pub use splitmix64::{SPLITMIX64_STEP, splitmix64};
-// Former names, until the crates above use the new ones.
-pub use splitmix64::{SPLITMIX64_STEP as LOT_STEP, splitmix64 as lot};
 pub use units::{Angle, BLOCK_SECTORS, Lba, LbaExtent, Nanos, Pba, PbaExtent, SECTOR_BYTES, Sectors, Time};

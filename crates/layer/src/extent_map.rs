@@ -17,7 +17,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use skylight_disk::{LOT_STEP, Lba, LbaExtent, Pba, Sectors};
+use skylight_disk::{Lba, LbaExtent, Pba, SPLITMIX64_STEP, Sectors};
 
 use crate::inner::{Approach, Inners, MAX_HEIGHT, granule, granule_start};
 use crate::leaf::{ENTRY_MAX_SECTORS, LEAF_ENTRIES, Leaf, Leaves, NO_LEAF};
@@ -108,7 +108,7 @@ const NO_HINT: Hinted = Hinted { start: u64::MAX, leaf: NO_LEAF };
 /// Where a start is remembered: those of blocks and of bands, which share many bits, shall not meet too often.
 #[inline]
 fn hint_slot(start: u64) -> usize {
-    (start.wrapping_mul(LOT_STEP) >> (u64::BITS - HINT_BITS)) as usize
+    (start.wrapping_mul(SPLITMIX64_STEP) >> (u64::BITS - HINT_BITS)) as usize
 }
 
 impl Default for ExtentMap {

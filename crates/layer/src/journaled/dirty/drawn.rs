@@ -4,7 +4,7 @@
 //!
 //! Invariant: a band is in the list, once, if and only if sectors of it were added that were not taken away.
 
-use skylight_disk::lot;
+use skylight_disk::splitmix64;
 
 use crate::inner::prefetch;
 
@@ -33,7 +33,7 @@ impl Draws {
 
     /// A number below `count`, each as likely as any other to within one in 2^32.
     fn below(&mut self, count: usize) -> usize {
-        let drawn = lot(self.seed, self.drawn);
+        let drawn = splitmix64(self.seed, self.drawn);
         self.drawn += 1;
         ((u128::from(drawn) * count as u128) >> 64) as usize
     }
