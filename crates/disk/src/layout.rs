@@ -201,7 +201,7 @@ mod tests {
         let mut walk = Vec::new();
         let mut at = 0;
         while at < geometry.capacity().get() {
-            let place = geometry.place(Pba(at));
+            let place = geometry.position_of(Pba(at));
             assert_eq!(geometry.pba_of(place.surface, place.track, 0), Some(Pba(at)));
             walk.push((place.surface, place.track, place.sectors_per_track));
             at += u64::from(place.sectors_per_track);

@@ -23,7 +23,7 @@ pub mod splitmix64;
 pub mod units;
 
 pub use divisor::Divisor;
-pub use geometry::{Geometry, GeometryError, Place, SegmentSpec, Track};
+pub use geometry::{Geometry, GeometryError, SectorPosition, SegmentSpec, Track};
 pub use layout::{Layout, RecordingZone, Skews};
 pub use mechanics::{AccessStart, AccessTiming, Direction, Disk, Head, Mechanics, Rotation};
 pub use seek::SeekCurve;

@@ -181,7 +181,7 @@ fn every_track_lies_where_the_reference_has_it() {
             (row.first_lbn, row.first_sector),
             (row.last_lbn, row.first_sector + (row.last_lbn - row.first_lbn) as u32),
         ] {
-            let place = disk.geometry().place(Pba(lbn));
+            let place = disk.geometry().position_of(Pba(lbn));
             assert_eq!(
                 (place.track, place.surface, place.sector),
                 (row.cylinder, row.head, sector),
@@ -189,7 +189,7 @@ fn every_track_lies_where_the_reference_has_it() {
             );
             assert_eq!(disk.geometry().pba_of(place.surface, place.track, place.sector), Some(Pba(lbn)));
         }
-        let off = disk.geometry().place(Pba(row.first_lbn)).angle.since(angle_of(row.angle)).as_turns();
+        let off = disk.geometry().position_of(Pba(row.first_lbn)).angle.since(angle_of(row.angle)).as_turns();
         assert!(off.min(1.0 - off) < 1e-5, "lbn {}: off by {off} revolutions", row.first_lbn);
     }
 }

@@ -63,7 +63,7 @@ impl Case {
         let (mut head, mut at, mut crossings) = (head, start as f64, 0);
         let (mut arrived, mut transfer_start) = (0.0, 0.0);
         for pba in extent.start.get()..extent.end().get() {
-            let place = self.disk.geometry().place(Pba(pba));
+            let place = self.disk.geometry().position_of(Pba(pba));
             let to = Head { surface: place.surface, track: place.track };
             crossings += u64::from(to != head);
             at += self.move_ns(head, to, direction) as f64;
@@ -211,7 +211,7 @@ fn extent_at(disk: &Disk, start: f64, len: f64) -> PbaExtent {
 }
 
 fn head_at(disk: &Disk, at: f64) -> Head {
-    let place = disk.geometry().place(extent_at(disk, at, 0.0).start);
+    let place = disk.geometry().position_of(extent_at(disk, at, 0.0).start);
     Head { surface: place.surface, track: place.track }
 }
 
@@ -241,7 +241,7 @@ proptest! {
         prop_assert!(start <= timing.arrived.get() && timing.arrived <= timing.transfer_start);
         prop_assert!(timing.transfer_start < timing.end);
         prop_assert_eq!(case.disk.access(head, Time(start), extent, direction), timing);
-        let positioned = case.disk.positioning(head, Time(start), &case.disk.geometry().place(extent.start), direction);
+        let positioned = case.disk.positioning(head, Time(start), &case.disk.geometry().position_of(extent.start), direction);
         prop_assert_eq!(Time(start) + positioned, timing.transfer_start);
     }
 
@@ -280,7 +280,7 @@ proptest! {
         let in_order = parameters.case();
         let zero_latency = Parameters { zero_latency: true, ..parameters }.case();
         let first = extent_at(&in_order.disk, to, 0.0).start;
-        let place = in_order.disk.geometry().place(first);
+        let place = in_order.disk.geometry().position_of(first);
         let len = len.min(place.sectors_per_track - place.sector);
         let extent = PbaExtent::new(first, Sectors(len.into()));
         let head = Head { surface: place.surface, track: place.track };

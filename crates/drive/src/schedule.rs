@@ -49,7 +49,7 @@ struct Candidate {
 /// The required head position and angle.
 #[inline]
 fn target_position((_, start): &(Pba, AccessStart)) -> (Head, Angle) {
-    let place = start.place();
+    let place = start.position();
     (Head { surface: place.surface, track: place.track }, place.angle)
 }
 
@@ -77,7 +77,7 @@ impl Candidate {
     fn positioning(&self, media: &Media, now: Time) -> Nanos {
         let waits = self.ready.max(now) - now;
         let duration = |start: &(Pba, AccessStart)| {
-            media.disk.positioning(media.head, now + waits, start.1.place(), self.direction)
+            media.disk.positioning(media.head, now + waits, start.1.position(), self.direction)
         };
         waits + self.start.as_ref().map_or(Nanos(0), duration)
     }
@@ -437,7 +437,7 @@ mod tests {
     ) -> (Nanos, usize) {
         let duration = commands.iter().zip(ready).map(|(command, &ready)| {
             let direction = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
-            let place = media.disk.geometry().place(Pba(command.extent.start.get()));
+            let place = media.disk.geometry().position_of(Pba(command.extent.start.get()));
             let begin = ready.max(now);
             begin - now + media.disk.positioning(media.head, begin, &place, direction)
         });

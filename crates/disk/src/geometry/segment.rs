@@ -2,7 +2,7 @@
 //!
 //! Invariants: as in the parent module; `ordinal_of` is the inverse of `walked`.
 
-use super::{GeometryError, Place, SegmentSpec, Track};
+use super::{GeometryError, SectorPosition, SegmentSpec, Track};
 use crate::divisor::Divisor;
 use crate::units::{Angle, Pba, Sectors};
 
@@ -200,18 +200,18 @@ impl Segment {
     // Always inlined: otherwise the result is stored and reloaded with different widths, which defeats
     // store-to-load forwarding.
     #[inline(always)]
-    pub(super) fn place(&self, pba: Pba) -> (Place, PassRemainder) {
+    pub(super) fn position_of(&self, pba: Pba) -> (SectorPosition, PassRemainder) {
         let (ordinal, sector) = self.ordinal(pba);
         let walked = self.walked(ordinal);
         let angle = self.track_angle(walked.crossings);
-        let place = Place {
+        let position = SectorPosition {
             surface: walked.surface,
             track: walked.track,
             sector: sector as u32,
             sectors_per_track: self.sectors_per_track,
             angle: angle.advanced(Angle(self.sector_width.0.wrapping_mul(sector))),
         };
-        (place, walked.remainder)
+        (position, walked.remainder)
     }
 
     /// How many tracks lie between `sector` and the last of `sectors` sectors that start there.

@@ -172,7 +172,7 @@ fn out_of_band_ns(drive: &Drive, profile: &Profile, keys: &Journaled) -> u64 {
     match (medium, &profile.flash) {
         (Medium::Platter, _) => {
             let disk = drive.disk();
-            let place = disk.geometry().place(Pba(start.get()));
+            let place = disk.geometry().position_of(Pba(start.get()));
             let there = Head { surface: place.surface, track: place.track };
             let begin = Time(disk.mechanics().rotation.wait_for(place.angle, Time(0)).get());
             let extent = PbaExtent::new(Pba(start.get()), sectors);

@@ -3,7 +3,7 @@
 //! OD, MD and ID are the locations of the first, middle and last host address on a new drive. Distances are
 //! between the outermost and the innermost track that the host can reach.
 
-use skylight_disk::{Lba, LbaExtent, Place, Sectors};
+use skylight_disk::{Lba, LbaExtent, SectorPosition, Sectors};
 use skylight_layer::Medium;
 
 use super::finding::{Right, TrueFinding, Value};
@@ -19,11 +19,11 @@ const MIN_SPEED_STEP: f64 = 0.003;
 const MIN_PASS_BYTES: u64 = 32 << 20;
 
 /// Physical location of a host sector.
-fn location(drive: &Drive, lba: u64) -> Option<Place> {
+fn location(drive: &Drive, lba: u64) -> Option<SectorPosition> {
     let mut pieces = Vec::new();
     drive.layer().locate(LbaExtent::new(Lba(lba), Sectors(1)), &mut pieces);
     let piece = pieces.first().filter(|piece| piece.medium == Medium::Platter)?;
-    Some(drive.disk().geometry().place(piece.extent.start))
+    Some(drive.disk().geometry().position_of(piece.extent.start))
 }
 
 /// Bytes of the tracks at the OD, MD and ID.
