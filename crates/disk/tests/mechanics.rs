@@ -50,7 +50,7 @@ impl Case {
     /// Time from `at` until `angle` comes, negative if it has just passed and is caught; `None` if rounding
     /// decides.
     fn wait_ns(&self, at: f64, angle: Angle) -> Option<f64> {
-        let ahead = (angle.as_turns() - at / self.revolution_ns).rem_euclid(1.0) * self.revolution_ns;
+        let ahead = (angle.as_revolutions() - at / self.revolution_ns).rem_euclid(1.0) * self.revolution_ns;
         let behind = self.revolution_ns - ahead;
         match behind {
             b if b < CAUGHT_NS => Some(-behind),
@@ -288,7 +288,7 @@ proptest! {
         let fast = zero_latency.disk.access(head, Time(start), extent, direction);
         prop_assert!(fast.arrived <= fast.transfer_start && fast.transfer_start < fast.end);
         prop_assert!(fast.end <= slow.end && fast.transfer_start <= slow.transfer_start);
-        let into = (start as f64 / in_order.revolution_ns - place.angle.as_turns()).rem_euclid(1.0);
+        let into = (start as f64 / in_order.revolution_ns - place.angle.as_revolutions()).rem_euclid(1.0);
         let width = f64::from(len) / f64::from(place.sectors_per_track);
         let sector_ns = in_order.revolution_ns / f64::from(place.sectors_per_track);
         if into * in_order.revolution_ns > UNCLEAR_NS && into < width - 1e-6 {

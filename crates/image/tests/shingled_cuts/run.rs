@@ -68,7 +68,7 @@ fn segments() -> Vec<SegmentSpec> {
             surfaces_alternate: false,
             strokes_alternate: false,
             first_sector: 0,
-            track_skew: Angle::from_turns(0.13),
+            track_skew: Angle::from_revolutions(0.13),
             head_skew: Angle(0),
             group_skew: Angle(0),
             start_angle: None,

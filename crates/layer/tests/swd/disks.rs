@@ -19,8 +19,8 @@ fn skew(stream: &mut Stream, sectors: u32) -> Angle {
     let part = stream.below(u64::from(sectors)) as f64;
     match stream.below(5) {
         0 => Angle(0),
-        1 | 2 => Angle::from_turns(part / f64::from(sectors)),
-        3 => Angle::from_turns((part + 0.5) / f64::from(sectors)),
+        1 | 2 => Angle::from_revolutions(part / f64::from(sectors)),
+        3 => Angle::from_revolutions((part + 0.5) / f64::from(sectors)),
         _ => Angle(stream.next()),
     }
 }
