@@ -108,7 +108,7 @@ fn single_track(row: &TrackRow) -> SegmentSpec {
         group_tracks: 1,
         surfaces_descend: false,
         surfaces_alternate: false,
-        strokes_alternate: false,
+        passes_alternate: false,
         first_sector: row.first_sector,
         track_skew: Angle(0),
         head_skew: Angle(0),

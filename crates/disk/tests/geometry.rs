@@ -45,7 +45,7 @@ fn walk(spec: &SegmentSpec) -> Vec<(u16, u32, Step)> {
         }
         for (pass, &surface) in surfaces.iter().enumerate() {
             let mut radii = radii.to_vec();
-            if spec.strokes_alternate && pass % 2 == 1 {
+            if spec.passes_alternate && pass % 2 == 1 {
                 radii.reverse();
             }
             for (position, radius) in radii.into_iter().enumerate() {
@@ -192,7 +192,7 @@ fn any_shape() -> impl Strategy<Value = Shape> {
 }
 
 fn spec(shape: &Shape, lowest_track: u32, first_surface: u16, surfaces: u16) -> SegmentSpec {
-    let [inward, surfaces_descend, surfaces_alternate, strokes_alternate] = shape.flags;
+    let [inward, surfaces_descend, surfaces_alternate, passes_alternate] = shape.flags;
     let available = u64::from(shape.tracks) * u64::from(surfaces) * u64::from(shape.sectors_per_track);
     let available = available - u64::from(shape.first_sector);
     SegmentSpec {
@@ -206,7 +206,7 @@ fn spec(shape: &Shape, lowest_track: u32, first_surface: u16, surfaces: u16) -> 
         group_tracks: shape.group_tracks,
         surfaces_descend,
         surfaces_alternate,
-        strokes_alternate,
+        passes_alternate,
         first_sector: shape.first_sector,
         track_skew: shape.skews.track,
         head_skew: shape.skews.head,

@@ -143,7 +143,7 @@ impl Parameters {
                 spec.first_track += if inward { 0 } else { spec.tracks - 1 };
                 spec.surfaces_descend = descend;
                 spec.surfaces_alternate = alternate;
-                spec.strokes_alternate = strokes;
+                spec.passes_alternate = strokes;
                 spec.group_tracks = group_tracks;
                 spec.group_skew = skews.group;
             }

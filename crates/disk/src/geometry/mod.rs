@@ -43,7 +43,7 @@ pub struct SegmentSpec {
     /// Whether every other group uses the surfaces in the opposite order.
     pub surfaces_alternate: bool,
     /// Whether every other pass over a group runs in the opposite radial direction.
-    pub strokes_alternate: bool,
+    pub passes_alternate: bool,
     /// The first sector used on the first track; the sectors before it are spares or defects.
     pub first_sector: u32,
     /// Angle from the end of one track of a pass to the start of the next.

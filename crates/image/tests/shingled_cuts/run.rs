@@ -66,7 +66,7 @@ fn segments() -> Vec<SegmentSpec> {
             group_tracks: 1,
             surfaces_descend: false,
             surfaces_alternate: false,
-            strokes_alternate: false,
+            passes_alternate: false,
             first_sector: 0,
             track_skew: Angle::from_revolutions(0.13),
             head_skew: Angle(0),

@@ -49,7 +49,7 @@ fn zone(stream: &mut Stream, outermost: u32, surfaces: u16) -> SegmentSpec {
         group_tracks,
         surfaces_descend: stream.once_in(3),
         surfaces_alternate: stream.once_in(3),
-        strokes_alternate: stream.once_in(3),
+        passes_alternate: stream.once_in(3),
         first_sector: spare,
         track_skew: skew(stream, sectors_per_track),
         head_skew: skew(stream, sectors_per_track),

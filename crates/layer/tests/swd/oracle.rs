@@ -54,7 +54,7 @@ fn directions(spec: &SegmentSpec) -> Vec<bool> {
         let stroke =
             if spec.surfaces == 1 { spec.tracks } else { spec.group_tracks.min(spec.tracks - first) };
         for pass in 0..spec.surfaces {
-            let back = spec.strokes_alternate && pass % 2 == 1 && stroke > 1;
+            let back = spec.passes_alternate && pass % 2 == 1 && stroke > 1;
             let sectors = stroke * spec.sectors_per_track;
             inward.extend((0..sectors).map(|_| spec.inward != back));
         }
