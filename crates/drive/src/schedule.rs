@@ -5,7 +5,7 @@
 //! passes the heads, provided that the arm can be there in time. It then examines the candidates exactly, in
 //! the order in which they pass, until the heads reach one: a later one cannot be reached earlier. A location
 //! stays valid until a change of the map may have moved it. The layer divides the drive into groups that
-//! change independently ([`Layer::place_group`]), so that a write invalidates few locations.
+//! change independently ([`Layer::location_group`]), so that a write invalidates few locations.
 //!
 //! Invariants: a stored location is the one that the layer would return now; the choice is the same as
 //! comparing the positioning times of all candidates, the oldest of equals.
@@ -326,7 +326,7 @@ impl SptfQueue {
         if matches!(command.op, HostOp::Read | HostOp::Write) {
             let (medium, first) = layer.locate_first(command.extent, direction == Direction::Write);
             start = (medium == Medium::Platter).then(|| (first, self.locate_start(media, first)));
-            target.group = layer.place_group(command.extent.start);
+            target.group = layer.location_group(command.extent.start);
         }
         self.unknown -= 1;
         *self.group_counts.of(target.group) += 1;
@@ -401,7 +401,7 @@ impl SptfQueue {
             let Step::Commit(change) = step else {
                 continue;
             };
-            let group = layer.place_group(change.extent().start);
+            let group = layer.location_group(change.extent().start);
             if done == Some(group) {
                 continue;
             }

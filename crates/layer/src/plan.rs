@@ -383,7 +383,7 @@ pub trait Layer: Send {
 
     /// The part of the drive that a host sector is in, as far as a scheduler minds: a change of the map that is
     /// no trim lies in one part and moves what [`Layer::locate_first`] answers in that part alone.
-    fn place_group(&self, _address: skylight_disk::Lba) -> u32 {
+    fn location_group(&self, _address: skylight_disk::Lba) -> u32 {
         0
     }
 

@@ -284,7 +284,7 @@ impl Layer for FullyAssociative {
         }
     }
 
-    fn place_group(&self, address: Lba) -> u32 {
+    fn location_group(&self, address: Lba) -> u32 {
         self.layout.zone_of(address) as u32
     }
 

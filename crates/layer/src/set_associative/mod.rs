@@ -232,7 +232,7 @@ impl Layer for SetAssociative {
         }
     }
 
-    fn place_group(&self, address: Lba) -> u32 {
+    fn location_group(&self, address: Lba) -> u32 {
         let (band, _) = self.band_divisor.div_rem(address.get());
         self.cache_band_divisor.div_rem(band).1 as u32
     }
