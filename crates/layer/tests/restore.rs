@@ -50,7 +50,7 @@ fn journaled(order: CleaningOrder) -> Journaled {
         gap: Sectors(2),
         entry_max: Sectors(64),
         entry_writes: 4,
-        places: 30,
+        slots: 30,
     };
     journal.region.len = Sectors(journal.region_sectors());
     let staging = PbaExtent::new(journal.region.end(), Sectors(64));

@@ -192,7 +192,7 @@ fn journaled(order: CleaningOrder) -> Drive {
         gap: Sectors(8),
         entry_max: Sectors(160),
         entry_writes: 8,
-        places: 60,
+        slots: 60,
     };
     journal.region = PbaExtent::new(Pba(capacity), Sectors(journal.region_sectors()));
     let staging = PbaExtent::new(journal.region.end(), Sectors(BAND));

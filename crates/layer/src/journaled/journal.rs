@@ -2,11 +2,11 @@
 //!
 //! An entry is a stretch of out-of-band data and then the data of one or more host writes, in quanta: a lone
 //! block takes a whole quantum (Skylight, section 4.3.1). Entries follow each other with a short gap, so that
-//! the next one can begin without missing its place. The cache counts in *places*, one a quantum; how far
+//! the next one can begin without missing its slot. The cache counts in *slots*, one a quantum; how far
 //! the log runs on the medium is not what limits it (`docs/figures.md`, "Worth knowing").
 //!
-//! Invariants: places from `tail` to `head` hold records that the map may point to; a record is live while
-//! the map finds one of its sectors where the record put it; the media region has room for every place in
+//! Invariants: slots from `tail` to `head` hold records that the map may point to; a record is live while
+//! the map finds one of its sectors where the record put it; the media region has room for every slot in
 //! use with the out-of-band data before it.
 
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ pub struct JournalSpec {
     /// cache, with which results "are similar to those for a queue depth of 31" (Skylight, footnote 2).
     pub entry_writes: usize,
     /// Places that may be in use before cleaning has to make room.
-    pub places: u64,
+    pub slots: u64,
 }
 
 impl JournalSpec {
@@ -49,10 +49,10 @@ impl JournalSpec {
         data.get().div_ceil(self.quantum.get()).max(1)
     }
 
-    /// Medium that the worst use of all places takes: each place an entry of its own, and one more entry of
+    /// Medium that the worst use of all slots takes: each slot an entry of its own, and one more entry of
     /// the largest size that does not fit at the end of the region.
     pub fn region_sectors(&self) -> u64 {
-        self.places * self.entry_sectors(1) + 2 * self.entry_sectors(self.quanta(self.entry_max))
+        self.slots * self.entry_sectors(1) + 2 * self.entry_sectors(self.quanta(self.entry_max))
     }
 }
 
@@ -63,19 +63,19 @@ pub struct Record {
     pub lba: LbaExtent,
     /// Where its first sector lies.
     pub pba: Pba,
-    /// The first place of its entry.
-    pub place: u64,
+    /// The first slot of its entry.
+    pub slot: u64,
 }
 
 /// Where an entry goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryPlace {
+pub struct EntryLocation {
     /// Its out-of-band data.
     pub out_of_band: PbaExtent,
     /// Its quanta, all of them.
     pub data: PbaExtent,
-    /// Its first place.
-    pub place: u64,
+    /// Its first slot.
+    pub slot: u64,
 }
 
 /// See the module page.
@@ -103,8 +103,8 @@ impl Journal {
     }
 
     /// Places in use, and those of the oldest records that are dead and not dropped yet.
-    pub fn places_used(&self) -> u64 {
-        self.head - self.records.front().map_or(self.head, |oldest| oldest.place)
+    pub fn slots_used(&self) -> u64 {
+        self.head - self.records.front().map_or(self.head, |oldest| oldest.slot)
     }
 
     /// Where an entry of so much data would begin now.
@@ -119,16 +119,16 @@ impl Journal {
     }
 
     /// Takes room for an entry of so many quanta.
-    pub fn begin(&mut self, quanta: u64) -> EntryPlace {
+    pub fn begin(&mut self, quanta: u64) -> EntryLocation {
         let needed = self.spec.entry_sectors(quanta);
         self.at = self.offset_for(needed);
         let start = self.spec.region.start + Sectors(self.at);
         let out_of_band = PbaExtent::new(start, self.spec.out_of_band);
         let data = PbaExtent::new(out_of_band.end(), Sectors(quanta * self.spec.quantum.get()));
-        let place = self.head;
+        let slot = self.head;
         self.at += needed;
         self.head += quanta;
-        EntryPlace { out_of_band, data, place }
+        EntryLocation { out_of_band, data, slot }
     }
 
     /// Notes a host write that the last entry holds.
@@ -150,7 +150,7 @@ impl Journal {
         Some(record.lba.start)
     }
 
-    /// What is live of the oldest record that is; dead ones before it give their places back.
+    /// What is live of the oldest record that is; dead ones before it give their slots back.
     pub fn oldest(&mut self, map: &ExtentMap) -> Option<LbaExtent> {
         while let Some(record) = self.records.front() {
             let live = live_part(map, record);
@@ -163,7 +163,7 @@ impl Journal {
         None
     }
 
-    /// Nothing in an extent is live any more: the oldest records that lie in it give their places back.
+    /// Nothing in an extent is live any more: the oldest records that lie in it give their slots back.
     pub fn drop_oldest_in(&mut self, extent: LbaExtent) {
         let inside = |lba: LbaExtent| extent.start <= lba.start && lba.end() <= extent.end();
         while self.records.front().is_some_and(|record| inside(record.lba)) {

@@ -4,7 +4,7 @@
 //! and complete together. An extent map finds them; every so many entries the map is merged to its home at
 //! the MD. Bands have a static native location. Cleaning takes a band, that of the oldest write in the journal
 //! or another one as the profile says, gathers all that the journal has of it, and reads, stages, writes the
-//! band and updates the map ([`cleaning`]): in idle time a step at a time, and before a command when places or
+//! band and updates the map ([`cleaning`]): in idle time a step at a time, and before a command when slots or
 //! map entries run out.
 //!
 //! Writes that wait and cover a whole band go to its native location at once, and the entry before them ends
@@ -131,38 +131,38 @@ impl Journaled {
         while let Some(start) = self.journal.coming() {
             self.map.hint(start);
         }
-        let place = self.journal.begin(quanta);
-        if !place.out_of_band.is_empty() {
-            plan.write(self.spec.cache_medium, place.out_of_band, Purpose::OutOfBand, Source::Internal);
+        let location = self.journal.begin(quanta);
+        if !location.out_of_band.is_empty() {
+            plan.write(self.spec.cache_medium, location.out_of_band, Purpose::OutOfBand, Source::Internal);
         }
-        plan.write(self.spec.cache_medium, place.data, Purpose::Cache, Source::HostToCache);
-        let mut pba = place.data.start;
+        plan.write(self.spec.cache_medium, location.data, Purpose::Cache, Source::HostToCache);
+        let mut pba = location.data.start;
         for lba in extents {
             self.cancel_cleaning_of(lba);
             self.cache(lba, pba);
-            self.journal.record(Record { lba, pba, place: place.place });
+            self.journal.record(Record { lba, pba, slot: location.slot });
             plan.push(Step::Commit(MapChange::Cached { lba, pba }));
             pba += lba.len;
         }
     }
 
-    /// Cleans bands until the entry has places and map entries: blocking cleaning. Only the oldest writes give
-    /// places back, so it follows them where places are short, whatever the order in idle time.
+    /// Cleans bands until the entry has slots and map entries: blocking cleaning. Only the oldest writes give
+    /// slots back, so it follows them where slots are short, whatever the order in idle time.
     fn make_room(&mut self, quanta: u64, extents: impl Iterator<Item = LbaExtent> + Clone, plan: &mut Plan) {
         let least = extents.clone().map(entries_of).sum::<u64>();
         loop {
-            let has_places = |journal: &Journal| journal.places_used() + quanta <= self.spec.journal.places;
-            let mut places = has_places(&self.journal);
+            let has_slots = |journal: &Journal| journal.slots_used() + quanta <= self.spec.journal.slots;
+            let mut slots = has_slots(&self.journal);
             let mut oldest = None;
-            if !places {
+            if !slots {
                 oldest = self.journal.oldest(&self.map).map(|live| live.start);
-                places = has_places(&self.journal);
+                slots = has_slots(&self.journal);
             }
             // What they need at most lies between `least` and its double: it is worked out only where it decides.
             let entries = !self.lacks_entries(2 * least)
                 || !self.lacks_entries(least) && !self.lacks_entries(self.most_entries(extents.clone()));
-            let order = if places { self.spec.cleaning.order } else { CleaningOrder::Fifo };
-            if (places && entries) || !self.clean_band(order, oldest.filter(|_| !places), plan) {
+            let order = if slots { self.spec.cleaning.order } else { CleaningOrder::Fifo };
+            if (slots && entries) || !self.clean_band(order, oldest.filter(|_| !slots), plan) {
                 return;
             }
         }

@@ -1,8 +1,8 @@
-//! Taking up a journal: the records that are live, with their places, and where the next entry goes.
+//! Taking up a journal: the records that are live, with their slots, and where the next entry goes.
 //!
 //! The access of an entry is its quanta, all of them, so what the cache had taken before it is a whole number
-//! of quanta: its first place. The next entry goes behind the newest that has something live; entries behind
-//! that, and places before the oldest, are free.
+//! of quanta: its first slot. The next entry goes behind the newest that has something live; entries behind
+//! that, and slots before the oldest, are free.
 //!
 //! Source: as the module above.
 
@@ -37,9 +37,9 @@ impl Journaled {
             if !inside || !whole {
                 return Err(Misplaced(lba.start));
             }
-            let place = taken / quantum;
+            let slot = taken / quantum;
             self.cache(lba, pba);
-            self.journal.record(Record { lba, pba, place });
+            self.journal.record(Record { lba, pba, slot });
         }
         if let Some(newest) = found.cached.last() {
             self.journal.go_on_behind(newest.access, newest.taken);
