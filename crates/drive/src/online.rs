@@ -128,7 +128,12 @@ impl Online {
     /// Reports the commands that complete by `until`, each earlier by `ahead`, unless another event is due
     /// before: a completion need not wait for work that the drive starts at the same moment. A decided
     /// completion cannot change any more, so reporting it early is safe.
-    pub fn settled(&mut self, until: Time, ahead: impl Fn(Answered) -> Nanos, answers: &mut Vec<Answered>) {
+    pub fn report_early(
+        &mut self,
+        until: Time,
+        ahead: impl Fn(Answered) -> Nanos,
+        answers: &mut Vec<Answered>,
+    ) {
         let event = self.drive.next_event().map_or(until, |(time, _)| time.min(until));
         self.report_due(
             |answer| answer.at.min(until) <= event && answer.at <= until + ahead(answer),

@@ -139,7 +139,7 @@ fn feed(
                 let until = Time(now + (submit - now) / 1000 * share);
                 if share % 2 == 0 {
                     let before = answers.len();
-                    online.settled(until, |_| Nanos(0), &mut answers);
+                    online.report_early(until, |_| Nanos(0), &mut answers);
                     assert!(answers[before..].iter().all(|answer| answer.at <= until), "before its time");
                 }
                 online.advance(until, &mut ledger, &mut answers);
