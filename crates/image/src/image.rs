@@ -15,7 +15,7 @@ use std::time::Duration;
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_layer::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Plan, Queue, Room, Step, Swd,
+    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, MediaUse, Plan, Queue, Step, Swd,
 };
 
 use crate::checkpoints::write_part_heads;
@@ -170,7 +170,7 @@ impl Image {
         options: &Options,
     ) -> Result<Self, ImageError> {
         let mut superblock = superblock(layer.as_ref(), text, options);
-        let store = place::make(path, &mut superblock, layer.room().gap, options)?;
+        let store = place::make(path, &mut superblock, layer.media_use().gap, options)?;
         Self::format(store, superblock, layer, options)
     }
 
@@ -257,7 +257,7 @@ impl Image {
             source,
         })?;
         let salt = superblock.salt;
-        let in_place = in_place::is_wanted(&superblock, &layer.room(), options);
+        let in_place = in_place::is_wanted(&superblock, &layer.media_use(), options);
         let head = Head { entries_crc: checksum(salt, &[]), clean: true, in_place, ..Head::default() };
         for copy in [0, BLOCK as u64] {
             let at = superblock.checkpoints[0].start + copy;
@@ -333,7 +333,7 @@ impl Image {
         options: &Options,
         accept: Accept,
     ) -> Result<Self, ImageError> {
-        check_room(store.name(), &superblock, layer.capacity(), &layer.room())?;
+        check_room(store.name(), &superblock, layer.capacity(), &layer.media_use())?;
         let store = summed(store, &superblock, options)?;
         let capacity = superblock.capacity;
         let judgement = Judgement { accept, planted: options.planted };
@@ -443,7 +443,7 @@ impl Image {
     /// Whether every sector has one place for good on the drive itself, so that its bytes may be lent while others write.
     /// An image in place of another drive keeps what its reads promise: a block is never part old and part new.
     pub fn is_in_place(&self) -> bool {
-        let Room { cached, movable, overwritable, .. } = self.layer.room();
+        let MediaUse { cached, movable, overwritable, .. } = self.layer.media_use();
         cached.get() == 0 && movable == 0 && overwritable.get() == 0
     }
 
@@ -718,7 +718,7 @@ impl Image {
 /// What a new image is.
 fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
     let salt = drawn() as u32;
-    let (capacity, room) = (layer.capacity().bytes(), layer.room());
+    let (capacity, room) = (layer.capacity().bytes(), layer.media_use());
     let mut superblock = match options.log_bytes {
         Some(bytes) => Superblock::with_log(salt, capacity, &room, text, bytes),
         None => Superblock::new(salt, capacity, &room, text),

@@ -19,7 +19,7 @@ use std::fmt;
 use skylight_disk::shingling::Destroyed;
 use skylight_disk::{LbaExtent, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::swd::Snapshot;
-use skylight_layer::{Found, Layer, Medium, Room, Swd};
+use skylight_layer::{Found, Layer, MediaUse, Medium, Swd};
 
 use crate::error::ImageError;
 use crate::format::checkpoint::{
@@ -491,7 +491,7 @@ pub(crate) fn recover(
     if let Some(first) = found.faults.first().filter(|_| judgement.accept == Accept::Nothing) {
         return Err(reader.faulty(first));
     }
-    let in_place = in_place::is_wanted(&superblock, &layer.room(), options);
+    let in_place = in_place::is_wanted(&superblock, &layer.media_use(), options);
     let laid_anew = found.state.lay(in_place);
     found.state.restore(layer).map_err(|what| reader.damaged(what))?;
     let unsettled = found.unsettled || laid_anew || !found.faults.is_empty();
@@ -763,7 +763,7 @@ pub(crate) fn check_room(
     place: String,
     superblock: &Superblock,
     capacity: Sectors,
-    room: &Room,
+    room: &MediaUse,
 ) -> Result<(), ImageError> {
     let fits = room.platter.bytes() <= superblock.platter.len && room.flash.bytes() <= superblock.flash.len;
     if fits && capacity.bytes() == superblock.capacity {

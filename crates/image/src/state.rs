@@ -85,7 +85,7 @@ impl State {
             disk.restore(&kept.snapshot());
         }
         let mut cached: Vec<Found> = self.found(LbaExtent::new(Lba(0), layer.capacity())).collect();
-        let room = layer.room();
+        let room = layer.media_use();
         if room.cached == Sectors(0) && !cached.is_empty() || room.movable == 0 && !self.moved.is_empty() {
             return Err("it has sectors elsewhere than its drive ever puts them".to_owned());
         }

@@ -83,7 +83,7 @@ impl Hand {
     /// An image of a version; its first file has so many bytes, if it goes on in others.
     fn of(version: u64, first_file: u64, layer: &dyn Layer) -> Self {
         let tables = Tables::of(include_str!("../../../docs/formats.md"));
-        let platter = layer.room().platter.bytes();
+        let platter = layer.media_use().platter.bytes();
         let store = RamStore::new(PLATTER + platter.next_multiple_of(4096));
         let mut hand = Self { tables, store, version };
         let mut block = [0; 512];

@@ -59,7 +59,7 @@ fn tag(random: &mut Random, room: u64, next: &mut u64) -> Tag {
 fn try_one(random: &mut Random) -> bool {
     let drive = DRIVES[random.below(DRIVES.len() as u64) as usize];
     let layer = (drive.layer)();
-    let room = layer.room();
+    let room = layer.media_use();
     let superblock = Superblock::with_log(7, SECTORS * 512, &room, "", 8192);
     let mut store = RamStore::new(superblock.len_bytes());
     store.write_at(0, &superblock.encode()).expect("room");

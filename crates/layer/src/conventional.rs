@@ -10,7 +10,7 @@
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::plan::{HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
-use crate::restore::Room;
+use crate::restore::MediaUse;
 
 /// LBA and PBA are the same number.
 #[derive(Clone, Debug)]
@@ -63,10 +63,10 @@ impl Layer for Conventional {
 
     fn erase(&mut self) {}
 
-    fn room(&self) -> Room {
+    fn media_use(&self) -> MediaUse {
         match self.medium {
-            Medium::Platter => Room { platter: self.capacity, ..Room::default() },
-            Medium::Flash => Room { flash: self.capacity, ..Room::default() },
+            Medium::Platter => MediaUse { platter: self.capacity, ..MediaUse::default() },
+            Medium::Flash => MediaUse { flash: self.capacity, ..MediaUse::default() },
         }
     }
 

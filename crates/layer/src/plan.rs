@@ -8,7 +8,7 @@
 
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent};
 
-use crate::restore::{Misplaced, Recovered, Room};
+use crate::restore::{MediaUse, Misplaced, Recovered};
 
 /// Which medium an access is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -403,7 +403,7 @@ pub trait Layer: Send {
     fn erase(&mut self);
 
     /// The room on the media that it uses.
-    fn room(&self) -> Room;
+    fn media_use(&self) -> MediaUse;
 
     /// Where each piece of a host extent lies on a new drive, in the order of the extent: on the platters, but
     /// for a drive that is all flash.

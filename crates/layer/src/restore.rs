@@ -49,7 +49,7 @@ pub struct Misplaced(pub Lba);
 
 /// The room on the media that a layer uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct MediaUse {
     /// Sectors of the platters, from address 0.
     pub platter: Sectors,
     /// Sectors of the platters that nothing ever lies in, if they lie together: a store may leave them out.

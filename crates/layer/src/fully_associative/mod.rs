@@ -28,7 +28,7 @@ use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
 use crate::plan::{CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Queue, Step};
-use crate::restore::{Misplaced, Recovered, Room};
+use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 use layout::{BandAt, Layout};
 use zone::Zone;
@@ -300,8 +300,8 @@ impl Layer for FullyAssociative {
         self.opened = 0;
     }
 
-    fn room(&self) -> Room {
-        self.room_used()
+    fn media_use(&self) -> MediaUse {
+        self.media_used()
     }
 
     fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {

@@ -12,17 +12,17 @@ use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
 use super::FullyAssociative;
 use super::zone::Record;
-use crate::restore::{Found, Misplaced, Recovered, Room};
+use crate::restore::{Found, MediaUse, Misplaced, Recovered};
 
 impl FullyAssociative {
     /// The room on the media.
-    pub(super) fn room_used(&self) -> Room {
+    pub(super) fn media_used(&self) -> MediaUse {
         let zones = self.layout.zones();
-        Room {
+        MediaUse {
             platter: Sectors(self.spec.start.get()) + self.spec.platter_sectors(),
             cached: Sectors(zones as u64 * u64::from(self.spec.free_bands) * self.spec.band.get()),
             movable: (0..zones).map(|zone| u64::from(self.layout.bands(zone))).sum(),
-            ..Room::default()
+            ..MediaUse::default()
         }
     }
 

@@ -32,7 +32,7 @@ use crate::leaf::ENTRY_MAX_SECTORS;
 use crate::plan::{
     CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step,
 };
-use crate::restore::{Misplaced, Recovered, Room};
+use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 pub use cleaning::{CleaningOrder, CleaningSpec};
 use dirty::Dirty;
@@ -371,8 +371,8 @@ impl Layer for Journaled {
         *self = Self::new(self.spec.clone());
     }
 
-    fn room(&self) -> Room {
-        self.room_used()
+    fn media_use(&self) -> MediaUse {
+        self.media_used()
     }
 
     fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {

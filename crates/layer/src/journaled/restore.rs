@@ -11,19 +11,19 @@ use skylight_disk::Sectors;
 use super::Journaled;
 use super::journal::Record;
 use crate::plan::Medium;
-use crate::restore::{Found, Misplaced, Recovered, Room};
+use crate::restore::{Found, MediaUse, Misplaced, Recovered};
 
 impl Journaled {
     /// The room on the media.
-    pub(super) fn room_used(&self) -> Room {
+    pub(super) fn media_used(&self) -> MediaUse {
         let (journal, cleaning) = (self.spec.journal.region, self.spec.cleaning);
         let cache = journal.end().max(cleaning.staging.end());
         let native = self.spec.bands.platter_end();
         let native = native.max(self.spec.map_merge.end()).max(cleaning.map_update.end());
-        let room = Room { cached: journal.len, ..Room::default() };
+        let room = MediaUse { cached: journal.len, ..MediaUse::default() };
         match self.spec.cache_medium {
-            Medium::Platter => Room { platter: Sectors(native.max(cache).get()), ..room },
-            Medium::Flash => Room { platter: Sectors(native.get()), flash: Sectors(cache.get()), ..room },
+            Medium::Platter => MediaUse { platter: Sectors(native.max(cache).get()), ..room },
+            Medium::Flash => MediaUse { platter: Sectors(native.get()), flash: Sectors(cache.get()), ..room },
         }
     }
 

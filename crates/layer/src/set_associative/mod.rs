@@ -21,7 +21,7 @@ use crate::extent_map::ExtentMap;
 use crate::plan::{
     CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step,
 };
-use crate::restore::{Misplaced, Recovered, Room};
+use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 
 /// The sizes of a set-associative drive.
@@ -125,7 +125,7 @@ impl SetAssociative {
         self.cache_band_divisor.div_rem(band).1
     }
 
-    /// Room that a write takes in its cache band: the next one begins with a block.
+    /// MediaUse that a write takes in its cache band: the next one begins with a block.
     fn room_needed(lba: LbaExtent) -> u64 {
         lba.len.get().next_multiple_of(BLOCK_SECTORS)
     }
@@ -246,8 +246,8 @@ impl Layer for SetAssociative {
         *self = Self::new(self.spec);
     }
 
-    fn room(&self) -> Room {
-        self.room_used()
+    fn media_use(&self) -> MediaUse {
+        self.media_used()
     }
 
     fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {

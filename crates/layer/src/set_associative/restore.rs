@@ -7,11 +7,11 @@ use skylight_disk::{BLOCK_SECTORS, Pba, PbaExtent, Sectors};
 
 use super::SetAssociative;
 use crate::plan::Medium;
-use crate::restore::{Misplaced, Recovered, Room};
+use crate::restore::{MediaUse, Misplaced, Recovered};
 
 impl SetAssociative {
     /// The room on the media.
-    pub(super) fn room_used(&self) -> Room {
+    pub(super) fn media_used(&self) -> MediaUse {
         let cache = Sectors(self.spec.cache_bands * self.spec.band.get());
         let capacity = self.spec.capacity;
         match self.spec.cache_medium {
@@ -21,11 +21,11 @@ impl SetAssociative {
                 // What lies around the cache ends with it, or where all data would if the cache were not there.
                 let gap = Sectors(self.spec.cache_start.get().saturating_sub(capacity.get()));
                 let gap = PbaExtent::new(Pba(capacity.get()), gap);
-                Room { platter, gap, cached: cache, ..Room::default() }
+                MediaUse { platter, gap, cached: cache, ..MediaUse::default() }
             }
             Medium::Flash => {
                 let flash = Sectors(self.spec.cache_start.get()) + cache;
-                Room { platter: capacity, flash, cached: cache, ..Room::default() }
+                MediaUse { platter: capacity, flash, cached: cache, ..MediaUse::default() }
             }
         }
     }
