@@ -257,7 +257,7 @@ impl Interpreter {
         let cached: Vec<_> = self.state.map.overlapping(lba).collect();
         for mapped in cached {
             let mut homes = Vec::new();
-            layer.home(mapped.lba, &mut |piece| homes.push(piece));
+            layer.initial_locations(mapped.lba, &mut |piece| homes.push(piece));
             let mut from = mapped.pba;
             for home in homes {
                 self.copy((self.cache_medium, from), (self.home_medium, home), layer)?;
@@ -351,7 +351,7 @@ impl Interpreter {
     ) -> Result<(), ImageError> {
         let needed = medium == self.cache_medium
             && self.any_freed(|freed| !freed.is_empty())
-            && (self.any_freed(|freed| freed.touches(extent)) || layer.begins_part(extent.start));
+            && (self.any_freed(|freed| freed.touches(extent)) || layer.starts_slot(extent.start));
         if needed && self.planted != Some(Planted::ReuseAtOnce) { self.flush_now() } else { Ok(()) }
     }
 }

@@ -134,7 +134,7 @@ fn visit_bands(bands: &BandPlaces, layer: &dyn Layer, extent: LbaExtent, visit: 
             None => {
                 let next = bands.range(at.get()..).next().map_or(extent.end(), |(&start, _)| Lba(start));
                 let end = next.min(extent.end());
-                layer.home(LbaExtent::new(at, end - at), visit);
+                layer.initial_locations(LbaExtent::new(at, end - at), visit);
                 end
             }
         };

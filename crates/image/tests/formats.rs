@@ -390,7 +390,7 @@ fn moved_bands_written_from_the_page_are_found() {
     };
     let mut homes = Vec::new();
     let all = skylight_disk::LbaExtent::new(skylight_disk::Lba(0), Sectors(256));
-    layer().home(all, &mut |piece| homes.push(piece.start.get()));
+    layer().initial_locations(all, &mut |piece| homes.push(piece.start.get()));
     let free: Vec<u64> = (0..6).map(|slot| slot * 64).filter(|start| !homes.contains(start)).collect();
     let mut hand = Hand::new(layer().as_ref());
     for &home in &homes {

@@ -70,7 +70,7 @@ impl Layer for Conventional {
         }
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
         visit(native(extent));
     }
 }

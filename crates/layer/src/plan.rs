@@ -407,11 +407,11 @@ pub trait Layer: Send {
 
     /// Where each piece of a host extent lies on a new drive, in the order of the extent: on the platters, but
     /// for a drive that is all flash.
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent));
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent));
 
     /// Whether what is written at a sector gives a part of the medium another use: a log begins there, or a band
     /// that is found there from the next change of the map on.
-    fn begins_part(&self, _pba: Pba) -> bool {
+    fn starts_slot(&self, _pba: Pba) -> bool {
         false
     }
 

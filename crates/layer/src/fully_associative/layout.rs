@@ -142,7 +142,7 @@ impl Layout {
     }
 
     /// Whether a slot begins with a sector.
-    pub fn begins_slot(&self, pba: Pba) -> bool {
+    pub fn starts_slot(&self, pba: Pba) -> bool {
         let from = pba.get().checked_sub(self.start);
         from.is_some_and(|from| (from % self.pitch).is_multiple_of(self.band))
     }

@@ -304,12 +304,12 @@ impl Layer for FullyAssociative {
         self.media_used()
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
-        self.visit_home(extent, visit);
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+        self.visit_initial(extent, visit);
     }
 
-    fn begins_part(&self, pba: Pba) -> bool {
-        self.layout.begins_slot(pba)
+    fn starts_slot(&self, pba: Pba) -> bool {
+        self.layout.starts_slot(pba)
     }
 
     fn restore(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {

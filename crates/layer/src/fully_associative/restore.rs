@@ -27,7 +27,7 @@ impl FullyAssociative {
     }
 
     /// Where an extent lies on a new drive.
-    pub(super) fn visit_home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+    pub(super) fn visit_initial(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
         let mut at = extent.start;
         while at < extent.end() {
             let band = self.layout.of(at);

@@ -375,7 +375,7 @@ impl Layer for Journaled {
         self.media_used()
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
         self.spec.bands.visit_native(extent, &mut |piece| visit(piece));
     }
 

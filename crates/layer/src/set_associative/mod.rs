@@ -250,7 +250,7 @@ impl Layer for SetAssociative {
         self.media_used()
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
         self.visit_native(extent, &mut |piece| visit(piece.extent));
     }
 

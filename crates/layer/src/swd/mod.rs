@@ -376,7 +376,7 @@ impl Layer for Swd {
         MediaUse { platter, overwritable: platter, ..MediaUse::default() }
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
         visit_places(self.spec.bands.as_ref(), extent, &mut |_, place| visit(place));
     }
 }
