@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
 use skylight_layer::swd::Stamp;
-use skylight_layer::{ExtentMap, Found, Layer, Recovered, Swd};
+use skylight_layer::{CachedExtent, ExtentMap, Layer, Recovered, Swd};
 
 use crate::format::tag::{Kind, Tag};
 use crate::ranges::{Room, Rooms};
@@ -59,7 +59,7 @@ impl State {
     }
 
     /// What lies in the cache of an extent, by host address, each part with the access that wrote it.
-    pub fn found(&self, of: LbaExtent) -> impl Iterator<Item = Found> + '_ {
+    pub fn found(&self, of: LbaExtent) -> impl Iterator<Item = CachedExtent> + '_ {
         self.map.overlapping(of).flat_map(move |mapped| {
             let mut at = Sectors(0);
             std::iter::from_fn(move || {
@@ -74,7 +74,7 @@ impl State {
                 let len = (mapped.lba.len - at).min(room.access.end() - pba);
                 let lba = LbaExtent::new(mapped.lba.start + at, len);
                 at += len;
-                Some(Found { lba, pba, access: room.access, taken: room.taken })
+                Some(CachedExtent { lba, pba, access: room.access, taken: room.taken })
             })
         })
     }
@@ -84,7 +84,7 @@ impl State {
         if let (Some(disk), Some(kept)) = (layer.raw_shingled(), &mut self.shingled) {
             disk.restore(&kept.snapshot());
         }
-        let mut cached: Vec<Found> = self.found(LbaExtent::new(Lba(0), layer.capacity())).collect();
+        let mut cached: Vec<CachedExtent> = self.found(LbaExtent::new(Lba(0), layer.capacity())).collect();
         let room = layer.media_use();
         if room.cached == Sectors(0) && !cached.is_empty() || room.movable == 0 && !self.moved.is_empty() {
             return Err("it has sectors elsewhere than its drive ever puts them".to_owned());
@@ -94,7 +94,7 @@ impl State {
             let [one, other] = [pair[0].lba.start, pair[1].lba.start];
             return Err(format!("sectors from {one} and from {other} on lie at one place of the cache"));
         }
-        cached.sort_unstable_by_key(Found::order);
+        cached.sort_unstable_by_key(CachedExtent::order);
         let moved: Vec<(LbaExtent, Pba)> =
             self.moved.iter().map(|(&start, &(len, pba))| (LbaExtent::new(Lba(start), len), pba)).collect();
         layer.restore(&Recovered { cached: &cached, moved: &moved }).map_err(|error| error.to_string())

@@ -31,6 +31,6 @@ pub use plan::{
     CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose,
     Queue, Source, Step,
 };
-pub use restore::{Found, MediaUse, Misplaced, Recovered};
+pub use restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 pub use set_associative::{SetAssociative, SetAssociativeSpec};
 pub use swd::{Swd, SwdSpec};

@@ -14,7 +14,7 @@ use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
 /// An extent that lies in the persistent cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct CachedExtent {
     /// What the host calls it.
     pub lba: LbaExtent,
     /// Where its first sector lies; the others follow.
@@ -25,7 +25,7 @@ pub struct Found {
     pub taken: u64,
 }
 
-impl Found {
+impl CachedExtent {
     /// Its place in the order of writes.
     #[inline]
     pub fn order(&self) -> u64 {
@@ -36,8 +36,8 @@ impl Found {
 /// All that was found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recovered<'a> {
-    /// What lies in the cache, in the order in which it was written ([`Found::order`]); no sector twice.
-    pub cached: &'a [Found],
+    /// What lies in the cache, in the order in which it was written ([`CachedExtent::order`]); no sector twice.
+    pub cached: &'a [CachedExtent],
     /// Bands that lie elsewhere than on a new drive, and where.
     pub moved: &'a [(LbaExtent, Pba)],
 }

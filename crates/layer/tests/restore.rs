@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
-    Bands, Command, CommandId, Found, FullyAssociative, FullyAssociativeSpec, HostOp, Journaled,
+    Bands, CachedExtent, Command, CommandId, FullyAssociative, FullyAssociativeSpec, HostOp, Journaled,
     JournaledSpec, Layer, MapChange, Medium, Plan, Purpose, Queue, Recovered, SetAssociative,
     SetAssociativeSpec, Source, Step, StretchSpec,
 };
@@ -72,7 +72,7 @@ fn journaled(order: CleaningOrder) -> Journaled {
 /// What plans have said: by sector where it is cached, and by whom; by first sector of a band where it went.
 #[derive(Default)]
 struct Said {
-    cached: BTreeMap<u64, Found>,
+    cached: BTreeMap<u64, CachedExtent>,
     moved: BTreeMap<u64, (LbaExtent, Pba)>,
     access: PbaExtent,
     before: u64,
@@ -100,7 +100,7 @@ impl Said {
                     for at in 0..lba.len.get() {
                         let sector = LbaExtent::new(lba.start + Sectors(at), Sectors(1));
                         let (access, taken) = (self.access, self.before);
-                        let found = Found { lba: sector, pba: pba + Sectors(at), access, taken };
+                        let found = CachedExtent { lba: sector, pba: pba + Sectors(at), access, taken };
                         self.cached.insert(sector.start.get(), found);
                     }
                 }
@@ -149,8 +149,8 @@ impl Said {
     }
 
     fn restore(&mut self, layer: &mut dyn Layer) {
-        let mut cached: Vec<Found> = self.cached.values().copied().collect();
-        cached.sort_by_key(Found::order);
+        let mut cached: Vec<CachedExtent> = self.cached.values().copied().collect();
+        cached.sort_by_key(CachedExtent::order);
         let moved: Vec<_> = self.moved.values().copied().collect();
         layer.restore(&Recovered { cached: &cached, moved: &moved }).expect("what this layer said");
         self.taken = cached.iter().map(|found| found.taken + found.access.len.get()).max().unwrap_or(0);
@@ -260,7 +260,7 @@ proptest! {
 
 #[test]
 fn what_a_drive_never_does_is_refused() {
-    let found = |lba, len, pba, access: (u64, u64), taken| Found {
+    let found = |lba, len, pba, access: (u64, u64), taken| CachedExtent {
         lba: LbaExtent::new(Lba(lba), Sectors(len)),
         pba: Pba(pba),
         access: PbaExtent::new(Pba(access.0), Sectors(access.1)),

@@ -12,7 +12,7 @@ use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
 use super::FullyAssociative;
 use super::zone::Record;
-use crate::restore::{Found, MediaUse, Misplaced, Recovered};
+use crate::restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 
 impl FullyAssociative {
     /// The room on the media.
@@ -65,7 +65,7 @@ impl FullyAssociative {
     }
 
     /// Something is live in a log: an access lies in one slot, and so does what it wrote.
-    fn take_up_record(&mut self, &Found { lba, pba, .. }: &Found) -> Result<(), Misplaced> {
+    fn take_up_record(&mut self, &CachedExtent { lba, pba, .. }: &CachedExtent) -> Result<(), Misplaced> {
         let number = self.layout.zone_of(lba.start);
         let zone = self.layout.zone_extent(number);
         let found = self.slot_in(number, pba, lba.len).filter(|_| lba.end() <= zone.end());

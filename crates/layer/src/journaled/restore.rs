@@ -11,7 +11,7 @@ use skylight_disk::Sectors;
 use super::Journaled;
 use super::journal::Record;
 use crate::plan::Medium;
-use crate::restore::{Found, MediaUse, Misplaced, Recovered};
+use crate::restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 
 impl Journaled {
     /// The room on the media.
@@ -31,7 +31,7 @@ impl Journaled {
     pub(super) fn take_up(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
         *self = Self::new(self.spec.clone());
         let (region, quantum) = (self.spec.journal.region, self.spec.journal.quantum.get());
-        for &Found { lba, pba, access, taken } in found.cached {
+        for &CachedExtent { lba, pba, access, taken } in found.cached {
             let inside = region.start <= access.start && access.end() <= region.end();
             let whole = access.len.get().is_multiple_of(quantum) && taken.is_multiple_of(quantum);
             if !inside || !whole {
