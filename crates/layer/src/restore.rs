@@ -2,11 +2,11 @@
 //!
 //! For every extent in the persistent cache, an image stores its location and the *access* that wrote it: the
 //! extent of the medium that the write occupied, which may be longer than the data, and the total length of
-//! all earlier accesses to the cache, in sectors (`taken`). A journal derives its slots from `taken`, and every
-//! layer the order of the writes.
+//! all earlier accesses to the cache, in sectors (`taken`). A journal derives its slots from `taken`, and
+//! every layer the order of the writes.
 //!
-//! Invariant: after [`Layer::restore`] every sector in [`Recovered`] is at the location given there, and every
-//! other sector at its initial location; later writes of the layer overwrite none of them.
+//! Invariant: after [`Layer::restore`] every sector in [`Recovered`] is at the location given there, and
+//! every other sector at its initial location; later writes of the layer overwrite none of them.
 //!
 //! [`Layer::restore`]: crate::Layer::restore
 

@@ -1,14 +1,14 @@
 //! Cleaning of the fully-associative layer: merges a band with its exceptions into a free band.
 //!
-//! The steps are read, gather, write, commit. *Read* reads the band at its current location; *gather* reads its
-//! exceptions from the logs, in the order in which the heads reach them; *write* writes the merged band to a
-//! free band; *commit* remaps the band and frees its former slot. Only the commit changes what reads return,
-//! and no step overwrites data that reads return, so commands may run between steps. A change in the band
-//! makes cleaning start over.
+//! The steps are read, gather, write, commit. *Read* reads the band at its current location; *gather* reads
+//! its exceptions from the logs, in the order in which the heads reach them; *write* writes the merged band
+//! to a free band; *commit* remaps the band and frees its former slot. Only the commit changes what reads
+//! return, and no step overwrites data that reads return, so commands may run between steps. A change in the
+//! band makes cleaning start over.
 //!
-//! The next band is that of the oldest exception in the oldest log: of the zone if a write needs space, of the
-//! drive if it is idle. Thus logs become empty in the order in which they were opened. A write without space
-//! waits for one band of its zone.
+//! The next band is that of the oldest exception in the oldest log: of the zone if a write needs space, of
+//! the drive if it is idle. Thus logs become empty in the order in which they were opened. A write without
+//! space waits for one band of its zone.
 //!
 //! Invariant: a band is committed only if nothing in it has changed since the gather step.
 //! Source: Skylight (FAST'15), section 3.1; the order is ours, since the paper does not give one.
@@ -127,8 +127,8 @@ impl FullyAssociative {
         }
     }
 
-    /// The band to clean next when the drive is idle. A linear search suffices: zones are few, and it runs once per
-    /// band.
+    /// The band to clean next when the drive is idle. A linear search suffices: zones are few, and it runs
+    /// once per band.
     fn next_of_drive(&mut self) -> Option<Cleaning> {
         let oldest = |(number, zone): (usize, &Option<Box<super::Zone>>)| {
             Some((zone.as_ref()?.logs.front()?.opened, number))

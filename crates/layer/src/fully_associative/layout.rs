@@ -1,8 +1,8 @@
 //! The layout of a fully-associative drive: zones, bands and free bands.
 //!
 //! A zone is a run of physical bands of one size, its *slots*: one for each logical band, and the free bands,
-//! spread evenly among them so that one is near every logical band: "multiple disk caches evenly spread out on
-//! a disk to avoid long seeks during cleaning" (Skylight, section 3.1).
+//! spread evenly among them so that one is near every logical band: "multiple disk caches evenly spread out
+//! on a disk to avoid long seeks during cleaning" (Skylight, section 3.1).
 //!
 //! Invariants: zones and slots do not overlap; each slot of a zone is either the native slot of exactly one
 //! logical band or initially free.

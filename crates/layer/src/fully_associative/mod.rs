@@ -2,21 +2,22 @@
 //!
 //! The disk consists of large zones that are managed independently. A zone has more physical than logical
 //! bands: the additional ones are its free bands, spread evenly over it. A write to any band of the zone is
-//! appended to the zone's log, a free band that all dirty bands of the zone share (`docs/figures.md`, "Drives":
-//! with one free band per dirty band, 21 random writes would use up 21 free bands), and is recorded in the
-//! exception map. Cleaning merges a band with its exceptions into another free band and remaps it (`cleaning`).
+//! appended to the zone's log, a free band that all dirty bands of the zone share (`docs/figures.md`,
+//! "Drives": with one free band per dirty band, 21 random writes would use up 21 free bands), and is recorded
+//! in the exception map. Cleaning merges a band with its exceptions into another free band and remaps it
+//! (`cleaning`).
 //!
 //! A write at the first sector of a band starts a stream: it goes to a free band of its own, and writes that
-//! continue it exactly follow (`writing`). With the last sector the band is remapped there, so that no data is
-//! written twice. If the stream breaks, its data are exceptions in a log like any other.
+//! continue it exactly follow (`writing`). With the last sector the band is remapped there, so that no data
+//! is written twice. If the stream breaks, its data are exceptions in a log like any other.
 //!
 //! A zone takes memory from its first write on, and its band map from the first remapping on.
 //!
-//! Invariants: the latest data of every sector is in a log, where the map finds it, or in the slot of its band;
-//! a slot that is being written contains no data visible to reads at or after its write position; see also
-//! `zone`.
-//! Source: Skylight (FAST'15), sections 3.1 and 4.8; Cassuto et al. (MSST'10) and Hall (US 8,687,303) as cited
-//! there.
+//! Invariants: the latest data of every sector is in a log, where the map finds it, or in the slot of its
+//! band; a slot that is being written contains no data visible to reads at or after its write position; see
+//! also `zone`.
+//! Source: Skylight (FAST'15), sections 3.1 and 4.8; Cassuto et al. (MSST'10) and Hall (US 8,687,303) as
+//! cited there.
 
 mod audit;
 mod cleaning;
@@ -45,9 +46,9 @@ pub struct FullyAssociativeSpec {
     pub zone: Sectors,
     /// Physical bands of a zone in addition to its logical ones; more than `clean_threshold`.
     pub free_bands: u32,
-    /// Free bands that writes leave unused: if a zone has no more than these, a write that needs one waits for
-    /// cleaning. At least 1, the destination of a merge. A merge frees as many bands as it takes, so more are
-    /// never needed, and each reduces the cache: with 1 of 21, writes can use 95 % of the free space, as
+    /// Free bands that writes leave unused: if a zone has no more than these, a write that needs one waits
+    /// for cleaning. At least 1, the destination of a merge. A merge frees as many bands as it takes, so more
+    /// are never needed, and each reduces the cache: with 1 of 21, writes can use 95 % of the free space, as
     /// measured in Skylight, table 2; with 2, only 90 %.
     pub clean_threshold: u32,
     /// Idle time before the drive cleans (aggressive); `None` if it cleans only full zones (lazy).
@@ -105,8 +106,8 @@ impl FullyAssociative {
     /// An empty drive.
     ///
     /// # Panics
-    /// If a size is zero, `clean_threshold` is not from 1 to below `free_bands`, or a zone with its free bands
-    /// has 2^32 sectors or more: the profile check rejects such numbers.
+    /// If a size is zero, `clean_threshold` is not from 1 to below `free_bands`, or a zone with its free
+    /// bands has 2^32 sectors or more: the profile check rejects such numbers.
     pub fn new(spec: FullyAssociativeSpec) -> Self {
         assert!(spec.fault().is_none(), "{}", spec.fault().unwrap_or_default());
         let layout = Layout::new(&spec);
@@ -180,7 +181,8 @@ impl FullyAssociative {
         }
     }
 
-    /// Releases the exceptions of an extent of one zone from their logs. Returns whether a log has become empty.
+    /// Releases the exceptions of an extent of one zone from their logs. Returns whether a log has become
+    /// empty.
     fn release(&mut self, zone: usize, extent: LbaExtent) -> bool {
         let (layout, band) = (&self.layout, self.spec.band);
         let Some(logs) = &mut self.zones[zone] else {

@@ -2,17 +2,20 @@
 //!
 //! * Waiting writes that cover a whole band in order, or a part of one write that does, go to a free band, to
 //!   which the band is remapped. This takes one band and frees one, so it needs no cleaning.
-//! * A write at the first sector of a band, and writes that continue it exactly, go to a free band of their own.
+//! * A write at the first sector of a band, and writes that continue it exactly, go to a free band of their
+//!   own.
 //! * Other writes go to the log of the zone, and from a full log to the next one.
-//! * If no log has space and writes may take no more free bands, one band is merged: that of the zone's oldest
-//!   exception. A log is free only after all bands with exceptions in it are merged, which may be nearly all
-//!   bands of the zone. To avoid that wait, a write that still has no space is merged with its own band. Thus a
-//!   write waits for at most two merges in each band that it overlaps, and logs become empty one by one.
+//! * If no log has space and writes may take no more free bands, one band is merged: that of the zone's
+//!   oldest exception. A log is free only after all bands with exceptions in it are merged, which may be
+//!   nearly all bands of the zone. To avoid that wait, a write that still has no space is merged with its own
+//!   band. Thus a write waits for at most two merges in each band that it overlaps, and logs become empty one
+//!   by one.
 //!
 //! Host data is accounted for as [`Purpose::Host`] if it is written to its final location: in the first case,
 //! in the second unless the stream breaks, and in the last.
 //!
-//! Invariant: the log of a stream contains its band from the first sector on, in order, and the map points to it.
+//! Invariant: the log of a stream contains its band from the first sector on, in order, and the map points to
+//! it.
 
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
@@ -41,9 +44,9 @@ impl FullyAssociative {
         }
     }
 
-    /// The waiting writes to take. If some cover the band of the chosen write in order, or complete its stream,
-    /// all of these. Otherwise the one that continues or starts the stream, if it is older than the chosen one.
-    /// Otherwise the chosen one.
+    /// The waiting writes to take. If some cover the band of the chosen write in order, or complete its
+    /// stream, all of these. Otherwise the one that continues or starts the stream, if it is older than the
+    /// chosen one. Otherwise the chosen one.
     fn run<'a>(&self, queue: Queue<'a>, at: BandAt) -> &'a [Command] {
         let waiting = queue.waiting;
         let streamed = self.zones[at.zone].as_ref().and_then(|zone| {
@@ -66,7 +69,8 @@ impl FullyAssociative {
         });
         let count = covering.count();
         let taken = first..first + if end >= at.lba.end() { count } else { 1 };
-        // The start of the stream may be older than the chosen write, but must not overtake a conflicting one.
+        // The start of the stream may be older than the chosen write, but must not overtake a conflicting
+        // one.
         if queue.keeps_order(&taken) { &waiting[taken] } else { &waiting[queue.next..=queue.next] }
     }
 
@@ -187,7 +191,8 @@ impl FullyAssociative {
     }
 
     /// Merges a write for which no log has space with the rest of its band into the remaining free band, and
-    /// remaps the band: one sequential write of the band, with the host's data between the data that was read.
+    /// remaps the band: one sequential write of the band, with the host's data between the data that was
+    /// read.
     fn write_merged(&mut self, at: BandAt, lba: LbaExtent, plan: &mut Plan) {
         self.read_band(at, plan);
         self.gather(at, plan);
@@ -239,9 +244,9 @@ impl FullyAssociative {
         lba.len
     }
 
-    /// The first location to which a write would go, as an estimate for the scheduler: if the write has to wait
-    /// for cleaning, the log that cleaning would empty; and the destination of an idle merge that the write
-    /// would cancel does not count as free.
+    /// The first location to which a write would go, as an estimate for the scheduler: if the write has to
+    /// wait for cleaning, the log that cleaning would empty; and the destination of an idle merge that the
+    /// write would cancel does not count as free.
     pub(super) fn write_location(&self, at: BandAt, extent: LbaExtent) -> Pba {
         let start = |slot| self.layout.slot_start(at.zone, slot);
         let Some(zone) = &self.zones[at.zone] else {

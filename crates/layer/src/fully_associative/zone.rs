@@ -1,8 +1,9 @@
 //! A zone of a fully-associative drive: the use of each slot.
 //!
-//! Invariants: a slot is exactly one of these: the location of a logical band, a log, free, or the destination
-//! of the current merge; between commands, every log has a live sector; `current`, `streams` and `spares` refer
-//! to different logs; a log is written sequentially from its start and is never overwritten.
+//! Invariants: a slot is exactly one of these: the location of a logical band, a log, free, or the
+//! destination of the current merge; between commands, every log has a live sector;
+//! `current`, `streams` and `spares` refer to different logs; a log is written sequentially from its start
+//! and is never overwritten.
 
 use std::collections::VecDeque;
 
@@ -144,7 +145,8 @@ impl Zone {
         self.log_of[slot as usize] = self.logs.len() as u32;
     }
 
-    /// Appends as many of `len` host sectors to a log as fit. Returns their offset in the log and their number.
+    /// Appends as many of `len` host sectors to a log as fit. Returns their offset in the log and their
+    /// number.
     pub fn append(&mut self, slot: u32, lba: u32, len: u64) -> Option<(u32, u32)> {
         let index = self.index(slot)?;
         let log = &mut self.logs[index];
@@ -230,7 +232,8 @@ impl Zone {
         self.streams.iter().find(|stream| stream.band == band).map(|stream| stream.slot)
     }
 
-    /// Breaks a stream that cannot complete its band: its data stays, and other writes may use the space after it.
+    /// Breaks a stream that cannot complete its band: its data stays, and other writes may use the space
+    /// after it.
     pub fn break_stream(&mut self, band: u32) {
         if let Some(index) = self.streams.iter().position(|stream| stream.band == band) {
             let Stream { slot, .. } = self.streams.remove(index);
@@ -277,7 +280,8 @@ impl Zone {
         self.current().filter(|&slot| self.has_space(slot))
     }
 
-    /// The slot for the next write outside streams, and whether it is still free; `None` if that needs cleaning.
+    /// The slot for the next write outside streams, and whether it is still free; `None` if that needs
+    /// cleaning.
     pub fn next_log(&self, near: u32, threshold: usize) -> Option<(u32, bool)> {
         if let Some(slot) = self.current_with_space() {
             return Some((slot, false));
@@ -292,7 +296,8 @@ impl Zone {
         streamed.map(|stream| (stream.slot, false))
     }
 
-    /// Appends further writes to the slot that [`Zone::next_log`] returned. Returns the number of logs opened.
+    /// Appends further writes to the slot that [`Zone::next_log`] returned. Returns the number of logs
+    /// opened.
     pub fn append_next_to(&mut self, slot: u32, free: bool, opened: u64) -> u64 {
         if self.current() == Some(slot) {
             return 0;

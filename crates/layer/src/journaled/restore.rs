@@ -1,10 +1,10 @@
-//! Taking up a journal: the records that are live, with their slots, and where the next entry goes.
+//! Recovery of a journal: the live records with their slots, and the position of the next entry.
 //!
-//! The access of an entry is its quanta, all of them, so what the cache had taken before it is a whole number
-//! of quanta: its first slot. The next entry goes behind the newest that has something live; entries behind
-//! that, and slots before the oldest, are free.
+//! The access of an entry consists of all its quanta. So the sectors allocated before it are a whole number
+//! of quanta, which is its first slot. The next entry follows the newest one with live data; later entries,
+//! and the slots before the oldest, are free.
 //!
-//! Source: as the module above.
+//! Source: as in the parent module.
 
 use skylight_disk::Sectors;
 
@@ -14,21 +14,21 @@ use crate::plan::Medium;
 use crate::restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 
 impl Journaled {
-    /// The room on the media.
+    /// The space used on the media.
     pub(super) fn media_used(&self) -> MediaUse {
         let (journal, cleaning) = (self.spec.journal.region, self.spec.cleaning);
         let cache = journal.end().max(cleaning.staging.end());
         let native = self.spec.bands.platter_end();
         let native = native.max(self.spec.map_merge.end()).max(cleaning.map_update.end());
-        let room = MediaUse { cached: journal.len, ..MediaUse::default() };
+        let used = MediaUse { cached: journal.len, ..MediaUse::default() };
         match self.spec.cache_medium {
-            Medium::Platter => MediaUse { platter: Sectors(native.max(cache).get()), ..room },
-            Medium::Flash => MediaUse { platter: Sectors(native.get()), flash: Sectors(cache.get()), ..room },
+            Medium::Platter => MediaUse { platter: Sectors(native.max(cache).get()), ..used },
+            Medium::Flash => MediaUse { platter: Sectors(native.get()), flash: Sectors(cache.get()), ..used },
         }
     }
 
-    /// Takes up what was found.
-    pub(super) fn take_up(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
+    /// Restores the map and the journal.
+    pub(super) fn recover(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
         *self = Self::new(self.spec.clone());
         let (region, quantum) = (self.spec.journal.region, self.spec.journal.quantum.get());
         for &CachedExtent { lba, pba, access, taken } in found.cached {
@@ -42,7 +42,7 @@ impl Journaled {
             self.journal.record(Record { lba, pba, slot });
         }
         if let Some(newest) = found.cached.last() {
-            self.journal.go_on_behind(newest.access, newest.taken);
+            self.journal.continue_after(newest.access, newest.taken);
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Recovery of a set-associative cache: the fill level of each cache band and the order of their first writes.
+//! Recovery of a set-associative cache: the fill level of each cache band and the order of their first
+//! writes.
 //!
 //! A cache band is filled up to the end of its last recovered extent; anything after that was obsolete.
 //! Source: as in the parent module.
