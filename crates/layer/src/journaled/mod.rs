@@ -205,7 +205,7 @@ impl Journaled {
         if self.map.longest() <= extent.len {
             return None;
         }
-        let found = self.map.holding(extent.start)?.lba;
+        let found = self.map.entry_at(extent.start)?.lba;
         (found.start < extent.start && extent.end() < found.end()).then_some(found)
     }
 
