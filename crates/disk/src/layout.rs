@@ -201,10 +201,10 @@ mod tests {
         let mut walk = Vec::new();
         let mut at = 0;
         while at < geometry.capacity().get() {
-            let place = geometry.position_of(Pba(at));
-            assert_eq!(geometry.pba_of(place.surface, place.track, 0), Some(Pba(at)));
-            walk.push((place.surface, place.track, place.sectors_per_track));
-            at += u64::from(place.sectors_per_track);
+            let position = geometry.position_of(Pba(at));
+            assert_eq!(geometry.pba_of(position.surface, position.track, 0), Some(Pba(at)));
+            walk.push((position.surface, position.track, position.sectors_per_track));
+            at += u64::from(position.sectors_per_track);
         }
         walk
     }

@@ -146,11 +146,11 @@ impl Media {
     #[inline]
     pub(crate) fn positioning(
         &self,
-        place: Option<&SectorPosition>,
+        position: Option<&SectorPosition>,
         direction: Direction,
         at: Time,
     ) -> Nanos {
-        place.map_or(Nanos(0), |place| self.disk.positioning(self.head, at, place, direction))
+        position.map_or(Nanos(0), |position| self.disk.positioning(self.head, at, position, direction))
     }
 
     #[inline]
@@ -160,8 +160,8 @@ impl Media {
             Medium::Platter => {
                 let timing = self.platter_access(access, at);
                 if let Some(trace) = &mut self.trace {
-                    let place = self.disk.geometry().position_of(extent.start);
-                    let arrival = Head { surface: place.surface, track: place.track };
+                    let position = self.disk.geometry().position_of(extent.start);
+                    let arrival = Head { surface: position.surface, track: position.track };
                     trace.record(at, arrival, &timing, purpose);
                 }
                 self.head = timing.head;

@@ -49,8 +49,8 @@ struct Candidate {
 /// The required head position and angle.
 #[inline]
 fn target_position((_, start): &(Pba, AccessStart)) -> (Head, Angle) {
-    let place = start.position();
-    (Head { surface: place.surface, track: place.track }, place.angle)
+    let position = start.position();
+    (Head { surface: position.surface, track: position.track }, position.angle)
 }
 
 impl Candidate {
@@ -437,9 +437,9 @@ mod tests {
     ) -> (Nanos, usize) {
         let duration = commands.iter().zip(ready).map(|(command, &ready)| {
             let direction = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
-            let place = media.disk.geometry().position_of(Pba(command.extent.start.get()));
+            let position = media.disk.geometry().position_of(Pba(command.extent.start.get()));
             let begin = ready.max(now);
-            begin - now + media.disk.positioning(media.head, begin, &place, direction)
+            begin - now + media.disk.positioning(media.head, begin, &position, direction)
         });
         duration.enumerate().map(|(index, duration)| (duration, index)).min().expect("a waiting command")
     }
