@@ -1,9 +1,8 @@
 //! A zone of a fully-associative drive: the use of each slot.
 //!
 //! Invariants: a slot is exactly one of these: the location of a logical band, a log, free, or the
-//! destination of the current merge; between commands, every log has a live sector;
-//! `current`, `streams` and `spares` refer to different logs; a log is written sequentially from its start
-//! and is never overwritten.
+//! destination of the current merge; between commands, every log has a live sector; `current`, `streams` and
+//! `spares` refer to different logs; a log is written sequentially from its start and is never overwritten.
 
 use std::collections::VecDeque;
 

@@ -37,8 +37,8 @@ impl SetAssociative {
     /// Empties a cache band.
     pub(super) fn clean(&mut self, cache_band: u64, plan: &mut Plan) {
         // The drive has memory for one cache band, so the data of another one is discarded.
-        let begun = self.cleaning.take().filter(|cleaning| cleaning.cache_band == cache_band);
-        let mut cleaning = begun.or_else(|| self.begin(cache_band));
+        let started = self.cleaning.take().filter(|cleaning| cleaning.cache_band == cache_band);
+        let mut cleaning = started.or_else(|| self.start(cache_band));
         while let Some(step) = cleaning {
             cleaning = self.clean_step(step, plan);
         }
@@ -51,7 +51,7 @@ impl SetAssociative {
             let Some((_, &cache_band)) = self.filling.first_key_value() else {
                 return false;
             };
-            cleaning = self.begin(cache_band);
+            cleaning = self.start(cache_band);
         }
         self.cleaning = cleaning.and_then(|step| self.clean_step(step, plan));
         true
@@ -63,7 +63,7 @@ impl SetAssociative {
     }
 
     /// Starts to empty a cache band; one without live data is empty at once.
-    fn begin(&mut self, cache_band: u64) -> Option<Cleaning> {
+    fn start(&mut self, cache_band: u64) -> Option<Cleaning> {
         if self.next_dirty_band(cache_band, cache_band).is_none() {
             self.mark_empty(cache_band);
             return None;

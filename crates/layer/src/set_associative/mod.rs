@@ -1,10 +1,9 @@
 //! The set-associative layer of Cassuto et al. as Skylight emulates it (FAST'15, section 3.1).
 //!
-//! The disk consists of N data bands and n cache bands of one size. A write to data band
-//! `a` is appended to cache band `a mod
-//! n`, block by block, and recorded in the exception map. Cleaning (`cleaning`) empties a cache band: each of
-//! its data bands with exceptions is read, merged and written back in place. Lazy cleaning starts when a
-//! write does not fit in its cache band; aggressive cleaning also runs in idle time.
+//! The disk consists of N data bands and n cache bands of one size. A write to data band `a` is appended to
+//! cache band `a mod n`, block by block, and recorded in the exception map. Cleaning (`cleaning`) empties a
+//! cache band: each of its data bands with exceptions is read, merged and written back in place. Lazy
+//! cleaning starts when a write does not fit in its cache band; aggressive cleaning also runs in idle time.
 //!
 //! Invariants: a cache band contains data only of its own data bands; every exception points into the written
 //! part of the cache band of its data band; between cleanings the written part only grows.
@@ -28,7 +27,7 @@ use cleaning::Cleaning;
 /// The sizes of a set-associative drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetAssociativeSpec {
-    /// Sectors that the host sees; the last data band may be short.
+    /// Host sectors; the last data band may be short.
     pub capacity: Sectors,
     /// Sectors in a band.
     pub band: Sectors,

@@ -16,10 +16,10 @@ impl SetAssociative {
         let cache = Sectors(self.spec.cache_bands * self.spec.band.get());
         let capacity = self.spec.capacity;
         match self.spec.cache_medium {
-            // Native data lies on both sides of the cache; the cache may also start after its end.
+            // Native data lies on both sides of the cache, or the cache starts after the end of native data.
             Medium::Platter => {
                 let platter = (capacity + cache).max(Sectors(self.spec.cache_start.get()) + cache);
-                // Between native data and a cache after its end, nothing is stored.
+                // In the latter case, the platters between the two are unused.
                 let gap = Sectors(self.spec.cache_start.get().saturating_sub(capacity.get()));
                 let gap = PbaExtent::new(Pba(capacity.get()), gap);
                 MediaUse { platter, gap, cached: cache, ..MediaUse::default() }

@@ -1,7 +1,7 @@
 //! Dirty bands, for the cleaning orders that choose by band and not by the age of writes.
 //!
-//! *Greedy* chooses the band with the most sectors in the cache, of equal ones the first
-//! (`fullest`). *Random* chooses any (`random_choice`).
+//! *Greedy* chooses the band with the most sectors in the cache, of equal ones the first (`fullest`). *Random*
+//! chooses any (`random_choice`).
 //!
 //! Bands are counted only while they are chosen from. A drive that cleans in FIFO order, as every journaled
 //! one does while slots are short, pays nothing. The first choice counts the sectors in the exception map.
