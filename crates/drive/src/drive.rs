@@ -23,7 +23,7 @@ use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
 use skylight_layer::{CacheUse, Command, CommandId, HostOp, Layer, Plan, Queue};
 
 use crate::batch::{Batch, BatchError};
-use crate::host::{Host, Moved, NoHost, Observer, Origin};
+use crate::host::{ExecutionResult, Host, NoHost, Observer, Origin};
 use crate::jitter::Jitter;
 use crate::ledger::Ledger;
 use crate::media::{FlashSpeed, Media};
@@ -479,8 +479,8 @@ impl Drive {
             self.complete(id, at.max(ready).max(free) + extra, host);
         }
         match moved {
-            Moved::Done => self.invalidate_locations(command.op == HostOp::Trim),
-            Moved::Refused => self.invalidate_all_locations(),
+            ExecutionResult::Done => self.invalidate_locations(command.op == HostOp::Trim),
+            ExecutionResult::Refused => self.invalidate_all_locations(),
         }
         let continues = self.interface.look_ahead && command.op == HostOp::Read;
         self.ahead = continues.then(|| ReadAhead { next: command.extent.end(), since: end });

@@ -24,7 +24,7 @@ pub enum Origin {
 
 /// Result of moving the bytes of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moved {
+pub enum ExecutionResult {
     /// All bytes are on the media.
     Done,
     /// Some could not be written: the backing storage has no space. The layer reflects what is there.
@@ -48,8 +48,8 @@ pub(crate) trait Observer {
     /// A plan is executed. `layer` is in the state after the plan; on return it reflects what is on the
     /// media.
     #[inline]
-    fn executed(&mut self, _origin: Origin, _plan: &Plan, _layer: &mut dyn Layer) -> Moved {
-        Moved::Done
+    fn executed(&mut self, _origin: Origin, _plan: &Plan, _layer: &mut dyn Layer) -> ExecutionResult {
+        ExecutionResult::Done
     }
 
     /// A command is about to complete that needs what the media refused.

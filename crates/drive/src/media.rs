@@ -6,7 +6,7 @@
 //! Invariants: time never goes back; every access is in the ledger, every platter access in the trace.
 
 use skylight_disk::{
-    AccessStart, AccessTiming, Direction, Disk, Head, Nanos, Pba, PbaExtent, Place, Sectors, Time,
+    AccessStart, AccessTiming, Direction, Disk, Head, Nanos, Pba, PbaExtent, SectorPosition, Sectors, Time,
 };
 use skylight_layer::{CommandId, Medium, Plan, Purpose, Step};
 
@@ -122,7 +122,7 @@ impl Media {
         group.sort_unstable_by_key(|(access, _)| access.extent.start);
         while !group.is_empty() {
             let cost = |(access, begin): &(Access, Option<AccessStart>)| {
-                self.positioning(begin.as_ref().map(AccessStart::place), access.direction, at)
+                self.positioning(begin.as_ref().map(AccessStart::position), access.direction, at)
             };
             let nearest = match group.len().min(self.window) {
                 1 => 0,
@@ -138,14 +138,19 @@ impl Media {
 
     /// Time to transfer `sectors` at the outer diameter.
     pub(crate) fn outer_transfer_time(&self, sectors: Sectors) -> Nanos {
-        let sectors_per_track = u64::from(self.disk.geometry().place(Pba(0)).sectors_per_track);
+        let sectors_per_track = u64::from(self.disk.geometry().position_of(Pba(0)).sectors_per_track);
         Nanos(sectors.get() * self.disk.mechanics().rotation.revolution().get() / sectors_per_track)
     }
 
     /// Time until the medium can start to transfer.
     #[inline]
-    pub(crate) fn positioning(&self, place: Option<&Place>, direction: Direction, at: Time) -> Nanos {
-        place.map_or(Nanos(0), |place| self.disk.positioning(self.head, at, place, direction))
+    pub(crate) fn positioning(
+        &self,
+        position: Option<&SectorPosition>,
+        direction: Direction,
+        at: Time,
+    ) -> Nanos {
+        position.map_or(Nanos(0), |position| self.disk.positioning(self.head, at, position, direction))
     }
 
     #[inline]
@@ -155,8 +160,8 @@ impl Media {
             Medium::Platter => {
                 let timing = self.platter_access(access, at);
                 if let Some(trace) = &mut self.trace {
-                    let place = self.disk.geometry().place(extent.start);
-                    let arrival = Head { surface: place.surface, track: place.track };
+                    let position = self.disk.geometry().position_of(extent.start);
+                    let arrival = Head { surface: position.surface, track: position.track };
                     trace.record(at, arrival, &timing, purpose);
                 }
                 self.head = timing.head;

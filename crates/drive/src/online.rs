@@ -2,7 +2,7 @@
 //!
 //! The drive and its events are those of [`crate::drive`], but the host is not a batch. Commands arrive at
 //! any time ([`Online::submit`]), the caller advances the time ([`Online::advance`]), and the drive reports
-//! every plan as it executes it ([`Mover`]), so that the code that moves the bytes follows the same layer as
+//! every plan as it executes it ([`PlanExecutor`]), so that the code that moves the bytes follows the same layer as
 //! the clock.
 //!
 //! Invariants: commands submitted at the times that [`Drive::run`] assigns complete at the times that it
@@ -17,15 +17,15 @@ use skylight_layer::{Command, CommandId, Idle, Layer, Plan};
 use crate::drive::Drive;
 use crate::host::Observer;
 
-pub use crate::host::{Moved, Origin};
+pub use crate::host::{ExecutionResult, Origin};
 
 /// Moves the bytes of the executed plans.
-pub trait Mover {
+pub trait PlanExecutor {
     /// A plan is executed; `layer` is in the state after the plan. Nothing happens on the drive before this
     /// returns. If the backing storage has no space, the callee must restore the layer to what is on the
     /// media. Writes then stay in the volatile cache, and the drive retries later; commands of the host
     /// complete regardless.
-    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> Moved;
+    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> ExecutionResult;
 
     /// A command is about to complete that needs cached writes on the media, where there is no space for
     /// them.
@@ -49,30 +49,30 @@ pub struct Answered {
 }
 
 /// Collects the completions and passes the other events on.
-struct Reporter<'a, M: Mover> {
-    mover: &'a mut M,
+struct Reporter<'a, M: PlanExecutor> {
+    executor: &'a mut M,
     due: &'a mut BinaryHeap<Reverse<Answered>>,
 }
 
-impl<M: Mover> Observer for Reporter<'_, M> {
+impl<M: PlanExecutor> Observer for Reporter<'_, M> {
     fn answered(&mut self, id: CommandId, at: Time, _latency: Nanos, _free: Time) {
         self.due.push(Reverse(Answered { at, id: id.0 }));
     }
 
     fn decided(&mut self, id: CommandId, layer: &mut dyn Layer) {
-        self.mover.decided(id, layer);
+        self.executor.decided(id, layer);
     }
 
     fn cached(&mut self, host: CommandId, cache: CommandId) {
-        self.mover.cached(host, cache);
+        self.executor.cached(host, cache);
     }
 
-    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> Moved {
-        self.mover.executed(origin, plan, layer)
+    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> ExecutionResult {
+        self.executor.executed(origin, plan, layer)
     }
 
     fn refused(&mut self, id: CommandId) {
-        self.mover.refused(id);
+        self.executor.refused(id);
     }
 }
 
@@ -111,24 +111,29 @@ impl Online {
 
     /// Submits a command at `at`, or now if that is past. Its number must differ from those of all incomplete
     /// commands. `fua` marks a write that completes when durable.
-    pub fn submit(&mut self, command: Command, fua: bool, at: Time, mover: &mut impl Mover) {
+    pub fn submit(&mut self, command: Command, fua: bool, at: Time, executor: &mut impl PlanExecutor) {
         let at = at.max(self.clock);
-        self.run_until(at, mover);
+        self.run_until(at, executor);
         self.is_quiescent = false;
         self.drive.take(command, fua, at);
     }
 
     /// Advances the time: all events before `until` occur. Reports the commands that complete by then.
-    pub fn advance(&mut self, until: Time, mover: &mut impl Mover, answers: &mut Vec<Answered>) {
+    pub fn advance(&mut self, until: Time, executor: &mut impl PlanExecutor, answers: &mut Vec<Answered>) {
         let until = until.max(self.clock);
-        self.run_until(until, mover);
+        self.run_until(until, executor);
         self.report_due(|answer| answer.at <= until, answers);
     }
 
     /// Reports the commands that complete by `until`, each earlier by `ahead`, unless another event is due
     /// before: a completion need not wait for work that the drive starts at the same moment. A decided
     /// completion cannot change any more, so reporting it early is safe.
-    pub fn settled(&mut self, until: Time, ahead: impl Fn(Answered) -> Nanos, answers: &mut Vec<Answered>) {
+    pub fn report_early(
+        &mut self,
+        until: Time,
+        ahead: impl Fn(Answered) -> Nanos,
+        answers: &mut Vec<Answered>,
+    ) {
         let event = self.drive.next_event().map_or(until, |(time, _)| time.min(until));
         self.report_due(
             |answer| answer.at.min(until) <= event && answer.at <= until + ahead(answer),
@@ -143,8 +148,8 @@ impl Online {
         }
     }
 
-    fn run_until(&mut self, until: Time, mover: &mut impl Mover) {
-        let mut reporter = Reporter { mover, due: &mut self.due };
+    fn run_until(&mut self, until: Time, executor: &mut impl PlanExecutor) {
+        let mut reporter = Reporter { executor, due: &mut self.due };
         while let Some((time, event)) = self.drive.next_event().filter(|&(time, _)| time < until) {
             self.drive.process(time, event, &mut reporter);
             self.is_quiescent = false;

@@ -5,7 +5,7 @@
 //! passes the heads, provided that the arm can be there in time. It then examines the candidates exactly, in
 //! the order in which they pass, until the heads reach one: a later one cannot be reached earlier. A location
 //! stays valid until a change of the map may have moved it. The layer divides the drive into groups that
-//! change independently ([`Layer::place_group`]), so that a write invalidates few locations.
+//! change independently ([`Layer::location_group`]), so that a write invalidates few locations.
 //!
 //! Invariants: a stored location is the one that the layer would return now; the choice is the same as
 //! comparing the positioning times of all candidates, the oldest of equals.
@@ -49,8 +49,8 @@ struct Candidate {
 /// The required head position and angle.
 #[inline]
 fn target_position((_, start): &(Pba, AccessStart)) -> (Head, Angle) {
-    let place = start.place();
-    (Head { surface: place.surface, track: place.track }, place.angle)
+    let position = start.position();
+    (Head { surface: position.surface, track: position.track }, position.angle)
 }
 
 impl Candidate {
@@ -77,7 +77,7 @@ impl Candidate {
     fn positioning(&self, media: &Media, now: Time) -> Nanos {
         let waits = self.ready.max(now) - now;
         let duration = |start: &(Pba, AccessStart)| {
-            media.disk.positioning(media.head, now + waits, start.1.place(), self.direction)
+            media.disk.positioning(media.head, now + waits, start.1.position(), self.direction)
         };
         waits + self.start.as_ref().map_or(Nanos(0), duration)
     }
@@ -326,7 +326,7 @@ impl SptfQueue {
         if matches!(command.op, HostOp::Read | HostOp::Write) {
             let (medium, first) = layer.locate_first(command.extent, direction == Direction::Write);
             start = (medium == Medium::Platter).then(|| (first, self.locate_start(media, first)));
-            target.group = layer.place_group(command.extent.start);
+            target.group = layer.location_group(command.extent.start);
         }
         self.unknown -= 1;
         *self.group_counts.of(target.group) += 1;
@@ -401,7 +401,7 @@ impl SptfQueue {
             let Step::Commit(change) = step else {
                 continue;
             };
-            let group = layer.place_group(change.extent().start);
+            let group = layer.location_group(change.extent().start);
             if done == Some(group) {
                 continue;
             }
@@ -437,9 +437,9 @@ mod tests {
     ) -> (Nanos, usize) {
         let duration = commands.iter().zip(ready).map(|(command, &ready)| {
             let direction = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
-            let place = media.disk.geometry().place(Pba(command.extent.start.get()));
+            let position = media.disk.geometry().position_of(Pba(command.extent.start.get()));
             let begin = ready.max(now);
-            begin - now + media.disk.positioning(media.head, begin, &place, direction)
+            begin - now + media.disk.positioning(media.head, begin, &position, direction)
         });
         duration.enumerate().map(|(index, duration)| (duration, index)).min().expect("a waiting command")
     }

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use skylight_disk::{Lba, LbaExtent, Nanos, Sectors, Time};
-use skylight_drive::online::{Answered, Moved, Mover, Origin};
+use skylight_drive::online::{Answered, ExecutionResult, Origin, PlanExecutor};
 use skylight_drive::profile::Profile;
 use skylight_drive::random::{Kind, random_profile};
 use skylight_drive::{Batch, Drive, Online};
@@ -20,8 +20,8 @@ struct Ledger {
     idle: usize,
 }
 
-impl Mover for Ledger {
-    fn executed(&mut self, origin: Origin, plan: &Plan, _layer: &mut dyn Layer) -> Moved {
+impl PlanExecutor for Ledger {
+    fn executed(&mut self, origin: Origin, plan: &Plan, _layer: &mut dyn Layer) -> ExecutionResult {
         let completes = plan.steps().iter().filter_map(|step| match step {
             Step::Complete(id) => Some(*id),
             _ => None,
@@ -31,7 +31,7 @@ impl Mover for Ledger {
             Origin::Cache => self.left.extend(completes),
             Origin::Idle => self.idle += 1,
         }
-        Moved::Done
+        ExecutionResult::Done
     }
 
     fn refused(&mut self, _id: CommandId) {}
@@ -139,7 +139,7 @@ fn feed(
                 let until = Time(now + (submit - now) / 1000 * share);
                 if share % 2 == 0 {
                     let before = answers.len();
-                    online.settled(until, |_| Nanos(0), &mut answers);
+                    online.report_early(until, |_| Nanos(0), &mut answers);
                     assert!(answers[before..].iter().all(|answer| answer.at <= until), "before its time");
                 }
                 online.advance(until, &mut ledger, &mut answers);

@@ -330,7 +330,7 @@ fn bands_and_guards() {
             (
                 ", until = \"500 MiB\"",
                 "",
-                "f.toml:44: [[layer.bands]] until is missing; only the last entry goes on to the end",
+                "f.toml:44: [[layer.bands]] until is missing; only the last entry extends to the end of the drive",
             ),
             (
                 "until = \"500 MiB\"",

@@ -63,7 +63,9 @@ impl Interpreter {
         let mut checkpoint = match self.checkpoint.begun.take() {
             Some(begun) => begun,
             None if !self.log.is_half_full() => return Ok(()),
-            None if self.state.map.entries() <= self.checkpoint.piece => return self.checkpoint_now(false, layer),
+            None if self.state.map.entries() <= self.checkpoint.piece => {
+                return self.checkpoint_now(false, layer);
+            }
             None => {
                 self.flush_now()?;
                 self.begin_checkpoint()

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Overwriting, Plan, Queue, Room, Step,
+    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, MediaUse, Overwriting, Plan, Queue, Step,
 };
 
 use crate::error::ImageError;
@@ -171,7 +171,7 @@ impl Image {
     /// Whether every sector has one place for good on the drive itself, so that its bytes may be lent while others write.
     /// An image in place of another drive keeps what its reads promise: a block is never part old and part new.
     pub fn may_lend(&self) -> bool {
-        let Room { cached, movable, overwritable, .. } = self.layer.room();
+        let MediaUse { cached, movable, overwritable, .. } = self.layer.media_use();
         cached.get() == 0 && movable == 0 && overwritable.get() == 0
     }
 

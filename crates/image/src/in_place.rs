@@ -27,7 +27,7 @@
 //! Invariants: bytes of the host lie nowhere but at native locations, and these never change; the map is the layer's.
 
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
-use skylight_layer::{ExtentMap, Layer, MapChange, Room, Source};
+use skylight_layer::{ExtentMap, Layer, MapChange, MediaUse, Source};
 
 use crate::error::ImageError;
 use crate::format::superblock::Superblock;
@@ -55,7 +55,7 @@ pub struct Place {
 const IN_PLACE_SINCE: u32 = 3;
 
 /// Whether the bytes of an image are to lie in place.
-pub(crate) fn is_wanted(superblock: &Superblock, room: &Room, options: &Options) -> bool {
+pub(crate) fn is_wanted(superblock: &Superblock, room: &MediaUse, options: &Options) -> bool {
     let moves = room.cached > Sectors(0) || room.movable > 0;
     let planned = options.every_access || options.planned;
     superblock.version >= IN_PLACE_SINCE && moves && !superblock.flash_apart && !planned

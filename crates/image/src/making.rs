@@ -19,9 +19,7 @@ use crate::image::Image;
 use crate::in_place;
 use crate::options::Options;
 use crate::place;
-use crate::recovery::{
-    Accept, Judgement, Recovered, bad_superblock, check_room, mend_superblock, recover,
-};
+use crate::recovery::{Accept, Judgement, Recovered, bad_superblock, check_room, mend_superblock, recover};
 use crate::room::{AHEAD_BYTES, reserve_new};
 use crate::store::device::is_block_device;
 use crate::store::summed::SummedStore;
@@ -48,7 +46,7 @@ impl Image {
         options: &Options,
     ) -> Result<Self, ImageError> {
         let mut superblock = superblock(layer.as_ref(), text, options);
-        let store = place::make(path, &mut superblock, layer.room().gap, options)?;
+        let store = place::make(path, &mut superblock, layer.media_use().gap, options)?;
         Self::format(store, superblock, layer, options)
     }
 
@@ -135,7 +133,7 @@ impl Image {
             source,
         })?;
         let salt = superblock.salt;
-        let in_place = in_place::is_wanted(&superblock, &layer.room(), options);
+        let in_place = in_place::is_wanted(&superblock, &layer.media_use(), options);
         let head = Head { entries_crc: checksum(salt, &[]), clean: true, in_place, ..Head::default() };
         for copy in [0, BLOCK as u64] {
             let at = superblock.checkpoints[0].start + copy;
@@ -211,7 +209,7 @@ impl Image {
         options: &Options,
         accept: Accept,
     ) -> Result<Self, ImageError> {
-        check_room(store.name(), &superblock, layer.capacity(), &layer.room())?;
+        check_room(store.name(), &superblock, layer.capacity(), &layer.media_use())?;
         let store = summed(store, &superblock, options)?;
         let capacity = superblock.capacity;
         let judgement = Judgement { accept, plants: options.plants };
@@ -241,7 +239,7 @@ impl Image {
 /// What a new image is.
 fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
     let salt = drawn() as u32;
-    let (capacity, room) = (layer.capacity().bytes(), layer.room());
+    let (capacity, room) = (layer.capacity().bytes(), layer.media_use());
     let mut superblock = match options.log_bytes {
         Some(bytes) => Superblock::with_log(salt, capacity, &room, text, bytes),
         None => Superblock::new(salt, capacity, &room, text),

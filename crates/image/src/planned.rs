@@ -295,7 +295,7 @@ impl Interpreter {
     ) -> Result<(), ImageError> {
         let needed = medium == self.cache_medium()
             && self.flush.any_freed(|freed| !freed.is_empty())
-            && (self.flush.any_freed(|freed| freed.touches(extent)) || layer.begins_part(extent.start));
+            && (self.flush.any_freed(|freed| freed.touches(extent)) || layer.starts_slot(extent.start));
         if needed && !self.plants.has(Planted::ReuseAtOnce) { self.flush_now() } else { Ok(()) }
     }
 }

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
-use skylight_layer::{Layer, Room};
+use skylight_layer::{Layer, MediaUse};
 
 use crate::error::ImageError;
 use crate::format::BLOCK;
@@ -229,7 +229,7 @@ pub(crate) fn recover(
     if let Some(first) = found.faults.first().filter(|_| judgement.accept == Accept::Nothing) {
         return Err(reader.faulty(first));
     }
-    let in_place = in_place::is_wanted(&superblock, &layer.room(), options);
+    let in_place = in_place::is_wanted(&superblock, &layer.media_use(), options);
     let laid_anew = found.state.lay(in_place);
     found.state.restore(layer).map_err(|what| reader.damaged(what))?;
     let unsettled = found.unsettled || laid_anew || !found.faults.is_empty();
@@ -318,7 +318,7 @@ pub(crate) fn check_room(
     place: String,
     superblock: &Superblock,
     capacity: Sectors,
-    room: &Room,
+    room: &MediaUse,
 ) -> Result<(), ImageError> {
     let fits = room.platter.bytes() <= superblock.platter.len && room.flash.bytes() <= superblock.flash.len;
     if fits && capacity.bytes() == superblock.capacity {

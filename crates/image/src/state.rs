@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
-use skylight_layer::{ExtentMap, Found, Layer, Recovered};
+use skylight_layer::{CachedExtent, ExtentMap, Layer, Recovered};
 
 use crate::format::tag::{Kind, Tag};
 use crate::ranges::{Room, Rooms};
@@ -53,7 +53,7 @@ impl State {
     }
 
     /// What lies in the cache of an extent, by host address, each part with the access that wrote it.
-    pub fn found(&self, of: LbaExtent) -> impl Iterator<Item = Found> + '_ {
+    pub fn found(&self, of: LbaExtent) -> impl Iterator<Item = CachedExtent> + '_ {
         self.map.overlapping(of).flat_map(move |mapped| {
             let mut at = Sectors(0);
             std::iter::from_fn(move || {
@@ -68,15 +68,15 @@ impl State {
                 let len = (mapped.lba.len - at).min(room.access.end() - pba);
                 let lba = LbaExtent::new(mapped.lba.start + at, len);
                 at += len;
-                Some(Found { lba, pba, access: room.access, taken: room.taken })
+                Some(CachedExtent { lba, pba, access: room.access, taken: room.taken })
             })
         })
     }
 
     /// Makes a layer take up all of it.
     pub fn restore(&self, layer: &mut dyn Layer) -> Result<(), String> {
-        let mut cached: Vec<Found> = self.found(LbaExtent::new(Lba(0), layer.capacity())).collect();
-        let (room, moved) = (layer.room(), placed(&self.moved));
+        let mut cached: Vec<CachedExtent> = self.found(LbaExtent::new(Lba(0), layer.capacity())).collect();
+        let (room, moved) = (layer.media_use(), placed(&self.moved));
         let fixed = self.fixed.as_ref().map(placed).unwrap_or_default();
         let is_moved = !moved.is_empty() || !fixed.is_empty();
         if room.cached == Sectors(0) && !cached.is_empty() || room.movable == 0 && is_moved {
@@ -87,8 +87,8 @@ impl State {
             let [one, other] = [pair[0].lba.start, pair[1].lba.start];
             return Err(format!("sectors from {one} and from {other} on lie at one place of the cache"));
         }
-        cached.sort_unstable_by_key(Found::order);
-        let mut take_up = |cached: &[Found], moved: &[(LbaExtent, Pba)]| {
+        cached.sort_unstable_by_key(CachedExtent::order);
+        let mut take_up = |cached: &[CachedExtent], moved: &[(LbaExtent, Pba)]| {
             layer.restore(&Recovered { cached, moved }).map_err(|error| error.to_string())
         };
         // Whether bytes can lie where they are said to, the layer knows too: bands lie apart, as its own do.
@@ -148,7 +148,7 @@ fn visit_bands(bands: &BandPlaces, layer: &dyn Layer, extent: LbaExtent, visit: 
             None => {
                 let next = bands.range(at.get()..).next().map_or(extent.end(), |(&start, _)| Lba(start));
                 let end = next.min(extent.end());
-                layer.home(LbaExtent::new(at, end - at), visit);
+                layer.initial_locations(LbaExtent::new(at, end - at), visit);
                 end
             }
         };

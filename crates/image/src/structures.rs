@@ -6,7 +6,7 @@
 
 use skylight_disk::{LbaExtent, Pba, SECTOR_BYTES};
 use skylight_layer::capabilities::overwriting::Snapshot;
-use skylight_layer::{Found, Layer, Overwriting};
+use skylight_layer::{CachedExtent, Layer, Overwriting};
 
 use crate::error::ImageError;
 use crate::format::checkpoint::{
@@ -238,7 +238,7 @@ impl Bounds {
         !lba.is_empty() && end.is_some_and(|end| end <= self.capacity)
     }
 
-    fn hold_found(&self, found: &Found) -> bool {
+    fn hold_found(&self, found: &CachedExtent) -> bool {
         let (pba, len) = (found.pba.get(), found.lba.len.get());
         let (start, room) = (found.access.start.get(), found.access.len.get());
         let inside = start <= pba && start.checked_add(room).is_some_and(|end| end <= self.cache);
@@ -250,7 +250,7 @@ impl Bounds {
             && tag.sequence < NUMBERS_MAX
             && match tag.kind {
                 Kind::Cached { access, taken, .. } => {
-                    self.hold_found(&Found { lba: tag.lba, pba: tag.pba, access, taken })
+                    self.hold_found(&CachedExtent { lba: tag.lba, pba: tag.pba, access, taken })
                 }
                 Kind::Home => true,
                 Kind::Moved => self.hold_moved(tag.lba, tag.pba),

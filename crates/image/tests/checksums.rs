@@ -20,7 +20,7 @@ use skylight_image::store::fault::{Effect, FaultStore, Random};
 use skylight_image::store::ram::RamStore;
 use skylight_image::store::summed::{SumOptions, SummedStore, mismatch_of};
 use skylight_image::{Image, ImageError, Options, Store};
-use skylight_layer::{Idle, Room};
+use skylight_layer::{Idle, MediaUse};
 
 const SECTOR: usize = 512;
 const REGION: u64 = 64 << 10;
@@ -41,7 +41,7 @@ fn options() -> Options {
 
 /// Where things lie in a store alone, without an image.
 fn layout() -> Superblock {
-    let room = Room { platter: Sectors(SECTORS), ..Room::default() };
+    let room = MediaUse { platter: Sectors(SECTORS), ..MediaUse::default() };
     let mut superblock = Superblock::with_log(7, SECTORS * 512, &room, "", 8192);
     superblock.add_sums();
     superblock

@@ -342,7 +342,7 @@ fn a_drive_of_26_tb_opens_at_once_when_little_is_cached() {
             gap: Sectors(80),
             entry_max: Sectors(7800),
             entry_writes: 31,
-            places: 24_000,
+            slots: 24_000,
         };
         let staging = PbaExtent::new(journal.region.end(), Sectors(72 << 10));
         let band = StretchSpec {

@@ -83,7 +83,7 @@ impl Hand {
     /// An image of a version; its first file has so many bytes, if it goes on in others.
     fn of(version: u64, first_file: u64, layer: &dyn Layer) -> Self {
         let tables = Tables::of(include_str!("../../../docs/formats.md"));
-        let platter = layer.room().platter.bytes();
+        let platter = layer.media_use().platter.bytes();
         let store = RamStore::new(PLATTER + platter.next_multiple_of(4096));
         let mut hand = Self { tables, store, version };
         let mut block = [0; 512];
@@ -390,7 +390,7 @@ fn moved_bands_written_from_the_page_are_found() {
     };
     let mut homes = Vec::new();
     let all = skylight_disk::LbaExtent::new(skylight_disk::Lba(0), Sectors(256));
-    layer().home(all, &mut |piece| homes.push(piece.start.get()));
+    layer().initial_locations(all, &mut |piece| homes.push(piece.start.get()));
     let free: Vec<u64> = (0..6).map(|slot| slot * 64).filter(|start| !homes.contains(start)).collect();
     let mut hand = Hand::new(layer().as_ref());
     for &home in &homes {

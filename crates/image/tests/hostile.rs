@@ -13,7 +13,7 @@ use skylight_image::format::tag::{Kind, Tag, TagBlock};
 use skylight_image::store::fault::Random;
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options, Store};
-use skylight_layer::Found;
+use skylight_layer::CachedExtent;
 
 fn near(random: &mut Random, most: u64) -> u64 {
     match random.below(60) {
@@ -33,17 +33,17 @@ fn lba(random: &mut Random) -> LbaExtent {
     LbaExtent::new(Lba(near(random, SECTORS)), Sectors(len))
 }
 
-fn found(random: &mut Random, room: u64) -> Found {
+fn found(random: &mut Random, room: u64) -> CachedExtent {
     let lba = lba(random);
     let pba = near(random, room);
     let len =
         if random.below(4) == 0 { near(random, 64) } else { (lba.len.get() & 0xfff).next_multiple_of(16) };
     let access = PbaExtent::new(Pba(pba), Sectors(len & u64::from(u32::MAX)));
-    Found { lba, pba: Pba(pba), access, taken: near(random, 1 << 20) / 16 * 16 }
+    CachedExtent { lba, pba: Pba(pba), access, taken: near(random, 1 << 20) / 16 * 16 }
 }
 
 fn tag(random: &mut Random, room: u64, next: &mut u64) -> Tag {
-    let Found { lba, pba, access, taken } = found(random, room);
+    let CachedExtent { lba, pba, access, taken } = found(random, room);
     let kind = match random.below(6) {
         0 => Kind::Home,
         1 => Kind::Moved,
@@ -59,7 +59,7 @@ fn tag(random: &mut Random, room: u64, next: &mut u64) -> Tag {
 fn try_one(random: &mut Random) -> bool {
     let drive = DRIVES[random.below(DRIVES.len() as u64) as usize];
     let layer = (drive.layer)();
-    let room = layer.room();
+    let room = layer.media_use();
     let superblock = Superblock::with_log(7, SECTORS * 512, &room, "", 8192);
     let mut store = RamStore::new(superblock.len_bytes());
     store.write_at(0, &superblock.encode()).expect("room");

@@ -34,6 +34,6 @@ pub use plan::{
     CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Lba48, MapChange, Medium, Pba48, Piece,
     Plan, Purpose, Queue, Source, Step,
 };
-pub use restore::{Found, Misplaced, Recovered, Room};
+pub use restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 pub use set_associative::{SetAssociative, SetAssociativeSpec};
 pub use swd::{Swd, SwdSpec};

@@ -9,7 +9,7 @@
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent};
 
 use crate::capabilities::overwriting::Overwriting;
-use crate::restore::{Misplaced, Recovered, Room};
+use crate::restore::{MediaUse, Misplaced, Recovered};
 
 /// Which medium an access is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -415,7 +415,7 @@ pub trait Layer: Send {
 
     /// The part of the drive that a host sector is in, as far as a scheduler minds: a change of the map that is
     /// no trim lies in one part and moves what [`Layer::locate_first`] answers in that part alone.
-    fn place_group(&self, _address: skylight_disk::Lba) -> u32 {
+    fn location_group(&self, _address: skylight_disk::Lba) -> u32 {
         0
     }
 
@@ -435,15 +435,15 @@ pub trait Layer: Send {
     fn erase(&mut self);
 
     /// The room on the media that it uses.
-    fn room(&self) -> Room;
+    fn media_use(&self) -> MediaUse;
 
     /// Where each piece of a host extent lies on a new drive, in the order of the extent: on the platters, but
     /// for a drive that is all flash.
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent));
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent));
 
     /// Whether what is written at a sector gives a part of the medium another use: a log begins there, or a band
     /// that is found there from the next change of the map on.
-    fn begins_part(&self, _pba: Pba) -> bool {
+    fn starts_slot(&self, _pba: Pba) -> bool {
         false
     }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
-    Bands, Command, CommandId, Found, FullyAssociative, FullyAssociativeSpec, HostOp, Journaled,
+    Bands, CachedExtent, Command, CommandId, FullyAssociative, FullyAssociativeSpec, HostOp, Journaled,
     JournaledSpec, Layer, MapChange, Medium, Plan, Purpose, Queue, Recovered, SetAssociative,
     SetAssociativeSpec, Source, Step, StretchSpec,
 };
@@ -50,7 +50,7 @@ fn journaled(order: CleaningOrder) -> Journaled {
         gap: Sectors(2),
         entry_max: Sectors(64),
         entry_writes: 4,
-        places: 30,
+        slots: 30,
     };
     journal.region.len = Sectors(journal.region_sectors());
     let staging = PbaExtent::new(journal.region.end(), Sectors(64));
@@ -72,7 +72,7 @@ fn journaled(order: CleaningOrder) -> Journaled {
 /// What plans have said: by sector where it is cached, and by whom; by first sector of a band where it went.
 #[derive(Default)]
 struct Said {
-    cached: BTreeMap<u64, Found>,
+    cached: BTreeMap<u64, CachedExtent>,
     moved: BTreeMap<u64, (LbaExtent, Pba)>,
     access: PbaExtent,
     before: u64,
@@ -101,7 +101,7 @@ impl Said {
                         let sector = LbaExtent::new(lba.start + Sectors(at), Sectors(1));
                         let (access, taken) = (self.access, self.before);
                         let pba = Pba::from(pba) + Sectors(at);
-                        let found = Found { lba: sector, pba, access, taken };
+                        let found = CachedExtent { lba: sector, pba, access, taken };
                         self.cached.insert(sector.start.get(), found);
                     }
                 }
@@ -151,8 +151,8 @@ impl Said {
     }
 
     fn restore(&mut self, layer: &mut dyn Layer) {
-        let mut cached: Vec<Found> = self.cached.values().copied().collect();
-        cached.sort_by_key(Found::order);
+        let mut cached: Vec<CachedExtent> = self.cached.values().copied().collect();
+        cached.sort_by_key(CachedExtent::order);
         let moved: Vec<_> = self.moved.values().copied().collect();
         layer.restore(&Recovered { cached: &cached, moved: &moved }).expect("what this layer said");
         self.taken = cached.iter().map(|found| found.taken + found.access.len.get()).max().unwrap_or(0);
@@ -262,7 +262,7 @@ proptest! {
 
 #[test]
 fn what_a_drive_never_does_is_refused() {
-    let found = |lba, len, pba, access: (u64, u64), taken| Found {
+    let found = |lba, len, pba, access: (u64, u64), taken| CachedExtent {
         lba: LbaExtent::new(Lba(lba), Sectors(len)),
         pba: Pba(pba),
         access: PbaExtent::new(Pba(access.0), Sectors(access.1)),

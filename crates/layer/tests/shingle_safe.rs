@@ -53,7 +53,11 @@ fn geometry() -> Geometry {
     };
     let zones =
         [zone(88, Walk::Inward), zone(80, Walk::Inward), zone(72, Walk::Outward), zone(61, Walk::Outward)];
-    let skews = Skews { track: Angle::from_turns(0.137), head: Angle::from_turns(0.2), ..Skews::default() };
+    let skews = Skews {
+        track: Angle::from_revolutions(0.137),
+        head: Angle::from_revolutions(0.2),
+        ..Skews::default()
+    };
     Geometry::new(&horizontal_segments(&zones, &[], 2, skews)).expect("a disk")
 }
 
@@ -186,7 +190,7 @@ fn journaled(order: CleaningOrder) -> Drive {
         gap: Sectors(8),
         entry_max: Sectors(160),
         entry_writes: 8,
-        places: 60,
+        slots: 60,
     };
     journal.region = PbaExtent::new(Pba(capacity), Sectors(journal.region_sectors()));
     let staging = PbaExtent::new(journal.region.end(), Sectors(BAND));

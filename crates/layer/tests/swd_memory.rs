@@ -38,7 +38,7 @@ static ALLOCATOR: Counting = Counting;
 fn disk() -> Geometry {
     let zone = |number: u32| RecordingZone { tracks: 10_850, sectors_per_track: 2200 - number * 1200 / 17 };
     let zones: Vec<_> = (0..18).map(zone).collect();
-    let skews = Skews { track: Angle::from_turns(0.123), ..Skews::default() };
+    let skews = Skews { track: Angle::from_revolutions(0.123), ..Skews::default() };
     Geometry::new(&segments(skylight_disk::Layout::Cylinder, &zones, 1, skews)).expect("a disk")
 }
 

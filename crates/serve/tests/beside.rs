@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use common::{House, PATIENCE, Reply};
 use drives::DRIVES;
-use skylight_disk::{LOT_STEP, lot};
+use skylight_disk::{SPLITMIX64_STEP, splitmix64};
 use skylight_image::store::ram::RamStore;
 use skylight_image::store::{Reads, Syncs};
 use skylight_image::{Image, Options, Store};
@@ -213,8 +213,8 @@ fn reads_beside_writes_and_cleaning_find_what_was_written_last() {
         );
         let over = AtomicBool::new(false);
         let draw = |state: &mut u64| {
-            *state = state.wrapping_add(LOT_STEP);
-            lot(*state, 0) % BLOCKS
+            *state = state.wrapping_add(SPLITMIX64_STEP);
+            splitmix64(*state, 0) % BLOCKS
         };
         let looked = std::thread::scope(|scope| {
             let readers = [1, 2].map(|reader: u64| {

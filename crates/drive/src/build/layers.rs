@@ -204,7 +204,7 @@ fn journal(profile: &Profile, keys: &profile::Journaled) -> JournalSpec {
         gap: sectors(keys.entry_gap),
         entry_max: sectors(keys.entry_max),
         entry_writes: profile.interface.queue_depth as usize,
-        places: (keys.places as f64 * keys.place_watermark) as u64,
+        slots: (keys.places as f64 * keys.place_watermark) as u64,
     }
 }
 

@@ -6,7 +6,7 @@ use skylight_disk::{Nanos, Time};
 use skylight_layer::{Command, Idle, Queue};
 
 use super::{Drive, Event, Planted};
-use crate::host::{Moved, NoHost, Observer, Origin};
+use crate::host::{ExecutionResult, NoHost, Observer, Origin};
 use crate::profile::Schedule;
 
 /// Delay before the drive retries background work for which the media had no space. A try costs as much as
@@ -45,7 +45,7 @@ impl Drive {
                 }
                 return Idle::Nothing;
             }
-            if observer.executed(Origin::Idle, &self.plan, self.layer.as_mut()) == Moved::Refused {
+            if observer.executed(Origin::Idle, &self.plan, self.layer.as_mut()) == ExecutionResult::Refused {
                 self.idle_refused_until = self.busy_until + RETRY;
                 self.invalidate_all_locations();
                 return Idle::Worked;
@@ -88,7 +88,7 @@ impl Drive {
         self.layer.clock(start + self.epoch);
         self.layer.take(queue, &mut self.plan);
         debug_assert!(queue.is_kept_by(&self.plan), "overlapping writes leave in the order of acceptance");
-        if observer.executed(Origin::Cache, &self.plan, self.layer.as_mut()) == Moved::Refused {
+        if observer.executed(Origin::Cache, &self.plan, self.layer.as_mut()) == ExecutionResult::Refused {
             self.refused_until = start + RETRY;
             self.idle_refused_until = self.refused_until;
             return self.invalidate_all_locations();

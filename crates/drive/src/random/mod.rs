@@ -85,7 +85,7 @@ impl Kind {
 /// A word that is not a kind of drive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no kind of drive; use conventional, ssd, set-associative, fully-associative or journaled"
+    "\"{0}\" is not a kind of drive; use conventional, ssd, set-associative, fully-associative or journaled"
 )]
 pub struct UnknownKind(String);
 

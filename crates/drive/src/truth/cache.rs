@@ -172,9 +172,9 @@ fn out_of_band_ns(drive: &Drive, profile: &Profile, keys: &Journaled) -> u64 {
     match (medium, &profile.flash) {
         (Medium::Platter, _) => {
             let disk = drive.disk();
-            let place = disk.geometry().place(Pba(start.get()));
-            let there = Head { surface: place.surface, track: place.track };
-            let begin = Time(disk.mechanics().rotation.wait_for(place.angle, Time(0)).get());
+            let position = disk.geometry().position_of(Pba(start.get()));
+            let there = Head { surface: position.surface, track: position.track };
+            let begin = Time(disk.mechanics().rotation.wait_for(position.angle, Time(0)).get());
             let extent = PbaExtent::new(Pba(start.get()), sectors);
             let timing = disk.access(there, begin, extent, Direction::Write);
             (timing.end - timing.transfer_start).get()

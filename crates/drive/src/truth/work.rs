@@ -150,7 +150,7 @@ pub(super) fn cleaning(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileErr
     };
     let mut findings = Vec::new();
     findings.extend(idle.map(|idle| {
-        let why = "how long the drive must be left alone";
+        let why = "idle time before the drive cleans";
         TrueFinding::number("cleaning_start_ns", (idle.nanos().get(), "ns"), Right::Within(0.2), why)
     }));
     let (one, half, why) = match &profile.layer {

@@ -58,7 +58,7 @@ fn refused_writes_overwrite_nothing(planted: Option<Planted>) -> Result<(), Stri
     let text = std::fs::read_to_string(file).expect("a profile");
     let profile = Profile::from_toml(&text, "swd-160gb").expect("a drive");
     let layer = || skylight_drive::build::layer(&profile).expect("a layer");
-    let options = Options { write_cache: true, planted, ..Options::default() };
+    let options = Options { write_cache: true, plants: planted.into(), ..Options::default() };
     let store = FaultStore::new(RamStore::new(Image::bytes_needed(layer().as_ref(), &options)));
     let mut image = Image::create_on(Box::new(store.clone()), layer(), "", &options).expect("an image");
     let far = 1 << 30;

@@ -135,8 +135,13 @@ impl Life {
     /// The same with its image in parts: the flash apart, or else the platters in three.
     pub fn in_parts(mut self) -> Self {
         let layer = (self.drive.layer)();
-        let Superblock { platter, flash, .. } =
-            Superblock::with_log(0, SECTORS * 512, &layer.room(), "", self.options.log_bytes.unwrap_or(0));
+        let Superblock { platter, flash, .. } = Superblock::with_log(
+            0,
+            SECTORS * 512,
+            &layer.media_use(),
+            "",
+            self.options.log_bytes.unwrap_or(0),
+        );
         let third = platter.len / 3 / 4096 * 4096;
         self.boundaries = match flash.len {
             0 => vec![platter.start + third, platter.start + 2 * third],

@@ -34,7 +34,7 @@ use crate::capabilities::overwriting::{Overwriting, OverwritingCounters, ReadDat
 use crate::plan::{
     CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step,
 };
-use crate::restore::Room;
+use crate::restore::MediaUse;
 use batch::Batch;
 use overwritten::Overwritten;
 use runs::Runs;
@@ -234,13 +234,13 @@ impl Layer for Swd {
         self.runs = Runs::default();
     }
 
-    fn room(&self) -> Room {
+    fn media_use(&self) -> MediaUse {
         let end = |bands: &Bands| bands.native(Lba(self.spec.capacity.get() - 1)).get() + 1;
         let platter = Sectors(self.spec.bands.as_ref().map_or(self.spec.capacity.get(), end));
-        Room { platter, overwritable: platter, ..Room::default() }
+        MediaUse { platter, overwritable: platter, ..MediaUse::default() }
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
         visit_places(self.spec.bands.as_ref(), extent, &mut |_, place| visit(place));
     }
 }

@@ -1,6 +1,6 @@
 //! A host: a queue of commands, and habits that change now and then.
 
-use skylight_disk::{LOT_STEP, Lba, LbaExtent, Sectors, lot};
+use skylight_disk::{Lba, LbaExtent, SPLITMIX64_STEP, Sectors, splitmix64};
 use skylight_layer::{Command, CommandId, HostOp, Queue};
 
 /// A stream of operations from one number.
@@ -8,8 +8,8 @@ pub struct Stream(pub u64);
 
 impl Stream {
     pub fn next(&mut self) -> u64 {
-        let drawn = lot(self.0, 0);
-        self.0 = self.0.wrapping_add(LOT_STEP);
+        let drawn = splitmix64(self.0, 0);
+        self.0 = self.0.wrapping_add(SPLITMIX64_STEP);
         drawn
     }
 

@@ -205,18 +205,18 @@ fn a_band_is_merged_into_a_free_one() {
         panic!("{steps:?}");
     };
     assert_ne!(extent.start.get(), band);
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 2, logs: 1, held: 1 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 2, logs: 1, merged: 1 });
     take(&mut layer, &[write(2, 64 + 9, 1)], 0);
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, merged: 0 });
     assert_eq!(idle(&mut layer), [read], "from the start");
     idle(&mut layer);
     idle(&mut layer);
     assert_eq!(idle(&mut layer), [remapped(64, extent.start.get())]);
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, merged: 0 });
     for _ in 0..4 {
         idle(&mut layer);
     }
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 4, logs: 0, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 4, logs: 0, merged: 0 });
     assert_eq!(idle(&mut layer), []);
 }
 
@@ -287,8 +287,8 @@ fn a_full_zone_is_cleaned_before_a_write() {
         let steps = take(&mut layer, &[write(1, start, 8)], 0);
         assert_eq!(steps.len(), 3, "block {block} of 3 logs of 8 blocks");
     }
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 1, logs: 3, held: 0 });
-    assert_eq!(layer.zone_use(1), skylight_layer::ZoneUse { free: 4, logs: 0, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 1, logs: 3, merged: 0 });
+    assert_eq!(layer.zone_use(1), skylight_layer::ZoneUse { free: 4, logs: 0, merged: 0 });
     assert_eq!(idle(&mut layer), []);
     let steps = take(&mut layer, &[write(1, 200, 8)], 0);
     assert_eq!(merges(&steps), [0, 192], "{steps:?}");
@@ -302,13 +302,13 @@ fn a_full_zone_is_cleaned_before_a_write() {
     let expected =
         [(part(0, 8), Purpose::CleanWrite), (part(8, 8), Purpose::Host), (part(16, 48), Purpose::CleanWrite)];
     assert_eq!(written[1..], expected, "in the order of the band");
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 1, logs: 3, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 1, logs: 3, merged: 0 });
     let steps = take(&mut layer, &[write(1, 208, 8)], 0);
     assert_eq!(merges(&steps), [64, 192], "{steps:?}");
     // The last band with exceptions: all logs are free.
     let steps = take(&mut layer, &[write(1, 216, 8)], 0);
     assert_eq!(merges(&steps), [128], "{steps:?}");
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, merged: 0 });
     layer.audit().expect("the layer's own view");
 }
 

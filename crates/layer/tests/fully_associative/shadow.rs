@@ -41,7 +41,7 @@ pub struct Logs {
     cached: u64,
     writes: u64,
     /// A cleaning that has begun keeps a free band.
-    held: bool,
+    merged: bool,
 }
 
 impl Logs {
@@ -59,7 +59,7 @@ impl Logs {
             merges: Vec::new(),
             cached: 0,
             writes: 0,
-            held: false,
+            merged: false,
         };
         shadow.begin(layer);
         shadow
@@ -296,8 +296,12 @@ impl Logs {
             }
         }
         for zone in 0..layer.zones() {
-            let place = layer.zone_use(zone);
-            assert_eq!(place.free + place.logs + place.held, self.spec.free_bands, "zone {zone}: {place:?}");
+            let bands = layer.zone_use(zone);
+            assert_eq!(
+                bands.free + bands.logs + bands.merged,
+                self.spec.free_bands,
+                "zone {zone}: {bands:?}"
+            );
         }
         layer.audit().expect("the layer's own view");
     }
@@ -311,7 +315,7 @@ impl Shadow for Logs {
     }
 
     fn before(&mut self, layer: &FullyAssociative) {
-        self.held = (0..layer.zones()).any(|zone| layer.zone_use(zone).held > 0);
+        self.merged = (0..layer.zones()).any(|zone| layer.zone_use(zone).merged > 0);
     }
 
     fn take(&mut self, queue: Queue<'_>, plan: &Plan, _pieces: &[Piece]) -> Vec<CommandId> {
@@ -350,7 +354,7 @@ impl Shadow for Logs {
             }
             _ => return,
         };
-        if queue.waiting.len() == 1 && !self.held {
+        if queue.waiting.len() == 1 && !self.merged {
             assert_eq!(announced, first, "what a scheduler is told of {queue:?}");
         }
     }

@@ -96,7 +96,7 @@ fn small_stretch() -> StretchSpec {
     StretchSpec { sectors: Sectors(400), band: Sectors(40), guard: Sectors(8), start: Pba(1000) }
 }
 
-/// A journal of 10 places of 16 sectors, with 4 out of band and 2 of gap.
+/// A journal of 10 slots of 16 sectors, with 4 out of band and 2 of gap.
 fn small() -> JournaledSpec {
     let extent = |start, len| PbaExtent::new(Pba(start), Sectors(len));
     JournaledSpec {
@@ -108,7 +108,7 @@ fn small() -> JournaledSpec {
             gap: Sectors(2),
             entry_max: Sectors(48),
             entry_writes: 31,
-            places: 10,
+            slots: 10,
         },
         cache_medium: Medium::Platter,
         map_limit: None,
@@ -197,7 +197,7 @@ fn a_cleaning_goes_step_by_step_and_begins_anew_when_the_band_is_written() {
     assert_eq!((idle(&mut layer), layer.cache_use().live_sectors), (vec![], 0));
 }
 
-/// A band goes to its native place when writes cover it, and only then.
+/// A band goes to its native location when writes cover it, and only then.
 #[test]
 fn writes_that_cover_a_band_bypass_the_journal() {
     let mut layer = Journaled::new(small());
@@ -228,7 +228,7 @@ fn an_entry_leaves_a_band_that_is_covered_behind_it_alone() {
     assert!(take(&mut layer, &short, 0).ends_with(&[done(4), done(5), done(6)]));
 }
 
-/// Ten lone blocks fill ten places; the eleventh waits for the oldest block's band.
+/// Ten lone blocks fill ten slots; the eleventh waits for the oldest block's band.
 #[test]
 fn a_full_journal_cleans_the_oldest_band_before_it_takes_more() {
     let mut layer = Journaled::new(small());
@@ -272,7 +272,7 @@ fn cleaned(layer: &mut Journaled) -> Vec<u64> {
 fn ordered(order: CleaningOrder) -> Journaled {
     let mut spec = small();
     spec.cleaning.order = order;
-    spec.journal.places = 40;
+    spec.journal.slots = 40;
     spec.journal.region.len = Sectors(spec.journal.region_sectors());
     // Behind all bands.
     spec.journal.region.start = Pba(2_000);
@@ -316,7 +316,7 @@ fn greedy_counts_what_is_live() {
 fn the_map_keeps_its_limit_when_an_extent_is_cut() {
     let mut spec = small();
     spec.journal.entry_max = Sectors(120);
-    spec.journal.places = 40;
+    spec.journal.slots = 40;
     spec.journal.region = PbaExtent::new(Pba(2_000), Sectors(spec.journal.region_sectors()));
     spec.map_limit = Some(2);
     let mut layer = Journaled::new(spec.clone());

@@ -20,7 +20,7 @@ use crate::shape::Shape;
 struct Record {
     lba: LbaExtent,
     pba: Pba,
-    place: u64,
+    slot: u64,
 }
 
 /// A band of the drive, from the sizes of the stretches alone.
@@ -49,7 +49,7 @@ pub fn bands_of(stretches: &[StretchSpec]) -> Vec<NativeBand> {
 /// A band between its read and its commit.
 struct Cleaning {
     band: usize,
-    /// What was read of its native place.
+    /// What was read of its native location.
     native: Vec<u64>,
     /// What was staged, sector by sector.
     merged: Option<Vec<u64>>,
@@ -308,9 +308,9 @@ impl Journal {
         let merges = every.is_some_and(|every| self.entries.is_multiple_of(every));
         assert_eq!(std::mem::take(&mut taken.merged_map), merges, "a merge before entry {}", self.entries);
         // Asked for always: it forgets dead records before their medium is written again.
-        let places = self.places_used();
+        let slots = self.slots_used();
         let extents = self.truth.extents();
-        assert!(extents == 0 || !self.lacks_places(quanta), "{quanta} quanta find {places} places in use");
+        assert!(extents == 0 || !self.lacks_slots(quanta), "{quanta} quanta find {slots} slots in use");
         self.began_empty = extents == 0;
         self.junk(medium, extent);
         let mut pba = extent.start;
@@ -321,19 +321,19 @@ impl Journal {
                 let spot = Spot { medium, pba: pba.get() + k };
                 self.truth.write(spot, written(number, lba.start.get() + k));
             }
-            self.records.push_back(Record { lba, pba, place: self.head });
+            self.records.push_back(Record { lba, pba, slot: self.head });
             pba += lba.len;
         }
         self.head += quanta;
     }
 
     /// Places in use: from the oldest entry that holds live data to the newest.
-    fn places_used(&mut self) -> u64 {
-        self.oldest().map_or(0, |oldest| self.head - oldest.place)
+    fn slots_used(&mut self) -> u64 {
+        self.oldest().map_or(0, |oldest| self.head - oldest.slot)
     }
 
-    fn lacks_places(&mut self, quanta: u64) -> bool {
-        self.places_used() + quanta > self.shape.spec.journal.places
+    fn lacks_slots(&mut self, quanta: u64) -> bool {
+        self.slots_used() + quanta > self.shape.spec.journal.slots
     }
 
     /// Whether the map may have no room for so many more entries.
@@ -382,7 +382,7 @@ impl Journal {
     }
 
     /// Blocking cleaning is for the change that comes next in the plan, and only for want of room: whether
-    /// places are short. An entry may need two extents for each write, a change in place one more at most.
+    /// slots are short. An entry may need two extents for each write, a change in place one more at most.
     fn check_blocking(&mut self, taken: &Taken, later: &[Step]) -> Option<bool> {
         let command = taken.next?;
         assert!(matches!(command.op, HostOp::Write | HostOp::Trim), "cleaning in the way of {command:?}");
@@ -396,9 +396,9 @@ impl Journal {
         };
         let quanta = extent.len.get() / self.shape.spec.journal.quantum.get();
         let writes = parts_of_entry(&later[index + 1..]).len() as u64;
-        let places_short = self.lacks_places(quanta);
-        assert!(places_short || self.lacks_entries(2 * writes), "cleaning though there is room");
-        Some(places_short)
+        let slots_short = self.lacks_slots(quanta);
+        assert!(slots_short || self.lacks_entries(2 * writes), "cleaning though there is room");
+        Some(slots_short)
     }
 
     fn clean_read(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent, later: &[Step]) {
@@ -406,12 +406,12 @@ impl Journal {
             taken.unordered -= 1;
             return self.gather(medium, extent);
         }
-        let places_short = self.check_blocking(taken, later);
+        let slots_short = self.check_blocking(taken, later);
         let half_done = self.cleaning.is_some() && !self.lacks_entries(1);
         assert!(!half_done, "a band is begun while another one is half done");
         assert_eq!(medium, Medium::Platter, "bands are on the platters");
         let band = self.band_at(extent);
-        let order = match places_short {
+        let order = match slots_short {
             Some(true) => CleaningOrder::Fifo,
             _ => self.shape.spec.cleaning.order,
         };
@@ -464,7 +464,7 @@ impl Journal {
             .collect()
     }
 
-    /// The band whose native place this is.
+    /// The band whose native location this is.
     fn band_at(&self, extent: PbaExtent) -> usize {
         let found = self.bands.iter().position(|band| band.native == extent);
         found.unwrap_or_else(|| panic!("{extent:?} is no band"))
@@ -521,7 +521,7 @@ impl Journal {
         assert!(!std::mem::replace(&mut cleaning.written, true), "a band is rewritten twice");
     }
 
-    /// Writes that cover a band go to its native place at once.
+    /// Writes that cover a band go to its native location at once.
     fn bypass(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent) {
         assert!(self.shape.spec.whole_bands_bypass, "a host write in place");
         assert_eq!(medium, Medium::Platter, "bands are on the platters");

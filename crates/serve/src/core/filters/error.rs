@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Value, json};
-use skylight_disk::lot;
+use skylight_disk::splitmix64;
 
 use crate::core::{Backend, Errno, Job, Op, Request, Setting};
 
@@ -103,7 +103,7 @@ pub struct Failing {
 
 /// A number from 0 to 1 for each `index`.
 fn draw(seed: u64, index: u64) -> f64 {
-    (lot(seed, index) >> 11) as f64 / (1u64 << 53) as f64
+    (splitmix64(seed, index) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 impl Failing {

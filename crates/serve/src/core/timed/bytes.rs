@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
-use skylight_drive::online::{Moved, Mover, Origin};
+use skylight_drive::online::{ExecutionResult, Origin, PlanExecutor};
 use skylight_image::{HostWrite, ImageError, Interpreter};
 use skylight_layer::{CommandId, Layer, Plan, Step};
 
@@ -195,8 +195,8 @@ impl Bytes {
     }
 }
 
-impl Mover for Bytes {
-    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> Moved {
+impl PlanExecutor for Bytes {
+    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> ExecutionResult {
         let completes = plan.steps().iter().filter_map(|step| match step {
             Step::Complete(id) => Some(*id),
             _ => None,
@@ -208,7 +208,7 @@ impl Mover for Bytes {
                     && let Err(error) = self.planned_read(plan, &ids)
                 {
                     self.fail(&ids, &error);
-                    return Moved::Done;
+                    return ExecutionResult::Done;
                 }
                 self.host_plan(plan, layer, &ids)
             }
@@ -221,16 +221,16 @@ impl Mover for Bytes {
                 if durable && let Err(error) = self.interpreter.flush() {
                     self.fail(&ids, &error);
                 }
-                Moved::Done
+                ExecutionResult::Done
             }
             Err(error) if origin == Origin::Host => {
                 self.fail(&ids, &error);
                 self.refused_host = true;
-                Moved::Refused
+                ExecutionResult::Refused
             }
             Err(error) => {
                 self.refused_by = Some(self.note(&error));
-                Moved::Refused
+                ExecutionResult::Refused
             }
         }
     }

@@ -261,7 +261,7 @@ impl ModelDrive {
         done.append(&mut self.refused);
         let mut answers = std::mem::take(&mut self.answers);
         let Self { online, bytes, answered_until, wake_latency, .. } = self;
-        online.settled(now, |answer| lead(wake_latency, bytes, *answered_until, answer), &mut answers);
+        online.report_early(now, |answer| lead(wake_latency, bytes, *answered_until, answer), &mut answers);
         if answers.is_empty() {
             online.advance(now, bytes, &mut answers);
         }
