@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 
-use skylight_disk::{LbaExtent, Nanos, Time};
-use skylight_layer::{CommandId, Layer, Plan};
+use skylight_command::{CommandId, Failure, Outcome};
+use skylight_disk::{Lba, Nanos, Time};
+use skylight_layer::{Layer, Plan};
 
 use crate::batch::Batch;
 use crate::stop::StopWatch;
@@ -27,23 +28,50 @@ pub enum Origin {
 pub enum Moved {
     /// All bytes are on the media.
     Done,
-    /// Some could not be written: the backing storage has no space. The layer reflects what is there.
-    Refused,
+    /// The plan is done, but its commands fail.
+    Failed(Failure),
+    /// Some could not be written: the backing storage has no space. The layer reflects what is there, and the
+    /// commands of the plan fail.
+    Refused(Failure),
+}
+
+impl Moved {
+    /// How a command of the plan ends, whose plan has it end with `planned`.
+    #[inline]
+    pub(crate) fn outcome(self, planned: Outcome) -> Outcome {
+        match self {
+            Self::Done => planned,
+            Self::Failed(failure) | Self::Refused(failure) => Outcome::Failed(failure),
+        }
+    }
+}
+
+/// A completed command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Answered {
+    /// When it completes.
+    pub at: Time,
+    /// The number it was submitted with.
+    pub id: CommandId,
+    /// How it ended.
+    pub outcome: Outcome,
 }
 
 /// Callbacks for the events of a drive.
 pub(crate) trait Observer {
-    /// A command completes at `at`, `latency` after its submission; the host can submit its next command at
-    /// `free`.
-    fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time);
+    /// A command completes, `latency` after its submission; the host can submit its next command at `free`.
+    fn answered(&mut self, answer: Answered, latency: Nanos, free: Time);
 
     /// The volatile cache accepted a write of the host, which has the number `cache` from now on.
     #[inline]
     fn cached(&mut self, _host: CommandId, _cache: CommandId) {}
 
-    /// A command is about to complete; nothing happens before it does.
+    /// A command is about to complete; nothing happens before it does. Returns how it ends: `outcome`, unless its bytes
+    /// decide otherwise.
     #[inline]
-    fn decided(&mut self, _id: CommandId, _layer: &dyn Layer) {}
+    fn decided(&mut self, _id: CommandId, outcome: Outcome, _layer: &dyn Layer) -> Outcome {
+        outcome
+    }
 
     /// A plan is executed. `layer` is in the state after the plan; on return it reflects what is on the
     /// media.
@@ -51,17 +79,13 @@ pub(crate) trait Observer {
     fn executed(&mut self, _origin: Origin, _plan: &Plan, _layer: &mut dyn Layer) -> Moved {
         Moved::Done
     }
-
-    /// A command is about to complete that needs what the media refused.
-    #[inline]
-    fn refused(&mut self, _id: CommandId) {}
 }
 
 /// No host is connected.
 pub(crate) struct NoHost;
 
 impl Observer for NoHost {
-    fn answered(&mut self, _id: CommandId, _at: Time, _latency: Nanos, _free: Time) {
+    fn answered(&mut self, _answer: Answered, _latency: Nanos, _free: Time) {
         debug_assert!(false, "no command is outstanding");
     }
 }
@@ -127,18 +151,18 @@ impl<'a> Host<'a> {
         Some(index)
     }
 
-    /// The extent of the command `commands` positions after `index`.
+    /// Where the command `commands` positions after `index` begins.
     #[inline]
-    pub(crate) fn ahead_of(&self, index: usize, commands: usize) -> Option<LbaExtent> {
-        self.batch.extent(index + commands)
+    pub(crate) fn ahead_of(&self, index: usize, commands: usize) -> Option<Lba> {
+        self.batch.start(index + commands)
     }
 }
 
 impl Observer for Host<'_> {
     /// The slot becomes free again at `free`.
     #[inline]
-    fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time) {
-        self.complete_ns[id.0 as usize] = at.get();
+    fn answered(&mut self, answer: Answered, latency: Nanos, free: Time) {
+        self.complete_ns[answer.id.0 as usize] = answer.at.get();
         let behind = self.slots.iter().rev().take_while(|slot| slot.free > free).count();
         let slot = Slot { free, latency: Some(latency) };
         match behind {

@@ -11,13 +11,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use skylight_command::{Command, CommandId, Outcome};
 use skylight_disk::{Nanos, Time};
-use skylight_layer::{Command, CommandId, Idle, Layer, Plan};
+use skylight_layer::{Idle, Layer, Plan};
 
 use crate::drive::Drive;
 use crate::host::Observer;
 
-pub use crate::host::{Moved, Origin};
+pub use crate::host::{Answered, Moved, Origin};
 
 /// Moves the bytes of the executed plans.
 pub trait Mover {
@@ -27,25 +28,12 @@ pub trait Mover {
     /// complete regardless.
     fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> Moved;
 
-    /// A command is about to complete that needs cached writes on the media, where there is no space for
-    /// them.
-    fn refused(&mut self, id: CommandId);
-
     /// The volatile cache accepted the write `host`; a plan of [`Origin::Cache`] completes it as `cache`.
     fn cached(&mut self, host: CommandId, cache: CommandId);
 
     /// The completion of a command is decided. A read returns the data as of now; a flush covers all writes
-    /// that have completed.
-    fn decided(&mut self, id: CommandId, layer: &dyn Layer);
-}
-
-/// A completed command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Answered {
-    /// When it completes.
-    pub at: Time,
-    /// The number it was submitted with.
-    pub id: u32,
+    /// that have completed. Returns how it ends: `outcome` is how it does for the drive, which knows no bytes.
+    fn decided(&mut self, id: CommandId, outcome: Outcome, layer: &dyn Layer) -> Outcome;
 }
 
 /// Collects the completions and passes the other events on.
@@ -55,12 +43,12 @@ struct Reporter<'a, M: Mover> {
 }
 
 impl<M: Mover> Observer for Reporter<'_, M> {
-    fn answered(&mut self, id: CommandId, at: Time, _latency: Nanos, _free: Time) {
-        self.due.push(Reverse(Answered { at, id: id.0 }));
+    fn answered(&mut self, answer: Answered, _latency: Nanos, _free: Time) {
+        self.due.push(Reverse(answer));
     }
 
-    fn decided(&mut self, id: CommandId, layer: &dyn Layer) {
-        self.mover.decided(id, layer);
+    fn decided(&mut self, id: CommandId, outcome: Outcome, layer: &dyn Layer) -> Outcome {
+        self.mover.decided(id, outcome, layer)
     }
 
     fn cached(&mut self, host: CommandId, cache: CommandId) {
@@ -69,10 +57,6 @@ impl<M: Mover> Observer for Reporter<'_, M> {
 
     fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> Moved {
         self.mover.executed(origin, plan, layer)
-    }
-
-    fn refused(&mut self, id: CommandId) {
-        self.mover.refused(id);
     }
 }
 
@@ -110,12 +94,12 @@ impl Online {
     }
 
     /// Submits a command at `at`, or now if that is past. Its number must differ from those of all incomplete
-    /// commands. `fua` marks a write that completes when durable.
-    pub fn submit(&mut self, command: Command, fua: bool, at: Time, mover: &mut impl Mover) {
+    /// commands.
+    pub fn submit(&mut self, command: Command, at: Time, mover: &mut impl Mover) {
         let at = at.max(self.clock);
         self.run_until(at, mover);
         self.is_quiescent = false;
-        self.drive.take(command, fua, at);
+        self.drive.take(command, at);
     }
 
     /// Advances the time: all events before `until` occur. Reports the commands that complete by then.

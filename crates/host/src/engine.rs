@@ -12,9 +12,10 @@ use std::os::fd::RawFd;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
+use skylight_command::{Op, code};
 
 use crate::arena::Arena;
-use crate::columns::{Columns, Needs, Op};
+use crate::columns::{Columns, Needs, decode};
 use crate::device::{Counters, now_ns};
 use crate::error::{Failure, Reason};
 
@@ -229,16 +230,7 @@ impl Engine {
     fn prepare(&mut self, batch: &mut Batch<'_>, row: usize, slot: usize) -> squeue::Entry {
         let fd = Fd(batch.fd);
         let (offset, size) = (batch.columns.offset[row], batch.columns.size[row]);
-        match Op::from_code(batch.columns.op[row]) {
-            Some(Op::Read) | None => {
-                batch.counters.reads += 1;
-                let buffer = self.reads.slot(slot);
-                if self.fixed {
-                    opcode::ReadFixed::new(fd, buffer, size, READ_BUFFERS).offset(offset).build()
-                } else {
-                    opcode::Read::new(fd, buffer, size).offset(offset).build()
-                }
-            }
+        match decode(batch.columns.op[row]) {
             Some(Op::Write) => {
                 batch.counters.writes += 1;
                 batch.counters.write_bytes += u64::from(size);
@@ -253,6 +245,15 @@ impl Engine {
             Some(Op::Flush) => {
                 batch.counters.flushes += 1;
                 opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build()
+            }
+            _ => {
+                batch.counters.reads += 1;
+                let buffer = self.reads.slot(slot);
+                if self.fixed {
+                    opcode::ReadFixed::new(fd, buffer, size, READ_BUFFERS).offset(offset).build()
+                } else {
+                    opcode::Read::new(fd, buffer, size).offset(offset).build()
+                }
             }
         }
     }
@@ -298,7 +299,7 @@ impl Batch<'_> {
     pub fn failure(&self, row: usize, reason: Reason) -> Failure {
         Failure {
             path: self.path.to_owned(),
-            op: Op::from_code(self.columns.op[row]).unwrap_or(Op::Read),
+            op: decode(self.columns.op[row]).unwrap_or(Op::Read),
             offset: self.columns.offset[row],
             size: self.columns.size[row],
             reason,
@@ -311,7 +312,7 @@ fn failed(batch: &Batch<'_>, row: usize, result: i32) -> Option<Reason> {
     let Ok(bytes) = u32::try_from(result) else {
         return Some(Reason::Errno(-result));
     };
-    let is_flush = batch.columns.op[row] == Op::Flush as u8;
+    let is_flush = batch.columns.op[row] == code::FLUSH;
     if is_flush || bytes == batch.columns.size[row] {
         return None;
     }

@@ -27,10 +27,10 @@ pub use conventional::Conventional;
 pub use extent_map::{ExtentMap, MAX_ADDRESS, Mapped};
 pub use fully_associative::{FullyAssociative, FullyAssociativeSpec, ZoneUse};
 pub use journaled::{Journaled, JournaledSpec};
-pub use plan::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose,
-    Queue, Source, Step,
-};
+pub use plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 pub use restore::{Found, Misplaced, Recovered, Room};
 pub use set_associative::{SetAssociative, SetAssociativeSpec};
 pub use swd::{Swd, SwdSpec};
+
+// What the trait speaks of.
+pub use skylight_command::{Command, CommandId, Failure, Flags, Op, Outcome};

@@ -7,7 +7,7 @@
 use rand_core::Rng;
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Track};
 use skylight_layer::swd::{ReadData, ReadMode, SectorState};
-use skylight_layer::{Command, CommandId, HostOp, Layer as _, Plan, Queue, StretchSpec, Swd, SwdSpec};
+use skylight_layer::{Command, CommandId, Layer as _, Op, Plan, Queue, StretchSpec, Swd, SwdSpec};
 
 use super::{geometry, layers, mechanics};
 use crate::jitter::substream;
@@ -137,7 +137,7 @@ impl Layout {
 
 fn write(disk: &mut Swd, extent: PbaExtent) {
     let extent = LbaExtent::new(Lba(extent.start.get()), extent.len);
-    let waiting = [Command { id: CommandId(0), op: HostOp::Write, extent }];
+    let waiting = [Command::new(CommandId(0), Op::Write, extent)];
     disk.take(Queue { waiting: &waiting, next: 0 }, &mut Plan::default());
 }
 

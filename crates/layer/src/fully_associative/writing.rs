@@ -15,9 +15,10 @@
 //!
 //! Invariant: a stream's log holds the band from its first sector on, in order, and reads find it there.
 
+use skylight_command::{Command, Op};
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
-use crate::plan::{Command, HostOp, MapChange, Medium, Plan, Purpose, Queue, Source, Step};
+use crate::plan::{MapChange, Medium, Plan, Purpose, Queue, Source, Step};
 
 use super::FullyAssociative;
 use super::layout::{BandAt, Layout};
@@ -38,7 +39,7 @@ impl FullyAssociative {
         };
         self.write(at, LbaExtent::new(first.extent.start, last.extent.end() - first.extent.start), plan);
         for command in taken {
-            plan.push(Step::Complete(command.id));
+            plan.complete(command.id);
         }
     }
 
@@ -52,7 +53,7 @@ impl FullyAssociative {
             Some(at.lba.start + Sectors(zone.written(slot).into()))
         });
         let head = streamed.unwrap_or(at.lba.start);
-        let begins = |command: &Command| command.extent.start == head && command.op == HostOp::Write;
+        let begins = |command: &Command| command.extent.start == head && command.op == Op::Write;
         // Never one that came later: the chosen one would wait for ever behind a host that writes the same
         // band again and again.
         let Some(first) = waiting[..=queue.next].iter().position(begins) else {
@@ -60,7 +61,7 @@ impl FullyAssociative {
         };
         let mut end = head;
         let covering = waiting[first..].iter().take_while(|command| {
-            let continues = end < at.lba.end() && command.op == HostOp::Write && command.extent.start == end;
+            let continues = end < at.lba.end() && command.op == Op::Write && command.extent.start == end;
             if continues {
                 end = command.extent.end();
             }

@@ -15,12 +15,11 @@ mod restore;
 
 use std::collections::BTreeMap;
 
+use skylight_command::{Command, Failure, Op};
 use skylight_disk::{BLOCK_SECTORS, Divisor, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
-use crate::plan::{
-    CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step,
-};
+use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::{Misplaced, Recovered, Room};
 use cleaning::Cleaning;
 
@@ -189,19 +188,20 @@ impl Layer for SetAssociative {
 
     #[inline]
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
-        let Command { id, op, extent } = queue.next_command();
+        let Command { id, op, extent, .. } = queue.next_command();
         match op {
-            HostOp::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
-            HostOp::Write => self.write(extent, plan),
-            HostOp::Trim => {
+            Op::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
+            Op::Write => self.write(extent, plan),
+            Op::Trim => {
                 // What cleaning has read is old; it is begun anew.
                 self.cleaning = None;
                 self.exceptions.remove(extent);
                 plan.push(Step::Commit(MapChange::Native { lba: extent }));
             }
-            HostOp::Flush => {}
+            Op::Flush => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(id));
+        plan.complete(id);
     }
 
     fn idle_after(&self) -> Option<Nanos> {

@@ -27,13 +27,12 @@ mod run;
 mod runs;
 mod stamps;
 
+use skylight_command::{CommandId, Failure, Op, Outcome};
 use skylight_disk::shingling::{Destroyed, Pair, Sources};
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Time};
 
 use crate::bands::Bands;
-use crate::plan::{
-    CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step,
-};
+use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::Room;
 use batch::Batch;
 pub use keep::Snapshot;
@@ -208,7 +207,7 @@ impl Swd {
         });
     }
 
-    fn read(&mut self, id: CommandId, extent: LbaExtent, plan: &mut Plan) {
+    fn read(&mut self, id: CommandId, extent: LbaExtent, plan: &mut Plan) -> Outcome {
         self.settle();
         self.torn.clear();
         let Self { spec, map, torn, .. } = self;
@@ -229,9 +228,11 @@ impl Swd {
                 torn.extend(fragment.map(|fragment| (lba + (piece.start - place.start), fragment)));
             });
         });
-        if !self.torn.is_empty() {
-            self.tell(id, plan);
+        if self.torn.is_empty() {
+            return Outcome::Done;
         }
+        self.tell(id, plan);
+        if self.spec.mode.fail { Outcome::Failed(Failure::Overwritten) } else { Outcome::Done }
     }
 
     /// What a read that met overwritten sectors says of them.
@@ -245,7 +246,7 @@ impl Swd {
                 plan.push(Step::Fill { command, extent, pattern });
             }
             if self.spec.mode.fail {
-                plan.push(Step::Fail { command, extent, reason: FailReason::Overwritten });
+                plan.push(Step::Fail { command, extent, reason: Failure::Overwritten });
                 self.note(lba, fragment);
             }
         }
@@ -313,8 +314,11 @@ impl Layer for Swd {
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
         let command = queue.next_command();
         match command.op {
-            HostOp::Read => self.read(command.id, command.extent, plan),
-            HostOp::Write => {
+            Op::Read => {
+                let outcome = self.read(command.id, command.extent, plan);
+                return plan.push(Step::Complete { command: command.id, outcome });
+            }
+            Op::Write => {
                 self.writes += 1;
                 let stamp = Stamp { write: self.writes, at: self.now };
                 if self.spec.bands.is_none() {
@@ -336,9 +340,10 @@ impl Layer for Swd {
                     self.places = places;
                 }
             }
-            HostOp::Flush | HostOp::Trim => {}
+            Op::Flush | Op::Trim => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(command.id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(command.id));
+        plan.complete(command.id);
     }
 
     fn idle(&mut self, _plan: &mut Plan) -> Idle {

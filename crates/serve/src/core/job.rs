@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{Errno, Op, Request};
+use super::{Command, Errno, Op};
 
 /// What answers a [`Job`]: the result, and the buffer with what was read.
 pub type Answer = Box<dyn FnOnce(Result<(), Errno>, Vec<u8>) + Send>;
@@ -34,8 +34,8 @@ impl Metadata {
 /// A command in flight, with its bytes.
 pub struct Job {
     /// The command.
-    pub request: Request,
-    /// The buffer of a read, or what is written; [`Request::data_len`] bytes.
+    pub command: Command,
+    /// The buffer of a read, or what is written; [`Command::data_bytes`] bytes.
     pub data: Vec<u8>,
     answer: Option<Answer>,
     /// What the model says it takes, from the arrival to the answer, ns.
@@ -48,8 +48,8 @@ pub struct Job {
 
 impl Job {
     /// A command that is answered through `answer`.
-    pub fn new(request: Request, data: Vec<u8>, answer: Answer) -> Self {
-        Self { request, data, answer: Some(answer), model_ns: None, failed_at: None, gone: None }
+    pub fn new(command: Command, data: Vec<u8>, answer: Answer) -> Self {
+        Self { command, data, answer: Some(answer), model_ns: None, failed_at: None, gone: None }
     }
 
     /// Answers it.
@@ -62,17 +62,17 @@ impl Job {
     /// Has it done here and now, by what executes commands and by what knows the byte at which a read is refused.
     pub fn done_by(
         mut self,
-        execute: impl FnOnce(&Request, &mut [u8], &dyn Fn() -> bool) -> Result<(), Errno>,
+        execute: impl FnOnce(&Command, &mut [u8], &dyn Fn() -> bool) -> Result<(), Errno>,
         refused_at: impl FnOnce(u64, u64) -> Option<u64>,
     ) {
         let gone = self.gone.clone();
         let goes_on = || gone.as_ref().is_none_or(|gone| !gone.load(Ordering::Relaxed));
         let result = match goes_on() {
-            true => execute(&self.request, &mut self.data, &goes_on),
+            true => execute(&self.command, &mut self.data, &goes_on),
             false => Err(Errno::Shutdown),
         };
-        let Request { op, offset, len, .. } = self.request;
-        if result.is_err() && op == Op::Read {
+        if result.is_err() && self.command.op == Op::Read {
+            let (offset, len) = (self.command.offset_bytes(), self.command.len_bytes());
             refused_at(offset, len).into_iter().for_each(|at| self.fails_at(at));
         }
         self.finish(result);
@@ -150,7 +150,7 @@ mod tests {
     fn a_job_that_is_dropped_is_answered() {
         let (sender, receiver) = channel();
         let answer: Answer = Box::new(move |result, _| sender.send(result).unwrap());
-        drop(Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer));
+        drop(Job::new(Command::flush(), Vec::new(), answer));
         assert_eq!(receiver.recv(), Ok(Err(Errno::Shutdown)));
     }
 }

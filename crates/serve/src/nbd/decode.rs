@@ -6,7 +6,7 @@
 //! Source: the NBD protocol, "Request types", "Command flags", "Block sizes" and "Error values": what is unknown or was not
 //! negotiated is EINVAL.
 
-use crate::core::{BadExtent, Errno, Op, PIECE_BYTES, Request, Shape, validate, validate_extent};
+use crate::core::{BadExtent, Command, Errno, Flags, Op, PIECE_BYTES, Shape, validate, validate_extent};
 use crate::nbd::Session;
 use crate::nbd::wire::{RawRequest, command, command_flag};
 
@@ -14,7 +14,7 @@ use crate::nbd::wire::{RawRequest, command, command_flag};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// A command for the backend.
-    Command(Request),
+    Command(Command),
     /// What the blocks of an extent are like; one run of each context is enough if so asked.
     BlockStatus {
         /// Bytes.
@@ -68,13 +68,16 @@ pub fn decode(raw: &RawRequest, session: &Session, shape: &Shape) -> Result<Aske
         let agreed = session.structured && !session.contexts.is_empty();
         return if agreed { Ok(Asked::BlockStatus { offset, len, one }) } else { Err(Errno::Invalid) };
     };
-    let (fua, no_hole, fast) =
-        (has(command_flag::FUA), has(command_flag::NO_HOLE), has(command_flag::FAST_ZERO));
-    let request = validate(Request { op, offset, len, fua, no_hole, fast }, shape)?;
+    let flags = Flags {
+        fua: has(command_flag::FUA),
+        no_hole: has(command_flag::NO_HOLE),
+        fast_zero: has(command_flag::FAST_ZERO),
+    };
+    let asked = validate(op, flags, offset, len, shape)?;
     if has(command_flag::DF) && raw.len as usize > PIECE_BYTES {
         return Err(Errno::Overflow);
     }
-    Ok(Asked::Command(request))
+    Ok(Asked::Command(asked))
 }
 
 #[cfg(test)]
@@ -144,7 +147,7 @@ mod tests {
     #[test]
     fn fua_counts_where_something_is_written() {
         let fua = |kind| match check(&raw(kind, command_flag::FUA, 0, 512)) {
-            Ok(Asked::Command(request)) => request.fua,
+            Ok(Asked::Command(asked)) => asked.flags.fua,
             other => panic!("{other:?}"),
         };
         assert!(fua(command::WRITE) && fua(command::TRIM) && fua(command::WRITE_ZEROES));

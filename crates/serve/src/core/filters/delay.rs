@@ -184,7 +184,7 @@ impl super::Filter for Delay {
     }
 
     fn submit(&self, job: Job) {
-        let (clock, since, delay) = (self.clock.clone(), Instant::now(), self.delays().of(job.request.op));
+        let (clock, since, delay) = (self.clock.clone(), Instant::now(), self.delays().of(job.command.op));
         self.inner.submit(job.intercept(move |result, data, answer| {
             clock.hold(since + delay, result, data, answer);
         }));
@@ -196,7 +196,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::core::Request;
+    use crate::core::Command;
     use crate::core::plain::Memory;
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
             let op = if index % 2 == 0 { Op::Read } else { Op::Write };
             let answer: Answer =
                 Box::new(move |result, _| sender.send((op, result, began.elapsed())).unwrap());
-            delay.submit(Job::new(Request::new(op, 0, 512), vec![0; 512], answer));
+            delay.submit(Job::new(Command::of_bytes(op, 0, 512), vec![0; 512], answer));
         }
         let answers: Vec<_> = (0..20).map(|_| receiver.recv().unwrap()).collect();
         assert!(answers[..10].iter().all(|&(op, result, _)| op == Op::Write && result.is_ok()));
@@ -231,7 +231,7 @@ mod tests {
         let (sender, receiver) = channel();
         let began = Instant::now();
         let answer: Answer = Box::new(move |result, _| sender.send(result).unwrap());
-        delay.submit(Job::new(Request::new(Op::Read, 0, 512), vec![0; 512], answer));
+        delay.submit(Job::new(Command::of_bytes(Op::Read, 0, 512), vec![0; 512], answer));
         assert_eq!(receiver.recv(), Ok(Ok(())));
         assert!(began.elapsed() >= Duration::from_millis(30));
         assert_eq!(Backend::status(&delay), Value::Null, "memory has no status to add to");
@@ -243,7 +243,7 @@ mod tests {
         let delay = Delay::new(Arc::new(Memory::new(1 << 20)), delays).unwrap();
         let (sender, receiver) = channel();
         let answer: Answer = Box::new(move |result, _| sender.send(result).unwrap());
-        delay.submit(Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer));
+        delay.submit(Job::new(Command::flush(), Vec::new(), answer));
         drop(delay);
         assert_eq!(receiver.recv(), Ok(Ok(())));
     }
