@@ -37,8 +37,6 @@ impl Outcome {
 pub enum Failure {
     /// The drive has no such command.
     Unsupported,
-    /// The drive has no such sectors.
-    OutOfRange,
     /// A write to an earlier track destroyed the sectors.
     Overwritten,
     /// The medium cannot be read or written.
@@ -55,7 +53,6 @@ impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Unsupported => "unsupported",
-            Self::OutOfRange => "out of range",
             Self::Overwritten => "overwritten",
             Self::Medium => "medium error",
             Self::NoSpace => "no space",

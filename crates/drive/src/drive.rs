@@ -467,10 +467,13 @@ impl Drive {
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(end.max(ready) - start));
         self.busy_until = free.max(end + extra);
         for index in 0..self.answered.len() {
-            let Answered { id, at, outcome } = self.answered[index];
+            let mut answer = self.answered[index];
             // Data read ahead does not complete a command before the media finish their earlier work.
-            let at = at.max(ready).max(free) + extra;
-            self.complete(Answered { id, at, outcome: moved.outcome(outcome) }, host);
+            answer.at = answer.at.max(ready).max(free) + extra;
+            if let Moved::Failed(failure) | Moved::Refused(failure) = moved {
+                answer.outcome = Outcome::Failed(failure);
+            }
+            self.complete(answer, host);
         }
         match moved {
             Moved::Done | Moved::Failed(_) => self.invalidate_locations(command.op == Op::Trim),

@@ -35,17 +35,6 @@ pub enum Moved {
     Refused(Failure),
 }
 
-impl Moved {
-    /// How a command of the plan ends, whose plan has it end with `planned`.
-    #[inline]
-    pub(crate) fn outcome(self, planned: Outcome) -> Outcome {
-        match self {
-            Self::Done => planned,
-            Self::Failed(failure) | Self::Refused(failure) => Outcome::Failed(failure),
-        }
-    }
-}
-
 /// A completed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Answered {
@@ -57,32 +46,39 @@ pub struct Answered {
     pub outcome: Outcome,
 }
 
-/// Callbacks for the events of a drive.
-pub(crate) trait Observer {
-    /// A command completes, `latency` after its submission; the host can submit its next command at `free`.
-    fn answered(&mut self, answer: Answered, latency: Nanos, free: Time);
-
-    /// The volatile cache accepted a write of the host, which has the number `cache` from now on.
-    #[inline]
-    fn cached(&mut self, _host: CommandId, _cache: CommandId) {}
-
-    /// A command is about to complete; nothing happens before it does. Returns how it ends: `outcome`, unless its bytes
-    /// decide otherwise.
-    #[inline]
-    fn decided(&mut self, _id: CommandId, outcome: Outcome, _layer: &dyn Layer) -> Outcome {
-        outcome
-    }
-
-    /// A plan is executed. `layer` is in the state after the plan; on return it reflects what is on the
-    /// media.
+/// Moves the bytes of the executed plans. What is not overridden is right for a drive without bytes.
+pub trait Mover {
+    /// A plan is executed; `layer` is in the state after the plan. Nothing happens on the drive before this
+    /// returns. If the backing storage has no space, the callee must restore the layer to what is on the
+    /// media. Writes then stay in the volatile cache, and the drive retries later; commands of the host
+    /// complete regardless.
     #[inline]
     fn executed(&mut self, _origin: Origin, _plan: &Plan, _layer: &mut dyn Layer) -> Moved {
         Moved::Done
     }
+
+    /// The volatile cache accepted the write `host`; a plan of [`Origin::Cache`] completes it as `cache`.
+    #[inline]
+    fn cached(&mut self, _host: CommandId, _cache: CommandId) {}
+
+    /// The completion of a command is decided. A read returns the data as of now; a flush covers all writes
+    /// that have completed. Returns how it ends: `outcome` is how it does for the drive, which knows no bytes.
+    #[inline]
+    fn decided(&mut self, _id: CommandId, outcome: Outcome, _layer: &dyn Layer) -> Outcome {
+        outcome
+    }
+}
+
+/// Callbacks for the events of a drive.
+pub(crate) trait Observer: Mover {
+    /// A command completes, `latency` after its submission; the host can submit its next command at `free`.
+    fn answered(&mut self, answer: Answered, latency: Nanos, free: Time);
 }
 
 /// No host is connected.
 pub(crate) struct NoHost;
+
+impl Mover for NoHost {}
 
 impl Observer for NoHost {
     fn answered(&mut self, _answer: Answered, _latency: Nanos, _free: Time) {
@@ -157,6 +153,8 @@ impl<'a> Host<'a> {
         self.batch.start(index + commands)
     }
 }
+
+impl Mover for Host<'_> {}
 
 impl Observer for Host<'_> {
     /// The slot becomes free again at `free`.

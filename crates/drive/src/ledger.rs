@@ -26,7 +26,7 @@ pub struct Ledger {
     /// Host sectors read and written.
     host_sectors: [u64; 2],
     /// Host commands by operation.
-    host_commands: [u64; Op::ALL.len()],
+    host_commands: [u64; Op::COUNT],
 }
 
 impl Ledger {

@@ -18,23 +18,7 @@ use skylight_layer::{Idle, Layer, Plan};
 use crate::drive::Drive;
 use crate::host::Observer;
 
-pub use crate::host::{Answered, Moved, Origin};
-
-/// Moves the bytes of the executed plans.
-pub trait Mover {
-    /// A plan is executed; `layer` is in the state after the plan. Nothing happens on the drive before this
-    /// returns. If the backing storage has no space, the callee must restore the layer to what is on the
-    /// media. Writes then stay in the volatile cache, and the drive retries later; commands of the host
-    /// complete regardless.
-    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> Moved;
-
-    /// The volatile cache accepted the write `host`; a plan of [`Origin::Cache`] completes it as `cache`.
-    fn cached(&mut self, host: CommandId, cache: CommandId);
-
-    /// The completion of a command is decided. A read returns the data as of now; a flush covers all writes
-    /// that have completed. Returns how it ends: `outcome` is how it does for the drive, which knows no bytes.
-    fn decided(&mut self, id: CommandId, outcome: Outcome, layer: &dyn Layer) -> Outcome;
-}
+pub use crate::host::{Answered, Moved, Mover, Origin};
 
 /// Collects the completions and passes the other events on.
 struct Reporter<'a, M: Mover> {
@@ -46,7 +30,9 @@ impl<M: Mover> Observer for Reporter<'_, M> {
     fn answered(&mut self, answer: Answered, _latency: Nanos, _free: Time) {
         self.due.push(Reverse(answer));
     }
+}
 
+impl<M: Mover> Mover for Reporter<'_, M> {
     fn decided(&mut self, id: CommandId, outcome: Outcome, layer: &dyn Layer) -> Outcome {
         self.mover.decided(id, outcome, layer)
     }

@@ -14,16 +14,6 @@ pub const MAX_IO_BYTES: u32 = 32 << 20;
 /// The most memory that the buffers of one direction may take, bytes.
 pub const MAX_BUFFERS_BYTES: usize = 512 << 20;
 
-/// The operation of a code in the `op` column; `None` for those that a host does not send to a device, and for unknown
-/// codes. Writes are durable by a flush: FUA has no code here.
-#[inline]
-pub const fn decode(code: u8) -> Option<Op> {
-    match code::decode(code) {
-        Some((op @ (Op::Read | Op::Write | Op::Flush), Flags { fua: false, .. })) => Some(op),
-        _ => None,
-    }
-}
-
 /// What a target can take, as far as a check of columns needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -109,10 +99,11 @@ impl Columns<'_> {
 
     fn check_row(&self, row: usize, limits: &Limits) -> Result<Op, ColumnError> {
         let (code, offset, size) = (self.op[row], self.offset[row], self.size[row]);
-        let op = match (decode(code), code) {
-            (Some(op), _) => op,
-            (None, code::TRIM) => return Err(ColumnError::Trim { row }),
-            (None, code) => return Err(ColumnError::UnknownOp { row, code }),
+        let op = match code::decode(code) {
+            // Writes to a device are made durable by a flush.
+            Some((op @ (Op::Read | Op::Write | Op::Flush), Flags { fua: false, .. })) => op,
+            Some((Op::Trim, _)) => return Err(ColumnError::Trim { row }),
+            _ => return Err(ColumnError::UnknownOp { row, code }),
         };
         if op != Op::Read && !limits.can_write {
             return Err(ColumnError::NotWritable { row, op });

@@ -15,7 +15,7 @@ use io_uring::{IoUring, opcode, squeue};
 use skylight_command::{Op, code};
 
 use crate::arena::Arena;
-use crate::columns::{Columns, Needs, decode};
+use crate::columns::{Columns, Needs};
 use crate::device::{Counters, now_ns};
 use crate::error::{Failure, Reason};
 
@@ -230,8 +230,8 @@ impl Engine {
     fn prepare(&mut self, batch: &mut Batch<'_>, row: usize, slot: usize) -> squeue::Entry {
         let fd = Fd(batch.fd);
         let (offset, size) = (batch.columns.offset[row], batch.columns.size[row]);
-        match decode(batch.columns.op[row]) {
-            Some(Op::Write) => {
+        match code::decode(batch.columns.op[row]) {
+            Some((Op::Write, _)) => {
                 batch.counters.writes += 1;
                 batch.counters.write_bytes += u64::from(size);
                 self.writes.stamp(slot, offset, size as usize);
@@ -242,7 +242,7 @@ impl Engine {
                     opcode::Write::new(fd, buffer, size).offset(offset).build()
                 }
             }
-            Some(Op::Flush) => {
+            Some((Op::Flush, _)) => {
                 batch.counters.flushes += 1;
                 opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build()
             }
@@ -299,7 +299,7 @@ impl Batch<'_> {
     pub fn failure(&self, row: usize, reason: Reason) -> Failure {
         Failure {
             path: self.path.to_owned(),
-            op: decode(self.columns.op[row]).unwrap_or(Op::Read),
+            op: code::decode(self.columns.op[row]).map_or(Op::Read, |(op, _)| op),
             offset: self.columns.offset[row],
             size: self.columns.size[row],
             reason,

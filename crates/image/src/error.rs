@@ -197,7 +197,6 @@ impl From<&ImageError> for Failure {
     fn from(error: &ImageError) -> Self {
         match error {
             ImageError::Io { source, .. } => source.kind().into(),
-            ImageError::OutOfRange { .. } => Self::OutOfRange,
             ImageError::Unreadable { reason, .. } | ImageError::Refused(reason) => *reason,
             _ => Self::Medium,
         }

@@ -27,7 +27,7 @@ mod run;
 mod runs;
 mod stamps;
 
-use skylight_command::{CommandId, Failure, Op, Outcome};
+use skylight_command::{CommandId, Failure, Op};
 use skylight_disk::shingling::{Destroyed, Pair, Sources};
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Time};
 
@@ -207,7 +207,7 @@ impl Swd {
         });
     }
 
-    fn read(&mut self, id: CommandId, extent: LbaExtent, plan: &mut Plan) -> Outcome {
+    fn read(&mut self, id: CommandId, extent: LbaExtent, plan: &mut Plan) {
         self.settle();
         self.torn.clear();
         let Self { spec, map, torn, .. } = self;
@@ -228,11 +228,13 @@ impl Swd {
                 torn.extend(fragment.map(|fragment| (lba + (piece.start - place.start), fragment)));
             });
         });
-        if self.torn.is_empty() {
-            return Outcome::Done;
+        if !self.torn.is_empty() {
+            self.tell(id, plan);
+            if self.spec.mode.fail {
+                return plan.fail(id, Failure::Overwritten);
+            }
         }
-        self.tell(id, plan);
-        if self.spec.mode.fail { Outcome::Failed(Failure::Overwritten) } else { Outcome::Done }
+        plan.complete(id);
     }
 
     /// What a read that met overwritten sectors says of them.
@@ -314,10 +316,7 @@ impl Layer for Swd {
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
         let command = queue.next_command();
         match command.op {
-            Op::Read => {
-                let outcome = self.read(command.id, command.extent, plan);
-                return plan.push(Step::Complete { command: command.id, outcome });
-            }
+            Op::Read => return self.read(command.id, command.extent, plan),
             Op::Write => {
                 self.writes += 1;
                 let stamp = Stamp { write: self.writes, at: self.now };

@@ -9,8 +9,8 @@ use super::{Command, OFFERED, Op};
 /// See the module page.
 #[derive(Debug, Default)]
 pub struct Counters {
-    commands: [AtomicU64; Op::ALL.len()],
-    bytes: [AtomicU64; Op::ALL.len()],
+    commands: [AtomicU64; Op::COUNT],
+    bytes: [AtomicU64; Op::COUNT],
     refused: AtomicU64,
 }
 
@@ -33,10 +33,10 @@ impl Counters {
 
     /// All of it.
     pub fn to_json(&self) -> serde_json::Value {
-        let of = |numbers: &[AtomicU64; Op::ALL.len()]| -> serde_json::Map<String, serde_json::Value> {
+        let of = |numbers: &[AtomicU64; Op::COUNT]| -> serde_json::Map<String, serde_json::Value> {
             OFFERED
                 .into_iter()
-                .map(|op| (op.name().to_owned(), numbers[op as usize].load(Ordering::Relaxed).into()))
+                .map(|op| (op.to_string(), numbers[op as usize].load(Ordering::Relaxed).into()))
                 .collect()
         };
         serde_json::json!({

@@ -6,7 +6,6 @@
 //! Source: errno(3).
 
 use skylight_command::Failure;
-use skylight_image::ImageError;
 
 /// Why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -66,24 +65,11 @@ impl From<Failure> for Errno {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Unsupported => Self::NotSupported,
-            Failure::OutOfRange => Self::Invalid,
             Failure::Overwritten | Failure::Medium => Self::Io,
             Failure::NoSpace => Self::NoSpace,
             Failure::NotPermitted => Self::NotPermitted,
             Failure::NoMemory => Self::NoMemory,
         }
-    }
-}
-
-impl From<&std::io::Error> for Errno {
-    fn from(error: &std::io::Error) -> Self {
-        Failure::from(error.kind()).into()
-    }
-}
-
-impl From<&ImageError> for Errno {
-    fn from(error: &ImageError) -> Self {
-        Failure::from(error).into()
     }
 }
 

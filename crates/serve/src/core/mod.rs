@@ -34,7 +34,7 @@ mod validate;
 pub use backend::Backend;
 pub use block_status::{BlockState, Extent, StatusQuery, push_extent};
 pub use errno::Errno;
-pub use job::{Answer, Job, Metadata};
+pub use job::{Answer, Completion, Job};
 pub use service::Service;
 pub use settings::Setting;
 pub use shape::{PIECE_BYTES, Shape};

@@ -11,7 +11,7 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
 
-use super::{Backend, BlockState, Command, Errno, Extent, Op, Shape, StatusQuery, push_extent};
+use super::{Backend, BlockState, Command, Errno, Extent, Failure, Op, Shape, StatusQuery, push_extent};
 
 /// Bytes in memory.
 pub struct Memory {
@@ -99,7 +99,9 @@ impl PlainFile {
         let (zeroes, end) = (vec![0; len.min(1 << 20) as usize], at + len);
         while at < end {
             let part = (end - at).min(zeroes.len() as u64);
-            self.file.write_all_at(&zeroes[..part as usize], at).map_err(|error| Errno::from(&error))?;
+            self.file
+                .write_all_at(&zeroes[..part as usize], at)
+                .map_err(|error| Failure::from(error.kind()))?;
             at += part;
         }
         Ok(())
@@ -118,8 +120,8 @@ impl Backend for PlainFile {
     fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
         let offset = command.offset_bytes();
         match command.op {
-            Op::Read => self.file.read_exact_at(data, offset).map_err(|error| Errno::from(&error))?,
-            Op::Write => self.file.write_all_at(data, offset).map_err(|error| Errno::from(&error))?,
+            Op::Read => self.file.read_exact_at(data, offset).map_err(|error| Failure::from(error.kind()))?,
+            Op::Write => self.file.write_all_at(data, offset).map_err(|error| Failure::from(error.kind()))?,
             Op::Flush => self.sync()?,
             Op::WriteZeroes => self.zero(command)?,
             Op::Trim => {

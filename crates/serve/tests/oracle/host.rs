@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use skylight_image::store::fault::{FaultStore, Random};
-use skylight_serve::core::{Command, Errno, Job, Op as ServedOp};
+use skylight_serve::core::{Command, Completion, Errno, Job, Op as ServedOp};
 
 use crate::drives::SECTORS;
 use crate::shadow::{Op, SECTOR, Shadow, bytes_of};
@@ -153,7 +153,7 @@ impl Host {
             Op::Flush => (Command::flush(), Vec::new()),
         };
         let answers = self.answers.0.clone();
-        let answer = move |result, data| {
+        let answer = move |Completion { result, data, .. }| {
             // A test that has failed already hears no more.
             let _ = answers.send((id, result, data));
         };

@@ -15,7 +15,7 @@ use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
 use skylight_layer::swd::{ReadData, ReadMode};
 use skylight_layer::{Swd, SwdSpec};
-use skylight_serve::core::{Command, Errno, Job, Op};
+use skylight_serve::core::{Command, Completion, Errno, Job, Op};
 
 use crate::Timing;
 use crate::common::number;
@@ -229,7 +229,7 @@ fn live(target: &mut impl Target, mut disk: Disk, random: &mut Random, count: u6
         };
         outstanding.insert(id, (from, if kind == 6 { from } else { to }, asked));
         let sender = sender.clone();
-        let answer = move |result, data| drop(sender.send((id, result, data)));
+        let answer = move |Completion { result, data, .. }| drop(sender.send((id, result, data)));
         target.submit(Job::new(command, data, Box::new(answer)));
         if random.below(3) == 0 {
             target.pass(random);

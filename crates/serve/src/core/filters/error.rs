@@ -40,7 +40,7 @@ fn byte(text: &str) -> Option<u64> {
 }
 
 fn operation(name: &str) -> Result<Op, String> {
-    OFFERED.into_iter().find(|op| op.name() == name).ok_or_else(|| {
+    OFFERED.into_iter().find(|op| op.to_string() == name).ok_or_else(|| {
         format!("{name}: not an operation; use read, write, flush, trim, write_zeroes or cache")
     })
 }
@@ -82,7 +82,7 @@ impl FromStr for Faults {
 
 impl Faults {
     fn to_json(&self) -> Value {
-        let ops: Vec<_> = self.ops.iter().map(|op| op.name()).collect();
+        let ops: Vec<_> = self.ops.iter().map(Op::to_string).collect();
         json!({
             "rate": self.rate,
             "range": [self.range.start, self.range.end],

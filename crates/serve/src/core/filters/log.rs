@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::core::{Backend, Command, Errno, Job, Metadata};
+use crate::core::{Backend, Command, Errno, Job};
 
 /// How a command went, and what the model says that it takes, ns.
 type End = (Result<(), Errno>, Option<u64>);
@@ -110,12 +110,10 @@ impl super::Filter for Log {
 
     fn submit(&self, job: Job) {
         let (lines, since, command) = (self.lines.clone(), Instant::now(), job.command);
-        let model_ns = Metadata::default();
-        let job = job.timed(model_ns.clone());
-        self.inner.submit(job.intercept(move |result, data, answer| {
-            let took = since.elapsed();
-            answer(result, data);
-            lines.say(&command, since, took, (result, model_ns.get()));
+        self.inner.submit(job.intercept(move |completion, answer| {
+            let (took, end) = (since.elapsed(), (completion.result, completion.model_ns));
+            answer(completion);
+            lines.say(&command, since, took, end);
         }));
     }
 }

@@ -22,7 +22,7 @@ use super::activity::{Activity, Ending};
 use super::fair_lock::FairLock;
 use crate::core::checksum_errors::{ChecksumErrors, wrong_byte};
 use crate::core::shingled::Shingles;
-use crate::core::{Command, Errno, Job, Op, Shape};
+use crate::core::{Command, Errno, Failure, Job, Op, Shape};
 
 /// After a write that found no space, which has cost the time to take the layer up anew, writes are refused without a try
 /// for so many times that: it takes at most this part of the time from reads.
@@ -146,7 +146,7 @@ impl Access {
     fn failed(&self, error: &ImageError) -> Errno {
         *lock(&self.last_error) = Some(error.to_string());
         self.checksum_errors.note(error);
-        Errno::from(error)
+        Failure::from(error).into()
     }
 
     fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Errno> {

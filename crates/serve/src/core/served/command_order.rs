@@ -105,8 +105,8 @@ impl CommandOrder {
         let mut entries = self.entries();
         let (number, command, order) = (entries.next, job.command, self.clone());
         entries.next += 1;
-        let job = job.intercept(move |result, data, answer| {
-            answer(result, data);
+        let job = job.intercept(move |completion, answer| {
+            answer(completion);
             order.answered(number);
         });
         entries.all.push(Entry { number, command, state: State::Waits(job) });
@@ -149,7 +149,7 @@ mod tests {
             order.submit(Job::new(
                 Command::of_bytes(op, offset * 512, len * 512),
                 Vec::new(),
-                Box::new(|_, _| {}),
+                Box::new(|_| {}),
             ));
         };
         let next = || {

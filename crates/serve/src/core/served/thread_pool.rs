@@ -127,11 +127,11 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::core::{Command, Errno};
+    use crate::core::{Answer, Command, Errno};
 
     fn job(number: u64, said: &std::sync::mpsc::Sender<(u64, Result<(), Errno>)>) -> Job {
         let said = said.clone();
-        let answer = Box::new(move |result, _| said.send((number, result)).unwrap());
+        let answer: Answer = Box::new(move |completion| said.send((number, completion.result)).unwrap());
         Job::new(Command::flush(), Vec::new(), answer)
     }
 

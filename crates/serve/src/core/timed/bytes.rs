@@ -137,19 +137,16 @@ impl Bytes {
         let extent = job.command.extent;
         if let Some(failed) = planned.take() {
             self.cached.overlay(extent, &mut job.data);
-            let uncovered = self.check_uncovered(id, &failed);
-            return match outcome {
-                // What the plan fails itself.
-                Outcome::Failed(Failure::Overwritten) => uncovered,
-                other => other,
-            };
+            // What the plan itself fails, newer bytes may mend.
+            let mendable = outcome == Outcome::Failed(Failure::Overwritten);
+            return if mendable { self.check_uncovered(id, &failed) } else { outcome };
         }
         let result = read_media(&self.interpreter, &self.cached, extent, &mut job.data, layer);
         self.cached.overlay(extent, &mut job.data);
         let Err(error) = result else {
             return outcome;
         };
-        wrong_byte(&error).into_iter().for_each(|at| job.fails_at(at));
+        job.failed_at = wrong_byte(&error);
         Outcome::Failed(self.note(&error))
     }
 
@@ -163,8 +160,8 @@ impl Bytes {
         }
         if let (Some(loss), Some(shingles)) = (losses.first(), &self.shingles) {
             shingles.tell(&losses);
-            if let Some(in_flight) = self.commands.get(id) {
-                in_flight.job.fails_at(Sectors(loss.lba.start.get()).bytes());
+            if let Some(in_flight) = self.commands.get_mut(id) {
+                in_flight.job.failed_at = Some(Sectors(loss.lba.start.get()).bytes());
             }
             return Outcome::Failed(self.note(&skylight_image::image::unreadable(loss.lba)));
         }

@@ -37,7 +37,9 @@ use self::wake_latency::WakeLatency;
 use super::checksum_errors::ChecksumErrors;
 use super::served::{push_places, status_json};
 use super::shingled::{Shingles, push_overwritten};
-use super::{Answer, Backend, Command, Errno, Extent, Job, Op, Setting, Shape, StatusQuery};
+use super::{
+    Answer, Backend, Command, Completion, Errno, Extent, Failure, Job, Op, Setting, Shape, StatusQuery,
+};
 
 /// The read mode and refused reads of a drive, if it is a raw shingled disk.
 fn shingles_of(drive: &mut Drive) -> Option<Arc<Shingles>> {
@@ -123,12 +125,12 @@ impl Backend for TimedDrive {
 
     fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
         let (sender, receiver) = handover();
-        let answer: Answer = Box::new(move |result, data| {
+        let answer: Answer = Box::new(move |completion| {
             // Whoever asked waits below.
-            let _ = sender.send((result, data));
+            let _ = sender.send(completion);
         });
         self.submit(Job::new(*command, data.to_vec(), answer));
-        let (result, bytes) = receiver.recv().map_err(|_| Errno::Shutdown)?;
+        let Completion { result, data: bytes, .. } = receiver.recv().map_err(|_| Errno::Shutdown)?;
         if command.op == Op::Read && bytes.len() == data.len() {
             data.copy_from_slice(&bytes);
         }
@@ -158,7 +160,7 @@ impl Backend for TimedDrive {
             let allocated = place.allocated || unwritten;
             push_places(&[Place { allocated, ..place }], query, extents);
         });
-        found.map_err(|error| Errno::from(&error))
+        found.map_err(|error| Failure::from(&error).into())
     }
 
     fn waits(&self) -> bool {

@@ -236,7 +236,7 @@ impl ModelDrive {
             let (came, number) = (zeroing.came, zeroing.number);
             self.zeroing.push_back(zeroing);
             // The command is answered by its last part.
-            let job = Job::new(part, vec![0; part.len_bytes() as usize], Box::new(|_, _| {}));
+            let job = Job::new(part, vec![0; part.len_bytes() as usize], Box::new(|_| {}));
             self.feed(job, came, at, Some(number));
         }
     }
@@ -287,9 +287,9 @@ impl ModelDrive {
     pub(super) fn run_out(&mut self) -> Result<(), Errno> {
         self.ending = true;
         let (sender, receiver) = channel();
-        let answer: Answer = Box::new(move |result, _| {
+        let answer: Answer = Box::new(move |completion| {
             // Whoever asked looks below.
-            let _ = sender.send(result);
+            let _ = sender.send(completion.result);
         });
         let flush = Job::new(Command::flush(), Vec::new(), answer);
         self.submit(flush, self.online.clock());
@@ -305,11 +305,11 @@ impl ModelDrive {
     }
 
     fn answered(&mut self, in_flight: InFlight, answer: Answered, due: Time, done: &mut Vec<Done>) {
-        let InFlight { job, came, part_of, .. } = in_flight;
+        let InFlight { mut job, came, part_of, .. } = in_flight;
         let (at, result) = (answer.at, answer.outcome.status().map_err(Errno::from));
         let whose = |zeroing: &Zeroing| Some(zeroing.number) == part_of;
         let Some(index) = self.zeroing.iter().position(whose) else {
-            job.takes_ns((at - came).get());
+            job.model_ns = Some((at - came).get());
             self.outstanding -= 1;
             return done.push(Done { job, result, at, due });
         };
@@ -317,8 +317,8 @@ impl ModelDrive {
         zeroing.in_flight = false;
         if result.is_ok() && !zeroing.rest.is_empty() {
             self.zero_on(at);
-        } else if let Some(Zeroing { job, came, .. }) = self.zeroing.remove(index) {
-            job.takes_ns((at - came).get());
+        } else if let Some(Zeroing { mut job, came, .. }) = self.zeroing.remove(index) {
+            job.model_ns = Some((at - came).get());
             self.outstanding -= 1;
             done.push(Done { job, result, at, due });
             self.zero_on(at);

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::{Conversation, LOOK_UP, Whole, look_for};
 use crate::core::connection::Phase;
-use crate::core::{Command, Errno, Job, Metadata, Op, PIECE_BYTES};
+use crate::core::{Command, Errno, Job, Op, PIECE_BYTES};
 use crate::nbd::decode::{Asked, decode};
 use crate::nbd::outbox::{Entered, Outbox};
 use crate::nbd::output::{push_error, push_read_header, push_reply};
@@ -155,12 +155,8 @@ impl Conversation<'_> {
             Op::Write => self.input.available()[payload.0..payload.1].to_vec(),
             _ => vec![0; len],
         };
-        let failed_at = Metadata::default();
-        let told = failed_at.clone();
-        let answer = move |result, data: Vec<u8>| {
-            outbox.answer(ticket, result, &data, told.get());
-        };
-        let job = Job::new(command, data, Box::new(answer)).located(failed_at);
+        let answer = move |completion| outbox.answer(ticket, &completion);
+        let job = Job::new(command, data, Box::new(answer));
         self.backend.submit(job.unless_gone(Some(self.connection.gone())));
         Ok(())
     }

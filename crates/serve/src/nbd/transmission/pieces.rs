@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{RecvTimeoutError, channel as handover};
 
 use super::{Conversation, LOOK_UP, look_for};
-use crate::core::{Command, Errno, Job, Metadata, Op, PIECE_BYTES};
+use crate::core::{Command, Completion, Errno, Job, Op, PIECE_BYTES};
 use crate::nbd::channel::PAGE;
 use crate::nbd::decode::{Asked, decode};
 use crate::nbd::outbox::{Entered, Outbox};
@@ -16,19 +16,14 @@ use crate::nbd::wire::{self, RawRequest};
 const LENT_LEAST: usize = 64 << 10;
 
 impl Conversation<'_> {
-    /// Does a piece of a long command and waits for it; the buffer comes back. `failed_at` learns where a read failed.
-    fn do_piece(
-        &self,
-        command: Command,
-        data: Vec<u8>,
-        failed_at: &Metadata,
-    ) -> (Result<(), Errno>, Vec<u8>) {
+    /// Does a piece of a long command and waits for it; the buffer comes back.
+    fn do_piece(&self, command: Command, data: Vec<u8>) -> Completion {
         let (sender, receiver) = handover();
-        let answer = move |result, data| {
+        let answer = move |completion| {
             // Nobody waits any more when the connection broke.
-            let _ = sender.send((result, data));
+            let _ = sender.send(completion);
         };
-        let job = Job::new(command, data, Box::new(answer)).located(failed_at.clone());
+        let job = Job::new(command, data, Box::new(answer));
         self.backend.submit(job.unless_gone(Some(self.connection.gone())));
         loop {
             match receiver.recv_timeout(LOOK_UP) {
@@ -43,7 +38,7 @@ impl Conversation<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        (Err(Errno::Shutdown), Vec::new())
+        Completion::failed(Errno::Shutdown)
     }
 
     /// A write longer than a piece: done as its bytes come, answered at the end; whether the client stays.
@@ -103,7 +98,7 @@ impl Conversation<'_> {
         let len = command.len_bytes() as usize;
         if self.outbox.is_some() {
             let data = self.input.available()[..len].to_vec();
-            return self.do_piece(command, data, &Metadata::default()).0;
+            return self.do_piece(command, data).result;
         }
         let backend = self.backend;
         backend.execute(&command.with_fua(false), &mut self.input.available_mut()[..len])
@@ -161,15 +156,14 @@ impl Conversation<'_> {
             }
             self.send()?;
             let room = self.enter_piece(len)?;
-            let failed_at = Metadata::default();
             let piece = Command::of_bytes(Op::Read, at, len as u64);
-            let (result, data) = match room {
-                Some(_) => self.do_piece(piece, vec![0; len], &failed_at),
-                None => (Err(Errno::Shutdown), Vec::new()),
+            let Completion { result, data, failed_at, .. } = match room {
+                Some(_) => self.do_piece(piece, vec![0; len]),
+                None => Completion::failed(Errno::Shutdown),
             };
             match result {
                 Err(errno) if structured || at == offset => {
-                    push_error(&mut self.out, structured, raw.cookie, errno, failed_at.get());
+                    push_error(&mut self.out, structured, raw.cookie, errno, failed_at);
                     return self.send_piece(room);
                 }
                 Err(errno) => return Err(io::Error::other(format!("a long read failed half way: {errno}"))),
