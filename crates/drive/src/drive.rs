@@ -19,11 +19,12 @@
 
 mod background;
 
+use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
-use skylight_layer::{CacheUse, Command, CommandId, HostOp, Layer, Plan, Queue};
+use skylight_layer::{CacheUse, Layer, Plan, Queue};
 
 use crate::batch::{Batch, BatchError};
-use crate::host::{ExecutionResult, Host, NoHost, Observer, Origin};
+use crate::host::{Answered, ExecutionResult, Host, NoHost, Observer, Origin};
 use crate::jitter::Jitter;
 use crate::ledger::Ledger;
 use crate::media::{FlashSpeed, Media};
@@ -102,6 +103,8 @@ pub struct Drive {
     cache_busy_until: Time,
     /// No destaging until then: the media had no space.
     refused_until: Time,
+    /// Why the media refused.
+    refused_by: Failure,
     /// No background work of the layer until then, for the same reason.
     idle_refused_until: Time,
     /// All events up to this time have occurred.
@@ -115,7 +118,7 @@ pub struct Drive {
     /// How long a read can continue until the buffer is full.
     buffer_time: Nanos,
     plan: Plan,
-    answered: Vec<(CommandId, Time)>,
+    answered: Vec<Answered>,
     destaged: Vec<LbaExtent>,
     plants: Plants<Planted>,
 }
@@ -140,6 +143,7 @@ impl Drive {
             idle_since: Time(0),
             cache_busy_until: Time(0),
             refused_until: Time(0),
+            refused_by: Failure::NoSpace,
             idle_refused_until: Time(0),
             clock: Time(0),
             epoch: Nanos(0),
@@ -310,13 +314,12 @@ impl Drive {
             return;
         };
         if let Some(ahead) = host.ahead_of(index, HINT_COMMANDS) {
-            self.layer.hint(ahead.start);
+            self.layer.hint(ahead);
         }
         if self.is_idle_before(at) {
             self.idle_until(at, host);
         }
-        let fua = host.batch.is_fua(index);
-        self.pending.submit(host.batch.command(index), fua, at, &mut self.cache);
+        self.pending.submit(host.batch.command(index), at, &mut self.cache);
     }
 
     /// Whether no command is outstanding and the media are free before `at`.
@@ -332,8 +335,8 @@ impl Drive {
     }
 
     /// Takes a command at time `at`; all events before have occurred.
-    pub(crate) fn take(&mut self, command: Command, fua: bool, at: Time) {
-        self.pending.submit(command, fua, at, &mut self.cache);
+    pub(crate) fn take(&mut self, command: Command, at: Time) {
+        self.pending.submit(command, at, &mut self.cache);
     }
 
     /// The next event inside the drive and its time, provided that no command is submitted before.
@@ -389,15 +392,15 @@ impl Drive {
 
     /// The volatile cache completes a command.
     fn complete_from_cache(&mut self, index: usize, time: Time, host: &mut impl Observer) {
-        let Command { id, op, extent } = self.pending.commands()[index];
+        let Command { id, op, extent, .. } = self.pending.commands()[index];
         let came = self.pending.arrivals()[index].queued_at;
-        if op == HostOp::Write {
+        if op == Op::Write {
             self.cache_busy_until = time;
             host.cached(id, self.cache.accept(extent, time));
             self.pending.reconsider(extent, &mut self.cache);
         }
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(time - came));
-        self.complete(id, time + extra, host);
+        self.complete(Answered { id, at: time + extra, outcome: Outcome::Done }, host);
     }
 
     /// Chooses the next media work with the volatile cache on. A write that waits for cache space comes
@@ -418,7 +421,7 @@ impl Drive {
         else {
             return self.destage(dirty, host);
         };
-        let Command { id, op, extent } = self.pending.commands()[first];
+        let Command { id, op, extent, .. } = self.pending.commands()[first];
         match queued[first].served {
             Served::Flush(number) => match self.cache.older_than(number) {
                 0 => self.complete_flush(id, queued[first].queued_at, time, host),
@@ -426,7 +429,7 @@ impl Drive {
                 older => self.destage(older, host),
             },
             // A read need not destage what the cache has of it: its bytes come from both.
-            Served::Destaged if refused && op == HostOp::Read => self.serve(first, 1, host),
+            Served::Destaged if refused && op == Op::Read => self.serve(first, 1, host),
             Served::Destaged if refused => self.refuse(first, time, host),
             Served::Destaged => {
                 let first = self.cache.first_to_destage(extent).unwrap_or(0);
@@ -445,15 +448,15 @@ impl Drive {
     /// Completes a command that waits for destaging while the media have no space for it.
     fn refuse(&mut self, index: usize, time: Time, host: &mut impl Observer) {
         let (id, came) = (self.pending.commands()[index].id, self.pending.arrivals()[index].queued_at);
-        host.refused(id);
-        self.complete(id, (came + self.interface.command_overhead).max(time), host);
+        let at = (came + self.interface.command_overhead).max(time);
+        self.complete(Answered { id, at, outcome: Outcome::Failed(self.refused_by) }, host);
     }
 
     /// Completes a flush: all writes that completed before it are on the media.
     fn complete_flush(&mut self, id: CommandId, came: Time, time: Time, host: &mut impl Observer) {
         let done = (self.cache_busy_until.max(came) + self.interface.command_overhead).max(time);
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(done - came));
-        self.complete(id, done + extra, host);
+        self.complete(Answered { id, at: done + extra, outcome: Outcome::Done }, host);
     }
 
     /// Lets the layer take commands from a run in the queue, and executes its plan.
@@ -474,15 +477,21 @@ impl Drive {
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(end.max(ready) - start));
         self.busy_until = free.max(end + extra);
         for index in 0..self.answered.len() {
-            let (id, at) = self.answered[index];
+            let mut answer = self.answered[index];
             // Data read ahead does not complete a command before the media finish their earlier work.
-            self.complete(id, at.max(ready).max(free) + extra, host);
+            answer.at = answer.at.max(ready).max(free) + extra;
+            if let ExecutionResult::Failed(failure) | ExecutionResult::Refused(failure) = moved {
+                answer.outcome = Outcome::Failed(failure);
+            }
+            self.complete(answer, host);
         }
         match moved {
-            ExecutionResult::Done => self.invalidate_locations(command.op == HostOp::Trim),
-            ExecutionResult::Refused => self.invalidate_all_locations(),
+            ExecutionResult::Done | ExecutionResult::Failed(_) => {
+                self.invalidate_locations(command.op == Op::Trim)
+            }
+            ExecutionResult::Refused(_) => self.invalidate_all_locations(),
         }
-        let continues = self.interface.look_ahead && command.op == HostOp::Read;
+        let continues = self.interface.look_ahead && command.op == Op::Read;
         self.ahead = continues.then(|| ReadAhead { next: command.extent.end(), since: end });
     }
 
@@ -491,7 +500,7 @@ impl Drive {
     #[inline]
     fn reading_ahead_since(&self, command: &Command, ready: Time) -> Option<Time> {
         let ahead = self.ahead?;
-        let follows = command.op == HostOp::Read && command.extent.start == ahead.next;
+        let follows = command.op == Op::Read && command.extent.start == ahead.next;
         (follows && ready <= ahead.since + self.buffer_time).then_some(ahead.since)
     }
 
@@ -519,11 +528,12 @@ impl Drive {
 
     /// Completes a command towards the host.
     #[inline]
-    fn complete(&mut self, id: CommandId, at: Time, host: &mut impl Observer) {
+    fn complete(&mut self, answer: Answered, host: &mut impl Observer) {
+        let Answered { id, at, outcome } = answer;
         let (command, arrival) = self.pending.complete(id, at);
         let free = at + self.interface.host_gap;
-        host.decided(id, self.layer.as_mut());
-        host.answered(id, at, at - arrival.submitted_at, free);
+        let outcome = host.decided(id, outcome, self.layer.as_mut());
+        host.answered(Answered { outcome, ..answer }, at - arrival.submitted_at, free);
         self.media.ledger.complete(command.op, command.extent.len);
         self.host_time = self.host_time.max(free);
         self.idle_since = self.idle_since.max(at);

@@ -11,8 +11,8 @@
 //!
 //! Invariant: every outstanding command is counted: as a read, once for each of its granules, or as wide.
 
+use skylight_command::Command;
 use skylight_disk::LbaExtent;
-use skylight_layer::{Command, HostOp};
 
 /// Log2 of the sectors in a granule: 1 MiB, longer than most commands, so that few commands touch two.
 const GRANULE_BITS: u32 = 11;
@@ -61,7 +61,7 @@ impl Footprint {
     #[inline]
     pub(crate) fn may_conflict(&self, command: &Command) -> bool {
         self.wide > 0
-            || self.reads > 0 && command.op != HostOp::Read
+            || self.reads > 0 && command.op.changes_data()
             || match Granules::of(command.extent) {
                 Granules::One(one) => self.counters[one] > 0,
                 Granules::Two(one, other) => self.counters[one] | self.counters[other] > 0,
@@ -83,7 +83,7 @@ impl Footprint {
 
     #[inline]
     fn count(&mut self, command: &Command, mut count: impl FnMut(&mut u32)) {
-        if command.op == HostOp::Read {
+        if !command.op.changes_data() {
             return count(&mut self.reads);
         }
         match Granules::of(command.extent) {
@@ -100,16 +100,16 @@ impl Footprint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skylight_command::{CommandId, Op};
     use skylight_disk::{Lba, Sectors};
-    use skylight_layer::CommandId;
 
-    fn command(op: HostOp, start: u64, len: u64) -> Command {
-        Command { id: CommandId(0), op, extent: LbaExtent::new(Lba(start), Sectors(len)) }
+    fn command(op: Op, start: u64, len: u64) -> Command {
+        Command::new(CommandId(0), op, LbaExtent::new(Lba(start), Sectors(len)))
     }
 
     #[test]
     fn a_conflict_is_reported_until_the_command_completes() {
-        use HostOp::{Read, Trim, Write};
+        use Op::{Read, Trim, Write};
         for (outstanding, asked) in [
             (command(Write, 2047, 1), command(Read, 2040, 8)),
             (command(Trim, 2047, 2), command(Write, 2048, 1)),
@@ -129,9 +129,9 @@ mod tests {
     #[test]
     fn distant_extents_and_concurrent_reads_do_not_conflict() {
         let mut footprint = Footprint::new();
-        footprint.add(&command(HostOp::Write, 0, 8));
-        assert!(!footprint.may_conflict(&command(HostOp::Write, 2048, 8)), "another granule");
-        footprint.add(&command(HostOp::Read, 2048, 8));
-        assert!(!footprint.may_conflict(&command(HostOp::Read, 2048, 8)), "both are reads");
+        footprint.add(&command(Op::Write, 0, 8));
+        assert!(!footprint.may_conflict(&command(Op::Write, 2048, 8)), "another granule");
+        footprint.add(&command(Op::Read, 2048, 8));
+        assert!(!footprint.may_conflict(&command(Op::Read, 2048, 8)), "both are reads");
     }
 }

@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 
-use skylight_disk::{LbaExtent, Nanos, Time};
-use skylight_layer::{CommandId, Layer, Plan};
+use skylight_command::{CommandId, Failure, Outcome};
+use skylight_disk::{Lba, Nanos, Time};
+use skylight_layer::{Layer, Plan};
 
 use crate::batch::Batch;
 use crate::stop::StopWatch;
@@ -27,41 +28,60 @@ pub enum Origin {
 pub enum ExecutionResult {
     /// All bytes are on the media.
     Done,
-    /// Some could not be written: the backing storage has no space. The layer reflects what is there.
-    Refused,
+    /// The plan is done, but its commands fail.
+    Failed(Failure),
+    /// Some could not be written: the backing storage has no space. The layer reflects what is there, and the
+    /// commands of the plan fail.
+    Refused(Failure),
 }
 
-/// Callbacks for the events of a drive.
-pub(crate) trait Observer {
-    /// A command completes at `at`, `latency` after its submission; the host can submit its next command at
-    /// `free`.
-    fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time);
+/// A completed command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Answered {
+    /// When it completes.
+    pub at: Time,
+    /// The number it was submitted with.
+    pub id: CommandId,
+    /// How it ended.
+    pub outcome: Outcome,
+}
 
-    /// The volatile cache accepted a write of the host, which has the number `cache` from now on.
-    #[inline]
-    fn cached(&mut self, _host: CommandId, _cache: CommandId) {}
-
-    /// A command is about to complete; nothing happens before it does.
-    #[inline]
-    fn decided(&mut self, _id: CommandId, _layer: &mut dyn Layer) {}
-
-    /// A plan is executed. `layer` is in the state after the plan; on return it reflects what is on the
-    /// media.
+/// Moves the bytes of the executed plans. What is not overridden is right for a drive without bytes.
+pub trait PlanExecutor {
+    /// A plan is executed; `layer` is in the state after the plan. Nothing happens on the drive before this
+    /// returns. If the backing storage has no space, the callee must restore the layer to what is on the
+    /// media. Writes then stay in the volatile cache, and the drive retries later; commands of the host
+    /// complete regardless.
     #[inline]
     fn executed(&mut self, _origin: Origin, _plan: &Plan, _layer: &mut dyn Layer) -> ExecutionResult {
         ExecutionResult::Done
     }
 
-    /// A command is about to complete that needs what the media refused.
+    /// The volatile cache accepted the write `host`; a plan of [`Origin::Cache`] completes it as `cache`.
     #[inline]
-    fn refused(&mut self, _id: CommandId) {}
+    fn cached(&mut self, _host: CommandId, _cache: CommandId) {}
+
+    /// The completion of a command is decided. A read returns the data as of now; a flush covers all writes
+    /// that have completed. Returns how it ends: `outcome` is how it does for the drive, which knows no bytes.
+    #[inline]
+    fn decided(&mut self, _id: CommandId, outcome: Outcome, _layer: &mut dyn Layer) -> Outcome {
+        outcome
+    }
+}
+
+/// Callbacks for the events of a drive.
+pub(crate) trait Observer: PlanExecutor {
+    /// A command completes, `latency` after its submission; the host can submit its next command at `free`.
+    fn answered(&mut self, answer: Answered, latency: Nanos, free: Time);
 }
 
 /// No host is connected.
 pub(crate) struct NoHost;
 
+impl PlanExecutor for NoHost {}
+
 impl Observer for NoHost {
-    fn answered(&mut self, _id: CommandId, _at: Time, _latency: Nanos, _free: Time) {
+    fn answered(&mut self, _answer: Answered, _latency: Nanos, _free: Time) {
         debug_assert!(false, "no command is outstanding");
     }
 }
@@ -127,18 +147,20 @@ impl<'a> Host<'a> {
         Some(index)
     }
 
-    /// The extent of the command `commands` positions after `index`.
+    /// Where the command `commands` positions after `index` begins.
     #[inline]
-    pub(crate) fn ahead_of(&self, index: usize, commands: usize) -> Option<LbaExtent> {
-        self.batch.extent(index + commands)
+    pub(crate) fn ahead_of(&self, index: usize, commands: usize) -> Option<Lba> {
+        self.batch.start(index + commands)
     }
 }
+
+impl PlanExecutor for Host<'_> {}
 
 impl Observer for Host<'_> {
     /// The slot becomes free again at `free`.
     #[inline]
-    fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time) {
-        self.complete_ns[id.0 as usize] = at.get();
+    fn answered(&mut self, answer: Answered, latency: Nanos, free: Time) {
+        self.complete_ns[answer.id.0 as usize] = answer.at.get();
         let behind = self.slots.iter().rev().take_while(|slot| slot.free > free).count();
         let slot = Slot { free, latency: Some(latency) };
         match behind {

@@ -8,8 +8,9 @@
 use skylight_disk::{
     AccessStart, AccessTiming, Direction, Disk, Head, Nanos, Pba, PbaExtent, SectorPosition, Sectors, Time,
 };
-use skylight_layer::{CommandId, Medium, Plan, Purpose, Step};
+use skylight_layer::{Medium, Plan, Purpose, Step};
 
+use crate::host::Answered;
 use crate::ledger::Ledger;
 use crate::trace::HeadTrace;
 
@@ -80,12 +81,7 @@ impl Media {
     /// Executes the steps of a plan from `start` on. Records in `answered` when each command completes;
     /// returns the end.
     #[inline]
-    pub(crate) fn execute(
-        &mut self,
-        plan: &Plan,
-        start: Time,
-        answered: &mut Vec<(CommandId, Time)>,
-    ) -> Time {
+    pub(crate) fn execute(&mut self, plan: &Plan, start: Time, answered: &mut Vec<Answered>) -> Time {
         let mut at = start;
         let mut unordered = 0;
         for &step in plan.steps() {
@@ -108,7 +104,7 @@ impl Media {
                 Step::AnyOrder { accesses: 1 } => {}
                 Step::AnyOrder { accesses } => unordered = accesses,
                 Step::Commit(_) | Step::Fill { .. } | Step::Fail { .. } => {}
-                Step::Complete(id) => answered.push((id, at)),
+                Step::Complete { command: id, outcome } => answered.push(Answered { at, id, outcome }),
             }
         }
         debug_assert!(unordered == 0 && self.group.is_empty(), "a group has the declared number of accesses");

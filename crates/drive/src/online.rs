@@ -11,42 +11,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use skylight_command::{Command, CommandId, Outcome};
 use skylight_disk::{Nanos, Time};
-use skylight_layer::{Command, CommandId, Idle, Layer, Plan};
+use skylight_layer::{Idle, Layer, Plan};
 
 use crate::drive::Drive;
 use crate::host::Observer;
 
-pub use crate::host::{ExecutionResult, Origin};
-
-/// Moves the bytes of the executed plans.
-pub trait PlanExecutor {
-    /// A plan is executed; `layer` is in the state after the plan. Nothing happens on the drive before this
-    /// returns. If the backing storage has no space, the callee must restore the layer to what is on the
-    /// media. Writes then stay in the volatile cache, and the drive retries later; commands of the host
-    /// complete regardless.
-    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> ExecutionResult;
-
-    /// A command is about to complete that needs cached writes on the media, where there is no space for
-    /// them.
-    fn refused(&mut self, id: CommandId);
-
-    /// The volatile cache accepted the write `host`; a plan of [`Origin::Cache`] completes it as `cache`.
-    fn cached(&mut self, host: CommandId, cache: CommandId);
-
-    /// The completion of a command is decided. A read returns the data as of now; a flush covers all writes
-    /// that have completed.
-    fn decided(&mut self, id: CommandId, layer: &mut dyn Layer);
-}
-
-/// A completed command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Answered {
-    /// When it completes.
-    pub at: Time,
-    /// The number it was submitted with.
-    pub id: u32,
-}
+pub use crate::host::{Answered, ExecutionResult, Origin, PlanExecutor};
 
 /// Collects the completions and passes the other events on.
 struct Reporter<'a, M: PlanExecutor> {
@@ -55,12 +27,14 @@ struct Reporter<'a, M: PlanExecutor> {
 }
 
 impl<M: PlanExecutor> Observer for Reporter<'_, M> {
-    fn answered(&mut self, id: CommandId, at: Time, _latency: Nanos, _free: Time) {
-        self.due.push(Reverse(Answered { at, id: id.0 }));
+    fn answered(&mut self, answer: Answered, _latency: Nanos, _free: Time) {
+        self.due.push(Reverse(answer));
     }
+}
 
-    fn decided(&mut self, id: CommandId, layer: &mut dyn Layer) {
-        self.executor.decided(id, layer);
+impl<M: PlanExecutor> PlanExecutor for Reporter<'_, M> {
+    fn decided(&mut self, id: CommandId, outcome: Outcome, layer: &mut dyn Layer) -> Outcome {
+        self.executor.decided(id, outcome, layer)
     }
 
     fn cached(&mut self, host: CommandId, cache: CommandId) {
@@ -69,10 +43,6 @@ impl<M: PlanExecutor> Observer for Reporter<'_, M> {
 
     fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> ExecutionResult {
         self.executor.executed(origin, plan, layer)
-    }
-
-    fn refused(&mut self, id: CommandId) {
-        self.executor.refused(id);
     }
 }
 
@@ -110,12 +80,12 @@ impl Online {
     }
 
     /// Submits a command at `at`, or now if that is past. Its number must differ from those of all incomplete
-    /// commands. `fua` marks a write that completes when durable.
-    pub fn submit(&mut self, command: Command, fua: bool, at: Time, executor: &mut impl PlanExecutor) {
+    /// commands.
+    pub fn submit(&mut self, command: Command, at: Time, executor: &mut impl PlanExecutor) {
         let at = at.max(self.clock);
         self.run_until(at, executor);
         self.is_quiescent = false;
-        self.drive.take(command, fua, at);
+        self.drive.take(command, at);
     }
 
     /// Advances the time: all events before `until` occur. Reports the commands that complete by then.

@@ -14,8 +14,9 @@
 
 use std::ops::RangeInclusive;
 
+use skylight_command::{Command, Op};
 use skylight_disk::{AccessStart, Angle, Direction, Head, Nanos, Pba, SeekFloor, Time};
-use skylight_layer::{Command, HostOp, Layer, Medium, Plan, Step};
+use skylight_layer::{Layer, Medium, Plan, Step};
 
 use crate::media::Media;
 
@@ -320,10 +321,10 @@ impl SptfQueue {
         ready: Time,
         target: &mut Target,
     ) {
-        let direction = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
+        let direction = if command.op == Op::Write { Direction::Write } else { Direction::Read };
         let mut start = None;
         target.group = 0;
-        if matches!(command.op, HostOp::Read | HostOp::Write) {
+        if matches!(command.op, Op::Read | Op::Write) {
             let (medium, first) = layer.locate_first(command.extent, direction == Direction::Write);
             start = (medium == Medium::Platter).then(|| (first, self.locate_start(media, first)));
             target.group = layer.location_group(command.extent.start);
@@ -425,8 +426,9 @@ mod tests {
     use crate::profile::Profile;
     use crate::random::{Kind, random_profile};
     use proptest::prelude::*;
+    use skylight_command::CommandId;
     use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, Sectors};
-    use skylight_layer::{CommandId, Conventional};
+    use skylight_layer::Conventional;
 
     /// The minimum positioning time and the command chosen by comparing all.
     fn nearest_by_comparison(
@@ -436,7 +438,7 @@ mod tests {
         ready: &[Time],
     ) -> (Nanos, usize) {
         let duration = commands.iter().zip(ready).map(|(command, &ready)| {
-            let direction = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
+            let direction = if command.op == Op::Write { Direction::Write } else { Direction::Read };
             let position = media.disk.geometry().position_of(Pba(command.extent.start.get()));
             let begin = ready.max(now);
             begin - now + media.disk.positioning(media.head, begin, &position, direction)
@@ -458,10 +460,10 @@ mod tests {
             let layer = Conventional::new(Medium::Platter, drive.capacity());
             let media = Media::new(drive.disk().clone(), None, 1);
             let ready: Vec<Time> = commands.iter().map(|&(_, _, ready_ns)| Time(at_ns + ready_ns)).collect();
-            let commands: Vec<Command> = (0..).zip(&commands).map(|(id, &(write, at, _))| Command {
-                id: CommandId(id),
-                op: if write { HostOp::Write } else { HostOp::Read },
-                extent: LbaExtent::new(Lba((at * blocks as f64) as u64 * BLOCK_SECTORS), Sectors(BLOCK_SECTORS)),
+            let commands: Vec<Command> = (0..).zip(&commands).map(|(id, &(write, at, _))| {
+                let at = Lba((at * blocks as f64) as u64 * BLOCK_SECTORS);
+                let op = if write { Op::Write } else { Op::Read };
+                Command::new(CommandId(id), op, LbaExtent::new(at, Sectors(BLOCK_SECTORS)))
             }).collect();
             let mut queue = SptfQueue::default();
             let targets = commands.iter().map(|_| queue.admit());

@@ -20,8 +20,9 @@
 
 use std::collections::VecDeque;
 
+use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{LbaExtent, Pba, Sectors, Time};
-use skylight_layer::{Command, CommandId, ExtentMap, HostOp, Layer, MAX_ADDRESS, Plan};
+use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan};
 
 use crate::media::Media;
 use crate::planted::{Planted, Plants};
@@ -218,7 +219,7 @@ impl WriteCache {
         if let Some(newest) = &mut self.newest {
             newest.insert(extent, self.end);
         }
-        self.writes.push(Command { id, op: HostOp::Write, extent });
+        self.writes.push(Command::new(id, Op::Write, extent));
         self.logged.push(self.end);
         self.targets.push(self.sptf.admit());
         self.end += extent.len + Sectors(1);

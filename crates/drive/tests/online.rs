@@ -2,12 +2,13 @@
 //! of how the time between commands is divided.
 
 use proptest::prelude::*;
+use skylight_command::{Command, CommandId, Op, Outcome, code};
 use skylight_disk::{Lba, LbaExtent, Nanos, Sectors, Time};
 use skylight_drive::online::{Answered, ExecutionResult, Origin, PlanExecutor};
 use skylight_drive::profile::Profile;
 use skylight_drive::random::{Kind, random_profile};
 use skylight_drive::{Batch, Drive, Online};
-use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Step};
+use skylight_layer::{Layer, Plan};
 
 /// Checks that all callbacks are consistent.
 #[derive(Default)]
@@ -22,10 +23,7 @@ struct Ledger {
 
 impl PlanExecutor for Ledger {
     fn executed(&mut self, origin: Origin, plan: &Plan, _layer: &mut dyn Layer) -> ExecutionResult {
-        let completes = plan.steps().iter().filter_map(|step| match step {
-            Step::Complete(id) => Some(*id),
-            _ => None,
-        });
+        let completes = plan.completions().map(|(id, _)| id);
         match origin {
             Origin::Host => self.completed.extend(completes),
             Origin::Cache => self.left.extend(completes),
@@ -34,15 +32,14 @@ impl PlanExecutor for Ledger {
         ExecutionResult::Done
     }
 
-    fn refused(&mut self, _id: CommandId) {}
-
     fn cached(&mut self, host: CommandId, cache: CommandId) {
         self.completed.push(host);
         self.cached.push(cache);
     }
 
-    fn decided(&mut self, id: CommandId, _layer: &mut dyn Layer) {
+    fn decided(&mut self, id: CommandId, outcome: Outcome, _layer: &mut dyn Layer) -> Outcome {
         self.decided.push(id);
+        outcome
     }
 }
 
@@ -113,15 +110,10 @@ fn run(drive: &mut Drive, columns: &Columns, depth: usize, pauses: &[(usize, Nan
     times
 }
 
-fn command(columns: &Columns, index: usize) -> (Command, bool) {
-    let op = match columns.0[index] {
-        0 => HostOp::Read,
-        1 | 4 => HostOp::Write,
-        2 => HostOp::Flush,
-        _ => HostOp::Trim,
-    };
-    let extent = LbaExtent::new(Lba(columns.1[index] / 512), Sectors(u64::from(columns.2[index]) / 512));
-    (Command { id: CommandId(index as u32), op, extent }, columns.0[index] == 4)
+fn command(columns: &Columns, index: usize) -> Command {
+    let (op, flags) = code::decode(columns.0[index]).expect("a code that is drawn");
+    let bytes = Command::of_bytes(op, columns.1[index], columns.2[index].into());
+    Command { id: CommandId(index as u32), flags, ..bytes }
 }
 
 /// Submits the same commands at the same times, and advances the time between them in steps.
@@ -145,8 +137,7 @@ fn feed(
                 online.advance(until, &mut ledger, &mut answers);
             }
         }
-        let (command, through) = command(columns, index);
-        online.submit(command, through, Time(submit), &mut ledger);
+        online.submit(command(columns, index), Time(submit), &mut ledger);
     }
     let end = times.iter().map(|&(_, complete)| complete).max().unwrap_or(0);
     online.advance(Time(end + 1), &mut ledger, &mut answers);
@@ -174,7 +165,7 @@ fn check(choice: usize, seed: u64, drawn: &[Drawn], depth: usize, cache: bool) -
         prop_assert!(pair[0].at <= pair[1].at, "answers in the order of their times");
     }
     for answer in &answers {
-        got[answer.id as usize] = answer.at.get();
+        got[answer.id.0 as usize] = answer.at.get();
     }
     let wrong = got.iter().zip(&expected).enumerate().find(|(_, (got, (_, complete)))| *got != complete);
     prop_assert_eq!(wrong, None, "the first that differs");
@@ -207,8 +198,8 @@ fn an_idle_drive_cleans_and_then_rests() {
     let mut online = Online::new(Drive::new(&named("st5000as0011"), 1).unwrap());
     let mut ledger = Ledger::default();
     let write = LbaExtent::new(Lba(80_000), Sectors(8));
-    let command = Command { id: CommandId(7), op: HostOp::Write, extent: write };
-    online.submit(command, false, Time(1_000_000), &mut ledger);
+    let command = Command::new(CommandId(7), Op::Write, write);
+    online.submit(command, Time(1_000_000), &mut ledger);
     let mut answers = Vec::new();
     let mut steps = 0;
     while let Some(next) = online.next(|_| Nanos(0)) {
@@ -217,7 +208,7 @@ fn an_idle_drive_cleans_and_then_rests() {
         assert!(steps < 1000, "it never rests");
     }
     assert_eq!(answers.len(), 1);
-    assert_eq!(answers[0].id, 7);
+    assert_eq!(answers[0].id, CommandId(7));
     assert_eq!(online.drive().cache_use().live_sectors, 0, "cleaned");
     assert!(ledger.idle > 0);
 }

@@ -12,9 +12,10 @@ use std::os::fd::RawFd;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
+use skylight_command::{Op, code};
 
 use crate::arena::Arena;
-use crate::columns::{Columns, Needs, Op};
+use crate::columns::{Columns, Needs};
 use crate::error::{Failure, Reason};
 
 /// The longest time between two questions whether to stop, ns.
@@ -248,17 +249,8 @@ impl Engine {
     fn prepare(&mut self, batch: &mut Batch<'_>, row: usize, slot: usize) -> squeue::Entry {
         let fd = Fd(batch.fd);
         let (offset, size) = (batch.columns.offset[row], batch.columns.size[row]);
-        match Op::from_code(batch.columns.op[row]) {
-            Some(Op::Read) | None => {
-                batch.counters.reads += 1;
-                let buffer = self.reads.slot(slot);
-                if self.fixed {
-                    opcode::ReadFixed::new(fd, buffer, size, READ_BUFFERS).offset(offset).build()
-                } else {
-                    opcode::Read::new(fd, buffer, size).offset(offset).build()
-                }
-            }
-            Some(Op::Write) => {
+        match code::decode(batch.columns.op[row]) {
+            Some((Op::Write, _)) => {
                 batch.counters.writes += 1;
                 batch.counters.write_bytes += u64::from(size);
                 self.writes.stamp(slot, offset, size as usize);
@@ -269,9 +261,18 @@ impl Engine {
                     opcode::Write::new(fd, buffer, size).offset(offset).build()
                 }
             }
-            Some(Op::Flush) => {
+            Some((Op::Flush, _)) => {
                 batch.counters.flushes += 1;
                 opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build()
+            }
+            _ => {
+                batch.counters.reads += 1;
+                let buffer = self.reads.slot(slot);
+                if self.fixed {
+                    opcode::ReadFixed::new(fd, buffer, size, READ_BUFFERS).offset(offset).build()
+                } else {
+                    opcode::Read::new(fd, buffer, size).offset(offset).build()
+                }
             }
         }
     }
@@ -317,7 +318,7 @@ impl Batch<'_> {
     pub fn failure(&self, row: usize, reason: Reason) -> Failure {
         Failure {
             path: self.path.to_owned(),
-            op: Op::from_code(self.columns.op[row]).unwrap_or(Op::Read),
+            op: code::decode(self.columns.op[row]).map_or(Op::Read, |(op, _)| op),
             offset: self.columns.offset[row],
             size: self.columns.size[row],
             reason,
@@ -330,7 +331,7 @@ fn failed(batch: &Batch<'_>, row: usize, result: i32) -> Option<Reason> {
     let Ok(bytes) = u32::try_from(result) else {
         return Some(Reason::Errno(-result));
     };
-    let is_flush = batch.columns.op[row] == Op::Flush as u8;
+    let is_flush = batch.columns.op[row] == code::FLUSH;
     if is_flush || bytes == batch.columns.size[row] {
         return None;
     }

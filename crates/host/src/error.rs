@@ -8,7 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::columns::Op;
+use skylight_command::Op;
 
 /// Why a device was not taken. Nothing was written to it.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, MediaUse, Overwriting, Plan, Queue, Step,
+    CacheUse, Command, CommandId, Failure, Idle, Layer, MediaUse, Op, Overwriting, Plan, Queue,
 };
 
 use crate::error::ImageError;
@@ -68,7 +68,12 @@ const ZEROES: u64 = 1 << 20;
 /// The error of a read of overwritten sectors.
 pub fn unreadable(part: LbaExtent) -> ImageError {
     let (first, last) = (part.start.get(), part.end().get() - 1);
-    ImageError::Unreadable { first, last, reason: FailReason::Overwritten.name() }
+    ImageError::Unreadable { first, last, reason: Failure::Overwritten }
+}
+
+/// Fails when the layer refused a command of a plan.
+fn check_done(plan: &Plan) -> Result<(), ImageError> {
+    plan.completions().try_for_each(|(_, outcome)| outcome.status()).map_err(ImageError::Refused)
 }
 
 /// See the module page.
@@ -141,7 +146,7 @@ impl Image {
             return self.interpreter.read(extent, buffer, self.layer.as_ref());
         }
         // Where the data of overwritten sectors is, and whether it is given, only the layer knows.
-        let read = Command { id: CommandId(0), op: HostOp::Read, extent };
+        let read = Command::new(CommandId(0), Op::Read, extent);
         self.plan.clear();
         self.layer.take(Queue { waiting: &[read], next: 0 }, &mut self.plan);
         match self.interpreter.read_plan(&self.plan, read.id, extent, buffer)?.first() {
@@ -209,11 +214,8 @@ impl Image {
         self.waiting.clear();
         loop {
             let more = rest.len().min(WAITING_MAX - self.waiting.len());
-            self.waiting.extend(rest[..more].iter().map(|write| Command {
-                id: write.id,
-                op: HostOp::Write,
-                extent: write.extent,
-            }));
+            let commands = rest[..more].iter().map(|write| Command::new(write.id, Op::Write, write.extent));
+            self.waiting.extend(commands);
             rest = &rest[more..];
             if self.waiting.is_empty() {
                 break;
@@ -231,12 +233,10 @@ impl Image {
         }
         self.layer.take(Queue { waiting: &self.waiting, next: 0 }, &mut self.plan);
         self.interpreter.apply(&self.plan, self.layer.as_mut(), writes)?;
-        for step in self.plan.steps() {
-            if let Step::Complete(id) = step {
-                self.waiting.retain(|command| command.id != *id);
-            }
+        for (id, _) in self.plan.completions() {
+            self.waiting.retain(|command| command.id != id);
         }
-        Ok(())
+        check_done(&self.plan)
     }
 
     /// Makes zeros of a range, durable as a write is.
@@ -292,9 +292,10 @@ impl Image {
         while done < len {
             let here = (len - done).min(TRIM_MAX);
             let extent = self.extent(offset + done, here)?;
-            let trim = Command { id: CommandId(0), op: HostOp::Trim, extent };
+            let trim = Command::new(CommandId(0), Op::Trim, extent);
             self.plan.clear();
             self.layer.take(Queue { waiting: &[trim], next: 0 }, &mut self.plan);
+            check_done(&self.plan)?;
             let layer = self.layer.as_mut();
             match zeros {
                 true => self.interpreter.apply_zeroes(&self.plan, layer, extent)?,

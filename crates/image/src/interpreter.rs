@@ -205,7 +205,7 @@ impl Interpreter {
                     self.planned_access(access, layer, &mut host)?;
                 }
                 Step::Commit(change) => self.commit(change, layer, &mut host)?,
-                Step::AnyOrder { .. } | Step::Complete(_) | Step::Fill { .. } | Step::Fail { .. } => {}
+                Step::AnyOrder { .. } | Step::Complete { .. } | Step::Fill { .. } | Step::Fail { .. } => {}
             }
         }
         self.counters.host_bytes += host.bytes();

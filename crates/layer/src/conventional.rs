@@ -7,9 +7,10 @@
 //!
 //! Invariant: all accesses are to a single medium.
 
+use skylight_command::{Failure, Op};
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
-use crate::plan::{HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
+use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source};
 use crate::restore::MediaUse;
 
 /// LBA and PBA are the same number.
@@ -40,13 +41,14 @@ impl Layer for Conventional {
         let command = queue.next_command();
         let extent = native(command.extent);
         match command.op {
-            HostOp::Read => plan.read(self.medium, extent, Purpose::Host),
-            HostOp::Write => {
+            Op::Read => plan.read(self.medium, extent, Purpose::Host),
+            Op::Write => {
                 plan.write(self.medium, extent, Purpose::Host, Source::Host(command.extent.start.into()));
             }
-            HostOp::Flush | HostOp::Trim => {}
+            Op::Flush | Op::Trim => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(command.id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(command.id));
+        plan.complete(command.id);
     }
 
     fn idle(&mut self, _plan: &mut Plan) -> Idle {

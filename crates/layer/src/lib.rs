@@ -31,9 +31,11 @@ pub use extent_map::{ExtentMap, MAX_ADDRESS, Mapped};
 pub use fully_associative::{FullyAssociative, FullyAssociativeSpec, ZoneUse};
 pub use journaled::{Journaled, JournaledSpec};
 pub use plan::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, Lba48, MapChange, Medium, Pba48, Piece,
-    Plan, Purpose, Queue, Source, Step,
+    CacheUse, Idle, Layer, Lba48, MapChange, Medium, Pba48, Piece, Plan, Purpose, Queue, Source, Step,
 };
 pub use restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 pub use set_associative::{SetAssociative, SetAssociativeSpec};
 pub use swd::{Swd, SwdSpec};
+
+// What the trait speaks of.
+pub use skylight_command::{Command, CommandId, Failure, Flags, Op, Outcome};

@@ -6,6 +6,7 @@
 //!
 //! Invariant: a layer has taken exactly those commands whose completion is in its plan.
 
+use skylight_command::{Command, CommandId, Failure, Outcome};
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent};
 
 use crate::capabilities::overwriting::Overwriting;
@@ -147,10 +148,6 @@ impl MapChange {
     }
 }
 
-/// The number of a host command while it waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CommandId(pub u32);
-
 /// One step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -184,32 +181,30 @@ pub enum Step {
         /// Every byte of it.
         pattern: u8,
     },
-    /// A read cannot give these sectors: its answer is an error for just them. [`Step::Complete`] follows.
+    /// A read cannot give these sectors. The [`Step::Complete`] that follows is a failure; the other sectors of the read
+    /// are good.
     Fail {
         /// The read.
         command: CommandId,
         /// A part of what it asked for.
         extent: LbaExtent,
         /// Why; the layer knows the details.
-        reason: FailReason,
+        reason: Failure,
     },
-    /// Answer a host command.
-    Complete(CommandId),
+    /// Complete a host command.
+    Complete {
+        /// Which.
+        command: CommandId,
+        /// How it ended.
+        outcome: Outcome,
+    },
 }
 
-/// Why sectors cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FailReason {
-    /// A write to a track before theirs destroyed them.
-    Overwritten,
-}
-
-impl FailReason {
-    /// The name in logs and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Overwritten => "overwritten",
-        }
+impl Step {
+    /// Completes a command that is done.
+    #[inline]
+    pub const fn done(command: CommandId) -> Self {
+        Self::Complete { command, outcome: Outcome::Done }
     }
 }
 
@@ -276,55 +271,29 @@ impl Plan {
         }
     }
 
+    /// Completes a command that is done.
+    #[inline]
+    pub fn complete(&mut self, command: CommandId) {
+        self.push(Step::done(command));
+    }
+
+    /// Completes a command that failed.
+    pub fn fail(&mut self, command: CommandId, failure: Failure) {
+        self.push(Step::Complete { command, outcome: Outcome::Failed(failure) });
+    }
+
+    /// The commands that the plan completes, in order, and how they ended.
+    pub fn completions(&self) -> impl Iterator<Item = (CommandId, Outcome)> {
+        self.steps.iter().filter_map(|step| match *step {
+            Step::Complete { command, outcome } => Some((command, outcome)),
+            _ => None,
+        })
+    }
+
     /// The steps, in order.
     #[inline]
     pub fn steps(&self) -> &[Step] {
         &self.steps
-    }
-}
-
-/// What the host asks of an extent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostOp {
-    /// Read it.
-    Read,
-    /// Write it.
-    Write,
-    /// Make all that was written durable; the extent is empty.
-    Flush,
-    /// Forget it: what is read there afterwards may be anything.
-    Trim,
-}
-
-/// A host command that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// Its number, for [`Step::Complete`].
-    pub id: CommandId,
-    /// What is asked.
-    pub op: HostOp,
-    /// Of which extent: on the drive, and not empty but for a flush.
-    pub extent: LbaExtent,
-}
-
-impl Command {
-    /// Whether the order of the two matters: they share sectors, and one of them changes these.
-    ///
-    /// ```
-    /// use skylight_disk::{Lba, LbaExtent, Sectors};
-    /// use skylight_layer::{Command, CommandId, HostOp};
-    ///
-    /// let command = |op, start| Command { id: CommandId(0), op, extent: LbaExtent::new(Lba(start), Sectors(8)) };
-    /// assert!(command(HostOp::Write, 0).conflicts_with(&command(HostOp::Read, 7)));
-    /// assert!(!command(HostOp::Read, 0).conflicts_with(&command(HostOp::Read, 0)));
-    /// assert!(!command(HostOp::Write, 0).conflicts_with(&command(HostOp::Trim, 8)));
-    /// ```
-    #[inline]
-    pub fn conflicts_with(&self, other: &Self) -> bool {
-        // Joined without branches: a queue is compared with each command that comes.
-        (self.extent.start < other.extent.end())
-            & (other.extent.start < self.extent.end())
-            & ((self.op != HostOp::Read) | (other.op != HostOp::Read))
     }
 }
 
@@ -353,9 +322,8 @@ impl Queue<'_> {
     /// Whether a plan that completes these commands keeps the order of all that conflict: the contract of
     /// [`Layer::take`]. Slow: for assertions.
     pub fn is_kept_by(&self, plan: &Plan) -> bool {
-        let completed = |command: &Command| {
-            plan.steps().iter().position(|step| *step == Step::Complete(command.id)).unwrap_or(usize::MAX)
-        };
+        let completed =
+            |command: &Command| plan.completions().position(|(id, _)| id == command.id).unwrap_or(usize::MAX);
         self.waiting.iter().enumerate().all(|(index, younger)| {
             let at = completed(younger);
             let older = &self.waiting[..index];
@@ -395,7 +363,8 @@ pub trait Layer: Send {
 
     /// Takes one or more of the waiting commands and appends what they need to `plan`. Commands that conflict
     /// ([`Command::conflicts_with`]) are completed in the order in which they wait, and none is taken while an
-    /// older one that conflicts with it is left.
+    /// older one that conflicts with it is left. A command that the layer has no way to do is completed with
+    /// [`Failure::Unsupported`].
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan);
 
     /// How long the drive must be left alone before [`Layer::idle`] is asked; `None` for a layer that never

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
-    Bands, CachedExtent, Command, CommandId, FullyAssociative, FullyAssociativeSpec, HostOp, Journaled,
-    JournaledSpec, Layer, MapChange, Medium, Plan, Purpose, Queue, Recovered, SetAssociative,
+    Bands, CachedExtent, Command, CommandId, FullyAssociative, FullyAssociativeSpec, Journaled,
+    JournaledSpec, Layer, MapChange, Medium, Op, Plan, Purpose, Queue, Recovered, SetAssociative,
     SetAssociativeSpec, Source, Step, StretchSpec,
 };
 
@@ -195,11 +195,11 @@ proptest! {
         for act in acts {
             let command = |op, at: u64, len: u64| {
                 let extent = LbaExtent::new(Lba(at), Sectors(len.min(CAPACITY - at)));
-                Command { id: CommandId(1), op, extent }
+                Command::new(CommandId(1), op, extent)
             };
             let waiting = match act {
-                Act::Write(at, len) => command(HostOp::Write, at, len),
-                Act::Trim(at, len) => command(HostOp::Trim, at, len),
+                Act::Write(at, len) => command(Op::Write, at, len),
+                Act::Trim(at, len) => command(Op::Trim, at, len),
                 Act::Idle(units) => {
                     for _ in 0..units {
                         plan.clear();
@@ -239,12 +239,12 @@ proptest! {
             plan.clear();
             let mut take = |op, at: u64, len: u64| {
                 let extent = LbaExtent::new(Lba(at), Sectors(len.min(CAPACITY - at)));
-                drive.take(Queue { waiting: &[Command { id: CommandId(1), op, extent }], next: 0 }, &mut plan);
-                op == HostOp::Trim
+                drive.take(Queue { waiting: &[Command::new(CommandId(1), op, extent)], next: 0 }, &mut plan);
+                op == Op::Trim
             };
             let trims = match act {
-                Act::Write(at, len) => take(HostOp::Write, at, len),
-                Act::Trim(at, len) => take(HostOp::Trim, at, len),
+                Act::Write(at, len) => take(Op::Write, at, len),
+                Act::Trim(at, len) => take(Op::Trim, at, len),
                 Act::Idle(_) | Act::Restore => {
                     drive.idle(&mut plan);
                     false

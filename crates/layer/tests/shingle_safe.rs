@@ -21,9 +21,8 @@ use skylight_disk::{
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
-    Bands, Command, CommandId, FullyAssociative, FullyAssociativeSpec, HostOp, Idle, Journaled,
-    JournaledSpec, Layer, Medium, Plan, Queue, SetAssociative, SetAssociativeSpec, Step, StretchSpec, Swd,
-    SwdSpec,
+    Bands, Command, CommandId, FullyAssociative, FullyAssociativeSpec, Idle, Journaled, JournaledSpec, Layer,
+    Medium, Op, Plan, Queue, SetAssociative, SetAssociativeSpec, Step, StretchSpec, Swd, SwdSpec,
 };
 
 /// Sectors of a band; no whole number of tracks anywhere.
@@ -104,12 +103,12 @@ impl Checked {
 
     fn access(&mut self, direction: Direction, extent: LbaExtent) {
         let op = match direction {
-            Direction::Read => HostOp::Read,
-            Direction::Write => HostOp::Write,
+            Direction::Read => Op::Read,
+            Direction::Write => Op::Write,
         };
-        self.reads += u64::from(op == HostOp::Read);
-        self.writes += u64::from(op == HostOp::Write);
-        let waiting = [Command { id: CommandId(0), op, extent }];
+        self.reads += u64::from(op == Op::Read);
+        self.writes += u64::from(op == Op::Write);
+        let waiting = [Command::new(CommandId(0), op, extent)];
         self.plan.clear();
         self.disk.clock(Time(self.writes));
         self.disk.take(Queue { waiting: &waiting, next: 0 }, &mut self.plan);
@@ -248,18 +247,10 @@ fn run(mut drive: Drive, width_tracks: u32, guard_tracks: u64, seed: u64, operat
         let waiting: Vec<Command> = waiting.iter().map(|command| whole_blocks(*command, capacity)).collect();
         drive.layer.take(Queue { waiting: &waiting, next }, &mut plan);
         checked.follow(&plan);
-        let completed: Vec<CommandId> = plan
-            .steps()
-            .iter()
-            .filter_map(|step| if let Step::Complete(id) = step { Some(*id) } else { None })
-            .collect();
+        let completed: Vec<CommandId> = plan.completions().map(|(id, _)| id).collect();
         host.completed(&completed);
     }
-    let all = Command {
-        id: CommandId(u32::MAX),
-        op: HostOp::Read,
-        extent: LbaExtent::new(Lba(0), Sectors(capacity)),
-    };
+    let all = Command::new(CommandId(u32::MAX), Op::Read, LbaExtent::new(Lba(0), Sectors(capacity)));
     plan.clear();
     drive.layer.take(Queue { waiting: &[all], next: 0 }, &mut plan);
     checked.follow(&plan);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use skylight_disk::layout::{RecordingZone, Skews, segments};
 use skylight_disk::{Angle, Geometry, Lba, LbaExtent, Sectors, Shingling};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
-use skylight_layer::{Command, CommandId, HostOp, Layer, Overwriting, Plan, Queue, Swd, SwdSpec};
+use skylight_layer::{Command, CommandId, Layer, Op, Overwriting, Plan, Queue, Swd, SwdSpec};
 
 /// The system's allocator, counting.
 struct Counting;
@@ -52,10 +52,10 @@ fn layer(geometry: &Geometry, width_tracks: u32) -> Swd {
     })
 }
 
-fn ask(layer: &mut Swd, plan: &mut Plan, op: HostOp, start: u64, len: u64) {
+fn ask(layer: &mut Swd, plan: &mut Plan, op: Op, start: u64, len: u64) {
     plan.clear();
     let extent = LbaExtent::new(Lba(start), Sectors(len));
-    let waiting = [Command { id: CommandId(1), op, extent }];
+    let waiting = [Command::new(CommandId(1), op, extent)];
     layer.take(Queue { waiting: &waiting, next: 0 }, plan);
 }
 
@@ -66,9 +66,9 @@ fn fill(layer: &mut Swd, start: u64, write: u64, read_every: u64) -> usize {
     MOST.store(before, Ordering::Relaxed);
     let mut at = start;
     while at < capacity {
-        ask(layer, &mut plan, HostOp::Write, at, write.min(capacity - at));
+        ask(layer, &mut plan, Op::Write, at, write.min(capacity - at));
         if (at / write).is_multiple_of(read_every) {
-            ask(layer, &mut plan, HostOp::Read, at, write.min(capacity - at));
+            ask(layer, &mut plan, Op::Read, at, write.min(capacity - at));
         }
         at += write;
     }
@@ -97,7 +97,7 @@ fn a_sequential_fill_takes_less_than_a_mebibyte_and_tears_grow_with_what_is_torn
     let (mut plan, before) = (Plan::default(), HELD.load(Ordering::Relaxed));
     let blocks = 20_000;
     for number in (0..blocks).rev() {
-        ask(&mut torn, &mut plan, HostOp::Write, number * 8 * 997, 8);
+        ask(&mut torn, &mut plan, Op::Write, number * 8 * 997, 8);
     }
     let (fragments, _) = torn.snapshot_entries();
     let taken = HELD.load(Ordering::Relaxed) - before;

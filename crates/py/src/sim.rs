@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 use skylight_disk::{Direction, Nanos};
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive, Stop, TraceRow};
-use skylight_layer::{HostOp, Medium, Purpose};
+use skylight_layer::{Medium, Op, Purpose};
 
 use crate::profile::profile_error;
 
@@ -139,7 +139,7 @@ impl SimDrive {
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (ledger, cache) = self.with(py, |drive| (drive.ledger().clone(), drive.cache_use()))?;
         let dict = PyDict::new(py);
-        for (name, op) in [("reads", HostOp::Read), ("writes", HostOp::Write), ("flushes", HostOp::Flush)] {
+        for (name, op) in [("reads", Op::Read), ("writes", Op::Write), ("flushes", Op::Flush)] {
             dict.set_item(name, ledger.host_commands(op))?;
         }
         for (way, name) in [(Direction::Read, "read"), (Direction::Write, "written")] {

@@ -19,7 +19,7 @@ use skylight_image::store::ram::RamStore;
 use skylight_image::store::{Reads, Syncs};
 use skylight_image::{Image, Options, Store};
 use skylight_serve::core::served::ServedImage;
-use skylight_serve::core::{Backend, Op, Request, Shape};
+use skylight_serve::core::{Backend, Command, Op, Shape};
 use skylight_serve::nbd::server::Options as Allowed;
 use skylight_serve::nbd::wire::{chunk, command};
 
@@ -135,13 +135,13 @@ fn quiet() -> impl Iterator<Item = &'static drives::Drive> {
 
 fn write(backend: &dyn Backend, block: u64, number: u64) {
     let mut data = number.to_le_bytes().repeat(BLOCK as usize / 8);
-    backend.execute(&Request::new(Op::Write, block * BLOCK, BLOCK), &mut data).expect("memory takes it");
+    backend.execute(&Command::of_bytes(Op::Write, block * BLOCK, BLOCK), &mut data).expect("memory takes it");
 }
 
 /// The number in a block, which is one.
 fn read(backend: &dyn Backend, block: u64) -> u64 {
     let mut data = vec![0; BLOCK as usize];
-    backend.execute(&Request::new(Op::Read, block * BLOCK, BLOCK), &mut data).expect("memory has it");
+    backend.execute(&Command::of_bytes(Op::Read, block * BLOCK, BLOCK), &mut data).expect("memory has it");
     number_in(&data)
 }
 
@@ -259,7 +259,7 @@ fn a_flush_that_takes_long_holds_up_neither_reads_nor_writes() {
         // The sync is over when this test meets it.
         syncs.call(2);
         std::thread::scope(|scope| {
-            let flush = scope.spawn(|| backend.execute(&Request::new(Op::Flush, 0, 0), &mut []));
+            let flush = scope.spawn(|| backend.execute(&Command::flush(), &mut []));
             while syncs.wanted.lock().expect("nobody panics").1 == 0 {
                 std::thread::yield_now();
             }

@@ -8,7 +8,7 @@ use rand_core::Rng;
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Track};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode, SectorState};
 use skylight_layer::{
-    Command, CommandId, HostOp, Layer as _, Overwriting as _, Plan, Queue, StretchSpec, Swd, SwdSpec,
+    Command, CommandId, Layer as _, Op, Overwriting as _, Plan, Queue, StretchSpec, Swd, SwdSpec,
 };
 
 use super::{geometry, layers, mechanics};
@@ -139,7 +139,7 @@ impl Layout {
 
 fn write(disk: &mut Swd, extent: PbaExtent) {
     let extent = LbaExtent::new(Lba(extent.start.get()), extent.len);
-    let waiting = [Command { id: CommandId(0), op: HostOp::Write, extent }];
+    let waiting = [Command::new(CommandId(0), Op::Write, extent)];
     disk.take(Queue { waiting: &waiting, next: 0 }, &mut Plan::default());
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Invariant: a step that has started runs to its end; work that the media refused for lack of space is retried later.
 
+use skylight_command::Command;
 use skylight_disk::{Nanos, Time};
-use skylight_layer::{Command, Idle, Queue};
+use skylight_layer::{Idle, Queue};
 
 use super::{Drive, Event, Planted};
 use crate::host::{ExecutionResult, NoHost, Observer, Origin};
@@ -45,7 +46,9 @@ impl Drive {
                 }
                 return Idle::Nothing;
             }
-            if observer.executed(Origin::Idle, &self.plan, self.layer.as_mut()) == ExecutionResult::Refused {
+            let moved = observer.executed(Origin::Idle, &self.plan, self.layer.as_mut());
+            if let ExecutionResult::Refused(failure) = moved {
+                self.refused_by = failure;
                 self.idle_refused_until = self.busy_until + RETRY;
                 self.invalidate_all_locations();
                 return Idle::Worked;
@@ -88,7 +91,9 @@ impl Drive {
         self.layer.clock(start + self.epoch);
         self.layer.take(queue, &mut self.plan);
         debug_assert!(queue.is_kept_by(&self.plan), "overlapping writes leave in the order of acceptance");
-        if observer.executed(Origin::Cache, &self.plan, self.layer.as_mut()) == ExecutionResult::Refused {
+        let moved = observer.executed(Origin::Cache, &self.plan, self.layer.as_mut());
+        if let ExecutionResult::Refused(failure) = moved {
+            self.refused_by = failure;
             self.refused_until = start + RETRY;
             self.idle_refused_until = self.refused_until;
             return self.invalidate_all_locations();
@@ -96,7 +101,7 @@ impl Drive {
         self.answered.clear();
         self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
         self.idle_since = self.idle_since.max(self.busy_until);
-        self.cache.begin_destaging(self.answered.iter().map(|&(id, _)| id), self.busy_until);
+        self.cache.begin_destaging(self.answered.iter().map(|answer| answer.id), self.busy_until);
         self.invalidate_locations(false);
     }
 

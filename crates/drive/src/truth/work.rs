@@ -15,9 +15,10 @@ use skylight_layer::{Medium, Purpose};
 use super::cache::{band_at, isolated_writes, usable};
 use super::finding::{Right, TrueFinding};
 use super::quiet;
-use crate::batch::{Batch, op};
+use crate::batch::Batch;
 use crate::drive::Drive;
 use crate::profile::{CleaningType, Duration, Journaled, Layer, Profile, ProfileError, SetAssociative};
+use skylight_command::code;
 
 const BLOCK: u64 = 4096;
 /// The unit of "every other" in half a band.
@@ -36,7 +37,7 @@ const MIN_MERGES: u64 = 3;
 /// Writes `size` bytes at each address; returns the latencies.
 fn write(drive: &mut Drive, addresses: &[u64], size: u64, depth: usize) -> Vec<u64> {
     let count = addresses.len();
-    let (ops, sizes) = (vec![op::WRITE; count], vec![size as u32; count]);
+    let (ops, sizes) = (vec![code::WRITE; count], vec![size as u32; count]);
     let (mut submit, mut complete) = (vec![0; count], vec![0; count]);
     let batch = Batch { op: &ops, offset: addresses, size: &sizes };
     let done = drive.run(&batch, depth, &mut submit, &mut complete);

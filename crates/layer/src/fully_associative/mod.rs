@@ -26,10 +26,11 @@ mod restore;
 mod writing;
 mod zone;
 
+use skylight_command::{Command, Failure, Op};
 use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
-use crate::plan::{CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Queue, Step};
+use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Queue, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 use layout::{BandAt, Layout};
@@ -254,14 +255,15 @@ impl Layer for FullyAssociative {
 
     #[inline]
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
-        let Command { id, op, extent } = queue.next_command();
+        let Command { id, op, extent, .. } = queue.next_command();
         match op {
-            HostOp::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
-            HostOp::Write => return self.take_write(queue, plan),
-            HostOp::Trim => self.trim(extent, plan),
-            HostOp::Flush => {}
+            Op::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
+            Op::Write => return self.take_write(queue, plan),
+            Op::Trim => self.trim(extent, plan),
+            Op::Flush => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(id));
+        plan.complete(id);
     }
 
     fn idle_after(&self) -> Option<Nanos> {

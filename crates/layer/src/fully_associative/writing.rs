@@ -17,9 +17,10 @@
 //! Invariant: the log of a stream contains its band from the first sector on, in order, and the map points to
 //! it.
 
+use skylight_command::{Command, Op};
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
-use crate::plan::{Command, HostOp, MapChange, Medium, Plan, Purpose, Queue, Source, Step};
+use crate::plan::{MapChange, Medium, Plan, Purpose, Queue, Source, Step};
 
 use super::FullyAssociative;
 use super::layout::{BandAt, Layout};
@@ -40,7 +41,7 @@ impl FullyAssociative {
         };
         self.write(at, LbaExtent::new(first.extent.start, last.extent.end() - first.extent.start), plan);
         for command in taken {
-            plan.push(Step::Complete(command.id));
+            plan.complete(command.id);
         }
     }
 
@@ -54,14 +55,14 @@ impl FullyAssociative {
             Some(at.lba.start + Sectors(zone.written(slot).into()))
         });
         let head = streamed.unwrap_or(at.lba.start);
-        let starts_here = |command: &Command| command.extent.start == head && command.op == HostOp::Write;
+        let starts_here = |command: &Command| command.extent.start == head && command.op == Op::Write;
         // Never a later one: if a host wrote the same band over and over, the chosen one would starve.
         let Some(first) = waiting[..=queue.next].iter().position(starts_here) else {
             return &waiting[queue.next..=queue.next];
         };
         let mut end = head;
         let covering = waiting[first..].iter().take_while(|command| {
-            let continues = end < at.lba.end() && command.op == HostOp::Write && command.extent.start == end;
+            let continues = end < at.lba.end() && command.op == Op::Write && command.extent.start == end;
             if continues {
                 end = command.extent.end();
             }

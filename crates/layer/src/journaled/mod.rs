@@ -24,14 +24,13 @@ mod dirty;
 pub mod journal;
 mod restore;
 
+use skylight_command::{Command, Failure, Op};
 use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::bands::{Band, Bands};
 use crate::extent_map::ExtentMap;
 use crate::leaf::ENTRY_MAX_SECTORS;
-use crate::plan::{
-    CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step,
-};
+use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 pub use cleaning::{CleaningOrder, CleaningSpec};
@@ -86,7 +85,7 @@ impl Journaled {
         let mut taken = 0;
         let mut writes = 0;
         for command in waiting {
-            if command.op == HostOp::Write {
+            if command.op == Op::Write {
                 let more = command.extent.len;
                 let full = writes == self.spec.journal.entry_writes
                     || (data + more).get() > self.spec.journal.entry_max.get();
@@ -98,14 +97,14 @@ impl Journaled {
             }
             taken += 1;
         }
-        let writes = || waiting[..taken].iter().filter(|command| command.op == HostOp::Write);
+        let writes = || waiting[..taken].iter().filter(|command| command.op == Op::Write);
         if data.get() <= self.spec.journal.entry_max.get() {
             self.entry(writes().map(|command| command.extent), data, plan);
         } else {
             writes().for_each(|command| self.write_in_parts(command.extent, plan));
         }
         for command in writes() {
-            plan.push(Step::Complete(command.id));
+            plan.complete(command.id);
         }
     }
 
@@ -273,7 +272,7 @@ impl Journaled {
         let band = self.spec.bands.of(first.extent.start);
         let mut end = band.lba.start;
         let run = waiting.iter().take_while(|command| {
-            let continues = command.op == HostOp::Write
+            let continues = command.op == Op::Write
                 && command.extent.start == end
                 && command.extent.end() <= band.lba.end();
             if continues {
@@ -287,7 +286,7 @@ impl Journaled {
 
     /// Writes the band that the oldest writes cover, if they do, directly to its native location.
     fn bypass(&mut self, waiting: &[Command], plan: &mut Plan) -> bool {
-        let first = waiting.iter().position(|command| command.op == HostOp::Write);
+        let first = waiting.iter().position(|command| command.op == Op::Write);
         let waiting = &waiting[first.unwrap_or(waiting.len())..];
         let Some((band, commands)) = self.covered_band(waiting) else {
             return false;
@@ -298,7 +297,7 @@ impl Journaled {
         self.unmap_band(&band);
         plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
         for command in &waiting[..commands] {
-            plan.push(Step::Complete(command.id));
+            plan.complete(command.id);
         }
         true
     }
@@ -331,20 +330,21 @@ impl Layer for Journaled {
     }
 
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
-        let Command { id, op, extent } = queue.next_command();
+        let Command { id, op, extent, .. } = queue.next_command();
         match op {
-            HostOp::Write => {
+            Op::Write => {
                 let may_cover = self.may_cover_a_band(queue.waiting);
                 if !may_cover || !self.bypass(queue.waiting, plan) {
                     self.write(queue.waiting, may_cover, plan);
                 }
                 return;
             }
-            HostOp::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
-            HostOp::Trim => self.trim(extent, plan),
-            HostOp::Flush => {}
+            Op::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
+            Op::Trim => self.trim(extent, plan),
+            Op::Flush => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(id));
+        plan.complete(id);
     }
 
     fn idle_after(&self) -> Option<Nanos> {

@@ -15,12 +15,11 @@ mod restore;
 
 use std::collections::BTreeMap;
 
+use skylight_command::{Command, Failure, Op};
 use skylight_disk::{BLOCK_SECTORS, Divisor, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
-use crate::plan::{
-    CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step,
-};
+use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 
@@ -195,19 +194,20 @@ impl Layer for SetAssociative {
 
     #[inline]
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
-        let Command { id, op, extent } = queue.next_command();
+        let Command { id, op, extent, .. } = queue.next_command();
         match op {
-            HostOp::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
-            HostOp::Write => self.write(extent, plan),
-            HostOp::Trim => {
+            Op::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
+            Op::Write => self.write(extent, plan),
+            Op::Trim => {
                 // The data that cleaning has read is stale, so it starts over.
                 self.cleaning = None;
                 self.exceptions.remove(extent);
                 plan.push(Step::Commit(MapChange::Native { lba: extent }));
             }
-            HostOp::Flush => {}
+            Op::Flush => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(id));
+        plan.complete(id);
     }
 
     fn idle_after(&self) -> Option<Nanos> {

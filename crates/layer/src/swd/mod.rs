@@ -26,14 +26,13 @@ mod run;
 mod runs;
 mod stamps;
 
+use skylight_command::{CommandId, Failure, Op};
 use skylight_disk::shingling::{Destroyed, Pair, Sources};
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Time};
 
 use crate::bands::Bands;
 use crate::capabilities::overwriting::{Overwriting, OverwritingCounters, ReadData, ReadMode, Stamp};
-use crate::plan::{
-    CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step,
-};
+use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::MediaUse;
 use batch::Batch;
 use overwritten::Overwritten;
@@ -120,7 +119,11 @@ impl Swd {
         });
         if !self.torn.is_empty() {
             self.tell(id, plan);
+            if self.spec.mode.fail {
+                return plan.fail(id, Failure::Overwritten);
+            }
         }
+        plan.complete(id);
     }
 
     /// What a read that met overwritten sectors says of them.
@@ -134,7 +137,7 @@ impl Swd {
                 plan.push(Step::Fill { command, extent, pattern });
             }
             if self.spec.mode.fail {
-                plan.push(Step::Fail { command, extent, reason: FailReason::Overwritten });
+                plan.push(Step::Fail { command, extent, reason: Failure::Overwritten });
             }
         }
         self.torn = torn;
@@ -188,8 +191,8 @@ impl Layer for Swd {
         self.recorded();
         let command = queue.next_command();
         match command.op {
-            HostOp::Read => self.read(command.id, command.extent, plan),
-            HostOp::Write => {
+            Op::Read => return self.read(command.id, command.extent, plan),
+            Op::Write => {
                 let Self { spec, places, .. } = self;
                 places.clear();
                 visit_places(spec.bands.as_ref(), command.extent, &mut |lba, place| {
@@ -199,9 +202,10 @@ impl Layer for Swd {
                 self.counters.writes += 1;
                 self.unrecorded = Some((command.extent, Stamp { write: self.counters.writes, at: self.now }));
             }
-            HostOp::Flush | HostOp::Trim => {}
+            Op::Flush | Op::Trim => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(command.id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(command.id));
+        plan.complete(command.id);
     }
 
     fn idle(&mut self, _plan: &mut Plan) -> Idle {

@@ -2,8 +2,8 @@
 
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::{
-    Command, CommandId, FullyAssociative, FullyAssociativeSpec, HostOp, Layer, MapChange, Plan, Purpose,
-    Queue, Step,
+    Command, CommandId, FullyAssociative, FullyAssociativeSpec, Layer, MapChange, Op, Plan, Purpose, Queue,
+    Step,
 };
 
 use crate::common::host::Stream;
@@ -38,7 +38,7 @@ pub fn small() -> FullyAssociativeSpec {
 }
 
 fn write(number: u32, start: u64, len: u64) -> Command {
-    command(number, HostOp::Write, start, len)
+    command(number, Op::Write, start, len)
 }
 
 fn remapped(start: u64, pba: u64) -> Step {
@@ -89,7 +89,7 @@ fn a_stream_is_written_once() {
                     written += extent.len.get();
                 }
                 Step::Commit(MapChange::Remapped { .. }) => remapped += 1,
-                Step::Commit(MapChange::Cached { .. }) | Step::Complete(CommandId(7)) => {}
+                Step::Commit(MapChange::Cached { .. }) | Step::Complete { command: CommandId(7), .. } => {}
                 other => panic!("{other:?} in the plan of a stream"),
             }
         }
@@ -114,7 +114,7 @@ fn waiting_writes_that_cover_a_band_go_to_a_free_one_together() {
         access(Direction::Write, 0, 4, Purpose::Host),
     ];
     assert_eq!(steps[..2], expected[..2]);
-    assert_eq!(steps.iter().filter(|step| matches!(step, Step::Complete(_))).count(), 3);
+    assert_eq!(steps.iter().filter(|step| matches!(step, Step::Complete { .. })).count(), 3);
     let covered = |step: &&Step| matches!(step, Step::Access { .. });
     assert_eq!(steps.iter().filter(covered).count(), 2, "what is left of the last one begins a stream");
     assert_eq!(layer.cache_use().live_sectors, 4);
@@ -126,10 +126,10 @@ fn a_stream_is_continued_in_order() {
     let mut layer = FullyAssociative::new(small());
     take(&mut layer, &[write(1, 64, 8)], 0);
     let waiting = [write(2, 72, 8), write(3, 80, 8)];
-    assert_eq!(take(&mut layer, &waiting, 1).last(), Some(&Step::Complete(CommandId(2))));
-    assert_eq!(take(&mut layer, &waiting[1..], 0).last(), Some(&Step::Complete(CommandId(3))));
+    assert_eq!(take(&mut layer, &waiting, 1).last(), Some(&Step::done(CommandId(2))));
+    assert_eq!(take(&mut layer, &waiting[1..], 0).last(), Some(&Step::done(CommandId(3))));
     let waiting = [write(4, 100, 8), write(5, 88, 8)];
-    assert_eq!(take(&mut layer, &waiting, 0).last(), Some(&Step::Complete(CommandId(4))));
+    assert_eq!(take(&mut layer, &waiting, 0).last(), Some(&Step::done(CommandId(4))));
 }
 
 /// A short last band is remapped when its own last sector arrives; writes that wait for that go together.
@@ -142,7 +142,7 @@ fn a_stream_ends_with_its_band() {
     let lba = LbaExtent::new(Lba(192), Sectors(8));
     assert_eq!(steps[0], access(Direction::Write, first.get() + 2, 6, Purpose::Host));
     assert_eq!(steps[2], Step::Commit(MapChange::Remapped { lba, pba: first.into() }));
-    assert_eq!(steps[3..], [2, 3].map(|id| Step::Complete(CommandId(id))));
+    assert_eq!(steps[3..], [2, 3].map(|id| Step::done(CommandId(id))));
 }
 
 /// Of more streams than a zone keeps, the one that was not continued for longest is given up.

@@ -16,7 +16,7 @@ use shape::Shape;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
-    Bands, CommandId, HostOp, Journaled, JournaledSpec, Layer, MapChange, Medium, Purpose, Step, StretchSpec,
+    Bands, CommandId, Journaled, JournaledSpec, Layer, MapChange, Medium, Op, Purpose, Step, StretchSpec,
 };
 
 fn pair(shape: &Shape, seed: u64, deepest: u64) -> Pair<Journal> {
@@ -129,17 +129,17 @@ fn cached(start: u64, len: u64, pba: u64) -> Step {
 }
 
 fn done(id: u32) -> Step {
-    Step::Complete(CommandId(id))
+    Step::done(CommandId(id))
 }
 
-const WRITE: HostOp = HostOp::Write;
+const WRITE: Op = Op::Write;
 
 /// The oldest writes share an entry and complete together; reads between them wait; the next entry follows
 /// the gap.
 #[test]
 fn waiting_writes_share_an_entry_as_far_as_they_fit() {
     let mut layer = Journaled::new(small());
-    let read = command(2, HostOp::Read, 0, 8);
+    let read = command(2, Op::Read, 0, 8);
     let waiting = [command(1, WRITE, 100, 8), read, command(3, WRITE, 8, 9), command(4, WRITE, 0, 32)];
     let expected = [
         access(Direction::Write, 0, 4, Purpose::OutOfBand),
@@ -306,7 +306,7 @@ fn greedy_counts_what_is_live() {
     for (start, len) in [(0, 30), (0, 30), (40, 20), (60, 12), (80, 10), (120, 35)] {
         take(&mut layer, &[command(1, WRITE, start, len)], 0);
     }
-    take(&mut layer, &[command(2, HostOp::Trim, 0, 25)], 0);
+    take(&mut layer, &[command(2, Op::Trim, 0, 25)], 0);
     take(&mut layer, &[command(3, WRITE, 120, 40)], 0);
     assert_eq!(cleaned(&mut layer), [40, 80, 0]);
 }
@@ -322,7 +322,7 @@ fn the_map_keeps_its_limit_when_an_extent_is_cut() {
     let mut layer = Journaled::new(spec.clone());
     take(&mut layer, &[command(1, WRITE, 5, 110)], 0);
     take(&mut layer, &[command(2, WRITE, 200, 8)], 0);
-    let steps = take(&mut layer, &[command(3, HostOp::Trim, 50, 8)], 0);
+    let steps = take(&mut layer, &[command(3, Op::Trim, 50, 8)], 0);
     assert_eq!(steps[0], access(Direction::Read, 1000, 40, Purpose::CleanRead), "room is made: band 0");
     assert_eq!(layer.cache_use().map_entries, 2);
 

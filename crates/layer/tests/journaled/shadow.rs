@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::CleaningOrder;
 use skylight_layer::{
-    Command, CommandId, HostOp, Journaled, MapChange, Medium, Piece, Plan, Purpose, Queue, Step, StretchSpec,
+    Command, CommandId, Journaled, MapChange, Medium, Op, Piece, Plan, Purpose, Queue, Step, StretchSpec,
 };
 
 use crate::common::pair::Shadow;
@@ -130,7 +130,7 @@ impl Journal {
     /// The commands that a plan completes, those of them that write in `taken`.
     fn completed(taken: &mut Taken, waiting: &[Command], plan: &Plan) -> Vec<CommandId> {
         let completed = |step: &Step| match *step {
-            Step::Complete(id) => Some(id),
+            Step::Complete { command: id, .. } => Some(id),
             _ => None,
         };
         let ids: Vec<CommandId> = plan.steps().iter().filter_map(completed).collect();
@@ -140,7 +140,7 @@ impl Journal {
                 .find(|command| command.id == id)
                 .unwrap_or_else(|| panic!("{id:?} completes and does not wait"));
             match done.op {
-                HostOp::Write => taken.writes.push(done),
+                Op::Write => taken.writes.push(done),
                 _ => assert!(ids.len() == 1 && Some(done) == taken.next, "{done:?} completes beside others"),
             }
         }
@@ -216,7 +216,7 @@ impl Journal {
                 }
                 Step::Commit(change) => self.commit(taken, change),
                 Step::Fill { .. } | Step::Fail { .. } => panic!("{step:?} is none of a drive's own"),
-                Step::Complete(_) => {
+                Step::Complete { .. } => {
                     completed += 1;
                     assert!(completed <= taken.placed.max(1), "a write completes before it is placed");
                 }
@@ -385,7 +385,7 @@ impl Journal {
     /// slots are short. An entry may need two extents for each write, a change in place one more at most.
     fn check_blocking(&mut self, taken: &Taken, later: &[Step]) -> Option<bool> {
         let command = taken.next?;
-        assert!(matches!(command.op, HostOp::Write | HostOp::Trim), "cleaning in the way of {command:?}");
+        assert!(matches!(command.op, Op::Write | Op::Trim), "cleaning in the way of {command:?}");
         let entry = later.iter().enumerate().find_map(|(index, step)| match *step {
             Step::Access { extent, purpose: Purpose::Cache, .. } => Some((index, extent)),
             _ => None,
@@ -580,7 +580,7 @@ impl Journal {
             }
             return;
         }
-        let trims = |command: Command| command.op == HostOp::Trim && command.extent == lba;
+        let trims = |command: Command| command.op == Op::Trim && command.extent == lba;
         assert!(taken.next.is_some_and(trims), "{lba:?} was not rewritten and not trimmed");
         self.truth.trim(lba);
         taken.trimmed = true;
@@ -611,16 +611,17 @@ impl Shadow for Journal {
         self.follow(&mut taken, plan, pieces);
         assert_eq!((taken.placed, taken.placed_sectors), (taken.writes.len(), 0), "all of a write is placed");
         match command.op {
-            HostOp::Write => {
-                let writes = queue.waiting.iter().filter(|command| command.op == HostOp::Write);
+            Op::Write => {
+                let writes = queue.waiting.iter().filter(|command| command.op == Op::Write);
                 self.check_packing(&taken, &writes.copied().collect::<Vec<_>>());
             }
-            HostOp::Read => {
+            Op::Read => {
                 assert_eq!(taken.pieces, pieces.len(), "a read moves all its pieces");
                 assert_eq!(taken.read_to, command.extent.end().get(), "a read moves its extent");
             }
-            HostOp::Trim => assert!(taken.trimmed, "a trim changes the map"),
-            HostOp::Flush => assert_eq!(plan.steps(), [Step::Complete(command.id)]),
+            Op::Trim => assert!(taken.trimmed, "a trim changes the map"),
+            Op::Flush => assert_eq!(plan.steps(), [Step::done(command.id)]),
+            Op::WriteZeroes | Op::Cache | Op::Append => panic!("{command:?} is none that the host sends"),
         }
         ids
     }
@@ -637,9 +638,9 @@ impl Shadow for Journal {
     /// not bypass the journal. Cleaning and a merge of the map may come before.
     fn check_announced(&self, queue: Queue<'_>, announced: (Medium, Pba), plan: &Plan) {
         let command = queue.next_command();
-        let reads = command.op == HostOp::Read;
-        let writes = queue.waiting.iter().filter(|waiting| waiting.op == HostOp::Write);
-        let alone = command.op == HostOp::Write && writes.count() == 1;
+        let reads = command.op == Op::Read;
+        let writes = queue.waiting.iter().filter(|waiting| waiting.op == Op::Write);
+        let alone = command.op == Op::Write && writes.count() == 1;
         let found = plan.steps().iter().find_map(|step| match *step {
             Step::Access { medium, extent, purpose, .. } => match purpose {
                 Purpose::Host | Purpose::Cache if reads => Some((medium, extent.start)),

@@ -4,7 +4,7 @@
 use skylight_disk::{Direction, Lba, LbaExtent, PbaExtent, Sectors, Time};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode, SectorState, Snapshot, Stamp};
 use skylight_layer::{
-    Command, CommandId, FailReason, HostOp, Layer, Medium, Overwriting, Plan, Purpose, Queue, Step, Swd,
+    Command, CommandId, Failure, Layer, Medium, Op, Outcome, Overwriting, Plan, Purpose, Queue, Step, Swd,
 };
 
 use super::common::host::Stream;
@@ -130,7 +130,7 @@ impl<'a> Pair<'a> {
     fn refused(&mut self) {
         let extent = self.disk.extent(&mut self.stream);
         self.layer.clock(Time(self.now + 1));
-        self.take(HostOp::Write, extent);
+        self.take(Op::Write, extent);
         let stamp = Stamp { write: self.writes + 1, at: Time(self.now + 1) };
         assert_eq!(self.layer.unrecorded(), Some((extent, stamp)));
         if self.stream.once_in(2) {
@@ -143,21 +143,23 @@ impl<'a> Pair<'a> {
         assert_eq!(self.layer.unrecorded(), None);
     }
 
-    fn take(&mut self, op: HostOp, extent: LbaExtent) {
+    fn take(&mut self, op: Op, extent: LbaExtent) {
         self.plan.clear();
-        let waiting = [Command { id: CommandId(7), op, extent }];
+        let waiting = [Command::new(CommandId(7), op, extent)];
         self.layer.take(Queue { waiting: &waiting, next: 0 }, &mut self.plan);
-        assert_eq!(self.plan.steps().last(), Some(&Step::Complete(CommandId(7))));
+        let fails = self.plan.steps().iter().any(|step| matches!(step, Step::Fail { .. }));
+        let outcome = if fails { Outcome::Failed(Failure::Overwritten) } else { Outcome::Done };
+        assert_eq!(self.plan.steps().last(), Some(&Step::Complete { command: CommandId(7), outcome }));
     }
 
     fn write(&mut self, extent: LbaExtent) {
-        self.take(HostOp::Write, extent);
+        self.take(Op::Write, extent);
         self.writes += 1;
         self.next[self.log] = extent.end().get();
         let by = Stamp { write: self.writes, at: Time(self.now) };
         let mut places = self.disk.places(extent).iter();
         let (last, steps) = self.plan.steps().split_last().expect("a plan has steps");
-        assert_eq!(*last, Step::Complete(CommandId(7)));
+        assert_eq!(*last, Step::done(CommandId(7)));
         for step in steps {
             for pba in accessed(step, Direction::Write) {
                 assert_eq!(places.next(), Some(&pba), "sectors are written where they belong, in order");
@@ -192,7 +194,7 @@ impl<'a> Pair<'a> {
                 match *step {
                     Step::Fill { pattern, .. } => given.value = patterned(pattern),
                     Step::Fail { reason, .. } => {
-                        assert_eq!(reason, FailReason::Overwritten);
+                        assert_eq!(reason, Failure::Overwritten);
                         assert!(!given.failed, "an error for each sector once");
                         given.failed = true;
                     }
@@ -204,7 +206,7 @@ impl<'a> Pair<'a> {
     }
 
     fn read(&mut self, extent: LbaExtent) {
-        self.take(HostOp::Read, extent);
+        self.take(Op::Read, extent);
         let given = self.given(extent);
         let mut met = 0;
         for (&pba, given) in self.disk.places(extent).iter().zip(given) {

@@ -1,7 +1,11 @@
 //! Why a command fails, for every front door: a few errors of Linux, by their names and numbers.
 //!
+//! What failed in the drive, its image or a file is a [`Failure`], and becomes an error here.
+//!
 //! Invariant: a front door turns these into the errors of its own protocol and knows no others.
 //! Source: errno(3).
+
+use skylight_command::Failure;
 
 /// Why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -57,15 +61,14 @@ impl Errno {
     }
 }
 
-impl From<&std::io::Error> for Errno {
-    fn from(error: &std::io::Error) -> Self {
-        use std::io::ErrorKind as Kind;
-        match error.kind() {
-            Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => Self::NoSpace,
-            Kind::PermissionDenied | Kind::ReadOnlyFilesystem => Self::NotPermitted,
-            Kind::OutOfMemory => Self::NoMemory,
-            Kind::Unsupported => Self::NotSupported,
-            _ => Self::Io,
+impl From<Failure> for Errno {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unsupported => Self::NotSupported,
+            Failure::Overwritten | Failure::Medium => Self::Io,
+            Failure::NoSpace => Self::NoSpace,
+            Failure::NotPermitted => Self::NotPermitted,
+            Failure::NoMemory => Self::NoMemory,
         }
     }
 }

@@ -3,91 +3,83 @@
 //! Invariant: a [`Job`] is answered exactly once, also when it is dropped.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Errno, Op, Request};
+use super::{Command, Errno, Op};
 
-/// What answers a [`Job`]: the result, and the buffer with what was read.
-pub type Answer = Box<dyn FnOnce(Result<(), Errno>, Vec<u8>) + Send>;
+/// How a command ended: its status, and its payload.
+#[derive(Debug)]
+pub struct Completion {
+    /// Done, or why not.
+    pub result: Result<(), Errno>,
+    /// The buffer of the command, with what was read.
+    pub data: Vec<u8>,
+    /// The first byte of a read that could not be had, where that is known.
+    pub failed_at: Option<u64>,
+    /// The time from the arrival to the answer in the model, ns.
+    pub model_ns: Option<u64>,
+}
 
-/// Optional completion metadata: a number that the component that answers a command sets before it answers.
-#[derive(Clone, Debug)]
-pub struct Metadata(Arc<AtomicU64>);
-
-impl Default for Metadata {
-    fn default() -> Self {
-        Self(Arc::new(AtomicU64::new(u64::MAX)))
+impl Completion {
+    /// Of a command that failed before any data moved.
+    pub fn failed(errno: Errno) -> Self {
+        Self { result: Err(errno), data: Vec::new(), failed_at: None, model_ns: None }
     }
 }
 
-impl Metadata {
-    /// The number; none before the answer, and where there is none to say.
-    pub fn get(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|&number| number != u64::MAX)
-    }
-
-    fn set(&self, number: u64) {
-        self.0.store(number, Ordering::Relaxed);
-    }
-}
+/// What answers a [`Job`].
+pub type Answer = Box<dyn FnOnce(Completion) + Send>;
 
 /// A command in flight, with its bytes.
 pub struct Job {
     /// The command.
-    pub request: Request,
-    /// The buffer of a read, or what is written; [`Request::data_len`] bytes.
+    pub command: Command,
+    /// The buffer of a read, or what is written; [`Command::data_bytes`] bytes.
     pub data: Vec<u8>,
+    /// As in [`Completion::failed_at`], set before it is answered.
+    pub failed_at: Option<u64>,
+    /// As in [`Completion::model_ns`], set before it is answered.
+    pub model_ns: Option<u64>,
     answer: Option<Answer>,
-    /// What the model says it takes, from the arrival to the answer, ns.
-    model_ns: Option<Metadata>,
-    /// The first byte of a read that could not be had.
-    failed_at: Option<Metadata>,
     /// Set when the client is gone.
     gone: Option<Arc<AtomicBool>>,
 }
 
 impl Job {
     /// A command that is answered through `answer`.
-    pub fn new(request: Request, data: Vec<u8>, answer: Answer) -> Self {
-        Self { request, data, answer: Some(answer), model_ns: None, failed_at: None, gone: None }
+    pub fn new(command: Command, data: Vec<u8>, answer: Answer) -> Self {
+        Self { command, data, answer: Some(answer), model_ns: None, failed_at: None, gone: None }
     }
 
     /// Answers it.
     pub fn finish(mut self, result: Result<(), Errno>) {
+        self.complete(result);
+    }
+
+    fn complete(&mut self, result: Result<(), Errno>) {
         if let Some(answer) = self.answer.take() {
-            answer(result, std::mem::take(&mut self.data));
+            let (failed_at, model_ns) = (self.failed_at, self.model_ns);
+            answer(Completion { result, data: std::mem::take(&mut self.data), failed_at, model_ns });
         }
     }
 
     /// Has it done here and now, by what executes commands and by what knows the byte at which a read is refused.
     pub fn done_by(
         mut self,
-        execute: impl FnOnce(&Request, &mut [u8], &dyn Fn() -> bool) -> Result<(), Errno>,
+        execute: impl FnOnce(&Command, &mut [u8], &dyn Fn() -> bool) -> Result<(), Errno>,
         refused_at: impl FnOnce(u64, u64) -> Option<u64>,
     ) {
         let gone = self.gone.clone();
         let goes_on = || gone.as_ref().is_none_or(|gone| !gone.load(Ordering::Relaxed));
         let result = match goes_on() {
-            true => execute(&self.request, &mut self.data, &goes_on),
+            true => execute(&self.command, &mut self.data, &goes_on),
             false => Err(Errno::Shutdown),
         };
-        let Request { op, offset, len, .. } = self.request;
-        if result.is_err() && op == Op::Read {
-            refused_at(offset, len).into_iter().for_each(|at| self.fails_at(at));
+        if result.is_err() && self.command.op == Op::Read {
+            let (offset, len) = (self.command.offset_bytes(), self.command.len_bytes());
+            self.failed_at = refused_at(offset, len);
         }
         self.finish(result);
-    }
-
-    /// Wants to know what the model says it takes.
-    pub fn timed(mut self, model_ns: Metadata) -> Self {
-        self.model_ns = Some(model_ns);
-        self
-    }
-
-    /// Wants to know where it failed, if it does.
-    pub fn located(mut self, failed_at: Metadata) -> Self {
-        self.failed_at = Some(failed_at);
-        self
     }
 
     /// Need not be done once the client is gone.
@@ -106,27 +98,10 @@ impl Job {
         self.gone.as_ref().is_some_and(|gone| gone.load(Ordering::Relaxed))
     }
 
-    /// Says where it failed, before it is answered.
-    pub fn fails_at(&self, offset: u64) {
-        if let Some(failed_at) = &self.failed_at {
-            failed_at.set(offset);
-        }
-    }
-
-    /// Says what the model says it takes, before it is answered.
-    pub fn takes_ns(&self, time_ns: u64) {
-        if let Some(model_ns) = &self.model_ns {
-            model_ns.set(time_ns);
-        }
-    }
-
     /// Puts something between the command and its answer.
-    pub fn intercept(
-        mut self,
-        between: impl FnOnce(Result<(), Errno>, Vec<u8>, Answer) + Send + 'static,
-    ) -> Self {
+    pub fn intercept(mut self, between: impl FnOnce(Completion, Answer) + Send + 'static) -> Self {
         if let Some(answer) = self.answer.take() {
-            self.answer = Some(Box::new(move |result, data| between(result, data, answer)));
+            self.answer = Some(Box::new(move |completion| between(completion, answer)));
         }
         self
     }
@@ -134,9 +109,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        if let Some(answer) = self.answer.take() {
-            answer(Err(Errno::Shutdown), std::mem::take(&mut self.data));
-        }
+        self.complete(Err(Errno::Shutdown));
     }
 }
 
@@ -149,8 +122,8 @@ mod tests {
     #[test]
     fn a_job_that_is_dropped_is_answered() {
         let (sender, receiver) = channel();
-        let answer: Answer = Box::new(move |result, _| sender.send(result).unwrap());
-        drop(Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer));
+        let answer: Answer = Box::new(move |completion| sender.send(completion.result).unwrap());
+        drop(Job::new(Command::flush(), Vec::new(), answer));
         assert_eq!(receiver.recv(), Ok(Err(Errno::Shutdown)));
     }
 }

@@ -11,8 +11,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::core::Errno;
 use crate::core::connection::{Connection, Phase};
+use crate::core::{Completion, Errno};
 use crate::nbd::channel::Channel;
 use crate::nbd::output::{Output, push_reply};
 use crate::nbd::wire::RawRequest;
@@ -162,11 +162,10 @@ impl Outbox {
         ticket
     }
 
-    /// Takes the answer of a command; of a read that failed, at which byte if known. It is forgotten if the command was
-    /// answered already.
-    pub(crate) fn answer(&self, ticket: u64, result: Result<(), Errno>, data: &[u8], at: Option<u64>) {
+    /// Takes the answer of a command. It is forgotten if the command was answered already.
+    pub(crate) fn answer(&self, ticket: u64, completion: &Completion) {
         self.connection.shared.end_command();
-        self.reply(ticket, result, data, at);
+        self.reply(ticket, completion.result, &completion.data, completion.failed_at);
     }
 
     fn reply(&self, ticket: u64, result: Result<(), Errno>, data: &[u8], at: Option<u64>) {

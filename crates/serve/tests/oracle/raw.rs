@@ -15,7 +15,7 @@ use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Swd, SwdSpec};
-use skylight_serve::core::{Errno, Job, Op, Request};
+use skylight_serve::core::{Command, Completion, Errno, Job, Op};
 
 use crate::Timing;
 use crate::common::number;
@@ -207,30 +207,30 @@ fn live(target: &mut impl Target, mut disk: Disk, random: &mut Random, count: u6
         disk.now += 1;
         let (offset, bytes) = (from * SECTOR as u64, (to - from) * SECTOR as u64);
         let fua = random.below(8) == 0;
-        let (request, data, asked) = match kind {
+        let (command, data, asked) = match kind {
             0..=4 => {
                 disk.write(id, (from, to), id as u32 + 1);
-                let request = Request { fua, ..Request::new(Op::Write, offset, bytes) };
-                (request, bytes_of(from, to, id as u32 + 1), Asked::Write { fua })
+                let command = Command::of_bytes(Op::Write, offset, bytes).with_fua(fua);
+                (command, bytes_of(from, to, id as u32 + 1), Asked::Write { fua })
             }
             5 => {
                 disk.write(id, (from, to), 0);
-                let request = Request { fua, ..Request::new(Op::WriteZeroes, offset, bytes) };
-                (request, Vec::new(), Asked::Write { fua })
+                let command = Command::of_bytes(Op::WriteZeroes, offset, bytes).with_fua(fua);
+                (command, Vec::new(), Asked::Write { fua })
             }
-            6 => (Request::new(Op::Flush, 0, 0), Vec::new(), Asked::Flush { at: disk.now }),
+            6 => (Command::flush(), Vec::new(), Asked::Flush { at: disk.now }),
             _ => {
                 let sectors = &disk.sectors[from as usize..to as usize];
                 let expected =
                     sectors.iter().map(|sector| sector.newest.map_or(0, |(_, number)| number)).collect();
                 let asked = Asked::Read { at: disk.now, from, expected };
-                (Request::new(Op::Read, offset, bytes), vec![0; bytes as usize], asked)
+                (Command::of_bytes(Op::Read, offset, bytes), vec![0; bytes as usize], asked)
             }
         };
         outstanding.insert(id, (from, if kind == 6 { from } else { to }, asked));
         let sender = sender.clone();
-        let answer = move |result, data| drop(sender.send((id, result, data)));
-        target.submit(Job::new(request, data, Box::new(answer)));
+        let answer = move |Completion { result, data, .. }| drop(sender.send((id, result, data)));
+        target.submit(Job::new(command, data, Box::new(answer)));
         if random.below(3) == 0 {
             target.pass(random);
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::core::{Answer, Backend, Errno, Job, Op, Setting};
+use crate::core::{Answer, Backend, Completion, Job, Op, Setting};
 
 /// How long answers are delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,11 +83,11 @@ impl Clock {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hold(&self, due: Instant, result: Result<(), Errno>, data: Vec<u8>, answer: Answer) {
+    fn hold(&self, due: Instant, completion: Completion, answer: Answer) {
         let mut queue = self.queue();
         let number = queue.next;
         queue.next += 1;
-        queue.pending.push(Reverse(Delayed { due, number, answer: Box::new(move || answer(result, data)) }));
+        queue.pending.push(Reverse(Delayed { due, number, answer: Box::new(move || answer(completion)) }));
         self.changed.notify_all();
     }
 
@@ -184,9 +184,9 @@ impl super::Filter for Delay {
     }
 
     fn submit(&self, job: Job) {
-        let (clock, since, delay) = (self.clock.clone(), Instant::now(), self.delays().of(job.request.op));
-        self.inner.submit(job.intercept(move |result, data, answer| {
-            clock.hold(since + delay, result, data, answer);
+        let (clock, since, delay) = (self.clock.clone(), Instant::now(), self.delays().of(job.command.op));
+        self.inner.submit(job.intercept(move |completion, answer| {
+            clock.hold(since + delay, completion, answer);
         }));
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::core::Request;
+    use crate::core::Command;
     use crate::core::plain::Memory;
 
     #[test]
@@ -209,8 +209,8 @@ mod tests {
             let sender = sender.clone();
             let op = if index % 2 == 0 { Op::Read } else { Op::Write };
             let answer: Answer =
-                Box::new(move |result, _| sender.send((op, result, began.elapsed())).unwrap());
-            delay.submit(Job::new(Request::new(op, 0, 512), vec![0; 512], answer));
+                Box::new(move |completion| sender.send((op, completion.result, began.elapsed())).unwrap());
+            delay.submit(Job::new(Command::of_bytes(op, 0, 512), vec![0; 512], answer));
         }
         let answers: Vec<_> = (0..20).map(|_| receiver.recv().unwrap()).collect();
         assert!(answers[..10].iter().all(|&(op, result, _)| op == Op::Write && result.is_ok()));
@@ -230,8 +230,8 @@ mod tests {
         );
         let (sender, receiver) = channel();
         let began = Instant::now();
-        let answer: Answer = Box::new(move |result, _| sender.send(result).unwrap());
-        delay.submit(Job::new(Request::new(Op::Read, 0, 512), vec![0; 512], answer));
+        let answer: Answer = Box::new(move |completion| sender.send(completion.result).unwrap());
+        delay.submit(Job::new(Command::of_bytes(Op::Read, 0, 512), vec![0; 512], answer));
         assert_eq!(receiver.recv(), Ok(Ok(())));
         assert!(began.elapsed() >= Duration::from_millis(30));
         assert_eq!(Backend::status(&delay), Value::Null, "memory has no status to add to");
@@ -242,8 +242,8 @@ mod tests {
         let delays = Delays { read: Duration::from_secs(3600), write: Duration::from_secs(3600) };
         let delay = Delay::new(Arc::new(Memory::new(1 << 20)), delays).unwrap();
         let (sender, receiver) = channel();
-        let answer: Answer = Box::new(move |result, _| sender.send(result).unwrap());
-        delay.submit(Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer));
+        let answer: Answer = Box::new(move |completion| sender.send(completion.result).unwrap());
+        delay.submit(Job::new(Command::flush(), Vec::new(), answer));
         drop(delay);
         assert_eq!(receiver.recv(), Ok(Ok(())));
     }

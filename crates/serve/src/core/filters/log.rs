@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::core::{Backend, Errno, Job, Metadata, Request};
+use crate::core::{Backend, Command, Errno, Job};
 
 /// How a command went, and what the model says that it takes, ns.
 type End = (Result<(), Errno>, Option<u64>);
@@ -43,14 +43,14 @@ impl Lines {
         self.write();
     }
 
-    fn say(&self, request: &Request, since: Instant, took: Duration, end: End) {
-        let Request { op, offset, len, fua, .. } = *request;
+    fn say(&self, command: &Command, since: Instant, took: Duration, end: End) {
+        let (offset, len) = (command.offset_bytes(), command.len_bytes());
         let at = since.duration_since(self.began).as_micros();
         let (took, (result, model_ns)) = (took.as_micros(), end);
-        let flags = if fua { "fua" } else { "-" };
+        let flags = if command.flags.fua { "fua" } else { "-" };
         let how = result.map_or_else(|errno| errno.to_string(), |()| "ok".to_owned());
         let model = model_ns.map_or_else(|| "-".to_owned(), |ns| format!("{}.{:03}", ns / 1000, ns % 1000));
-        let line = format!("{at} {} {offset} {len} {flags} {how} {took} {model}", op.name());
+        let line = format!("{at} {} {offset} {len} {flags} {how} {took} {model}", command.op);
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 }
@@ -85,22 +85,22 @@ impl super::Filter for Log {
 
     fn execute_while(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
         goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
         let since = Instant::now();
-        let result = self.inner.execute_while(request, data, goes_on);
-        self.lines.say(request, since, since.elapsed(), (result, None));
+        let result = self.inner.execute_while(command, data, goes_on);
+        self.lines.say(command, since, since.elapsed(), (result, None));
         result
     }
 
-    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
         let (since, before) = (Instant::now(), results.len());
         self.inner.execute_writes(writes, results);
         let took = since.elapsed();
-        for ((request, _), &result) in writes.iter().zip(&results[before..]) {
-            self.lines.say(request, since, took, (result, None));
+        for ((command, _), &result) in writes.iter().zip(&results[before..]) {
+            self.lines.say(command, since, took, (result, None));
         }
     }
 
@@ -109,13 +109,11 @@ impl super::Filter for Log {
     }
 
     fn submit(&self, job: Job) {
-        let (lines, since, request) = (self.lines.clone(), Instant::now(), job.request);
-        let model_ns = Metadata::default();
-        let job = job.timed(model_ns.clone());
-        self.inner.submit(job.intercept(move |result, data, answer| {
-            let took = since.elapsed();
-            answer(result, data);
-            lines.say(&request, since, took, (result, model_ns.get()));
+        let (lines, since, command) = (self.lines.clone(), Instant::now(), job.command);
+        self.inner.submit(job.intercept(move |completion, answer| {
+            let (took, end) = (since.elapsed(), (completion.result, completion.model_ns));
+            answer(completion);
+            lines.say(&command, since, took, end);
         }));
     }
 }

@@ -13,7 +13,7 @@ pub mod log;
 
 use serde_json::Value;
 
-use crate::core::{Backend, Errno, Extent, Job, Request, Setting, Shape, StatusQuery};
+use crate::core::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery};
 
 /// A backend over a backend: what it does not do itself goes through. As for [`Backend::execute_writes`], writes
 /// that wait together come one by one unless a filter says otherwise, for each is looked at.
@@ -27,16 +27,16 @@ pub trait Filter: Send + Sync {
     /// As the command fails.
     fn execute_while(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
         goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        self.inner().execute_while(request, data, goes_on)
+        self.inner().execute_while(command, data, goes_on)
     }
 
     /// As [`Backend::execute_writes`].
-    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
-        results.extend(writes.iter_mut().map(|(request, data)| self.execute_while(request, data, &|| true)));
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+        results.extend(writes.iter_mut().map(|(command, data)| self.execute_while(command, data, &|| true)));
     }
 
     /// As [`Backend::waits`].
@@ -66,20 +66,20 @@ impl<F: Filter> Backend for F {
         self.inner().shape()
     }
 
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        Filter::execute_while(self, request, data, &|| true)
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+        Filter::execute_while(self, command, data, &|| true)
     }
 
     fn execute_while(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
         goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        Filter::execute_while(self, request, data, goes_on)
+        Filter::execute_while(self, command, data, goes_on)
     }
 
-    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
         Filter::execute_writes(self, writes, results);
     }
 

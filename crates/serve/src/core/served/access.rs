@@ -21,10 +21,9 @@ use skylight_layer::Idle;
 
 use super::activity::{Activity, Ending};
 use super::fair_lock::FairLock;
-use super::status::errno_of;
 use crate::core::checksum_errors::{ChecksumErrors, wrong_byte};
 use crate::core::shingled::{Shingles, losses};
-use crate::core::{Errno, Job, Op, Request, Shape};
+use crate::core::{Command, Errno, Failure, Job, Op, Shape};
 
 /// After a write that found no space, which has cost the time to take the layer up anew, writes are refused without a try
 /// for so many times that: it takes at most this part of the time from reads.
@@ -76,6 +75,10 @@ pub(super) struct Access {
     pub(super) shingles: Option<Arc<Shingles>>,
     pub(super) checksum_errors: ChecksumErrors,
     pub(super) ending: Ending,
+}
+
+fn write_of<'a>(command: &Command, data: &'a [u8]) -> Write<'a> {
+    Write { offset: command.offset_bytes(), data, fua: command.flags.fua }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -147,7 +150,7 @@ impl Access {
     fn failed(&self, error: &ImageError) -> Errno {
         *lock(&self.last_error) = Some(error.to_string());
         self.checksum_errors.note(error);
-        errno_of(error)
+        Failure::from(error).into()
     }
 
     fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Errno> {
@@ -179,22 +182,23 @@ impl Access {
 
     pub(super) fn execute(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
         goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        let Request { op, offset, fua, .. } = *request;
-        if op == Op::WriteZeroes && request.no_hole && request.fast {
+        let Command { op, flags, .. } = *command;
+        if op == Op::WriteZeroes && flags.no_hole && flags.fast_zero {
             return Err(Errno::NotSupported);
         }
         match op {
-            Op::Trim | Op::WriteZeroes => return self.execute_long(request, goes_on),
+            Op::Trim | Op::WriteZeroes => return self.execute_long(command, goes_on),
             _ => self.activity.short_came(),
         }
         match op {
-            Op::Read => self.read(offset, data),
-            Op::Write => self.write(&[Write { offset, data, fua }]),
+            Op::Read => self.read(command.offset_bytes(), data),
+            Op::Write => self.write(&[write_of(command, data)]),
             Op::Flush => self.flush(),
+            Op::Append => Err(Errno::NotSupported),
             Op::Trim | Op::WriteZeroes | Op::Cache => Ok(()),
         }
     }
@@ -206,17 +210,15 @@ impl Access {
 
     pub(super) fn execute_writes(
         &self,
-        writes: &mut [(Request, &mut [u8])],
+        writes: &mut [(Command, &mut [u8])],
         results: &mut Vec<Result<(), Errno>>,
     ) {
         self.activity.short_came();
         let result = match &*writes {
-            [(request, data)] => self.write(&[Write { offset: request.offset, data, fua: request.fua }]),
+            [(command, data)] => self.write(&[write_of(command, data)]),
             several => {
-                let waiting: Vec<Write<'_>> = several
-                    .iter()
-                    .map(|(request, data)| Write { offset: request.offset, data, fua: request.fua })
-                    .collect();
+                let waiting: Vec<Write<'_>> =
+                    several.iter().map(|(command, data)| write_of(command, data)).collect();
                 self.write(&waiting)
             }
         };
@@ -228,16 +230,16 @@ impl Access {
         let mut results = Vec::new();
         let mut rest = jobs.into_iter().peekable();
         while let Some(job) = rest.next() {
-            if job.request.op != Op::Write {
+            if job.command.op != Op::Write {
                 self.do_one(job);
                 continue;
             }
             let mut run = vec![job];
-            while let Some(job) = rest.next_if(|job| job.request.op == Op::Write) {
+            while let Some(job) = rest.next_if(|job| job.command.op == Op::Write) {
                 run.push(job);
             }
             let mut writes: Vec<_> =
-                run.iter_mut().map(|job| (job.request, job.data.as_mut_slice())).collect();
+                run.iter_mut().map(|job| (job.command, job.data.as_mut_slice())).collect();
             results.clear();
             self.execute_writes(&mut writes, &mut results);
             run.into_iter().zip(&results).for_each(|(job, &result)| job.finish(result));
@@ -270,7 +272,7 @@ impl Access {
 
     pub(super) fn do_one(&self, job: Job) {
         job.done_by(
-            |request, data, goes_on| self.execute(request, data, goes_on),
+            |command, data, goes_on| self.execute(command, data, goes_on),
             |offset, len| self.refused_at(offset, len),
         );
     }

@@ -1,14 +1,13 @@
 //! The order of commands that several threads do: those that conflict take effect in the order in which they came.
 //!
-//! Commands *conflict* when they share bytes and one of them changes these. A command that conflicts with an older one
-//! that is not answered waits here, unless one thread does both in the order in which it gets them ([`Lane`]).
+//! A command that conflicts ([`Command::conflicts_with`]) with an older one that is not answered waits here, unless one thread does both in the order in which it gets them ([`Lane`]).
 //!
 //! Invariants: a command waits only for older ones, so the oldest never waits; one that waits is dispatched when the last
 //! that it waits for is answered; every command is dispatched once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::core::{Job, Op, Request};
+use crate::core::{Command, Job, Op};
 
 /// Who does a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +22,11 @@ pub(crate) enum Lane {
 
 impl Lane {
     /// The lane of a command.
-    pub(crate) fn of(request: &Request) -> Self {
-        match request.op {
+    pub(crate) fn of(command: &Command) -> Self {
+        match command.op {
             Op::Read => Self::Reads,
             Op::Write => Self::Writes,
-            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache => Self::Long,
+            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache | Op::Append => Self::Long,
         }
     }
 }
@@ -45,7 +44,7 @@ enum State {
 /// A command that is not answered.
 struct Entry {
     number: u64,
-    request: Request,
+    command: Command,
     state: State,
 }
 
@@ -66,12 +65,12 @@ pub(crate) struct CommandOrder {
 }
 
 /// Whether a command has to wait for any of those before it.
-fn must_wait(request: &Request, older: &[Entry]) -> bool {
+fn must_wait(command: &Command, older: &[Entry]) -> bool {
     let together = |entry: &Entry| {
-        let lane = Lane::of(request);
-        lane == Lane::Writes && lane == Lane::of(&entry.request) && matches!(entry.state, State::Dispatched)
+        let lane = Lane::of(command);
+        lane == Lane::Writes && lane == Lane::of(&entry.command) && matches!(entry.state, State::Dispatched)
     };
-    older.iter().any(|entry| request.conflicts_with(&entry.request) && !together(entry))
+    older.iter().any(|entry| command.conflicts_with(&entry.command) && !together(entry))
 }
 
 impl Entries {
@@ -79,7 +78,7 @@ impl Entries {
     fn next_to_leave(&mut self) -> Option<(u64, Job)> {
         let free = |index: usize| {
             let entry = &self.all[index];
-            matches!(entry.state, State::Waits(_)) && !must_wait(&entry.request, &self.all[..index])
+            matches!(entry.state, State::Waits(_)) && !must_wait(&entry.command, &self.all[..index])
         };
         let index = (0..self.all.len()).find(|&index| free(index))?;
         let entry = &mut self.all[index];
@@ -104,13 +103,13 @@ impl CommandOrder {
     /// Takes a command.
     pub(crate) fn submit(self: &Arc<Self>, job: Job) {
         let mut entries = self.entries();
-        let (number, request, order) = (entries.next, job.request, self.clone());
+        let (number, command, order) = (entries.next, job.command, self.clone());
         entries.next += 1;
-        let job = job.intercept(move |result, data, answer| {
-            answer(result, data);
+        let job = job.intercept(move |completion, answer| {
+            answer(completion);
             order.answered(number);
         });
-        entries.all.push(Entry { number, request, state: State::Waits(job) });
+        entries.all.push(Entry { number, command, state: State::Waits(job) });
         drop(entries);
         self.dispatch_ready();
     }
@@ -121,7 +120,7 @@ impl CommandOrder {
             let Some((number, job)) = self.entries().next_to_leave() else {
                 return;
             };
-            (self.dispatch)(Lane::of(&job.request), job);
+            (self.dispatch)(Lane::of(&job.command), job);
             let mut entries = self.entries();
             if let Some(entry) = entries.all.iter_mut().find(|entry| entry.number == number) {
                 entry.state = State::Dispatched;
@@ -146,10 +145,16 @@ mod tests {
     fn what_conflicts_waits_and_the_rest_does_not() {
         let (handed, lanes) = channel();
         let order = CommandOrder::new(move |lane, job| handed.send((lane, job)).expect("the test listens"));
-        let ask = |op, offset, len| {
-            order.submit(Job::new(Request::new(op, offset, len), Vec::new(), Box::new(|_, _| {})));
+        let ask = |op, offset: u64, len: u64| {
+            order.submit(Job::new(
+                Command::of_bytes(op, offset * 512, len * 512),
+                Vec::new(),
+                Box::new(|_| {}),
+            ));
         };
-        let next = || lanes.try_recv().ok().map(|(lane, job): (Lane, Job)| (lane, job.request.offset, job));
+        let next = || {
+            lanes.try_recv().ok().map(|(lane, job): (Lane, Job)| (lane, job.command.extent.start.get(), job))
+        };
         ask(Op::Read, 0, 8);
         ask(Op::Write, 4, 8);
         ask(Op::Write, 8, 8);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use skylight_image::Write;
 
 use super::access::Access;
-use crate::core::{Errno, Op, Request};
+use crate::core::{Command, Errno, Op};
 
 /// Trims and zeroes from this length on are done in pieces, bytes.
 const LONG_LEAST: u64 = 256 << 10;
@@ -23,13 +23,13 @@ const REST: (u32, Duration) = (2, Duration::from_millis(10));
 
 impl Access {
     /// A trim or zeroes, in pieces if it is long.
-    pub(super) fn execute_long(&self, request: &Request, goes_on: &dyn Fn() -> bool) -> Result<(), Errno> {
-        let Request { offset, len, no_hole, .. } = *request;
-        let (mut at, end) = (offset, offset + len);
+    pub(super) fn execute_long(&self, command: &Command, goes_on: &dyn Fn() -> bool) -> Result<(), Errno> {
+        let (mut at, len, no_hole) = (command.offset_bytes(), command.len_bytes(), command.flags.no_hole);
+        let end = at + len;
         let [first, least, largest] = PIECES;
         let (mut piece, most) = (first, if no_hole { ZEROES } else { largest });
         let zeroes = if no_hole { vec![0; len.min(most) as usize] } else { Vec::new() };
-        let mut due = request.fua;
+        let mut due = command.flags.fua;
         while at < end {
             let here = if len < LONG_LEAST { len } else { end.min((at / piece + 1) * piece) - at };
             let turn = (len >= LONG_LEAST).then(|| self.long_lock.take());
@@ -42,7 +42,7 @@ impl Access {
                 self.activity.short_came();
             }
             let began = Instant::now();
-            due |= self.refusable(|image| match request.op {
+            due |= self.refusable(|image| match command.op {
                 Op::Trim => image.trim(at, here).map(|()| false),
                 _ if no_hole => {
                     let data = &zeroes[..here as usize];

@@ -27,9 +27,9 @@ use self::command_order::{CommandOrder, Lane};
 use self::thread_pool::ThreadPool;
 use super::checksum_errors::ChecksumErrors;
 use super::shingled::{Shingles, push_overwritten};
-use super::{Backend, Errno, Extent, Job, Request, Setting, Shape, StatusQuery};
+use super::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery};
 
-pub(crate) use self::status::{errno_of, push_places, status_json};
+pub(crate) use self::status::{push_places, status_json};
 
 /// What is looked at in one go for block status, bytes: a millisecond where every block lies elsewhere.
 const STATUS_STEP: u64 = 1 << 20;
@@ -157,24 +157,24 @@ impl Backend for ServedImage {
         &self.access.shape
     }
 
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        self.access.execute(request, data, &|| true)
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+        self.access.execute(command, data, &|| true)
     }
 
     fn execute_while(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
         goes_on: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        self.access.execute(request, data, goes_on)
+        self.access.execute(command, data, goes_on)
     }
 
     fn refused_at(&self, offset: u64, len: u64) -> Option<u64> {
         self.access.refused_at(offset, len)
     }
 
-    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
         self.access.execute_writes(writes, results);
     }
 

@@ -1,19 +1,10 @@
 //! What a served image reports: errors, the status, the states of blocks.
 
 use serde_json::{Value, json};
-use skylight_image::{ImageError, Place, Status};
+use skylight_image::{Place, Status};
 
 use crate::core::checksum_errors::checksums_json;
-use crate::core::{BlockState, Errno, Extent, StatusQuery, push_extent};
-
-/// The error of a command for what went wrong with an image.
-pub(crate) fn errno_of(error: &ImageError) -> Errno {
-    match error {
-        ImageError::Io { source, .. } => Errno::from(source),
-        ImageError::OutOfRange { .. } => Errno::Invalid,
-        _ => Errno::Io,
-    }
-}
+use crate::core::{BlockState, Extent, StatusQuery, push_extent};
 
 /// The status of an image as JSON.
 pub(crate) fn status_json(status: &Status) -> Value {

@@ -127,12 +127,12 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::core::{Errno, Op, Request};
+    use crate::core::{Answer, Command, Errno};
 
     fn job(number: u64, said: &std::sync::mpsc::Sender<(u64, Result<(), Errno>)>) -> Job {
         let said = said.clone();
-        let answer = Box::new(move |result, _| said.send((number, result)).unwrap());
-        Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer)
+        let answer: Answer = Box::new(move |completion| said.send((number, completion.result)).unwrap());
+        Job::new(Command::flush(), Vec::new(), answer)
     }
 
     #[test]

@@ -32,15 +32,16 @@ use skylight_drive::Drive;
 use skylight_image::shingled::wall_clock;
 use skylight_image::{Interpreter, Place};
 
-use self::bytes::extent_of;
 use self::lateness::Lateness;
 use self::model::ModelDrive;
 use self::pacer::{Shared, State};
 use self::wake_latency::WakeLatency;
 use super::checksum_errors::ChecksumErrors;
-use super::served::{errno_of, push_places, status_json};
+use super::served::{push_places, status_json};
 use super::shingled::{Shingles, push_overwritten};
-use super::{Answer, Backend, Errno, Extent, Job, Op, Request, Setting, Shape, StatusQuery};
+use super::{
+    Answer, Backend, Command, Completion, Errno, Extent, Failure, Job, Op, Setting, Shape, StatusQuery,
+};
 
 /// The read mode and refused reads of a drive, if it is a raw shingled disk.
 fn shingles_of(drive: &mut Drive) -> Option<Arc<Shingles>> {
@@ -125,15 +126,15 @@ impl Backend for TimedDrive {
         &self.shape
     }
 
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
         let (sender, receiver) = handover();
-        let answer: Answer = Box::new(move |result, data| {
+        let answer: Answer = Box::new(move |completion| {
             // Whoever asked waits below.
-            let _ = sender.send((result, data));
+            let _ = sender.send(completion);
         });
-        self.submit(Job::new(*request, data.to_vec(), answer));
-        let (result, bytes) = receiver.recv().map_err(|_| Errno::Shutdown)?;
-        if request.op == Op::Read && bytes.len() == data.len() {
+        self.submit(Job::new(*command, data.to_vec(), answer));
+        let Completion { result, data: bytes, .. } = receiver.recv().map_err(|_| Errno::Shutdown)?;
+        if command.op == Op::Read && bytes.len() == data.len() {
             data.copy_from_slice(&bytes);
         }
         result
@@ -147,6 +148,7 @@ impl Backend for TimedDrive {
         most: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno> {
+        let extent = Command::of_bytes(Op::Read, offset, len).extent;
         let state = &mut self.shared.state()?.model;
         if query == StatusQuery::Overwritten {
             let layer = state.online.drive_mut().layer_mut();
@@ -154,13 +156,12 @@ impl Backend for TimedDrive {
             return Ok(());
         }
         let layer = state.online.drive().layer();
-        let extent = extent_of(&Request::new(Op::Read, offset, len));
         let unwritten = !state.bytes.cached.is_empty();
         let found = state.bytes.interpreter.visit_places(extent, layer, most, &mut |place| {
             let allocated = place.allocated || unwritten;
             push_places(&[Place { allocated, ..place }], query, extents);
         });
-        found.map_err(|error| errno_of(&error))
+        found.map_err(|error| Failure::from(&error).into())
     }
 
     fn waits(&self) -> bool {
@@ -168,12 +169,12 @@ impl Backend for TimedDrive {
     }
 
     fn submit(&self, mut job: Job) {
-        match job.request.op {
+        match job.command.op {
             // Nothing that the model knows of.
             Op::Cache => job.finish(Ok(())),
-            Op::WriteZeroes if job.request.fast => job.finish(Err(Errno::NotSupported)),
+            Op::WriteZeroes if job.command.flags.fast_zero => job.finish(Err(Errno::NotSupported)),
             _ => {
-                job.data.resize(job.request.data_len() as usize, 0);
+                job.data.resize(job.command.data_bytes() as usize, 0);
                 self.push(job);
             }
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::{Conversation, LOOK_UP, Whole, look_for};
 use crate::core::connection::Phase;
-use crate::core::{Errno, Job, Metadata, Op, PIECE_BYTES, Request};
+use crate::core::{Command, Errno, Job, Op, PIECE_BYTES};
 use crate::nbd::decode::{Asked, decode};
 use crate::nbd::outbox::{Entered, Outbox};
 use crate::nbd::output::{push_error, push_read_header, push_reply};
@@ -39,21 +39,21 @@ impl Conversation<'_> {
                     continue;
                 }
             };
-            if let Asked::Command(request) = &asked {
-                self.counters.count(request);
+            if let Asked::Command(command) = &asked {
+                self.counters.count(command);
             }
             match asked {
                 Asked::Disconnect => return Ok(false),
                 Asked::BlockStatus { offset, len, one } => self.block_status(&raw, (offset, len), one)?,
-                Asked::Command(request) if self.read_lent(&raw, &request)? => {}
-                Asked::Command(request) if request.data_len() > PIECE_BYTES as u64 => {
-                    self.read_in_pieces(&raw, &request)?;
+                Asked::Command(command) if self.read_lent(&raw, &command)? => {}
+                Asked::Command(command) if command.data_bytes() > PIECE_BYTES as u64 => {
+                    self.read_in_pieces(&raw, &command)?;
                 }
-                Asked::Command(request) if self.outbox.is_some() => self.submit(raw, request, payload)?,
-                Asked::Command(request) if request.op == Op::Write => {
-                    index = self.do_writes(index - 1, request)
+                Asked::Command(command) if self.outbox.is_some() => self.submit(raw, command, payload)?,
+                Asked::Command(command) if command.op == Op::Write => {
+                    index = self.do_writes(index - 1, command)
                 }
-                Asked::Command(request) => self.do_command(&raw, &request)?,
+                Asked::Command(command) => self.do_command(&raw, &command)?,
             }
             self.send_some()?;
         }
@@ -67,10 +67,10 @@ impl Conversation<'_> {
     }
 
     /// A command that is no write, done here and now.
-    fn do_command(&mut self, raw: &RawRequest, request: &Request) -> io::Result<()> {
+    fn do_command(&mut self, raw: &RawRequest, command: &Command) -> io::Result<()> {
         let structured = self.session.structured;
-        if request.op != Op::Read {
-            let result = self.do_long(request);
+        if command.op != Op::Read {
+            let result = self.do_long(command);
             push_reply(&mut self.out, structured, raw, result, &[], None);
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl Conversation<'_> {
         }
         let before = self.out.len();
         push_read_header(&mut self.out, structured, raw, (raw.offset, raw.len as usize), true);
-        if let Err(errno) = self.backend.execute(request, self.out.room(raw.len as usize)) {
+        if let Err(errno) = self.backend.execute(command, self.out.room(raw.len as usize)) {
             self.out.truncate(before);
             let at = self.backend.refused_at(raw.offset, raw.len.into());
             push_error(&mut self.out, structured, raw.cookie, errno, at);
@@ -95,7 +95,7 @@ impl Conversation<'_> {
     }
 
     /// A command without data, for as long as the client is there and the server does not end.
-    fn do_long(&self, request: &Request) -> Result<(), Errno> {
+    fn do_long(&self, command: &Command) -> Result<(), Errno> {
         let (channel, connection, looked_at) = (&self.channel, &self.connection, Cell::new(self.looked_at));
         let goes_on = || {
             if looked_at.get().elapsed() >= LOOK_UP {
@@ -104,29 +104,29 @@ impl Conversation<'_> {
             }
             !connection.is_gone() && !connection.shared.has_reached(Phase::Finishes)
         };
-        self.backend.execute_while(request, &mut [], &goes_on)
+        self.backend.execute_while(command, &mut [], &goes_on)
     }
 
     /// The write at `first`, and those right behind it; the place of the first request that is none of them.
-    fn do_writes(&mut self, first: usize, request: Request) -> usize {
-        let mut requests = vec![request];
+    fn do_writes(&mut self, first: usize, command: Command) -> usize {
+        let mut commands = vec![command];
         let behind = self.whole[first + 1..].iter().map_while(|whole| {
             match decode(&whole.raw, &self.session, self.backend.shape()) {
-                Ok(Asked::Command(request)) if request.op == Op::Write => Some(request),
+                Ok(Asked::Command(command)) if command.op == Op::Write => Some(command),
                 _ => None,
             }
         });
-        requests.extend(behind);
-        requests[1..].iter().for_each(|request| self.counters.count(request));
-        let next = first + requests.len();
-        let mut writes = Vec::with_capacity(requests.len());
+        commands.extend(behind);
+        commands[1..].iter().for_each(|command| self.counters.count(command));
+        let next = first + commands.len();
+        let mut writes = Vec::with_capacity(commands.len());
         let (mut rest, mut passed) = (self.input.available_mut(), 0);
-        for (request, whole) in requests.into_iter().zip(&self.whole[first..next]) {
+        for (command, whole) in commands.into_iter().zip(&self.whole[first..next]) {
             let (start, end) = whole.payload;
             let (_, from) = rest.split_at_mut(start - passed);
             let (data, behind) = from.split_at_mut(end - start);
             (rest, passed) = (behind, end);
-            writes.push((request, data));
+            writes.push((command, data));
         }
         self.results.clear();
         self.backend.execute_writes(&mut writes, &mut self.results);
@@ -138,29 +138,25 @@ impl Conversation<'_> {
     }
 
     /// Hands a command to a backend that waits.
-    fn submit(&mut self, raw: RawRequest, request: Request, payload: (usize, usize)) -> io::Result<()> {
+    fn submit(&mut self, raw: RawRequest, command: Command, payload: (usize, usize)) -> io::Result<()> {
         let Some(outbox) = self.outbox.clone() else {
             return Ok(());
         };
         // Errors of what came before go out before it waits for room.
         self.send()?;
-        let len = request.data_len() as usize;
+        let len = command.data_bytes() as usize;
         let room = Outbox::room_of(len);
         if let Entered::Refused = outbox.enter(room)? {
             self.refuse(&raw);
             return Ok(());
         }
         let ticket = outbox.begin(&raw, room);
-        let data = match request.op {
+        let data = match command.op {
             Op::Write => self.input.available()[payload.0..payload.1].to_vec(),
             _ => vec![0; len],
         };
-        let failed_at = Metadata::default();
-        let told = failed_at.clone();
-        let answer = move |result, data: Vec<u8>| {
-            outbox.answer(ticket, result, &data, told.get());
-        };
-        let job = Job::new(request, data, Box::new(answer)).located(failed_at);
+        let answer = move |completion| outbox.answer(ticket, &completion);
+        let job = Job::new(command, data, Box::new(answer));
         self.backend.submit(job.unless_gone(Some(self.connection.gone())));
         Ok(())
     }

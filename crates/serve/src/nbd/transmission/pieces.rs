@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{RecvTimeoutError, channel as handover};
 
 use super::{Conversation, LOOK_UP, look_for};
-use crate::core::{Errno, Job, Metadata, Op, PIECE_BYTES, Request};
+use crate::core::{Command, Completion, Errno, Job, Op, PIECE_BYTES};
 use crate::nbd::channel::PAGE;
 use crate::nbd::decode::{Asked, decode};
 use crate::nbd::outbox::{Entered, Outbox};
@@ -16,19 +16,14 @@ use crate::nbd::wire::{self, RawRequest};
 const LENT_LEAST: usize = 64 << 10;
 
 impl Conversation<'_> {
-    /// Does a piece of a long command and waits for it; the buffer comes back. `failed_at` learns where a read failed.
-    fn do_piece(
-        &self,
-        request: Request,
-        data: Vec<u8>,
-        failed_at: &Metadata,
-    ) -> (Result<(), Errno>, Vec<u8>) {
+    /// Does a piece of a long command and waits for it; the buffer comes back.
+    fn do_piece(&self, command: Command, data: Vec<u8>) -> Completion {
         let (sender, receiver) = handover();
-        let answer = move |result, data| {
+        let answer = move |completion| {
             // Nobody waits any more when the connection broke.
-            let _ = sender.send((result, data));
+            let _ = sender.send(completion);
         };
-        let job = Job::new(request, data, Box::new(answer)).located(failed_at.clone());
+        let job = Job::new(command, data, Box::new(answer));
         self.backend.submit(job.unless_gone(Some(self.connection.gone())));
         loop {
             match receiver.recv_timeout(LOOK_UP) {
@@ -43,14 +38,14 @@ impl Conversation<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        (Err(Errno::Shutdown), Vec::new())
+        Completion::failed(Errno::Shutdown)
     }
 
     /// A write longer than a piece: done as its bytes come, answered at the end; whether the client stays.
     pub(super) fn write_in_pieces(&mut self, raw: &RawRequest) -> io::Result<bool> {
         let asked = decode(raw, &self.session, self.backend.shape());
         match &asked {
-            Ok(Asked::Command(request)) => self.counters.count(request),
+            Ok(Asked::Command(command)) => self.counters.count(command),
             _ => self.counters.refuse(),
         }
         let fua = raw.flags & wire::command_flag::FUA != 0;
@@ -64,16 +59,16 @@ impl Conversation<'_> {
             let Some(len) = self.next_piece(left)? else {
                 return Ok(false);
             };
-            let request = Request { fua, ..Request::new(Op::Write, at, len as u64) };
+            let command = Command::of_bytes(Op::Write, at, len as u64).with_fua(fua);
             (left, at) = (left - len, at + len as u64);
-            result = self.write_piece(request);
+            result = self.write_piece(command);
             self.input.consume(len);
         }
         if !self.input.discard(self.channel.as_ref(), left)? {
             return Ok(false);
         }
         if fua && self.outbox.is_none() && result.is_ok() {
-            result = self.backend.execute(&Request::new(Op::Flush, 0, 0), &mut []);
+            result = self.backend.execute(&Command::flush(), &mut []);
         }
         push_reply(&mut self.out, false, raw, result, &[], None);
         self.send()?;
@@ -99,14 +94,14 @@ impl Conversation<'_> {
 
     /// Writes the first bytes of the input. What is done at once is made durable by the flush at the end, not piece by
     /// piece.
-    fn write_piece(&mut self, request: Request) -> Result<(), Errno> {
-        let len = request.len as usize;
+    fn write_piece(&mut self, command: Command) -> Result<(), Errno> {
+        let len = command.len_bytes() as usize;
         if self.outbox.is_some() {
             let data = self.input.available()[..len].to_vec();
-            return self.do_piece(request, data, &Metadata::default()).0;
+            return self.do_piece(command, data).result;
         }
         let backend = self.backend;
-        backend.execute(&Request { fua: false, ..request }, &mut self.input.available_mut()[..len])
+        backend.execute(&command.with_fua(false), &mut self.input.available_mut()[..len])
     }
 
     /// Fills the conduit with what lies at a place, if it is lent.
@@ -136,20 +131,22 @@ impl Conversation<'_> {
     }
 
     /// A read of one piece from a file that is lent; whether it was one.
-    pub(super) fn read_lent(&mut self, raw: &RawRequest, request: &Request) -> io::Result<bool> {
-        let len = request.len as usize;
-        let lent = request.op == Op::Read && len <= PIECE_BYTES && self.borrow(request.offset, len);
+    pub(super) fn read_lent(&mut self, raw: &RawRequest, command: &Command) -> io::Result<bool> {
+        let len = command.len_bytes() as usize;
+        let at = command.offset_bytes();
+        let lent = command.op == Op::Read && len <= PIECE_BYTES && self.borrow(at, len);
         if lent {
-            self.send_borrowed(raw, (request.offset, len), true)?;
+            self.send_borrowed(raw, (at, len), true)?;
         }
         Ok(lent)
     }
 
     /// A read longer than a piece: a chunk for each piece, or, without structured replies, one reply whose
     /// header has to promise what is not read yet; then an error breaks the connection, as the protocol says.
-    pub(super) fn read_in_pieces(&mut self, raw: &RawRequest, request: &Request) -> io::Result<()> {
+    pub(super) fn read_in_pieces(&mut self, raw: &RawRequest, command: &Command) -> io::Result<()> {
         let structured = self.session.structured;
-        let (mut at, end) = (request.offset, request.offset + request.len);
+        let offset = command.offset_bytes();
+        let (mut at, end) = (offset, offset + command.len_bytes());
         while at < end {
             let len = (end - at).min(PIECE_BYTES as u64) as usize;
             if self.borrow(at, len) {
@@ -159,15 +156,14 @@ impl Conversation<'_> {
             }
             self.send()?;
             let room = self.enter_piece(len)?;
-            let failed_at = Metadata::default();
-            let piece = Request::new(Op::Read, at, len as u64);
-            let (result, data) = match room {
-                Some(_) => self.do_piece(piece, vec![0; len], &failed_at),
-                None => (Err(Errno::Shutdown), Vec::new()),
+            let piece = Command::of_bytes(Op::Read, at, len as u64);
+            let Completion { result, data, failed_at, .. } = match room {
+                Some(_) => self.do_piece(piece, vec![0; len]),
+                None => Completion::failed(Errno::Shutdown),
             };
             match result {
-                Err(errno) if structured || at == request.offset => {
-                    push_error(&mut self.out, structured, raw.cookie, errno, failed_at.get());
+                Err(errno) if structured || at == offset => {
+                    push_error(&mut self.out, structured, raw.cookie, errno, failed_at);
                     return self.send_piece(room);
                 }
                 Err(errno) => return Err(io::Error::other(format!("a long read failed half way: {errno}"))),
