@@ -78,8 +78,18 @@ fn refused_writes_overwrite_nothing(planted: Option<Planted>) -> Result<(), Stri
     image.write(far, &data, true).expect("it has its space");
     before = losses(&mut image, 2 * far);
     drop(image);
-    let mut image = Image::open_on(Box::new(store.clone()), layer(), &options).expect("an image");
-    check(&mut image, &before, "after a start")?;
+    let open = || Image::open_on(Box::new(store.clone()), layer(), &options).expect("an image");
+    // A start that finds no space at all has its checkpoint before the next change, which is refused here.
+    store.full_after(0, Full::Writes);
+    image = open();
+    store.full_after(0, Full::Holes);
+    let generation = image.status().generation;
+    image.write(5 << 20, &data, false).expect_err("no space");
+    assert!(image.status().generation > generation, "a checkpoint while a write is not on record");
+    check(&mut image, &before, "after a checkpoint")?;
+    drop(image);
+    image = open();
+    check(&mut image, &before, "after a start from that checkpoint")?;
     store.mend();
     image.write(0, &data, true).expect("there is space");
     let newest = losses(&mut image, 2 * far).into_iter().map(|loss| loss.by.write).max();

@@ -8,21 +8,25 @@
 
 use std::collections::HashMap;
 use std::sync::mpsc::channel;
+use std::time::{Duration, SystemTime};
 
 use skylight_disk::{Angle, Geometry, SegmentSpec, Shingling};
+use skylight_drive::Drive;
 use skylight_image::store::fault::Random;
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Swd, SwdSpec};
-use skylight_serve::core::{Command, Completion, Errno, Job, Op};
+use skylight_serve::core::served::ServedImage;
+use skylight_serve::core::timed::TimedDrive;
+use skylight_serve::core::{Backend, Command, Completion, Errno, Job, Op, Shape};
 
 use crate::Timing;
 use crate::common::number;
 use crate::host::{Mood, Target};
 use crate::shadow::{SECTOR, bytes_of};
 use crate::surface::under_head;
-use crate::targets::AnyTarget;
+use crate::targets::{AnyTarget, Interface};
 
 const WIDTH_TRACKS: u32 = 3;
 /// What sectors that were destroyed read as; no sector of a write is so.
@@ -289,3 +293,45 @@ fn lives(timing: Timing) {
 }
 
 in_every_timing!(lives);
+
+/// When the write came that a refused read names.
+fn refused_write_came(backend: &dyn Backend) -> SystemTime {
+    let mut data = vec![0; 48 * SECTOR];
+    let (all, track_bytes) = (data.len() as u64, data.len() as u64 / 2);
+    backend.execute(&Command::of_bytes(Op::Write, 0, all), &mut data).expect("a write of two tracks");
+    let track = &mut data[..track_bytes as usize];
+    backend.execute(&Command::of_bytes(Op::Write, 0, track_bytes), track).expect("a write of the first one");
+    backend.execute(&Command::of_bytes(Op::Read, track_bytes, track_bytes), track).expect_err("it is overwritten");
+    let status = backend.status();
+    let line = status["shingled"]["last_refused"].as_str().expect("a line");
+    let (_, at) = line.split_once(" at ").expect("a time");
+    humantime::parse_rfc3339(at.split(',').next().unwrap_or_default())
+        .unwrap_or_else(|why| panic!("{line}: {why}"))
+}
+
+/// The layer is told the time by the wall's clock in model time too, where the drive has one of its own.
+#[test]
+fn a_refused_read_names_the_time_of_day_in_every_timing_mode() {
+    for timing in [Timing::None, Timing::Model] {
+        let geometry = Geometry::new(&segments()).expect("segments that add up");
+        let shingling = Shingling::new(WIDTH_TRACKS).expect("a head");
+        let mode = ReadMode { data: ReadData::Overwriting, fail: true };
+        let capacity = geometry.capacity();
+        let layer = Box::new(Swd::new(SwdSpec { geometry, shingling, capacity, bands: None, mode }));
+        let options = Options::default();
+        let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
+        let image = Image::create_on(Box::new(store), layer, "", &options).expect("memory");
+        let (shape, began) = (Shape::drive("raw", 0), SystemTime::now());
+        let backend: Box<dyn Backend> = if timing == Timing::Model {
+            let (layer, interpreter) = image.into_parts();
+            let profile = Interface::draw(&mut Random(1), false).profile();
+            let drive = Drive::with_layer(&profile, layer, 1).expect("a drive");
+            Box::new(TimedDrive::new(drive, interpreter, shape).expect("a thread"))
+        } else {
+            Box::new(ServedImage::new(image, shape, "none").expect("a thread"))
+        };
+        let came = refused_write_came(backend.as_ref());
+        let (from, to) = (began - Duration::from_secs(1), SystemTime::now() + Duration::from_secs(1));
+        assert!(from <= came && came <= to, "{timing:?}: {came:?} is not from {from:?} to {to:?}");
+    }
+}

@@ -39,7 +39,7 @@ impl Interface {
     }
 
     /// The mechanics of a drive of the paper, with this interface.
-    fn profile(&self) -> Profile {
+    pub fn profile(&self) -> Profile {
         let name = "emulated-smr-2";
         let path = format!("{}/../../python/skylight/profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).expect("a profile");
