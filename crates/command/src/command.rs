@@ -87,6 +87,9 @@ pub struct Command {
 const _: () = assert!(size_of::<Command>() == 24);
 
 impl Command {
+    /// A flush without a number.
+    pub const FLUSH: Self = Self::of_bytes(Op::Flush, 0, 0);
+
     /// A command without flags.
     #[inline]
     pub const fn new(id: CommandId, op: Op, extent: LbaExtent) -> Self {
@@ -102,11 +105,6 @@ impl Command {
     /// The same command, which completes only when durable if `fua`.
     pub const fn with_fua(self, fua: bool) -> Self {
         Self { flags: Flags { fua, ..self.flags }, ..self }
-    }
-
-    /// A flush without a number.
-    pub const fn flush() -> Self {
-        Self::of_bytes(Op::Flush, 0, 0)
     }
 
     /// Where its extent begins, bytes.
@@ -185,7 +183,7 @@ mod tests {
                 assert!(!one.conflicts_with(&next), "{first} before {second}");
             }
         }
-        assert!(OPS.into_iter().all(|op| !Command::flush().conflicts_with(&command(op, 0, 8))));
+        assert!(OPS.into_iter().all(|op| !Command::FLUSH.conflicts_with(&command(op, 0, 8))));
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Batch<'_> {
         let id = CommandId(index as u32);
         match code::decode(self.op[index]) {
             // Its offset and size are ignored; unknown codes do not pass the check.
-            Some((Op::Flush, _)) | None => Command { id, ..Command::flush() },
+            Some((Op::Flush, _)) | None => Command { id, ..Command::FLUSH },
             Some((op, flags)) => {
                 let (offset, size) = (self.offset[index], self.size[index].into());
                 Command { id, flags, ..Command::of_bytes(op, offset, size) }

@@ -18,6 +18,8 @@
 //! queue drains at the end of a batch.
 
 mod background;
+#[cfg(test)]
+mod outcome_tests;
 
 use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};

@@ -297,6 +297,18 @@ fn a_trim_removes_data_from_both_caches() {
     }
 }
 
+#[test]
+fn the_offset_and_size_of_a_flush_mean_nothing() {
+    for layer in LAYERS {
+        let times = [(0, 0), (50 << 20, 4096)].map(|(offset, size)| {
+            let mut commands = scattered(code::READ, 20);
+            commands.extend([(code::READ, 50 << 20, BLOCK), (code::FLUSH, offset, size)]);
+            run(&mut drive("", layer), &commands, 22)
+        });
+        assert_eq!(times[0], times[1], "{layer}");
+    }
+}
+
 /// Sequential reads one at a time run at media speed, without losing a revolution.
 #[test]
 fn look_ahead_streams_sequential_reads_and_does_not_change_random_reads() {

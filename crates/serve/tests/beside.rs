@@ -259,7 +259,7 @@ fn a_flush_that_takes_long_holds_up_neither_reads_nor_writes() {
         // The sync is over when this test meets it.
         syncs.call(2);
         std::thread::scope(|scope| {
-            let flush = scope.spawn(|| backend.execute(&Command::flush(), &mut []));
+            let flush = scope.spawn(|| backend.execute(&Command::FLUSH, &mut []));
             while syncs.wanted.lock().expect("nobody panics").1 == 0 {
                 std::thread::yield_now();
             }

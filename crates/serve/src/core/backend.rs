@@ -97,6 +97,6 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// One line that says what failed.
     fn close(&self) -> Result<(), String> {
-        self.execute(&Command::flush(), &mut []).map_err(|errno| format!("cannot flush: {errno}"))
+        self.execute(&Command::FLUSH, &mut []).map_err(|errno| format!("cannot flush: {errno}"))
     }
 }

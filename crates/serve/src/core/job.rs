@@ -123,7 +123,7 @@ mod tests {
     fn a_job_that_is_dropped_is_answered() {
         let (sender, receiver) = channel();
         let answer: Answer = Box::new(move |completion| sender.send(completion.result).unwrap());
-        drop(Job::new(Command::flush(), Vec::new(), answer));
+        drop(Job::new(Command::FLUSH, Vec::new(), answer));
         assert_eq!(receiver.recv(), Ok(Err(Errno::Shutdown)));
     }
 }

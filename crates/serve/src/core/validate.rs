@@ -47,7 +47,7 @@ pub fn validate_extent(offset: u64, len: u64, shape: &Shape) -> Result<(), BadEx
 pub fn validate(op: Op, flags: Flags, offset: u64, len: u64, shape: &Shape) -> Result<Command, Errno> {
     if op == Op::Flush {
         let empty = offset == 0 && len == 0;
-        return if empty { Ok(Command::flush()) } else { Err(Errno::Invalid) };
+        return if empty { Ok(Command::FLUSH) } else { Err(Errno::Invalid) };
     }
     if op.changes_data() && shape.read_only {
         return Err(Errno::NotPermitted);

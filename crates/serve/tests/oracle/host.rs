@@ -150,7 +150,7 @@ impl Host {
                 (Command::of_bytes(ServedOp::WriteZeroes, offset, len).with_fua(fua), Vec::new())
             }
             Op::Trim { .. } => (Command::of_bytes(ServedOp::Trim, offset, len), Vec::new()),
-            Op::Flush => (Command::flush(), Vec::new()),
+            Op::Flush => (Command::FLUSH, Vec::new()),
         };
         let answers = self.answers.0.clone();
         let answer = move |Completion { result, data, .. }| {

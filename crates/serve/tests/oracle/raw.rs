@@ -222,7 +222,7 @@ fn live(target: &mut impl Target, mut disk: Disk, random: &mut Random, count: u6
                 let command = Command::of_bytes(Op::WriteZeroes, offset, bytes).with_fua(fua);
                 (command, Vec::new(), Asked::Write { fua })
             }
-            6 => (Command::flush(), Vec::new(), Asked::Flush { at: disk.now }),
+            6 => (Command::FLUSH, Vec::new(), Asked::Flush { at: disk.now }),
             _ => {
                 let sectors = &disk.sectors[from as usize..to as usize];
                 let expected =

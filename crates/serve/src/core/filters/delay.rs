@@ -243,7 +243,7 @@ mod tests {
         let delay = Delay::new(Arc::new(Memory::new(1 << 20)), delays).unwrap();
         let (sender, receiver) = channel();
         let answer: Answer = Box::new(move |completion| sender.send(completion.result).unwrap());
-        delay.submit(Job::new(Command::flush(), Vec::new(), answer));
+        delay.submit(Job::new(Command::FLUSH, Vec::new(), answer));
         drop(delay);
         assert_eq!(receiver.recv(), Ok(Ok(())));
     }

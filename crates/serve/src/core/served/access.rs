@@ -190,16 +190,16 @@ impl Access {
         if op == Op::WriteZeroes && flags.no_hole && flags.fast_zero {
             return Err(Errno::NotSupported);
         }
-        match op {
-            Op::Trim | Op::WriteZeroes => return self.execute_long(command, goes_on),
-            _ => self.activity.short_came(),
+        if !matches!(op, Op::Trim | Op::WriteZeroes) {
+            self.activity.short_came();
         }
         match op {
+            Op::Trim | Op::WriteZeroes => self.execute_long(command, goes_on),
             Op::Read => self.read(command.offset_bytes(), data),
             Op::Write => self.write(&[write_of(command, data)]),
             Op::Flush => self.flush(),
             Op::Append => Err(Errno::NotSupported),
-            Op::Trim | Op::WriteZeroes | Op::Cache => Ok(()),
+            Op::Cache => Ok(()),
         }
     }
 

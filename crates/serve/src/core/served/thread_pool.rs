@@ -132,7 +132,7 @@ mod tests {
     fn job(number: u64, said: &std::sync::mpsc::Sender<(u64, Result<(), Errno>)>) -> Job {
         let said = said.clone();
         let answer: Answer = Box::new(move |completion| said.send((number, completion.result)).unwrap());
-        Job::new(Command::flush(), Vec::new(), answer)
+        Job::new(Command::FLUSH, Vec::new(), answer)
     }
 
     #[test]

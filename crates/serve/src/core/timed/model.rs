@@ -295,7 +295,7 @@ impl ModelDrive {
             // Whoever asked looks below.
             let _ = sender.send(completion.result);
         });
-        let flush = Job::new(Command::flush(), Vec::new(), answer);
+        let flush = Job::new(Command::FLUSH, Vec::new(), answer);
         self.submit(flush, self.online.clock());
         let mut done = Vec::new();
         while self.outstanding > 0

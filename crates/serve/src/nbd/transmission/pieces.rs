@@ -68,7 +68,7 @@ impl Conversation<'_> {
             return Ok(false);
         }
         if fua && self.outbox.is_none() && result.is_ok() {
-            result = self.backend.execute(&Command::flush(), &mut []);
+            result = self.backend.execute(&Command::FLUSH, &mut []);
         }
         push_reply(&mut self.out, false, raw, result, &[], None);
         self.send()?;
