@@ -3,7 +3,7 @@
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, ImageError, Options};
-use skylight_layer::{Conventional, Failure, Idle, Layer, Medium, Op, Piece, Plan, Queue, Room};
+use skylight_layer::{Conventional, Failure, Idle, Layer, MediaUse, Medium, Op, Piece, Plan, Queue};
 
 /// A disk that may be written in its first half alone.
 struct HalfWritable(Conventional);
@@ -37,12 +37,12 @@ impl Layer for HalfWritable {
         self.0.erase();
     }
 
-    fn room(&self) -> Room {
-        self.0.room()
+    fn media_use(&self) -> MediaUse {
+        self.0.media_use()
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
-        self.0.home(extent, visit);
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+        self.0.initial_locations(extent, visit);
     }
 }
 

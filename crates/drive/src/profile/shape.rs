@@ -74,7 +74,7 @@ fn unwrap_option(schema: &mut Schema) {
 
 /// The type of a value in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Table,
     List,
     Bytes,
@@ -99,19 +99,19 @@ impl<'a> Shape<'a> {
         value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    pub(super) fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> ValueKind {
         if !self.choices().is_empty() {
-            return Kind::Choice;
+            return ValueKind::Choice;
         }
         match (self.text("x-quantity"), self.text("type")) {
-            (Some("bytes"), _) => Kind::Bytes,
-            (Some(_), _) => Kind::Duration,
-            (_, Some("integer")) => Kind::Whole,
-            (_, Some("number")) => Kind::Number,
-            (_, Some("boolean")) => Kind::Switch,
-            (_, Some("array")) => Kind::List,
-            (_, Some("string")) => Kind::Text,
-            _ => Kind::Table,
+            (Some("bytes"), _) => ValueKind::Bytes,
+            (Some(_), _) => ValueKind::Duration,
+            (_, Some("integer")) => ValueKind::Whole,
+            (_, Some("number")) => ValueKind::Number,
+            (_, Some("boolean")) => ValueKind::Switch,
+            (_, Some("array")) => ValueKind::List,
+            (_, Some("string")) => ValueKind::Text,
+            _ => ValueKind::Table,
         }
     }
 
@@ -255,8 +255,8 @@ fn collect<'a>(section: Section<'a>, sections: &mut Vec<Section<'a>>) {
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         let optional = !shape.required().contains(&key) && !shape.exclusive().contains(&key);
         let (repeats, table) = match (inner.kind(), inner.items().first()) {
-            (Kind::Table, _) => (false, inner),
-            (Kind::List, Some(entry)) if entry.kind() == Kind::Table => (true, *entry),
+            (ValueKind::Table, _) => (false, inner),
+            (ValueKind::List, Some(entry)) if entry.kind() == ValueKind::Table => (true, *entry),
             _ => continue,
         };
         collect(Section { path, repeats, variant, optional, shape: table }, sections);

@@ -20,7 +20,7 @@ use crate::plan::{Medium, Plan, Purpose, Source, Step};
 
 use super::FullyAssociative;
 use super::layout::BandAt;
-use super::zone::{Log, Record};
+use super::zone::{Log, LogRecord};
 
 /// The next step for a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl FullyAssociative {
 
 /// The first live sector of the oldest record of a log that has one.
 fn oldest_live(exceptions: &ExtentMap, log: &mut Log, zone: Lba, log_start: Pba) -> Option<Lba> {
-    while let Some(&Record { lba, offset, len }) = log.records.get(log.first) {
+    while let Some(&LogRecord { lba, offset, len }) = log.records.get(log.first) {
         let lba = LbaExtent::new(zone + Sectors(lba.into()), Sectors(len.into()));
         let pba = log_start + Sectors(offset.into());
         let mut found = exceptions.overlapping(lba);

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
 use super::FullyAssociative;
-use super::zone::Record;
+use super::zone::LogRecord;
 use crate::restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 
 impl FullyAssociative {
@@ -76,7 +76,8 @@ impl FullyAssociative {
             logs.open(slot, opened);
             self.opened += 1;
         }
-        let record = Record { lba: (lba.start - zone.start).get() as u32, offset, len: lba.len.get() as u32 };
+        let record =
+            LogRecord { lba: (lba.start - zone.start).get() as u32, offset, len: lba.len.get() as u32 };
         self.zone_mut(number).recover_record(slot, record);
         self.exceptions.insert(lba, pba);
         Ok(())

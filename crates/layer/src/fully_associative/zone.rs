@@ -12,7 +12,7 @@ use super::layout::Layout;
 
 /// A host write in a log. Kept small, since there is one for every write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
+pub(super) struct LogRecord {
     /// The first sector, counted from the start of the zone.
     pub lba: u32,
     /// The offset in the log, in sectors.
@@ -33,7 +33,7 @@ pub(super) struct Log {
     /// Sectors in it to which the map points.
     pub live: u32,
     /// The writes, in order.
-    pub records: Vec<Record>,
+    pub records: Vec<LogRecord>,
     /// The first record that may have live sectors.
     pub first: usize,
 }
@@ -155,7 +155,7 @@ impl Zone {
         log.live += here;
         match log.records.last_mut() {
             Some(last) if last.lba + last.len == lba && last.offset + last.len == offset => last.len += here,
-            _ => log.records.push(Record { lba, offset, len: here }),
+            _ => log.records.push(LogRecord { lba, offset, len: here }),
         }
         if log.written == self.band {
             log.records.shrink_to_fit();
@@ -164,7 +164,7 @@ impl Zone {
     }
 
     /// Adds a recovered record to a log.
-    pub fn recover_record(&mut self, slot: u32, record: Record) {
+    pub fn recover_record(&mut self, slot: u32, record: LogRecord) {
         let end = (record.offset + record.len).next_multiple_of(BLOCK_SECTORS as u32).min(self.band);
         if let Some(index) = self.index(slot) {
             let log = &mut self.logs[index];

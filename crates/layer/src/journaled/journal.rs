@@ -59,7 +59,7 @@ impl JournalSpec {
 
 /// A host write in the log.
 #[derive(Clone, Copy, Debug)]
-pub struct Record {
+pub struct JournalRecord {
     /// The host extent.
     pub lba: LbaExtent,
     /// The location of its first sector.
@@ -87,7 +87,7 @@ pub struct Journal {
     head: u64,
     /// Offset of the next entry in the region.
     at: u64,
-    records: VecDeque<Record>,
+    records: VecDeque<JournalRecord>,
     /// Number of the oldest records that [`Journal::next_to_prefetch`] has returned.
     prefetched: usize,
 }
@@ -133,7 +133,7 @@ impl Journal {
     }
 
     /// Records a host write in the last entry.
-    pub fn record(&mut self, record: Record) {
+    pub fn record(&mut self, record: JournalRecord) {
         self.records.push_back(record);
     }
 
@@ -189,7 +189,7 @@ impl Journal {
 }
 
 /// The first part of a record to which the map still points.
-fn live_part(map: &ExtentMap, record: &Record) -> Option<LbaExtent> {
+fn live_part(map: &ExtentMap, record: &JournalRecord) -> Option<LbaExtent> {
     let is_live = |found: &Mapped| found.pba == record.pba + (found.lba.start - record.lba.start);
     map.overlapping(record.lba).find(is_live).map(|found| found.lba)
 }

@@ -36,7 +36,7 @@ use cleaning::Cleaning;
 pub use cleaning::{CleaningOrder, CleaningSpec};
 use dirty::Dirty;
 pub use journal::JournalSpec;
-use journal::{Journal, Record};
+use journal::{Journal, JournalRecord};
 
 /// The sizes and rules of a journaled drive.
 #[derive(Clone, Debug)]
@@ -139,7 +139,7 @@ impl Journaled {
         for lba in extents {
             self.cancel_cleaning_of(lba);
             self.cache(lba, pba);
-            self.journal.record(Record { lba, pba, slot: location.slot });
+            self.journal.record(JournalRecord { lba, pba, slot: location.slot });
             plan.push(Step::Commit(MapChange::Cached { lba, pba: pba.into() }));
             pba += lba.len;
         }

@@ -9,7 +9,7 @@
 use skylight_disk::Sectors;
 
 use super::Journaled;
-use super::journal::Record;
+use super::journal::JournalRecord;
 use crate::plan::Medium;
 use crate::restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 
@@ -39,7 +39,7 @@ impl Journaled {
             }
             let slot = taken / quantum;
             self.cache(lba, pba);
-            self.journal.record(Record { lba, pba, slot });
+            self.journal.record(JournalRecord { lba, pba, slot });
         }
         if let Some(newest) = found.cached.last() {
             self.journal.continue_after(newest.access, newest.taken);

@@ -301,7 +301,9 @@ fn refused_write_came(backend: &dyn Backend) -> SystemTime {
     backend.execute(&Command::of_bytes(Op::Write, 0, all), &mut data).expect("a write of two tracks");
     let track = &mut data[..track_bytes as usize];
     backend.execute(&Command::of_bytes(Op::Write, 0, track_bytes), track).expect("a write of the first one");
-    backend.execute(&Command::of_bytes(Op::Read, track_bytes, track_bytes), track).expect_err("it is overwritten");
+    backend
+        .execute(&Command::of_bytes(Op::Read, track_bytes, track_bytes), track)
+        .expect_err("it is overwritten");
     let status = backend.status();
     let line = status["shingled"]["last_refused"].as_str().expect("a line");
     let (_, at) = line.split_once(" at ").expect("a time");
