@@ -2,11 +2,11 @@
 
 use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors, Time};
-use skylight_layer::{Conventional, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Room, Source};
+use skylight_layer::{Conventional, Idle, Layer, MediaUse, Medium, Piece, Plan, Purpose, Queue, Source};
 
 use super::Drive;
 use crate::Online;
-use crate::online::{Answered, Moved, Mover, Origin};
+use crate::online::{Answered, ExecutionResult, Origin, PlanExecutor};
 use crate::profile::Profile;
 
 /// A disk that appends at its write pointer: what no layer does yet.
@@ -28,7 +28,7 @@ impl Layer for Appending {
         let at = self.write_pointer;
         self.write_pointer += extent.len;
         let place = PbaExtent::new(Pba(at.get()), extent.len);
-        plan.write(Medium::Platter, place, Purpose::Host, Source::Host(at));
+        plan.write(Medium::Platter, place, Purpose::Host, Source::Host(at.into()));
         plan.push(skylight_layer::Step::Complete { command: id, outcome: Outcome::Appended(at) });
     }
 
@@ -48,28 +48,28 @@ impl Layer for Appending {
         self.inner.erase();
     }
 
-    fn room(&self) -> Room {
-        self.inner.room()
+    fn media_use(&self) -> MediaUse {
+        self.inner.media_use()
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
-        self.inner.home(extent, visit);
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+        self.inner.initial_locations(extent, visit);
     }
 }
 
 /// Moves no bytes: plans of the host end in one way, those of the volatile cache in another.
 struct Moves {
-    host: Moved,
-    cache: Moved,
+    host: ExecutionResult,
+    cache: ExecutionResult,
 }
 
-impl Mover for Moves {
-    fn executed(&mut self, origin: Origin, _plan: &Plan, _layer: &mut dyn Layer) -> Moved {
+impl PlanExecutor for Moves {
+    fn executed(&mut self, origin: Origin, _plan: &Plan, _layer: &mut dyn Layer) -> ExecutionResult {
         if origin == Origin::Cache { self.cache } else { self.host }
     }
 }
 
-const DONE: Moves = Moves { host: Moved::Done, cache: Moved::Done };
+const DONE: Moves = Moves { host: ExecutionResult::Done, cache: ExecutionResult::Done };
 
 fn drive(name: &str) -> Drive {
     let path = format!("{}/../../python/skylight/profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -131,16 +131,19 @@ fn an_append_returns_where_it_went_and_keeps_its_place_in_the_order() {
 
 #[test]
 fn a_command_fails_for_the_reason_that_its_bytes_give() {
-    for moved in [Moved::Failed(Failure::Medium), Moved::Refused(Failure::NotPermitted)] {
+    for moved in [ExecutionResult::Failed(Failure::Medium), ExecutionResult::Refused(Failure::NotPermitted)] {
         let mut uncached = drive("st4000nc001");
         uncached.set_write_cache(false);
-        let (Moved::Failed(failure) | Moved::Refused(failure)) = moved else { panic!("{moved:?}") };
-        let answers = run(uncached, &[command(0, Op::Write, 0)], Moves { host: moved, cache: Moved::Done });
+        let (ExecutionResult::Failed(failure) | ExecutionResult::Refused(failure)) = moved else {
+            panic!("{moved:?}")
+        };
+        let answers =
+            run(uncached, &[command(0, Op::Write, 0)], Moves { host: moved, cache: ExecutionResult::Done });
         assert_eq!(outcomes(&answers), [Outcome::Failed(failure)], "{moved:?}");
     }
     let mut cached = drive("st5000as0011");
     assert!(cached.set_write_cache(true), "the drive has a volatile cache");
-    let refuses = Moves { host: Moved::Done, cache: Moved::Refused(Failure::Medium) };
+    let refuses = Moves { host: ExecutionResult::Done, cache: ExecutionResult::Refused(Failure::Medium) };
     let flush = Command { id: CommandId(1), ..Command::FLUSH };
     let mut online = Online::new(cached);
     let (mut moves, mut answers) = (refuses, Vec::new());

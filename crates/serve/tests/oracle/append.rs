@@ -22,8 +22,9 @@ fn refuses(timing: Timing) {
         let mut target = AnyTarget::new(image, timing, true, &mut random, 1);
         for (op, data) in [(Op::Append, vec![7; 4096]), (Op::Read, vec![0; 4096])] {
             let sender = sender.clone();
-            let answer =
-                move |completion: skylight_serve::core::Completion| drop(sender.send(completion.result));
+            let answer = move |completion: skylight_serve::core::Completion| {
+                sender.send(completion.result).expect("the test receives");
+            };
             target.submit(Job::new(Command::of_bytes(op, 0, 4096), data, Box::new(answer)));
             let result = loop {
                 match results.try_recv() {
