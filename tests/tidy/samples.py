@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidy import hosts
-from tidy.rules import MAX_FILE_BYTES, MAX_FILE_LINES, MAX_FUNCTION_LINES
+from tidy.rules import MAX_FILE_BYTES, MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PRODUCT_FILE_LINES
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,9 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
         Sample("crates/a.rs", "x\n" * (MAX_FILE_LINES + 1), MAX_FILE_LINES + 1),
         Sample("docs/a.md", "x\n" * (MAX_FILE_LINES + 1), MAX_FILE_LINES + 1),
         Sample("crates/a.rs", "x\n" * MAX_FILE_LINES, None),
+        Sample("crates/a/src/b/c.rs", "x\n" * (MAX_PRODUCT_FILE_LINES + 1), MAX_PRODUCT_FILE_LINES + 1),
+        Sample("python/a/b.py", "x\n" * (MAX_PRODUCT_FILE_LINES + 1), MAX_PRODUCT_FILE_LINES + 1),
+        Sample("crates/a/src/b/c.rs", "x\n" * MAX_PRODUCT_FILE_LINES, None),
     ),
     "function-length": (
         Sample("crates/a.rs", "\n" + _rust_function(MAX_FUNCTION_LINES + 1), 2),

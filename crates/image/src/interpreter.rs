@@ -3,9 +3,9 @@
 //! Bytes lie in one of two ways. In an image *in place* each sector has one place for good, and what a plan says of the
 //! cache and of cleaning moves none (`in_place.rs`). In a *planned* image bytes go where the plan puts them
 //! (`planned.rs`): the data of a host write where the commit of the map says, with a *tag* in the log that names it and
-//! its checksum; a write to a native place goes there at once. What cleaning writes is what reads see when the map
-//! changes. A tag for a band says that the band is whole at its place, so it waits until the band's data is
-//! durable: [`Interpreter::flush`] syncs, appends these tags, and syncs again (`flush.rs`).
+//! its checksum; a write to a native place goes there at once, and so does what cleaning merges. A tag for a band says
+//! that the band is whole at its place, so it waits until the band's data is durable: [`Interpreter::flush`] syncs,
+//! appends these tags, and syncs again (`flush.rs`).
 //!
 //! Each access of a plan names where its bytes come from ([`skylight_layer::Source`]), so a step means the same whatever
 //! steps are around it.
