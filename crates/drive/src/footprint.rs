@@ -39,9 +39,8 @@ enum Granules {
 impl Granules {
     #[inline]
     fn of(command: &Command) -> Self {
-        let start = command.extent.start.get();
-        let first = start >> GRANULE_BITS;
-        let last = (command.reach().get().max(start + 1) - 1) >> GRANULE_BITS;
+        let first = command.extent.start.get() >> GRANULE_BITS;
+        let last = (command.reach().get().max(command.extent.start.get() + 1) - 1) >> GRANULE_BITS;
         let counter = |granule: u64| (granule.wrapping_mul(SPREAD) >> (64 - COUNTERS.ilog2())) as usize;
         match last - first {
             0 => Self::One(counter(first)),
