@@ -14,7 +14,8 @@
 //! with every command in that zone. A report of zones becomes an [`Op`] that carries data to the host as a read does and
 //! conflicts as a read does, because writes move the write pointers that it reports. The matches over [`Op`] have no
 //! wildcard arm where they decide what is done, so the compiler names each place that has to take a side. An
-//! append is here already: layers refuse it with [`Failure::Unsupported`].
+//! append is here already: layers refuse it with [`Failure::Unsupported`]. Before a drive with zones takes one, its
+//! volatile cache has to destage what it holds of the zone first (`drive/pending.rs`).
 //!
 //! Invariants: a command carries no bytes and owns no memory; no clock, no file, no thread.
 

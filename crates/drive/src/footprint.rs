@@ -2,8 +2,8 @@
 //! conflicts with any of them, without comparing it with each.
 //!
 //! Extents are counted by granule, and a hash maps granules to [`COUNTERS`] counters. If a counter is zero,
-//! no outstanding command touches a granule with this hash; otherwise the commands are compared. A write or
-//! trim that spans more than two granules is counted as *wide*; while one is outstanding, every new command
+//! no outstanding command touches a granule with this hash; otherwise the commands are compared. A change
+//! that may touch more than two granules is counted as *wide*; while one is outstanding, every new command
 //! is compared.
 //!
 //! Reads share a single counter: reads do not conflict with each other, and while one is outstanding every
@@ -12,7 +12,6 @@
 //! Invariant: every outstanding command is counted: as a read, once for each of its granules, or as wide.
 
 use skylight_command::Command;
-use skylight_disk::LbaExtent;
 
 /// Log2 of the sectors in a granule: 1 MiB, longer than most commands, so that few commands touch two.
 const GRANULE_BITS: u32 = 11;
@@ -29,7 +28,7 @@ pub(crate) struct Footprint {
     reads: u32,
 }
 
-/// The counters of an extent.
+/// The counters of what a command may touch.
 #[derive(Clone, Copy)]
 enum Granules {
     One(usize),
@@ -39,9 +38,9 @@ enum Granules {
 
 impl Granules {
     #[inline]
-    fn of(extent: LbaExtent) -> Self {
-        let first = extent.start.get() >> GRANULE_BITS;
-        let last = (extent.end().get().max(extent.start.get() + 1) - 1) >> GRANULE_BITS;
+    fn of(command: &Command) -> Self {
+        let first = command.extent.start.get() >> GRANULE_BITS;
+        let last = (command.reach().get().max(command.extent.start.get() + 1) - 1) >> GRANULE_BITS;
         let counter = |granule: u64| (granule.wrapping_mul(SPREAD) >> (64 - COUNTERS.ilog2())) as usize;
         match last - first {
             0 => Self::One(counter(first)),
@@ -62,7 +61,7 @@ impl Footprint {
     pub(crate) fn may_conflict(&self, command: &Command) -> bool {
         self.wide > 0
             || self.reads > 0 && command.op.changes_data()
-            || match Granules::of(command.extent) {
+            || match Granules::of(command) {
                 Granules::One(one) => self.counters[one] > 0,
                 Granules::Two(one, other) => self.counters[one] | self.counters[other] > 0,
                 Granules::Wide => true,
@@ -86,7 +85,7 @@ impl Footprint {
         if !command.op.changes_data() {
             return count(&mut self.reads);
         }
-        match Granules::of(command.extent) {
+        match Granules::of(command) {
             Granules::One(one) => count(&mut self.counters[one]),
             Granules::Two(one, other) => {
                 count(&mut self.counters[one]);
@@ -101,7 +100,7 @@ impl Footprint {
 mod tests {
     use super::*;
     use skylight_command::{CommandId, Op};
-    use skylight_disk::{Lba, Sectors};
+    use skylight_disk::{Lba, LbaExtent, Sectors};
 
     fn command(op: Op, start: u64, len: u64) -> Command {
         Command::new(CommandId(0), op, LbaExtent::new(Lba(start), Sectors(len)))
@@ -109,13 +108,15 @@ mod tests {
 
     #[test]
     fn a_conflict_is_reported_until_the_command_completes() {
-        use Op::{Read, Trim, Write};
+        use Op::{Append, Read, Trim, Write};
         for (outstanding, asked) in [
             (command(Write, 2047, 1), command(Read, 2040, 8)),
             (command(Trim, 2047, 2), command(Write, 2048, 1)),
             (command(Write, 0, 100_000), command(Read, 99_999, 1)),
             (command(Write, 5000, 8), command(Write, 0, 100_000)),
             (command(Read, 5000, 8), command(Write, 5007, 1)),
+            (command(Append, 0, 8), command(Read, 1 << 30, 8)),
+            (command(Write, 1 << 30, 8), command(Append, 0, 8)),
         ] {
             let mut footprint = Footprint::new();
             footprint.add(&outstanding);
