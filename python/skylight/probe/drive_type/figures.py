@@ -8,13 +8,11 @@ Source: Skylight (FAST '15) Figure 4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.findings import Finding
 from skylight.probe import Figure
 from skylight.probe.drive_type.verdict import Observed, rotation
 from skylight.probe.drive_type.writes import Writes
@@ -145,9 +143,8 @@ def _rotation_words(seen: Observed) -> str:
     )
 
 
-def draw(seen: Observed, findings: Sequence[Finding]) -> list[Figure]:
-    """The figures that the evidence allows; the findings' words stand beside them in the report."""
-    del findings
+def draw(seen: Observed) -> list[Figure]:
+    """The figures that the evidence allows."""
     groups = [writes for writes in (seen.wide, *seen.ladder) if writes is not None]
     figures = [_draw_writes(seen, groups)] if groups else []
     if len(seen.reads_ns):

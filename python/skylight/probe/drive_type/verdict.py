@@ -11,7 +11,7 @@ Source: Skylight (FAST '15) section 4.3; `skylight.infer` for the statistics.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from skylight.findings import UNKNOWN
 from skylight.infer.advance import Advance
 from skylight.infer.chance import binomial_tail
-from skylight.infer.phase import FASTEST_RPM, Coherence
+from skylight.infer.phase import FASTEST_RPM, NONE, Coherence
 from skylight.infer.robust import Spread, confidence_that, folded_spread, uneven_spread
 from skylight.probe.drive_type.mixed import STALL_NS, Mixed
 from skylight.probe.drive_type.writes import (
@@ -41,33 +41,36 @@ LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is n
 UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the turn
 PERIOD_TOLERANCE = 0.01
 LONG_FLUSH_TURNS = 3
+
 MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
 
 
-@dataclass(frozen=True, slots=True)
+def _no_latencies() -> I64:
+    return np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
 class Observed:
     """Everything the verdict rests on. Empty arrays and None stand for steps that were not run."""
 
-    kind: str
-    reads_ns: I64
-    reads: Coherence
-    back_ns: I64
-    back: Coherence
-    wide: Writes | None
-    narrow: list[Writes]
-    flushed_narrow: list[Writes]
-    flush_ns: I64
-    sustained: Sustained
-    cache_off: bool
-    writes_allowed: bool
+    writes_allowed: bool = True
+    quick: bool = False  # a quick answer, whose time is bounded
+    holes: float = 0.0  # share of places that hold nothing but zeros, as far as the engine knows
+    reads_ns: I64 = field(default_factory=_no_latencies)
+    reads: Coherence = NONE
+    back_ns: I64 = field(default_factory=_no_latencies)
+    back: Coherence = NONE
+    wide: Writes | None = None
     mixed: Mixed | None = None
-    hurried: bool = False  # a quick answer, whose time is bounded
-    holes: float = 0.0  # share of places that hold nothing but zeros, as far as the engine can tell
+    narrow: list[Writes] = field(default_factory=list)
+    flushed_narrow: list[Writes] = field(default_factory=list)
+    flush_ns: I64 = field(default_factory=_no_latencies)
+    sustained: Sustained = field(default_factory=lambda: Sustained.of([]))
 
     @property
     def cleaned_early(self) -> bool:
         """True if a quick answer saw bands cleaned between the 4 KiB writes and doubted no further."""
-        return self.hurried and len(self.flush_ns) == 0 and cleaned_early(self.wide, self.mixed)
+        return self.quick and len(self.flush_ns) == 0 and cleaned_early(self.wide, self.mixed)
 
     @property
     def outlasts(self) -> bool:
@@ -111,7 +114,7 @@ def _unknown(why: str, *rows: str) -> Verdict:
 
 
 def _cut(seen: Observed, before: str, *rows: str) -> Verdict:
-    if seen.hurried:
+    if seen.quick:
         return _unknown(f"The time of a quick answer was over before {before}; probe without --quick.", *rows)
     return _unknown(f"The test was cut short before {before}; go on with --resume.", *rows)
 
@@ -120,9 +123,9 @@ def _ms(value_ns: float) -> str:
     return format_duration(value_ns)
 
 
-def judge(seen: Observed) -> Verdict:
-    """The verdict on what was observed."""
-    verdict = _judge(seen)
+def judge(seen: Observed, kind: str) -> Verdict:
+    """The verdict on what was observed of a target of this kind."""
+    verdict = _judge(seen, kind)
     if verdict.drive_type != UNKNOWN and verdict.confidence < LEAST_CONFIDENCE:
         close = f" That is too close to the limits (confidence {verdict.confidence:.2f})"
         return _unknown(f"{verdict.why}{close}; probe again, on an idle drive.", *verdict.rows)
@@ -131,12 +134,12 @@ def judge(seen: Observed) -> Verdict:
     return verdict
 
 
-def _judge(seen: Observed) -> Verdict:
+def _judge(seen: Observed, kind: str) -> Verdict:
     if len(seen.reads_ns) == 0:
         return _unknown("The evidence holds no whole step of reads; go on with --resume or probe again.")
     turning = rotation(seen)
     if turning is None:
-        return _without_rotation(seen)
+        return _without_rotation(seen, kind)
     if seen.wide is None:
         return _no_writes(seen, turning)
     return _by_writes(seen, seen.wide, turning)
@@ -175,7 +178,7 @@ def _chance_of_speed(latency_ns: I64) -> float:
     return min(1.0, 4 * min(tails))
 
 
-def _without_rotation(seen: Observed) -> Verdict:
+def _without_rotation(seen: Observed, kind: str) -> Verdict:
     """No completions follow a rotation: not a rotating disk if it is also too fast for one."""
     median_ns = float(np.median(seen.reads_ns))
     if not reads_fast(seen.reads_ns):
@@ -187,7 +190,7 @@ def _without_rotation(seen: Observed) -> Verdict:
     if seen.wide is not None:
         spread = seen.wide.spread
         back_ns = float(np.median(seen.back_ns)) if len(seen.back_ns) else 0.0
-        missed_turns = seen.kind != "file" and spread.fixed and spread.median_ns >= SLOW_FIXED_NS
+        missed_turns = kind != "file" and spread.fixed and spread.median_ns >= SLOW_FIXED_NS
         if missed_turns or back_ns >= FAST_READ_NS:
             return _unknown(
                 f"Reads of blocks not written before take {_ms(median_ns)}, too fast for a rotating disk,"
@@ -287,7 +290,7 @@ def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
         )
     if not more.enough(wide) and not seen.outlasts:
         mend = "go on with --resume if the test was cut short, or probe the whole disk"
-        if seen.hurried:
+        if seen.quick:
             mend = "probe without --quick, which had no time for more"
         return _unknown(
             f"{start}, but only {written} more were written, which a volatile cache may hold; {mend}.", *rows
