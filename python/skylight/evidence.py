@@ -27,6 +27,7 @@ U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
 
 JsonScalar = str | int | float | bool | None
 """A value that evidence may carry beside its columns."""

@@ -22,7 +22,7 @@ from math import erf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
+from skylight.evidence import F64, I64
 
 SHORTEST_TURN_NS, LONGEST_TURN_NS = 3.7e6, 17e6
 """16,000 and 3,500 rpm."""
@@ -219,7 +219,7 @@ def angle_modes(apart: F64, turn: float) -> list[tuple[float, float]]:
     return sorted(found, key=lambda mode: -mode[1])
 
 
-def _slopes(smooth: F64, peak: int, free: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _slopes(smooth: F64, peak: int, free: NDArray[np.bool_]) -> I64:
     """The bins of a peak, down to where the histogram rises again or is empty, on both sides."""
     reach = [peak]
     for way in (1, -1):

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.evidence import F64, I64
 from skylight.infer.robust import middle
 
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Ints = I64
 Mask = NDArray[np.bool_]
 
 MOST_HEADS = 20

@@ -29,10 +29,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.evidence import F64
 from skylight.infer.chance import ratio_tail
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 
-F64 = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 SLOWEST_RPM = 3_600

@@ -20,9 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
+from skylight.evidence import F64
 
 FEWEST_ROWS = 6
 MOST_WRONG = 0.1

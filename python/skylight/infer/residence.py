@@ -21,12 +21,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skylight.evidence import IoBatch, IoLog, Op
+from skylight.evidence import I64, IoBatch, IoLog, Op
 
 DISK_TURNS = 1.5
 FLASH_TURNS = 0.5
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 
 
 def looks(blocks: ArrayLike, block_bytes: int, *, flash: bool) -> IoBatch:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-I64 = NDArray[np.int64]
+from skylight.evidence import I64
 
 FIXED_SPREAD = 0.12
 VARYING_SPREAD = 0.22

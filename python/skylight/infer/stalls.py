@@ -26,9 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import Stop
+from skylight.evidence import I64, Stop
 
-I64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 SLOW = 2.2
@@ -163,7 +162,7 @@ class RarePeriod:
     unexplained: int
     chance: float
 
-    def places(self, count: int) -> NDArray[np.int64]:
+    def places(self, count: int) -> I64:
         """The commands of `count` that the period names."""
         return np.arange(self.offset, count, self.every, dtype=np.int64)
 
@@ -246,7 +245,7 @@ class ChangePoint:
     writes_an_entry: float
 
 
-def entries(complete_ns: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def entries(complete_ns: NDArray[np.generic]) -> tuple[I64, I64]:
     """Completion of each entry (ns) and the writes done by then, from completions in any order.
 
     >>> entries(np.array([10, 10, 10, 9_000_000, 9_000_001]))

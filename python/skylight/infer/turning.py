@@ -28,9 +28,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.evidence import F64, U64
 from skylight.pieces import agreed_pieces, cut_pieces
 
-F64 = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Complex = NDArray[np.complex128]
 
@@ -283,7 +283,7 @@ def _penalty(where: F64, turn: F64, slopes: F64) -> float:
     return float(CUT_PENALTY_PER_LOG * np.log(len(where)) * (2 * np.pi * sigma) ** 2)
 
 
-def _columns_of(where: F64, turn: F64, slopes: F64) -> tuple[F64, F64, NDArray[np.uint64]]:
+def _columns_of(where: F64, turn: F64, slopes: F64) -> tuple[F64, F64, U64]:
     """Cosines and sines of the phases less each slope, a row a slope; and for each address the first one at
     which a piece that ends with it may begin."""
     angle = 2 * np.pi * (turn - slopes[:, None] * where)

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import Evidence, IoLog
+from skylight.evidence import F64, Evidence, IoLog
 from skylight.findings import Finding
 from skylight.probe import Figure
 from skylight.probe.band_size.journaled import MIB, REACH
@@ -50,7 +49,7 @@ def _band(findings: Sequence[Finding], place: str) -> int | None:
     return None
 
 
-def _near(log: IoLog, middle: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _near(log: IoLog, middle: int) -> tuple[F64, F64]:
     """Distance of the blocks from the middle address (MiB), and how much later than its partner each came
     (ms)."""
     offset = log.offset[1::2].astype(np.int64)

@@ -22,16 +22,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, Stop
+from skylight.evidence import F64, I64, IoBatch, Stop
 from skylight.infer.stalls import SLOW
 from skylight.probe.band_size import readout
 from skylight.probe.band_size.readout import BLOCK, Fresh
 from skylight.probe.band_size.rooms import DEPTH, spread
 from skylight.probe.procedure import Steps
-
-I64 = NDArray[np.int64]
 
 MIB = 1 << 20
 APART, REACH, COARSE = 600 * MIB, 296 * MIB, 8 * MIB
@@ -112,7 +109,7 @@ def fine_region(region: Region, low: int, high: int, size: int) -> Region:
     return Region(region.place, region.first, points[(points >= 0) & (points + MIB <= size)])
 
 
-def again_region(region: Region, weight: NDArray[np.float64], size: int) -> Region:
+def again_region(region: Region, weight: F64, size: int) -> Region:
     """A narrow grid where an edge has to lie by what a narrow grid said that misses it."""
     low, high = readout.stretch(weight, _index(region))
     first, last = region.points[low], region.points[high - 1]
@@ -141,10 +138,10 @@ class Round:
         turn_ns = steps.known.number("rotation_ns")
         self._turn_ns = turn_ns
 
-    def _read(self, what: str) -> NDArray[np.float64]:
+    def _read(self, what: str) -> F64:
         return readout.read(self._steps, f"{self._name}-{what}", np.concatenate(self._blocks))
 
-    def run(self) -> list[NDArray[np.float64]] | None:
+    def run(self) -> list[F64] | None:
         """The weight of each point of each region; None if cleaning could not be made to run."""
         steps, name = self._steps, self._name
         if not steps.erase(f"{name}-erase"):
@@ -286,9 +283,7 @@ def find(steps: Steps) -> tuple[list[Band], bool]:
     return [found[region.first] for region in regions if region.first in found], False
 
 
-def _narrowly(
-    steps: Steps, name: str, regions: list[Region], weights: list[NDArray[np.float64]]
-) -> dict[int, Band]:
+def _narrowly(steps: Steps, name: str, regions: list[Region], weights: list[F64]) -> dict[int, Band]:
     """The bands around the blocks of regions, by these blocks, from what a wide grid said of them."""
     fine = []
     for region, weight in zip(regions, weights, strict=True):
@@ -308,7 +303,7 @@ def _narrowly(
     return found | (_bands(again, weights_again, steps.size) if weights_again is not None else {})
 
 
-def _bands(regions: list[Region], weights: list[NDArray[np.float64]], size: int) -> dict[int, Band]:
+def _bands(regions: list[Region], weights: list[F64], size: int) -> dict[int, Band]:
     """The bands that narrow grids show, by their blocks."""
     bands = [
         (region.first, _band(region, weight, size)) for region, weight in zip(regions, weights, strict=True)
@@ -329,7 +324,7 @@ def _fewest(regions: list[Region]) -> list[Region]:
     return regions[: int(np.searchsorted(points, MOST_AGAIN_POINTS, side="right"))]
 
 
-def _scattered(regions: list[Region], weights: list[NDArray[np.float64]]) -> bool:
+def _scattered(regions: list[Region], weights: list[F64]) -> bool:
     """Whether blocks were cleaned that are not of the nine bands, in most regions more than misread."""
     scattered = []
     for region, weight in zip(regions, weights, strict=True):
@@ -345,7 +340,7 @@ def _index(region: Region) -> int:
     return int(np.flatnonzero(region.points == region.first)[0])
 
 
-def _band(region: Region, weight: NDArray[np.float64], size: int) -> Band | None:
+def _band(region: Region, weight: F64, size: int) -> Band | None:
     """The band in a fine region; None if its first block was not cleaned or an edge is outside the grid."""
     sure = _index(region)
     if weight[sure] < LEAST_WEIGHT:

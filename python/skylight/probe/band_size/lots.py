@@ -22,16 +22,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch
+from skylight.evidence import F64, I64, IoBatch
 from skylight.probe.band_size import readout
 from skylight.probe.band_size.readout import BLOCK, Fresh
 from skylight.probe.band_size.rooms import DEPTH
 from skylight.probe.procedure import Steps
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 MIB = 1 << 20
 COARSE, FINE_SPAN = 12 * MIB, 96 * MIB

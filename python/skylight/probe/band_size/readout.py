@@ -18,9 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, IoLog
+from skylight.evidence import F64, I64, IoBatch, IoLog
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
@@ -30,9 +29,6 @@ TURN_NS = 60e9 / 5_400  # how wide a cached block may fall, if no test has found
 LEAST_NOISE_NS = 20_000.0
 MOST_WEIGHT = 4.0
 CACHED_TURNS = 3.0
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 
 def copies(points: I64, count: int) -> I64:

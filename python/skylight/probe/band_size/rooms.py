@@ -22,14 +22,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import U64, IoBatch, IoLog, Stop
+from skylight.evidence import I64, U64, IoBatch, IoLog, Stop
 from skylight.infer import stalls
 from skylight.infer.stalls import Stalls
 from skylight.probe.procedure import Steps
 
-I64 = NDArray[np.int64]
 Kind = Literal["cache-bands", "zones", "journal"]
 
 OVER_BYTES, OVER_WRITES, OVER_SLOTS = 256 << 10, 4096, 4

@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.evidence import F64, I64
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, confidence_that, share
 from skylight.probe.cache_location.findings import LOCATION
 from skylight.units import format_duration
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 WHERE = {"od": 0.0, "md": 0.5, "id": 1.0}
 FOLLOWS = 0.8  # rank correlation of a profile with the distances of the true place

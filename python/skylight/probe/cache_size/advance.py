@@ -29,9 +29,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.evidence import F64
 from skylight.infer.turning import phasors
 
-F64 = NDArray[np.float64]
 C128 = NDArray[np.complex128]
 
 FREQUENCIES = 512

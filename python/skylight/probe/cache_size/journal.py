@@ -22,9 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, IoLog, Stop
+from skylight.evidence import F64, IoBatch, IoLog, Stop
 from skylight.infer.stalls import MISSED_TURNS, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.rooms import DEPTH, spread
 from skylight.probe.procedure import Steps
@@ -82,9 +81,9 @@ class Entries:
     """Lone blocks on an erased drive: when writes were done, and reads of the first of them (ns). `longer`
     is when lone writes of several quanta were done, each an entry, by how many these are."""
 
-    done_ns: NDArray[np.float64]
-    read_ns: NDArray[np.float64]
-    longer: dict[int, NDArray[np.float64]]
+    done_ns: F64
+    read_ns: F64
+    longer: dict[int, F64]
 
 
 @dataclass(frozen=True, slots=True)

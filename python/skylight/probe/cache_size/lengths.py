@@ -24,11 +24,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skylight.evidence import F64
 from skylight.infer.turning import phasors
 
-F64 = NDArray[np.float64]
 Interval = tuple[float, float]
 
 FEWEST_ENTRIES = 24

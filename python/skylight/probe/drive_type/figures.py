@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skylight.evidence import I64
 from skylight.probe import Figure
 from skylight.probe.drive_type.verdict import Observed, rotation
 from skylight.probe.drive_type.writes import Writes
@@ -33,7 +33,7 @@ def _new() -> tuple[Drawing, Axes]:
     return drawing, drawing.add_subplot()
 
 
-def _latency_axis(axes: Axes, latency_ns: NDArray[np.int64], period_ns: float) -> str:
+def _latency_axis(axes: Axes, latency_ns: I64, period_ns: float) -> str:
     """Scales the latency axis so that it shows the bulk and the turn (0: none); returns the words for it."""
     low, high = np.percentile(latency_ns, [1, 99])
     high = max(high, period_ns)
@@ -55,7 +55,7 @@ def _turn_line(axes: Axes, period_ns: float) -> None:
     )  # fmt: skip
 
 
-def _left_out(latency_ns: NDArray[np.int64], axes: Axes) -> str:
+def _left_out(latency_ns: I64, axes: Axes) -> str:
     above = int(np.count_nonzero(latency_ns / 1e6 > axes.get_ylim()[1]))
     slowest = format_duration(int(latency_ns.max()))
     if above == 1:

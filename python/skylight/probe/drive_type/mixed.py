@@ -24,13 +24,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import U64
+from skylight.evidence import I64, U64
 from skylight.infer.advance import LARGEST_P, NO_ADVANCE, Advance, advance
 from skylight.infer.chance import binomial_tail
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import Spread, confidence_that
-
-I64 = NDArray[np.int64]
 
 PAIRS = 192
 FEWEST_PAIRS = 16  # of which quartiles mean something; how many tell, the chances say

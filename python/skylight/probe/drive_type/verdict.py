@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skylight.evidence import I64
 from skylight.findings import UNKNOWN
 from skylight.infer.advance import Advance
 from skylight.infer.chance import binomial_tail
@@ -33,8 +33,6 @@ from skylight.probe.drive_type.writes import (
     waiting,
 )
 from skylight.units import format_duration, format_size
-
-I64 = NDArray[np.int64]
 
 SLOW_FIXED_NS = 3_500_000  # a turn at more than 17,000 rpm: fixed writes above it may be missed turns
 LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none

@@ -13,15 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import I64, IoLog
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import FIXED_SPREAD, Spread, folded_spread
 from skylight.probe.drive_type.mixed import STALL_NS, Mixed
 from skylight.units import format_size
-
-I64 = NDArray[np.int64]
 
 FAST_NS = 1_000_000  # "sub-millisecond" writes, section 4.3
 LARGE_BYTES = 64 << 10  # size of a sustained write

@@ -20,9 +20,9 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from skylight.evidence import Evidence, Op, Step
+from skylight.evidence import F64, Evidence, Op, Step
 from skylight.infer import fragmented
-from skylight.infer.fragmented import F64, Marks, TurnFit
+from skylight.infer.fragmented import Marks, TurnFit
 
 STRIDES = (1, 2, 3, 4)
 MOST_GAPS = 0.01

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from skylight.evidence import F64
 from skylight.findings import UNKNOWN, Finding
-from skylight.infer.fragmented import F64, Marks, within
+from skylight.infer.fragmented import Marks, within
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.probe.cache_location.findings import LOCATION
 from skylight.probe.drive_type.findings import DRIVE_TYPE

@@ -18,13 +18,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import F64, I64, IoLog
 from skylight.infer.robust import BOOTSTRAP_SEED
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 FIRST = 2  # the first writes of a run find the head anywhere
 FASTEST_PART = 0.04
@@ -105,7 +101,7 @@ def noise_of(runs: Sequence[Run], *, flash: bool) -> float:
 
 
 @lru_cache(maxsize=64)
-def _orders(count: int) -> NDArray[np.int64]:
+def _orders(count: int) -> I64:
     """So many things in several orders, each drawn at random but always the same."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     return np.stack([rng.permutation(count) for _ in range(HALVES)])

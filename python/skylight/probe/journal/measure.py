@@ -16,9 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import EMPTY_LOG, IoBatch, IoLog, JsonScalar, Op, Stop
+from skylight.evidence import EMPTY_LOG, U64, IoBatch, IoLog, JsonScalar, Op, Stop
 from skylight.infer.stalls import rare_period, slow_ones
 from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
 from skylight.probe.journal.levels import FEWEST_BLOCKS, Rooms, Run
@@ -107,7 +106,7 @@ class Bench:
         self.erases += 1
         return self.steps.erase(f"erase-{self.erases}")
 
-    def offsets(self, count: int, size: int, slots: int = SLOTS) -> NDArray[np.uint64]:
+    def offsets(self, count: int, size: int, slots: int = SLOTS) -> U64:
         """`count` offsets for writes of `size` bytes that go round the slots."""
         stride = -(-(size + 2 * self.block) // (1 << 20)) << 20
         slots = max(1, min(slots, self.steps.size // stride))
@@ -136,14 +135,14 @@ class Bench:
             self.lone(self.block)
         return self.rooms.more(size)
 
-    def scattered(self, count: int) -> NDArray[np.uint64]:
+    def scattered(self, count: int) -> U64:
         """Different places all over the target, in random order."""
         stride = max(2 * self.block, self.steps.size // (count + 1) // self.block * self.block)
         places = min(count, self.steps.size // stride - 1)
         order = self.steps.rng("scattered").permutation(places)
         return (order * stride + self.block).astype(np.uint64)
 
-    def many(self, name: str, offsets: NDArray[np.uint64], until: Stop, *, erased: bool) -> IoLog:
+    def many(self, name: str, offsets: U64, until: Stop, *, erased: bool) -> IoLog:
         """Lone writes of one block until the stop."""
         params: dict[str, JsonScalar] = {"limit_ns": until.latency_ns, "erased": erased}
         log = self.steps.run(name, IoBatch.writes(offsets, self.block), until=until, params=params)

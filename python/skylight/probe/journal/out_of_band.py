@@ -26,15 +26,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, IoLog, Op
+from skylight.evidence import F64, IoBatch, IoLog, Op
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
 from skylight.units import format_duration
-
-F64 = NDArray[np.float64]
 
 CYCLES, FAST_CYCLES, FAST_TURN_NS = 48, 112, 6_500_000.0
 """Phases of arrival: what lies between two of them adds to the interval, which a twentieth of a short turn is

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import F64, I64, IoLog
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
@@ -34,7 +33,6 @@ from skylight.probe.journal.measure import DEPTH, Many, Runs
 from skylight.probe.journal.out_of_band import judge_disk, judge_flash
 from skylight.units import format_duration, format_size
 
-I64 = NDArray[np.int64]
 RESAMPLES = 100
 CLOSE = MERGE_RIGHT.part  # how near a mean must be known to be named
 BESIDE = 40  # writes on each side of a stall that it is compared with
@@ -272,7 +270,7 @@ def _merge_findings(seen: Seen) -> list[Finding]:
     return [every, MERGE.found(round(cost_ns), confidence, why, rows, interval)]
 
 
-def _undelayed(latency_ns: NDArray[np.float64], turn_ns: float | None) -> float:
+def _undelayed(latency_ns: F64, turn_ns: float | None) -> float:
     """The middle of latencies, of those that caught their turn if jitter makes some miss it, ns."""
     if turn_ns is None:
         return float(np.median(latency_ns))
@@ -281,7 +279,7 @@ def _undelayed(latency_ns: NDArray[np.float64], turn_ns: float | None) -> float:
     return float(np.median(latency_ns - turns * turn_ns))
 
 
-def stalls_of(merges: Merges, found: RarePeriod, turn_ns: float | None) -> NDArray[np.float64]:
+def stalls_of(merges: Merges, found: RarePeriod, turn_ns: float | None) -> F64:
     """How much longer each write with a merge took than the middle of those beside it, ns."""
     extra = []
     for latency_ns in (merges.latency_ns, merges.again_ns):

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import Evidence
+from skylight.evidence import F64, Evidence
 from skylight.findings import Finding
 from skylight.probe import Figure
 from skylight.probe.mapping.measure import READINGS, Places, Reading
@@ -30,7 +29,7 @@ def _new() -> tuple[Drawing, Axes]:
     return drawing, drawing.add_subplot()
 
 
-def _angles(evidence: Evidence, name: str, turn_ns: float) -> NDArray[np.float64] | None:
+def _angles(evidence: Evidence, name: str, turn_ns: float) -> F64 | None:
     log = evidence.log(name)
     if len(log) == 0 or len(log) % (3 * READINGS):
         return None

@@ -21,14 +21,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, IoLog
+from skylight.evidence import F64, I64, IoBatch, IoLog
 from skylight.probe.band_size import rooms
 from skylight.probe.band_size.journaled import Filler, Region, left_alone
 from skylight.probe.band_size.rooms import OVER_BYTES, OVER_SLOTS, Kind, logged, spread
 from skylight.probe.procedure import Steps
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 BLOCK = 4096
 MIB = 1 << 20

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import Evidence
+from skylight.evidence import F64, Evidence
 from skylight.infer.turning import Tracks, phase_of
 from skylight.probe import Figure
 from skylight.probe.rotation import places
@@ -106,7 +105,7 @@ def _seek_curve(found: Analysis, curve: Curve, ends: tuple[int, int]) -> Figure:
     by_hub = dict(found.stars)
     part = np.linspace(0, 1, 300)
     axes.plot(100 * part, curve.ns(part) / 1e6, color="C5", linestyle="--", label="fitted curve")
-    marks: list[tuple[NDArray[np.float64], NDArray[np.float64], str, str]] = [
+    marks: list[tuple[F64, F64, str, str]] = [
         (curve.share, by_hub[ends[0]], "from one end", "o"),
         (1 - curve.share, by_hub[ends[1]], "from the other", "^"),
     ]

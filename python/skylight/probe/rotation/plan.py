@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import EMPTY_LOG, IoBatch, IoLog
+from skylight.evidence import EMPTY_LOG, F64, IoBatch, IoLog
 from skylight.infer.turning import Tracks
 from skylight.probe.procedure import Steps
 from skylight.probe.rotation import seeks
@@ -49,8 +48,6 @@ AVOIDED_BYTES = 20 << 20  # what test 1 writes most of lies before this
 LEAST_BYTES = 1 << 30
 MOST_IOS = 24_000
 
-U64 = NDArray[np.uint64]
-F64 = NDArray[np.float64]
 Pairs = list[tuple[int, int]]
 
 

@@ -18,10 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import F64, IoLog
 from skylight.infer.turning import fit_tracks, phase_of
-
-F64 = NDArray[np.float64]
 
 READS = 264
 SPREAD_TRACKS = 5.5
