@@ -33,13 +33,11 @@ class Twice(ProcedureTest[Seen]):
     title = "Two reads"
     summary = "Reads twice."
     findings: tuple[Property, ...] = (SLOWEST,)
+    begin = Seen
     slow_ns = 1
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         return Cost(2, 1.0, 0)
-
-    def begin(self) -> Seen:
-        return Seen()
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:

@@ -28,6 +28,7 @@ U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 JsonScalar = str | int | float | bool | None
 """A value that evidence may carry beside its columns."""

@@ -31,14 +31,12 @@ BOOTSTRAP_SEED = 20150216  # any constant: it only makes the same evidence give 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Count, quartiles and 1 % / 99 % points of latencies, ns."""
+    """Count and quartiles of latencies, ns."""
 
     count: int
-    p1_ns: float
     q1_ns: float
     median_ns: float
     q3_ns: float
-    p99_ns: float
 
     @property
     def iqr_ns(self) -> float:
@@ -63,7 +61,7 @@ class Spread:
     @staticmethod
     def of(latency_ns: NDArray[np.generic]) -> Spread:
         """The summary of at least one latency."""
-        points = np.percentile(latency_ns.astype(np.float64), [1, 25, 50, 75, 99])
+        points = np.percentile(latency_ns.astype(np.float64), [25, 50, 75])
         return Spread(len(latency_ns), *(float(point) for point in points))
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -224,14 +224,14 @@ class ProcedureTest(ABC, Generic[Seen]):
     needs: tuple[str, ...] = ()
     findings: tuple[Property, ...]
     axis: Axis = "number"
+    begin: Callable[[], Seen]
+    """Makes what is seen before the first step."""
+    judges_part: bool = False
+    """Whether the verdict can judge evidence that ends before the procedure does."""
 
     @abstractmethod
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """An upper estimate of what the procedure costs, with or without leave to write."""
-
-    @abstractmethod
-    def begin(self) -> Seen:
-        """What is seen before the first step."""
 
     @abstractmethod
     def procedure(self, steps: Steps, seen: Seen) -> None:
@@ -247,8 +247,10 @@ class ProcedureTest(ABC, Generic[Seen]):
         """Figures; `seen` gives what the procedure saw."""
 
     def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
-        """The findings from evidence that ends before the procedure does: nothing is known."""
-        del seen
+        """The findings from evidence that ends before the procedure does: unknown, unless the verdict can
+        judge a part."""
+        if self.judges_part:
+            return self.verdict(seen, steps)
         why = f"The test was cut short before {steps.cut}; go on with --resume."
         return [each.unknown(why, steps.names) for each in self.findings]
 

@@ -52,16 +52,13 @@ class BandSize(ProcedureTest[Seen]):
         " together; or finds after how many bytes a part of the cache stalls for cleaning. At the first, the"
         " middle and the last address."
     )
+    begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this on most drives; a lazy drive with one journal is filled twice."""
         if not writes:
             return Cost(0, 0.0, 0)
         return Cost(USUAL_IOS, USUAL_SECONDS, min(USUAL_BYTES, facts.size_bytes))
-
-    def begin(self) -> Seen:
-        """No band was looked for."""
-        return Seen()
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Finds out the kind of cache of a shingled drive and then its bands; the target is erased before."""

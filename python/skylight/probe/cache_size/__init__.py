@@ -69,16 +69,13 @@ class CacheSize(ProcedureTest[Seen]):
         " one and"
         " counts them."
     )
+    begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this on most drives; the largest caches take longer."""
         if not writes:
             return Cost(0, 0.0, 0)
         return Cost(USUAL_IOS, USUAL_SECONDS, facts.size_bytes // CACHE_PART)
-
-    def begin(self) -> Seen:
-        """Nothing was filled."""
-        return Seen()
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Finds out the kind of cache of a shingled drive and then its size; the target is erased before."""

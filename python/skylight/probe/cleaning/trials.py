@@ -126,7 +126,7 @@ def _trial(number: int, pause_s: float, log: IoLog, ground: Ground) -> Trial:
 
 def without_first(log: IoLog) -> IoLog:
     """A log without its first row: an anchor, before looks."""
-    return IoLog(log.op[1:], log.offset[1:], log.size[1:], log.submit_ns[1:], log.complete_ns[1:])
+    return log.rows(slice(1, None))
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.probe.cleaning.figures import new_axes
 from skylight.probe.cleaning_order.measure import MARKS, Parade, Seen, Test5
+from skylight.probe.drawing import cached_or_cleaned, dashed_line, new_axes
 from skylight.units import format_duration
 
 
@@ -49,11 +49,8 @@ def _parades(parades: list[Parade]) -> Figure:
 def _test5(seen: Test5, turn_ns: float, *, flash: bool) -> Figure:
     drawing, axes = new_axes()
     number = np.arange(1, len(seen.look_ns) + 1)
-    for index, (label, mark, rows) in enumerate(
-        (("in the cache", "o", ~seen.cleaned), ("cleaned", "s", seen.cleaned))
-    ):
-        axes.plot(number[rows], seen.look_ns[rows] / 1e6, mark, color=f"C{index}", markersize=4, label=label)
-    axes.axhline(turn_ns / 1e6, color="C5", linestyle="--", linewidth=1)
+    cached_or_cleaned(axes, number, seen.look_ns / 1e6, seen.cleaned)
+    dashed_line(axes, turn_ns / 1e6)
     for edge in (seen.linear, seen.linear + seen.scattered):
         axes.axvline(edge + 0.5, color="C7", linewidth=1)
     axes.set_ylim(0, 1.3 * float(np.percentile(seen.look_ns, 99)) / 1e6)

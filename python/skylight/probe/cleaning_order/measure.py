@@ -193,10 +193,7 @@ def _parade(name: str, before: IoLog, after: IoLog, ground: Ground, *, few: bool
 
 
 def _last(log: IoLog, count: int) -> IoLog:
-    return IoLog(
-        log.op[-count:], log.offset[-count:], log.size[-count:],
-        log.submit_ns[-count:], log.complete_ns[-count:],
-    )  # fmt: skip
+    return log.rows(slice(-count, None))
 
 
 def test5(ground: Ground, idle_s: float, band_s: float) -> Test5:

@@ -113,6 +113,8 @@ class DriveType(ProcedureTest[Observed]):
         " first 1 GiB, one at a time with the volatile write cache off, tell whether they are written in"
         " place or to a persistent cache."
     )
+    judges_part = True
+    begin = Observed
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this: the longest branch, fast writes that are doubted, then flushed.
@@ -131,10 +133,6 @@ class DriveType(ProcedureTest[Observed]):
         ) * SLOWEST_IO_S + sustained * FAST_LARGE_NS / 1e9
         written = single * max(IO_BYTES, facts.block_bytes) + min(sustained * LARGE_BYTES, facts.size_bytes)
         return Cost(reads + single + sustained + FLUSHES + narrow + 3 * PAIRS, seconds, written)
-
-    def begin(self) -> Observed:
-        """Nothing observed."""
-        return Observed()
 
     def procedure(self, steps: Steps, seen: Observed) -> None:
         """Reads, then writes if they are allowed, then narrower writes as long as those vary."""
@@ -284,10 +282,6 @@ class DriveType(ProcedureTest[Observed]):
                 (CACHE_MEDIUM, verdict.cache_medium, verdict.medium_confidence),
             )
         ]
-
-    def unfinished(self, seen: Observed, steps: Replay) -> list[Finding]:
-        """The same: what was observed may be enough, and the verdict names what is missing."""
-        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Latency of writes and reads, as in the paper's Figure 4."""

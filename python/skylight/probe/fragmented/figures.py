@@ -14,24 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skylight.probe import Figure
+from skylight.probe.drawing import dashed_line, new_axes
 from skylight.probe.fragmented.analysis import Home, Place
 from skylight.units import format_capacity, format_count, format_duration, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    pass
 
 MOST_MARKS = 2400
 SHOWN_TRACKS = 6
 TOP_QUANTILE = 0.99
 MIB = 1 << 20
-
-
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
 
 
 def draw(places: Sequence[Place]) -> list[Figure]:
@@ -44,22 +37,8 @@ def draw(places: Sequence[Place]) -> list[Figure]:
     return figures
 
 
-def _level(axes: Axes, height_ms: float, text: str, *, above: bool) -> None:
-    """A dashed line across, with its meaning above or below the right end, where no mark is."""
-    axes.axhline(height_ms, color="C5", linestyle="--", linewidth=1)
-    axes.annotate(
-        text,
-        (1.0, height_ms),
-        xycoords=("axes fraction", "data"),
-        xytext=(-2, 3 if above else -3),
-        textcoords="offset points",
-        ha="right",
-        va="bottom" if above else "top",
-    )
-
-
 def _latencies(place: Place) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     every = max(1, -(-place.count // MOST_MARKS))
     every += 1 - every % 2  # odd, so that both of two alternating reads are drawn
     shown = np.arange(0, place.count, every)
@@ -73,10 +52,9 @@ def _latencies(place: Place) -> Figure:
     words = ""
     if place.floor_ns is not None and place.home is not None:
         floor, turn = place.floor_ns / 1e6, place.home.fit.turn / 1e6
-        _level(axes, floor, f"floor, {format_duration(place.floor_ns)}", above=False)
-        _level(
-            axes, floor + turn, f"one turn above, {format_duration(place.floor_ns + turn * 1e6)}", above=True
-        )
+        dashed_line(axes, floor, f"floor, {format_duration(place.floor_ns)}", above=False)
+        higher = format_duration(place.floor_ns + turn * 1e6)
+        dashed_line(axes, floor + turn, f"one revolution above, {higher}")
         top = max(top, floor + turn)
         words = (
             " Marks fill one turn evenly above the floor: the wait for the platter. The floor is the arm's"
@@ -103,7 +81,7 @@ def _latencies(place: Place) -> Figure:
 
 
 def _angles(place: Place, home: Home) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     turn = home.fit.turn
     reads = int(SHOWN_TRACKS * home.marks.reads) + 1
     last = min(place.count, place.count // 2 + reads * home.stride)

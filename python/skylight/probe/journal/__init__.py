@@ -61,6 +61,8 @@ class Journal(ProcedureTest[Runs]):
         " journal's entries; thousands of lone writes tell how often its map is merged and what that costs;"
         " the first entry, written in many phases, the time of its out-of-band data."
     )
+    judges_part = True
+    begin = Runs
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this: the runs of a drive with a journal of large quanta. None without leave to write."""
@@ -71,10 +73,6 @@ class Journal(ProcedureTest[Runs]):
         cycles = 4 * FAST_CYCLES
         seconds = (single + sized + cycles) * SLOWEST_IO_S
         return Cost(single + sized + 2 * APART + cycles, seconds, MOST_BYTES)
-
-    def begin(self) -> Runs:
-        """Nothing was written."""
-        return Runs()
 
     def procedure(self, steps: Steps, seen: Runs) -> None:
         """Sizes, queues, many lone writes and the first entry, as far as the drive has a journal."""
@@ -90,10 +88,6 @@ class Journal(ProcedureTest[Runs]):
         """Quantum, entry bound, packing, out-of-band time, map merges; none for a drive without a journal."""
         del steps
         return judge(observe(seen), seen)
-
-    def unfinished(self, seen: Runs, steps: Replay) -> list[Finding]:
-        """From the runs that were done."""
-        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Lone writes in order, time against size, blocks read back."""

@@ -13,21 +13,14 @@ import numpy as np
 
 from skylight.evidence import I64, Evidence
 from skylight.probe import Figure
+from skylight.probe.drawing import new_axes
 from skylight.probe.journal.verdict import Merges, Seen
 from skylight.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    pass
 
 KIB = 1024.0
-
-
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
 
 
 def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
@@ -46,7 +39,7 @@ def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
 
 
 def _sizes(seen: Seen) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     sizes = sorted(seen.rooms.runs)
     middle = [
         float(np.median(np.concatenate([run.latency_ns[2:] for run in seen.rooms.runs[size]]))) / 1e6
@@ -76,7 +69,7 @@ def _sizes(seen: Seen) -> Figure:
 
 
 def _ladder(seen: Seen) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     sizes = np.array([size for size, _ in seen.ladder]) / KIB
     spread = np.array([np.percentile(latency_ns, [10, 50, 90]) for _, latency_ns in seen.ladder]) / 1e6
     axes.vlines(sizes, spread[:, 0], spread[:, 2], color="C5", linewidth=1)
@@ -94,7 +87,7 @@ def _ladder(seen: Seen) -> Figure:
 
 
 def _in_order(merges: Merges) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     latency_ms = merges.latency_ns / 1e6
     numbers = np.arange(1, len(latency_ms) + 1)
     axes.plot(numbers, latency_ms, "o", color="C0", markersize=2, label="lone write")
@@ -121,7 +114,7 @@ def _in_order(merges: Merges) -> Figure:
 
 
 def _read_back(back: dict[str, I64]) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     labels = {"alone": "written one at a time", "together": "written all waiting"}
     middle = {}
     for mark, (name, latency_ns) in zip("os", back.items(), strict=True):

@@ -76,16 +76,13 @@ class Mapping(ProcedureTest[Trial]):
         "Has a dozen bands cleaned and compares, by the angle at which they pass under the head, where"
         " they lie before and after."
     )
+    begin = Trial
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this on most drives; a lazy drive with one journal is filled once."""
         if not writes:
             return Cost(0, 0.0, 0)
         return Cost(USUAL_IOS, USUAL_SECONDS, min(8 << 30, facts.size_bytes))
-
-    def begin(self) -> Trial:
-        """No band was read."""
-        return Trial()
 
     def procedure(self, steps: Steps, seen: Trial) -> None:
         """On a shingled drive that may be written to and whose rotation is known."""

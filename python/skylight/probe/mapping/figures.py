@@ -15,18 +15,11 @@ import numpy as np
 from skylight.evidence import F64, Evidence
 from skylight.findings import Finding
 from skylight.probe import Figure
+from skylight.probe.drawing import new_axes
 from skylight.probe.mapping.measure import READINGS, Places, Reading
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
-
-
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
+    pass
 
 
 def _angles(evidence: Evidence, name: str, turn_ns: float) -> F64 | None:
@@ -48,7 +41,7 @@ def draw(evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
     before, after = _angles(evidence, "fresh", float(turn)), _angles(evidence, last[-1], float(turn))
     if before is None or after is None or len(before) != len(after):
         return []
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     at = np.arange(1, len(before) + 1)
     axes.plot(at, before, "o", color="gray", markersize=7, fillstyle="none", label="on the fresh drive")
     axes.plot(at, after, "s", color="C0", markersize=3.5, label="after cleaning")

@@ -44,15 +44,13 @@ class Rotation(ProcedureTest[Seen]):
         "Single-block reads tell the angle at which blocks lie: one turn, the size of tracks at three places,"
         " and from blocks that are just caught or just missed how long the arm takes."
     )
+    judges_part = True
+    begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this: every step with all its reads."""
         del facts, writes
         return Cost(plan.MOST_IOS, plan.MOST_IOS * SLOWEST_READ_S, 0)
-
-    def begin(self) -> Seen:
-        """Nothing was read."""
-        return Seen()
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Reads, step by step, as long as each step can build on the one before."""
@@ -61,10 +59,6 @@ class Rotation(ProcedureTest[Seen]):
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """Rotation, track sizes and arm times."""
         return judge(_analysis(seen, steps.size), steps.known, measured=len(seen.logs.get("turn", ())) > 0)
-
-    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
-        """From as much as was read."""
-        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Angles against addresses, latencies against angles, and the seek curve."""

@@ -265,7 +265,4 @@ def first_pieces(tracks: Tracks, count: int) -> Tracks:
 
 def rows_of(log: IoLog, first: int, last: int) -> IoLog:
     """Some rows of a log."""
-    part = slice(first, last)
-    return IoLog(
-        log.op[part], log.offset[part], log.size[part], log.submit_ns[part], log.complete_ns[part]
-    )  # fmt: skip
+    return log.rows(slice(first, last))

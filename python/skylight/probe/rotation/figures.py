@@ -13,24 +13,17 @@ import numpy as np
 from skylight.evidence import F64, Evidence
 from skylight.infer.turning import Tracks, phase_of
 from skylight.probe import Figure
+from skylight.probe.drawing import new_axes
 from skylight.probe.rotation import places
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.seeks import Curve
 from skylight.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    pass
 
 SHOWN_TRACKS = 6
 MIB = 1 << 20
-
-
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
 
 
 def draw(found: Analysis, evidence: Evidence) -> list[Figure]:
@@ -46,7 +39,7 @@ def draw(found: Analysis, evidence: Evidence) -> list[Figure]:
 
 
 def _angles(found: Analysis, near: Tracks, evidence: Evidence) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     log = evidence.log("od")
     period_ns = 1.0 if found.turn is None else found.turn.period_ns
     x = log.offset.astype(np.float64)
@@ -73,7 +66,7 @@ def _angles(found: Analysis, near: Tracks, evidence: Evidence) -> Figure:
 
 
 def _catching(found: Analysis, near: Tracks, evidence: Evidence) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     period_ns = 1.0 if found.turn is None else found.turn.period_ns
     sets = [("same-wide", "on the same track", "o"), ("next", "on the next track in address", "^")]
     for number, (name, label, mark) in enumerate(sets):
@@ -101,7 +94,7 @@ def _catching(found: Analysis, near: Tracks, evidence: Evidence) -> Figure:
 
 
 def _seek_curve(found: Analysis, curve: Curve, ends: tuple[int, int]) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     by_hub = dict(found.stars)
     part = np.linspace(0, 1, 300)
     axes.plot(100 * part, curve.ns(part) / 1e6, color="C5", linestyle="--", label="fitted curve")
