@@ -3,14 +3,15 @@
 The first read, the *approach*, ends just before the block's neighbour, which was never written and so lies at
 its native place. The second, the *look*, begins there. On a drive whose cache is on the disk it spans the
 block and a neighbour on either side: if the block lies between them, the look just misses its place and waits
-one turn; if it lies elsewhere, the heads go there and come back to the same track, which takes whole turns
-more. So a look lasts one turn or at least two, whatever the seek curve, and 1.5 turns divide them. On a drive
-whose cache is flash the look is the block alone: at its native place it waits a turn, from flash it comes in
-a small part of one.
+one revolution; if it lies elsewhere, the heads go there and come back to the same track, which takes whole
+revolutions more. So a look lasts one revolution or at least two, whatever the seek curve, and 1.5 revolutions
+divide them. On a drive whose cache is flash the look is the block alone: at its native place it waits a
+revolution, from flash it comes in a small part of one.
 
 Slow outliers mislead: they make a native block look cached where the cache is on the disk, and a cached one
 native where it is flash. So does the edge of a track between approach and look: the next block then comes
-after the skew, not after a turn, and the opposite happens. Both are rare; of several blocks most are right.
+after the skew, not after a revolution, and the opposite happens. Both are rare; of several blocks most are
+right.
 
 Invariant: each block is looked at once, so a read buffer of the drive has no part in it.
 Source: Skylight (FAST '15) section 4.4 (fragmented reads) and 4.3 (a missed rotation), reduced to one block.
@@ -47,8 +48,8 @@ def look_ns(log: IoLog) -> I64:
 
 
 def turn_of(native_ns: I64) -> float:
-    """One turn, ns: the median of looks at blocks that were never written. A look is longer by the time that
-    its blocks take to pass, a few per cent at most."""
+    """One revolution, ns: the median of looks at blocks that were never written. A look is longer by the time
+    that its blocks take to pass, a few per cent at most."""
     return float(np.median(native_ns))
 
 

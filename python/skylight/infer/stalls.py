@@ -31,7 +31,8 @@ from skylight.evidence import I64, Stop
 Bools = NDArray[np.bool_]
 
 SLOW = 2.2
-"""Times the median: a lone write waits for a turn at most beside what it takes; a band is many turns."""
+"""Times the median: a lone write waits for a revolution at most beside what it takes; a band is many
+revolutions."""
 FEWEST_HITS = 5
 LAST_STARTS = 48
 ALIKE = 0.4
@@ -40,7 +41,7 @@ ALIKE = 0.4
 BULK = 95  # per cent of writes that no merge delays, whatever the period
 LEAST_STALL_NS = 100_000
 SPREADS = 3.0
-TURN_PART = 0.6  # on a disk a merge costs a whole turn at least, a step to another track less
+TURN_PART = 0.6  # on a disk a merge costs a whole revolution at least, a step to another track less
 
 FEWEST_RARE, SHORTEST_RARE = 3, 4
 MOST_CHANCE = 1e-3
@@ -273,11 +274,11 @@ def change_point(
     A drive that is full cleans for every entry that it writes, so from there on entries follow each other
     more slowly, and stay so; an outlier or a merge of a map delays one. Latency would show it late where many
     writes wait at once. Writes that are answered together are one entry. The change point is where the sum of
-    what entries take beyond twice the usual, or a missed turn, each bounded, is largest from there to the
-    end.
+    what entries take beyond twice the usual, or a missed revolution, each bounded, is largest from there to
+    the end.
 
     `usual_ns` is about what an entry takes on a drive that does not clean, where that is known; one that
-    misses a turn of `turn_ns` does not clean either."""
+    misses a revolution of `turn_ns` does not clean either."""
     done, count = entries(complete_ns)
     if len(done) < FEWEST_ENTRIES:
         return None

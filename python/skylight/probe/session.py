@@ -284,7 +284,7 @@ class Session(StepNames):
             return self._execute_within(order, self._budget, order.limit_ns)
         logs: list[IoLog] = []
         until = order.until
-        patient = self._engine.repeatable  # virtual time costs nobody a wait
+        patient = self._engine.repeatable  # virtual time costs no one a wait
         first, piece = 0, FIRST_PIECE_IOS if order.depth == 1 else LARGEST_PIECE_IOS
         while first < len(order.io):
             asked = order.io.part(first, first + piece)

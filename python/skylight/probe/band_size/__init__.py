@@ -1,7 +1,7 @@
 """Test 9, band size: how much a shingled drive rewrites at once, at the first, middle and last address.
 
 What is cleaned together is a band. Two ways lead there, by the kind of cache (`rooms.kind_of`): where one
-band is cleaned at a time, blocks around it are written, cleaning is made to run, and reads tell which of
+band is cleaned at a time, blocks around it are written, cleaning is made to run, and reads show which of
 them went home (`journaled`, `readout`, and `lots` where no band can be made the first); where the cache has
 parts that are cleaned as one, writes to one part stall once a band (`rooms`). The first is the paper's; the
 second is exact where the first cannot be had: on lazy drives, without filling the whole cache.

@@ -2,8 +2,9 @@
 
 Each block is read right behind its *partner*, 64 KiB further on, which is never written and so always native.
 As long as the block lies natively too, it is read as much later than its partner as on the fresh drive: less
-than a turn, wherever the heads came from. In the persistent cache it lies anywhere: another angle, and most
-often a seek. Cleaned, it is as it was at first. The partner comes first, so that look-ahead finds nothing.
+than a revolution, wherever the heads came from. In the persistent cache it lies anywhere: another angle, and
+most often a seek. Cleaned, it is as it was at first. The partner comes first, so that look-ahead finds
+nothing.
 
 A band is then the longest likely stretch of cleaned blocks around one that was cleaned: how much later each
 block was read than at first is compared with how well two readings of the fresh drive agree.

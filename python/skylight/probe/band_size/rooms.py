@@ -3,10 +3,10 @@
 A set-associative layer has cache bands, one for every so many data bands; a fully-associative one has zones,
 whose logs are given back one by one. In both, writes to one room stall whenever so many bytes more were
 written to it, to the write: the period of the stalls is the cache band, or the log. And a room that is full
-tells whether an address belongs to it: a write there stalls if it does, and does not if it does not.
+shows whether an address belongs to it: a write there stalls if it does, and does not if it does not.
 
 What kind a cache is shows in three ways. Writing the same megabyte over and over fills a cache band, for it
-is a log that nobody looks into before it is full; logs and journals that hold nothing live are given back. A
+is a log that no one looks into before it is full; logs and journals that hold nothing live are given back. A
 write elsewhere does not stall when one to the full cache band would, while a merge of a map comes with the
 next write, wherever that goes. And a journal answers many waiting writes at once, with one entry.
 
@@ -42,7 +42,7 @@ INTO_BAND = 64 << 10  # a write to a band's first block may begin a stream, whic
 
 
 def spread(size_bytes: int, count: int, unit: int, phase: float = 0.0) -> U64:
-    """So many different places of `unit` bytes, evenly all over the target, in an order that follows nothing.
+    """`count` different units of the target, evenly spread and in an order that follows nothing; bytes.
 
     Multiples of the golden section are as even as numbers can be, at every count."""
     units = size_bytes // unit

@@ -1,8 +1,8 @@
 """Cache location: at which diameter a persistent cache on disk lies, or that there are many.
 
 Reading what the cache holds and what lies at its native place in turn makes the arm go to and fro, so the
-time tells how far the two are apart. Three signs are taken, each a mean of latencies whose waits for the turn
-are spread by reading blocks in random order:
+time shows how far the two are apart. Three signs are taken, each a mean of latencies whose waits for the
+revolution are spread by reading blocks in random order:
 
 * *fragmented reads* (the paper's Test 2): every other block of a small region at low, middle and high
   addresses is rewritten and the region read in order; their means are shown beside the verdict;
@@ -55,7 +55,7 @@ class CacheLocation(ProcedureTest[Seen]):
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
         "Blocks in the persistent cache are read in turn with blocks at their native places, at low to high"
-        " addresses: the time of the arm's way tells at which diameter the cache lies."
+        " addresses: the time of the arm's way shows at which diameter the cache lies."
     )
     judges_part = True
     begin = Seen

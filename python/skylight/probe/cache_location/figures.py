@@ -68,8 +68,8 @@ def _profile(seen: Seen, findings: Sequence[Finding]) -> Figure:
     axes.legend(loc="lower right")
     verdict = next((str(item.value) for item in findings if item.name == "cache_location"), "unknown")
     caption = (
-        "The arm's way between the cache and native data, with half a turn's wait in it. A line that rises"
-        " with the address says that the cache is at the OD, one that falls the ID, a valley the middle."
+        "Arm time between the cache and native data, and half a revolution of wait. A line that rises with"
+        " the address shows a cache at the OD, one that falls at the ID, a valley in the middle."
         " Where cached blocks of far addresses lie as far apart as those addresses, there are many caches."
         f" Verdict: {_PLACE_WORDS.get(verdict, verdict)}."
     )

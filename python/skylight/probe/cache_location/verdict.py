@@ -1,9 +1,9 @@
 """From latencies of reads in turn to a diameter.
 
-A read takes the way of the arm, a wait spread over a turn, and the overhead. The trimmed mean over reads in
-random order is therefore the way of the arm plus something that is the same everywhere, and only differences
-between places are used. Spearman's rank correlation compares the profile with the distances that a cache at
-the OD, MD or ID would have: it needs no seek curve, only that farther takes longer.
+A read takes the way of the arm, a wait spread over a revolution, and the overhead. The trimmed mean over
+reads in random order is therefore the way of the arm plus something that is the same everywhere, and only
+differences between places are used. Spearman's rank correlation compares the profile with the distances that
+a cache at the OD, MD or ID would have: it needs no seek curve, only that farther takes longer.
 
 Confidence is the share of bootstrap resamples of the reads that give the same verdict.
 """

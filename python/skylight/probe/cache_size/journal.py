@@ -1,6 +1,6 @@
 """Sizes of a journaled cache: how many places, how large, and how many entries its map holds.
 
-Two limits end a journal's patience, places and map entries. Which one a fill meets is told by another fill:
+Two limits end a journal's patience, places and map entries. Which one a fill meets follows from another fill:
 writes of whole quanta waste nothing and need a map entry each; writes of 4 KiB that wait together share a
 place and still need a map entry each. So
 
@@ -31,7 +31,7 @@ from skylight.probe.procedure import Steps
 BLOCK = 4096
 LONE_WRITES = 24
 LARGEST_QUANTUM = 16 << 20
-LEAST_STEP = 0.06  # of a lone write's latency: a quantum is a good part of a turn
+LEAST_STEP = 0.06  # of a lone write's latency: a quantum is a good part of a revolution
 EDGE = 0.10  # how far from a quantum that is known its edge is looked for
 CLEAR = 5.0  # standard errors between one quantum and two
 MOST_QUANTA, ENTRY_SLACK = 64, 0.85
@@ -209,7 +209,8 @@ def _turn_ns(steps: Steps) -> float:
 
 
 def _limit_ns(steps: Steps, usual_ns: float) -> int:
-    """From what latency on a write waits for cleaning: more than a missed turn, and than twice the usual."""
+    """From what latency on a write waits for cleaning: more than a missed revolution, and than twice the
+    usual."""
     return int(max(SLOW * usual_ns, usual_ns + MISSED_TURNS * _turn_ns(steps)))
 
 
@@ -330,7 +331,7 @@ def _rate(steps: Steps, quantum: int) -> Rate | None:
     """What a quantum takes, from entries of fewer and of more; None if all hold as many.
 
     Writes have to be so large that those that wait fill more than one entry: else each entry begins when the
-    one before has ended, a turn late."""
+    one before has ended, a revolution late."""
     entry = steps.known.number("journal_entry_max_bytes")
     if entry is None or not steps.erase("rate-erase"):
         return None

@@ -31,8 +31,8 @@ from skylight.units import format_count, format_size
 LOWEST_WATERMARK, USUAL_WATERMARK = 0.8, 0.9092
 LIKELY_WATERMARKS = (0.805, 0.995)  # 95 % of the even choice between the lowest and all
 RIGHT_WITHIN = SIZE_RIGHT.part
-TIME_TO = OUT_OF_BAND_RIGHT.part  # of a turn: how well that time is known, where no interval says
-LEAST_SKEW, MOST_SKEW = 0.03, 0.45  # of a turn, where the step to the next track is not known
+TIME_TO = OUT_OF_BAND_RIGHT.part  # of a revolution: how well that time is known, where no interval says
+LEAST_SKEW, MOST_SKEW = 0.03, 0.45  # of a revolution, where the step to the next track is not known
 SKEW_SLACK_NS = 500_000.0  # what skew is more than the step to a track: settling, and some slack
 READS_AGREE = 0.05  # how much worse reads may agree with a way than with the best
 AGREES = 0.75  # phases of the ends of entries with a way of running on

@@ -89,7 +89,7 @@ def _bands(evidence: Evidence, told: rate.Round, turn_ns: float, *, flash: bool)
     caption = (
         f"Single blocks in {len(home)} bands were written, the drive was left alone for"
         f" {format_duration(told.pause_s * 1e9)}, and each block was read together with its neighbours. A"
-        " block at its own place is read in one turn (dashed), one in the cache"
+        " block at its own place is read in one revolution (dashed), one in the cache"
         f" {'at once' if flash else 'later'}. {told.count} were cleaned in"
         f" {format_duration(told.work_s * 1e9)} after cleaning began."
     )

@@ -62,7 +62,8 @@ def _test5(seen: Test5, turn_ns: float, *, flash: bool) -> Figure:
         f"Test 5: {seen.linear} blocks of a region of 256 MiB (left), {seen.scattered} all over the drive"
         f" (middle), {right} other blocks of the region (right), then"
         f" {format_duration(seen.pause_s * 1e9)} of rest, then each is read together with its neighbours. A"
-        f" cleaned block is read in one turn (dashed), one in the cache {'at once' if flash else 'later'}. If"
+        " cleaned block is read in one revolution (dashed), one in the cache"
+        f" {'at once' if flash else 'later'}. If"
         " the blocks on the right are clean and some in the middle are not, cleaning gathers all that the"
         " cache holds of a band, and goes by the oldest block."
     )

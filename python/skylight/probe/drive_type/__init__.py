@@ -1,9 +1,9 @@
 """Test 1, drive type: conventional, shingled with a disk or a flash cache, or not a rotating disk.
 
-Reads tell whether a platter turns: completions of random 4 KiB reads all over the target, four near each
+Reads show whether a platter rotates: completions of random 4 KiB reads all over the target, four near each
 other at each of 64 places, either follow a rotation or do not (`skylight.infer.phase`). Writes tell what the
 drive does with them: random 4 KiB writes, one at a time, volatile write cache off, in the first 1 GiB. A
-conventional disk seeks and waits for an angle, so latency varies over a turn and completions follow the
+conventional disk seeks and waits for an angle, so latency varies over a revolution and completions follow the
 address; a shingled disk appends them to its persistent cache, so latency is fixed and follows no address, and
 below a millisecond when that cache is flash.
 
@@ -109,8 +109,8 @@ class DriveType(ProcedureTest[Observed]):
     title = "Drive type"
     findings = FINDINGS
     summary = (
-        "Random 4 KiB reads over the whole target tell whether a platter turns; random 4 KiB writes in its"
-        " first 1 GiB, one at a time with the volatile write cache off, tell whether they are written in"
+        "Random 4 KiB reads over the whole target show whether a platter rotates; random 4 KiB writes in its"
+        " first 1 GiB, one at a time with the volatile write cache off, show whether they are written in"
         " place or to a persistent cache."
     )
     judges_part = True

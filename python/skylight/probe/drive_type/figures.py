@@ -26,7 +26,8 @@ LOG_FROM = 30.0  # a spread of the middle 98 % by more than this factor is drawn
 
 
 def _latency_axis(axes: Axes, latency_ns: I64, period_ns: float) -> str:
-    """Scales the latency axis so that it shows the bulk and the turn (0: none); returns the words for it."""
+    """Scales the latency axis so that it shows the bulk and the revolution (0: none); returns the words for
+    it."""
     low, high = np.percentile(latency_ns, [1, 99])
     high = max(high, period_ns)
     if high > LOG_FROM * max(low, 1.0):
@@ -75,8 +76,8 @@ def _draw_writes(seen: Observed, groups: list[Writes]) -> Figure:
     )
     caption = (
         "Each mark is one random 4 KiB write, one at a time, in the order issued. Marks in a flat line are"
-        " appended to a log (a shingled drive's persistent cache); marks spread evenly over a turn are"
-        " written in place; marks far below a turn never touched the platter. The axis is"
+        " appended to a log (a shingled drive's persistent cache); marks spread evenly over a revolution are"
+        " written in place; marks far below a revolution never touched the platter. The axis is"
         f" {scale}.{_left_out(every, axes)}"
     )
     return Figure(
@@ -111,7 +112,7 @@ def _draw_reads(seen: Observed) -> Figure:
         axes.legend(loc="lower right")
     caption = (
         "Random 4 KiB reads, the first at each place, sorted: a rotating disk climbs evenly over several"
-        " milliseconds (seek, then a wait of up to one turn); anything else climbs at once. Whether"
+        " milliseconds (seek, then a wait of up to one revolution); anything else climbs at once. Whether"
         f" completions follow a rotation is computed from their times: {_rotation_words(seen)}"
     )
     alt = f"Cumulative share of read latency; median {format_duration(float(np.median(seen.reads_ns)))}."

@@ -1,9 +1,9 @@
 """The verdict of test 1: from what was observed to a drive type, with confidence and a reason.
 
 Every branch ends in a positive sign or in "unknown". Conventional needs writes whose completions follow their
-address around the turn; shingled needs writes that are fixed on a disk whose reads follow a rotation; not
-rotating needs reads too fast for any rotating disk and free of a rotation. The absence of one sign is never
-taken for another.
+address around the revolution; shingled needs writes that are fixed on a disk whose reads follow a rotation;
+not rotating needs reads too fast for any rotating disk and free of a rotation. The absence of one sign is
+never taken for another.
 
 Source: Skylight (FAST '15) section 4.3; `skylight.infer` for the statistics.
 """
@@ -34,9 +34,10 @@ from skylight.probe.drive_type.writes import (
 )
 from skylight.units import format_duration, format_size
 
-SLOW_FIXED_NS = 3_500_000  # a turn at more than 17,000 rpm: fixed writes above it may be missed turns
+# One revolution at more than 17,000 rpm: fixed writes above it may be missed revolutions.
+SLOW_FIXED_NS = 3_500_000
 LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none
-UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the turn
+UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the revolution
 PERIOD_TOLERANCE = 0.01
 LONG_FLUSH_TURNS = 3
 
@@ -165,8 +166,8 @@ def _no_writes(seen: Observed, turning: Coherence) -> Verdict:
 def _chance_of_speed(latency_ns: I64) -> float:
     """Upper bound of the chance that a rotating disk serves so many reads so fast.
 
-    The wait for the angle alone is even over a turn, so at most x / turn of its reads take less than x;
-    binomial tail at four limits, times four."""
+    The wait for the angle alone is even over a revolution, so at most x / revolution of its reads take less
+    than x; binomial tail at four limits, times four."""
     turn_ns = 60e9 / FASTEST_RPM
     limits_ns = (500_000, 1_000_000, 2_000_000, FAST_READ_NS)
     tails = (
@@ -211,8 +212,8 @@ def _without_rotation(seen: Observed, kind: str) -> Verdict:
     confidence = (1.0 - chance * untied) * quick
     why = (
         f"Random 4 KiB reads all over the target take {_ms(median_ns)} (median of {len(seen.reads_ns)}"
-        f" places) and follow no rotation; a rotating disk waits half a turn, {_ms(30e9 / FASTEST_RPM)} or"
-        " more, and seeks."
+        " places) and follow no rotation; a rotating disk waits half a revolution,"
+        f" {_ms(30e9 / FASTEST_RPM)} or more, and seeks."
     )
     if seen.wide is None:
         why += " Nothing was written, so this rests on reads of whatever the target holds."
@@ -255,13 +256,13 @@ def _alike(steps: Advance) -> str:
 
 
 def _logged(mixed: Mixed) -> Verdict:
-    """Writes that go on from one another around the turn, whatever came between: a log on the platter."""
+    """Writes that go on from one another around the revolution, whatever came between: a log on the
+    platter."""
     confidence = mixed.logged_confidence
     why = (
-        f"Random 4 KiB writes with a random read before each complete like parts of a turn after one another"
-        f" ({_alike(mixed.steps)}) on a disk whose"
-        f" reads follow {_turn(mixed.turning)}: they are appended to a log on the platter, not written in"
-        " place."
+        "Random 4 KiB writes with a random read before each complete like parts of a revolution after one"
+        f" another ({_alike(mixed.steps)}) on a disk whose reads follow {_turn(mixed.turning)}: they are"
+        " appended to a log on the platter, not written in place."
     )
     return Verdict("smr", "disk", confidence, why, ("reads", mixed.name), confidence)
 
@@ -326,7 +327,7 @@ def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     rows: tuple[str, ...] = ("reads", wide.name)
     confidence = turning.confidence * (1 - turning.p_value)
     why = (
-        f"Reads follow {_turn(turning)}, so a platter turns, but random {wide.what} take"
+        f"Reads follow {_turn(turning)}, so a platter rotates, but random {wide.what} take"
         f" {_ms(wide.spread.median_ns)} with the volatile write cache off"
     )
     if seen.cleaned_early:
@@ -345,7 +346,7 @@ def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
         confidence *= confidence_that(wide.latency_ns, _median_below(FAST_NS))
         return Verdict("smr", "flash", confidence, why + "they go to a flash cache.", rows, confidence)
     confidence *= confidence_that(wide.latency_ns, lambda drawn: Spread.of(drawn).fixed)
-    why += "they are not written in place, but less than a turn fits flash as well as a log on disk."
+    why += "they are not written in place, but less than a revolution fits flash as well as a log on disk."
     return Verdict("smr", UNKNOWN, confidence, why, rows)
 
 
@@ -359,11 +360,11 @@ def _shingled(writes: Writes, turning: Coherence) -> Verdict:
     how = (
         f"interquartile range {100 * spread.relative:.1f} % of it"
         if spread.fixed
-        else f"give or take whole turns: half of them within {100 * arc:.1f} % of a turn"
+        else f"give or take whole revolutions: half of them within {100 * arc:.1f} % of a revolution"
     )
     why = (
-        f"Random {writes.what} take a fixed {_ms(spread.median_ns)}, {turns:.2f} turns ({how}), on a disk"
-        f" whose reads follow {_turn(turning)}: they are appended to a log, not written in place."
+        f"Random {writes.what} take a fixed {_ms(spread.median_ns)}, {turns:.2f} revolutions ({how}), on a"
+        f" disk whose reads follow {_turn(turning)}: they are appended to a log, not written in place."
     )
     return Verdict("smr", UNKNOWN, confidence, why, ("reads", writes.name))
 
@@ -389,11 +390,12 @@ def _conventional(writes: Writes, turning: Coherence) -> Verdict:
         )
     uneven = uneven_spread(writes.latency_ns, tied.period_ns)
     if uneven > UNEVEN:
-        return _neither(writes, turning, "varying, but not evenly over a turn as waits for an angle are")
+        what = "varying, but not evenly over a revolution as waits for an angle are"
+        return _neither(writes, turning, what)
     confidence = turning.confidence * tied.confidence * (1 - tied.p_value)
     confidence *= confidence_that(writes.latency_ns, lambda drawn: Spread.of(drawn).varying)
     why = (
-        f"Random {writes.what} vary evenly over a turn (quartiles {_ms(spread.q1_ns)} to"
+        f"Random {writes.what} vary evenly over a revolution (quartiles {_ms(spread.q1_ns)} to"
         f" {_ms(spread.q3_ns)}) and their completions follow their address around {_turn(tied)}: they are"
         " written in place."
     )

@@ -1,4 +1,5 @@
-"""Figures of logs: latency against read number with the floor and one turn above it, and the folded phase.
+"""Figures of logs: latency against read number with the floor and one revolution above it, and the folded
+phase.
 
 The colours, sizes and fonts are the report's defaults in force while these are drawn; nothing is set here.
 Marks differ in shape as well as in colour. Of a long log only some reads are drawn, evenly spread.
@@ -57,8 +58,8 @@ def _latencies(place: Place) -> Figure:
         dashed_line(axes, floor + turn, f"one revolution above, {higher}")
         top = max(top, floor + turn)
         words = (
-            " Marks fill one turn evenly above the floor: the wait for the platter. The floor is the arm's"
-            " way between blocks at home and blocks elsewhere."
+            " Marks fill one revolution evenly above the floor: the wait for the platter. The floor is the"
+            " arm time between native blocks and blocks elsewhere."
         )
     axes.set_ylim(0, max(1.2 * top, 1e-3))
     axes.set_xlabel("read, in the order issued")
@@ -95,16 +96,17 @@ def _angles(place: Place, home: Home) -> Figure:
         axes.plot(x[~in_order], angle[~in_order], "s", color="C1", markersize=1.2, alpha=0.5, label=labels[1])
         axes.legend(loc="upper right", ncols=2)
     axes.set_xlabel(f"address beyond {format_capacity(place.first_byte)} (MiB)")
-    axes.set_ylabel("angle at completion (turns)")
+    axes.set_ylabel("angle at completion (revolutions)")
     axes.set_ylim(0, 1)
     size = ""
     if place.track_bytes is not None:
-        size = f" They rise by one turn and a skew every {format_size(round(place.track_bytes))}, a track."
+        track = format_size(round(place.track_bytes))
+        size = f" They rise by one revolution and a skew every {track}, a track."
     return Figure(
         f"fragmented-angles-{place.name}",
         f"Where blocks pass the head: {place.name}",
-        "Completion times folded over one turn, against the address, for a part of the log. Blocks that lie"
-        f" in order make slanting lines.{size} Blocks elsewhere do not: their angles follow the order in"
+        "Completion times folded over one revolution, against the address, for a part of the log. Blocks that"
+        f" lie in order make slanting lines.{size} Blocks elsewhere do not: their angles follow the order in"
         " which they were written.",
         "Scatter of angle against address: parallel rising lines of blocks at home, others in between.",
         drawing,

@@ -2,9 +2,9 @@
 
 Lone writes of growing size tell the *quantum*: they take the same time until they no longer fit into one,
 then a step more. Writes that wait together complete together, so the largest group bounds an *entry*, and
-tells how many small writes the drive packs into one. Every so many entries the map of the cache is *merged*
+shows how many small writes the drive packs into one. Every so many entries the map of the cache is *merged*
 to its home; a lone write then stalls, at the same writes again after an erase. The first entry, written over
-and over in many phases of arrival, tells how long its *out-of-band data* is.
+and over in many phases of arrival, shows how long its *out-of-band data* is.
 
 | module | holds |
 |---|---|
@@ -58,7 +58,7 @@ class Journal(ProcedureTest[Runs]):
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
         "Writes of growing size, one at a time and many waiting, tell the quantum and the bound of a"
-        " journal's entries; thousands of lone writes tell how often its map is merged and what that costs;"
+        " journal's entries; thousands of lone writes show how often its map is merged and what that costs;"
         " the first entry, written in many phases, the time of its out-of-band data."
     )
     judges_part = True

@@ -127,8 +127,8 @@ def _read_back(back: dict[str, I64]) -> Figure:
     axes.legend(loc="upper right")
     caption = (
         "Blocks read back at once in the order written. Blocks of different entries lie an entry apart, so"
-        f" the head waits that part of a turn ({middle['alone']}); blocks of one entry lie next to each"
-        f" other, so each is just missed and a whole turn is lost ({middle['together']})."
+        f" the head waits that part of a revolution ({middle['alone']}); blocks of one entry lie next to each"
+        f" other, so each is just missed and a whole revolution is lost ({middle['together']})."
     )
     alt = f"Read-back latency: {middle['alone']} after lone writes, {middle['together']} after waiting ones."
     return Figure("journal-read-back", "Blocks read back in the order written", caption, alt, drawing)

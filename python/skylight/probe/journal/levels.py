@@ -2,10 +2,10 @@
 longer they take.
 
 On a disk the n-th write of each run ends at the same angle, if the runs began with an erase and the writes
-take the same room: then phases of completion agree write by write, whatever skews, jitter or turns missed lie
-between; if each takes more room than before, they drift apart. Where runs did not begin alike, middles of
-latencies are compared. On flash there are no angles; there the fastest writes of all count, for nothing is
-faster than the medium and its steps may be smaller than the jitter.
+take the same room: then phases of completion agree write by write, whatever skews, jitter or revolutions
+missed lie between; if each takes more room than before, they drift apart. Where runs did not begin alike,
+middles of latencies are compared. On flash there are no angles; there the fastest writes of all count, for
+nothing is faster than the medium and its steps may be smaller than the jitter.
 
 Invariant: pure functions of latencies.
 Source: Skylight (FAST '15) section 4.3.1, Figure 7.
@@ -30,7 +30,7 @@ SURE = 5.0  # latencies that differ by so many times the scatter of repeats are 
 ALIKE, UNLIKE = 0.7, 0.6  # of what repeats of one size agree
 DOUBT = (2.5, 12.0)  # times the scatter of repeats: more repeats will tell
 SHARP = 0.6  # of the whole difference lies in the step
-LEAST_TURN = 0.1  # of a turn: the least step of a quantum on a disk
+LEAST_TURN = 0.1  # of a revolution: the least step of a quantum on a disk
 FLAT_TO = 1.25  # times a quantum: up to there nothing else steps
 LEAST_ALIKE = 0.5  # repeats of one size that agree less tell nothing
 MIDDLE = (25, 75)
@@ -102,7 +102,7 @@ def noise_of(runs: Sequence[Run], *, flash: bool) -> float:
 
 @lru_cache(maxsize=64)
 def _orders(count: int) -> I64:
-    """So many things in several orders, each drawn at random but always the same."""
+    """`count` things in several orders, each drawn at random but always the same."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     return np.stack([rng.permutation(count) for _ in range(HALVES)])
 
@@ -164,7 +164,7 @@ class Rooms:
         if self.aligned and self.turn_ns is not None:
             if self.likeness(size) < (ALIKE + UNLIKE) / 2:
                 return True
-            least_ns = self.turn_ns / 2  # room of whole turns leaves the angles as they are
+            least_ns = self.turn_ns / 2  # room of whole revolutions leaves the angles as they are
         longer_ns = self.shift_ns(size)
         return longer_ns > least_ns and longer_ns - SURE * self.noise_ns > least_ns
 
@@ -180,7 +180,7 @@ class Rooms:
             return False
         step = self.shift_ns(high) - self.shift_ns(low)
         if self.aligned and self.turn_ns is not None:
-            # a block more would end a little later, not a good part of a turn
+            # a block more would end a little later, not a good part of a revolution
             parted = self.likeness(low) >= ALIKE and self.likeness(high) <= UNLIKE
             if parted and step > LEAST_TURN * self.turn_ns:
                 return True

@@ -1,13 +1,13 @@
 """Time of the out-of-band data that an entry of the journal begins with.
 
 On a disk: in each cycle the target is erased, a far block is read to bring the head to one place, and after a
-pause, each time another part of a turn, one block is written; the far block is read again, and after a pause
-the written block. All writes are then of the first entry of the journal, and all completions of a kind agree
-in phase. Latency against the phase of arrival is a saw: it falls with the wait, down to the shortest in which
-the beginning is just caught, and then a turn is lost. The shortest write holds the command overhead, the
-arm's way, the out-of-band data and the quantum; the shortest read the same overhead and way, and a block. The
-angle from the end of the block to the end of the quantum is known from the phases, so their difference gives
-the out-of-band data, at its true length in turns.
+pause, each time another part of a revolution, one block is written; the far block is read again, and after a
+pause the written block. All writes are then of the first entry of the journal, and all completions of a kind
+agree in phase. Latency against the phase of arrival is a saw: it falls with the wait, down to the shortest in
+which the beginning is just caught, and then a revolution is lost. The shortest write holds the command
+overhead, the arm's way, the out-of-band data and the quantum; the shortest read the same overhead and way,
+and a block. The angle from the end of the block to the end of the quantum is known from the phases, so their
+difference gives the out-of-band data, at its true length in revolutions.
 
 A write waits for the head to settle a little longer than a read does, and nothing a host sees tells that from
 out-of-band data: `SETTLE_NS` bounds it, half of it is taken off, and the interval holds it.
@@ -16,7 +16,7 @@ On flash there are no angles: what lone writes take beyond the overhead (that of
 and the transfer of a quantum is the out-of-band data, with a latency of the medium, and another latency for
 the quantum. That other one is not seen apart: `FLASH_NS` bounds it, and half of it is taken off.
 
-Invariant: a value is given only if its interval is no wider than a twentieth of a turn to each side.
+Invariant: a value is given only if its interval is no wider than a twentieth of a revolution to each side.
 Source: Skylight (FAST '15) section 4.3, first writes of 41 to 52 ms, and 4.3.1, Figure 6.
 """
 
@@ -34,8 +34,8 @@ from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
 from skylight.units import format_duration
 
 CYCLES, FAST_CYCLES, FAST_TURN_NS = 48, 112, 6_500_000.0
-"""Phases of arrival: what lies between two of them adds to the interval, which a twentieth of a short turn is
-little for."""
+"""Phases of arrival: what lies between two of them adds to the interval, which a twentieth of a short
+revolution is little for."""
 FLUSHES = 48
 SETTLE_NS = (
     300_000.0  # more than the head of a drive settles longer for a write (docs/calibration.md: 0.1 ms)
@@ -48,7 +48,7 @@ FASTEST_PART = 0.06
 RESAMPLES = 60
 LEAST_CONFIDENCE = 0.8
 FIT_STEPS, MOST_STEPS = 61, 1000
-KNOWN_TO = 1.2e-3  # of a turn: how well the rotation is known (the table of findings: 0.1 %)
+KNOWN_TO = 1.2e-3  # of a revolution: how well the rotation is known (the table of findings: 0.1 %)
 
 
 def batches(size: int, block: int) -> tuple[IoBatch, IoBatch, IoBatch]:
@@ -72,9 +72,9 @@ class Saw:
 
 
 def refined_turn(places: Sequence[F64], turn_ns: float) -> float:
-    """The turn with which completions of each place agree best, near the one known, ns.
+    """The revolution with which completions of each place agree best, near the one known, ns.
 
-    The cycles differ in length, so over their whole span no other turn near it makes them agree."""
+    The cycles differ in length, so over their whole span no other revolution near it makes them agree."""
 
     def agreement(tried: F64) -> F64:
         total = np.zeros(len(tried))
@@ -101,7 +101,7 @@ def saw(submit_ns: F64, done_ns: F64, turn_ns: float) -> Saw:
     late = np.mod(done_ns - middle + turn_ns / 2, turn_ns) - turn_ns / 2
     early = np.sort(late)[: max(2, int(len(late) * FASTEST_PART))].mean()  # nothing beats the mechanics
     phase_ns = middle + float(early)
-    # Without what came late: the wait and whole turns, exactly; a late completion never makes it less.
+    # Without what came late: the wait and whole revolutions, exactly; a late completion never makes it less.
     exact = done_ns - submit_ns - (late - float(early))
     least = float(exact.min())
     most = float(exact[exact < least + turn_ns].max())
@@ -126,7 +126,7 @@ def disk_time(
     time = wrote.shortest_ns - found.shortest_ns - max(behind, 0.0)
     if (
         time < -LEAST_TURNS * turn_ns and behind >= turn_ns
-    ):  # what a quantum takes is known to half a turn only
+    ):  # what a quantum takes is known to half a revolution only
         time += turn_ns
     return time, (wrote.gap_ns + found.gap_ns) / 2, min(wrote.agreement, found.agreement)
 
@@ -158,7 +158,7 @@ def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, 
         return OUT_OF_BAND.unknown(why, rows, within)
     if half > RIGHT_TURNS * turn_ns:
         words = f"{format_duration(int(value))} to within {format_duration(int(half))}"
-        return OUT_OF_BAND.unknown(f"{words}, more than a twentieth of a turn", rows, within)
+        return OUT_OF_BAND.unknown(f"{words}, more than a twentieth of a revolution", rows, within)
     why = (
         f"the shortest write of a first entry takes {format_duration(int(time))} longer than the shortest"
         f" read of what it wrote and the rest of its quantum, in {len(write[0])} phases of arrival; up to"
@@ -170,7 +170,7 @@ def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, 
 def _confidence(
     write: tuple[F64, F64], read: tuple[F64, F64], turn_ns: float, quantum_ns: float, time: float
 ) -> float:
-    """How often cycles drawn anew give the same time to a twentieth of a turn."""
+    """How often cycles drawn anew give the same time to a twentieth of a revolution."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     hits = 0
     for _ in range(RESAMPLES):

@@ -36,13 +36,13 @@ from skylight.units import format_duration, format_size
 RESAMPLES = 100
 CLOSE = MERGE_RIGHT.part  # how near a mean must be known to be named
 BESIDE = 40  # writes on each side of a stall that it is compared with
-CAUGHT = 4  # per cent: if so many catch their turn, the drive without jitter does
-MORE_TURNS = 1.5  # a merge that took so many turns more than the middle one met a slow outlier too
+CAUGHT = 4  # per cent: if so many catch their revolution, the drive without jitter does
+MORE_TURNS = 1.5  # a merge that took so many revolutions more than the middle one met a slow outlier too
 SAME = 0.13  # of their mean that merges may differ by, one standard deviation: else no number stands for all
 # A stall so short may be the arm's way to where the log goes on, say on the next surface: that it comes after
 # a whole number of entries so many times is chance, and less of one the more there are.
 ARM_TURNS, ARM_HITS = 3.0, 5
-# A shorter merge is mostly a wait for the turn, and another at other times.
+# A shorter merge is mostly a wait for the revolution, and another at other times.
 LEAST_TURNS = {"disk": 2.0, "flash": 4.0}
 
 
@@ -271,7 +271,7 @@ def _merge_findings(seen: Seen) -> list[Finding]:
 
 
 def _undelayed(latency_ns: F64, turn_ns: float | None) -> float:
-    """The middle of latencies, of those that caught their turn if jitter makes some miss it, ns."""
+    """The middle of latencies, of those that caught their revolution if jitter makes some miss it, ns."""
     if turn_ns is None:
         return float(np.median(latency_ns))
     low = float(np.percentile(latency_ns, CAUGHT))

@@ -4,8 +4,8 @@
 never move (`skylight.probe.mapping.measure`).
 
 Confidence: how much likelier the bands that moved and that stayed are under one mapping than under the
-other. A band that moved comes to lie at its old angle with the share of a turn that counts as the same; one
-that stayed is misread one time in twenty. Odds below 100 are unknown.
+other. A band that moved comes to lie at its old angle with the share of a revolution that counts as the same;
+one that stayed is misread one time in twenty. Odds below 100 are unknown.
 
 Source: Skylight (FAST '15), section 4.8, Test 10 and Figure 17; docs/figures.md, row S10a.
 """
@@ -36,7 +36,8 @@ def conclude(seen: Seen | None, rows: Sequence[str]) -> Finding:
         return MAPPING.unknown("The drive could not be made to clean the bands that were written.", rows)
     if seen.noise > MOST_NOISE:
         return MAPPING.unknown(
-            f"Two readings of the fresh drive differ by {seen.noise:.0%} of a turn, too much to tell.", rows
+            f"Two readings of the fresh drive differ by {seen.noise:.0%} of a revolution, too much to tell.",
+            rows,
         )
     cleaned = seen.cleaned
     count, moved = int(cleaned.sum()), int((seen.moved & cleaned).sum())

@@ -2,9 +2,9 @@
 
 At each of a dozen places three blocks are read in a row: a *reference* in another band, which is never
 cleaned; the *partner*, never written but in the band; and the *block* itself, which is written. How much
-later the block comes than its partner tells whether it was cleaned (`skylight.probe.band_size.readout`); how
-much later the partner comes than the reference, modulo a turn, tells whether the band moved, for all that
-lies between is the distance on the platters.
+later the block comes than its partner shows whether it was cleaned (`skylight.probe.band_size.readout`); how
+much later the partner comes than the reference, modulo a revolution, shows whether the band moved, for all
+that lies between is the distance on the platters.
 
 Cleaning is made to run as each kind of drive needs: left alone; one cache band, or one zone, or the journal
 filled.
@@ -34,7 +34,7 @@ ZONE_PLACES = 8
 PARTNER, REFERENCE = 64 << 10, 600 * MIB
 READINGS = 7  # as many as bring jitter of 3 % of a latency below what tells angles apart
 GAP = 768 << 10  # between what fills a zone
-LEAST_NOISE = 0.01  # of a turn
+LEAST_NOISE = 0.01  # of a revolution
 SAME = 4.0  # times the noise
 MOST_NOISE = 0.04
 ENOUGH = 0.7
@@ -42,9 +42,9 @@ ENOUGH = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """For each place: how far the band and its block are from where they were, in turns (from -1/2 to 1/2);
-    `noise` is how well two readings of the fresh drive agree; `neighbours` says that the bands lie side by
-    side."""
+    """For each place: how far the band and its block are from where they were, in revolutions (from -1/2 to
+    1/2); `noise` is how well two readings of the fresh drive agree; `neighbours` says that the bands lie side
+    by side."""
 
     band: F64
     block: F64
@@ -63,12 +63,12 @@ class Seen:
 
     @property
     def limit(self) -> float:
-        """What counts as the same angle, in turns."""
+        """What counts as the same angle, in revolutions."""
         return SAME * self.noise
 
 
 def fold(turns: F64) -> F64:
-    """Turns without the whole ones: from -1/2 to 1/2."""
+    """Revolutions without the whole ones: from -1/2 to 1/2."""
     return np.asarray(turns - np.round(turns))
 
 
@@ -96,7 +96,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Both delays, modulo a turn: the middle of the readings."""
+    """Both delays, modulo a revolution: the middle of the readings."""
 
     band: F64
     block: F64

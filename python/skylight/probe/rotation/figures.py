@@ -52,16 +52,16 @@ def _angles(found: Analysis, near: Tracks, evidence: Evidence) -> Figure:
         line[1:][np.diff(line) < 0] = np.nan
         axes.plot(at / MIB, line, color="C1", linewidth=1, label="fitted tracks" if number == 0 else None)
     axes.set_xlabel("address (MiB)")
-    axes.set_ylabel("angle at completion (turns)")
+    axes.set_ylabel("angle at completion (revolutions)")
     axes.set_ylim(0, 1)
     axes.legend(loc="upper right")
     size = format_size(round(near.track_bytes))
     caption = (
         "Each mark is one read in random order: at which angle of the platter it completed. Blocks of a track"
-        f" rise by one turn every {size}, the size of a track; where a line breaks off the next track begins,"
-        " later by the skew."
+        f" rise by one revolution every {size}, the size of a track; where a line breaks off the next track"
+        " begins, later by the skew."
     )
-    alt = f"Scatter of angle against address: parallel rising lines, one turn in {size}."
+    alt = f"Scatter of angle against address: parallel rising lines, one revolution in {size}."
     return Figure("rotation-angles", "Where blocks lie around the platter", caption, alt, drawing)
 
 
@@ -78,18 +78,19 @@ def _catching(found: Analysis, near: Tracks, evidence: Evidence) -> Figure:
         ahead = np.mod(block - submit, 1.0)[:600]
         latency = log.latency_ns[:600] / period_ns
         axes.plot(ahead, latency, mark, color=f"C{number}", markersize=3, label=label)
-    axes.set_xlabel("angle from the head to the block when it was asked for (turns)")
-    axes.set_ylabel("latency (turns)")
+    axes.set_xlabel("angle from the head to the block when it was asked for (revolutions)")
+    axes.set_ylabel("latency (revolutions)")
     axes.set_ylim(0, 2.3)
     axes.set_xlim(0, 1)
     axes.legend(loc="upper right")
     same = "" if found.same is None else f", here {format_duration(found.same.ns)}"
     caption = (
         "Each mark is one read. On the lower line the block is caught as it comes round, on the upper one it"
-        " was missed and came a turn later. Where the marks change lines is the soonest that the drive can be"
-        f" ready: on the same track its overhead{same}; on another the arm's step or the head switch more."
+        " was missed and came a revolution later. Where the marks change lines is the soonest that the drive"
+        f" can be ready: on the same track its overhead{same}; on another also the arm's step or the head"
+        " switch."
     )
-    alt = "Latency against angle ahead: two parallel lines one turn apart; reads change between them."
+    alt = "Latency against angle ahead: two parallel lines one revolution apart; reads change between them."
     return Figure("rotation-caught", "Caught or missed", caption, alt, drawing)
 
 

@@ -1,4 +1,5 @@
-"""From logs to places: the turn, the tracks around a few addresses, and latencies as the mechanics had them.
+"""From logs to places: the revolution, the tracks around a few addresses, and latencies as the mechanics had
+them.
 
 A *place* is a short run of addresses whose tracks have been fitted, so that it is known at which angle each
 of its blocks lies. Steps that go between places are compared with those angles.

@@ -98,7 +98,7 @@ class Plan:
 
     def hops(self, name: str, tracks: Tracks, pairs: Pairs, reads: int, soonest: F64, window: float) -> None:
         """Back and forth between the two pieces of each pair, `reads` a pair, so that each block comes round
-        `soonest` (of the pair) to `window` more after the block before, in turns."""
+        `soonest` (of the pair) to `window` more after the block before, in revolutions."""
         rng, at, angle = self.steps.rng(name), [], 0.0
         for (one, other), least in zip(pairs, soonest, strict=True):
             delays = least + window * rng.permutation((np.arange(reads) + rng.random()) / reads)

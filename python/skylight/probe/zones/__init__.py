@@ -63,7 +63,7 @@ class Zones(ProcedureTest[Seen]):
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
         "Bursts of sequential reads along the drive tell its throughput; the size of tracks at many places"
-        " tells whether surfaces differ and how long the drive stays on one."
+        " shows whether surfaces differ and how long the drive stays on one."
     )
     judges_part = True
     begin = Seen
@@ -205,7 +205,7 @@ def _plateaus(found: Walk | None) -> list[Finding]:
     """Plateaus; unknown where surfaces differ without a pattern, none where tracks only become shorter."""
     rows = ("tracks-000",)
     if found is None:
-        why = "Without the turn and track sizes of test 2 there is nothing to compare."
+        why = "Without the revolution and track sizes of test 2 there is nothing to compare."
         return [PLATEAUS.unknown(why)]
     pattern_found = found.pattern
     if pattern_found is None or found.first_bytes is None or found.last_bytes is None:
