@@ -53,7 +53,7 @@ def turn_of(native_ns: I64) -> float:
     return float(np.median(native_ns))
 
 
-def at_home(latency_ns: I64, turn_ns: float, *, flash: bool) -> NDArray[np.bool_]:
+def at_home(latency_ns: I64, rotation_ns: float, *, flash: bool) -> NDArray[np.bool_]:
     """Whether each look found its block at its native place; see the module's page for what misleads it."""
-    limit = (FLASH_TURNS if flash else DISK_TURNS) * turn_ns
+    limit = (FLASH_TURNS if flash else DISK_TURNS) * rotation_ns
     return latency_ns > limit if flash else latency_ns < limit

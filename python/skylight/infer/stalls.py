@@ -58,13 +58,16 @@ AGREES = 4.0
 USUAL_PERCENT = 85
 
 
-def slow_ones(latency_ns: I64, turn_ns: float | None) -> Bools:
-    """Which writes took longer than the bulk and its spread allow; `turn_ns` where the cache is on disk."""
+def slow_ones(latency_ns: I64, rotation_ns: float | None) -> Bools:
+    """Which writes took longer than the bulk and its spread allow; `rotation_ns` where the cache is on
+    disk."""
     if not len(latency_ns):
         return np.zeros(0, bool)
     low, bulk = np.percentile(latency_ns, [50, BULK])
-    least = LEAST_STALL_NS if turn_ns is None else TURN_PART * turn_ns
-    return np.asarray(latency_ns > bulk + (max(least, SPREADS * (bulk - low)) if turn_ns is None else least))
+    least = LEAST_STALL_NS if rotation_ns is None else TURN_PART * rotation_ns
+    return np.asarray(
+        latency_ns > bulk + (max(least, SPREADS * (bulk - low)) if rotation_ns is None else least)
+    )
 
 
 def before_stalls(latency_ns: I64, until: Stop) -> int:
@@ -267,7 +270,7 @@ def change_point(
     submit_ns: NDArray[np.generic],
     complete_ns: NDArray[np.generic],
     usual_ns: float | None = None,
-    turn_ns: float = 0.0,
+    rotation_ns: float = 0.0,
 ) -> ChangePoint | None:
     """Where cleaning began in a run of writes; None if it did not.
 
@@ -278,7 +281,7 @@ def change_point(
     the end.
 
     `usual_ns` is about what an entry takes on a drive that does not clean, where that is known; one that
-    misses a revolution of `turn_ns` does not clean either."""
+    misses a revolution of `rotation_ns` does not clean either."""
     done, count = entries(complete_ns)
     if len(done) < FEWEST_ENTRIES:
         return None
@@ -287,7 +290,7 @@ def change_point(
     base = float(np.percentile(took[: max(len(took) // 2, 1)], USUAL_PERCENT))
     if usual_ns is not None and base > AGREES * usual_ns:
         base = usual_ns  # most of this is cleaning already
-    limit = max(SLOW_ENTRY * base, base + MISSED_TURNS * turn_ns, 1.0)
+    limit = max(SLOW_ENTRY * base, base + MISSED_TURNS * rotation_ns, 1.0)
     over = np.minimum(took / limit, MOST) - 1.0
     suffix = np.cumsum(over[::-1])[::-1]
     first = int(np.argmax(suffix))

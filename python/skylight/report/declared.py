@@ -149,11 +149,11 @@ def _rotational(rotational: bool, known: Known) -> Claim:
 
 def _rate(rpm: float, known: Known) -> Claim:
     """The rotation rate, rpm."""
-    turn_ns = known.number("rotation_ns")
+    rotation_ns = known.number("rotation_ns")
     declared = f"{rpm:,.0f} a minute"
-    if turn_ns is None:
+    if rotation_ns is None:
         return Claim("Rotation rate", declared, DASH, NOT_MEASURED)
-    found = 60e9 / turn_ns
+    found = 60e9 / rotation_ns
     off = found / rpm - 1
     by = f" ({abs(100 * off):.2g} % {'more' if off > 0 else 'fewer'})" if abs(off) >= 1e-3 else ""
     verdict = AGREES if abs(off) <= SAME_RPM else DIFFERS

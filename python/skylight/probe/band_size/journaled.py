@@ -5,7 +5,7 @@ turns to: a block in each is written before everything else, and one after every
 written to them, for a drive that cleans the fullest band first. Between them lie decoys, in bands far away,
 which are cleaned next, and a grid of blocks around each of the nine. Then cleaning is made to run: the drive
 is left alone, or, if it is lazy, filled until writes stall. The blocks of the grid that were cleaned are of
-the nine bands; if others were as well, the order cannot be steered (`lots`).
+the nine bands; if others were as well, the order cannot be steered (`random_order`).
 
 Twice: with a grid of 8 MiB over more than a band to both sides, and with one of 1 MiB about the edges found.
 Where readings of the wide grid were so wrong that an edge lies outside the narrow one, and too few bands are
@@ -26,8 +26,8 @@ import numpy as np
 from skylight.evidence import F64, I64, IoBatch, Stop
 from skylight.infer.stalls import SLOW
 from skylight.probe.band_size import readout
+from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.band_size.readout import BLOCK, Fresh
-from skylight.probe.band_size.rooms import DEPTH, spread
 from skylight.probe.procedure import Steps
 
 MIB = 1 << 20
@@ -135,8 +135,8 @@ class Round:
         self._copies = copies
         self._blocks = [readout.copies(region.points, copies) for region in regions]
         self._firsts = np.array([region.first for region in regions], np.int64)
-        turn_ns = steps.known.number("rotation_ns")
-        self._turn_ns = turn_ns
+        rotation_ns = steps.known.number("rotation_ns")
+        self._turn_ns = rotation_ns
 
     def _read(self, what: str) -> F64:
         return readout.read(self._steps, f"{self._name}-{what}", np.concatenate(self._blocks))
@@ -148,7 +148,7 @@ class Round:
             return None
         fresh = Fresh.of(self._read("fresh"), self._read("fresh-again"), self._turn_ns)
         own = np.flatnonzero(np.isin(np.concatenate(self._blocks), self._firsts))
-        before = Fresh(fresh.delay_ns[own], fresh.noise_ns, fresh.turn_ns)
+        before = Fresh(fresh.delay_ns[own], fresh.noise_ns, fresh.rotation_ns)
         lazy = steps.known.word("cleaning_type") == "lazy"
         steps.run(f"{name}-first", IoBatch.writes(self._firsts, BLOCK))
         if not lazy:  # for a drive that prefers bands with much in the cache
@@ -184,7 +184,8 @@ class Round:
         return int(np.clip(2 * len(self._firsts) + uncertain, FEWEST_DECOYS, MOST_DECOYS))
 
     def _decoy_bytes(self, count: int) -> int:
-        """More than the grid writes to a band, less than what the nine have, if the cache has the room."""
+        """More than the grid writes to a band, less than what the nine have, if the cache has the cache
+        part."""
         fill = self._steps.known.number("cache_fill_bytes")
         return DECOY_BYTES if fill is None or 2 * count * DECOY_BYTES <= MOST_DECOYS_SHARE * fill else BLOCK
 
@@ -224,8 +225,8 @@ def left_alone(steps: Steps, name: str, bands: int, cleaned: Callable[[], bool])
 class Filler:
     """Fills the cache of a lazy drive until it stalls.
 
-    What it stalls for is the oldest: the nine bands, then large decoys, which give back as much room as a few
-    writes that wait need."""
+    What it stalls for is the oldest: the nine bands, then large decoys, which give back as much space as
+    a few writes that wait need."""
 
     def __init__(self, steps: Steps, name: str, regions: list[Region]) -> None:
         self._steps = steps

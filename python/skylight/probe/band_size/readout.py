@@ -61,20 +61,20 @@ class Fresh:
 
     delay_ns: F64
     noise_ns: float
-    turn_ns: float
+    rotation_ns: float
 
     @staticmethod
-    def of(first_ns: F64, second_ns: F64, turn_ns: float | None) -> Fresh:
+    def of(first_ns: F64, second_ns: F64, rotation_ns: float | None) -> Fresh:
         """The earlier of the two is nearer to the mechanics, which nothing is faster than."""
         apart = np.abs(second_ns - first_ns)
         noise = max(1.5 * float(np.median(apart)), LEAST_NOISE_NS)
-        return Fresh((first_ns + second_ns) / 2, noise, turn_ns or TURN_NS)
+        return Fresh((first_ns + second_ns) / 2, noise, rotation_ns or TURN_NS)
 
     def weights(self, delay_ns: F64) -> F64:
         """Logarithm of how much more likely each is for a block that is native than for one in the cache."""
         off = (delay_ns - self.delay_ns) / self.noise_ns
         native = np.log(0.4 / self.noise_ns) - 0.5 * np.minimum(np.abs(off), 1e3) ** 2
-        cached = -np.log(CACHED_TURNS * self.turn_ns)
+        cached = -np.log(CACHED_TURNS * self.rotation_ns)
         return np.asarray(np.clip(native - cached, -MOST_WEIGHT, MOST_WEIGHT), np.float64)
 
 

@@ -61,8 +61,8 @@ class Advance:
     skew: float
 
 
-def _phases(done_ns: F64, turn_ns: float) -> C128:
-    return phasors((done_ns - done_ns[0]) / turn_ns)
+def _phases(done_ns: F64, rotation_ns: float) -> C128:
+    return phasors((done_ns - done_ns[0]) / rotation_ns)
 
 
 def _agreement(phases: C128, lengths: F64, ends: F64, skews: F64) -> F64:
@@ -84,13 +84,13 @@ def _agreement(phases: C128, lengths: F64, ends: F64, skews: F64) -> F64:
 
 
 def fitted(
-    done_ns: F64, turn_ns: float, lengths: tuple[float, float], skews: tuple[float, float]
+    done_ns: F64, rotation_ns: float, lengths: tuple[float, float], skews: tuple[float, float]
 ) -> list[Advance]:
     """All ways of running on that fit about as well as the best, between these lengths and skews."""
     count = len(done_ns)
     if count < FEWEST_WRITES or lengths[1] <= lengths[0]:
         return []
-    phases = _phases(done_ns, turn_ns)
+    phases = _phases(done_ns, rotation_ns)
     length = np.arange(lengths[0], lengths[1], LENGTH_STEP / count)
     end = (np.arange(PLACES) + 0.5) / PLACES
     skew = np.arange(skews[0], skews[1] + SKEW_STEP, SKEW_STEP)
@@ -125,7 +125,7 @@ def _early(residual: F64) -> F64:
 
 
 def quantum_tracks(
-    done_ns: F64, read_ns: F64, turn_ns: float, advance: Advance, about: float
+    done_ns: F64, read_ns: F64, rotation_ns: float, advance: Advance, about: float
 ) -> tuple[float, float]:
     """Length in tracks from the end of a block to the end of its quantum, near `about`: from the ends of
     writes, and of reads of what the first of them wrote. And how well reads agree with it (0 to 1), less
@@ -133,13 +133,13 @@ def quantum_tracks(
     lengths = np.arange(TRACK_RANGE[0] * about, TRACK_RANGE[1] * about, TRACK_STEP)
     count = np.arange(len(done_ns))
     end = np.mod(advance.end + advance.length * count, 1.0)
-    straight = (done_ns - done_ns[0]) / turn_ns + advance.skew * end
+    straight = (done_ns - done_ns[0]) / rotation_ns + advance.skew * end
     means = advance.length * (1 + advance.skew) + np.linspace(-MEAN_TO, MEAN_TO, MEANS)
     turned = phasors(straight - means[:, None] * count)
     mean = means[int(np.argmax(np.abs(turned.mean(axis=1))))]
     written = _early(straight - mean * count)
     first = slice(0, len(read_ns))
-    read = (read_ns - done_ns[0]) / turn_ns + advance.skew * end[first] - mean * count[first]
+    read = (read_ns - done_ns[0]) / rotation_ns + advance.skew * end[first] - mean * count[first]
     if len(lengths) == 0:
         return about, -1.0
     crossed = np.ceil(lengths[:, None] - end[first]).clip(0)  # starts of tracks between the two ends

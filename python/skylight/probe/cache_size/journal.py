@@ -25,7 +25,7 @@ import numpy as np
 
 from skylight.evidence import F64, IoBatch, IoLog, Stop
 from skylight.infer.stalls import MISSED_TURNS, ChangePoint, change_point, entries, usual
-from skylight.probe.band_size.rooms import DEPTH, spread
+from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
@@ -243,8 +243,10 @@ def _lone_fill(steps: Steps, name: str, size: int, quanta: int) -> Fill:
     pace = steps.run(f"{name}-usual", _writes(steps, 0, LONE_USUAL, size))
     until = Stop(_limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
     log = steps.run(f"{name}-lone", _writes(steps, LONE_USUAL, FIRST_WRITES, size), until=until)
-    turn_ns = _turn_ns(steps)
-    found = change_point(log.submit_ns, log.complete_ns, turn_ns=turn_ns) if until.reached(log) else None
+    rotation_ns = _turn_ns(steps)
+    found = (
+        change_point(log.submit_ns, log.complete_ns, rotation_ns=rotation_ns) if until.reached(log) else None
+    )
     return _fill(name, size, quanta, LONE_USUAL + (found.writes if found else len(log)), found)
 
 

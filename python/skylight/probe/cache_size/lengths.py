@@ -51,13 +51,13 @@ class Advances:
     agreement: float
 
 
-def _spectrum(done_ns: F64, turn_ns: float) -> F64:
+def _spectrum(done_ns: F64, rotation_ns: float) -> F64:
     """How well phases agree with each advance, on `FREQUENCIES` parts of a revolution."""
-    phases = phasors((done_ns - done_ns[0]) / turn_ns)
+    phases = phasors((done_ns - done_ns[0]) / rotation_ns)
     return np.asarray(np.abs(np.fft.fft(phases, FREQUENCIES)) / len(done_ns), np.float64)
 
 
-def advances(ends: Mapping[int, F64], turn_ns: float, likely: Interval) -> list[Advances]:
+def advances(ends: Mapping[int, F64], rotation_ns: float, likely: Interval) -> list[Advances]:
     """From the ends of entries of so many quanta each (of 1 among them) with a quantum of `likely`
     revolutions: all that explain them about as well as the best, which comes first. Empty where nothing does.
 
@@ -69,7 +69,7 @@ def advances(ends: Mapping[int, F64], turn_ns: float, likely: Interval) -> list[
     """
     if len(ends) < 2 or min(map(len, ends.values())) < FEWEST_ENTRIES or likely[1] <= likely[0]:
         return []
-    lines = {quanta: _spectrum(done_ns, turn_ns) for quanta, done_ns in ends.items()}
+    lines = {quanta: _spectrum(done_ns, rotation_ns) for quanta, done_ns in ends.items()}
     one = np.flatnonzero(lines[1] >= STRONG * lines[1].max())
     quantum = np.arange(round(likely[0] * FREQUENCIES), round(likely[1] * FREQUENCIES) + 1)
     total = np.zeros((len(one), len(quantum)))

@@ -32,7 +32,7 @@ def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
     figures = [_start(seen.trials)]
     told = rate.best(seen.rounds)
     if told is not None:
-        figures.append(_bands(evidence, told, ground.turn_ns, flash=ground.flash))
+        figures.append(_bands(evidence, told, ground.rotation_ns, flash=ground.flash))
     if seen.cache_bands.stalls:
         figures.append(_stalls(seen.cache_bands, evidence))
     return figures
@@ -74,14 +74,14 @@ def _start(seen: list[Trial]) -> Figure:
     return Figure("cleaning-start", "When cleaning begins", caption, alt, drawing)
 
 
-def _bands(evidence: Evidence, told: rate.Round, turn_ns: float, *, flash: bool) -> Figure:
+def _bands(evidence: Evidence, told: rate.Round, rotation_ns: float, *, flash: bool) -> Figure:
     drawing, axes = new_axes()
     log = evidence.log(f"{told.name}-look")
     look_ns = log.latency_ns[2::2]  # the first row is the read that may wait, then approach and look in turn
-    home = residence.at_home(look_ns, turn_ns, flash=flash)
+    home = residence.at_home(look_ns, rotation_ns, flash=flash)
     number = np.arange(1, len(look_ns) + 1)
     cached_or_cleaned(axes, number, look_ns / 1e6, home)
-    dashed_line(axes, turn_ns / 1e6)
+    dashed_line(axes, rotation_ns / 1e6)
     axes.set_xlabel("block, in the order written")
     axes.set_ylabel("latency of the read across it (ms)")
     axes.set_ylim(0, 1.25 * float(np.percentile(look_ns, 99)) / 1e6)

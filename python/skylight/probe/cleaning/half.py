@@ -198,5 +198,5 @@ def _pause(
     steps.pause(f"{name}-pause", pause_s)
     look = joined(IoBatch.reads([anchor - 16 * KIB], ground.block), ground.looks(stretch.blocks))
     log = steps.run(f"{name}-look", look, params={"pause_s": pause_s, "idle_s": idle_s})
-    waited_s = max(0.0, float(log.latency_ns[0]) - ground.turn_ns / 2) / 1e9
+    waited_s = max(0.0, float(log.latency_ns[0]) - ground.rotation_ns / 2) / 1e9
     progress.add(pause_s - idle_s + waited_s, ground.home(without_first(log)), long=name.endswith("-long"))

@@ -58,7 +58,7 @@ class Ground:
     steps: Steps
     flash: bool
     flushed: bool
-    turn_ns: float
+    rotation_ns: float
     bytes_a_second: tuple[float, ...] = ()
 
     @property
@@ -69,7 +69,7 @@ class Ground:
     @property
     def late_ns(self) -> float:
         """Latency from which on an anchor is late, ns: it waited for something."""
-        return LATE_TURNS * self.turn_ns + LATE_NS
+        return LATE_TURNS * self.rotation_ns + LATE_NS
 
     def writes(self, offsets: U64, size: int = 0) -> IoBatch:
         """Writes, with a FLUSH behind each where the volatile cache may be on."""
@@ -82,7 +82,7 @@ class Ground:
 
     def home(self, log: IoLog) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which of the blocks looked at are at their native place."""
-        return residence.at_home(residence.look_ns(log), self.turn_ns, flash=self.flash)
+        return residence.at_home(residence.look_ns(log), self.rotation_ns, flash=self.flash)
 
 
 def begin(steps: Steps, *, flushed: bool) -> Ground:
@@ -92,14 +92,14 @@ def begin(steps: Steps, *, flushed: bool) -> Ground:
     at = steps.rng(BASELINE).integers(16, steps.size // MIB - 16, size=BASELINE_PLACES)
     blocks = np.sort(at).astype(np.uint64) * np.uint64(MIB) + np.uint64(260 * KIB)
     log = steps.run(BASELINE, ground.looks(blocks), params={"flash": flash})
-    turn_ns = residence.turn_of(residence.look_ns(log))
+    rotation_ns = residence.turn_of(residence.look_ns(log))
     places = (2 * np.arange(SPEED_PLACES) + 1) * (steps.size // (2 * SPEED_PLACES)) // MIB * MIB
     pairs = np.stack([places, places + SPEED_BYTES], axis=1).ravel()
     second_ns = steps.run(SPEED, IoBatch.reads(pairs, SPEED_BYTES)).latency_ns[1::2]
     passing_ns = np.maximum(
-        second_ns - turn_ns, second_ns / 4
+        second_ns - rotation_ns, second_ns / 4
     )  # the second of a pair first misses its revolution
-    return Ground(steps, flash, flushed, turn_ns, tuple(SPEED_BYTES * 1e9 / passing_ns))
+    return Ground(steps, flash, flushed, rotation_ns, tuple(SPEED_BYTES * 1e9 / passing_ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Search:
         """Trials until the bracket is as narrow as `width_s` of its lower end says, s; then guards, so many
         revolutions below it."""
         for turns in (0.0, *guard_turns):
-            guard_s = bracket(self.seen)[0] - turns * self.ground.turn_ns / 1e9
+            guard_s = bracket(self.seen)[0] - turns * self.ground.rotation_ns / 1e9
             if turns and (guard_s <= 0 or not self.begun(guard_s)):
                 continue
             self._halve(width_s)

@@ -19,7 +19,7 @@ def draw(seen: Seen) -> list[Figure]:
     if seen.parades:
         figures.append(_parades(seen.parades))
     if seen.test5 is not None and seen.ground is not None:
-        figures.append(_test5(seen.test5, seen.ground.turn_ns, flash=seen.ground.flash))
+        figures.append(_test5(seen.test5, seen.ground.rotation_ns, flash=seen.ground.flash))
     return figures
 
 
@@ -46,11 +46,11 @@ def _parades(parades: list[Parade]) -> Figure:
     return Figure("cleaning-order", "Which bands were cleaned first", caption, alt, drawing)
 
 
-def _test5(seen: Test5, turn_ns: float, *, flash: bool) -> Figure:
+def _test5(seen: Test5, rotation_ns: float, *, flash: bool) -> Figure:
     drawing, axes = new_axes()
     number = np.arange(1, len(seen.look_ns) + 1)
     cached_or_cleaned(axes, number, seen.look_ns / 1e6, seen.cleaned)
-    dashed_line(axes, turn_ns / 1e6)
+    dashed_line(axes, rotation_ns / 1e6)
     for edge in (seen.linear, seen.linear + seen.scattered):
         axes.axvline(edge + 0.5, color="C7", linewidth=1)
     axes.set_ylim(0, 1.3 * float(np.percentile(seen.look_ns, 99)) / 1e6)

@@ -168,10 +168,10 @@ def _chance_of_speed(latency_ns: I64) -> float:
 
     The wait for the angle alone is even over a revolution, so at most x / revolution of its reads take less
     than x; binomial tail at four limits, times four."""
-    turn_ns = 60e9 / FASTEST_RPM
+    rotation_ns = 60e9 / FASTEST_RPM
     limits_ns = (500_000, 1_000_000, 2_000_000, FAST_READ_NS)
     tails = (
-        binomial_tail(int(np.count_nonzero(latency_ns < limit)), len(latency_ns), limit / turn_ns)
+        binomial_tail(int(np.count_nonzero(latency_ns < limit)), len(latency_ns), limit / rotation_ns)
         for limit in limits_ns
     )
     return min(1.0, 4 * min(tails))

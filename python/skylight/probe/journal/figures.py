@@ -25,7 +25,7 @@ KIB = 1024.0
 
 def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
     """The figures that the evidence allows."""
-    if not seen.rooms.runs:
+    if not seen.footprints.runs:
         return []
     figures = [_sizes(seen)]
     if seen.ladder:
@@ -40,9 +40,9 @@ def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
 
 def _sizes(seen: Seen) -> Figure:
     drawing, axes = new_axes()
-    sizes = sorted(seen.rooms.runs)
+    sizes = sorted(seen.footprints.runs)
     middle = [
-        float(np.median(np.concatenate([run.latency_ns[2:] for run in seen.rooms.runs[size]]))) / 1e6
+        float(np.median(np.concatenate([run.latency_ns[2:] for run in seen.footprints.runs[size]]))) / 1e6
         for size in sizes
     ]
     axes.plot(np.array(sizes) / KIB, middle, "o", color="C0")

@@ -71,7 +71,7 @@ class Saw:
     gap_ns: float
 
 
-def refined_turn(places: Sequence[F64], turn_ns: float) -> float:
+def refined_turn(places: Sequence[F64], rotation_ns: float) -> float:
     """The revolution with which completions of each place agree best, near the one known, ns.
 
     The cycles differ in length, so over their whole span no other revolution near it makes them agree."""
@@ -83,9 +83,9 @@ def refined_turn(places: Sequence[F64], turn_ns: float) -> float:
             total += np.abs(np.exp(2j * np.pi * turns).sum(axis=1))
         return total
 
-    best, width = turn_ns, KNOWN_TO * turn_ns
+    best, width = rotation_ns, KNOWN_TO * rotation_ns
     span = max(float(np.ptp(done_ns)) for done_ns in places)
-    steps = int(np.clip(8 * 2 * KNOWN_TO * span / turn_ns, FIT_STEPS, MOST_STEPS))
+    steps = int(np.clip(8 * 2 * KNOWN_TO * span / rotation_ns, FIT_STEPS, MOST_STEPS))
     for count in (steps, FIT_STEPS, FIT_STEPS):
         tried = best + np.linspace(-width, width, count)
         best = float(tried[int(np.argmax(agreement(tried)))])
@@ -93,19 +93,19 @@ def refined_turn(places: Sequence[F64], turn_ns: float) -> float:
     return best
 
 
-def saw(submit_ns: F64, done_ns: F64, turn_ns: float) -> Saw:
+def saw(submit_ns: F64, done_ns: F64, rotation_ns: float) -> Saw:
     """The saw of commands at one place."""
-    turns = np.exp(2j * np.pi * done_ns / turn_ns)
+    turns = np.exp(2j * np.pi * done_ns / rotation_ns)
     agreement = float(np.abs(turns.mean()))
-    middle = float(np.angle(turns.mean())) / (2 * np.pi) * turn_ns
-    late = np.mod(done_ns - middle + turn_ns / 2, turn_ns) - turn_ns / 2
+    middle = float(np.angle(turns.mean())) / (2 * np.pi) * rotation_ns
+    late = np.mod(done_ns - middle + rotation_ns / 2, rotation_ns) - rotation_ns / 2
     early = np.sort(late)[: max(2, int(len(late) * FASTEST_PART))].mean()  # nothing beats the mechanics
     phase_ns = middle + float(early)
     # Without what came late: the wait and whole revolutions, exactly; a late completion never makes it less.
     exact = done_ns - submit_ns - (late - float(early))
     least = float(exact.min())
-    most = float(exact[exact < least + turn_ns].max())
-    open_ns = least + turn_ns - most
+    most = float(exact[exact < least + rotation_ns].max())
+    open_ns = least + rotation_ns - most
     return Saw(least - open_ns / 2, phase_ns, agreement, open_ns)
 
 
@@ -117,21 +117,23 @@ def _columns(logs: Sequence[IoLog], begin_ns: int) -> tuple[F64, F64]:
 
 
 def disk_time(
-    write: tuple[F64, F64], read: tuple[F64, F64], turn_ns: float, quantum_ns: float
+    write: tuple[F64, F64], read: tuple[F64, F64], rotation_ns: float, quantum_ns: float
 ) -> tuple[float, float, float]:
     """Out-of-band time with the settling in it and what its edges leave open, ns; how steady phases are."""
-    wrote, found = saw(*write, turn_ns), saw(*read, turn_ns)
-    behind = float(np.mod(wrote.phase_ns - found.phase_ns, turn_ns))
-    behind += turn_ns * round((quantum_ns - behind) / turn_ns)
+    wrote, found = saw(*write, rotation_ns), saw(*read, rotation_ns)
+    behind = float(np.mod(wrote.phase_ns - found.phase_ns, rotation_ns))
+    behind += rotation_ns * round((quantum_ns - behind) / rotation_ns)
     time = wrote.shortest_ns - found.shortest_ns - max(behind, 0.0)
     if (
-        time < -LEAST_TURNS * turn_ns and behind >= turn_ns
+        time < -LEAST_TURNS * rotation_ns and behind >= rotation_ns
     ):  # what a quantum takes is known to half a revolution only
-        time += turn_ns
+        time += rotation_ns
     return time, (wrote.gap_ns + found.gap_ns) / 2, min(wrote.agreement, found.agreement)
 
 
-def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, quantum_ns: float) -> Finding:
+def judge_disk(
+    writes: Sequence[IoLog], reads: Sequence[IoLog], rotation_ns: float, quantum_ns: float
+) -> Finding:
     """The finding for a cache on disk, from the first entry and its reads; `quantum_ns` is what a quantum
     takes, about."""
     rows = ("first-write-1", "first-read-1")
@@ -141,8 +143,8 @@ def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, 
         return OUT_OF_BAND.unknown(
             "the target cannot be erased, so its first entry cannot be written again and again", rows
         )
-    turn_ns = refined_turn([write[1], read[1]], turn_ns)
-    time, open_ns, steady = disk_time(write, read, turn_ns, quantum_ns)
+    rotation_ns = refined_turn([write[1], read[1]], rotation_ns)
+    time, open_ns, steady = disk_time(write, read, rotation_ns, quantum_ns)
     if steady < STEADY:
         return OUT_OF_BAND.unknown(
             f"writes of the first entry end at no one angle (agreement {steady:.2f})", rows
@@ -150,13 +152,13 @@ def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, 
     half = SETTLE_NS / 2 + open_ns / 2
     value = time - SETTLE_NS / 2
     within = (max(value - half, 0.0), max(value + half, 0.0))
-    confidence = _confidence(write, read, turn_ns, quantum_ns, time)
+    confidence = _confidence(write, read, rotation_ns, quantum_ns, time)
     if confidence < LEAST_CONFIDENCE:
         return OUT_OF_BAND.unknown(f"cycles drawn anew agree in {100 * confidence:.0f} % of cases only", rows)
     if value < half:
         why = f"no more than {format_duration(int(max(time, 0)))} is written before an entry"
         return OUT_OF_BAND.unknown(why, rows, within)
-    if half > RIGHT_TURNS * turn_ns:
+    if half > RIGHT_TURNS * rotation_ns:
         words = f"{format_duration(int(value))} to within {format_duration(int(half))}"
         return OUT_OF_BAND.unknown(f"{words}, more than a twentieth of a revolution", rows, within)
     why = (
@@ -168,7 +170,7 @@ def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, 
 
 
 def _confidence(
-    write: tuple[F64, F64], read: tuple[F64, F64], turn_ns: float, quantum_ns: float, time: float
+    write: tuple[F64, F64], read: tuple[F64, F64], rotation_ns: float, quantum_ns: float, time: float
 ) -> float:
     """How often cycles drawn anew give the same time to a twentieth of a revolution."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
@@ -176,12 +178,12 @@ def _confidence(
     for _ in range(RESAMPLES):
         picks = [np.sort(rng.choice(len(part[0]), size=len(part[0]))) for part in (write, read)]
         drawn = [(part[0][pick], part[1][pick]) for part, pick in zip((write, read), picks, strict=True)]
-        again, _, _ = disk_time(drawn[0], drawn[1], turn_ns, quantum_ns)
-        hits += abs(again - time) <= RIGHT_TURNS * turn_ns
+        again, _, _ = disk_time(drawn[0], drawn[1], rotation_ns, quantum_ns)
+        hits += abs(again - time) <= RIGHT_TURNS * rotation_ns
     return share(hits, RESAMPLES)
 
 
-def judge_flash(timed: IoLog, lone_ns: float, quantum_ns: float, turn_ns: float) -> Finding:
+def judge_flash(timed: IoLog, lone_ns: float, quantum_ns: float, rotation_ns: float) -> Finding:
     """The finding for a cache on flash; `lone_ns` is the shortest lone write."""
     flushes = timed.only(Op.FLUSH)
     if not len(flushes):
@@ -191,8 +193,8 @@ def judge_flash(timed: IoLog, lone_ns: float, quantum_ns: float, turn_ns: float)
     least = max(most - FLASH_NS, 0.0)
     value, half = (most + least) / 2, (most - least) / 2
     words = f"a lone write takes {format_duration(int(most))} beyond overhead and the transfer of a quantum"
-    if half > RIGHT_TURNS * turn_ns:
+    if half > RIGHT_TURNS * rotation_ns:
         why = f"{words}, and how much of it is the medium's own latency is not seen"
         return OUT_OF_BAND.unknown(why, ("flushes",), (least, most))
-    sure = float(np.mean(flushes.latency_ns < overhead + most + RIGHT_TURNS * turn_ns))
+    sure = float(np.mean(flushes.latency_ns < overhead + most + RIGHT_TURNS * rotation_ns))
     return OUT_OF_BAND.found(round(value), sure, words, ("flushes",), (least, most))

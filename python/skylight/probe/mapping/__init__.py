@@ -87,12 +87,12 @@ class Mapping(ProcedureTest[Trial]):
 
     def procedure(self, steps: Steps, seen: Trial) -> None:
         """On a shingled drive that may be written to and whose rotation is known."""
-        turn_ns = steps.known.number("rotation_ns")
-        if turn_ns is None or not is_shingled(steps):
+        rotation_ns = steps.known.number("rotation_ns")
+        if rotation_ns is None or not is_shingled(steps):
             return
         with steps.settings("settings", write_cache=False, look_ahead=False):
             seen.made = True
-            seen.bands = before_and_after(steps, turn_ns)
+            seen.bands = before_and_after(steps, rotation_ns)
 
     def verdict(self, seen: Trial, steps: Replay) -> list[Finding]:
         """`mapping` of a shingled drive; nothing for one that does not clean."""

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     pass
 
 
-def _angles(evidence: Evidence, name: str, turn_ns: float) -> F64 | None:
+def _angles(evidence: Evidence, name: str, rotation_ns: float) -> F64 | None:
     log = evidence.log(name)
     if len(log) == 0 or len(log) % (3 * READINGS):
         return None
     places = Places(log.offset[2::3].astype(np.int64)[: len(log) // 3 // READINGS], 0)
-    return np.asarray(360 * (Reading.of(places, log, turn_ns).band % 1.0))
+    return np.asarray(360 * (Reading.of(places, log, rotation_ns).band % 1.0))
 
 
 def draw(evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:

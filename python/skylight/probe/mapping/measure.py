@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, IoBatch, IoLog
-from skylight.probe.band_size import rooms
+from skylight.probe.band_size import cache_parts
+from skylight.probe.band_size.cache_parts import OVER_BYTES, OVER_SLOTS, Kind, logged, spread
 from skylight.probe.band_size.journaled import Filler, Region, left_alone
-from skylight.probe.band_size.rooms import OVER_BYTES, OVER_SLOTS, Kind, logged, spread
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
@@ -102,9 +102,9 @@ class Reading:
     block: F64
 
     @staticmethod
-    def of(places: Places, log: IoLog, turn_ns: float) -> Reading:
+    def of(places: Places, log: IoLog, rotation_ns: float) -> Reading:
         """Circular: the readings are turned to near the first, then the median is taken."""
-        return Reading(*(_middle(delay / turn_ns) for delay in places.delays(log)))
+        return Reading(*(_middle(delay / rotation_ns) for delay in places.delays(log)))
 
 
 def _middle(turns: F64) -> F64:
@@ -141,21 +141,21 @@ def _places(steps: Steps, kind: Kind, lazy: bool) -> Places | None:
     return Places(blocks[blocks + behind + MIB <= steps.size], behind)
 
 
-def before_and_after(steps: Steps, turn_ns: float) -> Seen | None:
+def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
     """What changed by cleaning; None if cleaning could not be made to run."""
     lazy = steps.known.word("cleaning_type") == "lazy"
     kind: Kind = "journal"
-    room = None
+    cache_part = None
     if lazy:
         if not steps.erase("kind-erase"):
             return None
-        kind, room = rooms.kind_of(steps)
+        kind, cache_part = cache_parts.kind_of(steps)
     places = _places(steps, kind, lazy)
     if places is None or len(places.blocks) == 0 or not steps.erase("erase"):
         return None
 
     def reading(name: str) -> Reading:
-        return Reading.of(places, steps.run(name, places.batch()), turn_ns)
+        return Reading.of(places, steps.run(name, places.batch()), rotation_ns)
 
     fresh, again = reading("fresh"), reading("fresh-again")
     if not lazy:
@@ -180,9 +180,9 @@ def before_and_after(steps: Steps, turn_ns: float) -> Seen | None:
     elif kind == "zones":
         if logged(steps, 0, steps.size, "clean") is None:
             return None
-    elif room is not None:
+    elif cache_part is not None:
         for block in places.blocks:
             base = int(block) // MIB * MIB + MIB
-            index = np.arange(room.period + 1, dtype=np.int64)
+            index = np.arange(cache_part.period + 1, dtype=np.int64)
             steps.run("clean", IoBatch.writes(base + index % OVER_SLOTS * OVER_BYTES, OVER_BYTES))
     return replace(seen(fresh, again, reading("after")), neighbours=kind == "zones")
