@@ -34,6 +34,7 @@ use crate::planted::Plants;
 use crate::profile::Schedule;
 use crate::stop::{Stop, StopWatch};
 use crate::trace::HeadTrace;
+use crate::world::World;
 use crate::write_cache::WriteCache;
 
 /// How many commands ahead the layer gets a hint: far enough to hide the memory latency.
@@ -68,7 +69,7 @@ pub struct HostInterface {
 
 /// A read that continues into the buffer: its next host address, and since when it has been reading.
 #[derive(Clone, Copy, Debug)]
-struct ReadAhead {
+pub(crate) struct ReadAhead {
     next: Lba,
     since: Time,
 }
@@ -88,16 +89,16 @@ pub(crate) enum Event {
 ///
 /// More than 15 fields: the clocks of the event loop are read together on every event.
 pub struct Drive {
-    media: Media,
+    pub(crate) media: Media,
     layer: Box<dyn Layer>,
     interface: HostInterface,
     jitter: Option<Jitter>,
     /// The media are busy until then.
-    busy_until: Time,
+    pub(crate) busy_until: Time,
     /// When the host submits its next command, or when its pause ended.
-    host_time: Time,
+    pub(crate) host_time: Time,
     /// The drive has had nothing to do since then.
-    idle_since: Time,
+    pub(crate) idle_since: Time,
     /// The cache interface is busy with earlier writes until then.
     cache_busy_until: Time,
     /// No destaging until then: the media had no space.
@@ -109,13 +110,15 @@ pub struct Drive {
     /// Outstanding commands.
     pending: Pending,
     cache: WriteCache,
-    ahead: Option<ReadAhead>,
+    pub(crate) ahead: Option<ReadAhead>,
     /// How long a read can continue until the buffer is full.
     buffer_time: Nanos,
     plan: Plan,
     answered: Vec<(CommandId, Time)>,
     destaged: Vec<LbaExtent>,
     plants: Plants,
+    /// What the host meets besides the drive; `None` under ideal conditions.
+    pub(crate) world: Option<Box<World>>,
 }
 
 impl Drive {
@@ -151,6 +154,7 @@ impl Drive {
             answered: Vec::new(),
             destaged: Vec::new(),
             plants: Plants::default(),
+            world: None,
         }
     }
 
@@ -215,10 +219,32 @@ impl Drive {
     /// Switches the volatile write cache, after destaging its contents. Returns the resulting state: a drive
     /// without a cache stays off.
     pub fn set_write_cache(&mut self, on: bool) -> bool {
+        if let Some(fixed) = self.fixed_write_cache() {
+            return fixed;
+        }
         self.destage_all();
         self.host_time = self.host_time.max(self.busy_until);
         self.cache.switch(on);
         self.cache.is_on()
+    }
+
+    /// Replaces the volatile cache by one that is on, of `size` if the drive has none, or switches it off.
+    pub(crate) fn fix_write_cache(&mut self, on: bool, size: Sectors) {
+        self.set_write_cache(on);
+        if on && !self.cache.is_on() {
+            self.cache = WriteCache::new(size, self.interface.write_cache_runs, true);
+            self.cache.plants = self.plants;
+        }
+    }
+
+    /// Maximum number of commands in the drive's queue.
+    pub(crate) fn queue_depth(&self) -> usize {
+        self.interface.queue_depth
+    }
+
+    /// Limits the drive's queue to `depth`; a command that the host holds back takes `turnaround` to arrive.
+    pub(crate) fn limit_queue(&mut self, depth: usize, turnaround: Nanos) {
+        self.pending.limit(depth, turnaround);
     }
 
     /// Whether look-ahead is on.
@@ -228,6 +254,9 @@ impl Drive {
 
     /// Switches look-ahead. Returns the resulting state: a drive without a buffer stays off.
     pub fn set_look_ahead(&mut self, on: bool) -> bool {
+        if self.look_ahead_is_fixed() {
+            return self.interface.look_ahead;
+        }
         self.interface.look_ahead = on && self.interface.read_buffer.get() > 0;
         self.ahead = None;
         self.interface.look_ahead
@@ -280,7 +309,8 @@ impl Drive {
             return Err(BatchError::Stop(invalid.count, invalid.within));
         }
         let watch = StopWatch::new(stop);
-        let mut host = Host::new(batch, (depth, self.host_time), watch, submit_ns, complete_ns);
+        let begin = (depth, self.host_time, self.link());
+        let mut host = Host::new(batch, begin, watch, submit_ns, complete_ns);
         loop {
             let event = self.next_event();
             let submits_at = host.submits_at();
@@ -305,8 +335,14 @@ impl Drive {
         if self.is_idle_before(at) {
             self.idle_until(at, host);
         }
-        let fua = host.batch.is_fua(index);
-        self.pending.submit(host.batch.command(index), fua, at, &mut self.cache);
+        if self.pending.commands().is_empty() {
+            self.wake(at);
+        }
+        let (command, fua) = (host.batch.command(index), host.batch.is_fua(index));
+        if self.swallows(command.op) {
+            return self.pending.submit_as(Served::OnArrival, command, fua, at);
+        }
+        self.pending.submit(command, fua, at, &mut self.cache);
     }
 
     /// Whether no command is outstanding and the media are free before `at`.
@@ -451,7 +487,11 @@ impl Drive {
     fn serve(&mut self, first: usize, run: usize, host: &mut impl Observer) {
         let next = self.choose(first, run);
         let command = self.pending.commands()[first + next];
-        let ready = self.pending.arrivals()[first + next].submitted_at + self.interface.command_overhead;
+        let arrival = self.pending.arrivals()[first + next];
+        // A command that the link held back has not been decoded meanwhile.
+        let arrived = if self.world.is_some() { arrival.queued_at } else { arrival.submitted_at };
+        let ready = arrived + self.interface.command_overhead;
+        self.give_way(self.busy_until.max(ready));
         let free = self.busy_until;
         let start = self.reading_ahead_since(&command, ready).unwrap_or(free.max(ready));
         self.plan.clear();
@@ -510,10 +550,10 @@ impl Drive {
     /// Completes a command towards the host.
     #[inline]
     fn complete(&mut self, id: CommandId, at: Time, host: &mut impl Observer) {
-        let (command, arrival) = self.pending.complete(id, at);
-        let free = at + self.interface.host_gap;
+        let (command, _) = self.pending.complete(id, at);
+        let (seen, free) = self.seen_by_host(at, self.interface.host_gap);
         host.decided(id, self.layer.as_ref());
-        host.answered(id, at, at - arrival.submitted_at, free);
+        host.answered(id, seen, free);
         self.media.ledger.complete(command.op, command.extent.len);
         self.host_time = self.host_time.max(free);
         self.idle_since = self.idle_since.max(at);

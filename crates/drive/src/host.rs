@@ -10,6 +10,7 @@ use skylight_layer::{CommandId, Layer, Plan};
 
 use crate::batch::Batch;
 use crate::stop::StopWatch;
+use crate::world::Link;
 
 /// Whose commands a plan completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +34,8 @@ pub enum Moved {
 
 /// Callbacks for the events of a drive.
 pub(crate) trait Observer {
-    /// A command completes at `at`, `latency` after its submission; the host can submit its next command at
-    /// `free`.
-    fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time);
+    /// A command completes at `at`, as the host sees it; the host can submit its next command at `free`.
+    fn answered(&mut self, id: CommandId, at: Time, free: Time);
 
     /// The volatile cache accepted a write of the host, which has the number `cache` from now on.
     #[inline]
@@ -61,7 +61,7 @@ pub(crate) trait Observer {
 pub(crate) struct NoHost;
 
 impl Observer for NoHost {
-    fn answered(&mut self, _id: CommandId, _at: Time, _latency: Nanos, _free: Time) {
+    fn answered(&mut self, _id: CommandId, _at: Time, _free: Time) {
         debug_assert!(false, "no command is outstanding");
     }
 }
@@ -70,7 +70,7 @@ impl Observer for NoHost {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     free: Time,
-    /// Latency of the command that had this slot; `None` before the first.
+    /// Latency of the command that had this slot, by the host's clock; `None` before the first.
     latency: Option<Nanos>,
 }
 
@@ -83,19 +83,20 @@ pub(crate) struct Host<'a> {
     slots: VecDeque<Slot>,
     next: usize,
     watch: StopWatch,
+    link: Link,
 }
 
 impl<'a> Host<'a> {
-    /// A host with up to `depth` outstanding commands from `start` on.
+    /// A host at the end of `link` with up to `depth` outstanding commands from `start` on.
     pub(crate) fn new(
         batch: &'a Batch<'a>,
-        (depth, start): (usize, Time),
+        (depth, start, link): (usize, Time, Link),
         watch: StopWatch,
         submit_ns: &'a mut [u64],
         complete_ns: &'a mut [u64],
     ) -> Self {
         let slots = std::iter::repeat_n(Slot { free: start, latency: None }, depth.min(batch.len()));
-        Self { batch, submit_ns, complete_ns, slots: slots.collect(), next: 0, watch }
+        Self { batch, submit_ns, complete_ns, slots: slots.collect(), next: 0, watch, link }
     }
 
     /// Number of submitted commands.
@@ -103,11 +104,11 @@ impl<'a> Host<'a> {
         self.next
     }
 
-    /// When the next command will be submitted, if known.
+    /// When the drive will have the next command, if known.
     #[inline]
     pub(crate) fn submits_at(&self) -> Option<Time> {
         let slot = self.slots.front().filter(|_| self.next < self.batch.len() && !self.watch.reached())?;
-        Some(slot.free)
+        Some(slot.free + self.link.out)
     }
 
     /// Submits the next command and returns its index; `None` if the completion before it met the stop
@@ -122,7 +123,7 @@ impl<'a> Host<'a> {
             }
         }
         let index = self.next;
-        self.submit_ns[index] = slot.free.get();
+        self.submit_ns[index] = self.link.read_clock(slot.free);
         self.next += 1;
         Some(index)
     }
@@ -137,8 +138,11 @@ impl<'a> Host<'a> {
 impl Observer for Host<'_> {
     /// The slot becomes free again at `free`.
     #[inline]
-    fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time) {
-        self.complete_ns[id.0 as usize] = at.get();
+    fn answered(&mut self, id: CommandId, at: Time, free: Time) {
+        let index = id.0 as usize;
+        let complete_ns = self.link.read_clock(at);
+        self.complete_ns[index] = complete_ns;
+        let latency = Nanos(complete_ns - self.submit_ns[index]);
         let behind = self.slots.iter().rev().take_while(|slot| slot.free > free).count();
         let slot = Slot { free, latency: Some(latency) };
         match behind {

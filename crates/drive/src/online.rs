@@ -55,7 +55,7 @@ struct Reporter<'a, M: Mover> {
 }
 
 impl<M: Mover> Observer for Reporter<'_, M> {
-    fn answered(&mut self, id: CommandId, at: Time, _latency: Nanos, _free: Time) {
+    fn answered(&mut self, id: CommandId, at: Time, _free: Time) {
         self.due.push(Reverse(Answered { at, id: id.0 }));
     }
 
