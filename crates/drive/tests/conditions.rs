@@ -64,9 +64,7 @@ fn ideal_conditions_change_nothing() {
 fn the_same_seed_gives_the_same_times_and_another_does_not() {
     let conditions = skylight_drive::random::random_conditions(11);
     let profile = profile("st4000nc001");
-    let run = |seed| {
-        reads(&mut Drive::in_conditions(&profile, &conditions, seed).expect("builds"), 300, 4)
-    };
+    let run = |seed| reads(&mut Drive::in_conditions(&profile, &conditions, seed).expect("builds"), 300, 4);
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }
@@ -74,11 +72,8 @@ fn the_same_seed_gives_the_same_times_and_another_does_not() {
 #[test]
 fn the_host_gap_lies_between_completion_and_submission() {
     let own = profile("st4000nc001").interface.host_gap.nanos().get();
-    let gap = Conditions {
-        host_gap: Duration::from_ns(0.2 * MS),
-        host_gap_jitter: 0.5,
-        ..Conditions::default()
-    };
+    let gap =
+        Conditions { host_gap: Duration::from_ns(0.2 * MS), host_gap_jitter: 0.5, ..Conditions::default() };
     assert!(gaps(&reads(&mut drive(&Conditions::default()), 200, 1)).iter().all(|&gap| gap == own));
     let found = gaps(&reads(&mut drive(&gap), 2000, 1));
     let (least, most) = (found.iter().min().expect("some"), found.iter().max().expect("some"));
@@ -109,9 +104,8 @@ fn the_link_adds_its_time_to_each_command() {
     // Cached writes do not depend on the rotation.
     let cached = Conditions { volatile_cache: VolatileCache::On, ..Conditions::default() };
     let slow = Conditions { transport: Duration::from_ns(2.0 * MS), ..cached.clone() };
-    let writes = |conditions| {
-        latencies(&times(&mut drive(conditions), &[op::WRITE; 50], &random_offsets(50), 1))
-    };
+    let writes =
+        |conditions| latencies(&times(&mut drive(conditions), &[op::WRITE; 50], &random_offsets(50), 1));
     let (near, far) = (writes(&cached), writes(&slow));
     assert!(near.iter().zip(&far).all(|(near, far)| far - near == 2_000_000), "{near:?} {far:?}");
 }
