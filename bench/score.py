@@ -263,6 +263,7 @@ def show_in_conditions(results: Sequence[Scored], *, ideal: bool) -> bool:
         f" type wrong {types.wrong} (none)"
     )
     good = whole.share("right") >= asked and whole.share("wrong") <= WRONG and types.wrong == 0
+    show_intervals(results)
     failed = sum(result.error is not None for result in results)
     if failed:
         print(f"{failed} probes failed")
@@ -388,9 +389,9 @@ def main() -> int:
 
 def shown(results: Sequence[Scored], arguments: argparse.Namespace) -> bool:
     """Prints all tables; returns whether the targets are met: under conditions, of what is measurable."""
-    good = show(results, quick=arguments.quick)
     if arguments.conditions is None:
-        return good
+        return show(results, quick=arguments.quick)
+    show_tables(results)
     return show_in_conditions(results, ideal=arguments.conditions == IDEAL)
 
 
