@@ -37,6 +37,7 @@ use crate::planted::Plants;
 use crate::profile::Schedule;
 use crate::stop::{Stop, StopWatch};
 use crate::trace::HeadTrace;
+use crate::world::World;
 use crate::write_cache::WriteCache;
 
 /// How many commands ahead the layer gets a hint: far enough to hide the memory latency.
@@ -71,7 +72,7 @@ pub struct HostInterface {
 
 /// A read that continues into the buffer: its next host address, and since when it has been reading.
 #[derive(Clone, Copy, Debug)]
-struct ReadAhead {
+pub(crate) struct ReadAhead {
     next: Lba,
     since: Time,
 }
@@ -91,16 +92,16 @@ pub(crate) enum Event {
 ///
 /// More than 15 fields: the clocks of the event loop are read together on every event.
 pub struct Drive {
-    media: Media,
+    pub(crate) media: Media,
     layer: Box<dyn Layer>,
     interface: HostInterface,
     jitter: Option<Jitter>,
     /// The media are busy until then.
-    busy_until: Time,
+    pub(crate) busy_until: Time,
     /// When the host submits its next command, or when its pause ended.
-    host_time: Time,
+    pub(crate) host_time: Time,
     /// The drive has had nothing to do since then.
-    idle_since: Time,
+    pub(crate) idle_since: Time,
     /// The cache interface is busy with earlier writes until then.
     cache_busy_until: Time,
     /// No destaging until then: the media had no space.
@@ -116,13 +117,15 @@ pub struct Drive {
     /// Outstanding commands.
     pending: Pending,
     cache: WriteCache,
-    ahead: Option<ReadAhead>,
+    pub(crate) ahead: Option<ReadAhead>,
     /// How long a read can continue until the buffer is full.
     buffer_time: Nanos,
     plan: Plan,
     answered: Vec<Answered>,
     destaged: Vec<LbaExtent>,
     plants: Plants<Planted>,
+    /// What the host meets besides the drive; `None` under ideal conditions.
+    pub(crate) world: Option<Box<World>>,
 }
 
 impl Drive {
@@ -160,6 +163,7 @@ impl Drive {
             answered: Vec::new(),
             destaged: Vec::new(),
             plants: Plants::default(),
+            world: None,
         }
     }
 
@@ -231,10 +235,32 @@ impl Drive {
     /// Switches the volatile write cache, after destaging its contents. Returns the resulting state: a drive
     /// without a cache stays off.
     pub fn set_write_cache(&mut self, on: bool) -> bool {
+        if let Some(fixed) = self.fixed_write_cache() {
+            return fixed;
+        }
         self.destage_all();
         self.host_time = self.host_time.max(self.busy_until);
         self.cache.switch(on);
         self.cache.is_on()
+    }
+
+    /// Replaces the volatile cache by one that is on, of `size` if the drive has none, or switches it off.
+    pub(crate) fn fix_write_cache(&mut self, on: bool, size: Sectors) {
+        self.set_write_cache(on);
+        if on && !self.cache.is_on() {
+            self.cache = WriteCache::new(size, self.interface.write_cache_runs, true);
+            self.cache.plants = self.plants;
+        }
+    }
+
+    /// Maximum number of commands in the drive's queue.
+    pub(crate) fn queue_depth(&self) -> usize {
+        self.interface.queue_depth
+    }
+
+    /// Limits the drive's queue to `depth`; a command that the host holds back takes `turnaround` to arrive.
+    pub(crate) fn limit_queue(&mut self, depth: usize, turnaround: Nanos) {
+        self.pending.limit(depth, turnaround);
     }
 
     /// Whether look-ahead is on.
@@ -244,6 +270,9 @@ impl Drive {
 
     /// Switches look-ahead. Returns the resulting state: a drive without a buffer stays off.
     pub fn set_look_ahead(&mut self, on: bool) -> bool {
+        if self.look_ahead_is_fixed() {
+            return self.interface.look_ahead;
+        }
         self.interface.look_ahead = on && self.interface.read_buffer.get() > 0;
         self.ahead = None;
         self.interface.look_ahead
@@ -296,7 +325,8 @@ impl Drive {
             return Err(BatchError::Stop(invalid.count, invalid.within));
         }
         let watch = StopWatch::new(stop);
-        let mut host = Host::new(batch, (depth, self.host_time), watch, submit_ns, complete_ns);
+        let begin = (depth, self.host_time, self.link());
+        let mut host = Host::new(batch, begin, watch, submit_ns, complete_ns);
         loop {
             let event = self.next_event();
             let submits_at = host.submits_at();
@@ -321,7 +351,14 @@ impl Drive {
         if self.is_idle_before(at) {
             self.idle_until(at, host);
         }
-        self.pending.submit(host.batch.command(index), at, &mut self.cache);
+        if self.pending.commands().is_empty() {
+            self.wake(at);
+        }
+        let command = host.batch.command(index);
+        if self.swallows(command.op) {
+            return self.pending.submit_as(Served::OnArrival, command, at);
+        }
+        self.pending.submit(command, at, &mut self.cache);
     }
 
     /// Whether no command is outstanding and the media are free before `at`.
@@ -466,7 +503,11 @@ impl Drive {
     fn serve(&mut self, first: usize, run: usize, host: &mut impl Observer) {
         let next = self.choose(first, run);
         let command = self.pending.commands()[first + next];
-        let ready = self.pending.arrivals()[first + next].submitted_at + self.interface.command_overhead;
+        let arrival = self.pending.arrivals()[first + next];
+        // A command that the link held back has not been decoded meanwhile.
+        let arrived = if self.world.is_some() { arrival.queued_at } else { arrival.submitted_at };
+        let ready = arrived + self.interface.command_overhead;
+        self.give_way(self.busy_until.max(ready));
         let free = self.busy_until;
         let start = self.reading_ahead_since(&command, ready).unwrap_or(free.max(ready));
         self.plan.clear();
@@ -532,10 +573,10 @@ impl Drive {
     #[inline]
     fn complete(&mut self, answer: Answered, host: &mut impl Observer) {
         let Answered { id, at, outcome } = answer;
-        let (command, arrival) = self.pending.complete(id, at);
-        let free = at + self.interface.host_gap;
+        let (command, _) = self.pending.complete(id, at);
+        let (seen, free) = self.seen_by_host(at, self.interface.host_gap);
         let outcome = host.decided(id, outcome, self.layer.as_mut());
-        host.answered(Answered { outcome, ..answer }, at - arrival.submitted_at, free);
+        host.answered(Answered { id, at: seen, outcome }, free);
         self.media.ledger.complete(command.op, command.extent.len);
         self.host_time = self.host_time.max(free);
         self.idle_since = self.idle_since.max(at);

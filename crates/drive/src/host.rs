@@ -11,6 +11,7 @@ use skylight_layer::{Layer, Plan};
 
 use crate::batch::Batch;
 use crate::stop::StopWatch;
+use crate::world::Link;
 
 /// Whose commands a plan completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +72,8 @@ pub trait PlanExecutor {
 
 /// Callbacks for the events of a drive.
 pub(crate) trait Observer: PlanExecutor {
-    /// A command completes, `latency` after its submission; the host can submit its next command at `free`.
-    fn answered(&mut self, answer: Answered, latency: Nanos, free: Time);
+    /// A command completes at a time as the host sees it; the host can submit its next command at `free`.
+    fn answered(&mut self, answer: Answered, free: Time);
 }
 
 /// No host is connected.
@@ -81,7 +82,7 @@ pub(crate) struct NoHost;
 impl PlanExecutor for NoHost {}
 
 impl Observer for NoHost {
-    fn answered(&mut self, _answer: Answered, _latency: Nanos, _free: Time) {
+    fn answered(&mut self, _answer: Answered, _free: Time) {
         debug_assert!(false, "no command is outstanding");
     }
 }
@@ -90,7 +91,7 @@ impl Observer for NoHost {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     free: Time,
-    /// Latency of the command that had this slot; `None` before the first.
+    /// Latency of the command that had this slot, by the host's clock; `None` before the first.
     latency: Option<Nanos>,
 }
 
@@ -103,19 +104,20 @@ pub(crate) struct Host<'a> {
     slots: VecDeque<Slot>,
     next: usize,
     watch: StopWatch,
+    link: Link,
 }
 
 impl<'a> Host<'a> {
-    /// A host with up to `depth` outstanding commands from `start` on.
+    /// A host at the end of `link` with up to `depth` outstanding commands from `start` on.
     pub(crate) fn new(
         batch: &'a Batch<'a>,
-        (depth, start): (usize, Time),
+        (depth, start, link): (usize, Time, Link),
         watch: StopWatch,
         submit_ns: &'a mut [u64],
         complete_ns: &'a mut [u64],
     ) -> Self {
         let slots = std::iter::repeat_n(Slot { free: start, latency: None }, depth.min(batch.len()));
-        Self { batch, submit_ns, complete_ns, slots: slots.collect(), next: 0, watch }
+        Self { batch, submit_ns, complete_ns, slots: slots.collect(), next: 0, watch, link }
     }
 
     /// Number of submitted commands.
@@ -123,11 +125,11 @@ impl<'a> Host<'a> {
         self.next
     }
 
-    /// When the next command will be submitted, if known.
+    /// When the drive will have the next command, if known.
     #[inline]
     pub(crate) fn submits_at(&self) -> Option<Time> {
         let slot = self.slots.front().filter(|_| self.next < self.batch.len() && !self.watch.reached())?;
-        Some(slot.free)
+        Some(slot.free + self.link.out)
     }
 
     /// Submits the next command and returns its index; `None` if the completion before it met the stop
@@ -142,7 +144,7 @@ impl<'a> Host<'a> {
             }
         }
         let index = self.next;
-        self.submit_ns[index] = slot.free.get();
+        self.submit_ns[index] = self.link.read_clock(slot.free);
         self.next += 1;
         Some(index)
     }
@@ -159,8 +161,11 @@ impl PlanExecutor for Host<'_> {}
 impl Observer for Host<'_> {
     /// The slot becomes free again at `free`.
     #[inline]
-    fn answered(&mut self, answer: Answered, latency: Nanos, free: Time) {
-        self.complete_ns[answer.id.0 as usize] = answer.at.get();
+    fn answered(&mut self, answer: Answered, free: Time) {
+        let index = answer.id.0 as usize;
+        let complete_ns = self.link.read_clock(answer.at);
+        self.complete_ns[index] = complete_ns;
+        let latency = Nanos(complete_ns - self.submit_ns[index]);
         let behind = self.slots.iter().rev().take_while(|slot| slot.free > free).count();
         let slot = Slot { free, latency: Some(latency) };
         match behind {

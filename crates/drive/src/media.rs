@@ -189,6 +189,32 @@ impl Media {
         disk.access_from(begin, *head, at, extent, direction)
     }
 
+    /// Sectors of the platters.
+    pub(crate) fn platter_sectors(&self) -> Sectors {
+        self.disk.geometry().capacity()
+    }
+
+    /// Moves the head to a sector in no time, for work that nobody saw.
+    pub(crate) fn move_aside(&mut self, to: Pba) {
+        let place = self.disk.geometry().position_of(to);
+        self.head = Head { surface: place.surface, track: place.track };
+    }
+
+    /// Reads from the platters for nobody's command, up to the end of the disk; returns the end. It moves the head and
+    /// is in no account: the ledger is of the drive's work for its host.
+    pub(crate) fn read_aside(&mut self, from: Pba, size: Sectors, at: Time) -> Time {
+        let left = self.platter_sectors().get() - from.get();
+        let extent = PbaExtent::new(from, Sectors(size.get().min(left)));
+        let timing = self.disk.access(self.head, at, extent, Direction::Read);
+        self.head = timing.head;
+        timing.end
+    }
+
+    /// As [`Media::read_aside`], on a drive of flash.
+    pub(crate) fn read_flash_aside(&mut self, size: Sectors, at: Time) -> Time {
+        at + self.flash.map_or(Nanos(0), |flash| flash.time(Direction::Read, size))
+    }
+
     /// Parks the heads at the inner diameter (Skylight, figure 3), where no data is read or written.
     pub(crate) fn park(&mut self) {
         self.head = parked(&self.disk);

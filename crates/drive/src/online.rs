@@ -27,7 +27,7 @@ struct Reporter<'a, M: PlanExecutor> {
 }
 
 impl<M: PlanExecutor> Observer for Reporter<'_, M> {
-    fn answered(&mut self, answer: Answered, _latency: Nanos, _free: Time) {
+    fn answered(&mut self, answer: Answered, _free: Time) {
         self.due.push(Reverse(answer));
     }
 }

@@ -78,6 +78,8 @@ pub(crate) struct Pending {
     /// The latest choice, counted from the oldest command; it is usually the next to complete.
     chosen: usize,
     queue_depth: usize,
+    /// Time from a completion until the command that takes its position in the queue has arrived.
+    turnaround: Nanos,
     /// When the latest of all commands was queued, or a completed one.
     last_queued_at: Time,
     /// Commands other than plain writes: only these depend on the contents of the cache.
@@ -100,12 +102,20 @@ impl Pending {
             sptf,
             chosen: 0,
             queue_depth,
+            turnaround: Nanos(0),
             last_queued_at: Time(0),
             dependents: 0,
             blocked: 0,
             footprint: Footprint::new(),
             plants: Plants::default(),
         }
+    }
+
+    /// Limits the queue; a command that was held back takes `turnaround` to arrive.
+    pub(crate) fn limit(&mut self, queue_depth: usize, turnaround: Nanos) {
+        debug_assert!(self.commands().is_empty(), "no command is outstanding");
+        self.queue_depth = self.queue_depth.min(queue_depth.max(1));
+        self.turnaround = turnaround;
     }
 
     #[inline]
@@ -178,6 +188,12 @@ impl Pending {
     #[inline]
     pub(crate) fn submit(&mut self, command: Command, at: Time, cache: &mut WriteCache) {
         let served = served(&command, cache);
+        self.submit_as(served, command, at);
+    }
+
+    /// As [`Pending::submit`], for a command whose way is known.
+    #[inline]
+    pub(crate) fn submit_as(&mut self, served: Served, command: Command, at: Time) {
         self.dependents += usize::from(is_dependent(&command));
         self.last_queued_at = self.last_queued_at.max(at);
         let blocked = self.footprint.may_conflict(&command)
@@ -204,8 +220,9 @@ impl Pending {
         }
         self.dependents -= usize::from(is_dependent(&command));
         if let Some(entry) = self.arrivals.get_mut(self.first + self.queue_depth - 1) {
-            entry.queued_at = entry.queued_at.max(at);
-            self.last_queued_at = self.last_queued_at.max(at);
+            let arrives = at + self.turnaround;
+            entry.queued_at = entry.queued_at.max(arrives);
+            self.last_queued_at = self.last_queued_at.max(arrives);
         }
         (command, arrival)
     }

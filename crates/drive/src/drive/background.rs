@@ -55,6 +55,7 @@ impl Drive {
             }
             self.answered.clear();
             self.busy_until = self.media.execute(&self.plan, self.busy_until, &mut self.answered);
+            self.note_media_work();
         }
         Idle::Worked
     }
@@ -101,6 +102,7 @@ impl Drive {
         self.answered.clear();
         self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
         self.idle_since = self.idle_since.max(self.busy_until);
+        self.note_media_work();
         self.cache.begin_destaging(self.answered.iter().map(|answer| answer.id), self.busy_until);
         self.invalidate_locations(false);
     }
@@ -127,7 +129,7 @@ impl Drive {
         }
     }
 
-    pub(super) fn destage_all(&mut self) {
+    pub(crate) fn destage_all(&mut self) {
         self.finish_destaging();
         while !self.cache.is_empty() {
             self.destage(self.cache.dirty().len(), &mut NoHost);

@@ -19,6 +19,7 @@
 //! ```
 
 mod check;
+mod conditions;
 mod diagnose;
 mod layer;
 mod layer_rules;
@@ -30,6 +31,9 @@ mod shape;
 
 use toml::de::{DeTable, DeValue};
 
+pub use conditions::{
+    BackgroundScan, Conditions, Erase, LookAhead, MAX_QUEUE_DEPTH, PriorUse, Rest, VolatileCache,
+};
 pub use diagnose::{ProfileError, Source};
 pub use layer::{
     BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, Conventional, FullyAssociative,

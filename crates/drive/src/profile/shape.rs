@@ -6,7 +6,7 @@
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::quantity::Bytes;
@@ -14,11 +14,16 @@ use super::schema::Profile;
 
 /// The JSON schema of a profile in draft 7, which TOML editors support.
 pub(super) fn root() -> Value {
+    let mut schema = schema_of::<Profile>();
+    schema["title"] = json!("Skylight drive profile");
+    schema
+}
+
+/// The JSON schema of a type in draft 7.
+pub(super) fn schema_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft07().with(|s| s.inline_subschemas = true);
     let generator: SchemaGenerator = settings.with_transform(RecursiveTransform(tidy)).into_generator();
-    let mut schema = generator.into_root_schema_for::<Profile>();
-    schema.insert("title".to_owned(), json!("Skylight drive profile"));
-    schema.to_value()
+    generator.into_root_schema_for::<T>().to_value()
 }
 
 /// Removes what TOML lacks (null, Rust's number formats) and bounds sizes that are written as numbers.
