@@ -11,6 +11,7 @@ appearance to the visible pixels, and its quality the share of the frame's energ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +27,17 @@ F64 = NDArray[np.float64]
 Point = tuple[float, float]
 
 # Rings about the pivot: enough that an arm that moves towards the pivot is no shift, few enough to be quick.
-RINGS = 6
+RINGS = 20
 # Angular bins are this many pixels wide at the outermost ring.
 BIN_PX = 0.75
-# While the pivot is looked for: coarser, and on at most so many frames.
-COARSE_BIN_PX, COARSE_FRAMES = 1.5, 14
+# While the pivot is looked for: coarser, and on at most so many frames and about so many pixels.
+COARSE_BIN_PX, COARSE_FRAMES, COARSE_PIXELS = 1.5, 12, 2500
 # Where the pivot may be: this many directions, at these distances from the middle of the support, as shares of its size.
-DIRECTIONS, DISTANCES = 16, (0.55, 0.8, 1.2, 2.0, 4.0)
+DIRECTIONS, DISTANCES = 12, (0.6, 0.9, 1.5, 3.0)
+# The best places of the grid that are climbed from, and the last step in direction, rad: 1 % of the stroke at most.
+STARTS, SMALLEST_STEP = 2, 0.02
+# A pivot is at least this far from all that moves, as a share of its size: the motor's side of an arm is in no window.
+LEAST_PIVOT = 0.06
 # Rounds of laying the frames over each other.
 ROUNDS = 3
 # A mask with less in all than this many pixels shows no head.
@@ -65,8 +70,8 @@ class Polar:
         self.first_rad = float(angle.min() + middle)
         self.angle = angle + middle
         self.bins = int((angle.max() - angle.min()) / self.bin_rad) + 2
-        edges = np.quantile(radius, np.linspace(0, 1, RINGS + 1)[1:-1])
-        ring = np.searchsorted(edges, radius)
+        edges = np.linspace(radius.min(), radius.max(), RINGS + 1)[1:-1]
+        self.ring = ring = np.searchsorted(edges, radius)
         place = (angle - angle.min()) / self.bin_rad
         low = place.astype(np.int64)
         share = place - low
@@ -93,6 +98,9 @@ class Appearance:
     def __init__(self, polar: Polar, mask: F32) -> None:
         """`mask` is (rings, 2 * bins - 1), its middle the arm's angle."""
         self.polar, self.mask = polar, mask
+        mass = np.maximum(mask.sum(axis=1, dtype=np.float64), 1e-6)
+        self.centre = (mask * np.arange(mask.shape[1])).sum(axis=1) / mass
+        """The middle of the arm in each ring, in elements of the mask."""
         size = polar.size
         spectrum = np.fft.rfft(mask, size)
         self._mask_spectrum = np.conj(spectrum)
@@ -102,6 +110,16 @@ class Appearance:
         self._shifts = (np.arange(polar.bins) - (polar.bins - 1)) % size
         energy = energy[self._shifts]
         self._energy = np.maximum(energy, 0.15 * float(energy.max()) + 1e-6)
+
+    def pixel_rad(self) -> F64:
+        """Angles of the pixels against the arm's middle in their ring, on the scale of `frame_rad`."""
+        polar = self.polar
+        off = (self.centre - (polar.bins - 1)) * polar.bin_rad
+        return np.asarray(polar.angle - polar.first_rad - off[polar.ring], np.float64)
+
+    def frame_rad(self, shift: F64) -> F64:
+        """The arm's angle at shifts."""
+        return shift * self.polar.bin_rad
 
     def match(self, sums: F32, masks: F32) -> tuple[F64, F64, F64]:
         """Shift (bins) of each frame, the share explained, and the pixels of the head."""
@@ -155,33 +173,44 @@ def learn(polar: Polar, masks: F32, rounds: int = ROUNDS) -> tuple[Appearance, F
 
 
 def find_pivot(x: F32, y: F32, masks: F32, near: Point | None = None) -> Point:
-    """The point about which the frames are shifted copies of each other; looked for around `near` if given."""
-    masks = masks[_farthest(masks, COARSE_FRAMES)]
+    """The point about which the frames are shifted copies of each other; looked for around `near` if that is given."""
+    step = max(1, len(x) // COARSE_PIXELS)
+    x, y, masks = x[::step], y[::step], masks[_farthest(masks, COARSE_FRAMES)][:, ::step]
     middle = (float(x.min() + x.max()) / 2, float(y.min() + y.max()) / 2)
     extent = float(np.hypot(np.ptp(x), np.ptp(y)))
 
-    def quality(pivot: Point) -> float:
-        if np.hypot(x - pivot[0], y - pivot[1]).min() < 0.02 * extent:
-            return 0.0  # in the middle of what moves
-        polar = Polar(x, y, pivot, COARSE_BIN_PX)
-        _, _, explained = learn(polar, masks, 1)
+    def quality(turn: float, far: float) -> float:
+        pivot = (middle[0] + far * extent * np.cos(turn), middle[1] + far * extent * np.sin(turn))
+        if np.hypot(x - pivot[0], y - pivot[1]).min() < LEAST_PIVOT * extent:
+            return 0.0  # amid what moves, or all but
+        _, _, explained = learn(Polar(x, y, pivot, COARSE_BIN_PX), masks, 1)
         return float(explained.mean())
 
-    tried = [near] if near is not None else [
-        (middle[0] + far * extent * np.cos(turn), middle[1] + far * extent * np.sin(turn))
-        for far in DISTANCES
-        for turn in np.arange(DIRECTIONS) * 2 * np.pi / DIRECTIONS
-    ]
-    best = max((quality(pivot), pivot) for pivot in tried)
-    step = 0.25 * float(np.hypot(best[1][0] - middle[0], best[1][1] - middle[1]))
-    while step > 0.02 * extent:
-        around = [(best[1][0] + step * dx, best[1][1] + step * dy) for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1))]
-        better = max((quality(pivot), pivot) for pivot in around)
+    if near is None:
+        tried = [(turn, far) for far in DISTANCES for turn in np.arange(DIRECTIONS) * 2 * np.pi / DIRECTIONS]
+    else:
+        right, down = (near[0] - middle[0]) / extent, (near[1] - middle[1]) / extent
+        tried = [(float(np.arctan2(down, right)), float(np.hypot(right, down)))]
+    ranked = sorted(((quality(*place), place) for place in tried), reverse=True)
+    best = max(_climbed(quality, one) for one in ranked[:STARTS])
+    turn, far = best[1]
+    return middle[0] + far * extent * float(np.cos(turn)), middle[1] + far * extent * float(np.sin(turn))
+
+
+def _climbed(quality: Callable[[float, float], float], best: tuple[float, Point]) -> tuple[float, Point]:
+    """The best place around one, by steps in direction and in distance that get smaller."""
+    turn_step, far_step = np.pi / DIRECTIONS, 0.25
+    while turn_step > SMALLEST_STEP:
+        turn, far = best[1]
+        around = [
+            (turn + dt * turn_step, far * (1 + df * far_step)) for dt, df in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1))
+        ]
+        better = max((quality(*place), place) for place in around)
         if better[0] > best[0]:
             best = better
         else:
-            step /= 2
-    return best[1]
+            turn_step, far_step = turn_step / 2, far_step / 2
+    return best
 
 
 def _farthest(masks: F32, count: int) -> NDArray[np.int64]:

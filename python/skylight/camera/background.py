@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from skylight.camera.survey import F32, Survey
 
 Bools = NDArray[np.bool_]
+F64 = NDArray[np.float64]
 
 # A normal distribution's standard deviation over its median absolute deviation.
 MAD_TO_SIGMA = 1.4826
@@ -39,6 +40,8 @@ SPECK_PIXELS = 8
 GLINT_SHARE = 0.04
 # A head and its arm in a window move over less of a picture than this; a picture that moves more of itself shakes.
 LARGEST_SUPPORT = 0.7
+# The arm is far from a pixel in frames in which it is this share of the farthest away; pixels are taken in so many sectors.
+AWAY_SHARE, SECTORS = 0.7, 32
 # Pixels that the lamp is measured on.
 LAMP_PIXELS = 4000
 # The picture may move this much (px, root mean square over the frames) before it counts as shaking. The scale of a head
@@ -179,25 +182,26 @@ def _check_steady(residues: F32, level: F32, support: Bools) -> None:
         raise UnusableClipError(f"the whole picture moves by {shake_px:.1f} px: the camera shakes")
 
 
-def refined(background: Background, survey: Survey, away: Bools) -> Background:
-    """The background from the frames in which the head is elsewhere: `away` is (frames, pixels of the support), over
-    the spread and then the diverse frames."""
+def refined(background: Background, survey: Survey, frame_rad: F64, pixel_rad: F64) -> Background:
+    """The background from the frames in which the arm is farthest from a pixel: `frame_rad` is the arm's angle in the
+    spread and then the diverse frames, `pixel_rad` the angle of each pixel of the support.
+
+    Near the pivot a wide arm covers a pixel most of the time, so no majority of frames shows the background; those with
+    the arm far away do, if any does."""
     frames = np.concatenate([survey.spread, survey.diverse])
-    lamp = background.lamp(frames)
     values = frames.reshape(len(frames), -1)[:, background.pixels]
-    # Per pixel: seen without the head often enough to know better than before.
-    seen = away.sum(axis=0)
-    enough = seen >= 3
-    hidden = np.where(away, values - lamp[:, None] * background.slope, np.nan)
-    hidden[:, ~enough] = background.level[~enough]
-    level = np.nanmedian(hidden, axis=0)
-    spread = np.where(away, np.abs(values - lamp[:, None] * background.slope - level), np.nan)
-    spread[:, ~enough] = background.noise[~enough] / MAD_TO_SIGMA
-    noise = np.maximum(MAD_TO_SIGMA * np.nanmedian(spread, axis=0), LEAST_NOISE)
-    noise = np.minimum(noise, 3 * np.median(noise))
-    return replace(
-        background,
-        level=np.asarray(level, np.float32),
-        slope=np.asarray(level, np.float32),
-        noise=np.asarray(noise, np.float32),
-    )
+    values -= background.lamp(frames)[:, None] * background.slope
+    level, noise = background.level.copy(), background.noise.copy()
+    edges = np.linspace(pixel_rad.min(), pixel_rad.max() + 1e-9, SECTORS + 1)
+    sector = np.searchsorted(edges, pixel_rad, "right") - 1
+    for number in range(SECTORS):
+        pixels = np.flatnonzero(sector == number)
+        if len(pixels) == 0:
+            continue
+        apart = np.abs(frame_rad - (edges[number] + edges[number + 1]) / 2)
+        away = values[apart >= AWAY_SHARE * apart.max()][:, pixels]
+        level[pixels] = np.median(away, axis=0)
+        noise[pixels] = MAD_TO_SIGMA * np.median(np.abs(away - level[pixels]), axis=0)
+    # A pixel that is never clear of the arm varies with it, and so counts for little.
+    noise = np.maximum(noise, max(LEAST_NOISE, 0.5 * float(np.median(noise))))
+    return replace(background, level=level, slope=level.copy(), noise=noise)

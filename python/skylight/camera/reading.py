@@ -13,7 +13,7 @@ Source: Skylight (FAST '15), sections 4.3 to 4.9, and its Figures 5, 9, 11, 16 a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,8 @@ class Seek:
     end: float
     source: float
     target: float
+    whole: bool = True
+    """Whether the clip shows the rest before and after it."""
 
     @property
     def way(self) -> float:
@@ -189,7 +191,8 @@ def _seeks(position: F64, noise: float, capture_hz: float | None) -> list[Seek]:
         source = _level(position, before + width, first - width, first, 8 * width, last_part=True)
         target = _level(position, last + width, after - width, last - 1, 8 * width, last_part=False)
         if abs(target - source) >= LEAST_SEEK:
-            found.append(_fitted(position, first, last, source, target, width))
+            seek = _fitted(position, first, last, source, target, width)
+            found.append(replace(seek, whole=first > 0 and last < len(position) - width))
     return _ordered(found)
 
 
@@ -253,7 +256,8 @@ def _fitted(position: F64, first: int, last: int, source: float, target: float, 
     for ways, times in _WAY_TIMES:
         tau = np.interp(way, ways, times)
         slope, start = np.polyfit(tau, at, 1)
-        wrong = float(((np.interp((at - start) / max(slope, 1e-6), times, ways) - way) ** 2).sum())
+        # Over the rest around it too: there the shapes differ most.
+        wrong = float(((np.interp((frames - start) / max(slope, 1e-6), times, ways) - share) ** 2).sum())
         if slope > 0 and (best is None or wrong < best[0]):
             best = (wrong, float(start), float(start + slope))
     if best is None:
@@ -267,8 +271,8 @@ def _ordered(seeks: list[Seek]) -> list[Seek]:
         one, two = seeks[number - 1], seeks[number]
         if one.end > two.start:
             meet = (one.end + two.start) / 2
-            seeks[number - 1] = Seek(one.start, max(meet, one.start), one.source, one.target)
-            seeks[number] = Seek(min(meet, two.end), two.end, two.source, two.target)
+            seeks[number - 1] = replace(one, end=max(meet, one.start))
+            seeks[number] = replace(two, start=min(meet, two.end))
     return seeks
 
 
@@ -306,8 +310,7 @@ def _places(dwells: list[Dwell]) -> tuple[tuple[float, ...], list[Dwell]]:
         at = np.array([dwells[number].position for number in group])
         places.append(float((lengths * at).sum() / lengths.sum()))
         for number in group:
-            one = dwells[number]
-            placed[number] = Dwell(one.start, one.end, one.position, one.drift, place)
+            placed[number] = replace(dwells[number], place=place)
     return tuple(places), placed
 
 
@@ -318,7 +321,7 @@ def _place_of(position: float, places: tuple[float, ...]) -> int:
 def _cycle(seeks: list[Seek], places: tuple[float, ...]) -> Cycle | None:
     """The pair of places that the head goes to and fro between most often."""
     starts: dict[tuple[int, int], list[float]] = {}
-    for seek in seeks:
+    for seek in (seek for seek in seeks if seek.whole):
         pair = (_place_of(seek.source, places), _place_of(seek.target, places))
         starts.setdefault(pair, []).append((seek.start + seek.end) / 2)
     if not starts:

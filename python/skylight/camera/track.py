@@ -35,10 +35,8 @@ WORKING_PX = 240
 CLOSER_SHARE = 0.45
 # What is looked at around the region in which something moves, as a share of the region: for the lamp and the shake.
 MARGIN = 0.35
-# Learning rounds: the second has a background from frames in which the head is known to be elsewhere.
-ROUNDS = 2
-# The arm's angular extent, as the part of its appearance between these shares; and a margin, bins.
-ARM_SHARES, ARM_MARGIN_BINS = (0.02, 0.98), 3
+# Learning rounds: from the second on the background is from frames in which the head is known to be elsewhere.
+ROUNDS = 3
 # One arm explains this share of what moves. A single arm does for 0.8 and more, two things for half.
 LEAST_EXPLAINED = 0.6
 # A frame whose explained share is below this says little.
@@ -203,11 +201,7 @@ def _learn(found: Survey, background: Background) -> _Learnt:
             break
         seen = background.masks(samples)
         shift, _, _ = appearance.match(polar.sums(seen), seen)
-        share = np.cumsum(appearance.mask.sum(axis=0))
-        low, high = np.searchsorted(share / share[-1], ARM_SHARES) - (polar.bins - 1)
-        place = ((polar.angle - polar.first_rad) / polar.bin_rad)[None]
-        clear = (place < shift[:, None] + low - ARM_MARGIN_BINS) | (place > shift[:, None] + high + ARM_MARGIN_BINS)
-        background = backgrounds.refined(background, found, clear)
+        background = backgrounds.refined(background, found, appearance.frame_rad(shift), appearance.pixel_rad())
     masks = background.masks(samples)
     _, explained, pixels = appearance.match(polar.sums(masks), masks)
     usual = float(np.median(pixels))
