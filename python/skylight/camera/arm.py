@@ -121,6 +121,13 @@ class Appearance:
         """The arm's angle at shifts."""
         return shift * self.polar.bin_rad
 
+    def direction_rad(self, shift: F64) -> F64:
+        """Direction of the arm's outer half from the pivot at shifts."""
+        polar, mass = self.polar, self.mask.sum(axis=1, dtype=np.float64)
+        mass[: RINGS // 2] = 0
+        off = float((mass * (self.centre - (polar.bins - 1))).sum() / max(float(mass.sum()), 1e-6))
+        return np.asarray(polar.first_rad + (shift + off) * polar.bin_rad, np.float64)
+
     def match(self, sums: F32, masks: F32) -> tuple[F64, F64, F64]:
         """Shift (bins) of each frame, the share explained, and the pixels of the head."""
         size = self.polar.size
@@ -203,7 +210,8 @@ def _climbed(quality: Callable[[float, float], float], best: tuple[float, Point]
     while turn_step > SMALLEST_STEP:
         turn, far = best[1]
         around = [
-            (turn + dt * turn_step, far * (1 + df * far_step)) for dt, df in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1))
+            (turn + dt * turn_step, far * (1 + df * far_step))
+            for dt, df in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1))
         ]
         better = max((quality(*place), place) for place in around)
         if better[0] > best[0]:

@@ -99,14 +99,18 @@ def first(survey: Survey, region: tuple[int, int, int, int] | None) -> Backgroun
     spread = survey.spread.reshape(len(survey.spread), -1)
     level = np.median(diverse, axis=0)
     bright = level > np.median(level)
-    gains = [np.median(frames[:, bright] / np.maximum(level[bright], 1), axis=1) for frames in (diverse, spread)]
+    gains = [
+        np.median(frames[:, bright] / np.maximum(level[bright], 1), axis=1) for frames in (diverse, spread)
+    ]
     diverse = diverse - level * gains[0][:, None]
     spread = spread - level * gains[1][:, None]
     noise = np.maximum(MAD_TO_SIGMA * np.median(np.abs(spread), axis=0), LEAST_NOISE)
     # Where the head is half of the time the spread is the head's; nowhere is a camera's noise so far from its usual.
     noise = np.minimum(noise, 3 * np.median(noise))
     # The second largest, so that one spoilt frame is no movement.
-    second = np.partition(np.abs(diverse), -2, axis=0)[-2] if len(diverse) > 2 else np.abs(diverse).max(axis=0)
+    second = (
+        np.partition(np.abs(diverse), -2, axis=0)[-2] if len(diverse) > 2 else np.abs(diverse).max(axis=0)
+    )
     covered = (second > COVERED_SIGMAS * noise).reshape(height, width)
     support = _support(covered, region)
     _check_steady(diverse.reshape(-1, height, width), level.reshape(height, width), support)

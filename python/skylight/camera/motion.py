@@ -135,7 +135,9 @@ def read_trace(source: Path) -> Traced:
 
     path = find_trace(source)
     if not path.is_file():
-        raise UsageError(f"{path}: no such file; name a head trace (skylight probe sim:NAME --head-trace FILE)")
+        raise UsageError(
+            f"{path}: no such file; name a head trace (skylight probe sim:NAME --head-trace FILE)"
+        )
     head = _head(path)
     if head is None:
         raise UsageError(f"{path}: is no head trace; skylight probe sim:NAME --head-trace FILE writes one")
@@ -168,11 +170,15 @@ def _tracks(geometry: dict[str, Any]) -> int:
 
 
 def _traced(table: Any, profile: dict[str, Any]) -> Traced:
-    columns = {name: table[name].to_numpy().astype(np.float64) for name in table.column_names if name != "purpose"}
+    columns = {
+        name: table[name].to_numpy().astype(np.float64) for name in table.column_names if name != "purpose"
+    }
     purpose = np.array(table["purpose"].to_pylist(), np.str_)
     last_track = max(_tracks(profile["geometry"]) - 1, 1)
     first_ns = columns["start_ns"][0]
-    times = {name: (columns[name] - first_ns) / 1e9 for name in ("start_ns", "arrived_ns", "transfer_ns", "end_ns")}
+    times = {
+        name: (columns[name] - first_ns) / 1e9 for name in ("start_ns", "arrived_ns", "transfer_ns", "end_ns")
+    }
     track, end_track = columns["track"] / last_track, columns["end_track"] / last_track
     parks = bool(profile["interface"]["park_when_idle"])
     pieces = [_accesses(times, track, end_track, 1.0 if parks else float(track[0]))]
@@ -204,7 +210,13 @@ def _parks(start_s: F64, end_s: F64, end_track: F64, purpose: NDArray[np.str_]) 
     rows = np.flatnonzero(until - end_s > after + PARK_SEEK_S)
     begin = end_s[rows] + after[rows]
     way = np.maximum(np.abs(1.0 - end_track[rows]), 0.05)
-    return [begin, begin + PARK_SEEK_S * np.sqrt(way), end_track[rows], np.ones(len(rows)), np.ones(len(rows))]
+    return [
+        begin,
+        begin + PARK_SEEK_S * np.sqrt(way),
+        end_track[rows],
+        np.ones(len(rows)),
+        np.ones(len(rows)),
+    ]
 
 
 def _drive(profile: dict[str, Any], purpose: NDArray[np.str_], track: F64, end_track: F64) -> Drive:

@@ -18,7 +18,29 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 
 # Rates that cameras have, frames/s.
-USUAL_HZ = (25, 30, 50, 60, 100, 120, 200, 210, 240, 250, 300, 400, 420, 480, 500, 600, 960, 1000, 1200, 1920, 2000)
+USUAL_HZ = (
+    25,
+    30,
+    50,
+    60,
+    100,
+    120,
+    200,
+    210,
+    240,
+    250,
+    300,
+    400,
+    420,
+    480,
+    500,
+    600,
+    960,
+    1000,
+    1200,
+    1920,
+    2000,
+)
 USUAL_HZ += (2400, 4000, 5000, 7680, 10_000)
 # The mains keep their frequency to 0.1 %, a clip of 300 frames shows a line to 0.2 %.
 LAMP_TOLERANCE = 0.01
@@ -94,9 +116,13 @@ def by_lamp(lamp: F64, playback_hz: float) -> Rate:
 def by_period(cycle_frames: float | None, period_s: float) -> Rate:
     """The rate by the known period of the head's movement."""
     if cycle_frames is None:
-        return Rate(None, "the rate of capture is unknown: the movement has no period to compare with --io-period")
+        return Rate(
+            None, "the rate of capture is unknown: the movement has no period to compare with --io-period"
+        )
     rate = cycle_frames / period_s
-    return Rate(rate, f"a cycle of {cycle_frames:.2f} frames takes {period_s * 1e3:.2f} ms: {rate:.1f} frames/s")
+    return Rate(
+        rate, f"a cycle of {cycle_frames:.2f} frames takes {period_s * 1e3:.2f} ms: {rate:.1f} frames/s"
+    )
 
 
 def by_rotation(cycle_frames: float | None, rpm: float) -> Rate:
@@ -110,10 +136,13 @@ def by_rotation(cycle_frames: float | None, rpm: float) -> Rate:
         if usual is not None:
             fits.append((abs(rate / usual - 1), usual, count))
     if not fits:
-        return Rate(None, f"no usual camera rate makes {cycle_frames:.2f} frames whole revolutions; give --rate")
+        return Rate(
+            None, f"no usual camera rate makes {cycle_frames:.2f} frames whole revolutions; give --rate"
+        )
     _, usual, count = min(fits)
     others = sorted({other for _, other, _ in fits} - {usual})
     doubt = f"; {' or '.join(map(str, others))} would fit too" if others else ""
     return Rate(
-        float(usual), f"a cycle of {cycle_frames:.2f} frames is {count} revolutions at {usual} frames/s{doubt}"
+        float(usual),
+        f"a cycle of {cycle_frames:.2f} frames is {count} revolutions at {usual} frames/s{doubt}",
     )

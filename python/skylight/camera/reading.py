@@ -128,7 +128,13 @@ def read(position: F64, confidence: F64, capture_hz: float | None = None) -> Rea
     dwells = _dwells(steady, gaps, seeks)
     places, dwells = _places(dwells)
     return Reading(
-        tuple(seeks), tuple(dwells), places, _cycle(seeks, places), _pattern(dwells), _cleaning(dwells, places), noise
+        tuple(seeks),
+        tuple(dwells),
+        places,
+        _cycle(seeks, places),
+        _pattern(dwells),
+        _cleaning(dwells, places),
+        noise,
     )
 
 
@@ -216,7 +222,9 @@ def _level(position: F64, first: int, last: int, fallback: int, most: int, *, la
     """The median over the part of a rest that is next to a seek; without a rest, the position at its edge."""
     if last - first < 1:
         return float(position[np.clip(fallback, 0, len(position) - 1)])
-    part = position[max(first, last - most) : last] if last_part else position[first : min(last, first + most)]
+    part = (
+        position[max(first, last - most) : last] if last_part else position[first : min(last, first + most)]
+    )
     return float(np.median(part))
 
 

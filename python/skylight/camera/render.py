@@ -8,18 +8,20 @@ Invariants: the same motion, settings and seed give the same frames; frames are 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skylight.camera import scene
-from skylight.camera.motion import Drive, Motion
+from skylight.camera.motion import Drive, Motion, read_trace
 from skylight.camera.scale import Arm
 from skylight.camera.scene import Look, View
 from skylight.camera.video import U8Frames, VideoWriter, opencv
+from skylight.errors import KeepError, UsageError
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -78,7 +80,9 @@ class Clip:
         return found
 
 
-def write(path: Path, frames: Iterator[U8Frames], size: tuple[int, int], film: Film, advance: Callable[[int], None]) -> None:
+def write(
+    path: Path, frames: Iterator[U8Frames], size: tuple[int, int], film: Film, advance: Callable[[int], None]
+) -> None:
     """Encodes frames."""
     kind = "yuv420p" if film.colour else "gray"
     options = ["-c:v", "libx264", "-preset", "veryfast", "-crf", str(film.quality), "-pix_fmt", kind]
@@ -109,7 +113,9 @@ def plain(
         yield picture
 
 
-def filmed(clip: Clip, view: View, look: Look | None = None, arm: Arm | None = None) -> Iterator[U8Frames]:
+def through_window(
+    clip: Clip, view: View, look: Look | None = None, arm: Arm | None = None
+) -> Iterator[U8Frames]:
     """Frames as a camera takes them, grey or in colour."""
     cv2 = opencv()
     look, arm, film = Look() if look is None else look, Arm() if arm is None else arm, clip.film
@@ -140,7 +146,9 @@ def _glare(view: View, film: Film, rng: np.random.Generator) -> F32:
     for _ in range(3):
         at = rng.uniform(0, view.width), rng.uniform(0, view.height)
         wide = rng.uniform(0.04, 0.15) * view.width
-        light += film.glare * np.exp(-((x - at[0]) ** 2 + (y - at[1]) ** 2) / (2 * wide**2)).astype(np.float32)
+        light += film.glare * np.exp(-((x - at[0]) ** 2 + (y - at[1]) ** 2) / (2 * wide**2)).astype(
+            np.float32
+        )
     return light
 
 
@@ -152,7 +160,13 @@ def _with_arm(ground: F32, window: F32, clip: Clip, view: View, look: Look, arm:
     drawings = int(np.clip(np.ceil(swing / PX_A_DRAWING), 1, MOST_DRAWINGS))
     moments = time_s + half_s * (2 * (np.arange(drawings) + 0.5) / drawings - 1)
     positions = clip.motion.at(moments)
-    corners = np.concatenate([points for at in (positions.min(), positions.max()) for points, _ in scene.arm_parts(arm, view, float(at))])
+    corners = np.concatenate(
+        [
+            points
+            for at in (positions.min(), positions.max())
+            for points, _ in scene.arm_parts(arm, view, float(at))
+        ]
+    )
     low = np.clip(np.floor(corners.min(axis=0)).astype(int) - 2, 0, None)
     high = np.minimum(np.ceil(corners.max(axis=0)).astype(int) + 3, [view.width, view.height])
     picture = ground.copy()
@@ -165,3 +179,50 @@ def _with_arm(ground: F32, window: F32, clip: Clip, view: View, look: Look, arm:
     layers *= window[part] / drawings
     picture[part] = picture[part] * (1 - layers[0]) + layers[1]
     return picture
+
+
+def film_trace(
+    trace: Path, path: Path, when: tuple[float, int], size: tuple[int, int], film: Film, *, filmed: bool,
+    advance: Callable[[int, int], None],
+) -> Path:  # fmt: skip
+    """Films a head trace from a time on (s) for a number of frames; returns the file with the truth."""
+    traced = read_trace(trace)
+    start_s, count = when
+    last_s = float(traced.since_s[-1])
+    if start_s > last_s:
+        raise UsageError(f"--start {start_s:g}: the last access of {trace} begins at {last_s:.3f} s")
+    truth = path.with_name(f"{path.stem}.truth.json")
+    arm = Arm()
+    if filmed:
+        film_kind, view = film, scene.window_view(*size, arm)
+        clip = Clip(traced.motion, start_s, count, film_kind)
+        pictures = through_window(clip, view, None, arm)
+    else:
+        film_kind, view = replace(film, colour=True), scene.whole_view(*size)
+        clip = Clip(traced.motion, start_s, count, film_kind)
+        pictures = plain(clip, traced.drive, view, traced.purpose_at, arm)
+    write(path, pictures, size, film_kind, lambda done: advance(done, count))
+    try:
+        truth.write_text(truth_text(clip, traced.drive), encoding="utf-8")
+    except OSError as error:
+        raise KeepError(f"{truth}: cannot be written: {error.strerror}; choose another -o FILE") from error
+    return truth
+
+
+def truth_text(clip: Clip, drive: Drive) -> str:
+    """The truth about a film, as JSON: rate, regions, seeks in frames, and the position in every frame."""
+    seeks = [
+        {
+            "start_frame": round(start, 3),
+            "end_frame": round(end, 3),
+            "from": round(source, 5),
+            "to": round(target, 5),
+        }
+        for start, end, source, target in clip.seeks()
+    ]
+    facts = {
+        "format": "skylight-camera-truth", "schema": 1, "drive": drive.name, "capture_hz": clip.film.rate_hz,
+        "start_s": clip.start_s, "cache": drive.cache, "map": drive.map, "seeks": seeks,
+        "positions": [round(float(position), 5) for position in clip.truth()],
+    }  # fmt: skip
+    return json.dumps(facts) + "\n"

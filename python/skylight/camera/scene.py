@@ -52,7 +52,9 @@ class View:
         cosine, sine = np.cos(self.turn), np.sin(self.turn)
         x, y = drive_mm[:, 0] - self.middle[0], drive_mm[:, 1] - self.middle[1]
         right, up = cosine * x - sine * y, sine * x + cosine * y
-        return np.stack([self.width / 2 + self.scale * right, self.height / 2 - self.scale * self.tilt * up], axis=1)
+        return np.stack(
+            [self.width / 2 + self.scale * right, self.height / 2 - self.scale * self.tilt * up], axis=1
+        )
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ def whole_view(width: int, height: int) -> View:
     return View(width, height, turn=0.0, scale=min(width / 118, height / 100), middle=(8.0, 0.0))
 
 
-def window_view(width: int, height: int, arm: Arm, turn: float = 0.9, fill: float = 1.0, tilt: float = 1.0) -> View:
+def window_view(
+    width: int, height: int, arm: Arm, turn: float = 0.9, fill: float = 1.0, tilt: float = 1.0
+) -> View:
     """The part that the head traverses, so that its stroke takes about a third of the picture times `fill`."""
     ends = np.stack([_head_mm(arm, 0.0), _head_mm(arm, 0.5), _head_mm(arm, 1.0)])
     middle = ends.mean(axis=0) + 0.25 * (np.array([arm.pivot_mm, 0.0]) - ends.mean(axis=0))
@@ -121,7 +125,9 @@ def _fixed(points: NDArray[np.float64]) -> NDArray[np.int32]:
 
 def _circle(view: View, radius_mm: float, centre: tuple[float, float] = (0.0, 0.0)) -> NDArray[np.int32]:
     turn = np.linspace(0, 2 * np.pi, 181)[:-1]
-    return _fixed(view.points(np.stack([centre[0] + radius_mm * np.cos(turn), centre[1] + radius_mm * np.sin(turn)], 1)))
+    return _fixed(
+        view.points(np.stack([centre[0] + radius_mm * np.cos(turn), centre[1] + radius_mm * np.sin(turn)], 1))
+    )
 
 
 def plain_ground(view: View, drive: Drive, arm: Arm) -> NDArray[np.uint8]:
@@ -165,9 +171,14 @@ def filmed_ground(view: View, look: Look, arm: Arm) -> tuple[F32, F32]:
     cv2 = opencv()
     rng = np.random.default_rng(look.seed)
     height, width = view.height, view.width
-    grain = cv2.GaussianBlur(rng.standard_normal((height, width)).astype(np.float32), (0, 0), max(1.0, width / 90))
+    grain = cv2.GaussianBlur(
+        rng.standard_normal((height, width)).astype(np.float32), (0, 0), max(1.0, width / 90)
+    )
     grain *= look.texture / max(float(grain.std()), 1e-6)
-    slope = np.linspace(-1, 1, width, dtype=np.float32)[None] * 0.3 + np.linspace(-1, 1, height, dtype=np.float32)[:, None] * 0.2
+    slope = (
+        np.linspace(-1, 1, width, dtype=np.float32)[None] * 0.3
+        + np.linspace(-1, 1, height, dtype=np.float32)[:, None] * 0.2
+    )
     picture = np.asarray(look.cover * (1 + slope) + grain, np.float32)
     inside = np.zeros((height, width), np.uint8)
     middle = (view.middle[0], view.middle[1])
@@ -182,15 +193,22 @@ def filmed_ground(view: View, look: Look, arm: Arm) -> tuple[F32, F32]:
     cv2.fillPoly(mirror, [_circle(view, HUB_MM)], look.cover * 1.5, cv2.LINE_AA, SHIFT)
     picture = picture * (1 - window) + (mirror + 0.3 * grain) * window
     rim = np.zeros((height, width), np.float32)
-    cv2.polylines(rim, [_circle(view, look.window_mm, middle)], True, 1.0, max(1, width // 110), cv2.LINE_AA, SHIFT)
+    cv2.polylines(
+        rim, [_circle(view, look.window_mm, middle)], True, 1.0, max(1, width // 110), cv2.LINE_AA, SHIFT
+    )
     picture += rim * (40 + 60 * rng.random((height, width), np.float32))
     for turn in rng.uniform(0, 2 * np.pi, 5):
-        at = (middle[0] + 1.15 * look.window_mm * np.cos(turn), middle[1] + 1.15 * look.window_mm * np.sin(turn))
+        at = (
+            middle[0] + 1.15 * look.window_mm * np.cos(turn),
+            middle[1] + 1.15 * look.window_mm * np.sin(turn),
+        )
         cv2.fillPoly(picture, [_circle(view, 1.6, at)], look.cover * 2.2, cv2.LINE_AA, SHIFT)
     return np.asarray(picture, np.float32), window
 
 
-def add_filmed_arm(layers: F32, arm: Arm, view: View, look: Look, position: float, part: tuple[slice, slice]) -> None:
+def add_filmed_arm(
+    layers: F32, arm: Arm, view: View, look: Look, position: float, part: tuple[slice, slice]
+) -> None:
     """Adds the arm to `layers`, (2, height, width) over `part` of the picture: its opacity, and its light."""
     cv2 = opencv()
     rows, columns = part

@@ -69,7 +69,8 @@ class Track:
     clip: Clip
     position: F64
     confidence: F64
-    angle: F64
+    direction: F64
+    """Of the arm from its pivot, rad, counter-clockwise from the right."""
     lamp: F64
     pivot: tuple[float, float]
     """px of the film."""
@@ -142,7 +143,9 @@ def _check(clip: Clip, options: Options) -> None:
             )
     for frame, _ in options.known:
         if not 0 <= frame < clip.frames:
-            raise UsageError(f"--known: {clip.path} has no frame {frame}: it has frames 0 to {clip.frames - 1}")
+            raise UsageError(
+                f"--known: {clip.path} has no frame {frame}: it has frames 0 to {clip.frames - 1}"
+            )
 
 
 def _whole(clip: Clip) -> _View:
@@ -201,7 +204,9 @@ def _learn(found: Survey, background: Background) -> _Learnt:
             break
         seen = background.masks(samples)
         shift, _, _ = appearance.match(polar.sums(seen), seen)
-        background = backgrounds.refined(background, found, appearance.frame_rad(shift), appearance.pixel_rad())
+        background = backgrounds.refined(
+            background, found, appearance.frame_rad(shift), appearance.pixel_rad()
+        )
     masks = background.masks(samples)
     _, explained, pixels = appearance.match(polar.sums(masks), masks)
     usual = float(np.median(pixels))
@@ -214,7 +219,9 @@ def _learn(found: Survey, background: Background) -> _Learnt:
     return _Learnt(background, polar, appearance, usual)
 
 
-def _follow(clip: Clip, view: _View, options: Options, learnt: _Learnt, advance: Callable[[int], None]) -> Track:
+def _follow(
+    clip: Clip, view: _View, options: Options, learnt: _Learnt, advance: Callable[[int], None]
+) -> Track:
     """Matches every frame."""
     shifts, shares, sizes, lamps = [], [], [], []
     for chunk in _counted(clip, view, advance, clip.frames):
@@ -224,18 +231,21 @@ def _follow(clip: Clip, view: _View, options: Options, learnt: _Learnt, advance:
         shares.append(explained)
         sizes.append(pixels)
         lamps.append(learnt.background.lamp(chunk))
-    angle = np.concatenate(shifts) * learnt.polar.bin_rad
+    direction = learnt.appearance.direction_rad(np.concatenate(shifts))
     seen = np.clip(np.concatenate(sizes) / (VISIBLE_SHARE * learnt.usual_pixels), 0, 1)
     confidence = np.concatenate(shares) * seen
     sure = confidence >= SURE_EXPLAINED
-    notes = list(_clip_notes(clip, len(angle), sure))
-    radius = np.hypot(*(axis - at for axis, at in zip(_axes(learnt.background), learnt.polar.pivot, strict=True)))
-    if options.mirrored:
-        angle = -angle
+    notes = list(_clip_notes(clip, len(direction), sure))
+    radius = np.hypot(
+        *(axis - at for axis, at in zip(_axes(learnt.background), learnt.polar.pivot, strict=True))
+    )
+    angle = -direction if options.mirrored else direction
     low, high = scales.extremes(angle, sure) if sure.sum() >= 2 else (0.0, 0.0)
     move_px = (high - low) * float(np.median(radius)) / view.zoom
     if move_px < LEAST_MOVE_PX:
-        raise UnusableClipError(f"what moves in it moves by {move_px:.1f} px: too little to be a head's position")
+        raise UnusableClipError(
+            f"what moves in it moves by {move_px:.1f} px: too little to be a head's position"
+        )
     if options.known:
         try:
             scale = scales.by_known(angle, options.known)
@@ -246,7 +256,7 @@ def _follow(clip: Clip, view: _View, options: Options, learnt: _Learnt, advance:
     left, top = (0, 0) if view.region is None else view.region[:2]
     x, y = learnt.polar.pivot
     return Track(
-        clip, scale.position, confidence, angle, np.concatenate(lamps).astype(np.float64),
+        clip, scale.position, confidence, direction, np.concatenate(lamps).astype(np.float64),
         (x / view.zoom + left, y / view.zoom + top),
         (float(np.quantile(radius, 0.02)) / view.zoom, float(radius.max()) / view.zoom),
         move_px, scale.how, tuple(notes),

@@ -105,7 +105,9 @@ def probe(path: Path) -> Clip:
     intervals_s = np.diff(times_s)
     usual_s = float(np.median(intervals_s))
     if usual_s <= 0:
-        raise UsageError(f"{path}: its frames have no times; write it again with ffmpeg -i IN -c:v libx264 OUT.mp4")
+        raise UsageError(
+            f"{path}: its frames have no times; write it again with ffmpeg -i IN -c:v libx264 OUT.mp4"
+        )
     odd = np.abs(intervals_s - usual_s) > INTERVAL_TOLERANCE * usual_s
     width, height = int(size[1]), int(size[2])
     if re.search(r"rotation of -?90\.", done.stderr):
@@ -159,7 +161,12 @@ class VideoWriter:
     """Writes frames of one size to a file; a context manager. What failed is removed."""
 
     def __init__(
-        self, path: Path, size: tuple[int, int], rate_hz: float, options: Sequence[str] = (), colour: bool = True
+        self,
+        path: Path,
+        size: tuple[int, int],
+        rate_hz: float,
+        options: Sequence[str] = (),
+        colour: bool = True,
     ) -> None:
         """`size` is (width, height); `options` are ffmpeg's of the encoder."""
         self.path = path
@@ -206,4 +213,6 @@ class VideoWriter:
         self._process.wait()
         self._errors.seek(0)
         reason = _reason(self._errors.read().decode(errors="replace"), self.path)
-        return KeepError(f"{self.path}: the video cannot be written: {reason}; choose another place or format")
+        return KeepError(
+            f"{self.path}: the video cannot be written: {reason}; choose another place or format"
+        )
