@@ -1,4 +1,5 @@
-"""The clip with what was found drawn into it: the arm's direction, the arc of its end, position and confidence.
+"""The clip with what was found drawn into it: the arm's direction, the arc of its end, position and
+confidence.
 
 Invariant: frames are read and written one chunk at a time, at the clip's own playback rate.
 """
@@ -16,10 +17,12 @@ from skylight.camera.track import Track
 from skylight.camera.video import VideoWriter, frames, opencv
 
 VIDEO_NAME = "annotated.mp4"
-# A clip is enlarged to this width for its text to be legible, by whole numbers, and never made larger than it comes.
+# A clip is enlarged to this width for its text to be legible, by whole numbers, and never made larger than
+# it comes.
 LEGIBLE_PX = 440
 SURE, DOUBTFUL, ARC = (80, 220, 80), (60, 60, 230), (230, 180, 60)
-STRIP_PX = 64
+# Heights of the words above and of the graph below.
+WORDS_PX, STRIP_PX = 22, 64
 SHIFT = 4
 
 
@@ -83,8 +86,9 @@ def _draw(
     time = ""
     if rate.capture_hz is not None:
         time = f"{1e3 * found.clip.times_s[number] * found.clip.playback_hz / rate.capture_hz:8.2f} ms  "
-    words = f"frame {number}  {time}position {found.position[number]:.3f}  confidence {found.confidence[number]:.2f}"
-    for ink, thick in (((0, 0, 0), 3), (colour, 1)):
-        cv2.putText(picture, words, (6, 16), cv2.FONT_HERSHEY_SIMPLEX, 0.42, ink, thick, cv2.LINE_AA)
+    place = f"position {found.position[number]:.3f}  confidence {found.confidence[number]:.2f}"
+    words = f"frame {number}  {time}{place}"
+    picture[:WORDS_PX] //= 4
+    cv2.putText(picture, words, (6, 15), cv2.FONT_HERSHEY_SIMPLEX, 0.42, colour, 1, cv2.LINE_AA)
     x = round(2 + (picture.shape[1] - 5) * number / max(found.frames - 1, 1))
     cv2.line(picture, (x, height), (x, height + STRIP_PX - 1), colour, 1)

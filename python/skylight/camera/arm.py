@@ -1,9 +1,9 @@
 """The angle of the arm: an arm is a rigid thing that turns about a pivot.
 
-Seen in polar coordinates about the pivot, the arm only shifts along the angle. So the pivot is where frames with the head in
-different places become shifted copies of each other; the copies laid over each other are the arm's appearance, and
-a frame's angle is the shift at which the appearance explains the frame best. Parts that the window hides do not count
-for or against a shift.
+Seen in polar coordinates about the pivot, the arm only shifts along the angle. So the pivot is where frames
+with the head in different places become shifted copies of each other; the copies laid over each other are
+the arm's appearance, and a frame's angle is the shift at which the appearance explains the frame best.
+Parts that the window hides do not count for or against a shift.
 
 Invariants: angles rise counter-clockwise as seen in the picture; a match is the least-squares fit of a scaled
 appearance to the visible pixels, and its quality the share of the frame's energy that it explains.
@@ -31,12 +31,16 @@ RINGS = 20
 # Angular bins are this many pixels wide at the outermost ring.
 BIN_PX = 0.75
 # While the pivot is looked for: coarser, and on at most so many frames and about so many pixels.
-COARSE_BIN_PX, COARSE_FRAMES, COARSE_PIXELS = 1.5, 12, 2500
-# Where the pivot may be: this many directions, at these distances from the middle of the support, as shares of its size.
+# The last time, from near, more of each.
+COARSE, FINE = (1.5, 12, 2500), (1.0, 24, 6000)
+# Where the pivot may be: this many directions, at these distances from the middle of the support, as shares
+# of its size.
 DIRECTIONS, DISTANCES = 12, (0.6, 0.9, 1.5, 3.0)
-# The best places of the grid that are climbed from, and the last step in direction, rad: 1 % of the stroke at most.
+# The best places of the grid that are climbed from, and the last step in direction, rad: 1 % of the stroke
+# at most.
 STARTS, SMALLEST_STEP = 2, 0.02
-# A pivot is at least this far from all that moves, as a share of its size: the motor's side of an arm is in no window.
+# A pivot is at least this far from all that moves, as a share of its size: the motor's side of an arm is in
+# no window.
 LEAST_PIVOT = 0.06
 # Rounds of laying the frames over each other.
 ROUNDS = 3
@@ -46,7 +50,8 @@ LEAST_PIXELS = 6.0
 
 @dataclass(frozen=True)
 class Matches:
-    """For each frame: angle (rad), share of the head's pixels that the arm explains, and how many pixels there are."""
+    """For each frame: angle (rad), share of the head's pixels that the arm explains, and how many pixels
+    there are."""
 
     angle: F64
     explained: F64
@@ -160,7 +165,8 @@ def _laid_over(polar: Polar, sums: F32, shifts: NDArray[np.int64], weights: F64)
 
 
 def learn(polar: Polar, masks: F32, rounds: int = ROUNDS) -> tuple[Appearance, F64, F64]:
-    """The appearance of the arm from frames with the head in different places; their shifts and shares explained."""
+    """The appearance of the arm from frames with the head in different places; their shifts and shares
+    explained."""
     sums = polar.sums(masks)
     pixels = masks.sum(axis=1, dtype=np.float64)
     fullest = int(np.argmax(pixels))
@@ -179,10 +185,12 @@ def learn(polar: Polar, masks: F32, rounds: int = ROUNDS) -> tuple[Appearance, F
     return appearance, shift, explained
 
 
-def find_pivot(x: F32, y: F32, masks: F32, near: Point | None = None) -> Point:
-    """The point about which the frames are shifted copies of each other; looked for around `near` if that is given."""
-    step = max(1, len(x) // COARSE_PIXELS)
-    x, y, masks = x[::step], y[::step], masks[_farthest(masks, COARSE_FRAMES)][:, ::step]
+def find_pivot(x: F32, y: F32, masks: F32, near: Point | None = None, *, fine: bool = False) -> Point:
+    """The point about which the frames are shifted copies of each other; looked for around `near` if that
+    is given."""
+    bin_px, most_frames, most_pixels = FINE if fine else COARSE
+    step = max(1, len(x) // most_pixels)
+    x, y, masks = x[::step], y[::step], masks[_farthest(masks, most_frames)][:, ::step]
     middle = (float(x.min() + x.max()) / 2, float(y.min() + y.max()) / 2)
     extent = float(np.hypot(np.ptp(x), np.ptp(y)))
 
@@ -190,7 +198,7 @@ def find_pivot(x: F32, y: F32, masks: F32, near: Point | None = None) -> Point:
         pivot = (middle[0] + far * extent * np.cos(turn), middle[1] + far * extent * np.sin(turn))
         if np.hypot(x - pivot[0], y - pivot[1]).min() < LEAST_PIVOT * extent:
             return 0.0  # amid what moves, or all but
-        _, _, explained = learn(Polar(x, y, pivot, COARSE_BIN_PX), masks, 1)
+        _, _, explained = learn(Polar(x, y, pivot, bin_px), masks, 1)
         return float(explained.mean())
 
     if near is None:

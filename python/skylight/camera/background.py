@@ -1,11 +1,11 @@
 """The picture without the head: what each pixel shows, how it follows the lamps, how much it is noise.
 
-A pixel's grey level is `level + slope * lamp`, where `lamp` is the relative brightness of a frame, measured on pixels that
-the head never covers. A pixel shows the head where it departs from that by more than its noise.
+A pixel's grey level is `level + slope * lamp`, where `lamp` is the relative brightness of a frame, measured
+on pixels that the head never covers. A pixel shows the head where it departs from that by more than its
+noise.
 
-Invariants: pixels outside of `support` never showed the head and are not looked at; a film in which nothing moves, or in
-which everything does, is refused with one line.
-"""
+Invariants: pixels outside of `support` never showed the head and are not looked at; a film in which nothing
+moves, or in which everything does, is refused with one line."""
 
 from __future__ import annotations
 
@@ -23,29 +23,31 @@ F64 = NDArray[np.float64]
 MAD_TO_SIGMA = 1.4826
 # Rounding to whole grey levels alone makes 0.3 levels of noise, and a codec's quantisation a few times that.
 LEAST_NOISE = 1.0
-# A pixel that departs by this many standard deviations in some frame is one that the head covers: of 30,000 pixels and
-# 50 frames, noise makes two departures of 5.
+# A pixel that departs by this many standard deviations in some frame is one that the head covers: of 30,000
+# pixels and 50 frames, noise makes two departures of 5.
 COVERED_SIGMAS = 6.0
 # The head begins to count at so many standard deviations, and counts fully at the second figure.
 FAINT_SIGMAS, PLAIN_SIGMAS = 3.0, 9.0
-# Beyond this many standard deviations a departure is clear, and more of it is no news: a bright part of the head on a
-# dark ground does not count for more than the rest.
+# Beyond this many standard deviations a departure is clear, and more of it is no news: a bright part of the
+# head on a dark ground does not count for more than the rest.
 CLEAR_SIGMAS = 12.0
-# A frame shows the head in a new place if it differs from all others by this share of the most that two frames do. A
-# head that has moved by a third of its width does; a lamp's flicker does not.
+# A frame shows the head in a new place if it differs from all others by this share of the most that two
+# frames do. A head that has moved by a third of its width does; a lamp's flicker does not.
 NEW_PLACE_SHARE = 0.3
 # A covered pixel has at least this many covered pixels in the 5 x 5 around it; what has fewer is a speck.
 SPECK_PIXELS = 8
 # Parts of the support smaller than this share of the largest are glints, not the head.
 GLINT_SHARE = 0.04
-# A head and its arm in a window move over less of a picture than this; a picture that moves more of itself shakes.
+# A head and its arm in a window move over less of a picture than this; a picture that moves more of itself
+# shakes.
 LARGEST_SUPPORT = 0.7
-# The arm is far from a pixel in frames in which it is this share of the farthest away; pixels are taken in so many sectors.
+# The arm is far from a pixel in frames in which it is this share of the farthest away; pixels are taken in
+# so many sectors.
 AWAY_SHARE, SECTORS = 0.7, 32
 # Pixels that the lamp is measured on.
 LAMP_PIXELS = 4000
-# The picture may move this much (px, root mean square over the frames) before it counts as shaking. The scale of a head
-# position is 30 to 200 px.
+# The picture may move this much (px, root mean square over the frames) before it counts as shaking. The
+# scale of a head position is 30 to 200 px.
 LARGEST_SHAKE_PX = 0.6
 # Blocks that the picture's own movement is measured on, along each side.
 SHAKE_BLOCKS = 6
@@ -70,6 +72,13 @@ class Background:
     def pixels(self) -> NDArray[np.int64]:
         """Flat indices of the support's pixels."""
         return np.flatnonzero(self.support)
+
+    def within(self, kept: Bools) -> Background:
+        """The same over some of the support's pixels."""
+        support = np.zeros_like(self.support)
+        support.reshape(-1)[self.pixels[kept]] = True
+        level, slope, noise = (column[kept] for column in (self.level, self.slope, self.noise))
+        return replace(self, support=support, level=level, slope=slope, noise=noise)
 
     def lamp(self, frames: NDArray[np.generic]) -> F32:
         """The relative brightness of each frame, less 1."""
@@ -97,15 +106,16 @@ def first(survey: Survey, region: tuple[int, int, int, int] | None) -> Backgroun
     _, height, width = survey.diverse.shape
     diverse = survey.diverse.reshape(len(survey.diverse), -1)
     spread = survey.spread.reshape(len(survey.spread), -1)
-    level = np.median(diverse, axis=0)
+    level = np.asarray(np.median(diverse, axis=0), np.float32)
     bright = level > np.median(level)
     gains = [
         np.median(frames[:, bright] / np.maximum(level[bright], 1), axis=1) for frames in (diverse, spread)
     ]
-    diverse = diverse - level * gains[0][:, None]
-    spread = spread - level * gains[1][:, None]
+    diverse = np.asarray(diverse - level * gains[0][:, None], np.float32)
+    spread = np.asarray(spread - level * gains[1][:, None], np.float32)
     noise = np.maximum(MAD_TO_SIGMA * np.median(np.abs(spread), axis=0), LEAST_NOISE)
-    # Where the head is half of the time the spread is the head's; nowhere is a camera's noise so far from its usual.
+    # Where the head is half of the time the spread is the head's; nowhere is a camera's noise so far from
+    # its usual.
     noise = np.minimum(noise, 3 * np.median(noise))
     # The second largest, so that one spoilt frame is no movement.
     second = (
@@ -131,8 +141,9 @@ def first(survey: Survey, region: tuple[int, int, int, int] | None) -> Backgroun
 
 
 def _evenly(residues: F32, noise: F32) -> F32:
-    """What the support shows, from its median on, with every place of the head counted about once: the median over
-    frames that each differ from those chosen before by a share of the most that two frames differ."""
+    """What the support shows, from its median on, with every place of the head counted about once: the
+    median over frames that each differ from those chosen before by a share of the most that two frames
+    differ."""
     seen = np.clip(residues / noise, -CLEAR_SIGMAS, CLEAR_SIGMAS)
     chosen = [0]
     nearest = np.abs(seen - seen[0]).mean(axis=1)
@@ -166,7 +177,8 @@ def _support(covered: Bools, region: tuple[int, int, int, int] | None) -> Bools:
 
 
 def _check_steady(residues: F32, level: F32, support: Bools) -> None:
-    """Refuses a film whose whole picture moves: the movement of blocks, by least squares on their gradients."""
+    """Refuses a film whose whole picture moves: the movement of blocks, by least squares on their
+    gradients."""
     down, right = np.gradient(level)
     height, width = level.shape
     moves = []
@@ -174,8 +186,8 @@ def _check_steady(residues: F32, level: F32, support: Bools) -> None:
         for left in np.linspace(0, width, SHAKE_BLOCKS + 1).astype(int)[:-1]:
             block = np.s_[top : top + height // SHAKE_BLOCKS, left : left + width // SHAKE_BLOCKS]
             slopes = np.stack([right[block].reshape(-1), down[block].reshape(-1)])
-            normal = slopes @ slopes.T
-            if support[block].mean() > 0.2 or np.linalg.eigvalsh(normal)[0] < slopes.shape[1]:
+            normal = np.asarray(slopes @ slopes.T, np.float64)
+            if support[block].mean() > 0.2 or float(np.min(np.linalg.eigvalsh(normal))) < slopes.shape[1]:
                 continue  # the head covers it, or it has no edges in some direction
             seen = residues[(slice(None), *block)].reshape(len(residues), -1)
             moves.append(np.linalg.solve(normal, slopes @ seen.T).T)
@@ -187,11 +199,11 @@ def _check_steady(residues: F32, level: F32, support: Bools) -> None:
 
 
 def refined(background: Background, survey: Survey, frame_rad: F64, pixel_rad: F64) -> Background:
-    """The background from the frames in which the arm is farthest from a pixel: `frame_rad` is the arm's angle in the
-    spread and then the diverse frames, `pixel_rad` the angle of each pixel of the support.
+    """The background from the frames in which the arm is farthest from a pixel: `frame_rad` is the arm's
+    angle in the spread and then the diverse frames, `pixel_rad` the angle of each pixel of the support.
 
-    Near the pivot a wide arm covers a pixel most of the time, so no majority of frames shows the background; those with
-    the arm far away do, if any does."""
+    Near the pivot a wide arm covers a pixel most of the time, so no majority of frames shows the
+    background; those with the arm far away do, if any does."""
     frames = np.concatenate([survey.spread, survey.diverse])
     values = frames.reshape(len(frames), -1)[:, background.pixels]
     values -= background.lamp(frames)[:, None] * background.slope

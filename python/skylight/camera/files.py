@@ -1,7 +1,7 @@
 """A head-position graph as columns and as JSON: what tracking and reading found, for other programs.
 
-The columns are those of `COLUMNS`, as an Arrow IPC stream and as CSV; docs/camera.md has the format. Times of the drive are
-null where the rate of capture is unknown.
+The columns are those of `COLUMNS`, as an Arrow IPC stream and as CSV; docs/camera.md has the format. Times
+of the drive are null where the rate of capture is unknown.
 
 Invariant: the same result gives the same bytes.
 """
@@ -59,13 +59,15 @@ def summary(found: Track, rate: Rate, reading: Reading) -> dict[str, Any]:
         "noise": round(reading.noise, 5),
         "places": [round(place, 4) for place in reading.places],
         "dwells": [
-            {"start_frame": round(one.start, 2), "end_frame": round(one.end, 2), "ms": ms(one.end - one.start),
+            {"start_frame": round(one.start, 2), "end_frame": round(one.end, 2),
+             "ms": ms(one.end - one.start),
              "position": round(one.position, 4), "place": one.place, "drift": round(one.drift, 4),
              "stroke": one.stroke}
             for one in reading.dwells
         ],
         "seeks": [
-            {"start_frame": round(one.start, 2), "end_frame": round(one.end, 2), "ms": ms(one.end - one.start),
+            {"start_frame": round(one.start, 2), "end_frame": round(one.end, 2),
+             "ms": ms(one.end - one.start),
              "from": round(one.source, 4), "to": round(one.target, 4), "whole": one.whole}
             for one in reading.seeks
         ],

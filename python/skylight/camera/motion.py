@@ -1,8 +1,8 @@
 """Where an emulated drive's head is at any time: from its head trace to a movement.
 
-A trace has accesses: when the head began to move, when it arrived, when the last sector had passed. Between these the
-movement is that of an arm under a constant force: it accelerates, coasts if the way is long, and brakes. During a transfer it
-follows the tracks.
+A trace has accesses: when the head began to move, when it arrived, when the last sector had passed. Between
+these the movement is that of an arm under a constant force: it accelerates, coasts if the way is long, and
+brakes. During a transfer it follows the tracks.
 
 Invariants: times are seconds from the first access; positions are shares of the tracks, 0 (OD) to 1 (ID).
 """
@@ -23,12 +23,14 @@ from skylight.errors import UsageError
 
 F64 = NDArray[np.float64]
 
-# Up to this share of the stroke an arm accelerates for half of a seek; beyond, its speed is limited and it coasts.
+# Up to this share of the stroke an arm accelerates for half of a seek; beyond, its speed is limited and it
+# coasts.
 COASTS_BEYOND = 0.3
 # A way shorter than this is a step to a neighbouring track, which no film shows.
 LEAST_WAY = 1e-6
-# A drive that parks its heads does so when it has nothing left to do: after a map update, "a short period" later
-# (Skylight, section 4.5), and else when it has been idle for a while. Chosen: the first to be seen in a film.
+# A drive that parks its heads does so when it has nothing left to do: after a map update, "a short period"
+# later (Skylight, section 4.5), and else when it has been idle for a while. Chosen: the first to be seen in
+# a film.
 PARKS_AFTER_MAP_S, PARKS_AFTER_S = 0.1, 2.0
 PARK_SEEK_S = 0.016
 # A region that is too narrow to be seen is drawn this wide, as a share of the stroke.

@@ -1,9 +1,9 @@
 """At which rate a clip was shot: a slow-motion clip plays slower than it was taken.
 
-What tells, the surest first: the rate that is given; the period of an I/O pattern that is known; what a phone writes into the
-file; the flicker of the lamps, which is twice the mains frequency, 100 or 120 Hz, by the country that the playback rate
-belongs to (25 frames/s where the mains have 50 Hz, 29.97 where they have 60); the platter's rotation, of which a cycle of
-synchronous reads takes a whole number.
+What tells, the surest first: the rate that is given; the period of an I/O pattern that is known; what a
+phone writes into the file; the flicker of the lamps, which is twice the mains frequency, 100 or 120 Hz, by
+the country that the playback rate belongs to (25 frames/s where the mains have 50 Hz, 29.97 where they have
+60); the platter's rotation, of which a cycle of synchronous reads takes a whole number.
 
 Invariant: the answer comes with its reason; without evidence there is no rate.
 """
@@ -18,35 +18,16 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 
 # Rates that cameras have, frames/s.
-USUAL_HZ = (
-    25,
-    30,
-    50,
-    60,
-    100,
-    120,
-    200,
-    210,
-    240,
-    250,
-    300,
-    400,
-    420,
-    480,
-    500,
-    600,
-    960,
-    1000,
-    1200,
-    1920,
-    2000,
+USUAL_HZ: tuple[int, ...] = (
+    *(25, 30, 50, 60, 100, 120, 200, 210, 240, 250, 300, 400, 420, 480, 500, 600, 960),
+    *(1000, 1200, 1920, 2000, 2400, 4000, 5000, 7680, 10_000),
 )
-USUAL_HZ += (2400, 4000, 5000, 7680, 10_000)
 # The mains keep their frequency to 0.1 %, a clip of 300 frames shows a line to 0.2 %.
 LAMP_TOLERANCE = 0.01
 # A cycle of reads jitters by a frame, and a rotation is declared to 1.5 %.
 ROTATION_TOLERANCE = 0.02
-# A line stands out if it holds this many times the median power of the spectrum: in 5,000 bins of noise, 12 is rare.
+# A line stands out if it holds this many times the median power of the spectrum: in 5,000 bins of noise, 12
+# is rare.
 LINE_POWER = 40.0
 # A lamp that flickers by less than this share is not seen to flicker.
 LEAST_FLICKER = 0.001
@@ -106,8 +87,8 @@ def by_lamp(lamp: F64, playback_hz: float) -> Rate:
     if mains is not None and (rate := found[mains]) is not None:
         return Rate(
             float(rate),
-            f"{seen}; at {2 * mains} Hz, twice the mains where clips play at {playback_hz:.2f} frames/s, that is"
-            f" {2 * mains / line:.1f} frames/s: {rate}",
+            f"{seen}; at {2 * mains} Hz, twice the mains where clips play at {playback_hz:.2f} frames/s,"
+            f" that is {2 * mains / line:.1f} frames/s: {rate}",
         )
     rates = [f"{2 * one / line:.0f} ({2 * one} Hz)" for one in (50, 60)]
     return Rate(None, f"{seen}, which no usual camera rate explains ({' or '.join(rates)}); give --rate")

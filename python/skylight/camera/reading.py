@@ -1,12 +1,12 @@
 """Reading a head-position graph: dwells and seeks, places, cycles, strokes, the phases of a cleaning.
 
-A seek is fast (15 ms from end to end), everything else is slow: a sequential read crosses the platter in an hour. So a
-movement is a seek where its speed is that of an arm under acceleration. Where it starts and ends follows from a fit,
-since the first and last frames of a slow start look like rest: under a constant acceleration the root of the way is a line
-in time.
+A seek is fast (15 ms from end to end), everything else is slow: a sequential read crosses the platter in an
+hour. So a movement is a seek where its speed is that of an arm under acceleration. Where it starts and ends
+follows from a fit, since the first and last frames of a slow start look like rest: under a constant
+acceleration the root of the way is a line in time.
 
-Invariants: times are in frames, with fractions, of the frame grid of the clip; seeks and dwells alternate and do not overlap;
-positions are 0 (OD) to 1 (ID).
+Invariants: times are in frames, with fractions, of the frame grid of the clip; seeks and dwells alternate
+and do not overlap; positions are 0 (OD) to 1 (ID).
 
 Source: Skylight (FAST '15), sections 4.3 to 4.9, and its Figures 5, 9, 11, 16 and 19.
 """
@@ -14,6 +14,7 @@ Source: Skylight (FAST '15), sections 4.3 to 4.9, and its Figures 5, 9, 11, 16 a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,14 @@ F64 = NDArray[np.float64]
 
 # A shorter way is no seek: seeks over 5 % of the stroke must be found, and positions are known to 1 %.
 LEAST_SEEK = 0.04
-# The slowest speed that is a seek's, strokes/s: a twentieth of the stroke in 25 ms; a sequential read makes 0.001.
+# The slowest speed that is a seek's, strokes/s: a twentieth of the stroke in 25 ms; a sequential read makes
+# 0.001.
 LEAST_SPEED_HZ = 2.0
-# Without a rate of capture: the share of the fastest movement seen. A seek over a twentieth of the stroke has, at the same
-# acceleration, the root of that, 0.22, of the top speed of one over all of it.
+# Without a rate of capture: the share of the fastest movement seen. A seek over a twentieth of the stroke
+# has, at the same acceleration, the root of that, 0.22, of the top speed of one over all of it.
 SPEED_SHARE = 0.1
-# Bounds of the least speed, strokes a frame: below the first a tracker's noise would do, and more than the second in one
-# frame is a seek at any rate of capture.
+# Bounds of the least speed, strokes a frame: below the first a tracker's noise would do, and more than the
+# second in one frame is a seek at any rate of capture.
 SPEED_BOUNDS = (0.002, 0.02)
 SIGMAS = 5.0
 MAD_TO_SIGMA = 1.4826
@@ -42,7 +44,8 @@ SMOOTHED_WAY = 0.03
 FIT_FROM, FIT_TO = 0.06, 0.94
 # Shares of a seek's time that it accelerates: half of it, or less with a coast in between.
 ACCELERATING = (0.5, 0.4, 0.3, 0.2)
-# Dwells closer together than this are in one place: the width of a region that a cache or a map has, and tracking's error.
+# Dwells closer together than this are in one place: the width of a region that a cache or a map has, and
+# tracking's error.
 PLACE_SHARE = 0.04
 # A dwell that drifts by this much in one direction is a stroke.
 LEAST_STROKE = 0.008
@@ -161,7 +164,7 @@ def _noise(position: F64) -> float:
     steps = np.diff(position, 2)
     if len(steps) == 0:
         return 0.0
-    return max(MAD_TO_SIGMA * float(np.median(np.abs(steps))) / np.sqrt(6), 1e-4)
+    return max(MAD_TO_SIGMA * float(np.median(np.abs(steps))) / 6**0.5, 1e-4)
 
 
 def _speed(position: F64, noise: float) -> tuple[F64, int, float]:
@@ -207,7 +210,7 @@ def _runs(speed: F64, least: float, join: int) -> list[tuple[int, int]]:
     moving = np.where(np.abs(speed) >= least, np.sign(speed), 0).astype(np.int8)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], moving, [0]])))
     runs: list[tuple[int, int]] = []
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in pairwise(edges):
         way = moving[first]
         if way == 0:
             continue
@@ -240,7 +243,8 @@ _WAY_TIMES = tuple(_way_times(share) for share in ACCELERATING)
 
 
 def _fitted(position: F64, first: int, last: int, source: float, target: float, width: int) -> Seek:
-    """A seek with its start and end: the line of time against the share of the way, in the shape that fits best."""
+    """A seek with its start and end: the line of time against the share of the way, in the shape that fits
+    best."""
     low, high = max(0, first - 2 * width), min(len(position), last + 2 * width)
     frames = np.arange(low, high)
     share = (position[low:high] - source) / (target - source)
@@ -352,14 +356,15 @@ def _pattern(dwells: list[Dwell]) -> str | None:
     strokes = [dwell for dwell in dwells if dwell.stroke is not None]
     if len(strokes) < 2:
         return None
-    same = sum(one.stroke == two.stroke for one, two in zip(strokes, strokes[1:], strict=False))
+    same = sum(one.stroke == two.stroke for one, two in pairwise(strokes))
     return "one-way" if 2 * same >= len(strokes) - 1 else "serpentine"
 
 
 def _cleaning(dwells: list[Dwell], places: tuple[float, ...]) -> tuple[Phase, ...]:
     """The first cleaning: the band is read, staged in the cache, written; then the map, then the head parks.
 
-    A band is a place visited twice with the cache between; the map is elsewhere and follows; what follows that is the park."""
+    A band is a place visited twice with the cache between; the map is elsewhere and follows; what follows
+    that is the park."""
     for number in range(len(dwells) - 2):
         band, cache, again, *rest = dwells[number : number + 5]
         if band.place != again.place or cache.place == band.place or cache.place not in (0, len(places) - 1):

@@ -1,10 +1,10 @@
 """The virtual window: a film of an emulated drive's head, with the truth beside it.
 
-A frame's exposure is centred on its time; what moves during it is blurred by drawing the arm several times. The truth is the
-position at that time, and every seek, in the units of what tracking returns.
+A frame's exposure is centred on its time; what moves during it is blurred by drawing the arm several times.
+The truth is the position at that time, and every seek, in the units of what tracking returns.
 
-Invariants: the same motion, settings and seed give the same frames; frames are made and written one at a time.
-"""
+Invariants: the same motion, settings and seed give the same frames; frames are made and written one at a
+time."""
 
 from __future__ import annotations
 
@@ -102,12 +102,14 @@ def plain(
     arm = Arm() if arm is None else arm
     ground = scene.plain_ground(view, drive, arm)
     size = view.width / 900
+    edge = round(12 * size)
     for time_s, position in zip(clip.times_s(), clip.truth(), strict=True):
         picture = ground.copy()
         scene.draw_plain_arm(picture, arm, view, float(position))
-        words = f"{drive.name}  {1e3 * time_s:9.2f} ms  position {position:.3f}  {purpose(float(time_s)).replace('_', ' ')}"
+        doing = purpose(float(time_s)).replace("_", " ")
+        words = f"{drive.name}  {1e3 * time_s:9.2f} ms  position {position:.3f}  {doing}"
         cv2.putText(
-            picture, words, (round(12 * size) + 2, view.height - round(12 * size) - 3), cv2.FONT_HERSHEY_SIMPLEX,
+            picture, words, (edge + 2, view.height - edge - 3), cv2.FONT_HERSHEY_SIMPLEX,
             max(0.35, 0.7 * size), scene.INK, 1, cv2.LINE_AA,
         )  # fmt: skip
         yield picture
@@ -132,10 +134,10 @@ def through_window(
         if film.blur_px > 0:
             picture = cv2.GaussianBlur(picture, (0, 0), film.blur_px)
         if film.colour:
-            picture = picture[:, :, None] * tint
+            picture = np.asarray(picture[:, :, None] * tint, np.float32)
         if film.noise > 0:
             noise = rng.standard_normal(picture.shape, np.float32)
-            picture = picture + noise * (film.noise * np.sqrt(0.5 + picture.clip(0) / 128))
+            picture += noise * (film.noise * np.sqrt(0.5 + picture.clip(0) / 128))
         yield np.asarray(np.clip(np.rint(picture), 0, 255), np.uint8)
 
 

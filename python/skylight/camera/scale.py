@@ -1,12 +1,13 @@
 """From the angle of the arm to the position of the head: 0 at the outer diameter, 1 at the inner one.
 
-Tracks are evenly spaced along a radius of the platter, and the head swings on an arc about its pivot, so the distance from
-the spindle follows from the angle by the law of cosines. The proportions are those of a 3.5-inch drive; they differ little
-between drives, and an error of a tenth in them moves a position by less than 0.5 % of the stroke.
+Tracks are evenly spaced along a radius of the platter, and the head swings on an arc about its pivot, so
+the distance from the spindle follows from the angle by the law of cosines. The proportions are those of a
+3.5-inch drive; they differ little between drives, and an error of a tenth in them moves a position by less
+than 0.5 % of the stroke.
 
-Which end is the inner one: platters turn counter-clockwise as seen from above, and a head trails its arm, so the air comes
-from the pivot. Seen from the pivot the spindle is then to the left, and the arm turns counter-clockwise towards
-it. A film through a mirror shows the opposite.
+Which end is the inner one: platters turn counter-clockwise as seen from above, and a head trails its arm,
+so the air comes from the pivot. Seen from the pivot the spindle is then to the left, and the arm turns
+counter-clockwise towards it. A film through a mirror shows the opposite.
 
 Invariant: positions rise with the counter-clockwise angle, or, mirrored, fall with it.
 """
@@ -21,8 +22,8 @@ from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
 
-# A 3.5-inch drive, mm: distance of pivot and spindle, length of the arm to the gap, outermost and innermost track.
-# Chosen: platters of 95 mm, written from 46 to 20 mm, and an arm that clears the spindle's clamp.
+# A 3.5-inch drive, mm: distance of pivot and spindle, length of the arm to the gap, outermost and innermost
+# track. Chosen: platters of 95 mm, written from 46 to 20 mm, and an arm that clears the spindle's clamp.
 PIVOT_MM, ARM_MM, OUTER_MM, INNER_MM = 57.0, 52.0, 46.0, 20.0
 # Frames within this share of the stroke of an extreme are at it.
 EXTREME_SHARE = 0.015
@@ -40,7 +41,8 @@ class Arm:
     inner_mm: float = INNER_MM
 
     def angle(self, position: F64 | float) -> F64:
-        """The angle at the pivot between the spindle and the head, rad, turned so that it rises with the position."""
+        """The angle at the pivot between the spindle and the head, rad, turned so that it rises with the
+        position."""
         radius = self.outer_mm + (self.inner_mm - self.outer_mm) * np.asarray(position, np.float64)
         cosine = (self.pivot_mm**2 + self.arm_mm**2 - radius**2) / (2 * self.pivot_mm * self.arm_mm)
         return np.asarray(-np.arccos(np.clip(cosine, -1, 1)), np.float64)
@@ -80,8 +82,8 @@ def by_extremes(angle: F64, sure: NDArray[np.bool_]) -> Scale:
 
 
 def by_known(angle: F64, known: Sequence[tuple[int, float]]) -> Scale:
-    """The scale through known positions: pairs of a frame and its position; with two, the line through them, with
-    more, the best one."""
+    """The scale through known positions: pairs of a frame and its position; with two, the line through
+    them, with more, the best one."""
     arm = Arm()
     at = np.array([float(np.median(angle[max(0, frame - 1) : frame + 2])) for frame, _ in known])
     wanted = np.array([position for _, position in known])

@@ -1,8 +1,8 @@
 """The window: platter, regions, arm and head, as pixels.
 
-Two looks. Plain, as a slide draws it: the whole platter, bands in green, the persistent cache in orange, the map in blue,
-the arm in black. Filmed, as a camera sees it: a round window in a metal cover, a dark mirror with a ring's reflection in it,
-a bright arm with parts of its own, screws.
+Two looks. Plain, as a slide draws it: the whole platter, bands in green, the persistent cache in orange,
+the map in blue, the arm in black. Filmed, as a camera sees it: a round window in a metal cover, a dark
+mirror with a ring's reflection in it, a bright arm with parts of its own, screws.
 
 Invariant: a scene is a function of the head's position alone; what moves with time belongs to `film`.
 """
@@ -36,8 +36,8 @@ BANDS_DRAWN = 24
 
 @dataclass(frozen=True)
 class View:
-    """From where a drive is seen: px of the picture, turn of the drive (rad), px for a mm, and the point of the drive (mm, in
-    its own axes) in the middle of the picture."""
+    """From where a drive is seen: px of the picture, turn of the drive (rad), px for a mm, and the point of
+    the drive (mm, in its own axes) in the middle of the picture."""
 
     width: int
     height: int
@@ -70,7 +70,8 @@ class Look:
 
 
 def head_direction(arm: Arm, position: float) -> float:
-    """Direction of the arm from its pivot, rad; the spindle is at the origin, the pivot to the right of it."""
+    """Direction of the arm from its pivot, rad; the spindle is at the origin, the pivot to the right of
+    it."""
     return float(np.pi + arm.angle(position))
 
 
@@ -87,7 +88,8 @@ def whole_view(width: int, height: int) -> View:
 def window_view(
     width: int, height: int, arm: Arm, turn: float = 0.9, fill: float = 1.0, tilt: float = 1.0
 ) -> View:
-    """The part that the head traverses, so that its stroke takes about a third of the picture times `fill`."""
+    """The part that the head traverses, so that its stroke takes about a third of the picture times
+    `fill`."""
     ends = np.stack([_head_mm(arm, 0.0), _head_mm(arm, 0.5), _head_mm(arm, 1.0)])
     middle = ends.mean(axis=0) + 0.25 * (np.array([arm.pivot_mm, 0.0]) - ends.mean(axis=0))
     stroke_mm = float(np.hypot(*(ends[2] - ends[0])))
@@ -95,7 +97,8 @@ def window_view(
     return View(width, height, turn, scale, (float(middle[0]), float(middle[1])), tilt)
 
 
-# The arm in its own axes, mm: along it from the pivot, and across; and how bright each part is against the arm's level.
+# The arm in its own axes, mm: along it from the pivot, and across; and how bright each part is against the
+# arm's level.
 _PARTS: tuple[tuple[tuple[tuple[float, float], ...], float], ...] = (
     (((0.0, -7.0), (24.0, -4.6), (39.0, -3.4), (39.0, 3.4), (24.0, 4.6), (0.0, 7.0)), 0.75),
     (((8.0, -2.5), (22.0, -1.8), (22.0, 1.8), (8.0, 2.5)), 0.35),
@@ -203,7 +206,7 @@ def filmed_ground(view: View, look: Look, arm: Arm) -> tuple[F32, F32]:
             middle[1] + 1.15 * look.window_mm * np.sin(turn),
         )
         cv2.fillPoly(picture, [_circle(view, 1.6, at)], look.cover * 2.2, cv2.LINE_AA, SHIFT)
-    return np.asarray(picture, np.float32), window
+    return np.asarray(picture, np.float32), np.asarray(window, np.float32)
 
 
 def add_filmed_arm(

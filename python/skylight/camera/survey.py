@@ -1,14 +1,14 @@
 """The first look at a clip: frames that differ, frames spread over time, and the brightness of each.
 
-A head dwells: in most clips nine frames in ten show it in one place, and some places are seen in a handful of frames.
-What a background is learnt from must show every place about equally often, so frames are kept for being unlike those
-already kept (the doubling algorithm for k centres, which needs one pass and a fixed number of frames).
+A head dwells: in most clips nine frames in ten show it in one place, and some places are seen in a handful
+of frames. What a background is learnt from must show every place about equally often, so frames are kept
+for being unlike those already kept (the doubling algorithm for k centres, which needs one pass and a fixed
+number of frames).
 
 Invariant: memory is bounded by `SPREAD_FRAMES` and `DIVERSE_FRAMES`, whatever the length of the clip.
 
-Source: Charikar, Chekuri, Feder and Motwani, "Incremental clustering and dynamic information retrieval" (1997), the
-doubling algorithm.
-"""
+Source: Charikar, Chekuri, Feder and Motwani, "Incremental clustering and dynamic information retrieval"
+(1997), the doubling algorithm."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ SPREAD_FRAMES = 240
 """Frames spread evenly over the clip: noise and flicker are measured on them."""
 DIVERSE_FRAMES = 48
 """Frames that are unlike each other: several at every place of the head."""
-# Thumbnails are compared: small enough that noise averages out, large enough that a head covers several cells.
+# Thumbnails are compared: small enough that noise averages out, large enough that a head covers several
+# cells.
 THUMB_CELLS = 28
-# Two thumbnails of one place differ by noise and flicker: a tenth of a grey level where noise averages over a cell.
+# Two thumbnails of one place differ by noise and flicker: a tenth of a grey level where noise averages over
+# a cell.
 LEAST_DISTANCE = 0.15
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What one pass over a clip keeps: two samples, with the number of each frame, and the mean of every frame."""
+    """What one pass over a clip keeps: two samples, with the number of each frame, and the mean of every
+    frame."""
 
     spread: F32
     spread_at: NDArray[np.int64]

@@ -1,11 +1,11 @@
 """Tracking: a clip becomes the head's position in every frame.
 
-Three passes over the file: its packets for the times; a survey, from which background, pivot and appearance of the arm are
-learnt; and all frames again, each matched. Frames are looked at in grey and at a size at which the head's movement has a
-hundred or two of pixels: a larger one costs time and adds nothing.
+Three passes over the file: its packets for the times; a survey, from which background, pivot and appearance
+of the arm are learnt; and all frames again, each matched. Frames are looked at in grey and at a size at
+which the head's movement has a hundred or two of pixels: a larger one costs time and adds nothing.
 
-Invariants: nothing of the result depends on frames' order but the times; a clip without one moving arm ends with one line.
-"""
+Invariants: nothing of the result depends on frames' order but the times; a clip without one moving arm ends
+with one line."""
 
 from __future__ import annotations
 
@@ -31,12 +31,18 @@ Advance = Callable[[int, int], None]
 
 # Longest side of the frames that are looked at, px.
 WORKING_PX = 240
-# A head that moves over less than this share of the working size, in a clip that has more pixels, is looked at closer.
+# A head that moves over less than this share of the working size, in a clip that has more pixels, is looked
+# at closer.
 CLOSER_SHARE = 0.45
-# What is looked at around the region in which something moves, as a share of the region: for the lamp and the shake.
+# What is looked at around the region in which something moves, as a share of the region: for the lamp and
+# the shake.
 MARGIN = 0.35
-# Learning rounds: from the second on the background is from frames in which the head is known to be elsewhere.
+# Learning rounds: from the second on the background is from frames in which the head is known to be
+# elsewhere.
 ROUNDS = 3
+# Of the part of the arm that is seen, from the pivot outwards, what lies beyond this share is followed: near the
+# pivot an arm is wide and covers some pixels in every frame, so their background is never seen.
+OUTER_FROM = 0.4
 # One arm explains this share of what moves. A single arm does for 0.8 and more, two things for half.
 LEAST_EXPLAINED = 0.6
 # A frame whose explained share is below this says little.
@@ -189,15 +195,14 @@ class _Learnt:
 
 def _learn(found: Survey, background: Background) -> _Learnt:
     """Background, pivot and appearance, each better with the others."""
-    rows, columns = np.nonzero(background.support)
-    x, y = columns.astype(np.float32), rows.astype(np.float32)
     samples = np.concatenate([found.spread, found.diverse])
     pivot: arms.Point | None = None
     for round_ in range(ROUNDS):
+        x, y = (axis.astype(np.float32) for axis in _axes(background))
         masks = background.masks(found.diverse)
         if masks.sum(axis=1).max() < arms.LEAST_PIXELS:
             raise UnusableClipError("nothing moves in it but noise: no head in view")
-        pivot = arms.find_pivot(x, y, masks, pivot)
+        pivot = arms.find_pivot(x, y, masks, pivot, fine=round_ == ROUNDS - 1)
         polar = arms.Polar(x, y, pivot, arms.BIN_PX)
         appearance, _, _ = arms.learn(polar, masks)
         if round_ == ROUNDS - 1:
@@ -207,6 +212,9 @@ def _learn(found: Survey, background: Background) -> _Learnt:
         background = backgrounds.refined(
             background, found, appearance.frame_rad(shift), appearance.pixel_rad()
         )
+        if round_ == 0:
+            radius = np.hypot(x - pivot[0], y - pivot[1])
+            background = background.within(radius >= radius.min() + OUTER_FROM * np.ptp(radius))
     masks = background.masks(samples)
     _, explained, pixels = appearance.match(polar.sums(masks), masks)
     usual = float(np.median(pixels))
@@ -270,6 +278,8 @@ def _axes(background: Background) -> tuple[F64, F64]:
 
 def _clip_notes(clip: Clip, decoded: int, sure: NDArray[np.bool_]) -> list[str]:
     notes = []
+    if clip.cut:
+        notes.append("the clip is cut: it declares to be longer than it is")
     if decoded < clip.frames:
         notes.append(f"the clip is damaged or cut: {decoded} of its {clip.frames} frames can be decoded")
     if clip.variable:

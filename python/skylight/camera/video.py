@@ -1,11 +1,11 @@
 """Video in and out, through ffmpeg as a process of its own.
 
-Invariants: frames are streamed in chunks of bounded size; every frame that the file holds comes out once, at its own
-time, whatever the playback rate says; a failure is one line that names the file.
-"""
+Invariants: frames are streamed in chunks of bounded size; every frame that the file holds comes out once,
+at its own time, whatever the playback rate says; a failure is one line that names the file."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -25,11 +25,16 @@ from skylight.errors import KeepError, UsageError, one_line
 
 U8Frames = NDArray[np.uint8]
 
-# Frames of one chunk hold about this much: enough to hide the cost of a call, little enough to stay in a cache.
+# Frames of one chunk hold about this much: enough to hide the cost of a call, little enough to stay in a
+# cache.
 CHUNK_BYTES = 2 << 20
-# A frame interval that differs from the median by more than this share is another interval. Containers round times to
-# a millisecond, 3 % of a frame at 30 frames/s; a dropped frame is 100 %.
+# A frame interval that differs from the median by more than this share is another interval. Containers
+# round times to a millisecond, 3 % of a frame at 30 frames/s; a dropped frame is 100 %.
 INTERVAL_TOLERANCE = 0.25
+# Errors of ffmpeg that follow from an earlier one, which says more.
+GENERIC = ("Error opening", "Conversion failed", "Error sending", "Terminating", "Task finished", "Nothing was written")
+# A file that declares a length by this much beyond its last frame has lost its end.
+LOST_SHARE, LOST_S = 0.05, 0.2
 INSTALL = "pip install 'skylight[video]'"
 
 
@@ -46,6 +51,8 @@ class Clip:
     """Whether the intervals of its frames differ."""
     capture_hz: float | None = None
     """Frames/s when it was shot, where the file says it."""
+    cut: bool = False
+    """Whether the file declares to be longer than it is."""
 
     @property
     def frames(self) -> int:
@@ -78,10 +85,10 @@ def opencv() -> Any:
 
 def _reason(text: str, path: Path) -> str:
     """The last line of ffmpeg's errors that says something, without the path and addresses."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith(("Error opening", "Conversion failed"))]
-    last = (telling or lines or ["no reason was given"])[-1]
-    return one_line(re.sub(r"\[[^\]]*@ 0x[0-9a-f]+\]\s*", "", last).replace(f"{path}: ", ""))
+    plain = re.sub(r"\[[^\]]*@ 0x[0-9a-f]+\]\s*", "", text).replace(f"file:{path}", path.name)
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith(GENERIC)]
+    return one_line((telling or lines or ["no reason was given"])[-1])
 
 
 def probe(path: Path) -> Clip:
@@ -116,7 +123,18 @@ def probe(path: Path) -> Clip:
     steady_s = usual_s if odd.any() else float(times_s[-1]) / (len(times_s) - 1)
     shot = re.search(r"(?:android|quicktime)\.capture\.fps\s*: ([0-9.]+)", done.stderr)
     capture_hz = float(shot[1]) if shot and float(shot[1]) > 0 else None
-    return Clip(path, width, height, times_s, 1 / steady_s, bool(odd.any()), capture_hz)
+    return Clip(
+        path, width, height, times_s, 1 / steady_s, bool(odd.any()), capture_hz, _cut(done.stderr, times_s)
+    )
+
+
+def _cut(printed: str, times_s: NDArray[np.float64]) -> bool:
+    """Whether a file is shorter than it declares."""
+    length = re.search(r"Duration: (\d+):(\d+):([0-9.]+)", printed)
+    if length is None:
+        return False
+    declared_s = 3600 * int(length[1]) + 60 * int(length[2]) + float(length[3])
+    return declared_s - float(times_s[-1]) > max(LOST_S, LOST_SHARE * declared_s)
 
 
 def frames(
@@ -174,7 +192,7 @@ class VideoWriter:
         kind = "bgr24" if colour else "gray"
         command = [ffmpeg(), "-hide_banner", "-nostdin", "-loglevel", "error", "-y", "-f", "rawvideo"]
         command += ["-pix_fmt", kind, "-s", f"{width}x{height}", "-r", f"{rate_hz:.6f}", "-i", "-", *options]
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - __exit__ closes it
         self._process = subprocess.Popen(
             [*command, f"file:{path}"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors
         )
@@ -196,10 +214,8 @@ class VideoWriter:
     ) -> None:
         """Ends the file; removes it if an error occurred."""
         assert self._process.stdin is not None
-        try:
+        with contextlib.suppress(OSError):  # what failed is in the errors that ffmpeg printed
             self._process.stdin.close()
-        except OSError:
-            pass
         failed = self._process.wait() != 0
         try:
             if error is not None or failed:

@@ -1,4 +1,5 @@
-"""``skylight camera track|render``: head positions from a slow-motion clip, and a clip of an emulated drive's head.
+"""``skylight camera track|render``: head positions from a slow-motion clip, and a clip of an emulated
+drive's head.
 
 ``skylight.camera`` does the work; this verb checks the options, shows progress and prints the result.
 """
@@ -102,7 +103,7 @@ def _known(
 )
 @click.option(
     "--known", multiple=True, callback=_known, metavar="FRAME=POS",
-    help="A frame's known position, 0 (OD) to 1 (ID); two or more fix the scale. Default: the extremes seen are 0 and 1.",
+    help="A frame's known position, 0 (OD) to 1 (ID); two or more fix the scale. Default: the extremes.",
 )  # fmt: skip
 @click.option(
     "--mirrored", is_flag=True, help="The clip was shot through a mirror: the ID is at the other end."
@@ -188,10 +189,8 @@ def _print(found: Track, captured: Rate, reading: Reading) -> None:
     ]
     if reading.cycle is not None:
         one, two = (reading.places[place] for place in reading.cycle.places)
-        rows.append(
-            ("Cycle", f"{reading.cycle.count} between {one:.2f} and {two:.2f}, {reading.cycle.frames:.2f} frames"
-             f" ({long(reading.cycle.frames)}) each")
-        )  # fmt: skip
+        each = f"{reading.cycle.frames:.2f} frames ({long(reading.cycle.frames)}) each"
+        rows.append(("Cycle", f"{reading.cycle.count} between {one:.2f} and {two:.2f}, {each}"))
     if reading.pattern is not None:
         rows.append(("Strokes", f"{reading.pattern}: {', '.join(_strokes(reading))}"))
     rows += [
@@ -202,8 +201,8 @@ def _print(found: Track, captured: Rate, reading: Reading) -> None:
     if reading.seeks:
         table(
             ("Seek", "Start", "End", "Takes", "From", "To"),
-            [(str(number + 1), f"{one.start:.1f}", f"{one.end:.1f}", long(one.end - one.start), f"{one.source:.3f}",
-              f"{one.target:.3f}" + ("" if one.whole else " (cut)"))
+            [(str(number + 1), f"{one.start:.1f}", f"{one.end:.1f}", long(one.end - one.start),
+              f"{one.source:.3f}", f"{one.target:.3f}" + ("" if one.whole else " (cut)"))
              for number, one in enumerate(reading.seeks[:SHOWN_SEEKS])],
             right=(0, 1, 2, 3, 4),
         )  # fmt: skip
@@ -335,27 +334,30 @@ def render(
     size: tuple[int, int],
     **look: float,
 ) -> None:
-    """Film the head of an emulated drive, from a head trace or a run's folder that contains one; the true positions and
-    seeks are written beside the video."""
+    """Film the head of an emulated drive, from a head trace or a run's folder that contains one; the true
+    positions and seeks are written beside the video."""
     from skylight.camera.motion import find_trace
     from skylight.camera.render import Film, film_trace
 
     frames = round(seconds * rate)
     if not 2 <= frames <= MOST_FRAMES:
         raise UsageError(
-            f"--seconds {seconds:g} at --rate {rate:g}: {format_count(frames)} frames; film 2 to {format_count(MOST_FRAMES)}"
+            f"--seconds {seconds:g} at --rate {rate:g}: {format_count(frames)} frames;"
+            f" film 2 to {format_count(MOST_FRAMES)}"
         )
     trace = find_trace(source)
     path = trace.with_suffix(".mp4") if out is None else out
     film = Film(
-        rate, playback, noise=look["noise"], blur_px=look["blur"], flicker=look["flicker"], glare=look["glare"],
-        quality=int(look["compression"]), colour=bool(look["colour"]), seed=int(look["seed"]),
+        rate, playback, noise=look["noise"], blur_px=look["blur"], flicker=look["flicker"],
+        glare=look["glare"], quality=int(look["compression"]),
+        colour=bool(look["colour"]), seed=int(look["seed"]),
     )  # fmt: skip
     with ByteProgress(f"filming {path.name}") as progress:
         truth = film_trace(
             trace, path, (start, frames), size, film, filmed=bool(look["filmed"]), advance=progress.advance
         )
     line(
-        f"Video: {path} ({format_count(frames)} frames, {rate:g} a second of drive time, played at {playback:.2f})"
+        f"Video: {path} ({format_count(frames)} frames, {rate:g} a second of drive time,"
+        f" played at {playback:.2f})"
     )
     line(f"Truth: {truth}")
