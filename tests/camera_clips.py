@@ -1,8 +1,8 @@
-"""Clips with a known truth: random drives, viewpoints, cameras and movements of the head, filmed by the renderer.
+"""Clips with a known truth: random drives, viewpoints, cameras and movements of the head, filmed by the
+renderer.
 
-Used by the tests and by bench/camera.py. A seed makes a clip; a clip visits the OD and the ID, so that the extremes seen are
-0 and 1.
-"""
+Used by the tests and by bench/camera.py. A seed makes a clip. Positions are compared on the scale of the
+extremes that the clip shows, which is the one that tracking uses where nothing else is known."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +33,15 @@ class Case:
         """The frames, one at a time."""
         return through_window(self.clip, self.view, self.look, self.arm)
 
+    def truth(self) -> NDArray[np.float64]:
+        """The position in each frame on the scale of the extremes of this clip."""
+        return self.scaled(self.clip.truth())
+
+    def scaled(self, position: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Positions on the scale of the extremes of this clip."""
+        seen = self.clip.truth()
+        return np.asarray((position - seen.min()) / np.ptp(seen), np.float64)
+
     def film(self, path: Path) -> Path:
         """Writes the clip."""
         write(path, self.frames(), (self.view.width, self.view.height), self.clip.film, lambda _done: None)
@@ -51,8 +60,8 @@ def movement(rng: np.random.Generator, rate_hz: float, places: int = PLACES) -> 
         takes = 0.002 + 0.014 * np.sqrt(abs(target - at))
         rows.append((now, now + takes, at, target))
         now, at = now + takes, target
-    columns = (np.array(column) for column in zip(*rows, strict=True))
-    return Motion(*columns, seek=np.ones(len(rows), np.bool_)), now + max(0.01, 6 / rate_hz)
+    start, end, source, target = np.array(rows).T
+    return Motion(start, end, source, target, np.ones(len(rows), np.bool_)), now + max(0.01, 6 / rate_hz)
 
 
 def drawn(seed: int, widest: int = 320, fastest_hz: float = 1000.0) -> Case:
@@ -63,8 +72,9 @@ def drawn(seed: int, widest: int = 320, fastest_hz: float = 1000.0) -> Case:
     height = int(width * rng.uniform(0.57, 0.75)) // 2 * 2
     motion, length_s = movement(rng, rate_hz)
     film = Film(
-        rate_hz, 30000 / 1001, rng.uniform(0.2, 0.95), rng.uniform(0.5, 5), rng.uniform(0.3, 1.2) * max(1, width / 320),
-        rng.uniform(0, 0.06), rng.uniform(0, 90), int(rng.integers(18, 32)), bool(rng.integers(2)), seed,
+        rate_hz, 30000 / 1001, rng.uniform(0.2, 0.95), rng.uniform(0.5, 5),
+        rng.uniform(0.3, 1.2) * max(1, width / 320), rng.uniform(0, 0.06), rng.uniform(0, 90),
+        int(rng.integers(18, 32)), bool(rng.integers(2)), seed,
     )  # fmt: skip
     arm = Arm(57 * rng.uniform(0.97, 1.03), 52 * rng.uniform(0.97, 1.02))
     ground = rng.uniform(20, 90)

@@ -40,9 +40,9 @@ MARGIN = 0.35
 # Learning rounds: from the second on the background is from frames in which the head is known to be
 # elsewhere.
 ROUNDS = 3
-# Of the part of the arm that is seen, from the pivot outwards, what lies beyond this share is followed: near the
-# pivot an arm is wide and covers some pixels in every frame, so their background is never seen.
-OUTER_FROM = 0.4
+# What lies beyond this share of the outermost radius is followed: near the pivot an arm is wide and covers
+# some pixels in every frame, so their background is never seen.
+OUTER_FROM = 0.5
 # One arm explains this share of what moves. A single arm does for 0.8 and more, two things for half.
 LEAST_EXPLAINED = 0.6
 # A frame whose explained share is below this says little.
@@ -214,7 +214,7 @@ def _learn(found: Survey, background: Background) -> _Learnt:
         )
         if round_ == 0:
             radius = np.hypot(x - pivot[0], y - pivot[1])
-            background = background.within(radius >= radius.min() + OUTER_FROM * np.ptp(radius))
+            background = background.within(radius >= OUTER_FROM * radius.max())
     masks = background.masks(samples)
     _, explained, pixels = appearance.match(polar.sums(masks), masks)
     usual = float(np.median(pixels))

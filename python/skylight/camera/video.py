@@ -32,7 +32,14 @@ CHUNK_BYTES = 2 << 20
 # round times to a millisecond, 3 % of a frame at 30 frames/s; a dropped frame is 100 %.
 INTERVAL_TOLERANCE = 0.25
 # Errors of ffmpeg that follow from an earlier one, which says more.
-GENERIC = ("Error opening", "Conversion failed", "Error sending", "Terminating", "Task finished", "Nothing was written")
+GENERIC = (
+    "Error opening",
+    "Conversion failed",
+    "Error sending",
+    "Terminating",
+    "Task finished",
+    "Nothing was written",
+)
 # A file that declares a length by this much beyond its last frame has lost its end.
 LOST_SHARE, LOST_S = 0.05, 0.2
 INSTALL = "pip install 'skylight[video]'"
