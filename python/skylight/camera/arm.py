@@ -36,6 +36,8 @@ COARSE, FINE = (1.5, 12, 2500), (1.0, 24, 6000)
 # Where the pivot may be: this many directions, at these distances from the middle of the support, as shares
 # of its size.
 DIRECTIONS, DISTANCES = 12, (0.6, 0.9, 1.5, 3.0)
+# Beyond this distance an arc is a straight line to a tenth of a pixel, and no arm is so long.
+FARTHEST = 8.0
 # The best places of the grid that are climbed from, and the last step in direction, rad: 1 % of the stroke
 # at most.
 STARTS, SMALLEST_STEP = 2, 0.02
@@ -195,6 +197,8 @@ def find_pivot(x: F32, y: F32, masks: F32, near: Point | None = None, *, fine: b
     extent = float(np.hypot(np.ptp(x), np.ptp(y)))
 
     def quality(turn: float, far: float) -> float:
+        if far > FARTHEST:
+            return 0.0
         pivot = (middle[0] + far * extent * np.cos(turn), middle[1] + far * extent * np.sin(turn))
         if np.hypot(x - pivot[0], y - pivot[1]).min() < LEAST_PIVOT * extent:
             return 0.0  # amid what moves, or all but

@@ -179,7 +179,7 @@ def _support(covered: Bools, region: tuple[int, int, int, int] | None) -> Bools:
 def _check_steady(residues: F32, level: F32, support: Bools) -> None:
     """Refuses a film whose whole picture moves: the movement of blocks, by least squares on their
     gradients."""
-    down, right = np.gradient(level)
+    down, right = (np.asarray(axis, np.float32) for axis in np.gradient(level))
     height, width = level.shape
     moves = []
     for top in np.linspace(0, height, SHAKE_BLOCKS + 1).astype(int)[:-1]:

@@ -65,8 +65,8 @@ class Motion:
     def seeks(self, least: float) -> list[tuple[float, float, float, float]]:
         """Seeks over at least that share of the stroke: start and end (s), and where from and to."""
         taken = self.seek & (np.abs(self.target - self.source) >= least)
-        columns = (self.start_s, self.end_s, self.source, self.target)
-        return [tuple(map(float, row)) for row in zip(*(c[taken] for c in columns), strict=True)]  # type: ignore[misc]
+        columns = np.stack([self.start_s, self.end_s, self.source, self.target], axis=1)[taken]
+        return [(float(start), float(end), float(of), float(to)) for start, end, of, to in columns]
 
 
 def _done(share: F64, way: F64) -> F64:

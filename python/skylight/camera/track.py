@@ -43,8 +43,11 @@ ROUNDS = 3
 # What lies beyond this share of the outermost radius is followed: near the pivot an arm is wide and covers
 # some pixels in every frame, so their background is never seen.
 OUTER_FROM = 0.5
-# One arm explains this share of what moves. A single arm does for 0.8 and more, two things for half.
-LEAST_EXPLAINED = 0.6
+# One arm explains this share of what moves, in the median frame. A single arm does for 0.85 and more, in
+# the paper's clips and in films of all kinds; two things do for 0.4 to 0.7.
+LEAST_EXPLAINED = 0.78
+# A head covers at least this many pixels of the working size; specks of noise cover a few.
+LEAST_HEAD_PIXELS = 20.0
 # A frame whose explained share is below this says little.
 SURE_EXPLAINED = 0.55
 # A frame with fewer of the head's pixels than this share of the usual hides the head.
@@ -218,6 +221,8 @@ def _learn(found: Survey, background: Background) -> _Learnt:
     masks = background.masks(samples)
     _, explained, pixels = appearance.match(polar.sums(masks), masks)
     usual = float(np.median(pixels))
+    if usual < LEAST_HEAD_PIXELS:
+        raise UnusableClipError("nothing moves in it but noise: no head in view")
     if float(np.median(explained[pixels >= arms.LEAST_PIXELS])) < LEAST_EXPLAINED:
         share_percent = 100 * float(np.median(explained))
         raise UnusableClipError(
