@@ -245,6 +245,12 @@ def test_a_cleaning_is_read() -> None:
     assert lengths[1:4] == pytest.approx([90, 605, 113], abs=2)
 
 
+def test_a_band_where_the_map_is() -> None:
+    levels = [(0.0, 600), (0.42, 90), (0.0, 605), (0.42, 160), (1.0, 300)]
+    seen = readings.read(graph(levels, 5), np.ones(1755 + 20), 500.0)
+    assert [phase.name for phase in seen.cleaning][-2:] == ["band write, map", "park"]
+
+
 def test_strokes_are_no_seeks() -> None:
     # Two strokes inward with a jump back, as on the surfaces of a shingled disk (Figure 19), 2 frames/s.
     stroke = np.linspace(0, 0.025, 400)

@@ -12,7 +12,6 @@ appearance to the visible pixels, and its quality the share of the frame's energ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,16 +47,6 @@ LEAST_PIVOT = 0.06
 ROUNDS = 3
 # A mask with less in all than this many pixels shows no head.
 LEAST_PIXELS = 6.0
-
-
-@dataclass(frozen=True)
-class Matches:
-    """For each frame: angle (rad), share of the head's pixels that the arm explains, and how many pixels
-    there are."""
-
-    angle: F64
-    explained: F64
-    pixels: F64
 
 
 class Polar:

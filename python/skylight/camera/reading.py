@@ -50,6 +50,8 @@ PLACE_SHARE = 0.04
 # A dwell that drifts by this much in one direction is a stroke.
 LEAST_STROKE = 0.008
 LEAST_CYCLES = 3
+# A head at least this far in is parked: the map is in the middle.
+PARKED_FROM = 0.95
 
 
 @dataclass(frozen=True)
@@ -374,7 +376,13 @@ def _cleaning(dwells: list[Dwell], places: tuple[float, ...]) -> tuple[Phase, ..
         # Staging gathers blocks from the cache: far longer than the band takes to read.
         if cache.end - cache.start < 2 * (band.end - band.start):
             continue
-        names = ("band read", "cache", "band write", "map", "park")
+        # A band that lies where the map is cannot be told from it.
+        parks = rest[0].position >= PARKED_FROM
+        names = (
+            "band read",
+            "cache",
+            *(("band write, map", "park") if parks else ("band write", "map", "park")),
+        )
         phases = [
             Phase(name, one.start, one.end, one.position)
             for name, one in zip(names, (band, cache, again, *rest), strict=False)

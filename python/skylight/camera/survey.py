@@ -1,4 +1,4 @@
-"""The first look at a clip: frames that differ, frames spread over time, and the brightness of each.
+"""The first look at a clip: frames that differ, frames spread over time.
 
 A head dwells: in most clips nine frames in ten show it in one place, and some places are seen in a handful
 of frames. What a background is learnt from must show every place about equally often, so frames are kept
@@ -36,14 +36,12 @@ LEAST_DISTANCE = 0.15
 
 @dataclass(frozen=True)
 class Survey:
-    """What one pass over a clip keeps: two samples, with the number of each frame, and the mean of every
-    frame."""
+    """What one pass over a clip keeps: two samples, with the number of each frame."""
 
     spread: F32
     spread_at: NDArray[np.int64]
     diverse: F32
     diverse_at: NDArray[np.int64]
-    brightness: NDArray[np.float64]
 
 
 class _Centres:
@@ -100,7 +98,8 @@ def _thumbs(frames: U8Frames) -> F32:
     cell = max(1, max(height, width) // THUMB_CELLS)
     rows, columns = height // cell, width // cell
     cut = frames[:, : rows * cell, : columns * cell].reshape(len(frames), rows, cell, columns, cell)
-    cells = cut.mean(axis=(2, 4), dtype=np.float32).reshape(len(frames), -1)
+    # Every second row and column is enough of a cell, and a quarter of the work.
+    cells = cut[:, :, ::2, :, ::2].mean(axis=(2, 4), dtype=np.float32).reshape(len(frames), -1)
     level = np.median(cells, axis=1, keepdims=True)
     return np.asarray(cells - level, np.float32)
 
@@ -111,10 +110,8 @@ def survey(chunks: Iterator[U8Frames], count: int) -> Survey:
     centres = _Centres()
     spread: list[U8Frames] = []
     at: list[int] = []
-    brightness: list[NDArray[np.float64]] = []
     first = 0
     for chunk in chunks:
-        brightness.append(chunk.mean(axis=(1, 2), dtype=np.float64))
         centres.offer(chunk, _thumbs(chunk), first)
         taken = np.arange(-first % every, len(chunk), every)
         spread.extend(chunk[taken])
@@ -125,5 +122,4 @@ def survey(chunks: Iterator[U8Frames], count: int) -> Survey:
         np.array(at),
         np.asarray(centres.frames, np.float32),
         np.array(centres.at),
-        np.concatenate(brightness),
     )
