@@ -53,7 +53,7 @@ def _draw_readout(evidence: Evidence, findings: Sequence[Finding]) -> Figure | N
     axes.plot(at, after, "s", color="C0", markersize=2.5, label="after cleaning")
     axes.set_ylim(0, 1.25 * max(2 * float(np.median(fresh)), float(np.percentile(after, 97))))
     axes.set_xlabel("address, from the middle of the drive (MiB)")
-    axes.set_ylabel("read later than its partner by (ms)")
+    axes.set_ylabel("delay behind the partner block (ms)")
     axes.legend(loc="upper right", markerscale=1.5, handletextpad=0.2)
     size = _band(findings, "md")
     found = f" The band there is {format_size(size)}." if size else ""

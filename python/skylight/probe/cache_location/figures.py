@@ -58,7 +58,7 @@ def _profile(seen: Seen, findings: Sequence[Finding]) -> Figure:
     drawing, axes = new_axes()
     shares = np.array(sorted(seen.profile))
     ways = np.array([typical(seen.profile[share]) for share in shares]) / 1e6
-    axes.plot(100 * shares, ways, "o-", color="C0", label="cached and native block in turn")
+    axes.plot(100 * shares, ways, "o-", color="C0", label="cached and native blocks alternately")
     near, far = (typical(seen.cached[pair]) / 1e6 for pair in ("low-low", "low-high"))
     axes.axhline(near, color="C5", linestyle="--", linewidth=1, label="cached blocks of near addresses")
     axes.axhline(far, color="C1", linestyle=":", linewidth=1.4, label="cached blocks of far addresses")

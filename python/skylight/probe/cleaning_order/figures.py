@@ -52,7 +52,7 @@ def _test5(seen: Test5, rotation_ns: float, *, flash: bool) -> Figure:
     cached_or_cleaned(axes, number, seen.look_ns / 1e6, seen.cleaned)
     dashed_line(axes, rotation_ns / 1e6)
     for edge in (seen.linear, seen.linear + seen.scattered):
-        axes.axvline(edge + 0.5, color="C7", linewidth=1)
+        axes.axvline(edge + 0.5, color="gray", linewidth=1)
     axes.set_ylim(0, 1.3 * float(np.percentile(seen.look_ns, 99)) / 1e6)
     axes.set_xlabel("block, in the order written")
     axes.set_ylabel("latency of the read across it (ms)")
