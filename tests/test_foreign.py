@@ -194,3 +194,11 @@ def test_levels_are_sorted_by_what_is_right() -> None:
     found = [counted("right", 0.9, "one"), counted("unknown", 0.0, "other"), counted("wrong", 0.9, "other")]
     assert list(tally.by_finding(found)) == ["other", "one"]
     assert tally.by_factor(found)["drive", "ssd"].to_json() == {"right": 1, "wrong": 1, "unknown": 1}
+
+
+def test_the_border_of_two_disks_is_not_judged() -> None:
+    by_name = {device.name: device.right_answers() for device in FAMILY if "smr" in device.name}
+    row = by_name["concat-smr"]["track_bytes"][0]["value"]
+    found = Finding("track_bytes", {**row, "md": row["id"]}, "bytes", None, 1.0, "")
+    assert outcome(found, by_name["concat-smr"]) == "right"
+    assert outcome(found, by_name["unwritten-smr-file"]) == "wrong"

@@ -30,12 +30,16 @@ READ, WRITE, FLUSH = int(Op.READ), int(Op.WRITE), int(Op.FLUSH)
 class Disk:
     """A simulated disk on the clock of the device that it is part of."""
 
-    def __init__(self, profile: str, seed: int) -> None:
-        """Builds the drive of a shipped profile, or of `KIND-N`: the random drive of that kind and seed."""
+    def __init__(self, profile: str, seed: int, *, conventional: bool = False) -> None:
+        """Builds the drive of a shipped profile, or of `KIND-N`: the random drive of that kind and seed.
+
+        `conventional` takes its translation layer away: the same platters and arm, written in place."""
         kind, _, number = profile.rpartition("-")
         self.toml = (
             _native.random_profile(int(number), kind) if kind in RANDOM_KINDS else read_profile(profile)[0]
         )
+        if conventional:
+            self.toml = self.toml.partition("\n[layer]")[0] + '\n[layer]\nkind = "conventional"\n'
         self._drive = _native.SimDrive(self.toml, profile, seed, "[conditions]\n")
         self.size = self._drive.size_bytes
         self._op = np.zeros(1, np.uint8)

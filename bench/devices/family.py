@@ -53,6 +53,8 @@ class Foreign:
     make: Callable[[int], Device]
     accepts: Mapping[str, Sequence[Row]]
     like: tuple[str, tuple[str, ...]] | None = None
+    border_in_middle: bool = False
+    """Two disks meet in the middle of the addresses, so what is said of the middle is not judged."""
 
     def right_answers(self) -> dict[str, list[Row]]:
         """All right answers by finding."""
@@ -62,7 +64,10 @@ class Foreign:
             truth = json.loads(_native.profile_truth(Disk(profile, 1).toml, profile))["findings"]
             for name in names:
                 if name in truth:
-                    answers.setdefault(name, []).append(truth[name])
+                    row = truth[name]
+                    if self.border_in_middle and isinstance(row["value"], dict):
+                        row["value"].pop("md", None)
+                    answers.setdefault(name, []).append(row)
         return answers
 
 
@@ -136,11 +141,14 @@ def _arrays() -> list[Foreign]:
             lambda seed: Concatenated("concat-smr", _disks(SMR, SMR)(seed)),
             {"cache_location": (word("many"),)},
             (SMR, ALL_OF_SMR),
+            border_in_middle=True,
         ),
         Foreign(
             "host-aware",
             "conventional up to 16 GiB, shingled behind",
-            lambda seed: Concatenated("host-aware", _disks(CMR, SMR)(seed), 16 * GIB),
+            lambda seed: Concatenated(
+                "host-aware", [Disk(SMR, seed, conventional=True), Disk(SMR, seed)], 16 * GIB
+            ),
             {"cache_location": (word("many"), word("od"))},
             (SMR, ALL_OF_SMR),
         ),
