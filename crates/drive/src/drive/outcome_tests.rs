@@ -71,10 +71,17 @@ impl PlanExecutor for Moves {
 
 const DONE: Moves = Moves { host: ExecutionResult::Done, cache: ExecutionResult::Done };
 
-fn drive(name: &str) -> Drive {
-    let path = format!("{}/../../python/skylight/profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).expect("a packaged profile");
-    Drive::new(&Profile::from_toml(&text, name).expect("a valid profile"), 1).expect("a drive")
+macro_rules! packaged {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../../../python/skylight/profiles/", $name, ".toml")))
+    };
+}
+
+const CONVENTIONAL: (&str, &str) = packaged!("st4000nc001");
+const JOURNALED: (&str, &str) = packaged!("st5000as0011");
+
+fn drive((name, text): (&str, &str)) -> Drive {
+    Drive::new(&Profile::from_toml(text, name).expect("a valid profile"), 1).expect("a drive")
 }
 
 fn run(drive: Drive, commands: &[Command], mut moves: Moves) -> Vec<Answered> {
@@ -100,20 +107,20 @@ fn outcomes(answers: &[Answered]) -> Vec<Outcome> {
 
 #[test]
 fn every_layer_refuses_what_it_has_no_way_to_do() {
-    for name in ["st5000as0011", "emulated-smr-1", "emulated-smr-2", "st4000nc001"] {
+    for profile in [JOURNALED, packaged!("emulated-smr-1"), packaged!("emulated-smr-2"), CONVENTIONAL] {
         let commands = [Op::Append, Op::WriteZeroes, Op::Cache, Op::Read].map(|op| command(op as u32, op, 0));
-        let answers = run(drive(name), &commands, DONE);
+        let answers = run(drive(profile), &commands, DONE);
         for answer in answers {
             let refused = answer.id != CommandId(Op::Read as u32);
             let expected = if refused { Outcome::Failed(Failure::Unsupported) } else { Outcome::Done };
-            assert_eq!(answer.outcome, expected, "{name}: {:?}", answer.id);
+            assert_eq!(answer.outcome, expected, "{}: {:?}", profile.0, answer.id);
         }
     }
 }
 
 #[test]
 fn an_append_returns_where_it_went_and_keeps_its_place_in_the_order() {
-    let mut appending = drive("st4000nc001");
+    let mut appending = drive(CONVENTIONAL);
     let inner = Conventional::new(Medium::Platter, appending.capacity());
     appending.layer = Box::new(Appending { inner, write_pointer: Lba(64) });
     appending.set_write_cache(false);
@@ -132,7 +139,7 @@ fn an_append_returns_where_it_went_and_keeps_its_place_in_the_order() {
 #[test]
 fn a_command_fails_for_the_reason_that_its_bytes_give() {
     for moved in [ExecutionResult::Failed(Failure::Medium), ExecutionResult::Refused(Failure::NotPermitted)] {
-        let mut uncached = drive("st4000nc001");
+        let mut uncached = drive(CONVENTIONAL);
         uncached.set_write_cache(false);
         let (ExecutionResult::Failed(failure) | ExecutionResult::Refused(failure)) = moved else {
             panic!("{moved:?}")
@@ -141,7 +148,7 @@ fn a_command_fails_for_the_reason_that_its_bytes_give() {
             run(uncached, &[command(0, Op::Write, 0)], Moves { host: moved, cache: ExecutionResult::Done });
         assert_eq!(outcomes(&answers), [Outcome::Failed(failure)], "{moved:?}");
     }
-    let mut cached = drive("st5000as0011");
+    let mut cached = drive(JOURNALED);
     assert!(cached.set_write_cache(true), "the drive has a volatile cache");
     let refuses = Moves { host: ExecutionResult::Done, cache: ExecutionResult::Refused(Failure::Medium) };
     let flush = Command { id: CommandId(1), ..Command::FLUSH };
