@@ -217,16 +217,10 @@ impl Disk {
     /// Time from `start` until the sector at a location is under the head: the cost that a scheduler
     /// compares.
     #[inline]
-    pub fn positioning(
-        &self,
-        head: Head,
-        start: Time,
-        position: &SectorPosition,
-        direction: Direction,
-    ) -> Nanos {
-        let to = Head { surface: position.surface, track: position.track };
-        let moved = self.move_time(head, to, direction);
-        moved + self.mechanics.rotation.wait_for(position.angle, start + moved)
+    pub fn positioning(&self, head: Head, start: Time, to: &SectorPosition, direction: Direction) -> Nanos {
+        let track = Head { surface: to.surface, track: to.track };
+        let moved = self.move_time(head, track, direction);
+        moved + self.mechanics.rotation.wait_for(to.angle, start + moved)
     }
 
     /// Timing of an access that starts at `start` with the head at `head`.

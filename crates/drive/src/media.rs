@@ -140,13 +140,8 @@ impl Media {
 
     /// Time until the medium can start to transfer.
     #[inline]
-    pub(crate) fn positioning(
-        &self,
-        position: Option<&SectorPosition>,
-        direction: Direction,
-        at: Time,
-    ) -> Nanos {
-        position.map_or(Nanos(0), |position| self.disk.positioning(self.head, at, position, direction))
+    pub(crate) fn positioning(&self, to: Option<&SectorPosition>, direction: Direction, at: Time) -> Nanos {
+        to.map_or(Nanos(0), |to| self.disk.positioning(self.head, at, to, direction))
     }
 
     #[inline]

@@ -77,16 +77,11 @@ impl Slices {
         Self { first: (0..=last >> shift).map(first_in).collect(), shift }
     }
 
-    /// The stretch that contains `position`; `stretches` and `end` are those of [`Slices::new`].
+    /// The stretch that contains `at`; `stretches` and `end` are those of [`Slices::new`].
     #[inline]
-    fn find<'a>(
-        &self,
-        position: u64,
-        stretches: &'a [Stretch],
-        end: impl Fn(&Stretch) -> u64,
-    ) -> &'a Stretch {
-        let mut index = self.first[(position >> self.shift) as usize] as usize;
-        while end(&stretches[index]) <= position {
+    fn find<'a>(&self, at: u64, stretches: &'a [Stretch], end: impl Fn(&Stretch) -> u64) -> &'a Stretch {
+        let mut index = self.first[(at >> self.shift) as usize] as usize;
+        while end(&stretches[index]) <= at {
             index += 1;
         }
         &stretches[index]

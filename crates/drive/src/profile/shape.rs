@@ -79,7 +79,7 @@ fn unwrap_option(schema: &mut Schema) {
 
 /// The type of a value in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ValueKind {
+pub(super) enum Type {
     Table,
     List,
     Bytes,
@@ -104,19 +104,19 @@ impl<'a> Shape<'a> {
         value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    pub(super) fn kind(self) -> ValueKind {
+    pub(super) fn kind(self) -> Type {
         if !self.choices().is_empty() {
-            return ValueKind::Choice;
+            return Type::Choice;
         }
         match (self.text("x-quantity"), self.text("type")) {
-            (Some("bytes"), _) => ValueKind::Bytes,
-            (Some(_), _) => ValueKind::Duration,
-            (_, Some("integer")) => ValueKind::Whole,
-            (_, Some("number")) => ValueKind::Number,
-            (_, Some("boolean")) => ValueKind::Switch,
-            (_, Some("array")) => ValueKind::List,
-            (_, Some("string")) => ValueKind::Text,
-            _ => ValueKind::Table,
+            (Some("bytes"), _) => Type::Bytes,
+            (Some(_), _) => Type::Duration,
+            (_, Some("integer")) => Type::Whole,
+            (_, Some("number")) => Type::Number,
+            (_, Some("boolean")) => Type::Switch,
+            (_, Some("array")) => Type::List,
+            (_, Some("string")) => Type::Text,
+            _ => Type::Table,
         }
     }
 
@@ -260,8 +260,8 @@ fn collect<'a>(section: Section<'a>, sections: &mut Vec<Section<'a>>) {
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         let optional = !shape.required().contains(&key) && !shape.exclusive().contains(&key);
         let (repeats, table) = match (inner.kind(), inner.items().first()) {
-            (ValueKind::Table, _) => (false, inner),
-            (ValueKind::List, Some(entry)) if entry.kind() == ValueKind::Table => (true, *entry),
+            (Type::Table, _) => (false, inner),
+            (Type::List, Some(entry)) if entry.kind() == Type::Table => (true, *entry),
             _ => continue,
         };
         collect(Section { path, repeats, variant, optional, shape: table }, sections);

@@ -9,10 +9,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     let kind = match profile.layer {
         Layer::Conventional(_) => ("cmr", "the layer is conventional"),
         Layer::Ssd(_) => ("not-rotating", "all data is on flash"),
-        Layer::Swd(_) => (
-            "cmr",
-            "a raw shingled disk has no translation layer, and overwriting other tracks takes no time",
-        ),
+        Layer::Swd(_) => ("cmr", "a raw shingled disk has no translation layer"),
         _ => ("smr", "writes go through a translation layer for shingled bands"),
     };
     let mut findings = vec![word("drive_type", kind.0, kind.1)];

@@ -54,10 +54,7 @@ impl FullyAssociative {
             }
         }
         if live.len() != zone.logs.len() {
-            return Err(format!(
-                "zone {number}: not all of slots {:?}, which have exceptions, are logs",
-                live.keys()
-            ));
+            return Err(format!("zone {number}: not all slots with exceptions are logs: {:?}", live.keys()));
         }
         for stream in &zone.streams {
             let written = Sectors(zone.written(stream.slot).into());
@@ -66,9 +63,7 @@ impl FullyAssociative {
             let mut at = self.layout.slot_start(number, stream.slot);
             for mapped in self.exceptions.overlapping(LbaExtent::new(start, written)) {
                 if mapped.pba != at {
-                    return Err(format!(
-                        "zone {number}: {mapped:?} is not at {at}, where {stream:?} wrote it"
-                    ));
+                    return Err(format!("zone {number}: {mapped:?} of {stream:?} is not at {at}"));
                 }
                 at += mapped.lba.len;
             }

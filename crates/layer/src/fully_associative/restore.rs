@@ -76,8 +76,8 @@ impl FullyAssociative {
             logs.open(slot, opened);
             self.opened += 1;
         }
-        let record =
-            LogRecord { lba: (lba.start - zone.start).get() as u32, offset, len: lba.len.get() as u32 };
+        let start = (lba.start - zone.start).get() as u32;
+        let record = LogRecord { lba: start, offset, len: lba.len.get() as u32 };
         self.zone_mut(number).recover_record(slot, record);
         self.exceptions.insert(lba, pba);
         Ok(())

@@ -173,12 +173,10 @@ impl Journaled {
         if self.lacks_entries(1) { self.extent_around(band.lba) } else { None }
     }
 
-    /// Reads the extents of a band from the journal; `searched` is a sector of it that was looked up before.
-    fn gather(&self, band: LbaExtent, searched: Lba, plan: &mut Plan) {
-        let pieces = self
-            .map
-            .overlapping_around(band, searched)
-            .map(|mapped| PbaExtent::new(mapped.pba, mapped.lba.len));
+    /// Reads the extents of a band from the journal; `from` is a sector of it that was looked up before.
+    fn gather(&self, band: LbaExtent, from: Lba, plan: &mut Plan) {
+        let pieces =
+            self.map.overlapping_around(band, from).map(|mapped| PbaExtent::new(mapped.pba, mapped.lba.len));
         plan.read_in_any_order((self.spec.cache_medium, Purpose::CleanRead), pieces);
     }
 }

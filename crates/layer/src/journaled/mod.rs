@@ -121,7 +121,7 @@ impl Journaled {
     /// Writes one journal entry with these extents, after cleaning if necessary.
     fn entry(&mut self, extents: impl Iterator<Item = LbaExtent> + Clone, data: Sectors, plan: &mut Plan) {
         let quanta = self.spec.journal.quanta(data);
-        self.clean_for_entry(quanta, extents.clone(), plan);
+        self.clean_for(quanta, extents.clone(), plan);
         self.entries += 1;
         if self.spec.map_merge_every.is_some_and(|every| self.entries.is_multiple_of(every)) {
             plan.write(Medium::Platter, self.spec.map_merge, Purpose::MapMerge, Source::Internal);
@@ -147,12 +147,7 @@ impl Journaled {
 
     /// Blocking cleaning: cleans bands until the entry has slots and map entries. Only the oldest writes free
     /// slots, so if slots are short the order is FIFO, whatever the order in idle time.
-    fn clean_for_entry(
-        &mut self,
-        quanta: u64,
-        extents: impl Iterator<Item = LbaExtent> + Clone,
-        plan: &mut Plan,
-    ) {
+    fn clean_for(&mut self, quanta: u64, extents: impl Iterator<Item = LbaExtent> + Clone, plan: &mut Plan) {
         let least = extents.clone().map(entries_of).sum::<u64>();
         loop {
             let has_slots = |journal: &Journal| journal.slots_used() + quanta <= self.spec.journal.slots;
@@ -226,7 +221,7 @@ impl Journaled {
     }
 
     /// The same for a whole band.
-    pub(super) fn unmap_band(&mut self, band: &Band) {
+    fn unmap_band(&mut self, band: &Band) {
         if let Some(dirty) = &mut self.dirty {
             dirty.clean(band.number);
         }

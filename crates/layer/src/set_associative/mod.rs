@@ -226,11 +226,9 @@ impl Layer for SetAssociative {
         if write {
             let (band, first, _) = self.split_at_band(extent);
             let cache_band = self.cache_band_of(band);
-            let written = match self.has_space(cache_band, Self::space_needed(first)) {
-                true => Sectors(self.cache_bands[cache_band as usize].written.into()),
-                false => Sectors(0),
-            };
-            return (self.spec.cache_medium, self.cache_band_start(cache_band) + written);
+            let fits = self.has_space(cache_band, Self::space_needed(first));
+            let written = if fits { self.cache_bands[cache_band as usize].written } else { 0 };
+            return (self.spec.cache_medium, self.cache_band_start(cache_band) + Sectors(written.into()));
         }
         match self.exceptions.overlapping(extent).next() {
             Some(mapped) if mapped.lba.start == extent.start => (self.spec.cache_medium, mapped.pba),
