@@ -33,6 +33,8 @@ KERNEL_TOOLS := make gcc libc6-dev flex bison bc libelf-dev xz-utils
 FUZZ_SECONDS ?= 3600
 # Random drives that `make score` probes.
 SEEDS ?= 1-300
+# What hosts meet besides them: ideal, drawn or a file (docs/conditions.md).
+CONDITIONS ?= drawn
 
 .PHONY: help
 help: ## list the targets
@@ -115,8 +117,12 @@ fuzz: ## give the server and the images any bytes: an hour in all, or FUZZ_SECON
 	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run.sh
 
 .PHONY: score
-score: setup ## how often the suite is right about random drives: make score SEEDS=1-300
-	$(BIN)/python bench/score.py --seeds $(SEEDS)
+score: setup ## how often the suite is right about random drives: make score SEEDS=1-300 CONDITIONS=drawn
+	$(BIN)/python bench/score.py --seeds $(SEEDS) --conditions $(CONDITIONS)
+
+.PHONY: foreign
+foreign: setup ## what the suite says of arrays, caches and volumes that are none of its models
+	$(BIN)/python bench/foreign_score.py
 
 .PHONY: format
 format: setup ## rewrite the sources as the formatters want them

@@ -2,7 +2,9 @@
 
 Each drive is served with --timing model and a log of the model's latency of every request. fio measures the
 same requests from outside: mixed reads and writes over the whole drive, at depths 1 and 4. The difference is
-the overhead of serving: two socket hops, and lateness.
+the overhead of serving: two socket hops, and lateness. One more drive is the st4000nc001 with a
+volatile cache of 128 MiB, filled with random 4 KiB writes first: the costs of a read must not grow with what
+is cached.
 
 Invalid results: another load on the machine; no second processor for the client; an image on a disk that
 syncs more slowly than the model's drive writes (images lie in memory, in /dev/shm, unless --folder is given).
@@ -22,14 +24,25 @@ import tempfile
 import time
 from collections import defaultdict, deque
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from skylight.reproduce.swd.device import SKYLIGHT, process
 
 MEDIAN_US, P99_US = 150.0, 1000.0
-DRIVES = ("st4000nc001", "st5000as0011", "st8000as0011", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3")
+# The st4000nc001 with a volatile cache that is full of single blocks: it takes minutes to empty that.
+FULL_CACHE = "full-cache"
+FULL_CACHE_BYTES = 128 << 20
+# Some hundred a second leave it while nobody writes.
+FULL_SHARE = 0.95
+REAL, PUBLISHED = (
+    ("st4000nc001", "st5000as0011", "st8000as0011"),
+    ("emulated-smr-1", "emulated-smr-2", "emulated-smr-3"),
+)
+DRIVES = (*REAL, *PUBLISHED, FULL_CACHE)
 DEPTHS = (1, 4)
 MEMORY = Path("/dev/shm")
 # fio's names for directions in its logs.
@@ -112,23 +125,59 @@ def pairs_of(client: list[tuple[Key, float]], lines: list[str]) -> list[tuple[fl
     return pairs
 
 
-def lateness(image: Path) -> str:
-    """The server's own histogram: replies by lateness in powers of two, us."""
+def drive_status(image: Path) -> dict[str, Any]:
+    """What the server says of the drive."""
     done = subprocess.run(
         [*SKYLIGHT, "status", str(image), "--json"], check=True, capture_output=True, text=True
     )
-    counts = json.loads(done.stdout)["drive"]["lateness"]["log2_us"]
+    drive: dict[str, Any] = json.loads(done.stdout)["drive"]
+    return drive
+
+
+def lateness(image: Path) -> str:
+    """The server's own histogram: replies by lateness in powers of two, us."""
+    counts = drive_status(image)["lateness"]["log2_us"]
     parts = [f"<{1 << power}: {count}" for power, count in enumerate(counts) if count]
     return "replies by lateness, us: " + "  ".join(parts)
 
 
+def full_cache_profile(folder: Path) -> Path:
+    """A profile with a volatile cache that takes any number of single blocks."""
+    text = files("skylight.profiles").joinpath("st4000nc001.toml").read_text(encoding="utf-8")
+    section = "[interface]\n"
+    if section not in text or "write_cache" in text:
+        sys.exit("the profile st4000nc001 is not as this bench expects it")
+    changed = text.replace(section, f'{section}write_cache = "128 MiB"\nwrite_cache_on = true\n')
+    path = folder / "full-cache.toml"
+    path.write_text(changed, encoding="utf-8")
+    return path
+
+
+def fill_cache(socket: Path, image: Path, seed: int, folder: Path) -> None:
+    """Random 4 KiB writes as fast as they are answered, until the volatile cache is full."""
+    command = ["fio", "--name=fill", "--ioengine=nbd", f"--uri=nbd+unix:///?socket={socket}"]
+    command += ["--rw=randwrite", "--bs=4k", "--iodepth=32", "--time_based", "--runtime=20"]
+    command += ["--randrepeat=1", f"--randseed={seed}"]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    cached, full = drive_status(image)["volatile_writes"], FULL_CACHE_BYTES // 4096
+    print(f"{'':16} {cached} of {full} writes of 4 KiB in the volatile cache", flush=True)
+    if cached < FULL_SHARE * full:
+        sys.exit("the volatile cache is not full, so its row would mean nothing")
+
+
 def measure(drive: str, folder: Path, seconds: float, seed: int) -> list[Row]:
     """A row for each depth, and one for all of them; `seconds` in all."""
-    socket, log = folder / "s", folder / "log"
-    command = [*SKYLIGHT, "serve", drive, "--image", str(folder / f"{drive}.img"), "--nbd", f"unix:{socket}"]
+    socket, log, image = folder / "s", folder / "log", folder / f"{drive}.img"
+    profile = str(full_cache_profile(folder)) if drive == FULL_CACHE else drive
+    command = [*SKYLIGHT, "serve", profile, "--image", str(image), "--nbd", f"unix:{socket}"]
     command += ["--timing", "model", "--quiet", "--log", str(log)]
     rows, every, seen = [], [], 0
     with process(command, socket):
+        if drive == FULL_CACHE:
+            fill_cache(socket, image, seed, folder)
+            # The server logs a line after it has sent the reply.
+            time.sleep(0.5)
+            seen = len(log.read_text(encoding="ascii").splitlines())
         for depth in DEPTHS:
             client = load(socket, depth, seconds / len(DEPTHS), seed + depth, folder)
             # The server logs a line after it has sent the reply.
@@ -141,7 +190,7 @@ def measure(drive: str, folder: Path, seconds: float, seed: int) -> list[Row]:
             show(rows[-1])
         rows.append(row_of(drive, "all", every))
         show(rows[-1])
-        print(f"{'':16} {lateness(folder / f'{drive}.img')}", flush=True)
+        print(f"{'':16} {lateness(image)}", flush=True)
     return rows
 
 

@@ -7,10 +7,16 @@ contain the truth, and the totals with the project's targets (at least 98 % of a
 most 0.5 % wrong, drive type wrong on none, 92 to 98 % of 95 % intervals containing the truth). Exit code 1
 when a total misses, 2 for wrong use.
 
+With `--conditions`, each drive under conditions (docs/conditions.md), which `drawn` draws from its seed; what
+counts then is what is measurable under them: at least 95 % right, at most 0.5 % wrong, drive type wrong on
+none. Prints the outcomes by condition as well, worst first, the calibration table and every confident
+falsehood.
+
 With `--quick`, the quick probe: drive type right on 99 %, wrong on none, and no command sent after a minute
 of device time.
 
     bench/blind --seed 7000 --n 300                  random drives of 300 seeds from 7000 on
+    bench/blind --seed 7000 --n 60 --conditions drawn
     bench/blind --profiles DIR                       every profile (*.toml) of a folder
     bench/blind --profiles                           the shipped drives
     bench/blind --seeds 1000-1019,1077 --only rotation --kind journaled
@@ -33,8 +39,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+import tally
 from skylight import _native
-from skylight.engines.sim import PROFILE_SUFFIX, SimEngine, profile_names, read_profile
+from skylight.engines.conditions import DRAWN, IDEAL, Conditions, conditions_text, engine_over
+from skylight.engines.sim import PROFILE_SUFFIX, profile_names, read_profile
 from skylight.errors import SkylightError
 from skylight.evidence import TargetFacts
 from skylight.findings import Finding
@@ -42,6 +50,7 @@ from skylight.probe.scoring import SCORED, Mark, holds, score
 from skylight.probe.suite import SuiteOptions, run_suite
 
 RIGHT, WRONG = 0.98, 0.005
+RIGHT_IN_CONDITIONS = 0.95
 QUICK_RIGHT, QUICK_S = 0.99, 60.0
 HOLD = (0.92, 0.98)
 FEWEST_INTERVALS = 100  # below this a share from 92 to 98 % says nothing
@@ -61,7 +70,8 @@ class Probed:
 
 @dataclass(frozen=True)
 class Scored:
-    """One drive: its marks, the reasons given, which intervals contain the truth, and what the probe cost."""
+    """One drive: its marks, the reasons given, which intervals contain the truth, what the probe cost, under
+    which conditions, and the findings that these put out of reach."""
 
     drive: str
     kind: str
@@ -70,15 +80,28 @@ class Scored:
     held: dict[str, bool]
     probed: Probed
     error: str | None = None
+    conditions: Conditions | None = None
+    out_of_reach: frozenset[str] = frozenset()
+
+    def counted(self) -> list[tally.Counted]:
+        """The marks that count under conditions."""
+        return [
+            tally.Counted(
+                self.drive, self.kind, mark.name, mark.outcome, mark.found is not None, mark.confidence,
+                self.conditions,
+            )
+            for mark in self.marks
+            if mark.outcome == "wrong" or mark.name not in self.out_of_reach
+        ]  # fmt: skip
 
 
-def probe_text(text: str, seed: int, options: SuiteOptions) -> Probed:
-    """Probes the drive of a profile. The engine does not know the origin of the profile."""
-    drive = _native.SimDrive(text, "drive.toml", seed)
+def probe_text(text: str, seed: int, options: SuiteOptions, conditions: str) -> Probed:
+    """Probes the drive of a profile under conditions. The engine does not know the origin of the profile."""
+    drive = _native.SimDrive(text, "drive.toml", seed, conditions)
     facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
     before = resource.getrusage(resource.RUSAGE_SELF)
     with tempfile.TemporaryDirectory(prefix="skylight-score-") as folder:
-        result = run_suite(SimEngine(drive, facts), Path(folder) / "recording", options)
+        result = run_suite(engine_over(drive, facts), Path(folder) / "recording", options)
     after = resource.getrusage(resource.RUSAGE_SELF)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     logs = [step.rows for evidence in result.evidence for step in evidence.steps if len(step.rows)]
@@ -86,25 +109,31 @@ def probe_text(text: str, seed: int, options: SuiteOptions) -> Probed:
     return Probed(result.findings, spent, drive.now_ns / 1e9, last_sent_ns / 1e9)
 
 
-def scored(drive: str, *, kind: str | None, options: SuiteOptions) -> Scored:
+def scored(drive: str, *, kind: str | None, options: SuiteOptions, conditions: str | None) -> Scored:
     """Probes one drive, a seed or a profile's name or file, and marks what was found of what was looked
     for."""
     seeded = drive.isdigit()
     layer = "?"
     try:
+        given = conditions_text(conditions or IDEAL, int(drive) if seeded else 1) or ""
         text = _native.random_profile(int(drive), kind) if seeded else read_profile(drive)[0]
         layer = text.partition('kind = "')[2].partition('"')[0]
-        probed = probe_text(text, int(drive) if seeded else 1, options)
+        probed = probe_text(text, int(drive) if seeded else 1, options, given)
     except (SkylightError, _native.ProfileError) as error:
         return Scored(drive, layer, [], {}, {}, Probed([], 0.0, 0.0, 0.0), str(error))
     except Exception:  # noqa: BLE001 - a crash is the worst mark, and must not hide the others
         return Scored(drive, layer, [], {}, {}, Probed([], 0.0, 0.0, 0.0), traceback.format_exc())
-    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    truth = json.loads(_native.profile_truth(text, "drive.toml", given))["findings"]
     names = {finding.name for finding in probed.findings}
     part = bool(options.only) or options.quick
     marks = [mark for mark in score(probed.findings, truth) if not part or mark.name in names]
     why = {finding.name: finding.why for finding in probed.findings}
-    return Scored(drive, layer, marks, why, holds(probed.findings, truth), probed)
+    held = holds(probed.findings, truth)
+    if conditions is None:
+        return Scored(drive, layer, marks, why, held, probed)
+    met = Conditions.of(_native.conditions_check(given, "conditions"))
+    hidden = frozenset(name for name, row in truth.items() if not row["measurable"])
+    return Scored(drive, layer, marks, why, held, probed, conditions=met, out_of_reach=hidden)
 
 
 def seeds_of(text: str) -> list[str]:
@@ -208,6 +237,39 @@ def show(results: Sequence[Scored], *, quick: bool) -> bool:
     return good and right >= RIGHT and wrong <= WRONG and types["wrong"] == 0 and show_intervals(results)
 
 
+def show_in_conditions(results: Sequence[Scored], *, ideal: bool) -> bool:
+    """Prints the outcomes by condition and finding, the calibration and the totals of what counts under
+    conditions; returns whether all targets are met."""
+    counted = [each for result in results for each in result.counted()]
+    factors = ((f"{factor}: {level}", each) for (factor, level), each in tally.by_factor(counted).items())
+    tally.show_tallies("condition, worst first", factors)
+    tally.show_tallies("finding, worst first", tally.by_finding(counted).items())
+    table = tally.bins(counted)
+    tally.show_bins(table)
+    falsehoods = tally.confident_falsehoods(counted)
+    print(f"\nconfident falsehoods ({tally.CONFIDENT} or more): {len(falsehoods)}")
+    for each in falsehoods:
+        print(f"  {each.drive} ({each.kind}) {each.name} at {each.confidence:.4f}")
+    whole, types = tally.Tally(), tally.Tally()
+    for each in counted:
+        whole.add(each.outcome)
+        if each.name == "drive_type":
+            types.add(each.outcome)
+    asked = RIGHT if ideal else RIGHT_IN_CONDITIONS
+    print(
+        f"\n{len(results)} drives, of what is measurable: right {whole.share('right'):.2%} (asked"
+        f" {asked:.1%}),"
+        f" wrong {whole.share('wrong'):.2%} (at most {WRONG:.1%}), unknown {whole.share('unknown'):.2%};"
+        f" type wrong {types.wrong} (none)"
+    )
+    good = whole.share("right") >= asked and whole.share("wrong") <= WRONG and types.wrong == 0
+    show_intervals(results)
+    failed = sum(result.error is not None for result in results)
+    if failed:
+        print(f"{failed} probes failed")
+    return good and not failed and all(each.calibrated for each in table)
+
+
 def show_time(results: Sequence[Scored]) -> bool:
     """Prints the durations of quick probes and names those over a minute; returns whether there are none."""
     seconds = sorted(result.probed.device_seconds for result in results)
@@ -242,6 +304,8 @@ def as_json(results: Sequence[Scored]) -> str:
                 "error": result.error,
                 "device_seconds": result.probed.device_seconds,
                 "cpu_seconds": result.probed.cpu_seconds,
+                "conditions": None if result.conditions is None else asdict(result.conditions),
+                "out_of_reach": sorted(result.out_of_reach),
                 "marks": [asdict(mark) for mark in result.marks],
             }
             for result in results
@@ -249,6 +313,7 @@ def as_json(results: Sequence[Scored]) -> str:
         "properties": counted(results),
         "confusion": confusion(results),
         "intervals": {name: {"hold": hits, "of": of} for name, (hits, of) in calibration(results).items()},
+        "measurable": tally.document([each for result in results for each in result.counted()]),
     }
     return json.dumps(document, indent=2)
 
@@ -271,8 +336,8 @@ def profiles_in(folder: str) -> list[str]:
     return [str(path.absolute()) for path in paths]
 
 
-def main() -> int:
-    """Scores the drives that the command line names."""
+def parsed() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seed", type=int, metavar="S", help="random drives: the first seed")
     parser.add_argument("--n", type=int, default=1, metavar="N", help="and how many (default 1)")
@@ -282,32 +347,52 @@ def main() -> int:
         help="the profiles in a folder; without one, the shipped drives",
     )  # fmt: skip
     parser.add_argument("--kind", help="only random drives of this kind")
+    parser.add_argument(
+        "--conditions", metavar=f"{IDEAL}|{DRAWN}|FILE", help="what hosts meet besides the drives"
+    )
     parser.add_argument("--only", default="", help="only these tests, comma separated, and what they need")
     parser.add_argument("--quick", action="store_true", help="the quick probe")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else")
     arguments = parser.parse_args()
-    only = tuple(name for name in arguments.only.split(",") if name)
-    drives = seeds_of(arguments.seeds) if arguments.seeds else []
+    arguments.drives = seeds_of(arguments.seeds) if arguments.seeds else []
     if arguments.seed is not None:
-        drives += [str(seed) for seed in range(arguments.seed, arguments.seed + arguments.n)]
+        arguments.drives += [str(seed) for seed in range(arguments.seed, arguments.seed + arguments.n)]
     if arguments.profiles is not None:
-        drives += profiles_in(arguments.profiles)
-        if not drives:
+        arguments.drives += profiles_in(arguments.profiles)
+        if not arguments.drives:
             parser.error(f"{arguments.profiles}: holds no profile (*{PROFILE_SUFFIX})")
-    if not drives:
+    if not arguments.drives:
         parser.error("name drives with --seed and --n, --seeds or --profiles")
-    work = partial(scored, kind=arguments.kind, options=SuiteOptions(only=only, quick=arguments.quick))
+    if arguments.quick and arguments.conditions is not None:
+        parser.error("--conditions scores the whole probe; omit --quick")
+    return arguments
+
+
+def main() -> int:
+    """Scores the drives that the command line names."""
+    arguments = parsed()
+    only = tuple(name for name in arguments.only.split(",") if name)
+    options = SuiteOptions(only=only, quick=arguments.quick)
+    work = partial(scored, kind=arguments.kind, options=options, conditions=arguments.conditions)
     if arguments.jobs == 1:
-        results = gathered(map(work, drives), arguments.json)
+        results = gathered(map(work, arguments.drives), arguments.json)
     else:
         with ProcessPoolExecutor(arguments.jobs) as pool:
-            results = gathered(pool.map(work, drives), arguments.json)
+            results = gathered(pool.map(work, arguments.drives), arguments.json)
     if arguments.json:
         print(as_json(results))
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-            return 0 if show(results, quick=arguments.quick) else 1
-    return 0 if show(results, quick=arguments.quick) else 1
+            return 0 if shown(results, arguments) else 1
+    return 0 if shown(results, arguments) else 1
+
+
+def shown(results: Sequence[Scored], arguments: argparse.Namespace) -> bool:
+    """Prints all tables; returns whether the targets are met: under conditions, of what is measurable."""
+    if arguments.conditions is None:
+        return show(results, quick=arguments.quick)
+    show_tables(results)
+    return show_in_conditions(results, ideal=arguments.conditions == IDEAL)
 
 
 if __name__ == "__main__":

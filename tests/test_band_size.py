@@ -10,10 +10,10 @@ import pytest
 from one_test import known_of, run, truth_of
 from skylight import _native
 from skylight.engines.sim import read_profile
-from skylight.evidence import Evidence
+from skylight.evidence import F64, I64, Evidence
 from skylight.findings import UNKNOWN
 from skylight.infer import stalls
-from skylight.probe.band_size import BandSize, lots
+from skylight.probe.band_size import BandSize, random_order
 from skylight.probe.band_size.journaled import MIB, WIDER, Band, Region, again_region
 from skylight.probe.band_size.journaled import _band as band_of
 from skylight.probe.band_size.readout import Fresh, stretch
@@ -111,9 +111,7 @@ def test_nothing_behind_the_middle_leaves_its_band_open() -> None:
     assert at_place("md", [before, own], size) is None
 
 
-def drawn(
-    rng: np.random.Generator, points: lots.I64, sizes: list[tuple[int, int]], misread: float
-) -> lots.F64:
+def drawn(rng: np.random.Generator, points: I64, sizes: list[tuple[int, int]], misread: float) -> F64:
     """Weights of a grid as bands of (size, up to) cleaned by lot give them, some read wrongly."""
     weights = np.zeros(len(points))
     begin = int(points[0])
@@ -131,17 +129,17 @@ def drawn(
 def test_bands_cleaned_by_lot_are_cut_right(band: int, seed: int) -> None:
     """A coarse look and finer ones are sure of the size to the MiB, though some is misread."""
     rng = np.random.default_rng(100 * band + seed)
-    window = lots.windows(1 << 40)[0]
+    window = random_order.windows(1 << 40)[0]
     sizes = [(band * MIB, int(window[1][-1]) + 2 * MIB)]
     looks = [(window[1], drawn(rng, window[1], sizes, 0.02))]
-    found = lots.fit("od", looks)
-    for _ in range(lots.FINE_ROUNDS):
-        fine = lots.finer(window, found)[1]
+    found = random_order.fit("od", looks)
+    for _ in range(random_order.FINE_ROUNDS):
+        fine = random_order.finer(window, found)[1]
         looks.append((fine, drawn(rng, fine, sizes, 0.02)))
-        found = lots.fit("od", looks)
-        if found.margin >= lots.SURE:
+        found = random_order.fit("od", looks)
+        if found.margin >= random_order.SURE:
             break
-    assert found.margin >= lots.SURE and found.size == band * MIB, (found, seed)
+    assert found.margin >= random_order.SURE and found.size == band * MIB, (found, seed)
 
 
 def test_a_cut_of_weights_that_say_nothing_is_not_sure() -> None:
@@ -149,8 +147,11 @@ def test_a_cut_of_weights_that_say_nothing_is_not_sure() -> None:
     unsure = 0
     for seed in range(8):
         rng = np.random.default_rng(seed)
-        points = lots.windows(1 << 40)[0][1]
-        unsure += lots.fit("od", [(points, rng.choice([-6.0, 6.0], len(points)))]).margin < lots.SURE
+        points = random_order.windows(1 << 40)[0][1]
+        unsure += (
+            random_order.fit("od", [(points, rng.choice([-6.0, 6.0], len(points)))]).margin
+            < random_order.SURE
+        )
     assert unsure == 8
 
 
@@ -159,15 +160,15 @@ def test_bands_that_change_near_the_middle_are_told_apart(side: int) -> None:
     """The band of the middle address is of the stretch that it is in, wherever in the window that ends."""
     size = 1 << 40
     rng = np.random.default_rng(7 + side)
-    place, points = lots.windows(size)[1]
+    place, points = random_order.windows(size)[1]
     middle = size // 2 // MIB * MIB
     border = middle + side * 480 * MIB
     sizes = [(85 * MIB, border), (60 * MIB, int(points[-1]) + 2 * MIB)]
     looks = [(points, drawn(rng, points, sizes, 0.01))]
     for _ in range(2):
-        fine = lots.finer((place, points), lots.fit(place, looks))[1]
+        fine = random_order.finer((place, points), random_order.fit(place, looks))[1]
         looks.append((fine, drawn(rng, fine, sizes, 0.01)))
-    assert lots.fit_middle(looks, middle).size == (85 if side > 0 else 60) * MIB
+    assert random_order.fit_middle(looks, middle).size == (85 if side > 0 else 60) * MIB
 
 
 def test_an_edge_that_the_fine_grid_misses_is_no_edge() -> None:

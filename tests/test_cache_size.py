@@ -107,18 +107,18 @@ def test_the_start_of_cleaning_is_told_from_merges_and_outliers() -> None:
 def test_how_a_log_runs_on_is_told_from_phases(length: float, skew: float, band: float) -> None:
     """Length, skew and out-of-band data of entries, in spite of jitter and slow ones, on a drive of 6 ms."""
     rng = np.random.default_rng(3)
-    turn_ns, quantum, start = 6e6, 0.4, 0.3
+    rotation_ns, quantum, start = 6e6, 0.4, 0.3
     end = start + band + quantum + length * np.arange(200)
     phase = np.mod(end + skew * np.floor(end), 1.0)
-    done_ns = (np.arange(200) * 5 + phase) * turn_ns + rng.uniform(0, 2e5, 200)
+    done_ns = (np.arange(200) * 5 + phase) * rotation_ns + rng.uniform(0, 2e5, 200)
     done_ns[::70] += 2.3e6
     block = end[:48] - 0.39
-    read_ns = (2_000 + np.arange(48) * 2 + np.mod(block + skew * np.floor(block), 1.0)) * turn_ns
-    ways = advance.fitted(done_ns, turn_ns, (length - 0.5, length + 0.4), (skew - 0.06, skew + 0.05))
+    read_ns = (2_000 + np.arange(48) * 2 + np.mod(block + skew * np.floor(block), 1.0)) * rotation_ns
+    ways = advance.fitted(done_ns, rotation_ns, (length - 0.5, length + 0.4), (skew - 0.06, skew + 0.05))
     assert ways and all(abs(way.length - length) < 0.01 and way.agreement > 0.8 for way in ways)
     took = band + np.floor(start + band) * skew
     for way in ways:
-        behind, _ = advance.quantum_tracks(done_ns, read_ns, turn_ns, way, 0.42)
+        behind, _ = advance.quantum_tracks(done_ns, read_ns, rotation_ns, way, 0.42)
         assert abs(behind - 0.39) < 0.03
         found = advance.out_of_band_tracks((took - 0.03, took + 0.03), quantum, way)
         assert found is not None and found[0] - 0.02 <= band <= found[1] + 0.02

@@ -50,7 +50,7 @@ def test_a_seed_that_is_none_is_refused(seed: str) -> None:
 
 def test_a_kind_that_is_none_is_refused() -> None:
     assert run("drives", "random", "--seed", "1", "--kind", "shingled").exit_code == 2
-    with pytest.raises(ValueError, match='"shingled" is no kind of drive; use conventional'):
+    with pytest.raises(ValueError, match='"shingled" is not a kind of drive; use conventional'):
         _native.random_profile(1, "shingled")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -118,18 +117,3 @@ class TestStop:
     def test_a_condition_that_makes_no_sense_is_refused(self, numbers: tuple[int, int, int]) -> None:
         with pytest.raises(ValueError, match="not a stop"):
             Stop(*numbers)
-
-
-def test_what_is_worked_out_of_evidence_is_kept_with_it_until_there_is_more() -> None:
-    evidence = Evidence("x", TargetFacts("sim", "sim:x", 1 << 30, 512))
-    calls: list[tuple[int, int]] = []
-
-    def count(given: Evidence, more: int) -> int:
-        calls.append((len(given.steps), more))
-        return len(given.steps) + more
-
-    assert [evidence.once(count, more) for more in (1, 1, 2, 1)] == [1, 1, 2, 1]
-    evidence.steps.append(Step("a", "pause"))
-    assert evidence.once(count, 1) == 2
-    assert calls == [(0, 1), (0, 2), (1, 1)]
-    assert replace(evidence).once(count, 1) == 2 and len(calls) == 4

@@ -318,7 +318,7 @@ def test_nothing_is_found_without_logs(data_dir: Path) -> None:
 
 def test_figures_say_how_to_read_them(real_low: Evidence, tmp_path: Path, rng: np.random.Generator) -> None:
     latencies, angles = TEST.draw(real_low, [])
-    assert "one turn evenly above the floor" in latencies.caption
+    assert "one revolution evenly above the floor" in latencies.caption
     assert "1.96 MiB, a track" in angles.caption
     only = TEST.draw(evidence_of(str(write_log(tmp_path, "a_lat.1.log", noise(rng)))), [])
     assert [figure.name for figure in only] == ["fragmented-latency-a"]

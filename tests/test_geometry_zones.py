@@ -13,9 +13,9 @@ import pytest
 
 from skylight import _native
 from skylight.engines.sim import SimEngine
-from skylight.evidence import TargetFacts
+from skylight.evidence import F64, TargetFacts
 from skylight.geometry import density_pattern, layout_models, verify
-from skylight.geometry.clock import F64, Platter
+from skylight.geometry.clock import Platter
 from skylight.geometry.result import Geometry
 from skylight.geometry.run import measure
 from skylight.geometry.scoring import Score, score, truth_of

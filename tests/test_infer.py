@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skylight.evidence import F64
 from skylight.infer import phase
 from skylight.infer.chance import binomial_tail, hypergeometric_tail, ratio_tail
 from skylight.infer.phase import coherence
@@ -134,7 +135,7 @@ class TestPhase:
         tried: list[int] = []
         best = phase._best
 
-        def counted(time_s: phase.F64, groups: phase._Groups, hz: phase.F64) -> float:
+        def counted(time_s: F64, groups: phase._Groups, hz: F64) -> float:
             tried.append(len(hz))
             return best(time_s, groups, hz)
 

@@ -16,7 +16,7 @@ from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import before_stalls, rare_period, slow_ones
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
-from skylight.probe.journal.levels import Rooms
+from skylight.probe.journal.levels import Footprints
 from skylight.probe.journal.out_of_band import refined_turn, saw
 from skylight.probe.journal.verdict import Merges, Seen, _merge_findings
 from skylight.probe.scoring import score
@@ -160,12 +160,12 @@ class TestPeriod:
 )
 def test_a_few_short_stalls_may_be_the_arm(writes: int, turns: float, said: bool) -> None:
     """Four stalls of two turns may be where a log goes on on the next surface; longer or more are merges."""
-    turn_ns = 6_000_000
-    latency_ns = np.full(writes, 4 * turn_ns, np.int64)
-    latency_ns[138::153] += round(turns * turn_ns)
-    slow = latency_ns > 5 * turn_ns
+    rotation_ns = 6_000_000
+    latency_ns = np.full(writes, 4 * rotation_ns, np.int64)
+    latency_ns[138::153] += round(turns * rotation_ns)
+    slow = latency_ns > 5 * rotation_ns
     merges = Merges(latency_ns, latency_ns.copy(), rare_period(slow), writes, int(slow.sum()))
-    every, _ = _merge_findings(Seen(Rooms("disk", float(turn_ns)), merges=merges))
+    every, _ = _merge_findings(Seen(Footprints("disk", float(rotation_ns)), merges=merges))
     assert every.known == said and (not said or every.value == 153)
 
 

@@ -12,7 +12,9 @@ import pytest
 from skylight import _native
 from skylight.engines.sim import SimEngine
 from skylight.evidence import IoBatch, IoLog, SettingsReport, Stop, TargetFacts
-from skylight.findings import UNKNOWN
+from skylight.findings import UNKNOWN, Known
+from skylight.probe.drive_type import DriveType
+from skylight.probe.procedure import Replay
 from skylight.probe.session import Budget, Session
 from skylight.probe.suite import QUICK_SECONDS, SuiteOptions, SuiteResult, infer_suite, run_suite
 from skylight.recording import Recording
@@ -146,6 +148,22 @@ class TestBudget:
         kept = Recording.open(tmp_path / "r").evidence("drive_type")
         assert kept is not None
         assert [step.params["left_ns"] for step in kept.steps] == [4_000_000_000, 6_000_000_000, 0]
+
+    @pytest.mark.parametrize("seed", [6000570, 6000200, 9])
+    def test_a_replay_takes_the_same_decisions(self, seed: int, tmp_path: Path) -> None:
+        engine, known = opened(seed)[0], Known(quick=True)
+        recording = Recording.create(tmp_path / "r", engine.describe(), {"writes": True}, 1)
+        with recording.part("drive_type") as writer:
+            live = Session(
+                engine, writer, test="drive_type", seed=1, known=known, budget=Budget(LIMIT_NS // 4)
+            )
+            DriveType().measure(live)
+        kept = recording.evidence("drive_type")
+        assert kept is not None
+        replay = Replay(kept, known)
+        DriveType().procedure(replay, DriveType().begin())
+        assert (replay.cut, replay.names) == ("", live.names)
+        assert replay.spent() == live.spent()
 
     def test_without_one_nothing_is_cut(self, tmp_path: Path) -> None:
         with session(None, tmp_path / "r") as one:

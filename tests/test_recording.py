@@ -428,14 +428,10 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "value", "words"),
         [
-            ("region_bytes", "abc", "region_bytes 'abc', not a whole number"),
-            ("region_bytes", 1 << 70, "region_bytes"),
-            ("place_bytes", 0, "place_bytes 0"),
-            ("place_bytes", True, "place_bytes True"),
-            ("round_ios", 64.5, "round_ios 64.5"),
-            ("round_ios", None, "round_ios None"),
-            ("flushed", "no", "flushed 'no', not true or false"),
-            ("writes_allowed", 1, "writes_allowed 1"),
+            ("left_ns", "abc", "left_ns 'abc', not a number from 0"),
+            ("left_ns", -1, "left_ns -1"),
+            ("left_ns", True, "left_ns True"),
+            ("holes", 1.5, "holes 1.5, not a number from 0 to 1"),
             ("depth", [1], "no usable 'depth'"),
             ("depth", float("inf"), "no usable 'depth'"),
         ],
@@ -444,7 +440,7 @@ class TestRefusals:
         def spoil(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
             for i, marker in enumerate(markers):
                 event = json.loads(dict(marker)[b"skylight"])
-                if name in event.get("params", {}):
+                if "depth" in event.get("params", {}):
                     event["params"][name] = value
                     markers[i] = {b"skylight": json.dumps(event).encode()}
 

@@ -73,3 +73,19 @@ def test_intervals_are_held_against_the_truth() -> None:
     assert holds([given("rotation_ns", 90, None)], truth) == {}
     assert holds([given("cache_bytes", 7, (0, 1))], truth) == {}, "out of reach"
     assert holds([given("band_bytes", 7, (0, 1)), given("mapping", "static", (0, 1))], truth) == {}
+
+
+def test_under_conditions_what_is_measurable_counts_by_condition(tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.write_text('[conditions]\nvolatile_cache = "ignores-flush"\nqueue_depth = 1\n')
+    (tmp_path / "one.toml").write_text(_native.random_profile(1004, "journaled"))
+    wanted = ("--profiles", str(tmp_path), "--only", "drive_type", "--jobs", "1", "--json", "--conditions")
+    found = json.loads(blind(*wanted, str(hidden)).stdout)
+    (drive,) = found["drives"]
+    assert drive["conditions"]["volatile_cache"] == "ignores-flush"
+    assert "journal_quantum_bytes" in drive["out_of_reach"]
+    levels = {factor: set(levels) for factor, levels in found["measurable"]["factors"].items()}
+    assert levels["queue depth"] == {"1"} and levels["drive"] == {"journaled"}
+    assert sum(found["measurable"]["factors"]["busy"]["no"].values()) == len(drive["marks"])
+    ideal = json.loads(blind(*wanted, "ideal").stdout)["drives"][0]
+    assert "journal_quantum_bytes" not in ideal["out_of_reach"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tidy import citations, hosts, rust
+from tidy import citations, hosts, modules, rust
 from tidy.rules import RULES, SAID, Rule
 from tidy.samples import SAMPLES
 
@@ -122,6 +122,41 @@ def test_citations_that_are_not_there_are_found(path: str, text: str, message: s
     found = [words for _, words in citations.missing(path, text, _cited())]
     assert len(found) == (message is not None), found
     assert message is None or message in found[0]
+
+
+def test_no_two_modules_of_a_crate_import_each_other_without_a_reason() -> None:
+    broken = list(modules.mutual_imports(tree()))
+    assert not broken, "\n".join(broken)
+
+
+_ONE = "//! One.\nuse crate::other::Thing;\n"
+_OTHER = "//! Other.\nuse super::{one::Part, third};\n"
+_WHY = "//! Imports both ways with `other`: a part of it.\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"one": _ONE, "other": _OTHER}, "crates/a/src/one.rs and crates/a/src/other.rs import each other"),
+        ({"one": _ONE, "other": "//! Other.\nfn a() -> crate::one::Part {}\n"}, "import each other"),
+        ({"one": _WHY + _ONE, "other": _OTHER}, None),
+        ({"one": "//! Imports both ways with `other`:\n" + _ONE, "other": _OTHER}, "import each other"),
+        ({"one": _WHY, "other": _OTHER}, "leave the line out"),
+        (
+            {"one": _ONE, "other": "//! Other.\n#[cfg(test)]\nmod tests {\n    use crate::one::Part;\n}\n"},
+            None,
+        ),
+        (
+            {"one/mod": "mod part;\nuse self::part::A;\n", "one/part": "use super::B;\nuse crate::one::C;\n"},
+            None,
+        ),
+        ({"one/part": "use crate::other::A;\n", "other": "use crate::one::part::B;\n"}, "import each other"),
+    ],
+)
+def test_modules_that_import_each_other_are_found(files: dict[str, str], said: str | None) -> None:
+    found = list(modules.mutual_imports({f"crates/a/src/{name}.rs": text for name, text in files.items()}))
+    assert len(found) == (said is not None), found
+    assert said is None or said in found[0]
 
 
 def test_code_only_keeps_offsets_and_lines() -> None:

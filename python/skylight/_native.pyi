@@ -18,6 +18,8 @@ __all__ = [
     "ServeError",
     "SimDrive",
     "agreed_pieces",
+    "conditions_check",
+    "conditions_toml",
     "cut_pieces",
     "image_check",
     "image_compact",
@@ -28,6 +30,7 @@ __all__ = [
     "profile_reference",
     "profile_schema",
     "profile_truth",
+    "random_conditions",
     "random_profile",
     "serve_control",
     "serve_status",
@@ -45,8 +48,18 @@ def profile_schema() -> str:
 def profile_reference() -> str:
     """The reference page of profiles, as Markdown."""
 
-def profile_truth(toml: str, origin: str) -> str:
-    """The expected findings of a profile as JSON. Raises ProfileError."""
+def profile_truth(toml: str, origin: str, conditions: str | None = None) -> str:
+    """The expected findings of a profile as JSON, under the conditions of that text (TOML or JSON), or under
+    those of the profile. Raises ProfileError."""
+
+def random_conditions(seed: int) -> str:
+    """The conditions of a seed, as TOML."""
+
+def conditions_toml(text: str) -> str:
+    """The conditions of a text (TOML or JSON) as TOML, which may end a profile. Raises ProfileError."""
+
+def conditions_check(text: str, origin: str) -> str:
+    """All conditions of a file (TOML or JSON) as JSON, defaults filled in. Raises ProfileError."""
 
 def random_profile(seed: int, kind: str | None = None) -> str:
     """The profile of a random drive as TOML; without a kind, one is drawn. Raises ValueError."""
@@ -68,7 +81,12 @@ def agreed_pieces(
 class SimDrive:
     """An emulated drive in virtual time."""
 
-    def __new__(cls, profile_toml: str, origin: str, seed: int) -> SimDrive: ...
+    def __new__(
+        cls, profile_toml: str, origin: str, seed: int, conditions: str | None = None
+    ) -> SimDrive: ...
+    @property
+    def conditions(self) -> str:
+        """The conditions under which the drive is used, as JSON."""
     @property
     def size_bytes(self) -> int:
         """Size in bytes."""

@@ -13,10 +13,10 @@ Source: docs/architecture.md, "Five ideas that carry everything", 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal, TypeVar, TypeVarTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,9 +27,9 @@ U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
-Given = TypeVarTuple("Given")
-Result = TypeVar("Result")
 JsonScalar = str | int | float | bool | None
 """A value that evidence may carry beside its columns."""
 
@@ -128,14 +128,22 @@ class IoLog:
         return self.complete_ns.astype(np.int64) - self.submit_ns.astype(np.int64)
 
     @property
+    def span_ns(self) -> int:
+        """From the first submission to the last completion, ns; 0 without rows."""
+        return int(self.complete_ns.max()) - int(self.submit_ns[0]) if len(self) else 0
+
+    @property
     def batch(self) -> IoBatch:
         """The commands, without the times."""
         return IoBatch(self.op, self.offset, self.size)
 
+    def rows(self, chosen: slice | NDArray[np.generic]) -> IoLog:
+        """These rows: a slice, a mask or indices."""
+        return IoLog(*(getattr(self, name)[chosen] for name in LOG_COLUMNS))
+
     def only(self, op: Op) -> IoLog:
         """The rows of one operation."""
-        keep = self.op == int(op)
-        return IoLog(*(getattr(self, name)[keep] for name in LOG_COLUMNS))
+        return self.rows(self.op == int(op))
 
     def equals(self, other: IoLog) -> bool:
         """True if all columns of both are equal."""
@@ -252,29 +260,17 @@ class Step:
         """The log; empty for a step without I/O."""
         return EMPTY_LOG if self.log is None else self.log
 
-    def whole(self, name: str, most: int) -> int:
-        """A parameter that must be a whole number from 1 to `most`; refuses the recording otherwise."""
+    def number(self, name: str, most: float) -> float | None:
+        """A parameter from 0 to `most`; None if it is absent. Refuses the recording otherwise."""
         value = self.params.get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise self._unusable(name, value, f"a whole number from 1 to {most}")
-        return value
-
-    def share(self, name: str) -> float:
-        """A parameter from 0 to 1, 0 if absent; refuses the recording otherwise."""
-        value = self.params.get(name, 0.0)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise self._unusable(name, value, "a share from 0 to 1")
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise UsageError(
+                f"step {self.name!r} has {name} {value!r}, not a number from 0 to {most}; probe the target"
+                " again"
+            )
         return float(value)
-
-    def flag(self, name: str) -> bool:
-        """A parameter that must be true or false; refuses the recording otherwise."""
-        value = self.params.get(name)
-        if not isinstance(value, bool):
-            raise self._unusable(name, value, "true or false")
-        return value
-
-    def _unusable(self, name: str, value: JsonScalar, wanted: str) -> UsageError:
-        return UsageError(f"step {self.name!r} has {name} {value!r}, not {wanted}; probe the target again")
 
 
 @dataclass(slots=True)
@@ -290,18 +286,6 @@ class Evidence:
     cut: list[Step] = field(default_factory=list)
     shown: Any = field(default=None, init=False, repr=False, compare=False)
     """What the test saw in it when it was inferred from last; figures show that."""
-    _kept: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def once(self, work: Callable[[Evidence, *Given], Result], *given: *Given) -> Result:
-        """`work(evidence, *given)`, computed at the first call and kept with this evidence, so that a figure
-        can show an inference without repeating it.
-
-        The result must not be modified, and steps are only ever appended."""
-        key = (work, len(self.steps), *given)
-        if key not in self._kept:
-            self._kept[key] = work(self, *given)
-        result: Result = self._kept[key]
-        return result
 
     def step(self, name: str) -> Step | None:
         """The step of that name, or None."""

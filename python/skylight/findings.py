@@ -88,7 +88,7 @@ class Right:
         """In words, for a table of the documentation."""
         error = f"{100 * self.part:g} %" if self.part else ""
         if self.of:
-            error += " of a turn" if self.of == "rotation_ns" else f" of {self.of}"
+            error += " of a revolution" if self.of == "rotation_ns" else f" of {self.of}"
         if self.units:
             error = format_size(self.units) if unit == "bytes" else f"{self.units:,}"
         return "; ".join(word for word in ("equal" if self.equal or not error else "", error) if word)

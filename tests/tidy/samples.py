@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidy import hosts
-from tidy.rules import MAX_FILE_BYTES, MAX_FILE_LINES, MAX_FUNCTION_LINES
+from tidy.rules import MAX_FILE_BYTES, MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PRODUCT_FILE_LINES
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,11 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
         Sample("crates/serve/src/nbd/a.rs", "fn a() {\n\n    let b = std::io::stdout();\n}\n", 3),
         Sample("crates/serve/src/a.rs", "// eprintln! panics\nfn a() { diagnostics::say(b); }\n", None),
     ),
+    "capabilities": (
+        Sample("crates/image/src/a.rs", "//! A.\nuse skylight_layer::{Layer, Swd};\n", 2),
+        Sample("crates/serve/src/core/a.rs", "fn a() -> skylight_layer::swd::SwdSpec {}\n", 1),
+        Sample("crates/drive/src/drive.rs", "use skylight_layer::Overwriting; // not Swd::new\n", None),
+    ),
     "pure-code": (
         Sample("crates/disk/src/a.rs", "//! A.\nuse std::time::{Duration, Instant};\n", 2),
         Sample("crates/disk/src/a.rs", "//! A.\nuse std::{\n    fmt,\n    fs::{self},\n};\n", 4),
@@ -75,6 +80,9 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
         Sample("crates/a.rs", "x\n" * (MAX_FILE_LINES + 1), MAX_FILE_LINES + 1),
         Sample("docs/a.md", "x\n" * (MAX_FILE_LINES + 1), MAX_FILE_LINES + 1),
         Sample("crates/a.rs", "x\n" * MAX_FILE_LINES, None),
+        Sample("crates/a/src/b/c.rs", "x\n" * (MAX_PRODUCT_FILE_LINES + 1), MAX_PRODUCT_FILE_LINES + 1),
+        Sample("python/a/b.py", "x\n" * (MAX_PRODUCT_FILE_LINES + 1), MAX_PRODUCT_FILE_LINES + 1),
+        Sample("crates/a/src/b/c.rs", "x\n" * MAX_PRODUCT_FILE_LINES, None),
     ),
     "function-length": (
         Sample("crates/a.rs", "\n" + _rust_function(MAX_FUNCTION_LINES + 1), 2),

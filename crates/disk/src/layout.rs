@@ -94,7 +94,7 @@ fn plain(zone: RecordingZone, first_track: u32, surfaces: u16, skews: Skews) -> 
         group_tracks: 1,
         surfaces_descend: false,
         surfaces_alternate: false,
-        strokes_alternate: false,
+        passes_alternate: false,
         first_sector: 0,
         track_skew: skews.track,
         head_skew: skews.head,
@@ -124,7 +124,7 @@ pub fn segments(layout: Layout, zones: &[RecordingZone], surfaces: u16, skews: S
             Layout::SurfaceSerpentine => SegmentSpec {
                 group_tracks: zone.tracks,
                 surfaces_descend: number % 2 == 1,
-                strokes_alternate: true,
+                passes_alternate: true,
                 ..whole
             },
             Layout::HybridSerpentine { group_tracks } => serpentine(whole, group_tracks, skews.group),
@@ -183,7 +183,7 @@ fn whole_blocks(sectors: f64) -> u32 {
 
 /// A zone as a hybrid serpentine.
 fn serpentine(whole: SegmentSpec, group_tracks: u32, group_skew: Angle) -> SegmentSpec {
-    SegmentSpec { group_tracks, surfaces_alternate: true, strokes_alternate: true, group_skew, ..whole }
+    SegmentSpec { group_tracks, surfaces_alternate: true, passes_alternate: true, group_skew, ..whole }
 }
 
 #[cfg(test)]
@@ -201,10 +201,10 @@ mod tests {
         let mut walk = Vec::new();
         let mut at = 0;
         while at < geometry.capacity().get() {
-            let place = geometry.place(Pba(at));
-            assert_eq!(geometry.pba_of(place.surface, place.track, 0), Some(Pba(at)));
-            walk.push((place.surface, place.track, place.sectors_per_track));
-            at += u64::from(place.sectors_per_track);
+            let position = geometry.position_of(Pba(at));
+            assert_eq!(geometry.pba_of(position.surface, position.track, 0), Some(Pba(at)));
+            walk.push((position.surface, position.track, position.sectors_per_track));
+            at += u64::from(position.sectors_per_track);
         }
         walk
     }

@@ -23,13 +23,11 @@ pub mod splitmix64;
 pub mod units;
 
 pub use divisor::Divisor;
-pub use geometry::{Geometry, GeometryError, Place, SegmentSpec, Track};
+pub use geometry::{Geometry, GeometryError, SectorPosition, SegmentSpec, Track};
 pub use layout::{Layout, RecordingZone, Skews};
 pub use mechanics::{AccessStart, AccessTiming, Direction, Disk, Head, Mechanics, Rotation};
 pub use seek::SeekCurve;
 pub use seek_floor::SeekFloor;
 pub use shingling::Shingling;
 pub use splitmix64::{SPLITMIX64_STEP, splitmix64};
-// Former names, until the crates above use the new ones.
-pub use splitmix64::{SPLITMIX64_STEP as LOT_STEP, splitmix64 as lot};
 pub use units::{Angle, BLOCK_SECTORS, Lba, LbaExtent, Nanos, Pba, PbaExtent, SECTOR_BYTES, Sectors, Time};

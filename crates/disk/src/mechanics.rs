@@ -9,7 +9,7 @@
 //! Sources: Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer, 1994); checked
 //! against a validated simulator, request by request, in `crates/disk/tests/atlas10k.rs`.
 
-use crate::geometry::{Geometry, PassRemainder, Place, Segment};
+use crate::geometry::{Geometry, PassRemainder, SectorPosition, Segment};
 use crate::seek::{SeekCurve, SeekTable};
 use crate::seek_floor::SeekFloor;
 use crate::units::{Angle, Nanos, Pba, PbaExtent, Sectors, Time};
@@ -140,7 +140,7 @@ pub struct AccessTiming {
 /// Location where an access starts: see [`Disk::access_start`].
 #[derive(Clone, Copy, Debug)]
 pub struct AccessStart {
-    place: Place,
+    position: SectorPosition,
     segment: usize,
     remainder: PassRemainder,
 }
@@ -148,8 +148,8 @@ pub struct AccessStart {
 impl AccessStart {
     /// The location of the first sector.
     #[inline]
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn position(&self) -> &SectorPosition {
+        &self.position
     }
 }
 
@@ -217,10 +217,10 @@ impl Disk {
     /// Time from `start` until the sector at a location is under the head: the cost that a scheduler
     /// compares.
     #[inline]
-    pub fn positioning(&self, head: Head, start: Time, place: &Place, direction: Direction) -> Nanos {
-        let to = Head { surface: place.surface, track: place.track };
-        let moved = self.move_time(head, to, direction);
-        moved + self.mechanics.rotation.wait_for(place.angle, start + moved)
+    pub fn positioning(&self, head: Head, start: Time, to: &SectorPosition, direction: Direction) -> Nanos {
+        let track = Head { surface: to.surface, track: to.track };
+        let moved = self.move_time(head, track, direction);
+        moved + self.mechanics.rotation.wait_for(to.angle, start + moved)
     }
 
     /// Timing of an access that starts at `start` with the head at `head`.
@@ -238,8 +238,8 @@ impl Disk {
     /// If the sector is not on the disk.
     #[inline(always)]
     pub fn access_start(&self, first: Pba) -> AccessStart {
-        let (place, segment, remainder) = self.geometry.place_in_segment(first);
-        AccessStart { place, segment, remainder }
+        let (position, segment, remainder) = self.geometry.position_in_segment(first);
+        AccessStart { position, segment, remainder }
     }
 
     /// [`Disk::access`] with its start already located.
@@ -255,18 +255,18 @@ impl Disk {
         extent: PbaExtent,
         direction: Direction,
     ) -> AccessTiming {
-        let place = &begin.place;
+        let position = &begin.position;
         let segment = &self.geometry.segments()[begin.segment];
         let rotation = self.mechanics.rotation;
-        let at = Head { surface: place.surface, track: place.track };
+        let at = Head { surface: position.surface, track: position.track };
         let arrived = start + self.move_time(head, at, direction);
         let sectors = extent.len.get();
-        if u64::from(place.sector) + sectors <= u64::from(place.sectors_per_track) {
+        if u64::from(position.sector) + sectors <= u64::from(position.sectors_per_track) {
             let width = Angle(segment.sector_width.0 * sectors);
-            let (transfer_start, end) = self.transfer_in_track(place.angle, width, arrived);
+            let (transfer_start, end) = self.transfer_in_track(position.angle, width, arrived);
             return AccessTiming { arrived, transfer_start, end, head: at };
         }
-        let transfer_start = arrived + rotation.wait_for(place.angle, arrived);
+        let transfer_start = arrived + rotation.wait_for(position.angle, arrived);
         let here = sectors.min(segment.end - extent.start.0);
         let first = PbaExtent::new(extent.start, Sectors(here));
         let (mut end, mut head) = self.stream(begin, first, transfer_start, direction);
@@ -316,23 +316,23 @@ impl Disk {
         start: Time,
         direction: Direction,
     ) -> (Time, Head) {
-        let AccessStart { ref place, segment: index, remainder } = *begin;
+        let AccessStart { ref position, segment: index, remainder } = *begin;
         let segment = &self.geometry.segments()[index];
         let width = u128::from(extent.len.get()) * u128::from(segment.sector_width.0);
         let lost = &self.lost[index][direction as usize];
-        let crossed = segment.tracks_crossed(place.sector, extent.len);
+        let crossed = segment.tracks_crossed(position.sector, extent.len);
         let (rotation, head) = if crossed <= remainder.tracks_ahead {
             // Within one pass: the common case, and the cheapest.
-            let (on, tracks) = (place.track, crossed as u32);
+            let (on, tracks) = (position.track, crossed as u32);
             let track = if remainder.inward { on + tracks } else { on - tracks };
             (
                 rotation_of_steps(crossed, segment.track_skew, lost.track),
-                Head { surface: place.surface, track },
+                Head { surface: position.surface, track },
             )
         } else {
             steps_across_passes(segment, extent, lost)
         };
-        let spent = self.mechanics.rotation.time_from(start, place.angle, width + rotation);
+        let spent = self.mechanics.rotation.time_from(start, position.angle, width + rotation);
         (start + spent, head)
     }
 }

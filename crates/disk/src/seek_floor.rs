@@ -15,12 +15,12 @@ const PIECES: usize = 4;
 const SLACK: f32 = 256.0;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+struct Bound {
     at_zero: f32,
     per_track: f32,
 }
 
-impl Line {
+impl Bound {
     #[inline]
     fn at(self, distance: f32) -> f32 {
         self.at_zero + self.per_track * distance
@@ -31,8 +31,8 @@ impl Line {
 #[derive(Clone, Copy, Debug)]
 pub struct SeekFloor {
     /// Keeps the bound at zero or below at the shortest distances; beyond them it is far above the other lines.
-    near: Line,
-    far: [Line; PIECES],
+    near: Bound,
+    far: [Bound; PIECES],
     write_settle: f32,
 }
 
@@ -52,7 +52,7 @@ impl SeekFloor {
     pub(crate) fn new(minima: &[Nanos], bucket_tracks: u32, write_settle: Nanos, revolution: Nanos) -> Self {
         let rotation =
             |time: Nanos| (time.get() as f64 / revolution.get() as f64 * f64::from(Self::REVOLUTION)) as f32;
-        let near = Line { at_zero: -Self::REVOLUTION * bucket_tracks as f32, per_track: Self::REVOLUTION };
+        let near = Bound { at_zero: -Self::REVOLUTION * bucket_tracks as f32, per_track: Self::REVOLUTION };
         let knot = |piece: usize| 1 + (minima.len().saturating_sub(2)) * piece * piece / (PIECES * PIECES);
         let far = std::array::from_fn(|piece| {
             let (first, last) = (knot(piece), knot(piece + 1).min(minima.len() - 1));
@@ -62,7 +62,7 @@ impl SeekFloor {
             let per_track = ((floor(last) - floor(first)) / tracks(last - first).max(1.0)).max(1e-6);
             let below = |bucket| floor(bucket) - per_track * tracks(bucket + 1);
             let at_zero = (first..=last).map(below).fold(f32::INFINITY, min);
-            Line { at_zero: at_zero - SLACK, per_track }
+            Bound { at_zero: at_zero - SLACK, per_track }
         });
         Self { near, far, write_settle: rotation(write_settle) }
     }
@@ -77,7 +77,7 @@ impl SeekFloor {
     pub fn between(&self, from: f32, to: f32, settle: f32) -> f32 {
         let distance = (to - from).abs();
         let [first, rest @ ..] = self.far;
-        let far = rest.iter().fold(first.at(distance), |least, line| min(least, line.at(distance)));
+        let far = rest.iter().fold(first.at(distance), |least, bound| min(least, bound.at(distance)));
         min(self.near.at(distance), far + settle)
     }
 }

@@ -310,7 +310,7 @@ mod tests {
     fn disk(sizes: &[u32], skew: f64) -> Geometry {
         let zones: Vec<_> =
             sizes.iter().map(|&sectors_per_track| RecordingZone { tracks: 1, sectors_per_track }).collect();
-        let skews = Skews { track: Angle::from_turns(skew), ..Skews::default() };
+        let skews = Skews { track: Angle::from_revolutions(skew), ..Skews::default() };
         Geometry::new(&segments(Layout::Cylinder, &zones, 1, skews)).unwrap_or_else(|error| panic!("{error}"))
     }
 

@@ -226,13 +226,13 @@ impl Angle {
     }
 
     /// The angle as a number of revolutions, 0 to 1, for display.
-    pub fn as_turns(self) -> f64 {
+    pub fn as_revolutions(self) -> f64 {
         self.0 as f64 / 18_446_744_073_709_551_616.0
     }
 
-    /// The angle nearest to `turns` revolutions; whole revolutions are dropped.
-    pub fn from_turns(turns: f64) -> Self {
-        let fraction = turns - turns.floor();
+    /// The angle nearest to a number of revolutions; whole revolutions are dropped.
+    pub fn from_revolutions(revolutions: f64) -> Self {
+        let fraction = revolutions - revolutions.floor();
         Self((fraction * 18_446_744_073_709_551_616.0) as u64)
     }
 }

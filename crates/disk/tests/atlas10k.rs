@@ -108,7 +108,7 @@ fn single_track(row: &TrackRow) -> SegmentSpec {
         group_tracks: 1,
         surfaces_descend: false,
         surfaces_alternate: false,
-        strokes_alternate: false,
+        passes_alternate: false,
         first_sector: row.first_sector,
         track_skew: Angle(0),
         head_skew: Angle(0),
@@ -121,7 +121,7 @@ fn single_track(row: &TrackRow) -> SegmentSpec {
 fn skew_in_sectors(before: &TrackRow, after: &TrackRow) -> Angle {
     let revolutions = f64::from(after.angle.wrapping_sub(before.angle) as u32) / 4_294_967_296.0;
     let sectors_per_track = f64::from(before.sectors_per_track);
-    Angle::from_turns((revolutions * sectors_per_track).round() / sectors_per_track)
+    Angle::from_revolutions((revolutions * sectors_per_track).round() / sectors_per_track)
 }
 
 /// The table as segments: serpentines where it is regular, single tracks around slipped defects.
@@ -181,7 +181,7 @@ fn every_track_lies_where_the_reference_has_it() {
             (row.first_lbn, row.first_sector),
             (row.last_lbn, row.first_sector + (row.last_lbn - row.first_lbn) as u32),
         ] {
-            let place = disk.geometry().place(Pba(lbn));
+            let place = disk.geometry().position_of(Pba(lbn));
             assert_eq!(
                 (place.track, place.surface, place.sector),
                 (row.cylinder, row.head, sector),
@@ -189,7 +189,8 @@ fn every_track_lies_where_the_reference_has_it() {
             );
             assert_eq!(disk.geometry().pba_of(place.surface, place.track, place.sector), Some(Pba(lbn)));
         }
-        let off = disk.geometry().place(Pba(row.first_lbn)).angle.since(angle_of(row.angle)).as_turns();
+        let off =
+            disk.geometry().position_of(Pba(row.first_lbn)).angle.since(angle_of(row.angle)).as_revolutions();
         assert!(off.min(1.0 - off) < 1e-5, "lbn {}: off by {off} revolutions", row.first_lbn);
     }
 }

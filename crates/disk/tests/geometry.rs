@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use skylight_disk::layout::segments;
 use skylight_disk::{
-    Angle, Geometry, GeometryError, Layout, Pba, Place, RecordingZone, Sectors, SegmentSpec, Skews,
+    Angle, Geometry, GeometryError, Layout, Pba, RecordingZone, SectorPosition, Sectors, SegmentSpec, Skews,
 };
 
 /// One sector in address order, from the nested loops.
@@ -45,7 +45,7 @@ fn walk(spec: &SegmentSpec) -> Vec<(u16, u32, Step)> {
         }
         for (pass, &surface) in surfaces.iter().enumerate() {
             let mut radii = radii.to_vec();
-            if spec.strokes_alternate && pass % 2 == 1 {
+            if spec.passes_alternate && pass % 2 == 1 {
                 radii.reverse();
             }
             for (position, radius) in radii.into_iter().enumerate() {
@@ -108,7 +108,8 @@ fn check(specs: &[SegmentSpec]) -> Result<(), TestCaseError> {
     let mut used: HashMap<(u16, u32, u32), u64> = HashMap::new();
     for (pba, naive) in sectors.iter().enumerate() {
         let pba = pba as u64;
-        let Place { surface, track, sector, sectors_per_track, angle } = geometry.place(Pba(pba));
+        let SectorPosition { surface, track, sector, sectors_per_track, angle } =
+            geometry.position_of(Pba(pba));
         prop_assert_eq!(
             (surface, track, sector, sectors_per_track),
             (naive.surface, naive.track, naive.sector, naive.sectors_per_track),
@@ -191,7 +192,7 @@ fn any_shape() -> impl Strategy<Value = Shape> {
 }
 
 fn spec(shape: &Shape, lowest_track: u32, first_surface: u16, surfaces: u16) -> SegmentSpec {
-    let [inward, surfaces_descend, surfaces_alternate, strokes_alternate] = shape.flags;
+    let [inward, surfaces_descend, surfaces_alternate, passes_alternate] = shape.flags;
     let available = u64::from(shape.tracks) * u64::from(surfaces) * u64::from(shape.sectors_per_track);
     let available = available - u64::from(shape.first_sector);
     SegmentSpec {
@@ -205,7 +206,7 @@ fn spec(shape: &Shape, lowest_track: u32, first_surface: u16, surfaces: u16) -> 
         group_tracks: shape.group_tracks,
         surfaces_descend,
         surfaces_alternate,
-        strokes_alternate,
+        passes_alternate,
         first_sector: shape.first_sector,
         track_skew: shape.skews.track,
         head_skew: shape.skews.head,
@@ -277,7 +278,7 @@ proptest! {
         let last = geometry.capacity().get() - 1;
         let near_ends = [0, 1, last / 2, last - 1, last].into_iter();
         for pba in at.into_iter().map(|part| (last as f64 * part) as u64).chain(near_ends) {
-            let Place { surface, track, sector, .. } = geometry.place(Pba(pba));
+            let SectorPosition { surface, track, sector, .. } = geometry.position_of(Pba(pba));
             prop_assert_eq!(geometry.pba_of(surface, track, sector), Some(Pba(pba)));
         }
     }

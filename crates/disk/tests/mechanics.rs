@@ -50,7 +50,7 @@ impl Case {
     /// Time from `at` until `angle` comes, negative if it has just passed and is caught; `None` if rounding
     /// decides.
     fn wait_ns(&self, at: f64, angle: Angle) -> Option<f64> {
-        let ahead = (angle.as_turns() - at / self.revolution_ns).rem_euclid(1.0) * self.revolution_ns;
+        let ahead = (angle.as_revolutions() - at / self.revolution_ns).rem_euclid(1.0) * self.revolution_ns;
         let behind = self.revolution_ns - ahead;
         match behind {
             b if b < CAUGHT_NS => Some(-behind),
@@ -63,7 +63,7 @@ impl Case {
         let (mut head, mut at, mut crossings) = (head, start as f64, 0);
         let (mut arrived, mut transfer_start) = (0.0, 0.0);
         for pba in extent.start.get()..extent.end().get() {
-            let place = self.disk.geometry().place(Pba(pba));
+            let place = self.disk.geometry().position_of(Pba(pba));
             let to = Head { surface: place.surface, track: place.track };
             crossings += u64::from(to != head);
             at += self.move_ns(head, to, direction) as f64;
@@ -143,7 +143,7 @@ impl Parameters {
                 spec.first_track += if inward { 0 } else { spec.tracks - 1 };
                 spec.surfaces_descend = descend;
                 spec.surfaces_alternate = alternate;
-                spec.strokes_alternate = strokes;
+                spec.passes_alternate = strokes;
                 spec.group_tracks = group_tracks;
                 spec.group_skew = skews.group;
             }
@@ -211,7 +211,7 @@ fn extent_at(disk: &Disk, start: f64, len: f64) -> PbaExtent {
 }
 
 fn head_at(disk: &Disk, at: f64) -> Head {
-    let place = disk.geometry().place(extent_at(disk, at, 0.0).start);
+    let place = disk.geometry().position_of(extent_at(disk, at, 0.0).start);
     Head { surface: place.surface, track: place.track }
 }
 
@@ -241,7 +241,7 @@ proptest! {
         prop_assert!(start <= timing.arrived.get() && timing.arrived <= timing.transfer_start);
         prop_assert!(timing.transfer_start < timing.end);
         prop_assert_eq!(case.disk.access(head, Time(start), extent, direction), timing);
-        let positioned = case.disk.positioning(head, Time(start), &case.disk.geometry().place(extent.start), direction);
+        let positioned = case.disk.positioning(head, Time(start), &case.disk.geometry().position_of(extent.start), direction);
         prop_assert_eq!(Time(start) + positioned, timing.transfer_start);
     }
 
@@ -280,7 +280,7 @@ proptest! {
         let in_order = parameters.case();
         let zero_latency = Parameters { zero_latency: true, ..parameters }.case();
         let first = extent_at(&in_order.disk, to, 0.0).start;
-        let place = in_order.disk.geometry().place(first);
+        let place = in_order.disk.geometry().position_of(first);
         let len = len.min(place.sectors_per_track - place.sector);
         let extent = PbaExtent::new(first, Sectors(len.into()));
         let head = Head { surface: place.surface, track: place.track };
@@ -288,7 +288,7 @@ proptest! {
         let fast = zero_latency.disk.access(head, Time(start), extent, direction);
         prop_assert!(fast.arrived <= fast.transfer_start && fast.transfer_start < fast.end);
         prop_assert!(fast.end <= slow.end && fast.transfer_start <= slow.transfer_start);
-        let into = (start as f64 / in_order.revolution_ns - place.angle.as_turns()).rem_euclid(1.0);
+        let into = (start as f64 / in_order.revolution_ns - place.angle.as_revolutions()).rem_euclid(1.0);
         let width = f64::from(len) / f64::from(place.sectors_per_track);
         let sector_ns = in_order.revolution_ns / f64::from(place.sectors_per_track);
         if into * in_order.revolution_ns > UNCLEAR_NS && into < width - 1e-6 {

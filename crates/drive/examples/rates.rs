@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use skylight_drive::batch::op;
+use skylight_command::code;
 use skylight_drive::profile::Profile;
 use skylight_drive::random::{Kind, random_profile};
 use skylight_drive::{Batch, Drive};
@@ -69,7 +69,7 @@ fn table_of(profile: &Profile) -> Result<(), Box<dyn Error>> {
     let offset = random_blocks(bytes / u64::from(BLOCK));
     let mut rates = Vec::new();
     for cached in [false, true].into_iter().filter(|&cached| has_cache || !cached) {
-        for kind in [op::READ, op::WRITE] {
+        for kind in [code::READ, code::WRITE] {
             for depth in [1, 31] {
                 let seconds = best(profile, Mode { kind, depth, cached }, &offset, BLOCK)?;
                 rates.push(format!("{:10.2}", COMMANDS as f64 / seconds / 1e6));
@@ -77,7 +77,7 @@ fn table_of(profile: &Profile) -> Result<(), Box<dyn Error>> {
         }
     }
     let whole: Vec<u64> = (0..bytes / u64::from(MIB)).map(|at| at * u64::from(MIB)).collect();
-    let mode = Mode { kind: op::READ, depth: 1, cached: true };
+    let mode = Mode { kind: code::READ, depth: 1, cached: true };
     let sequential = best(profile, mode, &whole, MIB)?;
     println!("{:<18}{} | {sequential:.2} s", profile.name, rates.join(""));
     Ok(())

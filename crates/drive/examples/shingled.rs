@@ -28,8 +28,8 @@ use std::time::Instant;
 use skylight_disk::{Direction, Lba, LbaExtent, Sectors, Shingling};
 use skylight_drive::profile::{self, Profile};
 use skylight_drive::{Drive, build};
-use skylight_layer::swd::{ReadData, ReadMode, SectorState};
-use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Queue, Step, Swd, SwdSpec};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode, SectorState};
+use skylight_layer::{Command, CommandId, Layer, Op, Overwriting, Plan, Queue, Step, Swd, SwdSpec};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -74,9 +74,9 @@ impl Backing {
     }
 
     /// Has the layer take a command, and makes the accesses of its plan.
-    fn run(&mut self, layer: &mut dyn Layer, op: HostOp, extent: LbaExtent) -> Outcome<()> {
+    fn run(&mut self, layer: &mut dyn Layer, op: Op, extent: LbaExtent) -> Outcome<()> {
         self.plan.clear();
-        layer.take(Queue { waiting: &[Command { id: CommandId(0), op, extent }], next: 0 }, &mut self.plan);
+        layer.take(Queue { waiting: &[Command::new(CommandId(0), op, extent)], next: 0 }, &mut self.plan);
         let mut at = self.skip;
         for step in self.plan.steps() {
             let Step::Access { direction, extent, .. } = *step else { continue };
@@ -94,7 +94,7 @@ impl Backing {
 
 /// Generates the extents of the operations.
 struct Workload {
-    op: HostOp,
+    op: Op,
     kind: String,
     block: u64,
     blocks: u64,
@@ -106,8 +106,8 @@ struct Workload {
 impl Workload {
     fn new(name: &str, block: u64, bands: u64) -> Outcome<Self> {
         let (op, kind) = match name.split_once('-') {
-            Some(("write", kind @ ("sequential" | "random" | "banded"))) => (HostOp::Write, kind),
-            Some(("read", kind @ ("sequential" | "random"))) => (HostOp::Read, kind),
+            Some(("write", kind @ ("sequential" | "random" | "banded"))) => (Op::Write, kind),
+            Some(("read", kind @ ("sequential" | "random"))) => (Op::Read, kind),
             _ => return Err(USAGE.into()),
         };
         let blocks = AREA_BYTES / block;
@@ -156,12 +156,12 @@ impl Side {
             _ => return Err(NO_SWD.into()),
         };
         let mut layer = build::layer(&profile).map_err(|error| error.to_string())?;
-        if workload.op == HostOp::Read {
+        if workload.op == Op::Read {
             let mut plan = Plan::default();
             for start in (0..AREA_BYTES / 512).step_by(2048) {
                 plan.clear();
                 let extent = LbaExtent::new(Lba(start), Sectors(2048));
-                let write = Command { id: CommandId(0), op: HostOp::Write, extent };
+                let write = Command::new(CommandId(0), Op::Write, extent);
                 layer.take(Queue { waiting: &[write], next: 0 }, &mut plan);
             }
         }
@@ -208,18 +208,18 @@ fn fill(backing: &Backing) -> Outcome<()> {
 }
 
 /// Prints the overwritten sectors after the writes on standard input.
-fn states(disk: &mut Swd) -> Outcome<()> {
+fn states(layer: &mut dyn Layer) -> Outcome<()> {
     let mut plan = Plan::default();
     for line in std::io::stdin().lines() {
         let line = line?;
         let (start, len) = line.split_once(' ').ok_or("a line is \"first sector, sectors\"")?;
         let extent = LbaExtent::new(Lba(start.parse()?), Sectors(len.parse()?));
         plan.clear();
-        let write = Command { id: CommandId(0), op: HostOp::Write, extent };
-        disk.take(Queue { waiting: &[write], next: 0 }, &mut plan);
+        let write = Command::new(CommandId(0), Op::Write, extent);
+        layer.take(Queue { waiting: &[write], next: 0 }, &mut plan);
     }
-    let all = LbaExtent::new(Lba(0), disk.capacity());
-    disk.visit_state(all, &mut |part, state| {
+    let all = LbaExtent::new(Lba(0), layer.capacity());
+    layer.overwriting().ok_or(NO_SWD)?.visit_state(all, &mut |part, state| {
         if let SectorState::Overwritten { source, by } = state {
             println!("{} {} {source} {}", part.start, part.len, by.write);
         }
@@ -249,7 +249,7 @@ fn layout(profile: &Profile, width_tracks: u32) -> Outcome<()> {
             let [band, behind] = [&pair[0], &pair[1]]
                 .map(|piece| LbaExtent::new(Lba(piece.extent.start.get()), piece.extent.len));
             swd.erase();
-            let write = Command { id: CommandId(0), op: HostOp::Write, extent: band };
+            let write = Command::new(CommandId(0), Op::Write, band);
             swd.take(Queue { waiting: &[write], next: 0 }, &mut Plan::default());
             let mut destroyed = 0;
             swd.visit_state(behind, &mut |part, state| {
@@ -265,10 +265,12 @@ fn layout(profile: &Profile, width_tracks: u32) -> Outcome<()> {
 }
 
 /// Prints the locations of the bands.
-fn bands(disk: &Swd) -> Outcome<()> {
+fn bands(layer: &mut dyn Layer) -> Outcome<()> {
+    let capacity = layer.capacity().get();
+    let disk = layer.overwriting().ok_or(NO_SWD)?;
     let bands = disk.bands().ok_or("the disk has no bands; give it band_tracks")?;
     let mut at = Lba(0);
-    while at.get() < disk.capacity().get() {
+    while at.get() < capacity {
         let band = bands.of(at);
         println!("{} {}", band.native.start, band.native.len);
         at = band.lba.end();
@@ -289,8 +291,8 @@ fn main() -> Outcome<()> {
     if let [mode @ ("states" | "bands"), toml] = args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         let profile = Profile::from_toml(&std::fs::read_to_string(toml)?, toml).map_err(|e| e.to_string())?;
         let mut layer = build::layer(&profile).map_err(|error| error.to_string())?;
-        let disk = layer.raw_shingled().ok_or(NO_SWD)?;
-        return if mode == "states" { states(disk) } else { bands(disk) };
+        let layer = layer.as_mut();
+        return if mode == "states" { states(layer) } else { bands(layer) };
     }
     if let [mode, toml, width] = args.as_slice()
         && mode == "layout"

@@ -2,27 +2,13 @@
 //!
 //! Invariant: every command of an accepted batch is valid for the drive.
 
-use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
-use skylight_layer::{Command, CommandId, HostOp};
-
-/// Codes of the operations in the column `op`.
-pub mod op {
-    /// Read.
-    pub const READ: u8 = 0;
-    /// Write.
-    pub const WRITE: u8 = 1;
-    /// Make all completed writes durable; offset and size are ignored.
-    pub const FLUSH: u8 = 2;
-    /// Discard an extent.
-    pub const TRIM: u8 = 3;
-    /// Write that completes when durable (FUA).
-    pub const WRITE_FUA: u8 = 4;
-}
+use skylight_command::{Command, CommandId, Op, code};
+use skylight_disk::{Lba, SECTOR_BYTES, Sectors};
 
 /// Columns of equal length: operation, offset in bytes, size in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// The operations; see [`op`].
+    /// The operations; see [`code`].
     pub op: &'a [u8],
     /// Bytes from the start of the drive.
     pub offset: &'a [u64],
@@ -74,26 +60,23 @@ impl Batch<'_> {
         self.op.is_empty()
     }
 
+    /// Where a command begins; `None` behind the last one.
     #[inline]
-    pub(crate) fn extent(&self, index: usize) -> Option<LbaExtent> {
-        Some(extent_of(*self.offset.get(index)?, *self.size.get(index)?))
-    }
-
-    /// Whether the command is a FUA write.
-    #[inline]
-    pub(crate) fn is_fua(&self, index: usize) -> bool {
-        self.op[index] == op::WRITE_FUA
+    pub(crate) fn start(&self, index: usize) -> Option<Lba> {
+        Some(Lba(*self.offset.get(index)? / SECTOR_BYTES))
     }
 
     #[inline]
     pub(crate) fn command(&self, index: usize) -> Command {
-        let op = match self.op[index] {
-            op::READ => HostOp::Read,
-            op::WRITE | op::WRITE_FUA => HostOp::Write,
-            op::TRIM => HostOp::Trim,
-            _ => HostOp::Flush,
-        };
-        Command { id: CommandId(index as u32), op, extent: extent_of(self.offset[index], self.size[index]) }
+        let id = CommandId(index as u32);
+        match code::decode(self.op[index]) {
+            // Its offset and size are ignored; unknown codes do not pass the check.
+            Some((Op::Flush, _)) | None => Command { id, ..Command::FLUSH },
+            Some((op, flags)) => {
+                let (offset, size) = (self.offset[index], self.size[index].into());
+                Command { id, flags, ..Command::of_bytes(op, offset, size) }
+            }
+        }
     }
 
     pub(crate) fn check(
@@ -116,32 +99,27 @@ impl Batch<'_> {
         }
         let end = capacity.bytes();
         let commands = self.op.iter().zip(self.offset).zip(self.size).enumerate();
-        for (index, ((&op, &offset), &size)) in commands {
-            check_command(index, op, offset, size, end)?;
+        for (index, ((&code, &offset), &size)) in commands {
+            check_command(index, code, offset, size, end)?;
         }
         Ok(())
     }
 }
 
 #[inline]
-fn check_command(index: usize, op: u8, offset: u64, size: u32, end: u64) -> Result<(), BatchError> {
+fn check_command(index: usize, code: u8, offset: u64, size: u32, end: u64) -> Result<(), BatchError> {
     let aligned = (offset | u64::from(size)).is_multiple_of(SECTOR_BYTES);
     let in_range = offset < end && u64::from(size) <= end - offset;
-    let transfers = matches!(op, op::READ | op::WRITE | op::TRIM | op::WRITE_FUA);
+    let op = code::decode(code).map(|(op, _)| op);
+    let transfers = op.is_some_and(|op| op != Op::Flush);
     if transfers && aligned && in_range && size > 0 {
         return Ok(());
     }
     match op {
-        op::FLUSH => Ok(()),
-        _ if !transfers => Err(BatchError::Operation(index, op)),
+        Some(Op::Flush) => Ok(()),
+        None => Err(BatchError::Operation(index, code)),
         _ if size == 0 => Err(BatchError::Empty(index)),
         _ if !aligned => Err(BatchError::Alignment(index, offset, size)),
         _ => Err(BatchError::Range(index, offset, size, end)),
     }
-}
-
-/// The extent of a command from its byte offset and size.
-fn extent_of(offset: u64, size: u32) -> LbaExtent {
-    let start = Lba(offset / SECTOR_BYTES);
-    LbaExtent::new(start, Sectors(u64::from(size) / SECTOR_BYTES))
 }

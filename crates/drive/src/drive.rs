@@ -18,12 +18,15 @@
 //! queue drains at the end of a batch.
 
 mod background;
+#[cfg(test)]
+mod outcome_tests;
 
+use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
-use skylight_layer::{CacheUse, Command, CommandId, HostOp, Layer, Plan, Queue};
+use skylight_layer::{CacheUse, Layer, Plan, Queue};
 
 use crate::batch::{Batch, BatchError};
-use crate::host::{Host, Moved, NoHost, Observer, Origin};
+use crate::host::{Answered, ExecutionResult, Host, NoHost, Observer, Origin};
 use crate::jitter::Jitter;
 use crate::ledger::Ledger;
 use crate::media::{FlashSpeed, Media};
@@ -34,6 +37,7 @@ use crate::planted::Plants;
 use crate::profile::Schedule;
 use crate::stop::{Stop, StopWatch};
 use crate::trace::HeadTrace;
+use crate::world::World;
 use crate::write_cache::WriteCache;
 
 /// How many commands ahead the layer gets a hint: far enough to hide the memory latency.
@@ -68,7 +72,7 @@ pub struct HostInterface {
 
 /// A read that continues into the buffer: its next host address, and since when it has been reading.
 #[derive(Clone, Copy, Debug)]
-struct ReadAhead {
+pub(crate) struct ReadAhead {
     next: Lba,
     since: Time,
 }
@@ -88,34 +92,40 @@ pub(crate) enum Event {
 ///
 /// More than 15 fields: the clocks of the event loop are read together on every event.
 pub struct Drive {
-    media: Media,
+    pub(crate) media: Media,
     layer: Box<dyn Layer>,
     interface: HostInterface,
     jitter: Option<Jitter>,
     /// The media are busy until then.
-    busy_until: Time,
+    pub(crate) busy_until: Time,
     /// When the host submits its next command, or when its pause ended.
-    host_time: Time,
+    pub(crate) host_time: Time,
     /// The drive has had nothing to do since then.
-    idle_since: Time,
+    pub(crate) idle_since: Time,
     /// The cache interface is busy with earlier writes until then.
     cache_busy_until: Time,
     /// No destaging until then: the media had no space.
     refused_until: Time,
+    /// Why the media refused.
+    refused_by: Failure,
     /// No background work of the layer until then, for the same reason.
     idle_refused_until: Time,
     /// All events up to this time have occurred.
     clock: Time,
+    /// The layer's time when virtual time began.
+    epoch: Nanos,
     /// Outstanding commands.
     pending: Pending,
     cache: WriteCache,
-    ahead: Option<ReadAhead>,
+    pub(crate) ahead: Option<ReadAhead>,
     /// How long a read can continue until the buffer is full.
     buffer_time: Nanos,
     plan: Plan,
-    answered: Vec<(CommandId, Time)>,
+    answered: Vec<Answered>,
     destaged: Vec<LbaExtent>,
-    plants: Plants,
+    plants: Plants<Planted>,
+    /// What the host meets besides the drive; `None` under ideal conditions.
+    pub(crate) world: Option<Box<World>>,
 }
 
 impl Drive {
@@ -138,8 +148,10 @@ impl Drive {
             idle_since: Time(0),
             cache_busy_until: Time(0),
             refused_until: Time(0),
+            refused_by: Failure::NoSpace,
             idle_refused_until: Time(0),
             clock: Time(0),
+            epoch: Nanos(0),
             pending: Pending::new(interface.queue_depth),
             cache: WriteCache::new(
                 interface.write_cache,
@@ -151,13 +163,15 @@ impl Drive {
             answered: Vec::new(),
             destaged: Vec::new(),
             plants: Plants::default(),
+            world: None,
         }
     }
 
-    /// Plants a bug, for tests of the tests; does nothing without the feature `planted`.
+    /// Plants a bug, for tests of the tests.
+    #[cfg(feature = "planted")]
     #[doc(hidden)]
     pub fn plant(&mut self, bug: Planted) {
-        self.plants = Plants::only(bug);
+        self.plants = Some(bug).into();
         self.cache.plants = self.plants;
         self.pending.plants = self.plants;
     }
@@ -192,9 +206,15 @@ impl Drive {
         self.layer.as_ref()
     }
 
-    /// The translation layer as a raw shingled disk, if it is one, to set its read mode.
-    pub fn raw_shingled(&mut self) -> Option<&mut skylight_layer::Swd> {
-        self.layer.raw_shingled()
+    /// The same, for what it offers ([`skylight_layer::capabilities`]) and to close its image.
+    pub fn layer_mut(&mut self) -> &mut dyn Layer {
+        self.layer.as_mut()
+    }
+
+    /// Has the layer count its time from so much before virtual time began: behind a drive that keeps data, since the start of
+    /// the UNIX epoch.
+    pub fn set_epoch(&mut self, before: Nanos) {
+        self.epoch = before;
     }
 
     /// Records the next platter accesses, up to `rows`.
@@ -215,10 +235,32 @@ impl Drive {
     /// Switches the volatile write cache, after destaging its contents. Returns the resulting state: a drive
     /// without a cache stays off.
     pub fn set_write_cache(&mut self, on: bool) -> bool {
+        if let Some(fixed) = self.fixed_write_cache() {
+            return fixed;
+        }
         self.destage_all();
         self.host_time = self.host_time.max(self.busy_until);
         self.cache.switch(on);
         self.cache.is_on()
+    }
+
+    /// Replaces the volatile cache by one that is on, of `size` if the drive has none, or switches it off.
+    pub(crate) fn fix_write_cache(&mut self, on: bool, size: Sectors) {
+        self.set_write_cache(on);
+        if on && !self.cache.is_on() {
+            self.cache = WriteCache::new(size, self.interface.write_cache_runs, true);
+            self.cache.plants = self.plants;
+        }
+    }
+
+    /// Maximum number of commands in the drive's queue.
+    pub(crate) fn queue_depth(&self) -> usize {
+        self.interface.queue_depth
+    }
+
+    /// Limits the drive's queue to `depth`; a command that the host holds back takes `turnaround` to arrive.
+    pub(crate) fn limit_queue(&mut self, depth: usize, turnaround: Nanos) {
+        self.pending.limit(depth, turnaround);
     }
 
     /// Whether look-ahead is on.
@@ -228,6 +270,9 @@ impl Drive {
 
     /// Switches look-ahead. Returns the resulting state: a drive without a buffer stays off.
     pub fn set_look_ahead(&mut self, on: bool) -> bool {
+        if self.look_ahead_is_fixed() {
+            return self.interface.look_ahead;
+        }
         self.interface.look_ahead = on && self.interface.read_buffer.get() > 0;
         self.ahead = None;
         self.interface.look_ahead
@@ -280,7 +325,8 @@ impl Drive {
             return Err(BatchError::Stop(invalid.count, invalid.within));
         }
         let watch = StopWatch::new(stop);
-        let mut host = Host::new(batch, (depth, self.host_time), watch, submit_ns, complete_ns);
+        let begin = (depth, self.host_time, self.link());
+        let mut host = Host::new(batch, begin, watch, submit_ns, complete_ns);
         loop {
             let event = self.next_event();
             let submits_at = host.submits_at();
@@ -300,13 +346,19 @@ impl Drive {
             return;
         };
         if let Some(ahead) = host.ahead_of(index, HINT_COMMANDS) {
-            self.layer.hint(ahead.start);
+            self.layer.hint(ahead);
         }
         if self.is_idle_before(at) {
             self.idle_until(at, host);
         }
-        let fua = host.batch.is_fua(index);
-        self.pending.submit(host.batch.command(index), fua, at, &mut self.cache);
+        if self.pending.commands().is_empty() {
+            self.wake(at);
+        }
+        let command = host.batch.command(index);
+        if self.swallows(command.op) {
+            return self.pending.submit_as(Served::OnArrival, command, at);
+        }
+        self.pending.submit(command, at, &mut self.cache);
     }
 
     /// Whether no command is outstanding and the media are free before `at`.
@@ -322,8 +374,8 @@ impl Drive {
     }
 
     /// Takes a command at time `at`; all events before have occurred.
-    pub(crate) fn take(&mut self, command: Command, fua: bool, at: Time) {
-        self.pending.submit(command, fua, at, &mut self.cache);
+    pub(crate) fn take(&mut self, command: Command, at: Time) {
+        self.pending.submit(command, at, &mut self.cache);
     }
 
     /// The next event inside the drive and its time, provided that no command is submitted before.
@@ -379,15 +431,15 @@ impl Drive {
 
     /// The volatile cache completes a command.
     fn complete_from_cache(&mut self, index: usize, time: Time, host: &mut impl Observer) {
-        let Command { id, op, extent } = self.pending.commands()[index];
+        let Command { id, op, extent, .. } = self.pending.commands()[index];
         let came = self.pending.arrivals()[index].queued_at;
-        if op == HostOp::Write {
+        if op == Op::Write {
             self.cache_busy_until = time;
             host.cached(id, self.cache.accept(extent, time));
             self.pending.reconsider(extent, &mut self.cache);
         }
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(time - came));
-        self.complete(id, time + extra, host);
+        self.complete(Answered { id, at: time + extra, outcome: Outcome::Done }, host);
     }
 
     /// Chooses the next media work with the volatile cache on. A write that waits for cache space comes
@@ -408,7 +460,7 @@ impl Drive {
         else {
             return self.destage(dirty, host);
         };
-        let Command { id, op, extent } = self.pending.commands()[first];
+        let Command { id, op, extent, .. } = self.pending.commands()[first];
         match queued[first].served {
             Served::Flush(number) => match self.cache.older_than(number) {
                 0 => self.complete_flush(id, queued[first].queued_at, time, host),
@@ -416,7 +468,7 @@ impl Drive {
                 older => self.destage(older, host),
             },
             // A read need not destage what the cache has of it: its bytes come from both.
-            Served::Destaged if refused && op == HostOp::Read => self.serve(first, 1, host),
+            Served::Destaged if refused && op == Op::Read => self.serve(first, 1, host),
             Served::Destaged if refused => self.refuse(first, time, host),
             Served::Destaged => {
                 let first = self.cache.first_to_destage(extent).unwrap_or(0);
@@ -435,15 +487,15 @@ impl Drive {
     /// Completes a command that waits for destaging while the media have no space for it.
     fn refuse(&mut self, index: usize, time: Time, host: &mut impl Observer) {
         let (id, came) = (self.pending.commands()[index].id, self.pending.arrivals()[index].queued_at);
-        host.refused(id);
-        self.complete(id, (came + self.interface.command_overhead).max(time), host);
+        let at = (came + self.interface.command_overhead).max(time);
+        self.complete(Answered { id, at, outcome: Outcome::Failed(self.refused_by) }, host);
     }
 
     /// Completes a flush: all writes that completed before it are on the media.
     fn complete_flush(&mut self, id: CommandId, came: Time, time: Time, host: &mut impl Observer) {
         let done = (self.cache_busy_until.max(came) + self.interface.command_overhead).max(time);
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(done - came));
-        self.complete(id, done + extra, host);
+        self.complete(Answered { id, at: done + extra, outcome: Outcome::Done }, host);
     }
 
     /// Lets the layer take commands from a run in the queue, and executes its plan.
@@ -451,12 +503,16 @@ impl Drive {
     fn serve(&mut self, first: usize, run: usize, host: &mut impl Observer) {
         let next = self.choose(first, run);
         let command = self.pending.commands()[first + next];
-        let ready = self.pending.arrivals()[first + next].submitted_at + self.interface.command_overhead;
+        let arrival = self.pending.arrivals()[first + next];
+        // A command that the link held back has not been decoded meanwhile.
+        let arrived = if self.world.is_some() { arrival.queued_at } else { arrival.submitted_at };
+        let ready = arrived + self.interface.command_overhead;
+        self.give_way(self.busy_until.max(ready));
         let free = self.busy_until;
         let start = self.reading_ahead_since(&command, ready).unwrap_or(free.max(ready));
         self.plan.clear();
         let waiting = &self.pending.commands()[first..first + run];
-        self.layer.clock(start);
+        self.layer.clock(start + self.epoch);
         self.layer.take(Queue { waiting, next }, &mut self.plan);
         let moved = host.executed(Origin::Host, &self.plan, self.layer.as_mut());
         self.answered.clear();
@@ -464,15 +520,21 @@ impl Drive {
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(end.max(ready) - start));
         self.busy_until = free.max(end + extra);
         for index in 0..self.answered.len() {
-            let (id, at) = self.answered[index];
+            let mut answer = self.answered[index];
             // Data read ahead does not complete a command before the media finish their earlier work.
-            self.complete(id, at.max(ready).max(free) + extra, host);
+            answer.at = answer.at.max(ready).max(free) + extra;
+            if let ExecutionResult::Failed(failure) | ExecutionResult::Refused(failure) = moved {
+                answer.outcome = Outcome::Failed(failure);
+            }
+            self.complete(answer, host);
         }
         match moved {
-            Moved::Done => self.invalidate_locations(command.op == HostOp::Trim),
-            Moved::Refused => self.invalidate_all_locations(),
+            ExecutionResult::Done | ExecutionResult::Failed(_) => {
+                self.invalidate_locations(command.op == Op::Trim)
+            }
+            ExecutionResult::Refused(_) => self.invalidate_all_locations(),
         }
-        let continues = self.interface.look_ahead && command.op == HostOp::Read;
+        let continues = self.interface.look_ahead && command.op == Op::Read;
         self.ahead = continues.then(|| ReadAhead { next: command.extent.end(), since: end });
     }
 
@@ -481,7 +543,7 @@ impl Drive {
     #[inline]
     fn reading_ahead_since(&self, command: &Command, ready: Time) -> Option<Time> {
         let ahead = self.ahead?;
-        let follows = command.op == HostOp::Read && command.extent.start == ahead.next;
+        let follows = command.op == Op::Read && command.extent.start == ahead.next;
         (follows && ready <= ahead.since + self.buffer_time).then_some(ahead.since)
     }
 
@@ -509,11 +571,12 @@ impl Drive {
 
     /// Completes a command towards the host.
     #[inline]
-    fn complete(&mut self, id: CommandId, at: Time, host: &mut impl Observer) {
-        let (command, arrival) = self.pending.complete(id, at);
-        let free = at + self.interface.host_gap;
-        host.decided(id, self.layer.as_ref());
-        host.answered(id, at, at - arrival.submitted_at, free);
+    fn complete(&mut self, answer: Answered, host: &mut impl Observer) {
+        let Answered { id, at, outcome } = answer;
+        let (command, _) = self.pending.complete(id, at);
+        let (seen, free) = self.seen_by_host(at, self.interface.host_gap);
+        let outcome = host.decided(id, outcome, self.layer.as_mut());
+        host.answered(Answered { id, at: seen, outcome }, free);
         self.media.ledger.complete(command.op, command.extent.len);
         self.host_time = self.host_time.max(free);
         self.idle_since = self.idle_since.max(at);

@@ -2,8 +2,8 @@
 //! conflicts with any of them, without comparing it with each.
 //!
 //! Extents are counted by granule, and a hash maps granules to [`COUNTERS`] counters. If a counter is zero,
-//! no outstanding command touches a granule with this hash; otherwise the commands are compared. A write or
-//! trim that spans more than two granules is counted as *wide*; while one is outstanding, every new command
+//! no outstanding command touches a granule with this hash; otherwise the commands are compared. A change
+//! that may touch more than two granules is counted as *wide*; while one is outstanding, every new command
 //! is compared.
 //!
 //! Reads share a single counter: reads do not conflict with each other, and while one is outstanding every
@@ -11,8 +11,7 @@
 //!
 //! Invariant: every outstanding command is counted: as a read, once for each of its granules, or as wide.
 
-use skylight_disk::LbaExtent;
-use skylight_layer::{Command, HostOp};
+use skylight_command::Command;
 
 /// Log2 of the sectors in a granule: 1 MiB, longer than most commands, so that few commands touch two.
 const GRANULE_BITS: u32 = 11;
@@ -29,7 +28,7 @@ pub(crate) struct Footprint {
     reads: u32,
 }
 
-/// The counters of an extent.
+/// The counters of what a command may touch.
 #[derive(Clone, Copy)]
 enum Granules {
     One(usize),
@@ -39,9 +38,9 @@ enum Granules {
 
 impl Granules {
     #[inline]
-    fn of(extent: LbaExtent) -> Self {
-        let first = extent.start.get() >> GRANULE_BITS;
-        let last = (extent.end().get().max(extent.start.get() + 1) - 1) >> GRANULE_BITS;
+    fn of(command: &Command) -> Self {
+        let first = command.extent.start.get() >> GRANULE_BITS;
+        let last = (command.reach().get().max(command.extent.start.get() + 1) - 1) >> GRANULE_BITS;
         let counter = |granule: u64| (granule.wrapping_mul(SPREAD) >> (64 - COUNTERS.ilog2())) as usize;
         match last - first {
             0 => Self::One(counter(first)),
@@ -61,8 +60,8 @@ impl Footprint {
     #[inline]
     pub(crate) fn may_conflict(&self, command: &Command) -> bool {
         self.wide > 0
-            || self.reads > 0 && command.op != HostOp::Read
-            || match Granules::of(command.extent) {
+            || self.reads > 0 && command.op.changes_data()
+            || match Granules::of(command) {
                 Granules::One(one) => self.counters[one] > 0,
                 Granules::Two(one, other) => self.counters[one] | self.counters[other] > 0,
                 Granules::Wide => true,
@@ -83,10 +82,10 @@ impl Footprint {
 
     #[inline]
     fn count(&mut self, command: &Command, mut count: impl FnMut(&mut u32)) {
-        if command.op == HostOp::Read {
+        if !command.op.changes_data() {
             return count(&mut self.reads);
         }
-        match Granules::of(command.extent) {
+        match Granules::of(command) {
             Granules::One(one) => count(&mut self.counters[one]),
             Granules::Two(one, other) => {
                 count(&mut self.counters[one]);
@@ -100,22 +99,24 @@ impl Footprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skylight_disk::{Lba, Sectors};
-    use skylight_layer::CommandId;
+    use skylight_command::{CommandId, Op};
+    use skylight_disk::{Lba, LbaExtent, Sectors};
 
-    fn command(op: HostOp, start: u64, len: u64) -> Command {
-        Command { id: CommandId(0), op, extent: LbaExtent::new(Lba(start), Sectors(len)) }
+    fn command(op: Op, start: u64, len: u64) -> Command {
+        Command::new(CommandId(0), op, LbaExtent::new(Lba(start), Sectors(len)))
     }
 
     #[test]
     fn a_conflict_is_reported_until_the_command_completes() {
-        use HostOp::{Read, Trim, Write};
+        use Op::{Append, Read, Trim, Write};
         for (outstanding, asked) in [
             (command(Write, 2047, 1), command(Read, 2040, 8)),
             (command(Trim, 2047, 2), command(Write, 2048, 1)),
             (command(Write, 0, 100_000), command(Read, 99_999, 1)),
             (command(Write, 5000, 8), command(Write, 0, 100_000)),
             (command(Read, 5000, 8), command(Write, 5007, 1)),
+            (command(Append, 0, 8), command(Read, 1 << 30, 8)),
+            (command(Write, 1 << 30, 8), command(Append, 0, 8)),
         ] {
             let mut footprint = Footprint::new();
             footprint.add(&outstanding);
@@ -129,9 +130,9 @@ mod tests {
     #[test]
     fn distant_extents_and_concurrent_reads_do_not_conflict() {
         let mut footprint = Footprint::new();
-        footprint.add(&command(HostOp::Write, 0, 8));
-        assert!(!footprint.may_conflict(&command(HostOp::Write, 2048, 8)), "another granule");
-        footprint.add(&command(HostOp::Read, 2048, 8));
-        assert!(!footprint.may_conflict(&command(HostOp::Read, 2048, 8)), "both are reads");
+        footprint.add(&command(Op::Write, 0, 8));
+        assert!(!footprint.may_conflict(&command(Op::Write, 2048, 8)), "another granule");
+        footprint.add(&command(Op::Read, 2048, 8));
+        assert!(!footprint.may_conflict(&command(Op::Read, 2048, 8)), "both are reads");
     }
 }

@@ -5,11 +5,13 @@
 
 use std::collections::VecDeque;
 
-use skylight_disk::{LbaExtent, Nanos, Time};
-use skylight_layer::{CommandId, Layer, Plan};
+use skylight_command::{CommandId, Failure, Outcome};
+use skylight_disk::{Lba, Nanos, Time};
+use skylight_layer::{Layer, Plan};
 
 use crate::batch::Batch;
 use crate::stop::StopWatch;
+use crate::world::Link;
 
 /// Whose commands a plan completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,44 +26,63 @@ pub enum Origin {
 
 /// Result of moving the bytes of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moved {
+pub enum ExecutionResult {
     /// All bytes are on the media.
     Done,
-    /// Some could not be written: the backing storage has no space. The layer reflects what is there.
-    Refused,
+    /// The plan is done, but its commands fail.
+    Failed(Failure),
+    /// Some could not be written: the backing storage has no space. The layer reflects what is there, and the
+    /// commands of the plan fail.
+    Refused(Failure),
 }
 
-/// Callbacks for the events of a drive.
-pub(crate) trait Observer {
-    /// A command completes at `at`, `latency` after its submission; the host can submit its next command at
-    /// `free`.
-    fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time);
+/// A completed command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Answered {
+    /// When it completes.
+    pub at: Time,
+    /// The number it was submitted with.
+    pub id: CommandId,
+    /// How it ended.
+    pub outcome: Outcome,
+}
 
-    /// The volatile cache accepted a write of the host, which has the number `cache` from now on.
+/// Moves the bytes of the executed plans. What is not overridden is right for a drive without bytes.
+pub trait PlanExecutor {
+    /// A plan is executed; `layer` is in the state after the plan. Nothing happens on the drive before this
+    /// returns. If the backing storage has no space, the callee must restore the layer to what is on the
+    /// media. Writes then stay in the volatile cache, and the drive retries later; commands of the host
+    /// complete regardless.
+    #[inline]
+    fn executed(&mut self, _origin: Origin, _plan: &Plan, _layer: &mut dyn Layer) -> ExecutionResult {
+        ExecutionResult::Done
+    }
+
+    /// The volatile cache accepted the write `host`; a plan of [`Origin::Cache`] completes it as `cache`.
     #[inline]
     fn cached(&mut self, _host: CommandId, _cache: CommandId) {}
 
-    /// A command is about to complete; nothing happens before it does.
+    /// The completion of a command is decided. A read returns the data as of now; a flush covers all writes
+    /// that have completed. Returns how it ends: `outcome` is how it does for the drive, which knows no bytes.
     #[inline]
-    fn decided(&mut self, _id: CommandId, _layer: &dyn Layer) {}
-
-    /// A plan is executed. `layer` is in the state after the plan; on return it reflects what is on the
-    /// media.
-    #[inline]
-    fn executed(&mut self, _origin: Origin, _plan: &Plan, _layer: &mut dyn Layer) -> Moved {
-        Moved::Done
+    fn decided(&mut self, _id: CommandId, outcome: Outcome, _layer: &mut dyn Layer) -> Outcome {
+        outcome
     }
+}
 
-    /// A command is about to complete that needs what the media refused.
-    #[inline]
-    fn refused(&mut self, _id: CommandId) {}
+/// Callbacks for the events of a drive.
+pub(crate) trait Observer: PlanExecutor {
+    /// A command completes at a time as the host sees it; the host can submit its next command at `free`.
+    fn answered(&mut self, answer: Answered, free: Time);
 }
 
 /// No host is connected.
 pub(crate) struct NoHost;
 
+impl PlanExecutor for NoHost {}
+
 impl Observer for NoHost {
-    fn answered(&mut self, _id: CommandId, _at: Time, _latency: Nanos, _free: Time) {
+    fn answered(&mut self, _answer: Answered, _free: Time) {
         debug_assert!(false, "no command is outstanding");
     }
 }
@@ -70,7 +91,7 @@ impl Observer for NoHost {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     free: Time,
-    /// Latency of the command that had this slot; `None` before the first.
+    /// Latency of the command that had this slot, by the host's clock; `None` before the first.
     latency: Option<Nanos>,
 }
 
@@ -83,19 +104,20 @@ pub(crate) struct Host<'a> {
     slots: VecDeque<Slot>,
     next: usize,
     watch: StopWatch,
+    link: Link,
 }
 
 impl<'a> Host<'a> {
-    /// A host with up to `depth` outstanding commands from `start` on.
+    /// A host at the end of `link` with up to `depth` outstanding commands from `start` on.
     pub(crate) fn new(
         batch: &'a Batch<'a>,
-        (depth, start): (usize, Time),
+        (depth, start, link): (usize, Time, Link),
         watch: StopWatch,
         submit_ns: &'a mut [u64],
         complete_ns: &'a mut [u64],
     ) -> Self {
         let slots = std::iter::repeat_n(Slot { free: start, latency: None }, depth.min(batch.len()));
-        Self { batch, submit_ns, complete_ns, slots: slots.collect(), next: 0, watch }
+        Self { batch, submit_ns, complete_ns, slots: slots.collect(), next: 0, watch, link }
     }
 
     /// Number of submitted commands.
@@ -103,11 +125,11 @@ impl<'a> Host<'a> {
         self.next
     }
 
-    /// When the next command will be submitted, if known.
+    /// When the drive will have the next command, if known.
     #[inline]
     pub(crate) fn submits_at(&self) -> Option<Time> {
         let slot = self.slots.front().filter(|_| self.next < self.batch.len() && !self.watch.reached())?;
-        Some(slot.free)
+        Some(slot.free + self.link.out)
     }
 
     /// Submits the next command and returns its index; `None` if the completion before it met the stop
@@ -122,23 +144,28 @@ impl<'a> Host<'a> {
             }
         }
         let index = self.next;
-        self.submit_ns[index] = slot.free.get();
+        self.submit_ns[index] = self.link.read_clock(slot.free);
         self.next += 1;
         Some(index)
     }
 
-    /// The extent of the command `commands` positions after `index`.
+    /// Where the command `commands` positions after `index` begins.
     #[inline]
-    pub(crate) fn ahead_of(&self, index: usize, commands: usize) -> Option<LbaExtent> {
-        self.batch.extent(index + commands)
+    pub(crate) fn ahead_of(&self, index: usize, commands: usize) -> Option<Lba> {
+        self.batch.start(index + commands)
     }
 }
+
+impl PlanExecutor for Host<'_> {}
 
 impl Observer for Host<'_> {
     /// The slot becomes free again at `free`.
     #[inline]
-    fn answered(&mut self, id: CommandId, at: Time, latency: Nanos, free: Time) {
-        self.complete_ns[id.0 as usize] = at.get();
+    fn answered(&mut self, answer: Answered, free: Time) {
+        let index = answer.id.0 as usize;
+        let complete_ns = self.link.read_clock(answer.at);
+        self.complete_ns[index] = complete_ns;
+        let latency = Nanos(complete_ns - self.submit_ns[index]);
         let behind = self.slots.iter().rev().take_while(|slot| slot.free > free).count();
         let slot = Slot { free, latency: Some(latency) };
         match behind {

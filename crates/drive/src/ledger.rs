@@ -3,8 +3,9 @@
 //! Invariant: host sectors are counted when their command completes, media sectors when their access ends,
 //! and nothing else is counted, so the sums of the ledger are those of the executed plans.
 
+use skylight_command::Op;
 use skylight_disk::{Direction, Nanos, Sectors};
-use skylight_layer::{HostOp, Medium, Purpose};
+use skylight_layer::{Medium, Purpose};
 
 /// Totals of one kind of access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub struct Ledger {
     /// Host sectors read and written.
     host_sectors: [u64; 2],
     /// Host commands by operation.
-    host_commands: [u64; 4],
+    host_commands: [u64; Op::COUNT],
 }
 
 impl Ledger {
@@ -45,12 +46,12 @@ impl Ledger {
     }
 
     #[inline]
-    pub(crate) fn complete(&mut self, op: HostOp, sectors: Sectors) {
+    pub(crate) fn complete(&mut self, op: Op, sectors: Sectors) {
         self.host_commands[op as usize] += 1;
         match op {
-            HostOp::Read => self.host_sectors[0] += sectors.get(),
-            HostOp::Write => self.host_sectors[1] += sectors.get(),
-            HostOp::Flush | HostOp::Trim => {}
+            Op::Read => self.host_sectors[0] += sectors.get(),
+            Op::Write => self.host_sectors[1] += sectors.get(),
+            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache | Op::Append => {}
         }
     }
 
@@ -65,7 +66,7 @@ impl Ledger {
     }
 
     /// Commands that the host completed.
-    pub fn host_commands(&self, op: HostOp) -> u64 {
+    pub fn host_commands(&self, op: Op) -> u64 {
         self.host_commands[op as usize]
     }
 

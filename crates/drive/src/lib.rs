@@ -7,6 +7,7 @@
 //! * [`media`]: gives the steps of a plan their durations.
 //! * [`online`]: the same drive, fed one command at a time.
 //! * [`ledger`], [`trace`]: the purpose of every media access, and the head positions.
+//! * `world`: what a host meets besides the drive.
 //! * [`jitter`]: seeded variation of latency.
 //! * [`random`], [`truth`]: random drives that no test is tuned to, and the correct findings of a drive.
 //!
@@ -16,8 +17,8 @@
 mod footprint;
 mod host;
 mod pending;
-mod planted;
 mod schedule;
+mod world;
 mod write_cache;
 
 pub mod batch;
@@ -27,6 +28,8 @@ pub mod jitter;
 pub mod ledger;
 pub mod media;
 pub mod online;
+#[doc(hidden)]
+pub mod planted;
 pub mod profile;
 pub mod random;
 pub mod stop;

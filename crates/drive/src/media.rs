@@ -6,10 +6,11 @@
 //! Invariants: time never goes back; every access is in the ledger, every platter access in the trace.
 
 use skylight_disk::{
-    AccessStart, AccessTiming, Direction, Disk, Head, Nanos, Pba, PbaExtent, Place, Sectors, Time,
+    AccessStart, AccessTiming, Direction, Disk, Head, Nanos, Pba, PbaExtent, SectorPosition, Sectors, Time,
 };
-use skylight_layer::{CommandId, Medium, Plan, Purpose, Step};
+use skylight_layer::{Medium, Plan, Purpose, Step};
 
+use crate::host::Answered;
 use crate::ledger::Ledger;
 use crate::trace::HeadTrace;
 
@@ -80,12 +81,7 @@ impl Media {
     /// Executes the steps of a plan from `start` on. Records in `answered` when each command completes;
     /// returns the end.
     #[inline]
-    pub(crate) fn execute(
-        &mut self,
-        plan: &Plan,
-        start: Time,
-        answered: &mut Vec<(CommandId, Time)>,
-    ) -> Time {
+    pub(crate) fn execute(&mut self, plan: &Plan, start: Time, answered: &mut Vec<Answered>) -> Time {
         let mut at = start;
         let mut unordered = 0;
         for &step in plan.steps() {
@@ -108,7 +104,7 @@ impl Media {
                 Step::AnyOrder { accesses: 1 } => {}
                 Step::AnyOrder { accesses } => unordered = accesses,
                 Step::Commit(_) | Step::Fill { .. } | Step::Fail { .. } => {}
-                Step::Complete(id) => answered.push((id, at)),
+                Step::Complete { command: id, outcome } => answered.push(Answered { at, id, outcome }),
             }
         }
         debug_assert!(unordered == 0 && self.group.is_empty(), "a group has the declared number of accesses");
@@ -122,7 +118,7 @@ impl Media {
         group.sort_unstable_by_key(|(access, _)| access.extent.start);
         while !group.is_empty() {
             let cost = |(access, begin): &(Access, Option<AccessStart>)| {
-                self.positioning(begin.as_ref().map(AccessStart::place), access.direction, at)
+                self.positioning(begin.as_ref().map(AccessStart::position), access.direction, at)
             };
             let nearest = match group.len().min(self.window) {
                 1 => 0,
@@ -138,14 +134,14 @@ impl Media {
 
     /// Time to transfer `sectors` at the outer diameter.
     pub(crate) fn outer_transfer_time(&self, sectors: Sectors) -> Nanos {
-        let sectors_per_track = u64::from(self.disk.geometry().place(Pba(0)).sectors_per_track);
+        let sectors_per_track = u64::from(self.disk.geometry().position_of(Pba(0)).sectors_per_track);
         Nanos(sectors.get() * self.disk.mechanics().rotation.revolution().get() / sectors_per_track)
     }
 
     /// Time until the medium can start to transfer.
     #[inline]
-    pub(crate) fn positioning(&self, place: Option<&Place>, direction: Direction, at: Time) -> Nanos {
-        place.map_or(Nanos(0), |place| self.disk.positioning(self.head, at, place, direction))
+    pub(crate) fn positioning(&self, to: Option<&SectorPosition>, direction: Direction, at: Time) -> Nanos {
+        to.map_or(Nanos(0), |to| self.disk.positioning(self.head, at, to, direction))
     }
 
     #[inline]
@@ -155,8 +151,8 @@ impl Media {
             Medium::Platter => {
                 let timing = self.platter_access(access, at);
                 if let Some(trace) = &mut self.trace {
-                    let place = self.disk.geometry().place(extent.start);
-                    let arrival = Head { surface: place.surface, track: place.track };
+                    let position = self.disk.geometry().position_of(extent.start);
+                    let arrival = Head { surface: position.surface, track: position.track };
                     trace.record(at, arrival, &timing, purpose);
                 }
                 self.head = timing.head;
@@ -186,6 +182,32 @@ impl Media {
             Some(stale) => &stale.insert((extent.start, disk.access_start(extent.start))).1,
         };
         disk.access_from(begin, *head, at, extent, direction)
+    }
+
+    /// Sectors of the platters.
+    pub(crate) fn platter_sectors(&self) -> Sectors {
+        self.disk.geometry().capacity()
+    }
+
+    /// Moves the head to a sector in no time, for work that nobody saw.
+    pub(crate) fn move_aside(&mut self, to: Pba) {
+        let place = self.disk.geometry().position_of(to);
+        self.head = Head { surface: place.surface, track: place.track };
+    }
+
+    /// Reads from the platters for nobody's command, up to the end of the disk; returns the end. It moves the head and
+    /// is in no account: the ledger is of the drive's work for its host.
+    pub(crate) fn read_aside(&mut self, from: Pba, size: Sectors, at: Time) -> Time {
+        let left = self.platter_sectors().get() - from.get();
+        let extent = PbaExtent::new(from, Sectors(size.get().min(left)));
+        let timing = self.disk.access(self.head, at, extent, Direction::Read);
+        self.head = timing.head;
+        timing.end
+    }
+
+    /// As [`Media::read_aside`], on a drive of flash.
+    pub(crate) fn read_flash_aside(&mut self, size: Sectors, at: Time) -> Time {
+        at + self.flash.map_or(Nanos(0), |flash| flash.time(Direction::Read, size))
     }
 
     /// Parks the heads at the inner diameter (Skylight, figure 3), where no data is read or written.

@@ -16,8 +16,9 @@
 
 use std::ops::Range;
 
+use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{AccessStart, LbaExtent, Nanos, Pba, Time};
-use skylight_layer::{Command, CommandId, HostOp, Layer, Plan};
+use skylight_layer::{Layer, Plan};
 
 use crate::footprint::Footprint;
 use crate::media::Media;
@@ -48,8 +49,6 @@ pub(crate) struct Arrival {
     pub(crate) queued_at: Time,
     /// How it is served now.
     pub(crate) served: Served,
-    /// Completes only when durable, even with the cache on (FUA).
-    fua: bool,
     /// It conflicts with an older outstanding command.
     pub(crate) blocked: bool,
 }
@@ -79,6 +78,8 @@ pub(crate) struct Pending {
     /// The latest choice, counted from the oldest command; it is usually the next to complete.
     chosen: usize,
     queue_depth: usize,
+    /// Time from a completion until the command that takes its position in the queue has arrived.
+    turnaround: Nanos,
     /// When the latest of all commands was queued, or a completed one.
     last_queued_at: Time,
     /// Commands other than plain writes: only these depend on the contents of the cache.
@@ -86,7 +87,7 @@ pub(crate) struct Pending {
     /// Number of blocked commands.
     blocked: usize,
     footprint: Footprint,
-    pub(crate) plants: Plants,
+    pub(crate) plants: Plants<Planted>,
 }
 
 impl Pending {
@@ -101,12 +102,20 @@ impl Pending {
             sptf,
             chosen: 0,
             queue_depth,
+            turnaround: Nanos(0),
             last_queued_at: Time(0),
             dependents: 0,
             blocked: 0,
             footprint: Footprint::new(),
             plants: Plants::default(),
         }
+    }
+
+    /// Limits the queue; a command that was held back takes `turnaround` to arrive.
+    pub(crate) fn limit(&mut self, queue_depth: usize, turnaround: Nanos) {
+        debug_assert!(self.commands().is_empty(), "no command is outstanding");
+        self.queue_depth = self.queue_depth.min(queue_depth.max(1));
+        self.turnaround = turnaround;
     }
 
     #[inline]
@@ -152,7 +161,7 @@ impl Pending {
     pub(crate) fn first_without_space(&self, cache: &WriteCache) -> Option<usize> {
         let lacks_space = |index: &usize| {
             let (command, arrival) = (&self.commands()[*index], &self.arrivals()[*index]);
-            let arrives = command.op == HostOp::Write && arrival.served == Served::OnArrival;
+            let arrives = command.op == Op::Write && arrival.served == Served::OnArrival;
             arrives && !arrival.blocked && !cache.has_space(command.extent)
         };
         (0..self.queued()).find(lacks_space)
@@ -177,9 +186,15 @@ impl Pending {
 
     /// Takes a command that the host submits at `at`.
     #[inline]
-    pub(crate) fn submit(&mut self, command: Command, fua: bool, at: Time, cache: &mut WriteCache) {
-        let served = served(&command, fua, cache);
-        self.dependents += usize::from(is_dependent(&command, fua));
+    pub(crate) fn submit(&mut self, command: Command, at: Time, cache: &mut WriteCache) {
+        let served = served(&command, cache);
+        self.submit_as(served, command, at);
+    }
+
+    /// As [`Pending::submit`], for a command whose way is known.
+    #[inline]
+    pub(crate) fn submit_as(&mut self, served: Served, command: Command, at: Time) {
+        self.dependents += usize::from(is_dependent(&command));
         self.last_queued_at = self.last_queued_at.max(at);
         let blocked = self.footprint.may_conflict(&command)
             && conflicts_with_any(&command, self.commands())
@@ -187,7 +202,7 @@ impl Pending {
         self.footprint.add(&command);
         self.blocked += usize::from(blocked);
         self.commands.push(command);
-        self.arrivals.push(Arrival { submitted_at: at, queued_at: at, served, fua, blocked });
+        self.arrivals.push(Arrival { submitted_at: at, queued_at: at, served, blocked });
         self.targets.push(self.sptf.admit());
     }
 
@@ -203,10 +218,11 @@ impl Pending {
         if self.blocked > 0 {
             self.unblock(&command);
         }
-        self.dependents -= usize::from(is_dependent(&command, arrival.fua));
+        self.dependents -= usize::from(is_dependent(&command));
         if let Some(entry) = self.arrivals.get_mut(self.first + self.queue_depth - 1) {
-            entry.queued_at = entry.queued_at.max(at);
-            self.last_queued_at = self.last_queued_at.max(at);
+            let arrives = at + self.turnaround;
+            entry.queued_at = entry.queued_at.max(arrives);
+            self.last_queued_at = self.last_queued_at.max(arrives);
         }
         (command, arrival)
     }
@@ -268,7 +284,7 @@ impl Pending {
                 continue;
             }
             let command = &self.commands()[index];
-            if command.op == HostOp::Write {
+            if command.op == Op::Write {
                 if outlook.full.is_none() && !cache.has_space(command.extent) {
                     outlook.full = Some(arrival.queued_at);
                 }
@@ -299,8 +315,8 @@ impl Pending {
         }
         for (command, arrival) in self.commands[self.first..].iter().zip(&mut self.arrivals[self.first..]) {
             let touched = command.extent.start < extent.end() && extent.start < command.extent.end();
-            if touched && is_dependent(command, arrival.fua) {
-                arrival.served = served(command, arrival.fua, cache);
+            if touched && is_dependent(command) {
+                arrival.served = served(command, cache);
             }
         }
     }
@@ -312,19 +328,19 @@ fn conflicts_with_any(command: &Command, others: &[Command]) -> bool {
     others.iter().any(|other| command.conflicts_with(other))
 }
 
-fn is_dependent(command: &Command, fua: bool) -> bool {
-    fua || command.op != HostOp::Write
+fn is_dependent(command: &Command) -> bool {
+    command.flags.fua || command.op != Op::Write
 }
 
 #[inline]
-fn served(command: &Command, fua: bool, cache: &mut WriteCache) -> Served {
+fn served(command: &Command, cache: &mut WriteCache) -> Served {
     match command.op {
         _ if !cache.is_on() => Served::Media,
-        HostOp::Flush => Served::Flush(cache.next_number()),
-        HostOp::Write if !fua => Served::OnArrival,
+        Op::Flush => Served::Flush(cache.next_number()),
+        Op::Write if !command.flags.fua => Served::OnArrival,
         op => match cache.overlap(command.extent) {
             None => Served::Media,
-            Some(true) if op == HostOp::Read => Served::OnArrival,
+            Some(true) if op == Op::Read => Served::OnArrival,
             Some(_) => Served::Destaged,
         },
     }

@@ -5,7 +5,7 @@
 //! passes the heads, provided that the arm can be there in time. It then examines the candidates exactly, in
 //! the order in which they pass, until the heads reach one: a later one cannot be reached earlier. A location
 //! stays valid until a change of the map may have moved it. The layer divides the drive into groups that
-//! change independently ([`Layer::place_group`]), so that a write invalidates few locations.
+//! change independently ([`Layer::location_group`]), so that a write invalidates few locations.
 //!
 //! Invariants: a stored location is the one that the layer would return now; the choice is the same as
 //! comparing the positioning times of all candidates, the oldest of equals.
@@ -14,8 +14,9 @@
 
 use std::ops::RangeInclusive;
 
+use skylight_command::{Command, Op};
 use skylight_disk::{AccessStart, Angle, Direction, Head, Nanos, Pba, SeekFloor, Time};
-use skylight_layer::{Command, HostOp, Layer, Medium, Plan, Step};
+use skylight_layer::{Layer, Medium, Plan, Step};
 
 use crate::media::Media;
 
@@ -49,8 +50,8 @@ struct Candidate {
 /// The required head position and angle.
 #[inline]
 fn target_position((_, start): &(Pba, AccessStart)) -> (Head, Angle) {
-    let place = start.place();
-    (Head { surface: place.surface, track: place.track }, place.angle)
+    let position = start.position();
+    (Head { surface: position.surface, track: position.track }, position.angle)
 }
 
 impl Candidate {
@@ -77,7 +78,7 @@ impl Candidate {
     fn positioning(&self, media: &Media, now: Time) -> Nanos {
         let waits = self.ready.max(now) - now;
         let duration = |start: &(Pba, AccessStart)| {
-            media.disk.positioning(media.head, now + waits, start.1.place(), self.direction)
+            media.disk.positioning(media.head, now + waits, start.1.position(), self.direction)
         };
         waits + self.start.as_ref().map_or(Nanos(0), duration)
     }
@@ -320,13 +321,13 @@ impl SptfQueue {
         ready: Time,
         target: &mut Target,
     ) {
-        let direction = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
+        let direction = if command.op == Op::Write { Direction::Write } else { Direction::Read };
         let mut start = None;
         target.group = 0;
-        if matches!(command.op, HostOp::Read | HostOp::Write) {
+        if matches!(command.op, Op::Read | Op::Write) {
             let (medium, first) = layer.locate_first(command.extent, direction == Direction::Write);
             start = (medium == Medium::Platter).then(|| (first, self.locate_start(media, first)));
-            target.group = layer.place_group(command.extent.start);
+            target.group = layer.location_group(command.extent.start);
         }
         self.unknown -= 1;
         *self.group_counts.of(target.group) += 1;
@@ -401,7 +402,7 @@ impl SptfQueue {
             let Step::Commit(change) = step else {
                 continue;
             };
-            let group = layer.place_group(change.extent().start);
+            let group = layer.location_group(change.extent().start);
             if done == Some(group) {
                 continue;
             }
@@ -425,8 +426,9 @@ mod tests {
     use crate::profile::Profile;
     use crate::random::{Kind, random_profile};
     use proptest::prelude::*;
+    use skylight_command::CommandId;
     use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, Sectors};
-    use skylight_layer::{CommandId, Conventional};
+    use skylight_layer::Conventional;
 
     /// The minimum positioning time and the command chosen by comparing all.
     fn nearest_by_comparison(
@@ -436,10 +438,10 @@ mod tests {
         ready: &[Time],
     ) -> (Nanos, usize) {
         let duration = commands.iter().zip(ready).map(|(command, &ready)| {
-            let direction = if command.op == HostOp::Write { Direction::Write } else { Direction::Read };
-            let place = media.disk.geometry().place(Pba(command.extent.start.get()));
+            let direction = if command.op == Op::Write { Direction::Write } else { Direction::Read };
+            let position = media.disk.geometry().position_of(Pba(command.extent.start.get()));
             let begin = ready.max(now);
-            begin - now + media.disk.positioning(media.head, begin, &place, direction)
+            begin - now + media.disk.positioning(media.head, begin, &position, direction)
         });
         duration.enumerate().map(|(index, duration)| (duration, index)).min().expect("a waiting command")
     }
@@ -458,10 +460,10 @@ mod tests {
             let layer = Conventional::new(Medium::Platter, drive.capacity());
             let media = Media::new(drive.disk().clone(), None, 1);
             let ready: Vec<Time> = commands.iter().map(|&(_, _, ready_ns)| Time(at_ns + ready_ns)).collect();
-            let commands: Vec<Command> = (0..).zip(&commands).map(|(id, &(write, at, _))| Command {
-                id: CommandId(id),
-                op: if write { HostOp::Write } else { HostOp::Read },
-                extent: LbaExtent::new(Lba((at * blocks as f64) as u64 * BLOCK_SECTORS), Sectors(BLOCK_SECTORS)),
+            let commands: Vec<Command> = (0..).zip(&commands).map(|(id, &(write, at, _))| {
+                let at = Lba((at * blocks as f64) as u64 * BLOCK_SECTORS);
+                let op = if write { Op::Write } else { Op::Read };
+                Command::new(CommandId(id), op, LbaExtent::new(at, Sectors(BLOCK_SECTORS)))
             }).collect();
             let mut queue = SptfQueue::default();
             let targets = commands.iter().map(|_| queue.admit());

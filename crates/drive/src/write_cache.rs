@@ -20,8 +20,9 @@
 
 use std::collections::VecDeque;
 
+use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{LbaExtent, Pba, Sectors, Time};
-use skylight_layer::{Command, CommandId, ExtentMap, HostOp, Layer, MAX_ADDRESS, Plan};
+use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan};
 
 use crate::media::Media;
 use crate::planted::{Planted, Plants};
@@ -56,7 +57,7 @@ pub(crate) struct WriteCache {
     /// Writes being destaged, and when they will be on the medium.
     destaging: Vec<CommandId>,
     destaged_at: Time,
-    pub(crate) plants: Plants,
+    pub(crate) plants: Plants<Planted>,
 }
 
 /// Runs of contiguous writes, with the number of writes left in each. Writes are numbered in order of
@@ -218,7 +219,7 @@ impl WriteCache {
         if let Some(newest) = &mut self.newest {
             newest.insert(extent, self.end);
         }
-        self.writes.push(Command { id, op: HostOp::Write, extent });
+        self.writes.push(Command::new(id, Op::Write, extent));
         self.logged.push(self.end);
         self.targets.push(self.sptf.admit());
         self.end += extent.len + Sectors(1);

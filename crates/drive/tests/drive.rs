@@ -3,7 +3,7 @@
 use skylight_disk::{Direction, Nanos};
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, BatchError, Drive, Ledger};
-use skylight_layer::{HostOp, Medium, Purpose};
+use skylight_layer::{Medium, Op, Purpose};
 
 /// Host-visible bytes.
 const CAPACITY: u64 = 64 << 20;
@@ -198,7 +198,7 @@ fn a_flush_takes_its_overhead_and_moves_no_data() {
     commands.push(2, u64::MAX, 5);
     let (submit, complete) = commands.run(&mut drive, 1);
     assert_eq!((submit, complete), (vec![0, OVERHEAD_NS], vec![OVERHEAD_NS, 2 * OVERHEAD_NS]));
-    assert_eq!(drive.ledger().host_commands(HostOp::Flush), 2);
+    assert_eq!(drive.ledger().host_commands(Op::Flush), 2);
     let moved = |way| drive.ledger().media_bytes(way) + drive.ledger().host_bytes(way);
     assert_eq!(moved(Direction::Read) + moved(Direction::Write), 0);
 }
@@ -219,7 +219,7 @@ fn the_ledger_of_a_conventional_drive_matches_the_host_commands() {
     let commands = Commands::random(3_000, 8, &[0, 1, 2], 700);
     commands.run(&mut drive, 9);
     let ledger = drive.ledger();
-    for (op, way, host) in [(0, Direction::Read, HostOp::Read), (1, Direction::Write, HostOp::Write)] {
+    for (op, way, host) in [(0, Direction::Read, Op::Read), (1, Direction::Write, Op::Write)] {
         assert_eq!(ledger.host_bytes(way), commands.bytes(op));
         assert_eq!(ledger.media_bytes(way), commands.bytes(op));
         let account = ledger.account(Purpose::Host, way, Medium::Platter);
@@ -227,7 +227,7 @@ fn the_ledger_of_a_conventional_drive_matches_the_host_commands() {
         let count = commands.op.iter().filter(|&&o| o == op).count() as u64;
         assert_eq!((account.accesses, ledger.host_commands(host)), (count, count));
     }
-    assert_eq!(ledger.host_commands(HostOp::Flush), commands.op.iter().filter(|&&o| o == 2).count() as u64);
+    assert_eq!(ledger.host_commands(Op::Flush), commands.op.iter().filter(|&&o| o == 2).count() as u64);
     assert_eq!(ledger.write_amplification(), Some(1.0));
 }
 

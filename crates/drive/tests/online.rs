@@ -2,12 +2,13 @@
 //! of how the time between commands is divided.
 
 use proptest::prelude::*;
+use skylight_command::{Command, CommandId, Op, Outcome, code};
 use skylight_disk::{Lba, LbaExtent, Nanos, Sectors, Time};
-use skylight_drive::online::{Answered, Moved, Mover, Origin};
+use skylight_drive::online::{Answered, ExecutionResult, Origin, PlanExecutor};
 use skylight_drive::profile::Profile;
 use skylight_drive::random::{Kind, random_profile};
 use skylight_drive::{Batch, Drive, Online};
-use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Step};
+use skylight_layer::{Layer, Plan};
 
 /// Checks that all callbacks are consistent.
 #[derive(Default)]
@@ -20,29 +21,25 @@ struct Ledger {
     idle: usize,
 }
 
-impl Mover for Ledger {
-    fn executed(&mut self, origin: Origin, plan: &Plan, _layer: &mut dyn Layer) -> Moved {
-        let completes = plan.steps().iter().filter_map(|step| match step {
-            Step::Complete(id) => Some(*id),
-            _ => None,
-        });
+impl PlanExecutor for Ledger {
+    fn executed(&mut self, origin: Origin, plan: &Plan, _layer: &mut dyn Layer) -> ExecutionResult {
+        let completes = plan.completions().map(|(id, _)| id);
         match origin {
             Origin::Host => self.completed.extend(completes),
             Origin::Cache => self.left.extend(completes),
             Origin::Idle => self.idle += 1,
         }
-        Moved::Done
+        ExecutionResult::Done
     }
-
-    fn refused(&mut self, _id: CommandId) {}
 
     fn cached(&mut self, host: CommandId, cache: CommandId) {
         self.completed.push(host);
         self.cached.push(cache);
     }
 
-    fn decided(&mut self, id: CommandId, _layer: &dyn Layer) {
+    fn decided(&mut self, id: CommandId, outcome: Outcome, _layer: &mut dyn Layer) -> Outcome {
         self.decided.push(id);
+        outcome
     }
 }
 
@@ -113,15 +110,10 @@ fn run(drive: &mut Drive, columns: &Columns, depth: usize, pauses: &[(usize, Nan
     times
 }
 
-fn command(columns: &Columns, index: usize) -> (Command, bool) {
-    let op = match columns.0[index] {
-        0 => HostOp::Read,
-        1 | 4 => HostOp::Write,
-        2 => HostOp::Flush,
-        _ => HostOp::Trim,
-    };
-    let extent = LbaExtent::new(Lba(columns.1[index] / 512), Sectors(u64::from(columns.2[index]) / 512));
-    (Command { id: CommandId(index as u32), op, extent }, columns.0[index] == 4)
+fn command(columns: &Columns, index: usize) -> Command {
+    let (op, flags) = code::decode(columns.0[index]).expect("a code that is drawn");
+    let bytes = Command::of_bytes(op, columns.1[index], columns.2[index].into());
+    Command { id: CommandId(index as u32), flags, ..bytes }
 }
 
 /// Submits the same commands at the same times, and advances the time between them in steps.
@@ -139,14 +131,13 @@ fn feed(
                 let until = Time(now + (submit - now) / 1000 * share);
                 if share % 2 == 0 {
                     let before = answers.len();
-                    online.settled(until, |_| Nanos(0), &mut answers);
+                    online.report_early(until, |_| Nanos(0), &mut answers);
                     assert!(answers[before..].iter().all(|answer| answer.at <= until), "before its time");
                 }
                 online.advance(until, &mut ledger, &mut answers);
             }
         }
-        let (command, through) = command(columns, index);
-        online.submit(command, through, Time(submit), &mut ledger);
+        online.submit(command(columns, index), Time(submit), &mut ledger);
     }
     let end = times.iter().map(|&(_, complete)| complete).max().unwrap_or(0);
     online.advance(Time(end + 1), &mut ledger, &mut answers);
@@ -174,7 +165,7 @@ fn check(choice: usize, seed: u64, drawn: &[Drawn], depth: usize, cache: bool) -
         prop_assert!(pair[0].at <= pair[1].at, "answers in the order of their times");
     }
     for answer in &answers {
-        got[answer.id as usize] = answer.at.get();
+        got[answer.id.0 as usize] = answer.at.get();
     }
     let wrong = got.iter().zip(&expected).enumerate().find(|(_, (got, (_, complete)))| *got != complete);
     prop_assert_eq!(wrong, None, "the first that differs");
@@ -207,8 +198,8 @@ fn an_idle_drive_cleans_and_then_rests() {
     let mut online = Online::new(Drive::new(&named("st5000as0011"), 1).unwrap());
     let mut ledger = Ledger::default();
     let write = LbaExtent::new(Lba(80_000), Sectors(8));
-    let command = Command { id: CommandId(7), op: HostOp::Write, extent: write };
-    online.submit(command, false, Time(1_000_000), &mut ledger);
+    let command = Command::new(CommandId(7), Op::Write, write);
+    online.submit(command, Time(1_000_000), &mut ledger);
     let mut answers = Vec::new();
     let mut steps = 0;
     while let Some(next) = online.next(|_| Nanos(0)) {
@@ -217,7 +208,30 @@ fn an_idle_drive_cleans_and_then_rests() {
         assert!(steps < 1000, "it never rests");
     }
     assert_eq!(answers.len(), 1);
-    assert_eq!(answers[0].id, 7);
+    assert_eq!(answers[0].id, CommandId(7));
     assert_eq!(online.drive().cache_use().live_sectors, 0, "cleaned");
     assert!(ledger.idle > 0);
+}
+
+/// Behind a drive that keeps data, a layer notes when something happened by the clock of the wall, in a simulation by virtual
+/// time.
+#[test]
+fn a_layer_is_told_the_time_since_the_epoch() {
+    const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
+    let stamps = |epoch: Nanos| {
+        let mut drive = Drive::new(&named("swd-160gb"), 1).unwrap_or_else(|error| panic!("{error}"));
+        drive.set_epoch(epoch);
+        // Two writes and a flush.
+        let (op, offset, size) = ([1, 1, 2], [0, 1 << 30, 0], [4096, 4096, 0]);
+        let (mut submit, mut complete) = ([0; 3], [0; 3]);
+        let batch = Batch { op: &op, offset: &offset, size: &size };
+        drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+        let all = LbaExtent::new(Lba(0), drive.capacity());
+        let losses = drive.layer_mut().overwriting().expect("a raw shingled disk").losses(all);
+        losses.iter().map(|loss| (loss.by.write, loss.by.at.get())).collect::<Vec<_>>()
+    };
+    let virtual_times = stamps(Nanos(0));
+    assert!(!virtual_times.is_empty() && virtual_times.iter().all(|&(_, at)| at < 1_000_000_000));
+    let since_epoch = virtual_times.iter().map(|&(write, at)| (write, EPOCH_NS + at)).collect::<Vec<_>>();
+    assert_eq!(stamps(Nanos(EPOCH_NS)), since_epoch);
 }

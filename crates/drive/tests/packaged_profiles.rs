@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use skylight_disk::{Lba, LbaExtent, Place, Sectors};
+use skylight_disk::{Lba, LbaExtent, SectorPosition, Sectors};
 use skylight_drive::Drive;
 use skylight_drive::profile::{Journaled, Layer, Profile};
 
@@ -31,10 +31,10 @@ fn journaled(profile: &Profile) -> &Journaled {
 }
 
 /// Native location of a host byte.
-fn native(drive: &Drive, byte: u64) -> Place {
+fn native(drive: &Drive, byte: u64) -> SectorPosition {
     let mut pieces = Vec::new();
     drive.layer().locate(LbaExtent::new(Lba(byte / 512), Sectors(1)), &mut pieces);
-    drive.disk().geometry().place(pieces[0].extent.start)
+    drive.disk().geometry().position_of(pieces[0].extent.start)
 }
 
 /// Bytes from `start` on that are contiguous on the platters: the rest of a band.
@@ -57,7 +57,7 @@ fn passes(drive: &Drive, from: u64, count: usize) -> Vec<Pass> {
     let mut passes: Vec<Pass> = Vec::new();
     let mut at = from;
     while at < drive.capacity().bytes() {
-        let Place { surface, sectors_per_track, .. } = native(drive, at);
+        let SectorPosition { surface, sectors_per_track, .. } = native(drive, at);
         let same =
             passes.last().is_some_and(|s| (s.surface, s.sectors_per_track) == (surface, sectors_per_track));
         if !same && passes.len() == count {

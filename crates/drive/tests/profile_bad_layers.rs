@@ -215,8 +215,8 @@ fn journals() {
             (
                 "quantum = \"256 KiB\"",
                 "quantum = \"4 MiB\"",
-                "f.toml:30: layer.quantum = \"4 MiB\" is more than entry_max = 2 MiB; an entry holds a \
-                 quantum at least",
+                "f.toml:30: layer.quantum = \"4 MiB\" is more than entry_max = 2 MiB; an entry has at \
+                 least one quantum",
             ),
             (
                 "places = 100",
@@ -330,7 +330,7 @@ fn bands_and_guards() {
             (
                 ", until = \"500 MiB\"",
                 "",
-                "f.toml:44: [[layer.bands]] until is missing; only the last entry goes on to the end",
+                "f.toml:44: [[layer.bands]] until is missing; only the last entry extends to the end of the drive",
             ),
             (
                 "until = \"500 MiB\"",

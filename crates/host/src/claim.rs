@@ -10,9 +10,9 @@ use std::path::Path;
 
 use crate::device::{
     Access, check_same, current_size, io_refusal, ioctl_read_only, is_protected, kind_of, metadata_of,
-    open_file, printable, user_of,
+    open_file, user_of,
 };
-use crate::error::Refusal;
+use crate::error::{Refusal, printable};
 use crate::identity::Kind;
 use crate::signatures;
 use crate::sysfs::{Sysfs, dev_number};

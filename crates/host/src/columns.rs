@@ -3,7 +3,7 @@
 //! Invariants: a batch that passes [`Columns::check`] can be submitted without further checks; every row is
 //! checked before the first I/O, so an invalid last row costs no I/O.
 
-use std::fmt;
+use skylight_command::{Flags, Op, code};
 
 use crate::error::ColumnError;
 
@@ -13,44 +13,6 @@ pub const MAX_DEPTH: usize = 1024;
 pub const MAX_IO_BYTES: u32 = 32 << 20;
 /// The most memory for the buffers of one direction, bytes.
 pub const MAX_BUFFERS_BYTES: usize = 512 << 20;
-
-/// What an I/O does. The numbers are those of the `op` column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Op {
-    /// Read an extent.
-    Read = 0,
-    /// Write an extent.
-    Write = 1,
-    /// Make all earlier completed writes durable; offset and size are ignored.
-    Flush = 2,
-}
-
-impl Op {
-    /// The operation of a code in the `op` column; `None` for TRIM and unknown codes.
-    #[inline]
-    pub const fn from_code(code: u8) -> Option<Self> {
-        match code {
-            0 => Some(Self::Read),
-            1 => Some(Self::Write),
-            2 => Some(Self::Flush),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Flush => "flush",
-        })
-    }
-}
-
-/// The code of TRIM in the `op` column.
-const TRIM: u8 = 3;
 
 /// The limits of a target that a batch is checked against.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +28,7 @@ pub struct Limits {
 /// A batch of I/O as columns, one row per I/O, submitted in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
-    /// Operation codes, see [`Op`].
+    /// Operation codes, see [`code`].
     pub op: &'a [u8],
     /// Byte offsets.
     pub offset: &'a [u64],
@@ -124,7 +86,7 @@ impl Columns<'_> {
             let largest = match op {
                 Op::Read => &mut needs.read_bytes,
                 Op::Write => &mut needs.write_bytes,
-                Op::Flush => continue,
+                _ => continue,
             };
             *largest = (*largest).max(self.size[row]);
         }
@@ -137,10 +99,11 @@ impl Columns<'_> {
 
     fn check_row(&self, row: usize, limits: &Limits) -> Result<Op, ColumnError> {
         let (code, offset, size) = (self.op[row], self.offset[row], self.size[row]);
-        let op = match (Op::from_code(code), code) {
-            (Some(op), _) => op,
-            (None, TRIM) => return Err(ColumnError::Trim { row }),
-            (None, code) => return Err(ColumnError::UnknownOp { row, code }),
+        let op = match code::decode(code) {
+            // Writes to a device are made durable by a flush.
+            Some((op @ (Op::Read | Op::Write | Op::Flush), Flags { fua: false, .. })) => op,
+            Some((Op::Trim, _)) => return Err(ColumnError::Trim { row }),
+            _ => return Err(ColumnError::UnknownOp { row, code }),
         };
         if op != Op::Read && !limits.can_write {
             return Err(ColumnError::NotWritable { row, op });
@@ -189,14 +152,16 @@ mod tests {
         assert_eq!(check(0, 0, 0), Err(ColumnError::Size { row: 1, size: 0 }));
         assert!(matches!(check(1, 0, MAX_IO_BYTES + 512), Err(ColumnError::Size { row: 1, .. })));
         assert_eq!(check(3, 0, 512), Err(ColumnError::Trim { row: 1 }));
-        assert_eq!(check(9, 0, 512), Err(ColumnError::UnknownOp { row: 1, code: 9 }));
+        for code in [code::WRITE_FUA, 9] {
+            assert_eq!(check(code, 0, 512), Err(ColumnError::UnknownOp { row: 1, code }));
+        }
     }
 
     #[test]
     fn a_read_only_target_rejects_writes_and_flushes() {
         let limits = Limits { can_write: false, ..LIMITS };
-        for op in [Op::Write, Op::Flush] {
-            let columns = Columns { op: &[op as u8], offset: &[0], size: &[512] };
+        for (op, code) in [(Op::Write, code::WRITE), (Op::Flush, code::FLUSH)] {
+            let columns = Columns { op: &[code], offset: &[0], size: &[512] };
             assert_eq!(columns.check(1, &limits), Err(ColumnError::NotWritable { row: 0, op }));
         }
     }

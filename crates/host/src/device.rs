@@ -14,7 +14,8 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::columns::{Columns, Limits, Needs};
 use crate::engine::{Batch, End, Engine, Log};
-use crate::error::{HostError, Reason, Refusal};
+pub use crate::engine::{Counters, now_ns};
+use crate::error::{HostError, Reason, Refusal, printable};
 use crate::identity::{Identity, Kind};
 use crate::signatures;
 use crate::sysfs::{Node, Sysfs, dev_number};
@@ -35,19 +36,6 @@ pub enum Access {
     DestroyData,
 }
 
-/// What was submitted since the target was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Reads.
-    pub reads: u64,
-    /// Writes.
-    pub writes: u64,
-    /// Bytes of these writes.
-    pub write_bytes: u64,
-    /// Flushes.
-    pub flushes: u64,
-}
-
 /// An open target.
 pub struct Device {
     file: File,
@@ -56,13 +44,6 @@ pub struct Device {
     node: Option<Node>,
     engine: Option<Engine>,
     counters: Counters,
-}
-
-/// The clock of the log, `CLOCK_MONOTONIC` ns.
-#[inline]
-pub fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Device {
@@ -219,11 +200,6 @@ impl Device {
         };
         Err(Refusal::Signature { path: self.identity.path.clone(), what, mend }.into())
     }
-}
-
-/// A path as one printable line.
-pub fn printable(path: &Path) -> String {
-    path.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 pub(crate) fn io_refusal(path: &str, doing: &'static str, source: io::Error) -> Refusal {

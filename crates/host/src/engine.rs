@@ -13,16 +13,36 @@ use std::os::fd::RawFd;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
+use skylight_command::{Op, code};
 
 use crate::arena::Arena;
-use crate::columns::{Columns, Needs, Op};
-use crate::device::{Counters, now_ns};
+use crate::columns::{Columns, Needs};
 use crate::error::{Failure, Reason};
 
 /// Longest time between two checks for an interrupt, ns.
 pub const POLL_NS: u64 = 20_000_000;
 /// Time that I/O in flight has to complete after an interrupt, ns.
 const DRAIN_NS: u64 = 1_000_000_000;
+
+/// What was submitted since the target was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes of these writes.
+    pub write_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+/// The clock of the log, `CLOCK_MONOTONIC` ns.
+#[inline]
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
 
 /// When each I/O of a batch was submitted and completed, `CLOCK_MONOTONIC` ns; row by row as the
 /// batch. A row that did not complete has 0 in both.
@@ -231,17 +251,8 @@ impl Engine {
     fn prepare(&mut self, batch: &mut Batch<'_>, row: usize, slot: usize) -> squeue::Entry {
         let fd = Fd(batch.fd);
         let (offset, size) = (batch.columns.offset[row], batch.columns.size[row]);
-        match Op::from_code(batch.columns.op[row]) {
-            Some(Op::Read) | None => {
-                batch.counters.reads += 1;
-                let buffer = self.reads.slot(slot);
-                if self.fixed {
-                    opcode::ReadFixed::new(fd, buffer, size, READ_BUFFERS).offset(offset).build()
-                } else {
-                    opcode::Read::new(fd, buffer, size).offset(offset).build()
-                }
-            }
-            Some(Op::Write) => {
+        match code::decode(batch.columns.op[row]) {
+            Some((Op::Write, _)) => {
                 batch.counters.writes += 1;
                 batch.counters.write_bytes += u64::from(size);
                 self.writes.stamp(slot, offset, size as usize);
@@ -252,9 +263,18 @@ impl Engine {
                     opcode::Write::new(fd, buffer, size).offset(offset).build()
                 }
             }
-            Some(Op::Flush) => {
+            Some((Op::Flush, _)) => {
                 batch.counters.flushes += 1;
                 opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build()
+            }
+            _ => {
+                batch.counters.reads += 1;
+                let buffer = self.reads.slot(slot);
+                if self.fixed {
+                    opcode::ReadFixed::new(fd, buffer, size, READ_BUFFERS).offset(offset).build()
+                } else {
+                    opcode::Read::new(fd, buffer, size).offset(offset).build()
+                }
             }
         }
     }
@@ -300,7 +320,7 @@ impl Batch<'_> {
     pub fn failure(&self, row: usize, reason: Reason) -> Failure {
         Failure {
             path: self.path.to_owned(),
-            op: Op::from_code(self.columns.op[row]).unwrap_or(Op::Read),
+            op: code::decode(self.columns.op[row]).map_or(Op::Read, |(op, _)| op),
             offset: self.columns.offset[row],
             size: self.columns.size[row],
             reason,
@@ -313,7 +333,7 @@ fn failed(batch: &Batch<'_>, row: usize, result: i32) -> Option<Reason> {
     let Ok(bytes) = u32::try_from(result) else {
         return Some(Reason::Errno(-result));
     };
-    let is_flush = batch.columns.op[row] == Op::Flush as u8;
+    let is_flush = batch.columns.op[row] == code::FLUSH;
     if is_flush || bytes == batch.columns.size[row] {
         return None;
     }

@@ -2,11 +2,13 @@
 //!
 //! Invariants: no message has a line break; after a [`Refusal`] nothing was written; a [`Failure`] names the
 //! path, the operation, the byte offset and the error of the kernel.
+//!
+//! Imports both ways with `columns`: errors of a batch name its operations, and checking a batch gives them.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::columns::Op;
+use skylight_command::Op;
 
 /// Why a device was refused. Nothing was written to it.
 #[derive(Debug, thiserror::Error)]
@@ -350,6 +352,11 @@ pub enum HostError {
     /// A setting of the device could not be restored.
     #[error(transparent)]
     NotRestored(#[from] NotRestored),
+}
+
+/// A path as one printable line.
+pub fn printable(path: &Path) -> String {
+    path.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ mod sysfs;
 mod usage;
 
 pub use claim::Claim;
-pub use columns::{Columns, MAX_BUFFERS_BYTES, MAX_DEPTH, MAX_IO_BYTES, Op};
+pub use columns::{Columns, MAX_BUFFERS_BYTES, MAX_DEPTH, MAX_IO_BYTES};
 pub use device::{Access, Counters, Device, MIN_SIZE_BYTES, now_ns};
 pub use engine::{End, Log, POLL_NS};
 pub use error::{ColumnError, Failure, HostError, NotRestored, Reason, Refusal};

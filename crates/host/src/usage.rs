@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::device_stack::{DeviceStack, FileKey, file_key};
-use crate::error::Refusal;
+use crate::error::{Refusal, printable};
 use crate::openers::{self, Targets};
 use crate::sysfs::{Node, Sysfs, Unreadable, block_device_number};
 
@@ -68,7 +68,7 @@ fn swapped(path: &str, stack: &DeviceStack, sysfs: &Sysfs) -> Result<Option<Refu
     }
     let is_file = |swap: &&std::path::PathBuf| file_key(swap).is_some_and(|key| stack.files.contains(&key));
     let file = swaps.iter().find(is_file);
-    Ok(file.map(|swap| in_use(path, format!(" as swap space ({})", crate::device::printable(swap)))))
+    Ok(file.map(|swap| in_use(path, format!(" as swap space ({})", printable(swap)))))
 }
 
 /// The first device that is built on the target or on something that shares its bytes.

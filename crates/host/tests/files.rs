@@ -5,13 +5,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use skylight_host::{Access, Columns, Device, End, HostError, Log, MIN_SIZE_BYTES, Op, Reason};
+use skylight_command::Op;
+use skylight_command::code::{FLUSH, READ, WRITE};
+use skylight_host::{Access, Columns, Device, End, HostError, Log, MIN_SIZE_BYTES, Reason};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
-
-const READ: u8 = Op::Read as u8;
-const WRITE: u8 = Op::Write as u8;
-const FLUSH: u8 = Op::Flush as u8;
 
 /// A file that is removed with this value.
 struct Image(PathBuf);

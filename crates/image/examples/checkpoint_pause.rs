@@ -65,7 +65,7 @@ fn main() {
     let layer = skylight_drive::build::layer(&profile).expect("its layer");
     let piece = arguments.next().filter(|word| word == "whole").map(|_| u64::MAX);
     let options = Options { write_cache: true, piece, ..Options::default() };
-    let (len, platter) = (Image::bytes_needed(layer.as_ref(), &options), layer.room().platter.bytes());
+    let (len, platter) = (Image::bytes_needed(layer.as_ref(), &options), layer.media_use().platter.bytes());
     let path = Path::new(&folder).join("checkpoint-pause.img");
     let kept = len - platter;
     let file = FileStore::create(&path, kept, true).expect("a file");

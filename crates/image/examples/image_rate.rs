@@ -56,7 +56,7 @@ fn journaled() -> Journaled {
         gap: Sectors(80),
         entry_max: Sectors(7800),
         entry_writes: 31,
-        places: 24_000,
+        slots: 24_000,
     };
     journal.region.len = Sectors(journal.region_sectors());
     let staging = PbaExtent::new(journal.region.end(), Sectors(72 << 10));

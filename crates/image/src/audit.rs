@@ -3,8 +3,7 @@
 //! Invariant: an audit changes nothing.
 
 use skylight_disk::{Lba, LbaExtent, PbaExtent};
-use skylight_layer::swd::SectorState;
-use skylight_layer::{Layer, Medium, Piece, Swd};
+use skylight_layer::{Medium, Piece};
 
 use crate::image::Image;
 
@@ -37,24 +36,6 @@ impl Image {
         self.interpreter.pieces(all, self.layer.as_ref(), push);
         pieces
     }
-
-    /// Checks that layer and image say the same of what is overwritten, and by which writes; slow.
-    ///
-    /// # Errors
-    /// What they differ in.
-    pub fn audit_overwritten(&mut self) -> Result<(), String> {
-        let (Some(disk), Some(kept)) = (self.layer.raw_shingled(), self.interpreter.shingled_mut()) else {
-            return Ok(());
-        };
-        let all = LbaExtent::new(Lba(0), disk.capacity());
-        let (one, other) = (destroyed_by(disk, all), destroyed_by(kept, all));
-        if one == other && disk.writes() == kept.writes() {
-            return Ok(());
-        }
-        let differ = one.iter().zip(&other).find(|(one, other)| one != other);
-        let counts = (disk.writes(), one.len(), kept.writes(), other.len());
-        Err(format!("layer and image differ in what is overwritten, {counts:?}: {differ:?}"))
-    }
 }
 
 /// Checks that no two pieces share sectors.
@@ -65,23 +46,6 @@ fn check_apart(mut places: Vec<(Medium, PbaExtent)>) -> Result<(), String> {
         Some(pair) => Err(format!("{:?} and {:?} share sectors", pair[0], pair[1])),
         None => Ok(()),
     }
-}
-
-/// What is overwritten of an extent, from where, and by the write of which number.
-fn destroyed_by(disk: &mut Swd, extent: LbaExtent) -> Vec<(LbaExtent, u64, u64)> {
-    let mut all: Vec<(LbaExtent, u64, u64)> = Vec::new();
-    disk.visit_state(extent, &mut |part, state| {
-        let SectorState::Overwritten { source, by } = state else { return };
-        match all.last_mut() {
-            Some((last, from, write))
-                if (last.end(), *from + last.len.get(), *write) == (part.start, source.get(), by.write) =>
-            {
-                last.len += part.len;
-            }
-            _ => all.push((part, source.get(), by.write)),
-        }
-    });
-    all
 }
 
 /// Pieces, as long as they can be.

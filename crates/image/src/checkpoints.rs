@@ -9,11 +9,14 @@
 //! Invariants: a piece is bounded; all pieces are there before the log is full, else the checkpoint is written
 //! anew in one go; until its heads are written nothing needs it. The parts of the image beside its first file announce a
 //! checkpoint before its heads are written, and confirm it afterwards.
+//!
+//! Imports both ways with `interpreter`: this is a part of `Interpreter`, which has the checkpoint that is being written as a field.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
+use skylight_layer::Layer;
 
 use crate::error::ImageError;
 use crate::format::checkpoint::{
@@ -28,10 +31,24 @@ const CHUNK: usize = 1 << 20;
 /// What is written in pieces is written in whole blocks of a disk.
 const ALIGNMENT: usize = 4096;
 /// Entries of a piece: about a millisecond.
-pub(crate) const PIECE: u64 = 4096;
+const PIECE: u64 = 4096;
+
+/// Checkpoints in pieces.
+pub(crate) struct CheckpointState {
+    /// The one that is being written.
+    begun: Option<Checkpoint>,
+    /// Entries of a piece.
+    pub piece: u64,
+}
+
+impl Default for CheckpointState {
+    fn default() -> Self {
+        Self { begun: None, piece: PIECE }
+    }
+}
 
 /// A checkpoint that is being written.
-pub(crate) struct Checkpoint {
+struct Checkpoint {
     head: Head,
     out: Out,
     /// The first sector whose entry is not written.
@@ -42,11 +59,13 @@ pub(crate) struct Checkpoint {
 
 impl Interpreter {
     /// Writes a checkpoint if the log is half full, in one go if that is short; goes on with one that was begun.
-    pub(crate) fn checkpoint_if_due(&mut self) -> Result<(), ImageError> {
-        let mut checkpoint = match self.checkpoint.take() {
+    pub(crate) fn checkpoint_if_due(&mut self, layer: &mut dyn Layer) -> Result<(), ImageError> {
+        let mut checkpoint = match self.checkpoint.begun.take() {
             Some(begun) => begun,
             None if !self.log.is_half_full() => return Ok(()),
-            None if self.state.map.entries() <= self.piece => return self.checkpoint_now(false),
+            None if self.state.map.entries() <= self.checkpoint.piece => {
+                return self.checkpoint_now(false, layer);
+            }
             None => {
                 self.flush_now()?;
                 self.begin_checkpoint()
@@ -55,33 +74,33 @@ impl Interpreter {
         // As much of it as the log has grown, of three quarters of what is left of that.
         let (used, left) = (self.log.end() - checkpoint.head.log_position, self.log.blocks() * 3 / 8);
         let due = u128::from(self.state.map.entries()) * u128::from(used) / u128::from(left.max(1));
-        let piece = (due as u64).saturating_sub(checkpoint.head.cached).max(self.piece);
+        let piece = (due as u64).saturating_sub(checkpoint.head.cached).max(self.checkpoint.piece);
         self.counters.pieces += 1;
         match self.write_entries(&mut checkpoint, piece) {
             Ok(false) => {
-                self.checkpoint = Some(checkpoint);
+                self.checkpoint.begun = Some(checkpoint);
                 return Ok(());
             }
             Ok(true) => {}
             // Entries that came up twice went beyond what is allocated: in one go each comes up once.
-            Err(error) if error.is_no_space() => return self.checkpoint_now(false),
+            Err(error) if error.is_no_space() => return self.checkpoint_now(false, layer),
             Err(error) => return Err(error),
         }
         if checkpoint.head.cached > checkpoint.most {
             // Sectors that went from one place to another while it was written have come up too often.
-            return self.checkpoint_now(false);
+            return self.checkpoint_now(false, layer);
         }
         self.flush_now()?;
-        self.finish_checkpoint(checkpoint, false)
+        self.finish_checkpoint(checkpoint, false, layer)
     }
 
     /// Writes a checkpoint of what is durable, in one go.
-    pub(crate) fn checkpoint_now(&mut self, clean: bool) -> Result<(), ImageError> {
-        self.checkpoint = None;
+    pub(crate) fn checkpoint_now(&mut self, clean: bool, layer: &mut dyn Layer) -> Result<(), ImageError> {
+        self.checkpoint.begun = None;
         self.flush_now()?;
         let mut checkpoint = self.begin_checkpoint();
         self.write_entries(&mut checkpoint, u64::MAX)?;
-        self.finish_checkpoint(checkpoint, clean)
+        self.finish_checkpoint(checkpoint, clean, layer)
     }
 
     fn begin_checkpoint(&self) -> Checkpoint {
@@ -126,7 +145,12 @@ impl Interpreter {
         Ok(over)
     }
 
-    fn finish_checkpoint(&mut self, checkpoint: Checkpoint, clean: bool) -> Result<(), ImageError> {
+    fn finish_checkpoint(
+        &mut self,
+        checkpoint: Checkpoint,
+        clean: bool,
+        layer: &mut dyn Layer,
+    ) -> Result<(), ImageError> {
         let Checkpoint { mut head, mut out, .. } = checkpoint;
         (head.clean, head.sequence) = (clean, self.sequence);
         let store = self.store.as_mut();
@@ -136,8 +160,8 @@ impl Interpreter {
             head.moved += 1;
             wrote = wrote.and_then(|()| out.spill(store, CHUNK));
         }
-        if let Some(disk) = &mut self.state.shingled {
-            let kept = disk.snapshot();
+        if let Some(overwriting) = layer.overwriting() {
+            let kept = overwriting.snapshot();
             (head.torn, head.writers) = (kept.fragments.len() as u64, kept.stamps.len() as u64);
             head.writes = kept.writes;
             for fragment in &kept.fragments {
@@ -165,7 +189,7 @@ impl Interpreter {
         let written = self.store.write_at(area.start, heads.as_flattened());
         written.map_err(|error| self.failed(WRITE, error))?;
         self.sync()?;
-        self.unrecorded = false;
+        self.health.unrecorded = false;
         self.log.behind_checkpoint(head.generation, head.log_position);
         self.counters.checkpoints += 1;
         self.write_mark()?;

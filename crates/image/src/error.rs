@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use skylight_drive::profile::ProfileError;
 use skylight_host::Refusal;
+use skylight_layer::Failure;
 
 use crate::store::summed::mismatch_of;
 
@@ -174,8 +175,11 @@ pub enum ImageError {
         /// The last of them.
         last: u64,
         /// Why.
-        reason: &'static str,
+        reason: Failure,
     },
+    /// The drive did not do a command.
+    #[error("the drive refused the command: {0}; use another drive, or another command")]
+    Refused(Failure),
     /// An error in the middle of a change, after which the media may not be relied on.
     #[error(
         "the image takes no more changes after an error ({0}); mend that, then stop the server and start it again"
@@ -188,20 +192,23 @@ pub enum ImageError {
     HalfMade(String),
 }
 
-impl ImageError {
-    /// Whether the store lacked space for it: a file system or a quota is full.
-    pub fn is_no_space(&self) -> bool {
-        use io::ErrorKind as Kind;
-        match self {
-            Self::Io { source, .. } => {
-                matches!(source.kind(), Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge)
-            }
-            _ => false,
+impl From<&ImageError> for Failure {
+    /// What an error of an image is to the command that met it.
+    fn from(error: &ImageError) -> Self {
+        match error {
+            ImageError::Io { source, .. } => source.kind().into(),
+            ImageError::Unreadable { reason, .. } | ImageError::Refused(reason) => *reason,
+            _ => Self::Medium,
         }
     }
 }
 
 impl ImageError {
+    /// Whether the store lacked space for it: a file system or a quota is full.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Self::Io { .. }) && Failure::from(self) == Failure::NoSpace
+    }
+
     /// What went wrong with a store; `read` is from which byte of it on was read, and the host sector
     /// of that.
     pub(crate) fn of_store(

@@ -11,6 +11,8 @@
 //! * The log says of a tag that it is durable only if that tag, and every one before it by number, was in a block that
 //!   was written before the sync began. Tags that still wait for their data are in none.
 //! * A flush in one go does all that a pending sync was begun for; the pending one then has nothing to conclude.
+//!
+//! Imports both ways with `interpreter`: this is a part of `Interpreter`, which has the flush that is under way as a field.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +20,8 @@ use std::sync::Arc;
 
 use crate::error::ImageError;
 use crate::format::tag::Tag;
-use crate::interpreter::{Interpreter, Planted};
+use crate::interpreter::Interpreter;
+use crate::planted::Planted;
 use crate::ranges::Freed;
 use crate::store::Syncs;
 
@@ -31,22 +34,81 @@ enum Stage {
     Tags(u64, u64),
 }
 
-/// A flush whose sync is under way, and what was not durable when it began.
+/// What was done and may not be durable.
+#[derive(Debug, Default)]
+pub(crate) struct Unsynced {
+    /// What changes of the map gave back: a recovery may still need it.
+    pub freed: Freed,
+    /// Tags of bands, which wait for their data.
+    pub waiting: VecDeque<Tag>,
+    /// Whether data was written for which no tag vouches with a checksum.
+    pub untagged: bool,
+    /// Whether any data was written.
+    pub dirty: bool,
+    /// Whether anything at all was.
+    pub any: bool,
+}
+
+/// A flush whose sync is under way.
 #[derive(Debug)]
-pub(crate) struct PendingFlush {
-    number: u64,
+struct PendingFlush {
     stage: Stage,
-    freed: Freed,
-    /// Tags of bands; in the log once the stage is [`Stage::Tags`].
-    waiting: VecDeque<Tag>,
-    untagged: bool,
-    dirty: bool,
+    /// What it is to make durable; tags are in the log once the stage is [`Stage::Tags`].
+    of: Unsynced,
+}
+
+/// What is not durable, and the flush that is under way.
+#[derive(Debug, Default)]
+pub(crate) struct FlushState {
+    /// Since the last sync began.
+    pub since: Unsynced,
+    pending: Option<PendingFlush>,
+    /// The number of the last flush that had a sync beside other commands.
+    number: u64,
+}
+
+impl FlushState {
+    fn both(&self) -> impl Iterator<Item = &Unsynced> {
+        self.pending.iter().map(|flush| &flush.of).chain([&self.since])
+    }
+
+    /// Whether data may not be durable yet for which no tag vouches with a checksum.
+    pub fn is_untagged(&self) -> bool {
+        self.both().any(|unsynced| unsynced.untagged)
+    }
+
+    /// Whether any data may not be durable yet.
+    pub fn is_dirty(&self) -> bool {
+        self.both().any(|unsynced| unsynced.dirty)
+    }
+
+    /// Tags that are not in the log yet.
+    pub fn waiting_tags(&self) -> u64 {
+        self.both().map(|unsynced| unsynced.waiting.len() as u64).sum()
+    }
+
+    /// Whether what lies in any of the sets of ranges that a recovery may still need matches.
+    pub fn any_freed(&self, matches: impl Fn(&Freed) -> bool) -> bool {
+        self.both().any(|unsynced| matches(&unsynced.freed))
+    }
+
+    /// What a pending flush was begun for is to be made durable anew.
+    fn take_back(&mut self) {
+        let Some(PendingFlush { of: mut older, .. }) = self.pending.take() else { return };
+        let since = &mut self.since;
+        since.freed.join(older.freed);
+        older.waiting.append(&mut since.waiting);
+        since.waiting = older.waiting;
+        since.untagged |= older.untagged;
+        since.dirty |= older.dirty;
+        since.any = true;
+    }
 }
 
 /// A sync that is to be done, by anybody, beside whoever has the image.
 pub struct PendingSync {
     number: u64,
-    /// None where a planted fault leaves the sync out.
+    /// None where a planted bug leaves the sync out.
     syncs: Option<Arc<dyn Syncs>>,
 }
 
@@ -76,22 +138,19 @@ impl Interpreter {
     /// When the store fails: then it is stopped.
     pub fn begin_flush(&mut self) -> Result<Option<PendingSync>, ImageError> {
         self.run(|this| {
-            let pending = this.pending.is_some();
+            let pending = this.flush.pending.is_some();
             let Some(syncs) = this.store.syncer().filter(|_| !pending) else {
                 this.flush_now()?;
                 return Ok(None);
             };
-            if !this.unsynced {
+            if !this.flush.since.any {
                 return Ok(None);
             }
-            this.flushes += 1;
-            let (untagged, dirty) = (this.untagged, this.dirty);
-            (this.untagged, this.dirty, this.unsynced) = (false, false, false);
-            let (freed, waiting) = (std::mem::take(&mut this.freed), std::mem::take(&mut this.waiting));
-            let stage = Stage::Data;
-            let first = PendingFlush { number: this.flushes, stage, freed, waiting, untagged, dirty };
-            this.pending = Some(first);
-            if this.pending.as_ref().is_some_and(|flush| flush.waiting.is_empty()) {
+            this.flush.number += 1;
+            let of = std::mem::take(&mut this.flush.since);
+            let no_band = of.waiting.is_empty();
+            this.flush.pending = Some(PendingFlush { stage: Stage::Data, of });
+            if no_band {
                 this.write_tags()?;
             }
             Ok(Some(this.pending_sync(syncs)))
@@ -109,7 +168,8 @@ impl Interpreter {
     ) -> Result<Option<PendingSync>, ImageError> {
         self.run(|this| {
             synced.map_err(|error| this.sync_failed(error))?;
-            let Some(flush) = this.pending.as_ref().filter(|flush| flush.number == sync.number) else {
+            let current = this.flush.number == sync.number;
+            let Some(flush) = this.flush.pending.as_ref().filter(|_| current) else {
                 // A flush in one go came meanwhile, and did all of it.
                 return Ok(None);
             };
@@ -130,26 +190,26 @@ impl Interpreter {
 
     /// What the last sync of a pending flush made durable is so.
     fn conclude(&mut self, durable: u64, log_end: u64) {
-        self.pending = None;
-        match self.planted {
-            Some(Planted::DurableTooSoon) => self.log.says_durable(self.sequence, self.log.end()),
-            _ => self.log.says_durable(durable, log_end),
+        self.flush.pending = None;
+        match self.plants.has(Planted::DurableTooSoon) {
+            true => self.log.says_durable(self.sequence, self.log.end()),
+            false => self.log.says_durable(durable, log_end),
         }
-        if self.planted == Some(Planted::FreedTooSoon) {
-            self.freed.clear();
+        if self.plants.has(Planted::FreedTooSoon) {
+            self.flush.since.freed.clear();
         }
     }
 
     /// The tags of a pending flush go to the log, which is written; what comes later goes into another block.
     fn write_tags(&mut self) -> Result<(), ImageError> {
-        self.append_tags(|this| this.pending.as_mut().map(|flush| &mut flush.waiting))?;
+        self.append_tags(|flush| flush.pending.as_mut().map(|pending| &mut pending.of.waiting))?;
         if self.store.is_write_dear() {
             self.write_mark()?;
         }
         let log_end = self.log.seal();
         // Those that wait now come after, though the numbers of some are lower than those of tags that are there.
-        let durable = self.waiting.front().map_or(self.sequence, |tag| tag.sequence - 1);
-        if let Some(flush) = &mut self.pending {
+        let durable = self.flush.since.waiting.front().map_or(self.sequence, |tag| tag.sequence - 1);
+        if let Some(flush) = &mut self.flush.pending {
             flush.stage = Stage::Tags(durable, log_end);
         }
         Ok(())
@@ -157,18 +217,18 @@ impl Interpreter {
 
     fn pending_sync(&mut self, syncs: Arc<dyn Syncs>) -> PendingSync {
         self.counters.syncs += 1;
-        let syncs = (self.planted != Some(Planted::NoSync)).then_some(syncs);
-        PendingSync { number: self.flushes, syncs }
+        let syncs = (!self.plants.has(Planted::NoSync)).then_some(syncs);
+        PendingSync { number: self.flush.number, syncs }
     }
 
     /// Appends tags that waited, and writes the log; those that were not appended when that fails wait on.
     fn append_tags(
         &mut self,
-        waiting: impl Fn(&mut Self) -> Option<&mut VecDeque<Tag>>,
+        waiting: impl Fn(&mut FlushState) -> Option<&mut VecDeque<Tag>>,
     ) -> Result<(), ImageError> {
-        while waiting(self).is_some_and(|tags| !tags.is_empty()) {
+        while waiting(&mut self.flush).is_some_and(|tags| !tags.is_empty()) {
             self.begin_tag()?;
-            if let Some(tag) = waiting(self).and_then(VecDeque::pop_front) {
+            if let Some(tag) = waiting(&mut self.flush).and_then(VecDeque::pop_front) {
                 self.log.append(tag);
             }
         }
@@ -176,15 +236,15 @@ impl Interpreter {
     }
 
     pub(crate) fn flush_now(&mut self) -> Result<(), ImageError> {
-        self.take_back();
-        if !self.unsynced {
+        self.flush.take_back();
+        if !self.flush.since.any {
             return Ok(());
         }
-        if !self.waiting.is_empty() {
+        if !self.flush.since.waiting.is_empty() {
             self.sync()?;
         }
-        self.append_tags(|this| Some(&mut this.waiting))?;
-        if self.planted == Some(Planted::MarkFirst) {
+        self.append_tags(|flush| Some(&mut flush.since.waiting))?;
+        if self.plants.has(Planted::MarkFirst) {
             self.log.synced(self.sequence);
             self.write_mark()?;
         }
@@ -194,8 +254,7 @@ impl Interpreter {
         }
         self.sync()?;
         self.log.synced(self.sequence);
-        self.freed.clear();
-        (self.untagged, self.dirty, self.unsynced) = (false, false, false);
+        self.flush.since = Unsynced::default();
         if late { Ok(()) } else { self.write_mark() }
     }
 
@@ -205,21 +264,9 @@ impl Interpreter {
         written.map_err(|error| self.failed("write the mark of its log", error))
     }
 
-    /// What a pending flush was begun for is to be made durable anew.
-    fn take_back(&mut self) {
-        let Some(flush) = self.pending.take() else { return };
-        self.freed.join(flush.freed);
-        let mut waiting = flush.waiting;
-        waiting.append(&mut self.waiting);
-        self.waiting = waiting;
-        self.untagged |= flush.untagged;
-        self.dirty |= flush.dirty;
-        self.unsynced = true;
-    }
-
     pub(crate) fn sync(&mut self) -> Result<(), ImageError> {
         self.counters.syncs += 1;
-        if self.planted == Some(Planted::NoSync) {
+        if self.plants.has(Planted::NoSync) {
             return Ok(());
         }
         self.store.sync().map_err(|error| self.sync_failed(error))
@@ -227,28 +274,7 @@ impl Interpreter {
 
     /// A system may drop what it could not write, and then gives older bytes without an error.
     fn sync_failed(&mut self, error: io::Error) -> ImageError {
-        self.unsafe_reads = true;
+        self.health.unsafe_reads = true;
         self.failed("sync", error)
-    }
-
-    /// Whether data may not be durable yet for which no tag vouches with a checksum.
-    pub(crate) fn is_untagged(&self) -> bool {
-        self.untagged || self.pending.as_ref().is_some_and(|flush| flush.untagged)
-    }
-
-    /// Whether any data may not be durable yet.
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty || self.pending.as_ref().is_some_and(|flush| flush.dirty)
-    }
-
-    /// Tags that are not in the log yet.
-    pub(crate) fn waiting_tags(&self) -> u64 {
-        let pending = self.pending.as_ref().map_or(0, |flush| flush.waiting.len());
-        (self.waiting.len() + pending) as u64
-    }
-
-    /// Whether what lies in any of the sets of ranges that a recovery may still need matches.
-    pub(crate) fn any_freed(&self, matches: impl Fn(&Freed) -> bool) -> bool {
-        matches(&self.freed) || self.pending.as_ref().is_some_and(|flush| matches(&flush.freed))
     }
 }

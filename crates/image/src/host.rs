@@ -3,7 +3,7 @@
 //! Invariant: a layer's plan has the data of the writes that it takes in the order in which it completes them.
 
 use skylight_disk::{LbaExtent, Sectors};
-use skylight_layer::{CommandId, Plan, Step};
+use skylight_layer::{CommandId, Plan};
 
 /// The bytes of a host write that waits.
 #[derive(Clone, Copy, Debug)]
@@ -26,20 +26,13 @@ pub(crate) struct HostData<'a> {
 
 impl<'a> HostData<'a> {
     pub fn of(plan: &Plan, writes: &[HostWrite<'a>]) -> Self {
-        let completed = plan.steps().iter().filter_map(|step| match step {
+        let done = plan.completions().filter(|(_, outcome)| outcome.status().is_ok());
+        let completed = done.filter_map(|(id, _)| {
             // Most callers number their writes from 0 on.
-            Step::Complete(id) => {
-                let there = writes.get(id.0 as usize).filter(|write| write.id == *id);
-                there.or_else(|| writes.iter().find(|write| write.id == *id)).copied()
-            }
-            _ => None,
+            let there = writes.get(id.0 as usize).filter(|write| write.id == id);
+            there.or_else(|| writes.iter().find(|write| write.id == id)).copied()
         });
         Self { rest: completed.collect(), next: 0, into: Sectors(0) }
-    }
-
-    /// The writes that the plan takes, in its order.
-    pub fn writes(&self) -> &[HostWrite<'a>] {
-        &self.rest
     }
 
     /// Bytes of all of them.

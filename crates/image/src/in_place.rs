@@ -27,22 +27,35 @@
 //! Invariants: bytes of the host lie nowhere but at native locations, and these never change; the map is the layer's.
 
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
-use skylight_layer::{ExtentMap, Layer, MapChange, Room, Source};
+use skylight_layer::{ExtentMap, Layer, MapChange, MediaUse, Source};
 
 use crate::error::ImageError;
 use crate::format::superblock::Superblock;
 use crate::format::tag::Kind;
 use crate::host::HostData;
-use crate::image::{Options, Place};
 use crate::interpreter::{Interpreter, no_bytes};
+use crate::options::Options;
 use crate::ranges::Rooms;
 use crate::state::State;
+
+/// Where a stretch of the drive lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The first byte, as the host counts.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// In the persistent cache, not at its native location.
+    pub cached: bool,
+    /// Whether there may be anything but zeros.
+    pub allocated: bool,
+}
 
 /// The first version of the formats in which checkpoints say that an image is in place.
 const IN_PLACE_SINCE: u32 = 3;
 
 /// Whether the bytes of an image are to lie in place.
-pub(crate) fn is_wanted(superblock: &Superblock, room: &Room, options: &Options) -> bool {
+pub(crate) fn is_wanted(superblock: &Superblock, room: &MediaUse, options: &Options) -> bool {
     let moves = room.cached > Sectors(0) || room.movable > 0;
     let planned = options.every_access || options.planned;
     superblock.version >= IN_PLACE_SINCE && moves && !superblock.flash_apart && !planned
@@ -90,7 +103,7 @@ impl Interpreter {
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
         match source {
-            Source::Host(lba) => self.write_home(LbaExtent::new(lba, extent.len), layer, host),
+            Source::Host(lba) => self.write_home(LbaExtent::new(lba.into(), extent.len), layer, host),
             // The commits that follow bring its bytes.
             Source::HostToCache => {
                 self.note_room(extent);
@@ -115,11 +128,12 @@ impl Interpreter {
         let (pba, kind) = match change {
             MapChange::Cached { lba, pba } => {
                 self.write_home(lba, layer, host)?;
+                let pba = pba.into();
                 let (access, taken) = self.room_of(lba, pba);
                 (pba, Kind::Cached { data_crc: 0, access, taken })
             }
             MapChange::Native { .. } => (Pba(0), Kind::Home),
-            MapChange::Remapped { pba, .. } => (pba, Kind::Moved),
+            MapChange::Remapped { pba, .. } => (pba.into(), Kind::Moved),
         };
         self.begin_tag()?;
         let tag = self.tag(change.extent(), pba, kind);
@@ -135,7 +149,7 @@ impl Interpreter {
         layer: &dyn Layer,
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
-        let mut places = std::mem::take(&mut self.places);
+        let (home, mut places) = (self.home_medium(), std::mem::take(&mut self.places));
         let mut written = Ok(());
         let mut done = Sectors(0);
         while done < lba.len && written.is_ok() {
@@ -148,7 +162,7 @@ impl Interpreter {
             self.state.visit_home(layer, piece, &mut |place| places.push(place));
             for place in &places {
                 let (here, behind) = data.split_at(place.len.bytes() as usize);
-                written = written.and_then(|()| self.write((self.home_medium, place.start), here, layer));
+                written = written.and_then(|()| self.write((home, place.start), here, layer));
                 data = behind;
             }
             done += piece.len;

@@ -3,9 +3,9 @@
 //! Bytes lie in one of two ways. In an image *in place* each sector has one place for good, and what a plan says of the
 //! cache and of cleaning moves none (`in_place.rs`). In a *planned* image bytes go where the plan puts them
 //! (`planned.rs`): the data of a host write where the commit of the map says, with a *tag* in the log that names it and
-//! its checksum; a write to a native place goes there at once. What cleaning writes is what reads see when the map
-//! changes. A tag for a band says that the band is whole at its place, so it waits until the band's data is
-//! durable: [`Interpreter::flush`] syncs, appends these tags, and syncs again (`flush.rs`).
+//! its checksum; a write to a native place goes there at once, and so does what cleaning merges. A tag for a band says
+//! that the band is whole at its place, so it waits until the band's data is durable: [`Interpreter::flush`] syncs,
+//! appends these tags, and syncs again (`flush.rs`).
 //!
 //! Each access of a plan names where its bytes come from ([`skylight_layer::Source`]), so a step means the same whatever
 //! steps are around it.
@@ -20,15 +20,12 @@
 //!
 //! Source: the tags are what Skylight (FAST'15, sections 2 and 4.3) takes a drive's journal entries to hold.
 
-use std::collections::VecDeque;
-use std::time::Duration;
-
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, MapChange, Medium, Plan, Step};
 
-use crate::checkpoints::{Checkpoint, PIECE};
+use crate::checkpoints::CheckpointState;
 use crate::error::ImageError;
-use crate::flush::PendingFlush;
+use crate::flush::FlushState;
 use crate::format::superblock::{Part, Superblock};
 use crate::format::tag::{Kind, TAGS, Tag};
 use crate::held::Held;
@@ -36,49 +33,11 @@ use crate::host::HostData;
 pub use crate::host::HostWrite;
 use crate::log::TagLog;
 use crate::planned::Access;
-use crate::ranges::Freed;
+use crate::planted::{Planted, Plants};
 use crate::reader::Route;
-use crate::room::{AHEAD_BYTES, changes};
+use crate::room::{Health, Reserved, changes};
 use crate::state::State;
 use crate::store::Store;
-
-/// Faults planted for tests of the tests: each must be noticed by the power-cut tests.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
-    /// Recovery believes a tag without looking at its data.
-    TagWithoutData,
-    /// The tag of a band is written with the band.
-    BandTagFirst,
-    /// Recovery takes tags in the order of the log.
-    NoSequence,
-    /// What the map gives back is written over at once.
-    ReuseAtOnce,
-    /// A flush does not sync.
-    NoSync,
-    /// A raw shingled disk writes no tags.
-    NoRecord,
-    /// The tag of a write that is answered when durable is made durable with its bytes, not before.
-    RecordWithData,
-    /// A mark speaks of a sync that is still to come.
-    MarkFirst,
-    /// Recovery does not look at marks.
-    NoMark,
-    /// Recovery does not look at the generation of parts.
-    NoPartGeneration,
-    /// An image of which durable tags are lost is used all the same.
-    LostIgnored,
-    /// After a plan that was refused in the middle, the layer stays as it was at the end of it.
-    LayerKept,
-    /// A flush takes tags for durable that came while its sync was under way.
-    DurableTooSoon,
-    /// A flush lets go of what was given back while its sync was under way.
-    FreedTooSoon,
-    /// Recovery of an image in place takes tags behind one that is missing.
-    GapIgnored,
-    /// The bytes of an image in place are looked for where the layer has a band.
-    PlacesFollow,
-}
 
 /// Bytes that were moved since the image was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,52 +67,16 @@ pub struct Interpreter {
     pub(crate) state: State,
     /// The number of the last tag.
     pub(crate) sequence: u64,
-    pub(crate) planted: Option<Planted>,
-    /// Whether accesses that have no bytes are done all the same.
-    pub(crate) every_access: bool,
+    pub(crate) plants: Plants,
     pub(crate) counters: Counters,
-    pub(crate) home_medium: Medium,
-    pub(crate) cache_medium: Medium,
-    pub(crate) freed: Freed,
-    /// Tags of bands whose data may not be durable yet.
-    pub(crate) waiting: VecDeque<Tag>,
-    /// Whether data was written for which no tag vouches with a checksum, since the last sync began.
-    pub(crate) untagged: bool,
-    /// Whether any data was written since then.
-    pub(crate) dirty: bool,
-    /// Whether anything at all was.
-    pub(crate) unsynced: bool,
-    /// A flush whose sync is under way (`flush.rs`), and the number of the last.
-    pub(crate) pending: Option<PendingFlush>,
-    pub(crate) flushes: u64,
+    pub(crate) flush: FlushState,
+    pub(crate) checkpoint: CheckpointState,
+    pub(crate) reserved: Reserved,
+    pub(crate) health: Health,
     /// Whether tags of a raw shingled disk are durable before the bytes that they are about.
     pub(crate) records_first: bool,
-    /// Reads of a raw shingled disk that met overwritten sectors, and how many of these.
-    pub(crate) shingled_reads: (u64, u64),
-    /// Where cleanings have said that they write, and no commit has come yet. What reads see is what such a
-    /// band holds, so its bytes move with the commit.
-    pub(crate) cleaned: Vec<PbaExtent>,
-    /// What cleanings have read, where every access is done.
-    pub(crate) held: Held,
-    /// The checkpoint that is being written in pieces.
-    pub(crate) checkpoint: Option<Checkpoint>,
-    /// Entries of a piece.
-    pub(crate) piece: u64,
-    /// Bytes that are allocated in each checkpoint area, from its start.
-    pub(crate) reserved: u64,
-    /// Bytes that are allocated ahead of need.
-    pub(crate) ahead: u64,
-    /// Bytes that are allocated of the log, from its start.
-    pub(crate) reserved_log: u64,
-    /// Whether what a recovery found is in no checkpoint yet: that comes before any change.
-    pub(crate) unrecorded: bool,
-    /// Why it takes no more changes.
-    pub(crate) stopped: Option<String>,
-    /// How long the layer took to take up its state after the last refusal.
-    pub(crate) refused_in: Duration,
-    /// Whether a sync failed: what was written before it may be lost, and reads not notice.
-    pub(crate) unsafe_reads: bool,
-    pub(crate) buffer: Vec<u8>,
+    /// What cleanings have read, if accesses that have no bytes are done all the same.
+    pub(crate) held: Option<Held>,
     /// Where the pieces of an extent lie, while they are written.
     pub(crate) places: Vec<PbaExtent>,
 }
@@ -167,41 +90,32 @@ impl Interpreter {
         state: State,
         sequence: u64,
     ) -> Self {
-        let (platter, flash) = (superblock.platter.len > 0, superblock.flash.len > 0);
         Self {
             store,
+            superblock,
             log,
             state,
             sequence,
-            planted: None,
-            every_access: false,
+            plants: Plants::NONE,
             counters: Counters::default(),
-            home_medium: if platter { Medium::Platter } else { Medium::Flash },
-            cache_medium: if flash { Medium::Flash } else { Medium::Platter },
-            superblock,
-            freed: Freed::default(),
-            waiting: VecDeque::new(),
-            untagged: false,
-            dirty: false,
-            unsynced: false,
-            pending: None,
-            flushes: 0,
+            flush: FlushState::default(),
+            checkpoint: CheckpointState::default(),
+            reserved: Reserved::default(),
+            health: Health::default(),
             records_first: false,
-            shingled_reads: (0, 0),
-            cleaned: Vec::new(),
-            held: Held::default(),
-            checkpoint: None,
-            piece: PIECE,
-            reserved: 0,
-            ahead: AHEAD_BYTES,
-            reserved_log: 0,
-            unrecorded: false,
-            stopped: None,
-            refused_in: Duration::ZERO,
-            unsafe_reads: false,
-            buffer: Vec::new(),
+            held: None,
             places: Vec::new(),
         }
+    }
+
+    /// The medium of native locations.
+    pub(crate) fn home_medium(&self) -> Medium {
+        if self.superblock.platter.len > 0 { Medium::Platter } else { Medium::Flash }
+    }
+
+    /// The medium of the persistent cache.
+    pub(crate) fn cache_medium(&self) -> Medium {
+        if self.superblock.flash.len > 0 { Medium::Flash } else { Medium::Platter }
     }
 
     /// Does what a plan of `layer` says; `writes` are the host writes that it may take. Nothing of it is durable
@@ -217,7 +131,7 @@ impl Interpreter {
         writes: &[HostWrite<'_>],
     ) -> Result<(), ImageError> {
         // A plan that only reads has no bytes here, and nothing can refuse it.
-        if !self.every_access && !changes(plan) {
+        if self.held.is_none() && !changes(plan) {
             return Ok(());
         }
         self.change(plan, layer, |this, layer| this.steps(plan, layer, writes))
@@ -258,7 +172,7 @@ impl Interpreter {
         zeros: bool,
     ) -> Result<(), ImageError> {
         // What a raw shingled disk forgets, it does not touch: a track that is written destroys others.
-        let zeros = zeros && !self.is_shingled();
+        let zeros = zeros && layer.overwriting().is_none();
         self.change(plan, layer, |this, layer| {
             if zeros {
                 // Before the cache gives up what it has: where that fails, what was read there is still read.
@@ -267,15 +181,19 @@ impl Interpreter {
             let written = this.counters.media_bytes;
             this.steps(plan, layer, &[])?;
             // A cleaning that ended with this has moved what the cache had to where the zeros are.
-            if zeros && this.counters.media_bytes > written { this.discard(extent, layer) } else { Ok(()) }
+            let moved = !this.is_in_place() && this.counters.media_bytes > written;
+            if zeros && moved { this.discard(extent, layer) } else { Ok(()) }
         })
     }
 
-    fn steps(&mut self, plan: &Plan, layer: &dyn Layer, writes: &[HostWrite<'_>]) -> Result<(), ImageError> {
+    fn steps(
+        &mut self,
+        plan: &Plan,
+        layer: &mut dyn Layer,
+        writes: &[HostWrite<'_>],
+    ) -> Result<(), ImageError> {
         let mut host = HostData::of(plan, writes);
-        if self.is_shingled() {
-            self.record(host.writes())?;
-        }
+        self.record(layer)?;
         let in_place = self.is_in_place();
         for step in plan.steps() {
             match *step {
@@ -287,7 +205,7 @@ impl Interpreter {
                     self.planned_access(access, layer, &mut host)?;
                 }
                 Step::Commit(change) => self.commit(change, layer, &mut host)?,
-                Step::AnyOrder { .. } | Step::Complete(_) | Step::Fill { .. } | Step::Fail { .. } => {}
+                Step::AnyOrder { .. } | Step::Complete { .. } | Step::Fill { .. } | Step::Fail { .. } => {}
             }
         }
         self.counters.host_bytes += host.bytes();
@@ -297,12 +215,12 @@ impl Interpreter {
     fn commit(
         &mut self,
         change: MapChange,
-        layer: &dyn Layer,
+        layer: &mut dyn Layer,
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
         // One tag more, after a flush that appends those that wait and leaves the rest of its block.
-        if self.log.room() <= self.waiting_tags() + 2 * TAGS as u64 {
-            self.checkpoint_now(false)?;
+        if self.log.room() <= self.flush.waiting_tags() + 2 * TAGS as u64 {
+            self.checkpoint_now(false, layer)?;
         }
         match self.is_in_place() {
             true => self.commit_in_place(change, layer, host),
@@ -317,7 +235,7 @@ impl Interpreter {
 
     pub(crate) fn tag(&mut self, lba: LbaExtent, pba: Pba, kind: Kind) -> Tag {
         self.sequence += 1;
-        self.unsynced = true;
+        self.flush.since.any = true;
         Tag { sequence: self.sequence, lba, pba, kind }
     }
 
@@ -348,8 +266,10 @@ impl Interpreter {
     ) -> Result<u64, ImageError> {
         let extent = PbaExtent::new(pba, Sectors(len_bytes / SECTOR_BYTES));
         self.claim(medium, extent, layer)?;
-        self.held.forget(medium, extent);
-        (self.dirty, self.unsynced) = (true, true);
+        if let Some(held) = &mut self.held {
+            held.forget(medium, extent);
+        }
+        (self.flush.since.dirty, self.flush.since.any) = (true, true);
         self.counters.media_bytes += len_bytes;
         Ok(self.part(medium).start + pba.get() * SECTOR_BYTES)
     }
@@ -380,8 +300,9 @@ impl Interpreter {
         layer: &dyn Layer,
         visit: &mut dyn FnMut(Medium, PbaExtent),
     ) {
-        if self.is_in_place() && self.planted != Some(Planted::PlacesFollow) {
-            return self.state.visit_home(layer, extent, &mut |piece| visit(self.home_medium, piece));
+        if self.is_in_place() && !self.plants.has(Planted::PlacesFollow) {
+            let home = self.home_medium();
+            return self.state.visit_home(layer, extent, &mut |piece| visit(home, piece));
         }
         self.layer_pieces(extent, layer, visit);
     }
@@ -393,8 +314,9 @@ impl Interpreter {
         layer: &dyn Layer,
         visit: &mut dyn FnMut(Medium, PbaExtent),
     ) {
+        let (cache, home) = (self.cache_medium(), self.home_medium());
         self.state.visit_layer(layer, extent, &mut |piece, cached| {
-            visit(if cached { self.cache_medium } else { self.home_medium }, piece);
+            visit(if cached { cache } else { home }, piece);
         });
     }
 
@@ -432,15 +354,18 @@ impl Interpreter {
 
     /// Makes zeros of where a host extent lies without the cache.
     fn discard(&mut self, extent: LbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
-        let (mut pieces, medium) = (Vec::new(), self.home_medium);
+        let (mut pieces, medium) = (Vec::new(), self.home_medium());
         self.state.visit_home(layer, extent, &mut |piece| pieces.push(piece));
         for piece in pieces {
-            self.held.forget(medium, piece);
+            if let Some(held) = &mut self.held {
+                held.forget(medium, piece);
+            }
             let offset = self.part(medium).start + piece.start.get() * SECTOR_BYTES;
             let discarded = self.store.discard(offset, piece.len.bytes());
             discarded.map_err(|error| self.failed("discard", error))?;
         }
-        (self.untagged, self.dirty, self.unsynced) = (true, true, true);
+        let since = &mut self.flush.since;
+        (since.untagged, since.dirty, since.any) = (true, true, true);
         Ok(())
     }
 
@@ -448,14 +373,14 @@ impl Interpreter {
     ///
     /// # Errors
     /// As [`Interpreter::flush`].
-    pub fn checkpoint(&mut self, clean: bool) -> Result<(), ImageError> {
-        self.run(|this| this.checkpoint_now(clean))
+    pub fn checkpoint(&mut self, clean: bool, layer: &mut dyn Layer) -> Result<(), ImageError> {
+        self.run(|this| this.checkpoint_now(clean, layer))
     }
 
     /// A checkpoint after a recovery: what was found may not be durable yet, if no power failed.
-    pub(crate) fn checkpoint_all(&mut self) -> Result<(), ImageError> {
-        self.unsynced = true;
-        self.checkpoint(false)
+    pub(crate) fn checkpoint_all(&mut self, layer: &mut dyn Layer) -> Result<(), ImageError> {
+        self.flush.since.any = true;
+        self.checkpoint(false, layer)
     }
 
     /// Makes zeros of both media but for these pieces, which come in any order; bytes that this was.
@@ -479,7 +404,7 @@ impl Interpreter {
                     at = at.max(piece.end());
                 }
             }
-            this.unsynced = true;
+            this.flush.since.any = true;
             this.flush_now()?;
             Ok(bytes)
         })
@@ -509,8 +434,8 @@ impl Interpreter {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn close(&mut self) -> Result<(), ImageError> {
-        self.checkpoint(true)?;
+    pub fn close(&mut self, layer: &mut dyn Layer) -> Result<(), ImageError> {
+        self.checkpoint(true, layer)?;
         self.store.close().map_err(|error| self.failed("close", error))
     }
 }

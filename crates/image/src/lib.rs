@@ -3,14 +3,15 @@
 //! The clock gives the steps of a layer's plans a duration; here they get their bytes, and what the drive
 //! writes beside the data is enough to find everything again after a power cut.
 //!
-//! * [`image`]: one drive: layer, store and interpreter; what a server talks to.
+//! * [`image`]: one drive: layer, store and interpreter; what a server talks to. `making`: how it is made and opened.
 //! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place`, `planned`: where they lie.
 //! * [`store`]: what lies underneath: sparse files, block devices, memory, and a medium that fails.
-//! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`, `recovery`: how they are written and read.
+//! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`: how they are written; `structures`,
+//!   `replay`, `recovery`: how they are read.
 //! * `room`: what happens where the file system is full, or fails.
 //! * `wrong`: sectors that are known not to be what was written.
 //! * `place`: files and devices, and what is asked of them before anything is written.
-//! * [`shingled`]: what a raw shingled disk keeps beside its data, and its read modes.
+//! * [`shingled`]: what is kept of a drive whose writes overwrite others, beside its data.
 //! * [`scrub`]: reads all data of an image that has checksums.
 //! * [`maintenance`]: looking at an image, checking it, making it small.
 //! * [`error`]: what can go wrong, one line each.
@@ -31,22 +32,30 @@ mod in_place;
 pub mod interpreter;
 mod log;
 pub mod maintenance;
+mod making;
+mod options;
 mod place;
 mod planned;
+#[doc(hidden)]
+pub mod planted;
 mod ranges;
 pub mod reader;
 mod recovery;
+mod replay;
 mod room;
 pub mod scrub;
 pub mod shingled;
 mod state;
 pub mod store;
+mod structures;
 mod wrong;
 
 pub use error::ImageError;
 pub use flush::PendingSync;
-pub use image::{Image, Options, Place, Status, Write};
+pub use image::{Image, Status, Write};
+pub use in_place::Place;
 pub use interpreter::{HostWrite, Interpreter};
+pub use options::Options;
 pub use reader::{Reader, Route};
 pub use recovery::Recovery;
 pub use store::Store;

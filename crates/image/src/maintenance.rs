@@ -16,13 +16,15 @@ use skylight_layer::Idle;
 use crate::error::ImageError;
 use crate::format::part::HEAD_BYTES;
 use crate::format::superblock::Superblock;
-use crate::image::{Image, Options, summed};
+use crate::image::Image;
+use crate::making::summed;
+use crate::options::Options;
 use crate::place::reach;
-use crate::recovery::Accept;
-use crate::recovery::{Reader, bad_superblock, look};
+use crate::recovery::{Accept, bad_superblock, look};
 use crate::shingled::ShingledInfo;
 use crate::store::device::is_block_device;
 use crate::store::{Access, Store};
+use crate::structures::Reader;
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 1 << 20;

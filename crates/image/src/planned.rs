@@ -4,20 +4,24 @@
 //! An image whose flash lies apart, and one of an older version, are planned too. All others are in place
 //! (`in_place.rs`).
 //!
-//! What cleaning writes is what reads return when the map changes: its bytes move with the commit. Where only the bytes
-//! count, a band that is rewritten in place gets what the cache has of it, and the rest stays as it lies. A band that is
-//! written elsewhere moves as a whole.
+//! What cleaning writes is what reads return when it writes; the map changes later, and layers begin a cleaning anew
+//! when anything in its band changed. Where only the bytes count, what lies there already is not written again.
 //!
 //! Invariants: a cached copy counts until the tag of its band is durable, and that tag waits until the band's data is;
 //! what a change gives back is written over only after a sync that made the change durable.
+//!
+//! Imports both ways with `interpreter`: this is a part of `Interpreter`, which hands it the accesses of a plan.
 
-use skylight_disk::{Direction, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
+use std::ops::Range;
+
+use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, MapChange, Medium, Purpose, Source};
 
 use crate::error::ImageError;
 use crate::format::tag::{Kind, Tag};
 use crate::host::HostData;
-use crate::interpreter::{Interpreter, Planted, no_bytes};
+use crate::interpreter::{Interpreter, no_bytes};
+use crate::planted::Planted;
 use crate::ranges::Room;
 
 /// Most bytes that are moved at a time.
@@ -45,13 +49,13 @@ impl Interpreter {
     ) -> Result<(), ImageError> {
         match access.source {
             Source::Host(_) => self.write_to_place((access.medium, access.extent), layer, host),
-            Source::HostToCache => self.takes_room(access.extent, layer),
-            Source::Merged(_) => {
-                self.forget_cleaned(access.extent);
-                self.cleaned.push(access.extent);
+            Source::HostToCache => {
+                self.claim(self.cache_medium(), access.extent, layer)?;
+                self.note_room(access.extent);
                 Ok(())
             }
-            Source::Medium | Source::Internal if self.every_access => self.touch(access, layer),
+            Source::Merged(lba) => self.merge(lba.into(), access.extent, layer),
+            Source::Medium | Source::Internal if self.held.is_some() => self.touch(access, layer),
             Source::Medium | Source::Internal => Ok(()),
         }
     }
@@ -72,8 +76,9 @@ impl Interpreter {
                 self.write((medium, extent.start + done), &buffer, layer)?;
             } else {
                 // What is wrong is read again when it is moved.
-                if self.read_to_move(medium, extent.start + done, &mut buffer)?.is_empty() {
-                    self.held.add((medium, extent.start + done), buffer);
+                let wrong = self.read_to_move(medium, extent.start + done, &mut buffer)?;
+                if let Some(held) = self.held.as_mut().filter(|_| wrong.is_empty()) {
+                    held.add((medium, extent.start + done), buffer);
                 }
             }
             done += here;
@@ -81,17 +86,7 @@ impl Interpreter {
         Ok(())
     }
 
-    /// The commits that follow belong to this access to the cache.
-    fn takes_room(&mut self, access: PbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
-        self.claim(self.cache_medium, access, layer)?;
-        self.note_room(access);
-        if self.cache_medium == self.home_medium {
-            self.forget_cleaned(access);
-        }
-        Ok(())
-    }
-
-    /// An access to the cache takes its room.
+    /// An access to the cache takes its room: the commits that follow belong to it.
     pub(crate) fn note_room(&mut self, access: PbaExtent) {
         self.state.rooms.add(Room { access, taken: self.state.taken });
         self.state.taken += access.len.get();
@@ -105,11 +100,6 @@ impl Interpreter {
         }
     }
 
-    /// Something else is written where a cleaning had written that was given up.
-    pub(crate) fn forget_cleaned(&mut self, extent: PbaExtent) {
-        self.cleaned.retain(|old| old.end() <= extent.start || extent.end() <= old.start);
-    }
-
     /// The host's data at its place.
     fn write_to_place(
         &mut self,
@@ -117,18 +107,17 @@ impl Interpreter {
         layer: &dyn Layer,
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
-        self.forget_cleaned(extent);
         let mut done = Sectors(0);
         while done < extent.len {
             let (piece, data) = host.take(extent.len - done).ok_or_else(no_bytes)?;
             self.write((medium, extent.start + done), data, layer)?;
             done += piece.len;
         }
-        self.untagged = true;
+        self.flush.since.untagged = true;
         Ok(())
     }
 
-    /// Does a change of the map, and the moves that it stands for.
+    /// Does a change of the map.
     pub(crate) fn planned_commit(
         &mut self,
         change: MapChange,
@@ -136,36 +125,22 @@ impl Interpreter {
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
         match change {
-            MapChange::Cached { lba, pba } => self.commit_cached((lba, pba), layer, host),
+            MapChange::Cached { lba, pba } => self.commit_cached((lba, pba.into()), layer, host),
             MapChange::Native { lba } => {
-                // Where it lies now: at the place that it had on a new drive, cleaning may have written another band.
-                let (first, mut home) = (LbaExtent::new(lba.start, Sectors(1)), PbaExtent::default());
-                self.state.visit_home(layer, first, &mut |piece| home = piece);
-                let whole = PbaExtent::new(home.start, lba.len);
-                if self.cleaned.contains(&whole) {
-                    self.forget_cleaned(whole);
-                    // The same bytes come to lie where the cache has nothing: a disk takes its time for them too.
-                    match self.every_access {
-                        true => self.rewrite(lba, whole.start, layer)?,
-                        false => self.merge_in_place(lba, layer)?,
-                    }
-                }
                 self.begin_tag()?;
                 self.give_back(lba, PbaExtent::default());
                 let tag = self.tag(lba, Pba(0), Kind::Home);
-                self.band_tag(tag, self.is_untagged());
+                self.band_tag(tag, self.flush.is_untagged());
                 Ok(())
             }
             MapChange::Remapped { lba, pba } => {
-                self.merge_elsewhere(lba, pba, layer)?;
+                let pba = pba.into();
                 self.begin_tag()?;
-                let new = PbaExtent::new(pba, lba.len);
-                let mut before = Vec::new();
-                self.state.visit_home(layer, lba, &mut |piece| before.push(piece));
-                self.give_back(lba, new);
-                before.into_iter().for_each(|piece| self.freed.add(piece));
+                self.give_back(lba, PbaExtent::new(pba, lba.len));
+                let Self { state, flush, .. } = self;
+                state.visit_home(layer, lba, &mut |piece| flush.since.freed.add(piece));
                 let tag = self.tag(lba, pba, Kind::Moved);
-                self.band_tag(tag, self.is_dirty());
+                self.band_tag(tag, self.flush.is_dirty());
                 Ok(())
             }
         }
@@ -182,7 +157,7 @@ impl Interpreter {
         while done < lba.len {
             let (piece, data) = host.take(lba.len - done).ok_or_else(no_bytes)?;
             debug_assert_eq!(piece.start, lba.start + done, "commits follow the host's data");
-            self.write((self.cache_medium, pba + done), data, layer)?;
+            self.write((self.cache_medium(), pba + done), data, layer)?;
             crc = crc32c::crc32c_append(crc, data);
             done += piece.len;
         }
@@ -198,8 +173,8 @@ impl Interpreter {
     /// A tag for a band: at once, or when what it vouches for is durable.
     fn band_tag(&mut self, tag: Tag, waits: bool) {
         self.state.apply(&tag);
-        if waits && self.planted != Some(Planted::BandTagFirst) {
-            self.waiting.push_back(tag);
+        if waits && !self.plants.has(Planted::BandTagFirst) {
+            self.flush.since.waiting.push_back(tag);
         } else {
             self.log.append(tag);
         }
@@ -214,102 +189,71 @@ impl Interpreter {
                 let room = self.state.rooms.of(rest.start).map_or(rest, |room| room.access);
                 let here = rest.len.min(room.end() - rest.start);
                 if rest.start < kept.start || kept.end() < rest.start + here {
-                    self.freed.add(room);
+                    self.flush.since.freed.add(room);
                 }
                 rest = PbaExtent::new(rest.start + here, rest.len - here);
             }
         }
     }
 
-    /// What reads see of an extent is written to a place, all of it.
-    fn rewrite(&mut self, lba: LbaExtent, to: Pba, layer: &dyn Layer) -> Result<(), ImageError> {
-        let mut pieces = Vec::new();
-        self.pieces(lba, layer, &mut |medium, piece| pieces.push((medium, piece)));
-        let mut buffer = vec![0; lba.len.bytes() as usize];
-        let mut rest = buffer.as_mut_slice();
-        let (mut bad, mut into) = (Vec::new(), 0);
-        // All is read before anything is written, since what is held is forgotten where it is written over.
-        for (medium, piece) in pieces {
-            let (here, behind) = rest.split_at_mut(piece.len.bytes() as usize);
-            let mut at = piece.start;
-            for part in here.chunks_mut(CHUNK as usize) {
-                if !self.held.read((medium, at), part) {
+    /// What reads see from a host sector on is written to a place of the platters. What lies there already stays, but
+    /// for a disk that takes its time for it.
+    fn merge(&mut self, lba: Lba, to: PbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
+        let (home, every_access) = (self.home_medium(), self.held.is_some());
+        let (mut pieces, mut runs): (Vec<(Medium, PbaExtent)>, Vec<PbaExtent>) = (Vec::new(), Vec::new());
+        let mut at = to.start;
+        self.pieces(LbaExtent::new(lba, to.len), layer, &mut |medium, from| {
+            if every_access || (medium, from.start) != (home, at) {
+                pieces.push((medium, from));
+                match runs.last_mut() {
+                    Some(run) if run.end() == at => run.len += from.len,
+                    _ => runs.push(PbaExtent::new(at, from.len)),
+                }
+            }
+            at += from.len;
+        });
+        // All is read before anything is written: what is held is forgotten where it is written over.
+        let (buffer, bad) = self.read_pieces(&pieces)?;
+        let mut from = 0;
+        for run in runs {
+            let bytes = from..from + run.len.bytes() as usize;
+            let mut at = run.start;
+            for part in buffer[bytes.clone()].chunks(CHUNK as usize) {
+                match every_access {
+                    true => self.write((home, at), part, layer)?,
+                    false => self.write_sparse((home, at), part, layer)?,
+                }
+                at += Sectors(part.len() as u64 / SECTOR_BYTES);
+            }
+            let here = bad.iter().filter(|wrong| bytes.contains(&wrong.start));
+            let here: Vec<_> = here.map(|wrong| wrong.start - from..wrong.end - from).collect();
+            self.spoil(home, run.start, &here)?;
+            from = bytes.end;
+        }
+        self.flush.since.untagged = true;
+        Ok(())
+    }
+
+    /// The bytes of pieces of the media, one after the other, and which of them are known to be wrong.
+    fn read_pieces(
+        &self,
+        pieces: &[(Medium, PbaExtent)],
+    ) -> Result<(Vec<u8>, Vec<Range<usize>>), ImageError> {
+        let len: u64 = pieces.iter().map(|(_, piece)| piece.len.bytes()).sum();
+        let (mut buffer, mut bad, mut into) = (vec![0; len as usize], Vec::new(), 0);
+        for &(medium, piece) in pieces {
+            let (mut at, end) = (piece.start, into + piece.len.bytes() as usize);
+            while into < end {
+                let part = &mut buffer[into..end.min(into + CHUNK as usize)];
+                if !self.held.as_ref().is_some_and(|held| held.read((medium, at), part)) {
                     let wrong = self.read_to_move(medium, at, part)?;
                     bad.extend(wrong.into_iter().map(|run| into + run.start..into + run.end));
                 }
                 at += Sectors(part.len() as u64 / SECTOR_BYTES);
                 into += part.len();
             }
-            rest = behind;
         }
-        let mut at = to;
-        for part in buffer.chunks(CHUNK as usize) {
-            self.write((self.home_medium, at), part, layer)?;
-            at += Sectors(part.len() as u64 / SECTOR_BYTES);
-        }
-        self.spoil(self.home_medium, to, &bad)?;
-        self.untagged = true;
-        Ok(())
-    }
-
-    /// What the cache has of a band goes to its place.
-    fn merge_in_place(&mut self, lba: LbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
-        let cached: Vec<_> = self.state.map.overlapping(lba).collect();
-        for mapped in cached {
-            let mut homes = Vec::new();
-            layer.home(mapped.lba, &mut |piece| homes.push(piece));
-            let mut from = mapped.pba;
-            for home in homes {
-                self.copy((self.cache_medium, from), (self.home_medium, home), layer)?;
-                from += home.len;
-            }
-        }
-        self.untagged = true;
-        Ok(())
-    }
-
-    /// What a cleaning has said that it writes of a band at its new place.
-    fn merge_elsewhere(&mut self, lba: LbaExtent, pba: Pba, layer: &dyn Layer) -> Result<(), ImageError> {
-        let new = PbaExtent::new(pba, lba.len);
-        let inside = |part: &PbaExtent| new.start <= part.start && part.end() <= new.end();
-        let parts: Vec<PbaExtent> = self.cleaned.iter().copied().filter(inside).collect();
-        self.forget_cleaned(new);
-        for part in parts {
-            let part_lba = LbaExtent::new(lba.start + (part.start - pba), part.len);
-            if self.every_access {
-                self.rewrite(part_lba, part.start, layer)?;
-                continue;
-            }
-            let mut pieces = Vec::new();
-            self.pieces(part_lba, layer, &mut |medium, piece| pieces.push((medium, piece)));
-            let mut to = part.start;
-            for (medium, piece) in pieces {
-                self.copy((medium, piece.start), (self.home_medium, PbaExtent::new(to, piece.len)), layer)?;
-                to += piece.len;
-            }
-            self.untagged = true;
-        }
-        Ok(())
-    }
-
-    fn copy(
-        &mut self,
-        (from_medium, from): (Medium, Pba),
-        (to_medium, to): (Medium, PbaExtent),
-        layer: &dyn Layer,
-    ) -> Result<(), ImageError> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let mut done = Sectors(0);
-        while done < to.len {
-            let here = (to.len - done).min(Sectors(CHUNK / SECTOR_BYTES));
-            buffer.resize(here.bytes() as usize, 0);
-            let bad = self.read_to_move(from_medium, from + done, &mut buffer)?;
-            self.write_sparse((to_medium, to.start + done), &buffer, layer)?;
-            self.spoil(to_medium, to.start + done, &bad)?;
-            done += here;
-        }
-        self.buffer = buffer;
-        Ok(())
+        Ok((buffer, bad))
     }
 
     /// Writes to a medium, zeros as holes where the store can have them: what is moved stays as small as it was.
@@ -349,9 +293,9 @@ impl Interpreter {
         extent: PbaExtent,
         layer: &dyn Layer,
     ) -> Result<(), ImageError> {
-        let needed = medium == self.cache_medium
-            && self.any_freed(|freed| !freed.is_empty())
-            && (self.any_freed(|freed| freed.touches(extent)) || layer.begins_part(extent.start));
-        if needed && self.planted != Some(Planted::ReuseAtOnce) { self.flush_now() } else { Ok(()) }
+        let needed = medium == self.cache_medium()
+            && self.flush.any_freed(|freed| !freed.is_empty())
+            && (self.flush.any_freed(|freed| freed.touches(extent)) || layer.starts_slot(extent.start));
+        if needed && !self.plants.has(Planted::ReuseAtOnce) { self.flush_now() } else { Ok(()) }
     }
 }

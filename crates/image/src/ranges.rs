@@ -77,6 +77,14 @@ pub struct Rooms {
 }
 
 impl Rooms {
+    /// An access that may be known already from another extent of it.
+    pub fn add_known(&mut self, access: PbaExtent, taken: u64) {
+        let known = self.of(access.start).is_some_and(|room| room.access == access && room.taken == taken);
+        if !known {
+            self.add(Room { access, taken });
+        }
+    }
+
     /// The room that holds a sector.
     pub fn of(&self, pba: Pba) -> Option<Room> {
         let (&start, &(len, taken)) = self.by_start.range(..=pba.get()).next_back()?;

@@ -13,11 +13,13 @@ use skylight_drive::profile::Profile;
 use skylight_layer::Layer;
 
 use crate::error::ImageError;
-use crate::image::{Options, summed};
 use crate::interpreter::Interpreter;
+use crate::making::summed;
+use crate::options::Options;
 use crate::place::reach;
-use crate::recovery::{Reader, look_into};
+use crate::recovery::look_into;
 use crate::store::{Access, Store};
+use crate::structures::Reader;
 
 /// Bytes that are read at a time.
 const CHUNK: u64 = 1 << 20;

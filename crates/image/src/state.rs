@@ -6,11 +6,10 @@
 //! Invariants: no sector twice; every extent in the cache lies in the room of the access that wrote it; a moved
 //! band lies at one place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
-use skylight_layer::swd::Stamp;
-use skylight_layer::{ExtentMap, Found, Layer, Recovered, Swd};
+use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_layer::{CachedExtent, ExtentMap, Layer, Recovered};
 
 use crate::format::tag::{Kind, Tag};
 use crate::ranges::{Room, Rooms};
@@ -30,8 +29,6 @@ pub(crate) struct State {
     pub fixed: Option<BandPlaces>,
     /// Sectors that accesses to the cache have taken.
     pub taken: u64,
-    /// The disk as far as it matters what writes overwrite, if it is a raw shingled one.
-    pub shingled: Option<Swd>,
 }
 
 impl State {
@@ -50,16 +47,13 @@ impl State {
                 self.map.remove(tag.lba);
                 self.moved.insert(tag.lba.start.get(), (tag.lba.len, tag.pba));
             }
-            Kind::Written { number, at_ns } => {
-                if let Some(disk) = &mut self.shingled {
-                    disk.redo(tag.lba, Stamp { write: number, at: Time(at_ns) });
-                }
-            }
+            // What a write overwrote is the layer's to know.
+            Kind::Written { .. } => {}
         }
     }
 
     /// What lies in the cache of an extent, by host address, each part with the access that wrote it.
-    pub fn found(&self, of: LbaExtent) -> impl Iterator<Item = Found> + '_ {
+    pub fn found(&self, of: LbaExtent) -> impl Iterator<Item = CachedExtent> + '_ {
         self.map.overlapping(of).flat_map(move |mapped| {
             let mut at = Sectors(0);
             std::iter::from_fn(move || {
@@ -74,19 +68,18 @@ impl State {
                 let len = (mapped.lba.len - at).min(room.access.end() - pba);
                 let lba = LbaExtent::new(mapped.lba.start + at, len);
                 at += len;
-                Some(Found { lba, pba, access: room.access, taken: room.taken })
+                Some(CachedExtent { lba, pba, access: room.access, taken: room.taken })
             })
         })
     }
 
     /// Makes a layer take up all of it.
-    pub fn restore(&mut self, layer: &mut dyn Layer) -> Result<(), String> {
-        if let (Some(disk), Some(kept)) = (layer.raw_shingled(), &mut self.shingled) {
-            disk.restore(&kept.snapshot());
-        }
-        let mut cached: Vec<Found> = self.found(LbaExtent::new(Lba(0), layer.capacity())).collect();
-        let room = layer.room();
-        if room.cached == Sectors(0) && !cached.is_empty() || room.movable == 0 && !self.moved.is_empty() {
+    pub fn restore(&self, layer: &mut dyn Layer) -> Result<(), String> {
+        let mut cached: Vec<CachedExtent> = self.found(LbaExtent::new(Lba(0), layer.capacity())).collect();
+        let (room, moved) = (layer.media_use(), placed(&self.moved));
+        let fixed = self.fixed.as_ref().map(placed).unwrap_or_default();
+        let is_moved = !moved.is_empty() || !fixed.is_empty();
+        if room.cached == Sectors(0) && !cached.is_empty() || room.movable == 0 && is_moved {
             return Err("it has sectors elsewhere than its drive ever puts them".to_owned());
         }
         cached.sort_unstable_by_key(|found| found.pba);
@@ -94,10 +87,27 @@ impl State {
             let [one, other] = [pair[0].lba.start, pair[1].lba.start];
             return Err(format!("sectors from {one} and from {other} on lie at one place of the cache"));
         }
-        cached.sort_unstable_by_key(Found::order);
-        let moved: Vec<(LbaExtent, Pba)> =
-            self.moved.iter().map(|(&start, &(len, pba))| (LbaExtent::new(Lba(start), len), pba)).collect();
-        layer.restore(&Recovered { cached: &cached, moved: &moved }).map_err(|error| error.to_string())
+        cached.sort_unstable_by_key(CachedExtent::order);
+        let mut take_up = |cached: &[CachedExtent], moved: &[(LbaExtent, Pba)]| {
+            layer.restore(&Recovered { cached, moved }).map_err(|error| error.to_string())
+        };
+        // Whether bytes can lie where they are said to, the layer knows too: bands lie apart, as its own do.
+        if !fixed.is_empty() {
+            take_up(&[], &fixed)?;
+        }
+        take_up(&cached, &moved)
+    }
+
+    /// Forgets accesses of which nothing is live, and counts from the newest that has something.
+    pub fn settle(&mut self, capacity: Sectors) {
+        let mut live = BTreeSet::new();
+        let mut taken = 0;
+        for found in self.found(LbaExtent::new(Lba(0), capacity)) {
+            live.insert(found.access.start.get());
+            taken = taken.max(found.taken + found.access.len.get());
+        }
+        self.rooms.keep(&live);
+        self.taken = taken;
     }
 
     /// Where the bytes of an extent lie that is not in the cache, piece by piece.
@@ -119,6 +129,10 @@ impl State {
     }
 }
 
+fn placed(bands: &BandPlaces) -> Vec<(LbaExtent, Pba)> {
+    bands.iter().map(|(&start, &(len, pba))| (LbaExtent::new(Lba(start), len), pba)).collect()
+}
+
 /// Where an extent lies by the places of bands, piece by piece.
 fn visit_bands(bands: &BandPlaces, layer: &dyn Layer, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
     let mut at = extent.start;
@@ -134,7 +148,7 @@ fn visit_bands(bands: &BandPlaces, layer: &dyn Layer, extent: LbaExtent, visit: 
             None => {
                 let next = bands.range(at.get()..).next().map_or(extent.end(), |(&start, _)| Lba(start));
                 let end = next.min(extent.end());
-                layer.home(LbaExtent::new(at, end - at), visit);
+                layer.initial_locations(LbaExtent::new(at, end - at), visit);
                 end
             }
         };

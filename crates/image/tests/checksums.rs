@@ -14,12 +14,13 @@ use common::number;
 use drives::{DRIVES, Drive, SECTORS};
 use skylight_disk::Sectors;
 use skylight_image::format::superblock::{Part, Superblock};
+use skylight_image::planted::{Planted, Plants};
 use skylight_image::scrub::scrub_on;
 use skylight_image::store::fault::{Effect, FaultStore, Random};
 use skylight_image::store::ram::RamStore;
-use skylight_image::store::summed::{PlantedSums, SumOptions, SummedStore, mismatch_of};
+use skylight_image::store::summed::{SumOptions, SummedStore, mismatch_of};
 use skylight_image::{Image, ImageError, Options, Store};
-use skylight_layer::{Idle, Room};
+use skylight_layer::{Idle, MediaUse};
 
 const SECTOR: usize = 512;
 const REGION: u64 = 64 << 10;
@@ -29,7 +30,7 @@ fn sum_options(boot: u8) -> SumOptions {
         boot_id: Some([boot; 16]),
         region_bytes: Some(REGION),
         clears_after: Some(Duration::ZERO),
-        planted: None,
+        plants: Plants::NONE,
     }
 }
 
@@ -40,7 +41,7 @@ fn options() -> Options {
 
 /// Where things lie in a store alone, without an image.
 fn layout() -> Superblock {
-    let room = Room { platter: Sectors(SECTORS), ..Room::default() };
+    let room = MediaUse { platter: Sectors(SECTORS), ..MediaUse::default() };
     let mut superblock = Superblock::with_log(7, SECTORS * 512, &room, "", 8192);
     superblock.add_sums();
     superblock
@@ -124,10 +125,10 @@ fn a_store_with_checksums_reads_as_one_without() {
 }
 
 /// Kills a store after each of its writes; the first sector that is an error or of neither state.
-fn killed_everywhere(planted: Option<PlantedSums>) -> Result<(), String> {
+fn killed_everywhere(planted: Option<Planted>) -> Result<(), String> {
     let seed = number("PROPTEST_RNG_SEED", 1);
     let (mut random, media) = (Random(seed), layout().media());
-    let sums = SumOptions { planted, ..sum_options(1) };
+    let sums = SumOptions { plants: planted.into(), ..sum_options(1) };
     let mut medium = RamStore::new(layout().len_bytes());
     for round in 0..300 {
         let inner = FaultStore::new(medium.clone());
@@ -184,7 +185,7 @@ fn apply(store: &mut RamStore, effect: &Effect) {
 #[test]
 fn a_kill_leaves_every_sector_as_before_or_as_it_was_to_be() {
     killed_everywhere(None).expect("no errors");
-    assert!(killed_everywhere(Some(PlantedSums::NoIntent)).is_err(), "without an intent it must be noticed");
+    assert!(killed_everywhere(Some(Planted::NoIntent)).is_err(), "without an intent it must be noticed");
 }
 
 /// All that a drive reads as, by sector; none where that is an error.

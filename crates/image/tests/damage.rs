@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use skylight_drive::profile::Profile;
 use skylight_image::format::superblock::{COPY, Superblock};
 use skylight_image::maintenance::{check, info, repair};
+use skylight_image::planted::Plants;
 use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, ImageError, Options};
 
@@ -24,8 +25,8 @@ const CACHED: Options = Options {
     part_bytes: None,
     ahead: None,
     checksums: false,
-    sums: SumOptions { boot_id: None, region_bytes: None, clears_after: None, planted: None },
-    planted: None,
+    sums: SumOptions { boot_id: None, region_bytes: None, clears_after: None, plants: Plants::NONE },
+    plants: Plants::NONE,
 };
 
 fn profile(name: &str) -> Profile {
@@ -189,6 +190,24 @@ fn a_checkpoint_that_only_the_mark_knows_of_is_missed() {
     assert!(done.lost.len() >= 2, "{done:?}");
     let mut image = Image::open(&path, &CACHED).expect("what is left");
     assert_eq!(read(&mut image, 39 * 4096), 40, "the older checkpoint has the same");
+}
+
+#[test]
+fn a_repair_that_falls_back_finds_bytes_where_they_lie() {
+    let folder = Folder::new();
+    let path = folder.path("drive.img");
+    let planned = Options { planned: true, ..CACHED };
+    let image = Image::create(&path, &profile("emulated-smr-1"), &planned).expect("a planned image");
+    image.close().expect("an empty cache");
+    let mut image = Image::open(&path, &CACHED).expect("in place from now on");
+    image.write(7 * 4096, &block(7), true).expect("a write");
+    drop(image);
+    let generation = info(&path, &CACHED).expect("an image").generation;
+    let newest = layout(&path).checkpoints[generation as usize % 2];
+    writable(&path).write_all_at(&[0; 1024], newest.start).expect("a loss");
+    assert!(repair(&path, &CACHED, true).expect("a repair").kept.is_some());
+    let mut image = Image::open(&path, &CACHED).expect("what is left");
+    assert_eq!(read(&mut image, 7 * 4096), 7, "it was flushed, and lies where it did");
 }
 
 #[test]

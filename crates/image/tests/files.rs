@@ -9,6 +9,7 @@ use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_image::format::superblock::COPY;
 use skylight_image::maintenance::{check, compact, info};
+use skylight_image::planted::Plants;
 use skylight_image::store::Access;
 use skylight_image::store::device::DeviceStore;
 use skylight_image::store::fault::FaultStore;
@@ -63,8 +64,8 @@ const CACHED: Options = Options {
     part_bytes: None,
     ahead: None,
     checksums: false,
-    sums: SumOptions { boot_id: None, region_bytes: None, clears_after: None, planted: None },
-    planted: None,
+    sums: SumOptions { boot_id: None, region_bytes: None, clears_after: None, plants: Plants::NONE },
+    plants: Plants::NONE,
 };
 
 #[test]
@@ -341,7 +342,7 @@ fn a_drive_of_26_tb_opens_at_once_when_little_is_cached() {
             gap: Sectors(80),
             entry_max: Sectors(7800),
             entry_writes: 31,
-            places: 24_000,
+            slots: 24_000,
         };
         let staging = PbaExtent::new(journal.region.end(), Sectors(72 << 10));
         let band = StretchSpec {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use skylight_disk::layout::{Layout, RecordingZone, Skews, segments};
-use skylight_disk::{Geometry, Pba, Sectors, Shingling};
+use skylight_disk::{Geometry, Lba, LbaExtent, Pba, Sectors, Shingling};
 use skylight_image::store::parts::{Part, PartsStore};
 use skylight_image::store::ram::RamStore;
 use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, Options, Store};
-use skylight_layer::swd::{ReadData, ReadMode};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{
     Conventional, FullyAssociative, FullyAssociativeSpec, Layer, Medium, SetAssociative, SetAssociativeSpec,
     Swd, SwdSpec,
@@ -83,7 +83,7 @@ impl Hand {
     /// An image of a version; its first file has so many bytes, if it goes on in others.
     fn of(version: u64, first_file: u64, layer: &dyn Layer) -> Self {
         let tables = Tables::of(include_str!("../../../docs/formats.md"));
-        let platter = layer.room().platter.bytes();
+        let platter = layer.media_use().platter.bytes();
         let store = RamStore::new(PLATTER + platter.next_multiple_of(4096));
         let mut hand = Self { tables, store, version };
         let mut block = [0; 512];
@@ -390,7 +390,7 @@ fn moved_bands_written_from_the_page_are_found() {
     };
     let mut homes = Vec::new();
     let all = skylight_disk::LbaExtent::new(skylight_disk::Lba(0), Sectors(256));
-    layer().home(all, &mut |piece| homes.push(piece.start.get()));
+    layer().initial_locations(all, &mut |piece| homes.push(piece.start.get()));
     let free: Vec<u64> = (0..6).map(|slot| slot * 64).filter(|start| !homes.contains(start)).collect();
     let mut hand = Hand::new(layer().as_ref());
     for &home in &homes {
@@ -439,7 +439,7 @@ fn what_is_overwritten_written_from_the_page_is_known() {
     expected[36..38].fill(3);
     expected[52..54].fill(3);
     assert!(bytes.chunks(512).map(|sector| sector[0]).eq(expected));
-    let found = image.losses(0, 256 * 512).expect("a look");
+    let found = image.overwriting().expect("it overwrites").losses(LbaExtent::new(Lba(0), Sectors(256)));
     let told: Vec<_> = found
         .iter()
         .map(|loss| (loss.lba.start.get(), loss.source.get(), loss.by.write, loss.by.at.get()))

@@ -1,27 +1,26 @@
-//! Bands: how the host's address space lies in bands on the platters, each at its native location.
+//! Bands: maps host addresses to bands on the platters, each at its native location.
 //!
-//! Stretches of bands of one size follow each other in LBA; on the platters a guard may lie behind each band,
-//! and other regions (a persistent cache, a map) between stretches. A look-up takes the slice of the drive that
-//! a sector is in, the first stretch in that slice or one soon behind it, and a division; the way back the same by the
-//! numbers of bands.
+//! A *stretch* is a run of bands of one size. Stretches are contiguous in LBA. On the platters, each band may
+//! be followed by a guard, and other regions (a persistent cache, a map) may lie between stretches. A look-up
+//! costs one table access, a few comparisons and one division, by host address as well as by band number.
 //!
-//! Invariants: stretches leave no gap in LBA; bands do not overlap on the platters; the last band of a stretch
-//! may be short.
-//! Source: Skylight (FAST'15), section 2 (bands, guards), section 4.7 (iso-capacity bands within a zone, sizes
-//! that fall towards the ID).
+//! Invariants: stretches leave no gap in LBA; bands do not overlap on the platters; only the last band of a
+//! stretch may be short.
+//! Source: Skylight (FAST'15), section 2 (bands, guards), section 4.7 (bands of equal capacity within a zone,
+//! smaller towards the ID).
 
 use skylight_disk::{Divisor, Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
-/// Bands of one size, one behind the other.
+/// Consecutive bands of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StretchSpec {
     /// Host sectors in the stretch.
     pub sectors: Sectors,
     /// Host sectors in a band.
     pub band: Sectors,
-    /// Sectors left unused behind each band.
+    /// Unused sectors after each band.
     pub guard: Sectors,
-    /// Where the first band begins on the platters.
+    /// The first sector of the first band on the platters.
     pub start: Pba,
 }
 
@@ -38,7 +37,7 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// Sectors of its smallest band, which is the last.
+    /// Sectors of the smallest band, which is the last.
     fn smallest(&self) -> u64 {
         match (self.end_lba - self.first_lba) % self.band {
             0 => self.band,
@@ -47,29 +46,29 @@ impl Stretch {
     }
 }
 
-/// See the module page.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Bands {
     stretches: Vec<Stretch>,
-    /// By host sectors.
+    /// Look-up by host sector.
     by_lba: Slices,
-    /// By the numbers of bands.
+    /// Look-up by band number.
     by_number: Slices,
     smallest: Sectors,
 }
 
-/// The first stretch in each slice of two to the power of `shift` host sectors or bands.
+/// The first stretch in each slice of 2^`shift` host sectors or bands.
 #[derive(Clone, Debug)]
 struct Slices {
     first: Vec<u32>,
     shift: u32,
 }
 
-/// Slices are at most two to the power of this many.
+/// Log2 of the maximum number of slices.
 const SLICE_BITS: u32 = 10;
 
 impl Slices {
-    /// Of stretches by where they end.
+    /// Indexes stretches by their ends.
     fn new(stretches: &[Stretch], end: impl Fn(&Stretch) -> u64) -> Self {
         let last = stretches.last().map_or(0, |stretch| end(stretch).saturating_sub(1));
         let shift = (u64::BITS - last.leading_zeros()).saturating_sub(SLICE_BITS);
@@ -78,30 +77,30 @@ impl Slices {
         Self { first: (0..=last >> shift).map(first_in).collect(), shift }
     }
 
-    /// The stretch that something is in, of the same stretches by the same end.
+    /// The stretch that contains `at`; `stretches` and `end` are those of [`Slices::new`].
     #[inline]
-    fn of<'a>(&self, what: u64, stretches: &'a [Stretch], end: impl Fn(&Stretch) -> u64) -> &'a Stretch {
-        let mut index = self.first[(what >> self.shift) as usize] as usize;
-        while end(&stretches[index]) <= what {
+    fn find<'a>(&self, at: u64, stretches: &'a [Stretch], end: impl Fn(&Stretch) -> u64) -> &'a Stretch {
+        let mut index = self.first[(at >> self.shift) as usize] as usize;
+        while end(&stretches[index]) <= at {
             index += 1;
         }
         &stretches[index]
     }
 }
 
-/// A band: its number, what it holds, and where.
+/// A band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
-    /// Its number, rising with LBA.
+    /// The number of the band, in LBA order.
     pub number: u64,
-    /// Its host sectors.
+    /// The host sectors of the band.
     pub lba: LbaExtent,
-    /// Its native location.
+    /// The native location of the band.
     pub native: PbaExtent,
 }
 
 impl Bands {
-    /// The table of the stretches, which must not be empty.
+    /// Builds the look-up tables; `specs` must not be empty.
     pub fn new(specs: &[StretchSpec]) -> Self {
         let mut stretches: Vec<Stretch> = Vec::with_capacity(specs.len());
         for spec in specs {
@@ -124,18 +123,18 @@ impl Bands {
         Self { stretches, by_lba, by_number, smallest: Sectors(smallest) }
     }
 
-    /// How many bands.
+    /// The number of bands.
     pub fn count(&self) -> u64 {
         self.stretches.last().map_or(0, |last| last.end_band)
     }
 
-    /// The first host sector of a band that there is.
+    /// The first host sector of band `number`, which must exist.
     pub fn first_of(&self, number: u64) -> Lba {
-        let stretch = self.by_number.of(number, &self.stretches, |stretch| stretch.end_band);
+        let stretch = self.by_number.find(number, &self.stretches, |stretch| stretch.end_band);
         Lba(stretch.first_lba + (number - stretch.first_band) * stretch.band)
     }
 
-    /// The runs of bands of one size, as they were given.
+    /// The stretches, as passed to [`Bands::new`].
     pub fn stretches(&self) -> impl Iterator<Item = StretchSpec> + '_ {
         self.stretches.iter().map(|stretch| StretchSpec {
             sectors: Sectors(stretch.end_lba - stretch.first_lba),
@@ -156,7 +155,7 @@ impl Bands {
         Sectors(self.stretches.last().map_or(0, |stretch| stretch.end_lba))
     }
 
-    /// The first sector of the platters behind every band, guards included.
+    /// The first sector of the platters after all bands and guards.
     pub fn platter_end(&self) -> Pba {
         let end = |stretch: &Stretch| {
             stretch.first_pba + (stretch.end_lba - stretch.first_lba).div_ceil(stretch.band) * stretch.pitch
@@ -164,13 +163,13 @@ impl Bands {
         Pba(self.stretches.iter().map(end).max().unwrap_or(0))
     }
 
-    /// The band that holds a sector.
+    /// The band that contains a host sector.
     ///
     /// # Panics
-    /// When the sector is past the end of the last band.
+    /// If the sector is past the end of the last band.
     #[inline]
     pub fn of(&self, lba: Lba) -> Band {
-        let stretch = self.by_lba.of(lba.get(), &self.stretches, |stretch| stretch.end_lba);
+        let stretch = self.by_lba.find(lba.get(), &self.stretches, |stretch| stretch.end_lba);
         let (in_stretch, _) = stretch.divisor.div_rem(lba.get() - stretch.first_lba);
         let start = stretch.first_lba + in_stretch * stretch.band;
         let len = Sectors(stretch.band.min(stretch.end_lba - start));
@@ -181,7 +180,7 @@ impl Bands {
         }
     }
 
-    /// The bands that an extent touches, in order, each with the part of the extent in it.
+    /// Visits the bands that an extent overlaps, in order, each with the part of the extent in it.
     #[inline]
     pub fn visit_bands(&self, extent: LbaExtent, mut visit: impl FnMut(Band, LbaExtent)) {
         let mut rest = extent;
@@ -193,7 +192,7 @@ impl Bands {
         }
     }
 
-    /// The native pieces of an extent, in order: one a band it touches, joined where no guard is between.
+    /// Visits the native locations of an extent, in order: one piece per band; contiguous pieces are merged.
     #[inline]
     pub fn visit_native(&self, extent: LbaExtent, visit: &mut impl FnMut(PbaExtent)) {
         let mut pending = PbaExtent::default();
@@ -213,7 +212,7 @@ impl Bands {
         }
     }
 
-    /// Where a sector lies natively.
+    /// The native location of a host sector.
     #[inline]
     pub fn native(&self, lba: Lba) -> Pba {
         let band = self.of(lba);
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_are_numbered_through_and_the_last_of_a_stretch_may_be_short() {
+    fn bands_are_numbered_consecutively_and_the_last_of_a_stretch_may_be_short() {
         let bands = two_stretches();
         let short = bands.of(Lba(99));
         assert_eq!((short.number, short.lba.len, short.native.start), (2, Sectors(20), Pba(1096)));
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_break_at_guards_and_stretches_only() {
+    fn pieces_end_only_at_guards_and_stretches() {
         let mut pieces = Vec::new();
         two_stretches().visit_native(LbaExtent::new(Lba(30), Sectors(150)), &mut |piece| pieces.push(piece));
         let expected = [(1030, 10), (1048, 40), (1096, 20), (5000, 80)];

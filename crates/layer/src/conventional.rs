@@ -1,16 +1,17 @@
-//! The conventional layer: every sector at its own address, no cache, nothing to do when idle.
+//! The conventional layer: fixed locations, no cache, no background work.
 //!
-//! On the platters it is the mapping of a CMR drive, the baseline that shingled drives are compared with
-//! (Skylight, section 3.2: Seagate-CMR). On flash it is what tells a test for shingled disks apart from a
-//! device that does not rotate; what a real SSD does behind its address (pages, blocks, its own cleaning) is
-//! not modelled: its latencies vary by jitter.
+//! On the platters it is the mapping of a CMR drive, the baseline for shingled drives (Skylight, section 3.2:
+//! Seagate-CMR). On flash it is a device that does not rotate, from which tests must distinguish shingled
+//! disks. The translation layer inside a real SSD (pages, blocks, garbage collection) is not modelled; only
+//! jitter varies the latencies.
 //!
-//! Invariant: no access is on any other medium.
+//! Invariant: all accesses are to a single medium.
 
+use skylight_command::{Failure, Op};
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
-use crate::plan::{HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
-use crate::restore::Room;
+use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source};
+use crate::restore::MediaUse;
 
 /// LBA and PBA are the same number.
 #[derive(Clone, Debug)]
@@ -20,7 +21,7 @@ pub struct Conventional {
 }
 
 impl Conventional {
-    /// A drive of `capacity` on one medium.
+    /// A drive of `capacity` on `medium`.
     pub fn new(medium: Medium, capacity: Sectors) -> Self {
         Self { medium, capacity }
     }
@@ -40,13 +41,14 @@ impl Layer for Conventional {
         let command = queue.next_command();
         let extent = native(command.extent);
         match command.op {
-            HostOp::Read => plan.read(self.medium, extent, Purpose::Host),
-            HostOp::Write => {
-                plan.write(self.medium, extent, Purpose::Host, Source::Host(command.extent.start));
+            Op::Read => plan.read(self.medium, extent, Purpose::Host),
+            Op::Write => {
+                plan.write(self.medium, extent, Purpose::Host, Source::Host(command.extent.start.into()));
             }
-            HostOp::Flush | HostOp::Trim => {}
+            Op::Flush | Op::Trim => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(command.id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(command.id));
+        plan.complete(command.id);
     }
 
     fn idle(&mut self, _plan: &mut Plan) -> Idle {
@@ -63,14 +65,14 @@ impl Layer for Conventional {
 
     fn erase(&mut self) {}
 
-    fn room(&self) -> Room {
+    fn media_use(&self) -> MediaUse {
         match self.medium {
-            Medium::Platter => Room { platter: self.capacity, ..Room::default() },
-            Medium::Flash => Room { flash: self.capacity, ..Room::default() },
+            Medium::Platter => MediaUse { platter: self.capacity, ..MediaUse::default() },
+            Medium::Flash => MediaUse { flash: self.capacity, ..MediaUse::default() },
         }
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
         visit(native(extent));
     }
 }

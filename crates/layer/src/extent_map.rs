@@ -1,102 +1,77 @@
-//! The exception map: which host extents lie elsewhere than at their native location, and where.
+//! The exception map: host extents outside their native location, with their current location.
 //!
-//! A B+-tree over leaves of packed extents (11 bytes each). A full leaf first shares with a neighbour and
-//! splits only when both are full, so that leaves stay about 80 % full under random writes: with the inner
-//! nodes, less than 16 bytes an extent. Values shift when an extent is cut: the rest of a cut extent still
-//! points at its own sectors.
+//! A B+-tree over leaves of packed extents (11 bytes each). A full leaf first moves entries to a neighbour
+//! and is split only if both are full, so that leaves stay about 80 % full under random writes: including
+//! inner nodes, less than 16 bytes per extent. When an extent is split, its parts keep the locations of their
+//! sectors.
 //!
-//! A map of millions of extents is far larger than the processor's caches, so what counts is how many lines of
-//! memory a write touches and how early they are asked for. Who knows the addresses that come says so with
-//! [`ExtentMap::hint`]; a hint fetches the node above the leaf, some hints later the part of the leaf that is
-//! searched, and then slots of it. A write that overlaps and touches nothing, most of them, is put in with that part alone.
+//! A map of millions of extents is far larger than the processor's caches, so the cost of a write is the
+//! number of cache lines that it accesses and how early they are prefetched. [`ExtentMap::hint`] announces an
+//! address: it prefetches the parent of the leaf, some hints later the part of the leaf that is searched, and
+//! then slots. An insertion that neither overlaps nor adjoins an entry, the common case, needs only that
+//! part.
 //!
-//! Invariants: extents do not overlap; neighbours that continue each other in both address spaces are one
-//! extent up to 65,535 sectors; every sector last inserted and not removed is found at its address.
+//! Invariants: extents do not overlap; adjacent extents that are contiguous in both address spaces are one
+//! entry, up to 65,535 sectors; a look-up returns the location that was last inserted for a sector, unless it
+//! was removed.
 //! Source: the exception map of Skylight, section 2; the structure is a textbook B+-tree.
 
 use std::cell::Cell;
 use std::ops::Range;
 
-use skylight_disk::{LOT_STEP, Lba, LbaExtent, Pba, Sectors};
+use skylight_disk::{Lba, LbaExtent, Pba, SPLITMIX64_STEP, Sectors};
 
-use crate::inner::{Approach, Inners, MAX_HEIGHT, granule, granule_start};
+use crate::inner::{Inners, MAX_HEIGHT, Parent, granule, granule_start};
+pub use crate::leaf::Mapped;
 use crate::leaf::{ENTRY_MAX_SECTORS, LEAF_ENTRIES, Leaf, Leaves, NO_LEAF};
 
-/// A host extent and where it lies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mapped {
-    /// The extent.
-    pub lba: LbaExtent,
-    /// Where its first sector lies; the others follow.
-    pub pba: Pba,
-}
-
-impl Mapped {
-    /// The part from `start` (inside it) up to `end` (not before `start`).
-    #[inline]
-    fn clipped(self, start: Lba, end: Lba) -> Self {
-        let from = start.max(self.lba.start);
-        let until = end.min(self.lba.end());
-        let skipped = from - self.lba.start;
-        Self { lba: LbaExtent::new(from, until - from), pba: self.pba + skipped }
-    }
-
-    /// Whether `next` continues this one in both address spaces.
-    fn continued_by(self, next: Self) -> bool {
-        self.lba.end() == next.lba.start
-            && self.pba + self.lba.len == next.pba
-            && self.lba.len.get() + next.lba.len.get() <= ENTRY_MAX_SECTORS
-    }
-}
-
-/// A place between entries: a leaf and an index in it.
+/// A position between entries: a leaf and an index in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
     leaf: u32,
     index: usize,
 }
 
-/// See the module page.
+/// See the module documentation.
 pub struct ExtentMap {
     inners: Inners,
     leaves: Leaves,
     entries: u64,
     sectors: u64,
-    /// At least as many sectors as any entry has.
+    /// An upper bound on the length of the entries, in sectors.
     longest: u64,
-    /// By some bits of the start.
+    /// A direct-mapped cache of leaves by start.
     hinted: [Cell<Hinted>; HINTS],
-    /// Where the first entry is that ends after the latest start for which that was found; none once it may have
-    /// moved. Cleaning asks for the same start several times in a row.
-    latest: Cell<Option<(Lba, Cursor)>>,
-    /// The last starts that were hinted, in a ring.
-    ahead: [Ahead; HINTS_AHEAD],
+    /// The latest search of [`ExtentMap::first_ending_after`], with its result; `None` after a change.
+    /// Cleaning searches for the same start several times in a row.
+    latest_search: Cell<Option<(Lba, Cursor)>>,
+    /// The last hints, in a ring.
+    ring: [Hint; HINT_RING],
     hints: usize,
 }
 
-/// Hints that are followed up together; a power of two.
+/// Hints that are processed together; a power of two.
 const HINT_BATCH: usize = 8;
-/// The ring holds some batches; a power of two, so that it goes on where the counter begins anew.
-const HINTS_AHEAD: usize = 4 * HINT_BATCH;
+/// Hints in the ring: several batches; a power of two, so that the counter of hints may wrap around.
+const HINT_RING: usize = 4 * HINT_BATCH;
 
-/// A start that was hinted, and how far the way to it was gone.
+/// A hint, with the results of its steps so far.
 #[derive(Clone, Copy)]
-struct Ahead {
+struct Hint {
     start: u64,
-    approach: Approach,
+    parent: Parent,
     leaf: u32,
 }
 
-/// Media addresses that an entry can hold lie below this.
+/// Upper bound of the media addresses that an entry can contain.
 pub const MAX_ADDRESS: Pba = Pba(1 << crate::leaf::ADDRESS_BITS);
 
-/// How many hints are remembered, as a power of two: many times as many as are ahead at once, of host commands
-/// and of cleaning, so that few are lost to others before they are asked for.
+/// Log2 of the size of the cache of leaves: many times the number of hints that are outstanding for host
+/// commands and for cleaning, so that few are evicted before they are used.
 const HINT_BITS: u32 = 9;
 const HINTS: usize = 1 << HINT_BITS;
 
-/// A start that will be asked for or was asked for lately, and the leaf that holds it: found once for the hint
-/// and the look-ups.
+/// A start that was hinted or searched for, and its leaf, which later look-ups need not search again.
 #[derive(Clone, Copy)]
 struct Hinted {
     start: u64,
@@ -105,10 +80,11 @@ struct Hinted {
 
 const NO_HINT: Hinted = Hinted { start: u64::MAX, leaf: NO_LEAF };
 
-/// Where a start is remembered: those of blocks and of bands, which share many bits, shall not meet too often.
+/// The index of a start in the cache of leaves. The starts of blocks and bands have many equal bits, so it is
+/// hashed.
 #[inline]
-fn hint_slot(start: u64) -> usize {
-    (start.wrapping_mul(LOT_STEP) >> (u64::BITS - HINT_BITS)) as usize
+fn hint_index(start: u64) -> usize {
+    (start.wrapping_mul(SPLITMIX64_STEP) >> (u64::BITS - HINT_BITS)) as usize
 }
 
 impl Default for ExtentMap {
@@ -124,7 +100,7 @@ impl ExtentMap {
         let first = leaves.add(0);
         let inners = Inners::new(first);
         Self {
-            ahead: [Ahead { start: 0, approach: inners.approach(0), leaf: first }; HINTS_AHEAD],
+            ring: [Hint { start: 0, parent: inners.find_parent(0), leaf: first }; HINT_RING],
             hints: 0,
             inners,
             leaves,
@@ -132,71 +108,70 @@ impl ExtentMap {
             sectors: 0,
             longest: 0,
             hinted: [const { Cell::new(NO_HINT) }; HINTS],
-            latest: Cell::new(None),
+            latest_search: Cell::new(None),
         }
     }
 
-    /// How many entries the map holds.
+    /// The number of entries.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// How many sectors it finds.
+    /// The number of mapped sectors.
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
 
-    /// No entry is longer: the longest that the map ever held.
+    /// An upper bound on the length of all entries: that of the longest so far.
     pub fn longest(&self) -> Sectors {
         Sectors(self.longest)
     }
 
-    /// Memory that it takes.
+    /// Allocated memory.
     pub fn bytes(&self) -> u64 {
         self.leaves.bytes() + self.inners.bytes()
     }
 
-    /// Has what finds an address that will be asked for soon fetched into the processor's cache. Best 24
-    /// look-ups ahead: hints are followed up in batches of eight, each in three steps.
+    /// Prefetches the data for a look-up of an address that will follow soon, best 24 look-ups later: hints
+    /// are processed in batches of eight, in three steps.
     #[inline]
     pub fn hint(&mut self, address: Lba) {
-        self.ahead[self.hints % HINTS_AHEAD].start = address.get();
+        self.ring[self.hints % HINT_RING].start = address.get();
         self.hints = self.hints.wrapping_add(1);
         if self.hints.is_multiple_of(HINT_BATCH) {
-            self.follow_hints();
+            self.process_hints();
         }
     }
 
-    /// Goes a step further with each of the last batches of hints. Those of a batch are done in a row, since
-    /// processors then wait for all of them at once.
-    fn follow_hints(&mut self) {
+    /// Performs the next step for each of the last batches of hints. The cache misses of a batch overlap.
+    fn process_hints(&mut self) {
         let batch = |back: usize| {
-            let first = self.hints.wrapping_sub(back * HINT_BATCH) % HINTS_AHEAD;
+            let first = self.hints.wrapping_sub(back * HINT_BATCH) % HINT_RING;
             first..first + HINT_BATCH
         };
-        let (found, searched, filled) = (batch(1), batch(2), batch(3));
-        for ahead in &mut self.ahead[found] {
-            ahead.approach = self.inners.approach(ahead.start);
+        let (newest, second, third) = (batch(1), batch(2), batch(3));
+        for hint in &mut self.ring[newest] {
+            hint.parent = self.inners.find_parent(hint.start);
         }
-        for ahead in &mut self.ahead[searched.clone()] {
-            ahead.leaf = self.inners.arrive(ahead.start, ahead.approach);
+        for hint in &mut self.ring[second.clone()] {
+            hint.leaf = self.inners.find_from(hint.start, hint.parent);
         }
-        for ahead in &self.ahead[searched] {
-            self.leaves.get(ahead.leaf).prefetch_searched();
-            self.hinted[hint_slot(ahead.start)].set(Hinted { start: ahead.start, leaf: ahead.leaf });
+        for hint in &self.ring[second] {
+            self.leaves.get(hint.leaf).prefetch_searched();
+            self.hinted[hint_index(hint.start)].set(Hinted { start: hint.start, leaf: hint.leaf });
         }
-        for ahead in &self.ahead[filled] {
-            let leaf = self.leaves.get(ahead.leaf);
-            leaf.prefetch_slots(ahead.start);
+        for hint in &self.ring[third] {
+            let leaf = self.leaves.get(hint.leaf);
+            leaf.prefetch_slots(hint.start);
             if leaf.is_full() && leaf.next != NO_LEAF {
-                // To take another entry, it shares with the next one.
+                // An insertion will move entries to the next leaf.
                 leaf.prefetch_whole();
                 self.leaves.get(leaf.next).prefetch_whole();
             }
         }
     }
 
-    /// Forgets hints of a leaf whose range of starts changes.
+    /// Drops hints for a leaf whose range of starts changes.
     fn forget_hints(&mut self, leaf: u32) {
         for hinted in &mut self.hinted {
             if hinted.get().leaf == leaf {
@@ -205,7 +180,7 @@ impl ExtentMap {
         }
     }
 
-    /// Maps an extent to `pba`; what was mapped in it before is forgotten. Host addresses must lie below 2^38
+    /// Maps an extent to `pba`, replacing previous mappings within it. Host addresses must be below 2^38
     /// sectors and media addresses below [`MAX_ADDRESS`].
     ///
     /// ```
@@ -216,7 +191,7 @@ impl ExtentMap {
     /// map.insert(LbaExtent::new(Lba(102), Sectors(2)), Pba(9000));
     /// let found: Vec<_> = map.overlapping(LbaExtent::new(Lba(0), Sectors(200))).collect();
     /// assert_eq!(found.len(), 3);
-    /// assert_eq!(found[2].pba, Pba(5004)); // the value shifted with the cut
+    /// assert_eq!(found[2].pba, Pba(5004)); // the rest keeps its own location
     /// ```
     pub fn insert(&mut self, extent: LbaExtent, pba: Pba) {
         let mut rest = Mapped { lba: extent, pba };
@@ -228,8 +203,8 @@ impl ExtentMap {
         }
     }
 
-    /// Maps an extent if it is plain at a glance that nothing in it or beside it is mapped; whether it did. Most
-    /// writes are such, and need not be asked what they replace.
+    /// Maps an extent if a quick test shows that nothing within or adjacent to it is mapped. Returns whether
+    /// it did. This is the common case; for others, the caller has to handle what the extent replaces.
     #[inline]
     pub fn insert_if_clear(&mut self, extent: LbaExtent, pba: Pba) -> bool {
         if extent.is_empty() || extent.len.get() > ENTRY_MAX_SECTORS {
@@ -237,7 +212,7 @@ impl ExtentMap {
         }
         let number = self.leaf_for(extent.start);
         let leaf = self.leaves.get_mut(number);
-        let Some(index) = leaf.clear_place(extent) else {
+        let Some(index) = leaf.clear_index(extent) else {
             return false;
         };
         let entry = Mapped { lba: extent, pba };
@@ -246,7 +221,7 @@ impl ExtentMap {
         true
     }
 
-    /// Forgets all that is mapped in an extent.
+    /// Removes all mappings within an extent.
     pub fn remove(&mut self, extent: LbaExtent) {
         let mut more = true;
         while more && let Some((at, entry)) = self.first_overlap(extent) {
@@ -261,30 +236,31 @@ impl ExtentMap {
         }
     }
 
-    /// What is mapped in an extent, in order, cut to it.
+    /// The mappings within an extent, in order, clipped to it.
     pub fn overlapping(&self, extent: LbaExtent) -> impl Iterator<Item = Mapped> + '_ {
         self.overlapping_from(self.first_ending_after(extent.start), extent)
     }
 
-    /// As [`ExtentMap::overlapping`], from a sector of the extent on which the map was asked for lately: one way
-    /// down the tree does for both, where little lies before that sector.
-    pub fn overlapping_around(&self, extent: LbaExtent, asked: Lba) -> impl Iterator<Item = Mapped> + '_ {
-        let mut at = self.first_ending_after(asked);
+    /// As [`ExtentMap::overlapping`], but starts at `searched`, a sector of the extent that was recently
+    /// looked up, and goes back from there. This saves a search of the tree, if few entries precede that
+    /// sector.
+    pub fn overlapping_around(&self, extent: LbaExtent, searched: Lba) -> impl Iterator<Item = Mapped> + '_ {
+        let mut at = self.first_ending_after(searched);
         while let Some(before) = self.before(at)
             && self.leaves.get(before.leaf).get(before.index).lba.end() > extent.start
         {
             at = before;
         }
         if at.index > 0 && self.entry(at).is_none_or(|first| first.lba.start >= extent.start) {
-            // The leaf has the entries on both sides of the extent's start, so it is the one for that too.
+            // The leaf has entries on both sides of the extent's start, so it is also the leaf for that.
             let hinted = Hinted { start: extent.start.get(), leaf: at.leaf };
-            self.hinted[hint_slot(hinted.start)].set(hinted);
+            self.hinted[hint_index(hinted.start)].set(hinted);
         }
-        self.latest.set(Some((extent.start, at)));
+        self.latest_search.set(Some((extent.start, at)));
         self.overlapping_from(at, extent)
     }
 
-    /// What is mapped in an extent, whose first entry is at a place, cut to it.
+    /// The mappings within an extent whose first entry is at `at`, clipped to it.
     fn overlapping_from(&self, mut at: Cursor, extent: LbaExtent) -> impl Iterator<Item = Mapped> + '_ {
         std::iter::from_fn(move || {
             let entry = self.entry(at).filter(|e| e.lba.start < extent.end())?;
@@ -293,23 +269,23 @@ impl ExtentMap {
         })
     }
 
-    /// The entry that finds a sector, all of it.
-    pub fn holding(&self, sector: Lba) -> Option<Mapped> {
+    /// The whole entry that contains a sector.
+    pub fn entry_at(&self, sector: Lba) -> Option<Mapped> {
         let found = self.first_overlap(LbaExtent::new(sector, Sectors(1)));
         found.map(|(_, entry)| entry)
     }
 
-    /// The place of the first entry that starts after `at`, with the way to its leaf.
+    /// The position of the first entry that starts after `at`.
     #[inline]
-    fn descend(&self, at: Lba) -> Cursor {
+    fn position_after(&self, at: Lba) -> Cursor {
         let leaf = self.leaf_for(at);
         Cursor { leaf, index: self.leaves.get(leaf).rank(at.get()) }
     }
 
-    /// The leaf that holds a start, or would.
+    /// The leaf whose range contains a start.
     #[inline]
     fn leaf_for(&self, at: Lba) -> u32 {
-        let hinted = &self.hinted[hint_slot(at.get())];
+        let hinted = &self.hinted[hint_index(at.get())];
         let leaf = match hinted.get() {
             Hinted { start, leaf } if start == at.get() => leaf,
             _ => self.inners.find(at.get()),
@@ -323,13 +299,13 @@ impl ExtentMap {
         (at.index < leaf.len()).then(|| leaf.get(at.index))
     }
 
-    /// The place after an entry; leaves without entries are passed over.
+    /// The position after an entry.
     fn after(&self, at: Cursor) -> Cursor {
-        self.settled(Cursor { index: at.index + 1, ..at })
+        self.normalized(Cursor { index: at.index + 1, ..at })
     }
 
-    /// A place at the end of a leaf is the same as the start of the next one.
-    fn settled(&self, mut at: Cursor) -> Cursor {
+    /// Moves a position at the end of a leaf to the start of the next leaf with entries.
+    fn normalized(&self, mut at: Cursor) -> Cursor {
         loop {
             let leaf = self.leaves.get(at.leaf);
             if at.index < leaf.len() || leaf.next == NO_LEAF {
@@ -339,7 +315,7 @@ impl ExtentMap {
         }
     }
 
-    /// The place before, if there is an entry there.
+    /// The position of the previous entry, if there is one.
     fn before(&self, mut at: Cursor) -> Option<Cursor> {
         while at.index == 0 {
             let previous = self.leaves.get(at.leaf).previous;
@@ -351,19 +327,19 @@ impl ExtentMap {
         Some(Cursor { index: at.index - 1, ..at })
     }
 
-    /// The first entry that holds a sector at or after `start`.
+    /// The position of the first entry that ends after `start`.
     fn first_ending_after(&self, start: Lba) -> Cursor {
-        if let Some((latest, at)) = self.latest.get()
+        if let Some((latest, at)) = self.latest_search.get()
             && latest == start
         {
             return at;
         }
-        let at = self.descend(start);
+        let at = self.position_after(start);
         let found = match self.before(at) {
             Some(before) if self.leaves.get(before.leaf).get(before.index).lba.end() > start => before,
-            _ => self.settled(at),
+            _ => self.normalized(at),
         };
-        self.latest.set(Some((start, found)));
+        self.latest_search.set(Some((start, found)));
         found
     }
 
@@ -373,7 +349,7 @@ impl ExtentMap {
         (entry.lba.start < extent.end()).then_some((at, entry))
     }
 
-    /// Maps an extent of one entry: replaced in place, joined to a neighbour, or added.
+    /// Maps an extent of one entry: replaces an entry in place, merges with a neighbour, or adds an entry.
     fn insert_entry(&mut self, entry: Mapped) {
         if self.insert_if_clear(entry.lba, entry.pba) {
             return;
@@ -382,30 +358,30 @@ impl ExtentMap {
         let leaf = self.leaves.get(number);
         let at = Cursor { leaf: number, index: leaf.rank(entry.lba.start.get()) };
         let before = self.before(at).map(|b| (b, self.leaves.get(b.leaf).get(b.index)));
-        if let Some((place, found)) = before
+        if let Some((position, found)) = before
             && found.lba == entry.lba
         {
-            if self.stands_alone(place, entry) {
-                self.leaves.get_mut(place.leaf).put(place.index, entry);
+            if self.stands_alone(position, entry) {
+                self.leaves.get_mut(position.leaf).put(position.index, entry);
             } else {
-                self.delete(place, found);
+                self.delete(position, found);
                 self.insert_entry(entry);
             }
             return;
         }
-        let after = self.settled(at);
+        let after = self.normalized(at);
         let next = self.entry(after);
-        let covered = before.is_some_and(|(_, b)| b.lba.end() > entry.lba.start)
+        let overlaps = before.is_some_and(|(_, b)| b.lba.end() > entry.lba.start)
             || next.is_some_and(|n| n.lba.start < entry.lba.end());
-        if covered {
+        if overlaps {
             self.remove(entry.lba);
             self.insert_entry(entry);
             return;
         }
         match (before, next) {
-            (Some((place, found)), _) if found.continued_by(entry) => {
+            (Some((position, found)), _) if found.continued_by(entry) => {
                 let lba = LbaExtent::new(found.lba.start, found.lba.len + entry.lba.len);
-                self.delete(place, found);
+                self.delete(position, found);
                 self.insert_entry(Mapped { lba, pba: found.pba });
             }
             (_, Some(found)) if entry.continued_by(found) => {
@@ -417,58 +393,58 @@ impl ExtentMap {
         }
     }
 
-    /// Whether neither neighbour of a place would become one with this entry.
-    fn stands_alone(&self, place: Cursor, entry: Mapped) -> bool {
+    /// Whether an entry at `position` would merge with neither neighbour.
+    fn stands_alone(&self, position: Cursor, entry: Mapped) -> bool {
         let joins = |pair: [Option<Mapped>; 2]| matches!(pair, [Some(a), Some(b)] if a.continued_by(b));
-        let before = self.before(place).and_then(|at| self.entry(at));
-        !joins([before, Some(entry)]) && !joins([Some(entry), self.entry(self.after(place))])
+        let before = self.before(position).and_then(|at| self.entry(at));
+        !joins([before, Some(entry)]) && !joins([Some(entry), self.entry(self.after(position))])
     }
 
     fn add(&mut self, entry: Mapped) {
-        let at = self.descend(entry.lba.start);
+        let at = self.position_after(entry.lba.start);
         self.add_at(at, entry);
     }
 
-    /// Adds an entry at the place where [`ExtentMap::descend`] led.
+    /// Adds an entry at the position that [`ExtentMap::position_after`] returned.
     fn add_at(&mut self, at: Cursor, entry: Mapped) {
         let leaf = self.leaves.get(at.leaf);
-        if leaf.is_full() || !leaf.reaches(entry.lba.start.get()) {
-            self.make_room(at.leaf, entry);
+        if leaf.is_full() || !leaf.can_represent(entry.lba.start.get()) {
+            self.make_space(at.leaf, entry);
             return self.add(entry);
         }
         self.leaves.get_mut(at.leaf).insert(at.index, entry);
         self.count(entry);
     }
 
-    /// An entry more.
+    /// Updates the totals for a new entry.
     #[inline]
     fn count(&mut self, entry: Mapped) {
-        self.latest.set(None);
+        self.latest_search.set(None);
         self.entries += 1;
         self.sectors += entry.lba.len.get();
         self.longest = self.longest.max(entry.lba.len.get());
     }
 
     fn delete(&mut self, at: Cursor, entry: Mapped) {
-        self.latest.set(None);
+        self.latest_search.set(None);
         let leaf = self.leaves.get_mut(at.leaf);
         leaf.remove(at.index);
         let empty = leaf.len() == 0;
         self.entries -= 1;
         self.sectors -= entry.lba.len.get();
         if empty {
-            self.drop_leaf(at.leaf, entry.lba.start.get());
+            self.remove_leaf(at.leaf, entry.lba.start.get());
         }
     }
 
-    /// Takes an empty leaf out of the tree, unless it is the last one.
-    fn drop_leaf(&mut self, number: u32, start: u64) {
+    /// Removes an empty leaf from the tree, unless it is the last one.
+    fn remove_leaf(&mut self, number: u32, start: u64) {
         let (previous, next) = (self.leaves.get(number).previous, self.leaves.get(number).next);
         if previous == NO_LEAF && next == NO_LEAF {
             *self.leaves.get_mut(number) = Leaf::new(0);
             return;
         }
-        // The neighbours take over its range.
+        // A neighbour takes over its range.
         self.hinted.iter_mut().for_each(|hinted| hinted.set(NO_HINT));
         self.inners.remove(granule(start), number);
         if previous != NO_LEAF {
@@ -480,26 +456,26 @@ impl ExtentMap {
         self.leaves.free(number);
     }
 
-    /// Changes the tree so that the entry has a leaf that can take it.
-    fn make_room(&mut self, number: u32, entry: Mapped) {
-        self.latest.set(None);
+    /// Changes the tree so that the leaf for the entry can take it.
+    fn make_space(&mut self, number: u32, entry: Mapped) {
+        self.latest_search.set(None);
         let start = entry.lba.start.get();
         let leaf = self.leaves.get_mut(number);
-        if !leaf.reaches(start) {
-            if leaf.could_reach(start, start) {
-                leaf.extend_reach(start, start);
+        if !leaf.can_represent(start) {
+            if leaf.can_extend_to(start, start) {
+                leaf.extend_range(start, start);
             } else if start > leaf.start(0) {
                 self.split_off(number, start);
             } else {
                 self.split_all_off(number, start);
             }
         } else if !self.share_with_next(number) && !self.share_with_previous(number) {
-            self.divide(number, start);
+            self.split_in_half(number, start);
         }
     }
 
-    /// Divides a full leaf at the border between granules that is nearest to its middle.
-    fn divide(&mut self, number: u32, start: u64) {
+    /// Splits a full leaf at the border between granules nearest to its middle.
+    fn split_in_half(&mut self, number: u32, start: u64) {
         let leaf = self.leaves.get(number);
         match leaf.border_near(leaf.len() / 2) {
             Some(middle) => {
@@ -508,7 +484,7 @@ impl ExtentMap {
                 self.shift_entries(number, middle..LEAF_ENTRIES, added);
                 self.leaves.get_mut(number).refine();
             }
-            // All of one granule, which the new entry is then not of.
+            // All entries are in one granule, and the new one is in another.
             None if start > leaf.start(0) => _ = self.split_off(number, start),
             None => self.split_all_off(number, start),
         }
@@ -528,7 +504,7 @@ impl ExtentMap {
     fn share_with_next(&mut self, number: u32) -> bool {
         let leaf = self.leaves.get(number);
         let next = leaf.next;
-        if next == NO_LEAF || !self.leaves.get(next).has_room_to_share() {
+        if next == NO_LEAF || !self.leaves.get(next).has_space_to_share() {
             return false;
         }
         let other = self.leaves.get(next);
@@ -536,7 +512,7 @@ impl ExtentMap {
             return false;
         };
         let (border, old) = (leaf.start(middle), granule(other.start(0)));
-        let fits = other.len() + leaf.len() - middle < LEAF_ENTRIES && other.could_reach(border, border);
+        let fits = other.len() + leaf.len() - middle < LEAF_ENTRIES && other.can_extend_to(border, border);
         if !fits || !self.inners.move_border(old, next, granule(border)) {
             return false;
         }
@@ -548,7 +524,7 @@ impl ExtentMap {
     fn share_with_previous(&mut self, number: u32) -> bool {
         let leaf = self.leaves.get(number);
         let previous = leaf.previous;
-        if previous == NO_LEAF || !self.leaves.get(previous).has_room_to_share() {
+        if previous == NO_LEAF || !self.leaves.get(previous).has_space_to_share() {
             return false;
         }
         let other = self.leaves.get(previous);
@@ -556,7 +532,7 @@ impl ExtentMap {
             return false;
         };
         let (border, old, last) = (leaf.start(middle), granule(leaf.start(0)), leaf.start(middle - 1));
-        let fits = other.len() + middle < LEAF_ENTRIES && other.could_reach(last, last);
+        let fits = other.len() + middle < LEAF_ENTRIES && other.can_extend_to(last, last);
         if !fits || !self.inners.move_border(old, number, granule(border)) {
             return false;
         }
@@ -565,7 +541,7 @@ impl ExtentMap {
         true
     }
 
-    /// Adds an empty leaf behind another one, responsible from the granule of `start` on.
+    /// Adds an empty leaf after another one, which covers addresses from the granule of `start` on.
     fn split_off(&mut self, number: u32, start: u64) -> u32 {
         self.forget_hints(number);
         let added = self.leaves.add(granule_start(start));
@@ -581,12 +557,12 @@ impl ExtentMap {
         added
     }
 
-    /// Moves all entries of a leaf to one behind it, so that it can take a lower start that it does not reach.
+    /// Moves all entries of a leaf to a new one after it, so that it can take a start too far below them.
     fn split_all_off(&mut self, number: u32, start: u64) {
         let leaf = self.leaves.get(number);
         let len = leaf.len();
         let added = self.split_off(number, leaf.start(0));
         self.shift_entries(number, 0..len, added);
-        self.leaves.get_mut(number).extend_reach(start, start);
+        self.leaves.get_mut(number).extend_range(start, start);
     }
 }

@@ -1,29 +1,29 @@
-//! The inner nodes of the extent map: from an address to the leaf that would hold it.
+//! The inner nodes of the extent map: find the leaf for an address.
 //!
-//! Borders between leaves lie at whole granules of 64 sectors, so that a border fits 32 bits and processors
-//! compare many at once: a look-up costs three short passes over a column, whatever the number of entries. A
-//! granule has at most as many extents as a leaf has room for, so a full leaf can always be divided.
+//! Borders between leaves are multiples of a granule of 64 sectors, so that a border fits in 32 bits and SIMD
+//! instructions compare many at once: a look-up scans one short array for each level, usually three. A
+//! granule has at most as many extents as fit in a leaf, so a full leaf can always be split.
 //!
-//! Invariants: borders rise within a node; the first border of a node is not used, so that the first child
-//! takes everything below the second; every leaf is a child of exactly one node.
+//! Invariants: borders increase within a node; the first border of a node is not used, so that the first
+//! child covers everything below the second; every leaf is a child of exactly one node.
 
 /// Children of a node.
 const FANOUT: usize = 64;
-/// Levels that no map reaches: 32^8 leaves.
+/// An upper bound on the levels of any map: 32^8 leaves.
 pub(crate) const MAX_HEIGHT: usize = 8;
-/// A border past all others, for children that are not there.
+/// The border of an unused child: above all others.
 const UNUSED: i32 = i32::MAX;
-/// Sectors in a granule, as a power of two.
+/// Log2 of the sectors in a granule.
 const GRANULE_SHIFT: u32 = 6;
 
-/// The granule of a sector, which must lie below 2^38 (140 TB), as a signed number in the same order.
+/// The granule of a sector below 2^38 (140 TB), as a signed number in the same order.
 #[inline]
 pub(crate) fn granule(start: u64) -> i32 {
-    debug_assert!(start >> GRANULE_SHIFT < u64::from(u32::MAX), "the map reaches 140 TB");
+    debug_assert!(start >> GRANULE_SHIFT < u64::from(u32::MAX), "the map is limited to 140 TB");
     ((start >> GRANULE_SHIFT) as u32 ^ (1 << 31)).cast_signed()
 }
 
-/// The first sector of the granule that holds one.
+/// The first sector of the granule that contains a sector.
 pub(crate) fn granule_start(start: u64) -> u64 {
     start >> GRANULE_SHIFT << GRANULE_SHIFT
 }
@@ -40,11 +40,11 @@ impl Inner {
         Self { borders: [UNUSED; FANOUT], children: [0; FANOUT], len: 0 }
     }
 
-    /// The child that is responsible for a granule.
+    /// The index of the child that covers a granule.
     #[inline]
     fn child_for(&self, granule: i32) -> usize {
         let below: i32 = self.borders.iter().map(|&border| i32::from(border <= granule)).sum();
-        // The first border is not used: what lies below it is the first child's too.
+        // The first border is not used: the first child covers everything below the second.
         below.max(1) as usize - 1
     }
 
@@ -61,54 +61,54 @@ impl Inner {
         self.children.copy_within(index + 1..self.len, index);
         self.len -= 1;
         self.borders[self.len] = UNUSED;
-        self.first_takes_all_below();
+        self.clear_first_border();
     }
 
-    /// What lies below the first border is the first child's: else a border put behind it later could be
-    /// lower than it, and a search that counts borders would miss that child.
-    fn first_takes_all_below(&mut self) {
+    /// Sets the first border below all others. Otherwise a border inserted after it could be lower, and a
+    /// search, which counts borders, would miss that child.
+    fn clear_first_border(&mut self) {
         if self.len > 0 {
             self.borders[0] = i32::MIN;
         }
     }
 }
 
-/// Asks the processor to fetch the first bytes of a value.
+/// Prefetches the first `bytes` bytes of a value into the processor's cache.
 #[inline]
 pub(crate) fn prefetch<T: ?Sized>(value: &T, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (0..bytes).step_by(64) {
         let address = std::ptr::from_ref(value).cast::<i8>().wrapping_add(line);
-        // SAFETY: a prefetch neither reads nor writes as far as the program can see, for any address.
+        // SAFETY: a prefetch has no visible effect on the program, for any address.
         unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = value;
 }
 
-/// A way down: for each level the node and the child taken.
+/// A path from the root: the node and the index of the child at each level.
 type Path = [(u32, usize); MAX_HEIGHT];
 
-/// All inner nodes.
+/// The inner nodes of a map.
 pub(crate) struct Inners {
     nodes: Vec<Inner>,
     free: Vec<u32>,
-    /// A node, or the only leaf when there are no levels.
+    /// A node, or the only leaf if there are no levels.
     root: u32,
     height: usize,
-    /// How often nodes were made, divided or taken out: a way down that was begun before is void.
+    /// Number of structural changes: a [`Parent`] found before the latest one is invalid.
     changes: u32,
 }
 
-/// A way down as far as the node above the leaves.
+/// The parent of the leaf for some sector.
 #[derive(Clone, Copy)]
-pub(crate) struct Approach {
+pub(crate) struct Parent {
     node: u32,
     changes: u32,
 }
 
 impl Inners {
-    /// No nodes, one leaf.
+    /// A tree of one leaf.
     pub(crate) fn new(leaf: u32) -> Self {
         Self { nodes: Vec::new(), free: Vec::new(), root: leaf, height: 0, changes: 0 }
     }
@@ -133,9 +133,9 @@ impl Inners {
         at
     }
 
-    /// Goes down to the node above the leaf for a sector, and has it fetched into the processor's cache.
+    /// Finds and prefetches the parent of the leaf for a sector.
     #[inline]
-    pub(crate) fn approach(&self, start: u64) -> Approach {
+    pub(crate) fn find_parent(&self, start: u64) -> Parent {
         let granule = granule(start);
         let mut at = self.root;
         for _ in 1..self.height {
@@ -145,12 +145,12 @@ impl Inners {
         if self.height > 0 {
             prefetch(&self.nodes[at as usize], size_of::<Inner>());
         }
-        Approach { node: at, changes: self.changes }
+        Parent { node: at, changes: self.changes }
     }
 
-    /// The leaf for a sector, from where [`Inners::approach`] came to for the same one.
+    /// The leaf for a sector, given the result of [`Inners::find_parent`] for the same sector.
     #[inline]
-    pub(crate) fn arrive(&self, start: u64, from: Approach) -> u32 {
+    pub(crate) fn find_from(&self, start: u64, from: Parent) -> u32 {
         if self.height == 0 || from.changes != self.changes {
             return self.find(start);
         }
@@ -161,10 +161,10 @@ impl Inners {
     fn path(&self, granule: i32) -> Path {
         let mut path = [(0, 0); MAX_HEIGHT];
         let mut at = self.root;
-        for slot in path.iter_mut().take(self.height) {
+        for step in path.iter_mut().take(self.height) {
             let node = &self.nodes[at as usize];
             let child = node.child_for(granule);
-            *slot = (at, child);
+            *step = (at, child);
             at = node.children[child];
         }
         path
@@ -179,7 +179,7 @@ impl Inners {
         (self.nodes.len() - 1) as u32
     }
 
-    /// Makes a leaf responsible for the granules from `border` up to the next border.
+    /// Inserts a leaf that covers the granules from `border` to the next border.
     pub(crate) fn insert(&mut self, border: i32, leaf: u32) {
         let path = self.path(border);
         let (mut border, mut child) = (border, leaf);
@@ -206,7 +206,7 @@ impl Inners {
         let added = self.add_node();
         let mut right = Inner::new();
         let left = &mut self.nodes[node as usize];
-        // Borders that only grow fill the left node and leave the right one to grow.
+        // Sequential insertions leave full nodes behind.
         let half = if index == FANOUT { FANOUT - 1 } else { FANOUT / 2 };
         right.len = FANOUT - half;
         right.borders[..right.len].copy_from_slice(&left.borders[half..]);
@@ -219,20 +219,20 @@ impl Inners {
             right.insert(index - half, border, child);
         }
         let right_border = right.borders[0];
-        right.first_takes_all_below();
+        right.clear_first_border();
         self.nodes[added as usize] = right;
         (right_border, added)
     }
 
-    /// Moves the border before a leaf, which `old` leads to, unless the leaf is the first of its node: then
-    /// the border is kept further up and `false` is returned.
+    /// Moves the lower border of a leaf, which covers granule `old`. Returns `false` if the leaf is the first
+    /// of its node, since the border is then stored further up.
     pub(crate) fn move_border(&mut self, old: i32, leaf: u32, new: i32) -> bool {
         let Some(level) = self.height.checked_sub(1) else {
             return false;
         };
         let (node, index) = self.path(old)[level];
         let node = &mut self.nodes[node as usize];
-        debug_assert_eq!(node.children[index], leaf, "the granule leads to its leaf");
+        debug_assert_eq!(node.children[index], leaf, "the leaf covers the granule");
         if index == 0 {
             return false;
         }
@@ -240,8 +240,8 @@ impl Inners {
         true
     }
 
-    /// Takes out a leaf that `granule` leads to; its range goes to the leaf before, or to the next if it is
-    /// the first of its node.
+    /// Removes a leaf that covers `granule`. The previous leaf takes over its range, or the next one if the
+    /// leaf is the first of its node.
     pub(crate) fn remove(&mut self, granule: i32, leaf: u32) {
         let path = self.path(granule);
         for level in (0..self.height).rev() {
@@ -269,12 +269,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_below_the_first_border_can_be_divided() {
+    fn a_range_below_the_first_border_can_be_split() {
         let [start, first, low, high] = [0u64, 2, 4, 6].map(|granule| granule << GRANULE_SHIFT);
         let mut inners = Inners::new(0);
         inners.insert(granule(low), 1);
         inners.insert(granule(high), 2);
-        // What was leaf 0's is leaf 1's now, whose border was higher.
+        // Leaf 1, whose border is higher, takes over the range of leaf 0.
         inners.remove(granule(start), 0);
         inners.insert(granule(first), 3);
         assert_eq!([start, first, low, high].map(|at| inners.find(at)), [1, 3, 3, 2]);

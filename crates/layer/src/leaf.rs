@@ -1,67 +1,93 @@
 //! A leaf of the extent map: up to [`LEAF_ENTRIES`] extents in 11 bytes each.
 //!
-//! What a search reads lies together in few lines of memory: for each extent, in the order of their starts, its
-//! distance from the leaf's base as a 16-bit number, so that the compiler compares many at once, and the *slot*
-//! that holds the rest of it. Slots are taken and given back in any order: an extent that is added moves three
-//! bytes of each that comes behind it and writes one slot. Distances count in units, the finest in which the
-//! leaf reaches all its starts; where in its unit an extent starts is in the slot.
+//! The data for a search shares few cache lines: for each extent, in the order of their starts, its distance
+//! from the leaf's base as a 16-bit number, so that SIMD instructions compare many at once, and the index of
+//! the *slot* with the rest of the extent. Slots are in no order, so an insertion moves three bytes of each
+//! later extent and writes one slot. Distances are in a unit, the finest in which the leaf can represent all
+//! its starts; the slot contains the remainder of the start.
 //!
-//! Invariants: starts rise; extents do not overlap; the leaf reaches every start; a slot is in the order once or
-//! is free; no extent is longer than `longest`.
+//! Invariants: starts increase; extents do not overlap; the leaf can represent every start; a slot occurs in
+//! the order exactly once or is free; no extent is longer than `longest`.
 
 use std::ops::Range;
 
 use skylight_disk::{Lba, LbaExtent, Pba, Sectors};
 
-use crate::extent_map::Mapped;
 use crate::inner::{granule, granule_start, prefetch};
+
+/// A host extent and where it lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mapped {
+    /// The extent.
+    pub lba: LbaExtent,
+    /// Where its first sector lies; the others follow.
+    pub pba: Pba,
+}
+
+impl Mapped {
+    /// The part from `start` (inside it) up to `end` (not before `start`).
+    #[inline]
+    pub(crate) fn clipped(self, start: Lba, end: Lba) -> Self {
+        let from = start.max(self.lba.start);
+        let until = end.min(self.lba.end());
+        let skipped = from - self.lba.start;
+        Self { lba: LbaExtent::new(from, until - from), pba: self.pba + skipped }
+    }
+
+    /// Whether `next` continues this one in both address spaces.
+    pub(crate) fn continued_by(self, next: Self) -> bool {
+        self.lba.end() == next.lba.start
+            && self.pba + self.lba.len == next.pba
+            && self.lba.len.get() + next.lba.len.get() <= ENTRY_MAX_SECTORS
+    }
+}
 
 /// Extents in a leaf.
 pub(crate) const LEAF_ENTRIES: usize = 64;
-/// The longest extent of one entry; longer ones take several.
+/// The maximum length of an entry; longer extents take several entries.
 pub(crate) const ENTRY_MAX_SECTORS: u64 = u16::MAX as u64;
-/// Starts lie less than this far from the base, in sectors, in the coarsest unit.
-const REACH: u64 = UNITS << MAX_SHIFT;
-/// Distances that can be told from the unused one.
+/// Starts are less than this number of sectors from the base, in the coarsest unit.
+const MAX_SPAN: u64 = UNITS << MAX_SHIFT;
+/// Distances below this are distinct from that of an unused entry.
 const UNITS: u64 = u16::MAX as u64;
-/// Bits of a start that its slot has room for.
+/// Bits of the remainder of a start in its slot.
 const MAX_SHIFT: u32 = 8;
-/// Where they are.
+/// The position of these bits in the slot.
 const INTO_SHIFT: u32 = ADDRESS_BITS + 16;
-/// The distance of an unused entry: past every other.
+/// The distance of an unused entry: above all others.
 const UNUSED: i16 = i16::MAX;
-/// Bits of an address: media of up to 2^40 sectors, 562 TB. Builders of layers keep them below.
+/// Bits of a media address: up to 2^40 sectors, 562 TB. The builder of a drive checks this limit.
 pub(crate) const ADDRESS_BITS: u32 = 40;
-/// No leaf.
+/// The number of no leaf.
 pub(crate) const NO_LEAF: u32 = u32::MAX;
-/// Bytes at the front of a leaf that a search and most insertions read.
+/// Bytes at the start of a leaf that a search and most insertions read.
 const SEARCHED_BYTES: usize = std::mem::offset_of!(Leaf, slots) + LEAF_ENTRIES;
 
-/// A distance below [`UNITS`] as a signed number in the same order: processors compare those faster.
+/// A distance below [`UNITS`] as a signed number in the same order, since signed SIMD comparisons are faster.
 #[inline]
 fn signed(distance: u64) -> i16 {
     (distance as u16 ^ 0x8000).cast_signed()
 }
 
-/// See the module page.
+/// See the module documentation.
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Leaf {
-    /// The first sector of a granule, at or before the first start.
+    /// The first sector of a granule; not after the first start.
     base: u64,
-    /// Slots that hold nothing.
+    /// Mask of the unused slots.
     free: u64,
     pub(crate) previous: u32,
     pub(crate) next: u32,
-    /// At least as many sectors as any extent has that it holds.
+    /// An upper bound on the length of the extents, in sectors.
     longest: u16,
     len: u8,
-    /// Distances are counted in units of two to the power of this many sectors.
+    /// Log2 of the unit of distances in sectors.
     shift: u8,
     distances: [i16; LEAF_ENTRIES],
-    /// Slots, in the order of the starts.
+    /// Indices of slots, in the order of the starts.
     order: [u8; LEAF_ENTRIES],
-    /// Address, length, and where in its unit an extent starts, from the lowest bit on.
+    /// From the lowest bit: address, length, and the remainder of the start.
     slots: [u64; LEAF_ENTRIES],
 }
 
@@ -81,14 +107,14 @@ impl Leaf {
         }
     }
 
-    /// Has what a search and most insertions read fetched into the processor's cache.
+    /// Prefetches the data that a search and most insertions read.
     #[inline]
     pub(crate) fn prefetch_searched(&self) {
         prefetch(self, SEARCHED_BYTES);
     }
 
-    /// Has the slots fetched that a start is likely to need: that of the entry at it or before it, and the one
-    /// that the next entry takes.
+    /// Prefetches the slots that an access to `start` is likely to need: that of the entry at or before it,
+    /// and that of the next insertion.
     #[inline]
     pub(crate) fn prefetch_slots(&self, start: u64) {
         let before = self.unit_rank(self.split(start.max(self.base)).0).saturating_sub(1);
@@ -97,7 +123,7 @@ impl Leaf {
         }
     }
 
-    /// Has the whole leaf fetched.
+    /// Prefetches the whole leaf.
     pub(crate) fn prefetch_whole(&self) {
         prefetch(self, size_of::<Self>());
     }
@@ -112,23 +138,23 @@ impl Leaf {
         self.len() == LEAF_ENTRIES
     }
 
-    /// Whether it could take entries of a full neighbour, and enough of them to be worth it: a little room is filled
-    /// again soon, and each time costs more than an insertion.
-    pub(crate) fn has_room_to_share(&self) -> bool {
+    /// Whether the leaf can take enough entries of a full neighbour: moving few is not worthwhile, since it
+    /// costs more than an insertion and the space is soon used up.
+    pub(crate) fn has_space_to_share(&self) -> bool {
         self.len > 0 && self.len() + LEAF_ENTRIES / 4 <= LEAF_ENTRIES
     }
 
-    /// Whether a start can be kept as a distance from the base.
+    /// Whether the leaf can represent a start as a distance from the base.
     #[inline]
-    pub(crate) fn reaches(&self, start: u64) -> bool {
+    pub(crate) fn can_represent(&self, start: u64) -> bool {
         start.wrapping_sub(self.base) >> self.shift < UNITS
     }
 
-    /// A start that the leaf reaches as a distance from the base, and what its slot holds of it.
+    /// The distance and the remainder of a start that the leaf can represent.
     #[inline]
     fn split(&self, start: u64) -> (i16, u64) {
-        let into = start - self.base;
-        (signed(into >> self.shift), into & ((1 << self.shift) - 1))
+        let offset = start - self.base;
+        (signed(offset >> self.shift), offset & ((1 << self.shift) - 1))
     }
 
     #[inline]
@@ -155,7 +181,7 @@ impl Leaf {
         self.base + (self.distance_at(index) << self.shift) + (self.slot(index) >> INTO_SHIFT)
     }
 
-    /// Replaces an entry by one that keeps the order.
+    /// Replaces an entry by one that preserves the order.
     pub(crate) fn put(&mut self, index: usize, entry: Mapped) {
         debug_assert!(entry.pba.get() >> ADDRESS_BITS == 0, "an address has {ADDRESS_BITS} bits");
         let (distance, into) = self.split(entry.lba.start.get());
@@ -165,20 +191,20 @@ impl Leaf {
         self.longest = self.longest.max(entry.lba.len.get() as u16);
     }
 
-    /// How many entries start within the unit of a distance or before: unused entries are past all, so the whole
-    /// column is compared without a branch.
+    /// The number of entries whose distance is at most `distance`. Unused entries are above all others, so
+    /// the whole array is compared without branches.
     #[inline]
     fn unit_rank(&self, distance: i16) -> usize {
         self.distances.iter().map(|&other| u16::from(other <= distance)).sum::<u16>().into()
     }
 
-    /// How many entries start at or before `at`.
+    /// The number of entries that start at or before `at`.
     #[inline]
     pub(crate) fn rank(&self, at: u64) -> usize {
         if at < self.base {
             return 0;
         }
-        if !self.reaches(at) {
+        if !self.can_represent(at) {
             return self.len();
         }
         let (distance, into) = self.split(at);
@@ -189,24 +215,24 @@ impl Leaf {
         rank
     }
 
-    /// Where an extent goes that has entries of this leaf on both sides and that none of them overlaps or
-    /// touches, as far as distances tell; `None` also where there is no room.
+    /// The index for an extent between two entries of this leaf if, judging by distances alone, it neither
+    /// overlaps nor adjoins them. `None` also if the leaf is full.
     #[inline]
-    pub(crate) fn clear_place(&self, extent: LbaExtent) -> Option<usize> {
-        if self.is_full() || !self.reaches(extent.start.get()) {
+    pub(crate) fn clear_index(&self, extent: LbaExtent) -> Option<usize> {
+        if self.is_full() || !self.can_represent(extent.start.get()) {
             return None;
         }
-        let into = extent.start.get() - self.base;
-        let rank = self.unit_rank(signed(into >> self.shift));
+        let offset = extent.start.get() - self.base;
+        let rank = self.unit_rank(signed(offset >> self.shift));
         if rank == 0 || rank == self.len() {
             return None;
         }
         let before = ((self.distance_at(rank - 1) + 1) << self.shift) - 1 + u64::from(self.longest);
-        let clear = before < into && into + extent.len.get() < self.distance_at(rank) << self.shift;
+        let clear = before < offset && offset + extent.len.get() < self.distance_at(rank) << self.shift;
         clear.then_some(rank)
     }
 
-    /// Puts an entry before the one at `index`.
+    /// Inserts an entry at `index`.
     #[inline]
     pub(crate) fn insert(&mut self, index: usize, entry: Mapped) {
         let len = self.len();
@@ -226,8 +252,7 @@ impl Leaf {
         self.distances[len - 1] = UNUSED;
     }
 
-    /// Takes a range of entries out, which ends where the leaf ends if it does not begin where the leaf begins;
-    /// they are the first of `buffer` then.
+    /// Moves entries at the start or the end of the leaf to the start of `buffer`.
     pub(crate) fn cut(&mut self, range: Range<usize>, buffer: &mut [Mapped]) {
         let (len, cut) = (self.len(), range.len());
         for (index, slot) in range.clone().zip(buffer) {
@@ -243,16 +268,16 @@ impl Leaf {
         }
     }
 
-    /// Puts entries before the one at `index`; there is room for them.
+    /// Inserts entries at `index`; the leaf has space for them.
     pub(crate) fn splice(&mut self, index: usize, entries: &[Mapped]) {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
             return;
         };
-        self.extend_reach(first.lba.start.get(), last.lba.start.get());
+        self.extend_range(first.lba.start.get(), last.lba.start.get());
         self.fill(index, entries);
     }
 
-    /// Puts entries that it reaches before the one at `index`.
+    /// Inserts entries that the leaf can represent at `index`.
     fn fill(&mut self, index: usize, entries: &[Mapped]) {
         let (len, added) = (self.len(), entries.len());
         self.distances.copy_within(index..len, index + added);
@@ -271,28 +296,29 @@ impl Leaf {
         slot as u8
     }
 
-    /// Whether it can reach from one start to another and all that it holds, however it counts distances.
-    pub(crate) fn could_reach(&self, first: u64, last: u64) -> bool {
+    /// Whether the leaf can represent starts from `first` to `last` and its own, in some unit.
+    pub(crate) fn can_extend_to(&self, first: u64, last: u64) -> bool {
         match self.len() {
             0 => true,
-            len => self.start(len - 1).max(last) - granule_start(self.start(0).min(first)) < REACH,
+            len => self.start(len - 1).max(last) - granule_start(self.start(0).min(first)) < MAX_SPAN,
         }
     }
 
-    /// Has it reach from one start to another, which it could.
-    pub(crate) fn extend_reach(&mut self, first: u64, last: u64) {
+    /// Changes base and unit so that the leaf can represent starts from `first` to `last`; see
+    /// [`Leaf::can_extend_to`].
+    pub(crate) fn extend_range(&mut self, first: u64, last: u64) {
         if self.len() == 0 {
             self.base = granule_start(first);
             self.shift = shift_for(last - self.base);
-        } else if first < self.base || !self.reaches(last) {
-            let behind = self.start(self.len() - 1);
-            if !(last <= behind && self.lower_base(granule_start(first))) {
-                self.count_anew(first, last);
+        } else if first < self.base || !self.can_represent(last) {
+            let own_last = self.start(self.len() - 1);
+            if !(last <= own_last && self.lower_base(granule_start(first))) {
+                self.rebase(first, last);
             }
         }
     }
 
-    /// Lowers the base if all distances stay distances; whether they do.
+    /// Lowers the base if all distances remain valid in the same unit. Returns whether it did.
     fn lower_base(&mut self, base: u64) -> bool {
         let more = (self.base - base) >> self.shift;
         let len = self.len();
@@ -306,32 +332,33 @@ impl Leaf {
         true
     }
 
-    /// Counts the distances from the first start on, be it its own or this, and so that it reaches this last one.
-    pub(crate) fn count_anew(&mut self, first: u64, last: u64) {
+    /// Chooses base and unit anew for its entries and starts from `first` to `last`.
+    pub(crate) fn rebase(&mut self, first: u64, last: u64) {
         let mut buffer = [Mapped::default(); LEAF_ENTRIES];
         let len = self.len();
         self.cut(0..len, &mut buffer);
-        let held = &buffer[..len];
-        let first = held.first().map_or(first, |entry| first.min(entry.lba.start.get()));
-        let last = held.last().map_or(last, |entry| last.max(entry.lba.start.get()));
+        let entries = &buffer[..len];
+        let first = entries.first().map_or(first, |entry| first.min(entry.lba.start.get()));
+        let last = entries.last().map_or(last, |entry| last.max(entry.lba.start.get()));
         self.base = granule_start(first);
         self.shift = shift_for(last - self.base);
-        self.fill(0, held);
+        self.fill(0, entries);
     }
 
-    /// Counts distances more finely where that is possible now.
+    /// Chooses a finer unit if possible.
     pub(crate) fn refine(&mut self) {
         let (first, last) = (self.start(0), self.start(self.len() - 1));
         if shift_for(last - granule_start(first)) < self.shift {
-            self.count_anew(first, last);
+            self.rebase(first, last);
         }
     }
 
-    /// The index nearest to `middle`, but neither end, where a granule begins; `None` when all are of one.
+    /// The index nearest to `middle`, except 0, at which a new granule starts; `None` if all entries are in
+    /// one.
     pub(crate) fn border_near(&self, middle: usize) -> Option<usize> {
-        let begins = |index: &usize| granule(self.start(index - 1)) != granule(self.start(*index));
-        let above = (middle.max(1)..self.len()).find(begins);
-        let below = (1..middle).rev().find(begins);
+        let starts_granule = |index: &usize| granule(self.start(index - 1)) != granule(self.start(*index));
+        let above = (middle.max(1)..self.len()).find(starts_granule);
+        let below = (1..middle).rev().find(starts_granule);
         match (below, above) {
             (Some(below), Some(above)) if middle - below < above - middle => Some(below),
             (below, above) => above.or(below),
@@ -339,17 +366,17 @@ impl Leaf {
     }
 }
 
-/// The finest unit in which distances up to this many sectors can be counted, with as much room behind.
+/// Log2 of the finest unit in which distances up to twice `span` can be represented.
 fn shift_for(span: u64) -> u8 {
     let bits = u64::BITS - (2 * span).leading_zeros();
     bits.saturating_sub(16).min(MAX_SHIFT) as u8
 }
 
-/// Leaves by number, kept in chunks so that growing moves nothing and wastes little.
+/// Leaves by number, in chunks, so that growth copies nothing and wastes little memory.
 #[derive(Default)]
 pub(crate) struct Leaves {
     chunks: Vec<Box<[Leaf]>>,
-    made: u32,
+    allocated: u32,
     free: Vec<u32>,
 }
 
@@ -367,27 +394,27 @@ impl Leaves {
         &mut self.chunks[(number / CHUNK) as usize][(number % CHUNK) as usize]
     }
 
-    /// A leaf with no entries and no neighbours.
+    /// Adds a leaf without entries or neighbours.
     pub(crate) fn add(&mut self, base: u64) -> u32 {
         if let Some(number) = self.free.pop() {
             *self.get_mut(number) = Leaf::new(base);
             return number;
         }
-        if self.made.is_multiple_of(CHUNK) {
+        if self.allocated.is_multiple_of(CHUNK) {
             self.chunks.push(vec![Leaf::new(0); CHUNK as usize].into_boxed_slice());
         }
-        let number = self.made;
-        self.made += 1;
+        let number = self.allocated;
+        self.allocated += 1;
         *self.get_mut(number) = Leaf::new(base);
         number
     }
 
-    /// Gives a leaf back, which nothing may name any more.
+    /// Frees a leaf to which nothing refers any more.
     pub(crate) fn free(&mut self, number: u32) {
         self.free.push(number);
     }
 
-    /// Memory taken.
+    /// Allocated memory.
     pub(crate) fn bytes(&self) -> u64 {
         let chunk_bytes = size_of::<Leaf>() * CHUNK as usize;
         (self.chunks.len() * chunk_bytes + self.free.capacity() * size_of::<u32>()) as u64

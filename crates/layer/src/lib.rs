@@ -1,6 +1,7 @@
 //! Translation layers: pure state machines from host commands to plans.
 //!
 //! * [`plan`]: steps, plans, and the [`Layer`] trait.
+//! * [`capabilities`]: what only some drives can do, a trait each.
 //! * [`extent_map`]: which host extents lie elsewhere, and where.
 //! * [`restore`]: what a layer takes up from what was found after a power cut.
 //! * [`bands`]: how the host's address space lies in bands on the platters.
@@ -11,6 +12,7 @@
 //! plans. See idea 1 of `docs/architecture.md`.
 
 pub mod bands;
+pub mod capabilities;
 pub mod conventional;
 pub mod extent_map;
 pub mod fully_associative;
@@ -23,14 +25,17 @@ pub mod set_associative;
 pub mod swd;
 
 pub use bands::{Bands, StretchSpec};
+pub use capabilities::overwriting::Overwriting;
 pub use conventional::Conventional;
 pub use extent_map::{ExtentMap, MAX_ADDRESS, Mapped};
 pub use fully_associative::{FullyAssociative, FullyAssociativeSpec, ZoneUse};
 pub use journaled::{Journaled, JournaledSpec};
 pub use plan::{
-    CacheUse, Command, CommandId, FailReason, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose,
-    Queue, Source, Step,
+    CacheUse, Idle, Layer, Lba48, MapChange, Medium, Pba48, Piece, Plan, Purpose, Queue, Source, Step,
 };
-pub use restore::{Found, Misplaced, Recovered, Room};
+pub use restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 pub use set_associative::{SetAssociative, SetAssociativeSpec};
 pub use swd::{Swd, SwdSpec};
+
+// What the trait speaks of.
+pub use skylight_command::{Command, CommandId, Failure, Flags, Op, Outcome};

@@ -6,9 +6,11 @@
 //!
 //! Invariant: a layer has taken exactly those commands whose completion is in its plan.
 
+use skylight_command::{Command, CommandId, Failure, Outcome};
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent};
 
-use crate::restore::{Misplaced, Recovered, Room};
+use crate::capabilities::overwriting::Overwriting;
+use crate::restore::{MediaUse, Misplaced, Recovered};
 
 /// Which medium an access is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,18 +70,46 @@ impl Purpose {
     }
 }
 
+/// Addresses in 48 bits, as ATA has them: with these a [`Step`] fits half a cache line.
+macro_rules! in_48_bits {
+    ($name:ident, $address:ident, $what:literal) => {
+        #[doc = $what]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name([u8; 6]);
+
+        impl From<$address> for $name {
+            #[inline]
+            fn from(address: $address) -> Self {
+                let [a, b, c, d, e, f, beyond @ ..] = address.get().to_le_bytes();
+                debug_assert_eq!(beyond, [0; 2], "{address:?} has more than 48 bits");
+                Self([a, b, c, d, e, f])
+            }
+        }
+
+        impl From<$name> for $address {
+            #[inline]
+            fn from($name([a, b, c, d, e, f]): $name) -> Self {
+                Self(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+            }
+        }
+    };
+}
+
+in_48_bits!(Lba48, Lba, "A host sector in 48 bits.");
+in_48_bits!(Pba48, Pba, "A sector of a medium in 48 bits.");
+
 /// Where the bytes of an access come from. The clock ignores it; an image moves the bytes that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The medium: a read.
     Medium,
     /// The host writes that the plan completes, from this host sector on: data at its native location.
-    Host(Lba),
+    Host(Lba48),
     /// The host writes that the plan completes, into the persistent cache: the commits that follow name each extent
     /// and the place of it within this access.
     HostToCache,
     /// What reads return from this host sector on: cleaning writes it to a native location.
-    Merged(Lba),
+    Merged(Lba48),
     /// The drive itself: out-of-band data, maps, a band that is staged.
     Internal,
 }
@@ -92,7 +122,7 @@ pub enum MapChange {
         /// What the host calls it.
         lba: LbaExtent,
         /// Where it lies.
-        pba: Pba,
+        pba: Pba48,
     },
     /// The extent is at its native location.
     Native {
@@ -104,7 +134,7 @@ pub enum MapChange {
         /// What the host calls it: a whole band.
         lba: LbaExtent,
         /// Where it lies.
-        pba: Pba,
+        pba: Pba48,
     },
 }
 
@@ -117,10 +147,6 @@ impl MapChange {
         }
     }
 }
-
-/// The number of a host command while it waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CommandId(pub u32);
 
 /// One step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,34 +181,35 @@ pub enum Step {
         /// Every byte of it.
         pattern: u8,
     },
-    /// A read cannot give these sectors: its answer is an error for just them. [`Step::Complete`] follows.
+    /// A read cannot give these sectors. The [`Step::Complete`] that follows is a failure; the other sectors of the read
+    /// are good.
     Fail {
         /// The read.
         command: CommandId,
         /// A part of what it asked for.
         extent: LbaExtent,
         /// Why; the layer knows the details.
-        reason: FailReason,
+        reason: Failure,
     },
-    /// Answer a host command.
-    Complete(CommandId),
+    /// Complete a host command.
+    Complete {
+        /// Which.
+        command: CommandId,
+        /// How it ended.
+        outcome: Outcome,
+    },
 }
 
-/// Why sectors cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FailReason {
-    /// A write to a track before theirs destroyed them.
-    Overwritten,
-}
-
-impl FailReason {
-    /// The name in logs and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Overwritten => "overwritten",
-        }
+impl Step {
+    /// Completes a command that is done.
+    #[inline]
+    pub const fn done(command: CommandId) -> Self {
+        Self::Complete { command, outcome: Outcome::Done }
     }
 }
+
+// Plans of a cleaning have thousands of them, and the clock reads each.
+const _: () = assert!(size_of::<Step>() <= 32);
 
 /// A list of steps; a buffer that is used again for the next plan.
 #[derive(Clone, Debug, Default)]
@@ -244,55 +271,29 @@ impl Plan {
         }
     }
 
+    /// Completes a command that is done.
+    #[inline]
+    pub fn complete(&mut self, command: CommandId) {
+        self.push(Step::done(command));
+    }
+
+    /// Completes a command that failed.
+    pub fn fail(&mut self, command: CommandId, failure: Failure) {
+        self.push(Step::Complete { command, outcome: Outcome::Failed(failure) });
+    }
+
+    /// The commands that the plan completes, in order, and how they ended.
+    pub fn completions(&self) -> impl Iterator<Item = (CommandId, Outcome)> {
+        self.steps.iter().filter_map(|step| match *step {
+            Step::Complete { command, outcome } => Some((command, outcome)),
+            _ => None,
+        })
+    }
+
     /// The steps, in order.
     #[inline]
     pub fn steps(&self) -> &[Step] {
         &self.steps
-    }
-}
-
-/// What the host asks of an extent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostOp {
-    /// Read it.
-    Read,
-    /// Write it.
-    Write,
-    /// Make all that was written durable; the extent is empty.
-    Flush,
-    /// Forget it: what is read there afterwards may be anything.
-    Trim,
-}
-
-/// A host command that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// Its number, for [`Step::Complete`].
-    pub id: CommandId,
-    /// What is asked.
-    pub op: HostOp,
-    /// Of which extent: on the drive, and not empty but for a flush.
-    pub extent: LbaExtent,
-}
-
-impl Command {
-    /// Whether the order of the two matters: they share sectors, and one of them changes these.
-    ///
-    /// ```
-    /// use skylight_disk::{Lba, LbaExtent, Sectors};
-    /// use skylight_layer::{Command, CommandId, HostOp};
-    ///
-    /// let command = |op, start| Command { id: CommandId(0), op, extent: LbaExtent::new(Lba(start), Sectors(8)) };
-    /// assert!(command(HostOp::Write, 0).conflicts_with(&command(HostOp::Read, 7)));
-    /// assert!(!command(HostOp::Read, 0).conflicts_with(&command(HostOp::Read, 0)));
-    /// assert!(!command(HostOp::Write, 0).conflicts_with(&command(HostOp::Trim, 8)));
-    /// ```
-    #[inline]
-    pub fn conflicts_with(&self, other: &Self) -> bool {
-        // Joined without branches: a queue is compared with each command that comes.
-        (self.extent.start < other.extent.end())
-            & (other.extent.start < self.extent.end())
-            & ((self.op != HostOp::Read) | (other.op != HostOp::Read))
     }
 }
 
@@ -321,9 +322,8 @@ impl Queue<'_> {
     /// Whether a plan that completes these commands keeps the order of all that conflict: the contract of
     /// [`Layer::take`]. Slow: for assertions.
     pub fn is_kept_by(&self, plan: &Plan) -> bool {
-        let completed = |command: &Command| {
-            plan.steps().iter().position(|step| *step == Step::Complete(command.id)).unwrap_or(usize::MAX)
-        };
+        let completed =
+            |command: &Command| plan.completions().position(|(id, _)| id == command.id).unwrap_or(usize::MAX);
         self.waiting.iter().enumerate().all(|(index, younger)| {
             let at = completed(younger);
             let older = &self.waiting[..index];
@@ -363,7 +363,8 @@ pub trait Layer: Send {
 
     /// Takes one or more of the waiting commands and appends what they need to `plan`. Commands that conflict
     /// ([`Command::conflicts_with`]) are completed in the order in which they wait, and none is taken while an
-    /// older one that conflicts with it is left.
+    /// older one that conflicts with it is left. A command that the layer has no way to do is completed with
+    /// [`Failure::Unsupported`].
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan);
 
     /// How long the drive must be left alone before [`Layer::idle`] is asked; `None` for a layer that never
@@ -383,7 +384,7 @@ pub trait Layer: Send {
 
     /// The part of the drive that a host sector is in, as far as a scheduler minds: a change of the map that is
     /// no trim lies in one part and moves what [`Layer::locate_first`] answers in that part alone.
-    fn place_group(&self, _address: skylight_disk::Lba) -> u32 {
+    fn location_group(&self, _address: skylight_disk::Lba) -> u32 {
         0
     }
 
@@ -394,8 +395,8 @@ pub trait Layer: Send {
     /// What the clock of whoever interprets the plans says; for layers that note when something happened.
     fn clock(&mut self, _now: skylight_disk::Time) {}
 
-    /// The layer as a raw shingled disk, if it is one: its read modes, counters and overwritten sectors.
-    fn raw_shingled(&mut self) -> Option<&mut crate::swd::Swd> {
+    /// The capability of a drive whose writes destroy sectors of other tracks.
+    fn overwriting(&mut self) -> Option<&mut dyn Overwriting> {
         None
     }
 
@@ -403,15 +404,15 @@ pub trait Layer: Send {
     fn erase(&mut self);
 
     /// The room on the media that it uses.
-    fn room(&self) -> Room;
+    fn media_use(&self) -> MediaUse;
 
     /// Where each piece of a host extent lies on a new drive, in the order of the extent: on the platters, but
     /// for a drive that is all flash.
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent));
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent));
 
     /// Whether what is written at a sector gives a part of the medium another use: a log begins there, or a band
     /// that is found there from the next change of the map on.
-    fn begins_part(&self, _pba: Pba) -> bool {
+    fn starts_slot(&self, _pba: Pba) -> bool {
         false
     }
 

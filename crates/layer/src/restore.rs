@@ -1,65 +1,65 @@
-//! What a layer takes up from what was found on the media after a power cut.
+//! The state from which a layer restores its map after a power cut.
 //!
-//! An image keeps, for every extent in the persistent cache, where it lies and the *access* that wrote it: the
-//! extent of the medium that the write took, which may be longer than the data, and how much the cache had
-//! *taken* before, counted in sectors of such accesses. From the last a journal knows its places, and every
-//! layer the order of the writes.
+//! For every extent in the persistent cache, an image stores its location and the *access* that wrote it: the
+//! extent of the medium that the write occupied, which may be longer than the data, and the total length of
+//! all earlier accesses to the cache, in sectors (`taken`). A journal derives its slots from `taken`, and
+//! every layer the order of the writes.
 //!
-//! Invariant: after [`Layer::restore`] every sector is located where [`Recovered`] says, and elsewhere at home;
-//! what the layer writes next lies on nothing that it locates.
+//! Invariant: after [`Layer::restore`] every sector in [`Recovered`] is at the location given there, and
+//! every other sector at its initial location; later writes of the layer overwrite none of them.
 //!
 //! [`Layer::restore`]: crate::Layer::restore
 
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
-/// An extent that lies in the persistent cache.
+/// A host extent whose data is in the persistent cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// What the host calls it.
+pub struct CachedExtent {
+    /// The host extent.
     pub lba: LbaExtent,
-    /// Where its first sector lies; the others follow.
+    /// The location of its first sector; the others follow.
     pub pba: Pba,
-    /// The access that wrote it.
+    /// The extent of the medium that the write occupied.
     pub access: PbaExtent,
-    /// Sectors that accesses to the cache had taken before that one.
+    /// Total sectors of the accesses to the cache before that write.
     pub taken: u64,
 }
 
-impl Found {
-    /// Its place in the order of writes.
+impl CachedExtent {
+    /// Sort key for the order of the writes.
     #[inline]
     pub fn order(&self) -> u64 {
         self.taken + (self.pba - self.access.start).get()
     }
 }
 
-/// All that was found.
+/// The mapping found on the media.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recovered<'a> {
-    /// What lies in the cache, in the order in which it was written ([`Found::order`]); no sector twice.
-    pub cached: &'a [Found],
-    /// Bands that lie elsewhere than on a new drive, and where.
+    /// The extents in the cache, in the order of their writes ([`CachedExtent::order`]); no sector twice.
+    pub cached: &'a [CachedExtent],
+    /// Bands that have left their initial location, with their current one.
     pub moved: &'a [(LbaExtent, Pba)],
 }
 
-/// Something was found where this drive never puts it.
+/// The recorded location of a sector is one that this drive never uses for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("sector {0} is said to lie where this drive never puts it")]
+#[error("the recorded location of sector {0} is one that this drive never uses for it")]
 pub struct Misplaced(pub Lba);
 
-/// The room on the media that a layer uses.
+/// The space on the media that a layer uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct MediaUse {
     /// Sectors of the platters, from address 0.
     pub platter: Sectors,
-    /// Sectors of the platters that nothing ever lies in, if they lie together: a store may leave them out.
+    /// One extent of the platters that never holds data: a store may omit it.
     pub gap: PbaExtent,
     /// Sectors of flash, from address 0.
     pub flash: Sectors,
-    /// The most sectors that ever lie in the persistent cache.
+    /// The maximum number of sectors in the persistent cache.
     pub cached: Sectors,
-    /// The most bands that ever lie elsewhere than on a new drive.
+    /// The maximum number of bands outside their initial location.
     pub movable: u64,
-    /// The most sectors of the platters that writes to others ever overwrite: those of a raw shingled disk.
+    /// The maximum number of sectors that writes to other sectors overwrite, on a raw shingled disk.
     pub overwritable: Sectors,
 }

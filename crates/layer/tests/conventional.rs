@@ -10,7 +10,7 @@ use common::runs::half_share;
 use common::truth::{Spot, Truth, written};
 use proptest::prelude::*;
 use skylight_disk::{Direction, LbaExtent, Pba, Sectors};
-use skylight_layer::{CommandId, Conventional, HostOp, Medium, Piece, Plan, Purpose, Queue, Step};
+use skylight_layer::{CommandId, Conventional, Medium, Op, Piece, Plan, Purpose, Queue, Step};
 
 struct Whole {
     medium: Medium,
@@ -29,15 +29,15 @@ impl Shadow for Whole {
         let command = queue.next_command();
         let (start, len) = (command.extent.start.get(), command.extent.len.get());
         let (complete, steps) = plan.steps().split_last().expect("a plan has steps");
-        assert_eq!(*complete, Step::Complete(command.id));
+        assert_eq!(*complete, Step::done(command.id));
         match (command.op, steps) {
-            (HostOp::Flush | HostOp::Trim, []) => {}
-            (HostOp::Read, [Step::Access { medium, direction, extent, purpose: Purpose::Host, .. }]) => {
+            (Op::Flush | Op::Trim, []) => {}
+            (Op::Read, [Step::Access { medium, direction, extent, purpose: Purpose::Host, .. }]) => {
                 assert_eq!(*direction, Direction::Read);
                 assert_eq!(pieces, [Piece { medium: *medium, extent: *extent, cached: false }]);
                 assert_eq!(self.truth.read(*medium, *extent, start), start + len, "all of it is read");
             }
-            (HostOp::Write, [Step::Access { medium, direction, extent, purpose: Purpose::Host, .. }]) => {
+            (Op::Write, [Step::Access { medium, direction, extent, purpose: Purpose::Host, .. }]) => {
                 assert_eq!((*medium, *direction, extent.len.get()), (self.medium, Direction::Write, len));
                 self.writes += 1;
                 for k in 0..len {

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
-    Bands, Command, CommandId, Found, FullyAssociative, FullyAssociativeSpec, HostOp, Journaled,
-    JournaledSpec, Layer, MapChange, Medium, Plan, Purpose, Queue, Recovered, SetAssociative,
+    Bands, CachedExtent, Command, CommandId, FullyAssociative, FullyAssociativeSpec, Journaled,
+    JournaledSpec, Layer, MapChange, Medium, Op, Plan, Purpose, Queue, Recovered, SetAssociative,
     SetAssociativeSpec, Source, Step, StretchSpec,
 };
 
@@ -50,7 +50,7 @@ fn journaled(order: CleaningOrder) -> Journaled {
         gap: Sectors(2),
         entry_max: Sectors(64),
         entry_writes: 4,
-        places: 30,
+        slots: 30,
     };
     journal.region.len = Sectors(journal.region_sectors());
     let staging = PbaExtent::new(journal.region.end(), Sectors(64));
@@ -72,7 +72,7 @@ fn journaled(order: CleaningOrder) -> Journaled {
 /// What plans have said: by sector where it is cached, and by whom; by first sector of a band where it went.
 #[derive(Default)]
 struct Said {
-    cached: BTreeMap<u64, Found>,
+    cached: BTreeMap<u64, CachedExtent>,
     moved: BTreeMap<u64, (LbaExtent, Pba)>,
     access: PbaExtent,
     before: u64,
@@ -100,14 +100,15 @@ impl Said {
                     for at in 0..lba.len.get() {
                         let sector = LbaExtent::new(lba.start + Sectors(at), Sectors(1));
                         let (access, taken) = (self.access, self.before);
-                        let found = Found { lba: sector, pba: pba + Sectors(at), access, taken };
+                        let pba = Pba::from(pba) + Sectors(at);
+                        let found = CachedExtent { lba: sector, pba, access, taken };
                         self.cached.insert(sector.start.get(), found);
                     }
                 }
                 Step::Commit(MapChange::Native { lba }) => self.forget(lba),
                 Step::Commit(MapChange::Remapped { lba, pba }) => {
                     self.forget(lba);
-                    self.moved.insert(lba.start.get(), (lba, pba));
+                    self.moved.insert(lba.start.get(), (lba, pba.into()));
                 }
                 _ => {}
             }
@@ -121,11 +122,12 @@ impl Said {
         for step in plan.steps() {
             match *step {
                 Step::Access { extent, source: Source::Host(lba) | Source::Merged(lba), .. } => {
-                    self.brought
-                        .extend((0..extent.len.get()).map(|at| (lba.get() + at, extent.start.get() + at)));
+                    let lba = Lba::from(lba).get();
+                    self.brought.extend((0..extent.len.get()).map(|at| (lba + at, extent.start.get() + at)));
                 }
                 // A stream is remapped where it was written as a log.
                 Step::Commit(MapChange::Cached { lba, pba }) => {
+                    let pba = Pba::from(pba);
                     self.brought.extend((0..lba.len.get()).map(|at| (lba.start.get() + at, pba.get() + at)));
                     native.retain(|at, _| *at < lba.start.get() || lba.end().get() <= *at);
                 }
@@ -149,8 +151,8 @@ impl Said {
     }
 
     fn restore(&mut self, layer: &mut dyn Layer) {
-        let mut cached: Vec<Found> = self.cached.values().copied().collect();
-        cached.sort_by_key(Found::order);
+        let mut cached: Vec<CachedExtent> = self.cached.values().copied().collect();
+        cached.sort_by_key(CachedExtent::order);
         let moved: Vec<_> = self.moved.values().copied().collect();
         layer.restore(&Recovered { cached: &cached, moved: &moved }).expect("what this layer said");
         self.taken = cached.iter().map(|found| found.taken + found.access.len.get()).max().unwrap_or(0);
@@ -193,11 +195,11 @@ proptest! {
         for act in acts {
             let command = |op, at: u64, len: u64| {
                 let extent = LbaExtent::new(Lba(at), Sectors(len.min(CAPACITY - at)));
-                Command { id: CommandId(1), op, extent }
+                Command::new(CommandId(1), op, extent)
             };
             let waiting = match act {
-                Act::Write(at, len) => command(HostOp::Write, at, len),
-                Act::Trim(at, len) => command(HostOp::Trim, at, len),
+                Act::Write(at, len) => command(Op::Write, at, len),
+                Act::Trim(at, len) => command(Op::Trim, at, len),
                 Act::Idle(units) => {
                     for _ in 0..units {
                         plan.clear();
@@ -237,12 +239,12 @@ proptest! {
             plan.clear();
             let mut take = |op, at: u64, len: u64| {
                 let extent = LbaExtent::new(Lba(at), Sectors(len.min(CAPACITY - at)));
-                drive.take(Queue { waiting: &[Command { id: CommandId(1), op, extent }], next: 0 }, &mut plan);
-                op == HostOp::Trim
+                drive.take(Queue { waiting: &[Command::new(CommandId(1), op, extent)], next: 0 }, &mut plan);
+                op == Op::Trim
             };
             let trims = match act {
-                Act::Write(at, len) => take(HostOp::Write, at, len),
-                Act::Trim(at, len) => take(HostOp::Trim, at, len),
+                Act::Write(at, len) => take(Op::Write, at, len),
+                Act::Trim(at, len) => take(Op::Trim, at, len),
                 Act::Idle(_) | Act::Restore => {
                     drive.idle(&mut plan);
                     false
@@ -260,7 +262,7 @@ proptest! {
 
 #[test]
 fn what_a_drive_never_does_is_refused() {
-    let found = |lba, len, pba, access: (u64, u64), taken| Found {
+    let found = |lba, len, pba, access: (u64, u64), taken| CachedExtent {
         lba: LbaExtent::new(Lba(lba), Sectors(len)),
         pba: Pba(pba),
         access: PbaExtent::new(Pba(access.0), Sectors(access.1)),

@@ -17,7 +17,7 @@ use common::truth::{Spot, Truth, written};
 use proptest::prelude::*;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::{
-    Command, CommandId, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, SetAssociative,
+    Command, CommandId, Idle, Layer, MapChange, Medium, Op, Piece, Plan, Purpose, Queue, SetAssociative,
     SetAssociativeSpec, Step,
 };
 
@@ -116,7 +116,7 @@ impl Cached {
             );
             return;
         };
-        assert_eq!(command.op, HostOp::Write, "cleaning in the way of {command:?}");
+        assert_eq!(command.op, Op::Write, "cleaning in the way of {command:?}");
         let (band, usable) = (self.spec.band.get(), self.spec.usable.get());
         assert_eq!(taken.next / band % self.spec.cache_bands, cache_band, "the cache band of what is next");
         let here = (command.extent.end().get() - taken.next).min(band - taken.next % band);
@@ -156,6 +156,7 @@ impl Cached {
     fn commit(&mut self, taken: &Taken, change: MapChange) {
         match change {
             MapChange::Cached { lba, pba } => {
+                let pba = Pba::from(pba);
                 assert_eq!(lba.end().get(), taken.next, "a commit is of what was just written");
                 self.uncount(lba);
                 self.append(lba, pba);
@@ -223,18 +224,18 @@ impl Cached {
             match *step {
                 Step::Access { medium, direction, extent, purpose, .. } => match (purpose, direction) {
                     (Purpose::Host | Purpose::Cache, Direction::Read) => {
-                        assert_eq!(op, Some(HostOp::Read));
+                        assert_eq!(op, Some(Op::Read));
                         taken.next = self.truth.read(medium, extent, taken.next);
                     }
                     (Purpose::Cache, Direction::Write) => {
-                        assert_eq!(op, Some(HostOp::Write));
+                        assert_eq!(op, Some(Op::Write));
                         self.write(taken, medium, extent);
                     }
                     (Purpose::CleanRead, Direction::Read) => self.clean_read(taken, medium, extent),
                     (Purpose::CleanWrite, Direction::Write) => self.clean_write(medium, extent),
                     other => panic!("{other:?} makes no sense"),
                 },
-                Step::Commit(MapChange::Native { lba }) if op == Some(HostOp::Trim) => {
+                Step::Commit(MapChange::Native { lba }) if op == Some(Op::Trim) => {
                     self.uncount(lba);
                     self.truth.trim(lba);
                     taken.next += lba.len.get();
@@ -245,7 +246,7 @@ impl Cached {
                 // The order that they stand in is one of those allowed.
                 Step::AnyOrder { .. } => {}
                 Step::Fill { .. } | Step::Fail { .. } => panic!("{step:?} is none of a drive's own"),
-                Step::Complete(id) => panic!("{id:?} completes before the end"),
+                Step::Complete { command: id, .. } => panic!("{id:?} completes before the end"),
             }
         }
     }
@@ -264,9 +265,9 @@ impl Shadow for Cached {
 
     fn take(&mut self, queue: Queue<'_>, plan: &Plan, _pieces: &[Piece]) -> Vec<CommandId> {
         let command = queue.next_command();
-        self.writes += u64::from(command.op == HostOp::Write);
+        self.writes += u64::from(command.op == Op::Write);
         let (complete, steps) = plan.steps().split_last().expect("a plan has steps");
-        assert_eq!(*complete, Step::Complete(command.id));
+        assert_eq!(*complete, Step::done(command.id));
         let mut taken = Taken { command: Some(command), next: command.extent.start.get() };
         self.follow(&mut taken, steps);
         assert_eq!(taken.next, command.extent.end().get(), "what the host named was moved");
@@ -420,7 +421,7 @@ fn small() -> SetAssociativeSpec {
     }
 }
 
-fn take(layer: &mut SetAssociative, op: HostOp, start: u64, len: u64) -> Vec<Step> {
+fn take(layer: &mut SetAssociative, op: Op, start: u64, len: u64) -> Vec<Step> {
     plans::take(layer, &[command(3, op, start, len)], 0)
 }
 
@@ -428,12 +429,12 @@ fn take(layer: &mut SetAssociative, op: HostOp, start: u64, len: u64) -> Vec<Ste
 #[test]
 fn a_cleaning_reads_the_cache_band_once_and_writes_back_each_band_that_is_in_it() {
     let mut layer = SetAssociative::new(small());
-    take(&mut layer, HostOp::Write, 64, 40);
-    take(&mut layer, HostOp::Write, 5 * 64 + 8, 24);
-    let steps = take(&mut layer, HostOp::Write, 64 + 3, 2);
+    take(&mut layer, Op::Write, 64, 40);
+    take(&mut layer, Op::Write, 5 * 64 + 8, 24);
+    let steps = take(&mut layer, Op::Write, 64 + 3, 2);
     let cache = 7 * 64;
     let native = |band: u64| MapChange::Native { lba: LbaExtent::new(Lba(band * 64), Sectors(64)) };
-    let cached = MapChange::Cached { lba: LbaExtent::new(Lba(64 + 3), Sectors(2)), pba: Pba(cache) };
+    let cached = MapChange::Cached { lba: LbaExtent::new(Lba(64 + 3), Sectors(2)), pba: Pba(cache).into() };
     let expected = [
         access(Direction::Read, cache, 64, Purpose::CleanRead),
         access(Direction::Read, 64, 64, Purpose::CleanRead),
@@ -444,7 +445,7 @@ fn a_cleaning_reads_the_cache_band_once_and_writes_back_each_band_that_is_in_it(
         Step::Commit(native(5)),
         access(Direction::Write, cache, 2, Purpose::Cache),
         Step::Commit(cached),
-        Step::Complete(CommandId(3)),
+        Step::done(CommandId(3)),
     ];
     assert_eq!(steps, expected);
 }
@@ -455,27 +456,27 @@ fn a_scheduler_is_told_where_a_write_begins() {
     let mut layer = SetAssociative::new(small());
     let block = LbaExtent::new(Lba(64), Sectors(8));
     assert_eq!(layer.locate_first(block, true), (Medium::Platter, Pba(7 * 64)));
-    take(&mut layer, HostOp::Write, 64, 56);
+    take(&mut layer, Op::Write, 64, 56);
     assert_eq!(layer.locate_first(block, true), (Medium::Platter, Pba(7 * 64 + 56)));
-    take(&mut layer, HostOp::Write, 64, 8);
+    take(&mut layer, Op::Write, 64, 8);
     assert_eq!(layer.locate_first(block, true), (Medium::Platter, Pba(7 * 64)));
 }
 
 #[test]
 fn an_erased_drive_appends_from_the_start_of_its_cache() {
     let mut layer = SetAssociative::new(small());
-    take(&mut layer, HostOp::Write, 64, 40);
+    take(&mut layer, Op::Write, 64, 40);
     layer.erase();
     assert_eq!(layer.cache_use().live_sectors, 0);
-    let steps = take(&mut layer, HostOp::Write, 64, 8);
+    let steps = take(&mut layer, Op::Write, 64, 8);
     assert_eq!(steps[0], access(Direction::Write, 7 * 64, 8, Purpose::Cache));
 }
 
 #[test]
 fn a_flush_moves_nothing_and_a_drive_left_alone_does_nothing() {
     let mut layer = SetAssociative::new(small());
-    assert_eq!(take(&mut layer, HostOp::Flush, 0, 0), [Step::Complete(CommandId(3))]);
-    take(&mut layer, HostOp::Write, 64, 40);
+    assert_eq!(take(&mut layer, Op::Flush, 0, 0), [Step::done(CommandId(3))]);
+    take(&mut layer, Op::Write, 64, 40);
     let mut plan = Plan::default();
     assert_eq!(layer.idle(&mut plan), Idle::Nothing);
     assert!(plan.steps().is_empty(), "cleaning is lazy");
@@ -485,9 +486,9 @@ fn a_flush_moves_nothing_and_a_drive_left_alone_does_nothing() {
 #[test]
 fn an_aggressive_drive_empties_its_cache_bands_in_idle_time() {
     let mut layer = SetAssociative::new(SetAssociativeSpec { idle_after: Some(Nanos(1)), ..small() });
-    take(&mut layer, HostOp::Write, 64, 8);
-    take(&mut layer, HostOp::Write, 0, 8);
-    take(&mut layer, HostOp::Write, 3 * 64, 8);
+    take(&mut layer, Op::Write, 64, 8);
+    take(&mut layer, Op::Write, 0, 8);
+    take(&mut layer, Op::Write, 3 * 64, 8);
     let native =
         |band: u64| Step::Commit(MapChange::Native { lba: LbaExtent::new(Lba(band * 64), Sectors(64)) });
     let rewrite = |band: u64| {
@@ -496,7 +497,7 @@ fn an_aggressive_drive_empties_its_cache_bands_in_idle_time() {
     };
     assert_eq!(idle(&mut layer), [access(Direction::Read, 7 * 64, 16, Purpose::CleanRead)]);
     assert_eq!(idle(&mut layer), rewrite(1)[0]);
-    take(&mut layer, HostOp::Write, 5 * 64, 8);
+    take(&mut layer, Op::Write, 5 * 64, 8);
     assert_eq!(idle(&mut layer), [access(Direction::Read, 7 * 64, 24, Purpose::CleanRead)], "begun anew");
     for steps in [rewrite(1), rewrite(3), rewrite(5)].concat() {
         assert_eq!(idle(&mut layer), steps);
@@ -512,14 +513,14 @@ fn an_aggressive_drive_empties_its_cache_bands_in_idle_time() {
 #[test]
 fn a_write_beyond_the_watermark_waits_for_cleaning() {
     let mut layer = SetAssociative::new(SetAssociativeSpec { usable: Sectors(48), ..small() });
-    assert_eq!(take(&mut layer, HostOp::Write, 64, 60).len(), 3, "an empty cache band takes it");
+    assert_eq!(take(&mut layer, Op::Write, 64, 60).len(), 3, "an empty cache band takes it");
     let cleans = |steps: &[Step]| steps[0] == access(Direction::Read, 7 * 64, 64, Purpose::CleanRead);
-    assert!(cleans(&take(&mut layer, HostOp::Write, 64, 8)));
+    assert!(cleans(&take(&mut layer, Op::Write, 64, 8)));
     for _ in 1..6 {
-        assert_eq!(take(&mut layer, HostOp::Write, 64, 8).len(), 3);
+        assert_eq!(take(&mut layer, Op::Write, 64, 8).len(), 3);
     }
     assert_eq!(
-        take(&mut layer, HostOp::Write, 64, 8)[0],
+        take(&mut layer, Op::Write, 64, 8)[0],
         access(Direction::Read, 7 * 64, 48, Purpose::CleanRead)
     );
 }

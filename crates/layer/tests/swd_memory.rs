@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use skylight_disk::layout::{RecordingZone, Skews, segments};
 use skylight_disk::{Angle, Geometry, Lba, LbaExtent, Sectors, Shingling};
-use skylight_layer::swd::{ReadData, ReadMode};
-use skylight_layer::{Command, CommandId, HostOp, Layer, Plan, Queue, Swd, SwdSpec};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
+use skylight_layer::{Command, CommandId, Layer, Op, Overwriting, Plan, Queue, Swd, SwdSpec};
 
 /// The system's allocator, counting.
 struct Counting;
@@ -38,7 +38,7 @@ static ALLOCATOR: Counting = Counting;
 fn disk() -> Geometry {
     let zone = |number: u32| RecordingZone { tracks: 10_850, sectors_per_track: 2200 - number * 1200 / 17 };
     let zones: Vec<_> = (0..18).map(zone).collect();
-    let skews = Skews { track: Angle::from_turns(0.123), ..Skews::default() };
+    let skews = Skews { track: Angle::from_revolutions(0.123), ..Skews::default() };
     Geometry::new(&segments(skylight_disk::Layout::Cylinder, &zones, 1, skews)).expect("a disk")
 }
 
@@ -52,10 +52,10 @@ fn layer(geometry: &Geometry, width_tracks: u32) -> Swd {
     })
 }
 
-fn ask(layer: &mut Swd, plan: &mut Plan, op: HostOp, start: u64, len: u64) {
+fn ask(layer: &mut Swd, plan: &mut Plan, op: Op, start: u64, len: u64) {
     plan.clear();
     let extent = LbaExtent::new(Lba(start), Sectors(len));
-    let waiting = [Command { id: CommandId(1), op, extent }];
+    let waiting = [Command::new(CommandId(1), op, extent)];
     layer.take(Queue { waiting: &waiting, next: 0 }, plan);
 }
 
@@ -66,10 +66,9 @@ fn fill(layer: &mut Swd, start: u64, write: u64, read_every: u64) -> usize {
     MOST.store(before, Ordering::Relaxed);
     let mut at = start;
     while at < capacity {
-        ask(layer, &mut plan, HostOp::Write, at, write.min(capacity - at));
+        ask(layer, &mut plan, Op::Write, at, write.min(capacity - at));
         if (at / write).is_multiple_of(read_every) {
-            ask(layer, &mut plan, HostOp::Read, at, write.min(capacity - at));
-            assert!(layer.log().records().len() == 0, "what was just written is native");
+            ask(layer, &mut plan, Op::Read, at, write.min(capacity - at));
         }
         at += write;
     }
@@ -88,7 +87,7 @@ fn a_sequential_fill_takes_less_than_a_mebibyte_and_tears_grow_with_what_is_torn
     {
         let mut layer = layer(&geometry, width);
         let most = fill(&mut layer, start, write, read_every);
-        let (fragments, stamps) = layer.map_entries();
+        let (fragments, stamps) = layer.snapshot_entries();
         println!("k = {width}, writes of {write} sectors from {start}: {most} bytes, {fragments}, {stamps}");
         assert!(most < 1 << 20, "{most} bytes at k = {width} in writes of {write} sectors");
         assert!(layer.counters().overwritten_reads == 0);
@@ -98,9 +97,9 @@ fn a_sequential_fill_takes_less_than_a_mebibyte_and_tears_grow_with_what_is_torn
     let (mut plan, before) = (Plan::default(), HELD.load(Ordering::Relaxed));
     let blocks = 20_000;
     for number in (0..blocks).rev() {
-        ask(&mut torn, &mut plan, HostOp::Write, number * 8 * 997, 8);
+        ask(&mut torn, &mut plan, Op::Write, number * 8 * 997, 8);
     }
-    let (fragments, _) = torn.map_entries();
+    let (fragments, _) = torn.snapshot_entries();
     let taken = HELD.load(Ordering::Relaxed) - before;
     println!("{blocks} blocks far apart: {fragments} fragments, {} bytes each", taken / fragments);
     assert!(fragments as u64 >= blocks && fragments as u64 <= 4 * blocks);

@@ -12,9 +12,10 @@ use pyo3::types::PyDict;
 use skylight_disk::{Direction, Nanos};
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive, Stop, TraceRow};
-use skylight_layer::{HostOp, Medium, Purpose};
+use skylight_layer::{Medium, Op, Purpose};
 
 use crate::profile::profile_error;
+use crate::random::conditions_of;
 
 /// Adds the class to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -27,6 +28,7 @@ type Times<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
 #[pyclass(frozen, module = "skylight._native")]
 pub struct SimDrive {
     drive: Mutex<Drive>,
+    conditions: String,
 }
 
 impl SimDrive {
@@ -45,15 +47,30 @@ impl SimDrive {
 #[pymethods]
 impl SimDrive {
     /// Builds the drive of the profile text `profile_toml`; `origin` is what errors call it, `seed` that of its
-    /// jitter. Raises ProfileError.
+    /// jitter. `conditions` is the text of a file of conditions, in place of those of the profile. Raises ProfileError.
     #[new]
-    fn new(py: Python<'_>, profile_toml: &str, origin: &str, seed: u64) -> PyResult<Self> {
-        let drive = py
-            .detach(|| {
-                Profile::from_toml(profile_toml, origin).and_then(|profile| Drive::new(&profile, seed))
-            })
-            .map_err(|error| profile_error(&error))?;
-        Ok(Self { drive: Mutex::new(drive) })
+    #[pyo3(signature = (profile_toml, origin, seed, conditions=None))]
+    fn new(
+        py: Python<'_>,
+        profile_toml: &str,
+        origin: &str,
+        seed: u64,
+        conditions: Option<&str>,
+    ) -> PyResult<Self> {
+        let built = || {
+            let profile = Profile::from_toml(profile_toml, origin)?;
+            let conditions = conditions_of(&profile, conditions)?;
+            let drive = Drive::in_conditions(&profile, &conditions, seed)?;
+            Ok((drive, conditions.to_json()))
+        };
+        let (drive, conditions) = py.detach(built).map_err(|error| profile_error(&error))?;
+        Ok(Self { drive: Mutex::new(drive), conditions })
+    }
+
+    /// The conditions under which the drive is used, as JSON.
+    #[getter]
+    fn conditions(&self) -> &str {
+        &self.conditions
     }
 
     /// Size in bytes.
@@ -139,7 +156,7 @@ impl SimDrive {
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (ledger, cache) = self.with(py, |drive| (drive.ledger().clone(), drive.cache_use()))?;
         let dict = PyDict::new(py);
-        for (name, op) in [("reads", HostOp::Read), ("writes", HostOp::Write), ("flushes", HostOp::Flush)] {
+        for (name, op) in [("reads", Op::Read), ("writes", Op::Write), ("flushes", Op::Flush)] {
             dict.set_item(name, ledger.host_commands(op))?;
         }
         for (way, name) in [(Direction::Read, "read"), (Direction::Write, "written")] {

@@ -14,12 +14,12 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use common::{Reply, TIMEOUT, TestServer};
 use drives::DRIVES;
-use skylight_disk::{LOT_STEP, lot};
+use skylight_disk::{SPLITMIX64_STEP, splitmix64};
 use skylight_image::store::ram::RamStore;
 use skylight_image::store::{Reads, Syncs};
 use skylight_image::{Image, Options, Store};
 use skylight_serve::core::served::ServedImage;
-use skylight_serve::core::{Backend, Op, Request, Shape};
+use skylight_serve::core::{Backend, Command, Op, Shape};
 use skylight_serve::nbd::server::Options as ServerOptions;
 use skylight_serve::nbd::wire::{chunk, command};
 
@@ -139,13 +139,13 @@ fn without_idle_work() -> impl Iterator<Item = &'static drives::Drive> {
 
 fn write(backend: &dyn Backend, block: u64, number: u64) {
     let mut data = number.to_le_bytes().repeat(BLOCK as usize / 8);
-    backend.execute(&Request::new(Op::Write, block * BLOCK, BLOCK), &mut data).expect("memory takes it");
+    backend.execute(&Command::of_bytes(Op::Write, block * BLOCK, BLOCK), &mut data).expect("memory takes it");
 }
 
 /// The number that fills a block.
 fn read(backend: &dyn Backend, block: u64) -> u64 {
     let mut data = vec![0; BLOCK as usize];
-    backend.execute(&Request::new(Op::Read, block * BLOCK, BLOCK), &mut data).expect("memory has it");
+    backend.execute(&Command::of_bytes(Op::Read, block * BLOCK, BLOCK), &mut data).expect("memory has it");
     number_in(&data)
 }
 
@@ -217,8 +217,8 @@ fn reads_concurrent_with_writes_and_cleaning_return_current_data() {
         );
         let over = AtomicBool::new(false);
         let draw = |state: &mut u64| {
-            *state = state.wrapping_add(LOT_STEP);
-            lot(*state, 0) % BLOCKS
+            *state = state.wrapping_add(SPLITMIX64_STEP);
+            splitmix64(*state, 0) % BLOCKS
         };
         let reads = std::thread::scope(|scope| {
             let readers = [1, 2].map(|reader: u64| {
@@ -263,7 +263,7 @@ fn a_long_flush_blocks_neither_reads_nor_writes() {
         // The sync completes when this test arrives at the barrier.
         syncs.expect_arrivals(2);
         std::thread::scope(|scope| {
-            let flush = scope.spawn(|| backend.execute(&Request::new(Op::Flush, 0, 0), &mut []));
+            let flush = scope.spawn(|| backend.execute(&Command::FLUSH, &mut []));
             while syncs.wanted.lock().expect("no panic").1 == 0 {
                 std::thread::yield_now();
             }

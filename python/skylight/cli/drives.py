@@ -10,6 +10,7 @@ import json
 import click
 
 from skylight.cli.console import line, table
+from skylight.engines.conditions import DRAWN, IDEAL, conditions_text
 from skylight.engines.sim import profile_names, read_profile
 from skylight.errors import UsageError
 from skylight.units import format_capacity, format_duration, format_size
@@ -141,13 +142,24 @@ def _unit_of(name: str, unit: str | None) -> str | None:
 @click.option(
     "--json", "as_json", is_flag=True, help="Print as JSON, in the form of the findings of `probe --json`."
 )
-def truth(name: str, as_json: bool) -> None:
+@click.option(
+    "--conditions",
+    metavar="ideal|FILE",
+    help="The conditions under which it is probed. Default: as the profile says, or ideal.",
+)
+def truth(name: str, as_json: bool, conditions: str | None) -> None:
     """Print the truth of a drive: the findings that a probe of it should yield."""
     from skylight import _native
 
+    if conditions == DRAWN:
+        raise UsageError(
+            f"--conditions {DRAWN}: a truth is of known conditions; give a file, or a drive made by `skylight"
+            f" drives random --conditions {DRAWN}`"
+        )
     text, origin = read_profile(name)
+    given = conditions_text(conditions, 0)
     try:
-        document = json.loads(_native.profile_truth(text, origin))
+        document = json.loads(_native.profile_truth(text, origin, given))
     except _native.ProfileError as error:
         raise UsageError(str(error)) from error
     if as_json:
@@ -170,6 +182,7 @@ def truth(name: str, as_json: bool) -> None:
 @drives.command(
     epilog="\b\nExamples:\n  skylight drives random --seed 7 > seven.toml\n"
     "  skylight drives random --seed 7 --kind journaled\n"
+    "  skylight drives random --seed 7 --conditions drawn > seven.toml\n"
 )
 @click.option(
     "--seed",
@@ -178,8 +191,17 @@ def truth(name: str, as_json: bool) -> None:
     help="Seed; the same seed yields the same drive.",
 )
 @click.option("--kind", type=click.Choice(KINDS), help="The kind of drive. Default: random.")
-def random(seed: int, kind: str | None) -> None:
+@click.option(
+    "--conditions",
+    metavar="ideal|drawn|FILE",
+    help="Append what a host meets besides the drive: nothing, a draw from the seed, or a file.",
+)
+def random(seed: int, kind: str | None, conditions: str | None) -> None:
     """Print the profile of a random drive, to which nothing was tuned."""
     from skylight import _native
 
-    click.echo(_native.random_profile(seed, kind), nl=False)
+    text = _native.random_profile(seed, kind)
+    given = conditions_text(conditions, seed)
+    if given is not None and conditions != IDEAL:
+        text += "\n" + _native.conditions_toml(given)
+    click.echo(text, nl=False)

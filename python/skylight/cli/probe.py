@@ -62,6 +62,7 @@ Targets:
 Examples:
   skylight probe sim:emulated-smr-1
   skylight probe sim:emulated-smr-1 sim:st4000nc001 --out compared
+  skylight probe sim:st5000as0011 --conditions drawn         as through some host
   skylight probe /dev/sdX                     reads only
   skylight probe /dev/sdX --destroy-data      the full result, in hours; its data is lost
   skylight probe /dev/sdX --destroy-data --quick             its kind, in a minute
@@ -187,17 +188,19 @@ def _check_head_trace(jobs: Sequence[Job], resume: bool) -> None:
 
 
 def _opened(
-    jobs: Sequence[Job], seed: int, destroy_data: bool, stack: ExitStack
+    jobs: Sequence[Job], seed: int, destroy_data: bool, conditions: str | None, stack: ExitStack
 ) -> list[Engine | DriveLogs | None]:
     """An engine for each live target, closed by ``stack``; the logs of a log; None for a recording."""
     engines: list[Engine | DriveLogs | None] = []
     for job in jobs:
+        if conditions is not None and job.target.kind != "sim":
+            raise UsageError(f"--conditions: {job.target.spec} is not emulated; they are for sim:NAME")
         if job.target.kind == "recording":
             engines.append(None)
         elif job.target.kind == "fio-log":
             engines.append(read_logs(job.target.name))
         else:
-            engine = open_target(job.target.spec, seed=seed, destroy_data=destroy_data)
+            engine = open_target(job.target.spec, seed=seed, destroy_data=destroy_data, conditions=conditions)
             engines.append(stack.enter_context(closing(engine)))
     return engines
 
@@ -363,6 +366,12 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
     help="Seed of the offsets that are read and written, and of an emulated drive's jitter.",
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted run in the same DIR.")
+@click.option(
+    "--conditions",
+    metavar="ideal|drawn|FILE",
+    help="What the host meets besides an emulated drive: nothing, a draw from the seed, or a file. Default:"
+    " as the profile says, or nothing.",
+)
 @click.option("--destroy-data", is_flag=True, help="Allow writes to a device or file. Its data is lost.")
 @click.option(
     HEAD_TRACE,
@@ -378,6 +387,7 @@ def probe(
     as_json: bool,
     seed: int,
     resume: bool,
+    conditions: str | None,
     destroy_data: bool,
     head_trace: Path | None,
 ) -> None:
@@ -398,7 +408,7 @@ def probe(
     trace: HeadTraceFile | None = None
     try:
         with ExitStack() as stack:
-            engines = _opened(jobs, seed, destroy_data, stack)
+            engines = _opened(jobs, seed, destroy_data, conditions, stack)
             if head_trace is not None and isinstance(engines[0], SimEngine):
                 trace = stack.enter_context(HeadTraceFile(head_trace, engines[0]))
             for job, engine in zip(jobs, engines, strict=True):

@@ -1,8 +1,8 @@
 """Engines: run I/O and record when each command was submitted and completed. One Protocol, numpy columns in
 and out.
 
-`sim` runs an emulated drive in virtual time, `device` a block device or file through the kernel.
-`open_target` opens an engine from its name on the command line:
+`sim` runs an emulated drive in virtual time, `conditions` the same as a host meets it, `device` a block
+device or file through the kernel. `open_target` opens an engine from its name on the command line:
 
 | target | meaning |
 |---|---|
@@ -121,8 +121,11 @@ def _is_there(path: str) -> bool:
     return True
 
 
-def open_target(spec: str, *, seed: int = 1, destroy_data: bool = False) -> Engine:
-    """The engine for a live target. `destroy_data` permits writes; an emulated drive needs no permission."""
+def open_target(
+    spec: str, *, seed: int = 1, destroy_data: bool = False, conditions: str | None = None
+) -> Engine:
+    """The engine for a live target. `destroy_data` permits writes; an emulated drive needs no permission, and
+    alone may have `conditions`."""
     target = parse_target(spec)
     if target.kind in ("recording", "fio-log"):
         what = "a recording" if target.kind == "recording" else "a log"
@@ -130,7 +133,7 @@ def open_target(spec: str, *, seed: int = 1, destroy_data: bool = False) -> Engi
     if target.kind == "sim":
         from skylight.engines.sim import SimEngine
 
-        return SimEngine.open(target.name, seed=seed)
+        return SimEngine.open(target.name, seed=seed, conditions=conditions)
     if not _is_there(target.name):
         from skylight.engines.sim import suggestion
 

@@ -139,20 +139,25 @@ class SimEngine:
         """Called after each batch and each pause, if set."""
 
     @classmethod
-    def open(cls, name: str, *, seed: int = 1) -> SimEngine:
-        """Builds the drive of a profile (a name or a .toml file); `seed` is the seed of its jitter."""
+    def open(cls, name: str, *, seed: int = 1, conditions: str | None = None) -> SimEngine:
+        """Builds the drive of a profile (a name or a .toml file); `seed` is the seed of its jitter.
+
+        `conditions` is what a host meets besides it: `ideal`, `drawn` or a file; None for what the profile
+        says."""
         from skylight import _native
+        from skylight.engines.conditions import conditions_text, engine_over
 
         text, origin = read_profile(name)
         try:
-            drive = _native.SimDrive(text, origin, seed)
+            drive = _native.SimDrive(text, origin, seed, conditions_text(conditions, seed))
         except _native.ProfileError as error:
             raise UsageError(str(error)) from error
         declared: dict[str, JsonScalar] = {
             "profile_sha256": hashlib.sha256(text.encode()).hexdigest(),
             "jitter_seed": seed,
         }
-        return cls(drive, TargetFacts("sim", f"sim:{name}", drive.size_bytes, drive.block_bytes, declared))
+        facts = TargetFacts("sim", f"sim:{name}", drive.size_bytes, drive.block_bytes, declared)
+        return engine_over(drive, facts)
 
     @property
     def drive(self) -> Drive:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from skylight.geometry.clock import I64, Platter
+from skylight.evidence import I64
+from skylight.geometry.clock import Platter
 from skylight.geometry.layout import tracks_of
 from skylight.geometry.zones import ZoneRun
 

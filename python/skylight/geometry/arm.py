@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import IoLog
-from skylight.geometry.clock import F64, I64, Platter, circular_median
+from skylight.evidence import F64, I64, IoLog
+from skylight.geometry.clock import Platter, circular_median
 from skylight.infer.reach import ideal_ns
 from skylight.infer.turning import phase_of
 from skylight.probe.rotation import places

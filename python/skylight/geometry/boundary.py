@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.geometry.clock import F64, Reads, misfit
+from skylight.evidence import F64, I64
+from skylight.geometry.clock import Reads, misfit
 
 CAP = 14.0
 CELLS = 1 << 21  # table entries kept in memory at once
@@ -34,7 +34,7 @@ class Guess:
     cost: float
 
 
-def model(x: NDArray[np.int64], track: float, first: float, skew: float) -> F64:
+def model(x: I64, track: float, first: float, skew: float) -> F64:
     """Phases of sectors up to a common offset, revolutions."""
     return np.asarray(x / track + skew * np.floor((x - first) / track), np.float64)
 
@@ -57,7 +57,7 @@ def search(reads: Reads, tracks: F64, skews: F64, sigma: float, places: int) -> 
     return Guess(best.track, best.first, best.skew, best.cost / len(reads))
 
 
-def weights(reads: Reads, firsts: NDArray[np.int64], tracks: F64, skews: F64, sigma: float) -> F64:
+def weights(reads: Reads, firsts: I64, tracks: F64, skews: F64, sigma: float) -> F64:
     """Probability that each sector of `firsts` begins a track, over all sizes and skews; sums to one.
 
     Reads should lie within one track of it on both sides."""

@@ -21,15 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, IoLog
+from skylight.evidence import F64, I64, IoBatch, IoLog
 from skylight.infer.turning import centred, phase_of
 from skylight.probe.procedure import Steps
-
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
-
 
 GOLDEN = 0.6180339887498949  # its multiples modulo 1 are evenly spread for any count
 REFERENCE_READS = 12

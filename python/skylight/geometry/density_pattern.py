@@ -23,7 +23,7 @@ from statistics import median
 
 import numpy as np
 
-from skylight.geometry.clock import F64
+from skylight.evidence import F64
 
 MOST_HEADS = 20
 ROUNDED = 8  # sectors: sizes of surfaces are rounded to 4 KiB

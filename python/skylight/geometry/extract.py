@@ -13,14 +13,14 @@ the order: rotation, tracks, zones, skews.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from skylight.evidence import F64
 from skylight.geometry import layout_models
 from skylight.geometry.access import access_times
-from skylight.geometry.clock import F64, Platter
+from skylight.geometry.clock import Platter
 from skylight.geometry.density_layout import density_skews, find_density_layout
 from skylight.geometry.density_pattern import rises
 from skylight.geometry.initial_clock import find_clock
@@ -41,14 +41,10 @@ FINE_SLOPE = 0.015
 READS_A_ZONE, OTHER_READS = 260, 9_000
 
 
-def extract(
-    steps: Steps, target: str, access_from: int = 0, expect: Callable[[int], None] | None = None
-) -> Geometry:
-    """Measures a target's geometry. Figure 12's successive tracks start at number `access_from`; `expect`
-    receives the estimated total of reads, which improves as zones are found."""
+def extract(steps: Steps, access_from: int = 0) -> Geometry:
+    """Measures a target's geometry. Figure 12's successive tracks start at number `access_from`."""
     platter = Platter(steps)
-    report_total = expect if expect is not None else _ignore
-    geometry = Geometry(target, steps.size, steps.block_bytes)
+    geometry = Geometry(steps.target.name, steps.size, steps.block_bytes)
     rough = find_clock(platter)
     if rough is None:
         note = "Read completions show no rotation or no tracks, so no geometry can be determined."
@@ -61,7 +57,7 @@ def extract(
         size = format_size(round(rough.track_bytes))
         note = f"Track boundaries (tracks of about {size}) could not be located at the first address."
         return replace(geometry, reads=platter.count, notes=(note,))
-    zones, notes = _zones(platter, first, skews, report_total)
+    zones, notes = _zones(steps, platter, first, skews)
     clock = platter.clock
     geometry = replace(
         geometry, rotation_ns=clock.period_ns, rotation_error=clock.period_error,
@@ -71,10 +67,6 @@ def extract(
     wide, close = access_times(platter, zones, access_from)
     geometry = replace(geometry, access=wide, access_close=close)
     return replace(geometry, reads=platter.count)
-
-
-def _ignore(reads: int) -> None:
-    """Discards the estimate."""
 
 
 def _first_grid(platter: Platter, rough: Tracks) -> Grid | None:
@@ -101,16 +93,16 @@ def _rough_skews(jumps: F64) -> F64:
 
 
 def _zones(
-    platter: Platter, first: Grid, skews: Skews, report_total: Callable[[int], None]
+    steps: Steps, platter: Platter, first: Grid, skews: Skews
 ) -> tuple[list[ZoneRun], tuple[str, ...]]:
     """The zone table, and notes on what is missing; estimates the total of reads from the zones found."""
     begun = platter.count
 
     def settled(part: float) -> None:
         spent = platter.count - begun
-        report_total(int(begun + spent / max(part, 0.02) + OTHER_READS))
+        steps.expect(int(begun + spent / max(part, 0.02) + OTHER_READS))
 
-    report_total(begun + 24 * READS_A_ZONE + OTHER_READS)
+    steps.expect(begun + 24 * READS_A_ZONE + OTHER_READS)
     search = ZoneSearch(platter, skews, settled)
     zones = search.run(first)
     last = search.undetermined_sectors

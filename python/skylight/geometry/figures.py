@@ -19,21 +19,14 @@ from skylight.errors import KeepError
 from skylight.geometry.fit import Fitted, saw_tooth
 from skylight.geometry.result import Geometry
 from skylight.probe import Figure
+from skylight.probe.drawing import new_axes
 from skylight.units import format_count
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    pass
 
 SIZE_INCHES = (9.0, 4.2)
 DPI = 120
-
-
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
 
 
 def draw(geometry: Geometry, fitted: Fitted) -> list[Figure]:
@@ -48,7 +41,7 @@ def draw(geometry: Geometry, fitted: Fitted) -> list[Figure]:
 
 def zones_figure(geometry: Geometry, fitted: Fitted) -> Figure:
     """Figure 11."""
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     tracks = np.concatenate([[0], np.cumsum([zone.tracks for zone in geometry.zones])])
     sizes = [zone.sectors_per_track for zone in geometry.zones]
     axes.stairs(sizes, tracks, color="C0", linewidth=2.2, baseline=None, label="measured")
@@ -84,7 +77,7 @@ def zones_figure(geometry: Geometry, fitted: Fitted) -> Figure:
 
 def _access(geometry: Geometry, name: str, times: tuple[tuple[int, float], ...]) -> Figure:
     """One panel of Figure 12."""
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     at = np.array(times, np.float64)
     line = "-" if name == "access-close" else ""
     axes.plot(at[:, 0], at[:, 1] / 1e6, marker="o", markersize=2.5, linestyle=line, linewidth=0.8, color="C0")

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.polynomial import Chebyshev
 
 from skylight.errors import UsageError
-from skylight.geometry.clock import F64, I64
+from skylight.evidence import F64, I64
 from skylight.geometry.result import Geometry
 
 DEGREE, ZONES, LEAST_SECTORS, MOST_SECTORS, CLOSE_FROM = 13, 18, 1000, 2200, 79_000

@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skylight.evidence import F64, I64
 from skylight.geometry import layout_models
 from skylight.geometry.arm import Arm, Track
-from skylight.geometry.clock import F64, GOLDEN, I64, Platter, circular_median
+from skylight.geometry.clock import GOLDEN, Platter, circular_median
 from skylight.geometry.layout_models import ArmTimes, ModelFit
 from skylight.geometry.reversals import Reversal, first_reversal
 from skylight.geometry.verify import Skews, phase_jumps

@@ -22,9 +22,8 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.geometry.clock import F64, I64
+from skylight.evidence import F64, I64
 
 CYLINDER, CYLINDER_SERPENTINE = "cylinder", "cylinder-serpentine"
 SURFACE, HYBRID, HORIZONTAL = "surface-serpentine", "hybrid-serpentine", "horizontal-zones"
@@ -169,9 +168,7 @@ def simple_models(tracks: int, heads: list[int]) -> list[LayoutModel]:
 def hybrid_models(tracks: int, heads: list[int], uniform_tracks: int | None) -> list[LayoutModel]:
     """Hybrid models with the group sizes that fit the zone."""
     most = min(MOST_GROUP, tracks // 4)
-    sizes: NDArray[np.int64] = np.unique(
-        np.geomspace(LEAST_GROUP, max(most, LEAST_GROUP), 400).astype(np.int64)
-    )
+    sizes: I64 = np.unique(np.geomspace(LEAST_GROUP, max(most, LEAST_GROUP), 400).astype(np.int64))
     seen = [] if uniform_tracks is None else [uniform_tracks]
     return [
         LayoutModel(HYBRID, number, size)

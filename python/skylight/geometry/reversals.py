@@ -24,7 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.geometry.clock import F64, GOLDEN, I64, Platter, circular_median
+from skylight.evidence import F64, I64
+from skylight.geometry.clock import GOLDEN, Platter, circular_median
 from skylight.geometry.density_pattern import MOST_HEADS
 from skylight.geometry.verify import phase_jumps
 from skylight.geometry.zones import ZoneRun

@@ -7,7 +7,6 @@ Source: docs/architecture.md, "Five ideas that carry everything", 3; docs/record
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from skylight.engines import Engine
@@ -17,7 +16,7 @@ from skylight.findings import Known
 from skylight.geometry.extract import OTHER_READS, READS_A_ZONE, extract
 from skylight.geometry.result import Geometry
 from skylight.probe import Cost
-from skylight.probe.procedure import CutShort, Live, Replay, Steps
+from skylight.probe.procedure import CutShort, Replay, Steps
 from skylight.probe.session import Progress, Session
 from skylight.probe.suite import digest_of
 from skylight.recording import Recording, recording_dir
@@ -62,7 +61,7 @@ def measure(
                 engine, writer, test=TEST, seed=recording.seed, before=before,
                 total_ios=estimate(facts).ios, progress=progress,
             )  # fmt: skip
-            _extract(Live(session), facts.name, access_from, session.expect)
+            _extract(session, access_from)
             writer.complete()
     kept = recording.evidence(TEST)
     if kept is None:
@@ -70,18 +69,16 @@ def measure(
     return of_evidence(kept, access_from)
 
 
-def _extract(
-    steps: Steps, name: str, access_from: int, expect: Callable[[int], None] | None = None
-) -> Geometry:
+def _extract(steps: Steps, access_from: int) -> Geometry:
     """The extraction with the caches off, live or over its recording."""
     with steps.settings("settings", write_cache=False, look_ahead=False):
-        return extract(steps, name, access_from, expect)
+        return extract(steps, access_from)
 
 
 def of_evidence(evidence: Evidence, access_from: int) -> Geometry:
     """The geometry from evidence."""
     try:
-        return _extract(Replay(evidence, Known()), evidence.target.name, access_from)
+        return _extract(Replay(evidence, Known()), access_from)
     except CutShort as stop:
         if evidence.complete:
             raise UsageError(

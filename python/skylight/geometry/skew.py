@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from skylight.geometry.clock import F64, GOLDEN, I64, Platter, circular_median
+from skylight.evidence import F64, I64
+from skylight.geometry.clock import GOLDEN, Platter, circular_median
 from skylight.geometry.layout import track_of, tracks_of
 from skylight.geometry.layout_models import CYLINDER, CYLINDER_SERPENTINE, HYBRID, SINGLE, LayoutModel
 from skylight.geometry.result import Skew

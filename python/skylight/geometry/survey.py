@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skylight.evidence import F64, I64
 from skylight.geometry.boundary import Guess, search, weights
-from skylight.geometry.clock import F64, Platter, Reads
+from skylight.geometry.clock import Platter, Reads
 
 COMB_REVOLUTIONS, COMB_READS = 1.4, 32
 FINEST = 0.005  # relative step between candidate track sizes: over a comb, 0.007 revolutions
@@ -102,9 +102,7 @@ def pinned(platter: Platter, before: Reads, low: int, high: int, tracks: F64, sk
     return None
 
 
-def _round(
-    firsts: NDArray[np.int64], weight: F64, track: float, number: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def _round(firsts: I64, weight: F64, track: float, number: int, rng: np.random.Generator) -> I64:
     """Sectors at quantiles of the likelihood, and some about half a revolution away on both tracks."""
     cumulated = np.cumsum(weight)
     parts = (np.arange(ASKED) + 0.5) / ASKED

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.geometry.clock import F64, Platter, circular_median
+from skylight.evidence import F64
+from skylight.geometry.clock import Platter, circular_median
 from skylight.geometry.survey import Grid
 from skylight.infer.turning import centred
 

@@ -5,13 +5,13 @@
 | `robust` | is a latency fixed or varying, in the face of outliers; how sure is that (bootstrap) |
 | `chance` | how likely a count or a ratio is by chance alone |
 | `phase` | do completion times follow a rotation: which period, how strongly tied to the address |
-| `advance` | does each command complete a like part of a turn after the one before: a log on a platter |
+| `advance` | do commands complete like parts of a revolution after one another: a log on a platter |
 | `residence` | does a written block lie in the persistent cache, or at its native place: two reads tell |
 | `stalls` | which writes stall, do they come at an even distance, from which on does a drive clean |
-| `turning` | the turn to a few parts in a million; at which angle each block of a track lies, its size |
+| `turning` | the revolution to a few parts in a million; the angle of each block of a track, its size |
 | `reach` | how soon a block can be caught: overhead and arm time from whether blocks were caught or missed |
-| `neighbours` | which neighbouring tracks lie on one surface: a step of the arm told from a head switch |
-| `fragmented` | turn, tracks and the way to a cache from reads in address order, by their latencies alone |
+| `neighbours` | which neighbouring tracks lie on one surface: a step of the arm against a head switch |
+| `fragmented` | revolution, tracks, way to a cache: from latencies of reads in address order alone |
 
 Every random draw in here comes from a fixed seed: the same evidence gives the same finding to the last digit.
 """

@@ -1,19 +1,20 @@
-"""Do completions go on from one another by a like part of a turn, whatever their addresses and whatever came
-between? So does a log on a platter, and nothing else.
+"""Do completions go on from one another by a like part of a revolution, whatever their addresses and whatever
+came between? So does a log on a platter, and nothing else.
 
-Steps from completion to completion, folded over a turn, are even on the circle for writes in place (the angle
-of a random block follows the angle of another) and for whatever knows no angle but starts after a random
-wait. A log starts where it ended, so its steps are few values and jitter. One value where entries take one
-part of a turn; two or more where entries are longer than a track, so that some cross one skew and some two.
-The mean phase vector of two values half a turn apart is nothing, that of their doubles is 1, so vectors of
-steps taken once to four times over are looked at.
+Steps from completion to completion, folded over a revolution, are even on the circle for writes in place (the
+angle of a random block follows the angle of another) and for whatever knows no angle but starts after a
+random wait. A log starts where it ended, so its steps are few values and jitter. One value where entries take
+one part of a revolution; two or more where entries are longer than a track, so that some cross one skew and
+some two. The mean phase vector of two values half a revolution apart is nothing, that of their doubles is 1,
+so vectors of steps taken once to four times over are looked at.
 
 The question is whether the order of the completions means anything: the mean vectors of the steps are held
 against those of the same completions in shuffled orders (Hotelling's T squared, with the mean and the
-covariance of the shuffles). So it holds however uneven completions lie on the turn, be it because few blocks
-were written or because many ended where the same band was cleaned. The steps are asked alone, with their
-doubles, and with all four multiples, and the chance is the smallest of the three, times three. A log whose
-every entry takes whole turns, to the last sector, ends at one angle in any order and is not told.
+covariance of the shuffles). So it holds however uneven completions lie on the revolution, be it because few
+blocks were written or because many ended where the same band was cleaned. The steps are asked alone, with
+their doubles, and with all four multiples, and the chance is the smallest of the three, times three. A log
+whose every entry takes whole revolutions, to the last sector, ends at one angle in any order and is not
+detected.
 
 A command that stalled (a band was cleaned, a sector retried) ends at an angle that has to do with the stall:
 the step to it is left out, and shuffles leave it where it is.
@@ -43,7 +44,7 @@ FEWEST_STEPS = 16
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """How alike the steps from completion to completion are, modulo a turn.
+    """How alike the steps from completion to completion are, modulo a revolution.
 
     `length` is that of the longest mean phase vector (1 all alike, 0 even), which is that of the steps taken
     `times` over; `p_value` the chance of vectors so far from those of shuffled orders; `count` says of how
@@ -56,7 +57,7 @@ class Advance:
 
     @property
     def steady(self) -> bool:
-        """True when each command completed a like part of a turn after the one before, beyond doubt."""
+        """True when each command completed a like part of a revolution after the one before, beyond doubt."""
         return self.p_value <= LARGEST_P
 
 
@@ -64,7 +65,7 @@ NO_ADVANCE = Advance(0.0, 1, 1.0, 0)
 
 
 def advance(complete_ns: NDArray[np.generic], period_ns: float, stalled: Bools | None = None) -> Advance:
-    """The steps between successive completions that did not stall, folded over a turn.
+    """The steps between successive completions that did not stall, folded over a revolution.
 
     >>> turns = np.cumsum(np.resize([0.45, 1.95, 3.45, 0.95], 60))
     >>> found = advance((turns * 1e7).astype(np.uint64), 1e7)

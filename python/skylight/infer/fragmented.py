@@ -1,15 +1,15 @@
 """What reads in address order say when they miss the platter's angle: rotation, tracks, and where blocks lie.
 
 One read at a time, look-ahead off: a block that lies where its neighbour lay one reading before passes whole
-turns and a small step later. So the times between reads of one class (every read, every second, ...) fall
-into clusters one turn apart (`turn_of`); the step is the block's share of the track, and it jumps by the skew
-where a track begins, every so many reads: the track's size (`marks_of`). Where every second block lies
-elsewhere, a read's latency is the way there or back plus a wait that is even over a turn: its quantiles, each
-less its share of a turn, are estimates of that way (`floors`).
+revolutions and a small step later. So the times between reads of one class (every read, every second, ...)
+fall into clusters one revolution apart (`turn_of`); the step is the block's share of the track, and it jumps
+by the skew where a track begins, every so many reads: the track's size (`marks_of`). Where every second block
+lies elsewhere, a read's latency is the way there or back plus a wait that is even over a revolution: its
+quantiles, each less its share of a revolution, are estimates of that way (`floors`).
 
-Invariants: pure functions, times in one unit in and out; None where the times do not carry an answer. A turn
-is claimed only when different numbers of turns are seen *and* the angle advances from read to read:
-completions on a timer's tick do the first, not the second.
+Invariants: pure functions, times in one unit in and out; None where the times do not carry an answer. A
+revolution is claimed only when different numbers of revolutions are seen *and* the angle advances from read
+to read: completions on a timer's tick do the first, not the second.
 
 Source: Skylight (FAST '15) section 4.4, Test 2 and Figure 8; docs/tests/fragmented-reads.md.
 """
@@ -22,7 +22,7 @@ from math import erf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
+from skylight.evidence import F64, I64
 
 SHORTEST_TURN_NS, LONGEST_TURN_NS = 3.7e6, 17e6
 """16,000 and 3,500 rpm."""
@@ -48,9 +48,9 @@ MODE_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TurnFit:
-    """Times between reads of one class as whole turns plus a step; all in the unit of the times.
+    """Times between reads of one class as whole revolutions plus a step; all in the unit of the times.
 
-    `left` is what turns and step leave of each time, `near` which of them the fit was made of."""
+    `left` is what revolutions and step leave of each time, `near` which of them the fit was made of."""
 
     turn: float
     turn_error: float
@@ -77,7 +77,7 @@ class Marks:
 
 
 def fit_turns(apart: F64, turn: float, step: float, near: float) -> TurnFit:
-    """Least squares of turn and step over the times within `near` of a first guess of both."""
+    """Least squares of revolution and step over the times within `near` of a first guess of both."""
     turns = np.round((apart - step) / turn)
     plain = np.abs(apart - turns * turn - step) < near
     table = np.stack([turns[plain], np.ones(plain.sum())], axis=1)
@@ -97,13 +97,14 @@ def coherence(apart: F64, turn: float | F64) -> F64:
 
 
 def usual_step(apart: F64, turn: float) -> float:
-    """The angle that times have in common, turns from -0.5 to 0.5."""
+    """The angle that times have in common, revolutions from -0.5 to 0.5."""
     phase = 2 * np.pi * apart / turn
     return float(np.arctan2(np.median(np.sin(phase)), np.median(np.cos(phase)))) / (2 * np.pi)
 
 
 def rough_turn(apart: F64) -> tuple[float, float]:
-    """The longest period with which times (ns) agree best, and their coherence: parts of a turn fit too."""
+    """The longest period with which times (ns) agree best, and their coherence: parts of a revolution fit
+    too."""
     some = apart[:: max(1, len(apart) // SCANNED)]
     periods = np.geomspace(SHORTEST_TURN_NS, LONGEST_TURN_NS, PERIODS)
     found = np.concatenate([coherence(some, part) for part in np.array_split(periods, 16)])
@@ -114,7 +115,7 @@ def rough_turn(apart: F64) -> tuple[float, float]:
 
 
 def turn_of(apart: F64) -> TurnFit | None:
-    """The turn in times (ns) between reads of one class; None where they show none."""
+    """The revolution in times (ns) between reads of one class; None where they show none."""
     if len(apart) < FEWEST:
         return None
     turn, coherent = rough_turn(apart)
@@ -178,8 +179,8 @@ def _marks(fit: TurnFit, least: float, most: float) -> Marks | None:
 def floors(latency: F64, turn: float, window: int) -> F64:
     """The latency without a wait of each window of reads, in the unit of both.
 
-    Latencies are even over one turn above it, so each quantile less its share of a turn is an estimate of it;
-    the median over the 5th to the 90th is robust against retries and background work."""
+    Latencies are even over one revolution above it, so each quantile less its share of a revolution is an
+    estimate of it; the median over the 5th to the 90th is robust against retries and background work."""
     return np.asarray(np.median(floor_estimates(latency, turn, window), axis=0))
 
 
@@ -190,14 +191,14 @@ def floor_estimates(latency: F64, turn: float, window: int) -> F64:
 
 
 def uneven(latency: F64, turn: float, window: int = WINDOW) -> float:
-    """How far latencies are from even over a turn: what the estimates of a window's floor differ by, as a
-    share of a turn (median window); about 0 for even ones."""
+    """How far latencies are from even over a revolution: what the estimates of a window's floor differ by, as
+    a share of a revolution (median window); about 0 for even ones."""
     estimates = floor_estimates(latency, turn, window)
     return float(np.median(np.ptp(estimates, axis=0))) / turn
 
 
 def angle_modes(apart: F64, turn: float) -> list[tuple[float, float]]:
-    """The usual steps between blocks, in turns from 0 to 1, each with its share; commonest first.
+    """The usual steps between blocks, in revolutions from 0 to 1, each with its share; commonest first.
 
     A histogram of the angles, smoothed; a mode is a peak with its slopes."""
     phase = np.mod(apart / turn, 1.0)
@@ -219,7 +220,7 @@ def angle_modes(apart: F64, turn: float) -> list[tuple[float, float]]:
     return sorted(found, key=lambda mode: -mode[1])
 
 
-def _slopes(smooth: F64, peak: int, free: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _slopes(smooth: F64, peak: int, free: NDArray[np.bool_]) -> I64:
     """The bins of a peak, down to where the histogram rises again or is empty, on both sides."""
     reach = [peak]
     for way in (1, -1):

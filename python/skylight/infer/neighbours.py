@@ -3,10 +3,10 @@
 Arm times between tracks that are neighbours in address have up to two levels. Over one or a few tracks of one
 surface the arm takes its shortest time; to another surface the head switch runs beside it, and the longer
 counts; within a cylinder there is only the switch. Which pairs are which depends on how the disk walks its
-tracks, and the known ways are few: cylinders of 2 to 20 heads, walked in one direction or in turns, or long
-strokes on one surface. Each way, with each place where it may begin, sorts the pairs into two levels, and the
-one whose levels fit the times best is taken, if no other that says something else about the arm fits nearly
-as well.
+tracks, and the known ways are few: cylinders of 2 to 20 heads, walked in one direction or serpentine, or
+long strokes on one surface. Each way, with each place where it may begin, sorts the pairs into two levels,
+and the one whose levels fit the times best is taken, if no other that says something else about the arm fits
+nearly as well.
 
 Invariant: pure; None where the times do not tell, never a guess.
 
@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.evidence import F64, I64
 from skylight.infer.robust import middle
 
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Ints = I64
 Mask = NDArray[np.bool_]
 
 MOST_HEADS = 20
@@ -219,7 +219,7 @@ def _ways(one: Ints, other: Ints) -> Iterator[_Way]:
 
 
 def _cylinders(one: Ints, other: Ints, heads: int, turns: bool) -> _Way:
-    """Cylinders of so many heads, the first track being the first of one; in turns there and back."""
+    """Cylinders of so many heads, the first track being the first of one; serpentine."""
     cylinder = [track // heads for track in (one, other)]
     head = [track % heads for track in (one, other)]
     if turns:

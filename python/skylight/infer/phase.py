@@ -1,24 +1,24 @@
-"""Do completion times follow a rotation? Positive evidence that a platter turns under the commands.
+"""Do completion times follow a rotation? Positive evidence that a platter rotates under the commands.
 
-A block passes under the head at one phase of the turn, whenever it is asked for and however far the head had
-to come. So completions of commands to the same *place* (neighbouring blocks) agree modulo the turn, and those
-of different places do not. No seek curve, track length or skew enters. Nothing else behaves so: flash, a
-network or a rate limit has no memory of an angle, and a log-structured write lands wherever the log is,
-whatever its address.
+A block passes under the head at one phase of the revolution, whenever it is asked for and however far the
+head had to come. So completions of commands to the same *place* (neighbouring blocks) agree modulo the
+revolution, and those of different places do not. No seek curve, track length or skew enters. Nothing else
+behaves so: flash, a network or a rate limit has no memory of an angle, and a log-structured write lands
+wherever the log is, whatever its address.
 
 Commands go round by round: a *round* visits its places several times in an order drawn at random. Within a
 round the order knows nothing of the places, so if completion times do not depend on the address, any
 relabelling of the places is as likely as the true one, whatever else the target does (drift, rate limits,
 caches, fixed latencies). Phases are centred in each round and compared as in an analysis of variance: `share`
 is the part of the phases' scatter that the place explains, minus what chance explains; its F test, times the
-number of periods tried, gives `p_value`. Only `scatter` near 1 counts, phases that fill the turn: then they
-are bounded, unlike latencies, and no outlier can feign it. A round with a stall in it, or a very long one, is
-left out: its phases are lost, and the number of periods to be tried grows with the longest round.
+number of periods tried, gives `p_value`. Only `scatter` near 1 counts, phases that fill the revolution: then
+they are bounded, unlike latencies, and no outlier can feign it. A round with a stall in it, or a very long
+one, is left out: its phases are lost, and the number of periods to be tried grows with the longest round.
 
 The opposite question, whether completions go on from one another whatever their addresses, is that of
 `skylight.infer.advance`.
 
-Sources: the rotational signature is Skylight section 4.3 (a missed turn) turned into a test; circular
+Sources: the rotational signature is Skylight section 4.3 (a missed revolution) turned into a test; circular
 analysis of variance after Mardia and Jupp, "Directional Statistics", chapter 7; Bonferroni for the periods.
 """
 
@@ -29,17 +29,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.evidence import F64
 from skylight.infer.chance import ratio_tail
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 
-F64 = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 SLOWEST_RPM = 3_600
 FASTEST_RPM = 16_000
 FEWEST_TURNS = 8  # a round shorter than this cannot tell a period
 LONGEST_ROUND_S = 20.0  # bounds the number of periods; slow commands make a round of 64 last a few seconds
-LONGEST_STALL_S = 2.0  # 120 turns and more: no drive keeps its speed so well that a phase outlasts it
+LONGEST_STALL_S = 2.0  # 120 revolutions and more: no drive keeps its speed so well that a phase outlasts it
 LARGEST_ROWS = 4096
 LEAST_SHARE = 0.25
 LEAST_SCATTER = 0.5
@@ -65,7 +65,7 @@ class Coherence:
 
     @property
     def rpm(self) -> float:
-        """The period as turns a minute."""
+        """The period as revolutions per minute."""
         return 60e9 / self.period_ns if self.period_ns else 0.0
 
 
@@ -153,7 +153,8 @@ def _sums(time_s: F64, groups: _Groups, hz: F64) -> Complex:
 
 
 def _shares(time_s: F64, groups: _Groups, hz: F64) -> F64:
-    """Share of the scatter that the places explain at each frequency; 0 where phases do not fill the turn."""
+    """Share of the scatter that the places explain at each frequency; 0 where phases do not fill the
+    revolution."""
     ones = np.ones(len(groups.count))
     shares = np.empty(len(hz))
     for first in range(0, len(hz), 512):
@@ -165,7 +166,7 @@ def _shares(time_s: F64, groups: _Groups, hz: F64) -> F64:
 
 def _fundamental(time_s: F64, groups: _Groups, rough_hz: float, step_hz: float) -> float:
     """The peak near a frequency, or near a whole part of it that explains as much: what comes round once a
-    turn comes round twice in two, and a coarse search may see only that."""
+    revolution comes round twice in two, and a coarse search may see only that."""
     around = np.linspace(-step_hz, step_hz, 41)
     best_hz, best_share = 0.0, 0.0
     for part in range(1, FASTEST_RPM // SLOWEST_RPM + 1):

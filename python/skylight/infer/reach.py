@@ -2,11 +2,11 @@
 were caught.
 
 A read has to wait until its block comes round. If that is too soon for the drive (command overhead, then the
-arm), the block is missed and comes one turn later. So ideal latencies (from submission until the block's end
-passes, by its angle, without what the command took longer) fill exactly one turn from the *reach* on: the
-soonest that can be caught. The reach is the lower edge of that turn; the soonest caught and the latest missed
-enclose it. Reaches of the same drive differ only by arm time, so that overhead and transfer cancel in
-differences.
+arm), the block is missed and comes one revolution later. So ideal latencies (from submission until the
+block's end passes, by its angle, without what the command took longer) fill exactly one revolution from the
+*reach* on: the soonest that can be caught. The reach is the lower edge of that revolution; the soonest caught
+and the latest missed enclose it. Reaches of the same drive differ only by arm time, so that overhead and
+transfer cancel in differences.
 
 Invariant: an estimate tolerates a share of wrong rows (outliers, blocks that a cache answered) and says how
 many there were.
@@ -20,9 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
+from skylight.evidence import F64
 
 FEWEST_ROWS = 6
 MOST_WRONG = 0.1
@@ -52,20 +51,21 @@ class Reach:
 def ideal_ns(latency_ns: F64, submit_phase: F64, block_phase: F64, period_ns: float) -> F64:
     """Latencies as the mechanics alone would have had them.
 
-    The block's end passes a known part of a turn after submission, and again every turn; the pass that was
-    caught is the last one before the completion."""
+    The block's end passes a known part of a revolution after submission, and again every revolution; the pass
+    that was caught is the last one before the completion."""
     first = np.mod(block_phase - submit_phase, 1.0)
     turns = np.floor(latency_ns / period_ns - first + (1.0 - LATE_TURNS))
     return np.asarray((first + np.maximum(turns, 0.0)) * period_ns, np.float64)
 
 
 def reach_of(ideal: F64, period_ns: float) -> Reach | None:
-    """The edge below which no latency lies, and none a turn above it; None where that cannot be said."""
+    """The edge below which no latency lies, and none a revolution above it; None where that cannot be
+    said."""
     ideal = ideal[np.isfinite(ideal)]
     if len(ideal) < FEWEST_ROWS:
         return None
     caught, missed = np.sort(ideal), np.sort(ideal - period_ns)
-    # An edge at e contradicts latencies below e, and latencies of a turn more than e.
+    # An edge at e contradicts latencies below e, and latencies of a revolution more than e.
     edges = np.unique(np.concatenate([caught, missed]))
     middle = (edges[1:] + edges[:-1]) / 2
     if len(middle) == 0:

@@ -3,14 +3,15 @@
 The first read, the *approach*, ends just before the block's neighbour, which was never written and so lies at
 its native place. The second, the *look*, begins there. On a drive whose cache is on the disk it spans the
 block and a neighbour on either side: if the block lies between them, the look just misses its place and waits
-one turn; if it lies elsewhere, the heads go there and come back to the same track, which takes whole turns
-more. So a look lasts one turn or at least two, whatever the seek curve, and 1.5 turns divide them. On a drive
-whose cache is flash the look is the block alone: at its native place it waits a turn, from flash it comes in
-a small part of one.
+one revolution; if it lies elsewhere, the heads go there and come back to the same track, which takes whole
+revolutions more. So a look lasts one revolution or at least two, whatever the seek curve, and 1.5 revolutions
+divide them. On a drive whose cache is flash the look is the block alone: at its native place it waits a
+revolution, from flash it comes in a small part of one.
 
 Slow outliers mislead: they make a native block look cached where the cache is on the disk, and a cached one
 native where it is flash. So does the edge of a track between approach and look: the next block then comes
-after the skew, not after a turn, and the opposite happens. Both are rare; of several blocks most are right.
+after the skew, not after a revolution, and the opposite happens. Both are rare; of several blocks most are
+right.
 
 Invariant: each block is looked at once, so a read buffer of the drive has no part in it.
 Source: Skylight (FAST '15) section 4.4 (fragmented reads) and 4.3 (a missed rotation), reduced to one block.
@@ -21,12 +22,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skylight.evidence import IoBatch, IoLog, Op
+from skylight.evidence import I64, IoBatch, IoLog, Op
 
 DISK_TURNS = 1.5
 FLASH_TURNS = 0.5
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 
 
 def looks(blocks: ArrayLike, block_bytes: int, *, flash: bool) -> IoBatch:
@@ -49,12 +48,12 @@ def look_ns(log: IoLog) -> I64:
 
 
 def turn_of(native_ns: I64) -> float:
-    """One turn, ns: the median of looks at blocks that were never written. A look is longer by the time that
-    its blocks take to pass, a few per cent at most."""
+    """One revolution, ns: the median of looks at blocks that were never written. A look is longer by the time
+    that its blocks take to pass, a few per cent at most."""
     return float(np.median(native_ns))
 
 
-def at_home(latency_ns: I64, turn_ns: float, *, flash: bool) -> NDArray[np.bool_]:
+def at_home(latency_ns: I64, rotation_ns: float, *, flash: bool) -> NDArray[np.bool_]:
     """Whether each look found its block at its native place; see the module's page for what misleads it."""
-    limit = (FLASH_TURNS if flash else DISK_TURNS) * turn_ns
+    limit = (FLASH_TURNS if flash else DISK_TURNS) * rotation_ns
     return latency_ns > limit if flash else latency_ns < limit

@@ -4,11 +4,11 @@ Outliers must not matter: up to a few per cent of a drive's commands are slow fo
 (retries, map merges), so only quartiles decide. A *fixed* latency has an interquartile range of at most
 `FIXED_SPREAD` of its median, a *varying* one of at least `VARYING_SPREAD`; between them nothing is claimed.
 
-Where the limits come from: a log that misses its place waits a turn, and the difference of two consecutive
-jitters shows in each latency. At 15,000 rpm (a turn of 4 ms), 3 % jitter and 0-200 us of noise give an
-interquartile range of 1.35 * sqrt(2) * sqrt((0.03 * 4 ms)^2 + (0.2 ms)^2 / 12) = 0.25 ms, 6.4 % of the
-median. A wait for a random angle has one of half a turn, at least 30 % of a median that holds half a turn, a
-short seek and the overhead.
+Where the limits come from: a log that misses its place waits a revolution, and the difference of two
+consecutive jitters shows in each latency. At 15,000 rpm (a revolution of 4 ms), 3 % jitter and 0-200 us of
+noise give an interquartile range of 1.35 * sqrt(2) * sqrt((0.03 * 4 ms)^2 + (0.2 ms)^2 / 12) = 0.25 ms, 6.4 %
+of the median. A wait for a random angle has one of half a revolution, at least 30 % of a median that holds
+half a revolution, a short seek and the overhead.
 
 Source: Skylight section 4.3 (fixed or varying); bootstrap after Efron and Tibshirani, "An Introduction to the
 Bootstrap"."""
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-I64 = NDArray[np.int64]
+from skylight.evidence import I64
 
 FIXED_SPREAD = 0.12
 VARYING_SPREAD = 0.22
@@ -31,14 +31,12 @@ BOOTSTRAP_SEED = 20150216  # any constant: it only makes the same evidence give 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Count, quartiles and 1 % / 99 % points of latencies, ns."""
+    """Count and quartiles of latencies, ns."""
 
     count: int
-    p1_ns: float
     q1_ns: float
     median_ns: float
     q3_ns: float
-    p99_ns: float
 
     @property
     def iqr_ns(self) -> float:
@@ -63,7 +61,7 @@ class Spread:
     @staticmethod
     def of(latency_ns: NDArray[np.generic]) -> Spread:
         """The summary of at least one latency."""
-        points = np.percentile(latency_ns.astype(np.float64), [1, 25, 50, 75, 99])
+        points = np.percentile(latency_ns.astype(np.float64), [25, 50, 75])
         return Spread(len(latency_ns), *(float(point) for point in points))
 
 
@@ -93,7 +91,8 @@ def share(hits: int, of: int = RESAMPLES) -> float:
 def folded_spread(latency_ns: NDArray[np.generic], period_ns: float) -> float:
     """The shortest arc that holds half of the latencies, folded over a period: 0 all in one place, 0.5 even.
 
-    A log that misses its place, or one more turn, is late by whole turns: folded, its latencies are one.
+    A log that misses its place, or one more revolution, is late by whole revolutions: folded, its latencies
+    are one.
     """
     folded = np.sort(np.mod(latency_ns.astype(np.float64), period_ns) / period_ns)
     half = (len(folded) + 1) // 2

@@ -26,13 +26,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import Stop
+from skylight.evidence import I64, Stop
 
-I64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 SLOW = 2.2
-"""Times the median: a lone write waits for a turn at most beside what it takes; a band is many turns."""
+"""Times the median: a lone write waits for a revolution at most beside what it takes; a band is many
+revolutions."""
 FEWEST_HITS = 5
 LAST_STARTS = 48
 ALIKE = 0.4
@@ -41,7 +41,7 @@ ALIKE = 0.4
 BULK = 95  # per cent of writes that no merge delays, whatever the period
 LEAST_STALL_NS = 100_000
 SPREADS = 3.0
-TURN_PART = 0.6  # on a disk a merge costs a whole turn at least, a step to another track less
+TURN_PART = 0.6  # on a disk a merge costs a whole revolution at least, a step to another track less
 
 FEWEST_RARE, SHORTEST_RARE = 3, 4
 MOST_CHANCE = 1e-3
@@ -58,13 +58,16 @@ AGREES = 4.0
 USUAL_PERCENT = 85
 
 
-def slow_ones(latency_ns: I64, turn_ns: float | None) -> Bools:
-    """Which writes took longer than the bulk and its spread allow; `turn_ns` where the cache is on disk."""
+def slow_ones(latency_ns: I64, rotation_ns: float | None) -> Bools:
+    """Which writes took longer than the bulk and its spread allow; `rotation_ns` where the cache is on
+    disk."""
     if not len(latency_ns):
         return np.zeros(0, bool)
     low, bulk = np.percentile(latency_ns, [50, BULK])
-    least = LEAST_STALL_NS if turn_ns is None else TURN_PART * turn_ns
-    return np.asarray(latency_ns > bulk + (max(least, SPREADS * (bulk - low)) if turn_ns is None else least))
+    least = LEAST_STALL_NS if rotation_ns is None else TURN_PART * rotation_ns
+    return np.asarray(
+        latency_ns > bulk + (max(least, SPREADS * (bulk - low)) if rotation_ns is None else least)
+    )
 
 
 def before_stalls(latency_ns: I64, until: Stop) -> int:
@@ -163,7 +166,7 @@ class RarePeriod:
     unexplained: int
     chance: float
 
-    def places(self, count: int) -> NDArray[np.int64]:
+    def places(self, count: int) -> I64:
         """The commands of `count` that the period names."""
         return np.arange(self.offset, count, self.every, dtype=np.int64)
 
@@ -246,7 +249,7 @@ class ChangePoint:
     writes_an_entry: float
 
 
-def entries(complete_ns: NDArray[np.generic]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def entries(complete_ns: NDArray[np.generic]) -> tuple[I64, I64]:
     """Completion of each entry (ns) and the writes done by then, from completions in any order.
 
     >>> entries(np.array([10, 10, 10, 9_000_000, 9_000_001]))
@@ -267,18 +270,18 @@ def change_point(
     submit_ns: NDArray[np.generic],
     complete_ns: NDArray[np.generic],
     usual_ns: float | None = None,
-    turn_ns: float = 0.0,
+    rotation_ns: float = 0.0,
 ) -> ChangePoint | None:
     """Where cleaning began in a run of writes; None if it did not.
 
     A drive that is full cleans for every entry that it writes, so from there on entries follow each other
     more slowly, and stay so; an outlier or a merge of a map delays one. Latency would show it late where many
     writes wait at once. Writes that are answered together are one entry. The change point is where the sum of
-    what entries take beyond twice the usual, or a missed turn, each bounded, is largest from there to the
-    end.
+    what entries take beyond twice the usual, or a missed revolution, each bounded, is largest from there to
+    the end.
 
     `usual_ns` is about what an entry takes on a drive that does not clean, where that is known; one that
-    misses a turn of `turn_ns` does not clean either."""
+    misses a revolution of `rotation_ns` does not clean either."""
     done, count = entries(complete_ns)
     if len(done) < FEWEST_ENTRIES:
         return None
@@ -287,7 +290,7 @@ def change_point(
     base = float(np.percentile(took[: max(len(took) // 2, 1)], USUAL_PERCENT))
     if usual_ns is not None and base > AGREES * usual_ns:
         base = usual_ns  # most of this is cleaning already
-    limit = max(SLOW_ENTRY * base, base + MISSED_TURNS * turn_ns, 1.0)
+    limit = max(SLOW_ENTRY * base, base + MISSED_TURNS * rotation_ns, 1.0)
     over = np.minimum(took / limit, MOST) - 1.0
     suffix = np.cumsum(over[::-1])[::-1]
     first = int(np.argmax(suffix))

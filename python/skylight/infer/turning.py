@@ -1,9 +1,9 @@
-"""Where blocks lie around the platter: the turn to a few parts in a million, and tracks from phases.
+"""Where blocks lie around the platter: the revolution to a few parts in a million, and tracks from phases.
 
-A block passes under the head at one phase of the turn, whatever the arm did before. So the phase at which a
-read completes is the angle of the block's end, plus what the command took longer than the mechanics need. In
-reads of scattered blocks, in random order, the phase rises with the address by one turn a track, and jumps by
-the skew where a track or a band ends:
+A block passes under the head at one phase of the revolution, whatever the arm did before. So the phase at
+which a read completes is the angle of the block's end, plus what the command took longer than the mechanics
+need. In reads of scattered blocks, in random order, the phase rises with the address by one revolution a
+track, and jumps by the skew where a track or a band ends:
 
 * `refined` makes a rough period exact: neighbouring blocks agree in phase at any two times, so the period is
   the one at which the phases of neighbours, read at unrelated times, agree best;
@@ -11,8 +11,8 @@ the skew where a track or a band ends:
   The slope gives the track size, the pieces are tracks, and the levels say at which angle each track lies. No
   skew, layout or band size is assumed: the levels are free, and the cuts are where evidence asks for them.
 
-Invariants: phases are in turns; only differences of phases mean anything. What commands take longer moves
-every level by the same, so that differences of angles stay right.
+Invariants: phases are in revolutions; only differences of phases mean anything. What commands take longer
+moves every level by the same, so that differences of angles stay right.
 
 Sources: completions against angle as in Skylight section 4.3 and Worthington, Ganger, Patt and Wilkes,
 "On-line extraction of SCSI disk drive parameters" (SIGMETRICS '95); cuts after Jackson et al., "An algorithm
@@ -28,18 +28,18 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.evidence import F64, U64
 from skylight.pieces import agreed_pieces, cut_pieces
 
-F64 = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Complex = NDArray[np.complex128]
 
-SHORT_WINDOW, LONG_WINDOW = 0.35, 0.7  # turns within which phases must rise evenly
-LEAST_SIGMA = 1e-3  # turns: 10 us at 10 ms; no log is finer
+SHORT_WINDOW, LONG_WINDOW = 0.35, 0.7  # revolutions within which phases must rise evenly
+LEAST_SIGMA = 1e-3  # revolutions: 10 us at 10 ms; no log is finer
 OUTLIER_TURNS = 0.12
-MOST_SIGMA = 0.05  # turns; jitter of 3 % and 200 us is 0.02 of the fastest turn
+MOST_SIGMA = 0.05  # revolutions; jitter of 3 % and 200 us is 0.02 of the fastest revolution
 FEWEST_PAIRS = 8
-PEAK = 0.1  # turns over the longest time: farther off lies no longer the same peak
+PEAK = 0.1  # revolutions over the longest time: farther off lies no longer the same peak
 ROUGH = 3e-3  # how far off a period may be that is to be refined
 CUT_PENALTY_PER_LOG = 2.0  # two parameters a cut, and twice the criterion's half log n
 LONGEST_PIECE_TURNS = 1.25
@@ -48,8 +48,8 @@ CELLS = 1 << 14  # of a table held at once
 
 @dataclass(frozen=True, slots=True)
 class Tracks:
-    """Pieces of the address space with one slope: `slope` in turns a byte, and for each piece its first and
-    last address looked at, its level (phase at address 0 of the line through it) and its reads."""
+    """Pieces of the address space with one slope: `slope` in revolutions a byte, and for each piece its first
+    and last address looked at, its level (phase at address 0 of the line through it) and its reads."""
 
     slope: float
     slope_error: float
@@ -61,7 +61,7 @@ class Tracks:
 
     @property
     def track_bytes(self) -> float:
-        """Bytes that pass in one turn."""
+        """Bytes that pass in one revolution."""
         return 1.0 / self.slope
 
     def piece(self, x: F64) -> Ints:
@@ -71,23 +71,23 @@ class Tracks:
         return np.where(inside, at, -1)
 
     def phase(self, x: F64) -> F64:
-        """Phase of each address, turns, 0 to 1; not a number outside the pieces."""
+        """Phase of each address, revolutions, 0 to 1; not a number outside the pieces."""
         at = self.piece(x)
         value = np.mod(self.level[np.maximum(at, 0)] + self.slope * x, 1.0)
         return np.where(at >= 0, value, np.nan)
 
     def turns(self) -> F64:
-        """How far each piece reaches, in turns."""
+        """How far each piece reaches, in revolutions."""
         return np.asarray((self.end - self.begin) * self.slope, np.float64)
 
 
 def centred(phase: F64) -> F64:
-    """Phases as -0.5 to 0.5 turns."""
+    """Phases as -0.5 to 0.5 revolutions."""
     return np.asarray(phase - np.round(phase), np.float64)
 
 
 def phase_of(at_ns: NDArray[np.generic], zero_ns: int, period_ns: float) -> F64:
-    """Phase of times, turns, 0 to 1."""
+    """Phase of times, revolutions, 0 to 1."""
     since = at_ns.astype(np.int64) - zero_ns
     return np.asarray(np.mod(since / period_ns, 1.0), np.float64)
 
@@ -103,7 +103,7 @@ def _apart(at_ns: NDArray[np.generic], x: F64, near_bytes: float) -> F64:
 def refined(period_ns: float, at_ns: NDArray[np.generic], x: F64, near_bytes: float) -> float:
     """The period near `period_ns` at which neighbours (closer than `near_bytes`) agree best.
 
-    Goes from short times between neighbours to long ones, so that no turn is ever miscounted."""
+    Goes from short times between neighbours to long ones, so that no revolution is ever miscounted."""
     apart = _apart(at_ns, x, near_bytes)
     if len(apart) < FEWEST_PAIRS:
         return period_ns
@@ -158,7 +158,7 @@ def _slope_at(hz: float, apart: F64) -> tuple[F64, float]:
 
 
 def fit_tracks(x: F64, phase: F64, low: float, high: float) -> Tracks | None:
-    """Tracks of `low` to `high` bytes under reads at addresses `x` that completed at `phase` (turns).
+    """Tracks of `low` to `high` bytes under reads at addresses `x` that completed at `phase` (revolutions).
 
     None where the phases follow no slope."""
     if len(x) < 24:
@@ -220,7 +220,7 @@ def _best_near(where: F64, turn: F64, slopes: F64) -> tuple[float, float]:
 
 
 def phasors(turns: F64) -> Complex:
-    """Phase vectors of phases (turns): four times as fast as the exponential of a complex number."""
+    """Phase vectors of phases (revolutions): four times as fast as the exponential of a complex number."""
     angle = 2 * np.pi * turns
     found = np.empty(turns.shape, np.complex128)
     np.cos(angle, out=found.real)
@@ -229,8 +229,8 @@ def phasors(turns: F64) -> Complex:
 
 
 def _coherences(rising: F64, vectors: Complex, window: float) -> F64:
-    """For each row, a slope, how well phase vectors less it agree within windows of some turns: 1 all, 0 by
-    chance. `rising` are the turns by which phases rise with such a slope."""
+    """For each row, a slope, how well phase vectors less it agree within windows of some revolutions: 1 all,
+    0 by chance. `rising` are the revolutions by which phases rise with such a slope."""
     rows = rising.shape[1]
     window_of = np.floor(rising / window)
     begins = np.ones(rising.shape, bool)
@@ -257,7 +257,7 @@ def _without_outliers(where: F64, turn: F64, slope: float) -> NDArray[np.bool_]:
 
 
 def _sigma(where: F64, turn: F64, slopes: F64) -> float:
-    """Scatter of phases from row to row (turns), with the slope that leaves least."""
+    """Scatter of phases from row to row (revolutions), with the slope that leaves least."""
     step = np.sort(np.abs(centred(np.diff(turn - slopes[:, None] * where))), axis=1)
     middle = step.shape[1] // 2
     spread = float(((step[:, middle] + step[:, -1 - middle]) / 2).min()) / 0.6745
@@ -283,7 +283,7 @@ def _penalty(where: F64, turn: F64, slopes: F64) -> float:
     return float(CUT_PENALTY_PER_LOG * np.log(len(where)) * (2 * np.pi * sigma) ** 2)
 
 
-def _columns_of(where: F64, turn: F64, slopes: F64) -> tuple[F64, F64, NDArray[np.uint64]]:
+def _columns_of(where: F64, turn: F64, slopes: F64) -> tuple[F64, F64, U64]:
     """Cosines and sines of the phases less each slope, a row a slope; and for each address the first one at
     which a piece that ends with it may begin."""
     angle = 2 * np.pi * (turn - slopes[:, None] * where)

@@ -15,15 +15,16 @@ Source: docs/architecture.md, idea 3.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from skylight.evidence import (
+    U64,
     Evidence,
     IoBatch,
     IoLog,
@@ -35,7 +36,7 @@ from skylight.evidence import (
     TargetFacts,
 )
 from skylight.findings import Finding, Known, Property
-from skylight.probe.session import Session
+from skylight.probe.session import Session, StepNames
 
 if TYPE_CHECKING:
     from skylight.probe import Axis, Cost, Figure
@@ -51,6 +52,7 @@ class CutShort(Exception):
 class Steps(Protocol):
     """What a procedure does its steps through. A name that is used again gets a number."""
 
+    target: TargetFacts
     size: int
     block_bytes: int
     known: Known
@@ -69,8 +71,23 @@ class Steps(Protocol):
         depth: int = 1,
         until: Stop | None = None,
         params: Mapping[str, JsonScalar] | None = None,
+        share: float = 1.0,
     ) -> IoLog:
-        """Does the batch; its log."""
+        """Does the batch; its log. Of a budget of device time the step may take that share, and may end early
+        or hold nothing."""
+        ...
+
+    def spent(self) -> bool:
+        """Whether the budget of device time is used up; False without one."""
+        ...
+
+    def expect(self, total_ios: int) -> None:
+        """Updates how many I/Os the whole procedure takes, for the progress line."""
+        ...
+
+    def holes(self, offsets: U64) -> float | None:
+        """The share of these offsets at which nothing is stored; None if it is unknown. The step that reads
+        them is the next, and keeps it as its parameter `holes`."""
         ...
 
     def pause(self, name: str, seconds: float) -> None:
@@ -92,66 +109,7 @@ class Steps(Protocol):
         ...
 
 
-class _Names:
-    def __init__(self) -> None:
-        self._used = Counter[str]()
-        self._names: list[str] = []
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._names)
-
-    def _named(self, name: str) -> str:
-        self._used[name] += 1
-        number = self._used[name]
-        self._names.append(name if number == 1 else f"{name}-{number}")
-        return self._names[-1]
-
-
-class Live(_Names):
-    """Steps on a live target."""
-
-    def __init__(self, session: Session) -> None:
-        """Takes the session of the test."""
-        super().__init__()
-        self._session = session
-        self.size = session.size
-        self.block_bytes = session.facts.block_bytes
-        self.known = session.known
-        self.can_write = session.can_write
-
-    def run(
-        self,
-        name: str,
-        io: IoBatch,
-        *,
-        depth: int = 1,
-        until: Stop | None = None,
-        params: Mapping[str, JsonScalar] | None = None,
-    ) -> IoLog:
-        """Does the batch; its log."""
-        return self._session.run(self._named(name), io, depth=depth, until=until, params=params)
-
-    def pause(self, name: str, seconds: float) -> None:
-        """Leaves the target alone."""
-        self._session.pause(self._named(name), seconds)
-
-    def erase(self, name: str) -> bool:
-        """Secure erase; False where the target has none."""
-        return self._session.erase(self._named(name))
-
-    def rng(self, name: str) -> np.random.Generator:
-        """A generator of its own for each name."""
-        return self._session.rng(name)
-
-    def settings(
-        self, name: str, *, write_cache: bool, look_ahead: bool
-    ) -> AbstractContextManager[SettingsReport]:
-        """Puts settings in force inside the `with`."""
-        return self._session.settings(name, write_cache=write_cache, look_ahead=look_ahead)
-
-
-class Replay(_Names):
+class Replay(StepNames):
     """The steps of evidence, in their order. `cut` names the step before which the evidence ended, if it
     did."""
 
@@ -160,6 +118,7 @@ class Replay(_Names):
         super().__init__()
         self._steps: Sequence[Step] = evidence.steps
         self._at = 0
+        self._left_ns: float | None = None
         self.target = evidence.target
         self.size = evidence.target.size_bytes
         self.block_bytes = evidence.target.block_bytes
@@ -193,14 +152,31 @@ class Replay(_Names):
         depth: int = 1,
         until: Stop | None = None,
         params: Mapping[str, JsonScalar] | None = None,
+        share: float = 1.0,
     ) -> IoLog:
-        """The log of the step."""
-        del depth, params
-        log = self._next_named(name, "run").rows
-        if len(log) > len(io) or (until is None and len(log) != len(io)):
+        """The log of the step; what the budget had left for it is its parameter `left_ns`."""
+        del depth, params, share
+        step = self._next_named(name, "run")
+        log, limit_ns = step.rows, step.number("left_ns", math.inf)
+        over = limit_ns is not None and log.span_ns >= limit_ns
+        if len(log) > len(io) or (until is None and not over and len(log) != len(io)):
             self.cut = name
             raise CutShort(name)
+        if limit_ns is not None:
+            self._left_ns = (limit_ns if self._left_ns is None else self._left_ns) - log.span_ns
         return log
+
+    def spent(self) -> bool:
+        """Whether the steps so far used up what the first of them could take."""
+        return self._left_ns is not None and self._left_ns <= 0
+
+    def expect(self, total_ios: int) -> None:
+        """A replay shows no progress."""
+
+    def holes(self, offsets: U64) -> float | None:
+        """As the next step kept it."""
+        del offsets
+        return self._steps[self._at].number("holes", 1.0) if self._at < len(self._steps) else None
 
     def pause(self, name: str, seconds: float) -> None:
         """Was done."""
@@ -248,14 +224,14 @@ class ProcedureTest(ABC, Generic[Seen]):
     needs: tuple[str, ...] = ()
     findings: tuple[Property, ...]
     axis: Axis = "number"
+    begin: Callable[[], Seen]
+    """Makes what is seen before the first step."""
+    judges_part: bool = False
+    """Whether the verdict can judge evidence that ends before the procedure does."""
 
     @abstractmethod
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """An upper estimate of what the procedure costs, with or without leave to write."""
-
-    @abstractmethod
-    def begin(self) -> Seen:
-        """What is seen before the first step."""
 
     @abstractmethod
     def procedure(self, steps: Steps, seen: Seen) -> None:
@@ -271,14 +247,16 @@ class ProcedureTest(ABC, Generic[Seen]):
         """Figures; `seen` gives what the procedure saw."""
 
     def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
-        """The findings from evidence that ends before the procedure does: nothing is known."""
-        del seen
+        """The findings from evidence that ends before the procedure does: unknown, unless the verdict can
+        judge a part."""
+        if self.judges_part:
+            return self.verdict(seen, steps)
         why = f"The test was cut short before {steps.cut}; go on with --resume."
         return [each.unknown(why, steps.names) for each in self.findings]
 
     def measure(self, session: Session) -> None:
         """Runs the procedure on a live target."""
-        self.procedure(Live(session), self.begin())
+        self.procedure(session, self.begin())
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """Runs the procedure over the evidence, then the verdict."""

@@ -10,8 +10,8 @@ Ctrl-C leaves a readable recording; at a greater depth a batch is one long piece
 drain the queue; pieces on an emulated drive only grow.
 
 A run may have a budget of device time, which all its steps share: no command is sent once it is spent, so a
-step may end early or hold nothing. What is left depends on the logs alone, so that a resumed run is cut at
-the same commands.
+step may end early or hold nothing. What is left depends on the logs alone, so a resumed run is cut at the
+same commands, and a replay takes the same decisions.
 
 Source: docs/architecture.md, idea 3.
 """
@@ -19,6 +19,7 @@ Source: docs/architecture.md, idea 3.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -38,7 +39,6 @@ from skylight.evidence import (
     Step,
     StepKind,
     Stop,
-    TargetFacts,
 )
 from skylight.findings import Known
 from skylight.recording import PartWriter, SpentPart
@@ -52,9 +52,8 @@ class Budget:
     """Device time that the steps of a run may take together, ns.
 
     >>> budget = Budget(50)
-    >>> budget.spend(30, slowest_ns=20)
-    >>> budget.left_ns, budget.piece(8, budget.left_ns)
-    (20, 1)
+    >>> budget.limit_ns(0.4), budget.piece(8, 20)
+    (20, 8)
     """
 
     def __init__(self, total_ns: int) -> None:
@@ -63,14 +62,22 @@ class Budget:
         self.left_ns = total_ns
         self._slowest_ns = 1
 
-    def spend(self, spent_ns: int, slowest_ns: int = 1) -> None:
-        """Takes off what a piece took; `slowest_ns` is its slowest command."""
-        self.left_ns -= spent_ns
-        self._slowest_ns = max(self._slowest_ns, slowest_ns)
+    def spend(self, step: IoLog) -> None:
+        """Subtracts the time of a whole step."""
+        self.left_ns -= step.span_ns
+        self.saw(step)
+
+    def saw(self, piece: IoLog) -> None:
+        """Notes the slowest command so far."""
+        self._slowest_ns = max(self._slowest_ns, int(piece.latency_ns.max(initial=1)))
+
+    def limit_ns(self, share: float) -> int:
+        """Device time that one step may take, at most that share of the whole budget."""
+        return max(min(self.left_ns, round(share * self.total_ns)), 0)
 
     def piece(self, ios: int, left_ns: int) -> int:
-        """How many of so many commands may be sent before the rest is looked at again, in case all of them
-        are as slow as the slowest was."""
+        """How many of `ios` commands may be sent before the rest of the budget is checked again, in case each
+        is as slow as the slowest so far."""
         return max(1, min(ios, left_ns // self._slowest_ns))
 
 
@@ -91,9 +98,40 @@ class ProgressReport:
 Progress = Callable[[ProgressReport], None]
 
 
-class Session:
-    """What a test measures through. `facts`, `size`, `can_write` describe the target; `known` is what the
-    tests before found; `quick` asks for fewer I/Os."""
+class StepNames:
+    """The names of the steps so far. A name that is used again gets a number."""
+
+    def __init__(self) -> None:
+        """No step yet."""
+        self._used = Counter[str]()
+        self._names: list[str] = []
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The steps so far; settings have no name here."""
+        return tuple(self._names)
+
+    def _named(self, name: str) -> str:
+        self._used[name] += 1
+        number = self._used[name]
+        self._names.append(name if number == 1 else f"{name}-{number}")
+        return self._names[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One step to execute: its name, its commands, when it ends early, and where its rows go."""
+
+    name: str
+    io: IoBatch
+    depth: int
+    until: Stop | None
+    writer: PartWriter | SpentPart | None
+    limit_ns: int | None
+
+
+class Session(StepNames):
+    """The steps of a test on a live target (`skylight.probe.procedure.Steps`)."""
 
     def __init__(
         self,
@@ -111,6 +149,7 @@ class Session:
         place: str = "",
     ) -> None:
         """`before` is what an interrupted recording holds, `most_device_ns` the estimate announced."""
+        super().__init__()
         self._engine = engine
         self._writer = writer
         self._before = [] if before is None else list(before.steps)
@@ -122,30 +161,31 @@ class Session:
         self._done_ios = 0
         self._total_ios = total_ios
         self._device_ns = 0
-        self.test = test
-        self.seed = seed
+        self._test = test
+        self._seed = seed
+        self.target = engine.describe()
         self.known = Known() if known is None else known
-        self.quick = self.known.quick
-        self.facts: TargetFacts = engine.describe()
-        self.size = self.facts.size_bytes
+        self.size = self.target.size_bytes
+        self.block_bytes = self.target.block_bytes
         self.can_write = engine.can_write
 
     def rng(self, name: str) -> np.random.Generator:
         """A generator of its own for each name, from the seed alone: what a step draws never depends on
         another's."""
-        stream = zlib.crc32(f"{self.test}/{name}".encode())
-        return np.random.Generator(np.random.PCG64([self.seed, stream]))
+        stream = zlib.crc32(f"{self._test}/{name}".encode())
+        return np.random.Generator(np.random.PCG64([self._seed, stream]))
 
     def expect(self, total_ios: int) -> None:
-        """Says anew how many I/Os the whole test takes, once that is known better."""
+        """Updates how many I/Os the whole test takes."""
         self._total_ios = max(total_ios, self._done_ios)
 
     def spent(self) -> bool:
-        """Whether a budget of device time leaves none."""
+        """Whether the budget of device time is used up; False without one."""
         return self._budget is not None and self._budget.left_ns <= 0
 
     def holes(self, offsets: U64) -> float | None:
-        """The share of places that hold nothing, so that reads need not reach the medium; None: not known."""
+        """The share of these offsets at which nothing is stored, so that reads need not reach the medium;
+        None if it is unknown. The step that reads them keeps it as its parameter `holes`."""
         return self._engine.holes(offsets) if isinstance(self._engine, TellsHoles) else None
 
     def run(
@@ -159,26 +199,28 @@ class Session:
         share: float = 1.0,
     ) -> IoLog:
         """Does the batch as one step and returns its log, which is shorter when `until` or the budget ended
-        it. Of a budget the step may take that share; a budget's rest is kept as the parameter `left_ns`."""
-        limit_ns = None
-        if self._budget is not None:
-            limit_ns = max(min(self._budget.left_ns, round(share * self._budget.total_ns)), 0)
+        it. Of a budget the step may take that share; what it may take is kept as the parameter `left_ns`."""
+        name = self._named(name)
+        limit_ns = None if self._budget is None else self._budget.limit_ns(share)
         kept = self._recorded(name, "run")
         if kept is not None:
             self._check_plan(kept, io)
             if not self._engine.repeatable:
                 self._advance(name, kept.rows)
-            elif not self._execute(name, io, depth, until, None, limit_ns).equals(kept.rows):
+                if self._budget is not None:
+                    self._budget.spend(kept.rows)
+            elif not self._execute(_Order(name, io, depth, until, None, limit_ns)).equals(kept.rows):
                 raise self._other_drive(name)
             return kept.rows
         left: dict[str, JsonScalar] = {} if limit_ns is None else {"left_ns": limit_ns}
         self._writer.begin(name, "run", {"depth": depth, **(params or {}), **left})
-        log = self._execute(name, io, depth, until, self._writer, limit_ns)
+        log = self._execute(_Order(name, io, depth, until, self._writer, limit_ns))
         self._writer.end()
         return log
 
     def erase(self, name: str) -> bool:
         """Secure erase, as one step: the target is as new. False where it has none: it is as it was."""
+        name = self._named(name)
         kept = self._recorded(name, "erase")
         if kept is not None and not self._engine.repeatable:
             return kept.params.get("erased") is True
@@ -190,6 +232,7 @@ class Session:
 
     def pause(self, name: str, seconds: float) -> None:
         """Leaves the target alone for that long, as one step."""
+        name = self._named(name)
         kept = self._recorded(name, "pause")
         if kept is None:
             self._writer.begin(name, "pause", {"seconds": seconds})
@@ -235,97 +278,72 @@ class Session:
             " or version wrote it; choose another --out"
         )
 
-    def _execute(
-        self,
-        name: str,
-        io: IoBatch,
-        depth: int,
-        until: Stop | None,
-        writer: PartWriter | SpentPart | None,
-        limit_ns: int | None,
-    ) -> IoLog:
-        """Runs the batch in pieces, each kept (with a writer) and reported as it is done."""
-        if limit_ns is not None and self._budget is not None:
-            return self._execute_within(name, io, depth, until, writer, self._budget, limit_ns)
+    def _execute(self, order: _Order) -> IoLog:
+        """Runs the batch in pieces; each is kept (with a writer) and reported as it is done."""
+        if order.limit_ns is not None and self._budget is not None:
+            return self._execute_within(order, self._budget, order.limit_ns)
         logs: list[IoLog] = []
-        patient = self._engine.repeatable  # virtual time waits for nobody
-        first, piece = 0, FIRST_PIECE_IOS if depth == 1 else LARGEST_PIECE_IOS
-        while first < len(io):
-            asked = io.part(first, first + piece)
-            log, spent_ns = self._piece(name, asked, depth, until, writer)
+        until = order.until
+        patient = self._engine.repeatable  # virtual time costs no one a wait
+        first, piece = 0, FIRST_PIECE_IOS if order.depth == 1 else LARGEST_PIECE_IOS
+        while first < len(order.io):
+            asked = order.io.part(first, first + piece)
+            log = self._piece(order, asked, until)
             first += len(log)
             logs.append(log)
             if until is not None and (len(log) < len(asked) or until.reached(log)):
                 break
-            if depth == 1:
-                longer = patient or spent_ns < PIECE_NS
+            if order.depth == 1:
+                longer = patient or log.span_ns < PIECE_NS
                 piece = min(2 * piece, LARGEST_PIECE_IOS) if longer else max(piece // 2, 1)
         return IoLog.joined(logs)
 
-    def _execute_within(
-        self,
-        name: str,
-        io: IoBatch,
-        depth: int,
-        until: Stop | None,
-        writer: PartWriter | SpentPart | None,
-        budget: Budget,
-        left_ns: int,
-    ) -> IoLog:
-        """As `_execute`, while device time is left: a piece also ends at a command that took so long that as
-        many as it holds would spend the rest. So only the last command of all can be late."""
-        done = EMPTY_LOG
-        while left_ns > 0 and len(done) < len(io):
-            size = budget.piece(min(depth * FIRST_PIECE_IOS, len(io) - len(done)), left_ns)
+    def _execute_within(self, order: _Order, budget: Budget, limit_ns: int) -> IoLog:
+        """As `_execute`, while device time is left: a piece also ends at a command so slow that a piece of
+        such commands would spend the rest. So only the last command of all can be late."""
+        done, left_ns = EMPTY_LOG, limit_ns
+        while left_ns > 0 and len(done) < len(order.io):
+            size = budget.piece(min(order.depth * FIRST_PIECE_IOS, len(order.io) - len(done)), left_ns)
             slow_ns = left_ns // size
-            if until is not None:
-                slow_ns = min(slow_ns, until.latency_ns)  # each that counts ends a piece, so none is missed
-            asked = io.part(len(done), len(done) + size)
-            log, spent_ns = self._piece(name, asked, depth, Stop(slow_ns), writer)
-            left_ns -= spent_ns
+            if order.until is not None:
+                slow_ns = min(
+                    slow_ns, order.until.latency_ns
+                )  # each that counts ends a piece: none is missed
+            log = self._piece(order, order.io.part(len(done), len(done) + size), Stop(slow_ns))
+            budget.saw(log)
             done = IoLog.joined([done, log])
-            if until is not None and until.reached(done):
+            left_ns = limit_ns - done.span_ns
+            if order.until is not None and order.until.reached(done):
                 break
+        budget.spend(done)
         return done
 
-    def _piece(
-        self, name: str, io: IoBatch, depth: int, until: Stop | None, writer: PartWriter | SpentPart | None
-    ) -> tuple[IoLog, int]:
-        """Runs, keeps and reports one piece; its log and device time, ns."""
-        log = self._done(io, depth, until, writer)
-        if writer is not None:
-            writer.rows(log)
-        return log, self._advance(name, log)
-
-    def _done(
-        self, io: IoBatch, depth: int, until: Stop | None, writer: PartWriter | SpentPart | None
-    ) -> IoLog:
-        """Runs a piece; of one that fails or is interrupted, what was done is kept before that goes on."""
+    def _piece(self, order: _Order, io: IoBatch, until: Stop | None) -> IoLog:
+        """Runs, keeps and reports one piece. Of a piece that fails or is interrupted, the recording keeps
+        what was done."""
         try:
-            return self._engine.run(io, depth=depth, until=until)
+            log = self._engine.run(io, depth=order.depth, until=until)
         except (SkylightError, KeyboardInterrupt) as error:
             log = getattr(error, "log", EMPTY_LOG)
-            if writer is not None and len(log):
-                with suppress(KeepError):  # what happened first is what is told
-                    writer.rows(log)
+            if order.writer is not None and len(log):
+                with suppress(KeepError):  # the first error is the one to report
+                    order.writer.rows(log)
             raise
+        if order.writer is not None:
+            order.writer.rows(log)
+        self._advance(order.name, log)
+        return log
 
-    def _advance(self, name: str, log: IoLog | None) -> int:
-        """Counts a piece and reports progress; returns its device time, ns."""
-        spent_ns = 0
-        if log is not None and len(log):
-            spent_ns = int(log.complete_ns.max()) - int(log.submit_ns[0])
-            self._done_ios += len(log)
-            self._device_ns += spent_ns
-            if self._budget is not None:
-                self._budget.spend(spent_ns, int(log.latency_ns.max()))
+    def _advance(self, name: str, log: IoLog) -> None:
+        """Counts a piece and reports progress."""
+        self._done_ios += len(log)
+        self._device_ns += log.span_ns
         self._total_ios = max(self._total_ios, self._done_ios)
         if self._progress is not None and self._done_ios:
             left = self._device_ns * (self._total_ios - self._done_ios) // self._done_ios
             if self._most_device_ns is not None:
                 left = min(left, max(self._most_device_ns - self._device_ns, 0))
             report = ProgressReport(
-                self.test, name, self._done_ios, self._total_ios, self._device_ns, left, self._place
+                self._test, name, self._done_ios, self._total_ios, self._device_ns, left, self._place
             )
             self._progress(report)
-        return spent_ns

@@ -36,7 +36,7 @@ AGREES, DIFFERS, NOT_MEASURED = "agrees", "differs", "not measured"
 _OUTCOMES = {"right": AGREES, "wrong": DIFFERS, "unknown": NOT_MEASURED}
 
 SAME_RPM = 0.02
-"""Disks are sold by classes of speed: one of 5,900 turns 5,977 times a minute (docs/calibration.md)."""
+"""Disks are sold by classes of speed: one sold as 5,900 rpm rotates at 5,977 rpm (docs/calibration.md)."""
 
 SAME_END = 0.01
 """The last requests of a test lie this near to the end of the drive, as a share of it."""
@@ -133,7 +133,7 @@ def _capacity(result: SuiteResult) -> Claim:
 
 
 def _turns(known: Known) -> bool | None:
-    """Whether something turns, as far as it was found."""
+    """Whether something rotates, as far as it was found."""
     kind = known.word("drive_type")
     if kind == "not-rotating":
         return False
@@ -148,12 +148,12 @@ def _rotational(rotational: bool, known: Known) -> Claim:
 
 
 def _rate(rpm: float, known: Known) -> Claim:
-    """Turns a minute."""
-    turn_ns = known.number("rotation_ns")
+    """The rotation rate, rpm."""
+    rotation_ns = known.number("rotation_ns")
     declared = f"{rpm:,.0f} a minute"
-    if turn_ns is None:
+    if rotation_ns is None:
         return Claim("Rotation rate", declared, DASH, NOT_MEASURED)
-    found = 60e9 / turn_ns
+    found = 60e9 / rotation_ns
     off = found / rpm - 1
     by = f" ({abs(100 * off):.2g} % {'more' if off > 0 else 'fewer'})" if abs(off) >= 1e-3 else ""
     verdict = AGREES if abs(off) <= SAME_RPM else DIFFERS

@@ -9,7 +9,7 @@ Invariants:
   local font).
 - No reference to anything outside the page: no namespace addresses, no document type, no fonts.
 - The colours are the page's custom properties, so a figure follows light and dark mode. The six series
-  colours are told apart with the common kinds of colour blindness (after Okabe and Ito, "Color Universal
+  colours are distinguished with the common kinds of colour blindness (after Okabe and Ito, "Color Universal
   Design", 2008).
 
 A test draws with the defaults in force: ``Figure()`` without a size, colours "C0" to "C5" and "gray". A
@@ -151,7 +151,7 @@ def _short(number: str, digits: int) -> str:
 
 
 def _short_numbers(place: re.Match[str]) -> str:
-    """An attribute that says where, with no digit that nobody can see."""
+    """An attribute that says where, with no digit that no one can see."""
     return _LONG_NUMBER.sub(lambda number: _short(number[0], 2), place[0])
 
 
@@ -173,7 +173,7 @@ def _marks_together(run: re.Match[str]) -> str:
 
 def _for_the_page(svg: str, alt: str) -> Markup:
     """Matplotlib's SVG file as an element of the page: no prolog, no outside names, the page's colours and
-    font, and no digit that nobody can see."""
+    font, and no digit that no one can see."""
     svg = _PROLOG.sub("", svg, count=1)
     svg = _METADATA.sub("", svg)
     svg = _GLOBAL_STYLE.sub("", svg)

@@ -139,8 +139,7 @@ def _device_time_ns(step: Step) -> int:
     if step.kind == "pause":
         seconds = step.params.get("seconds")
         return round(float(seconds) * 1e9) if isinstance(seconds, int | float) else 0
-    log = step.rows
-    return int(log.complete_ns.max()) - int(log.submit_ns.min()) if len(log) else 0
+    return step.rows.span_ns
 
 
 def _bytes(log: IoLog, op: Op) -> int:

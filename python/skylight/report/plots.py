@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import I64, Evidence, IoLog, Step
+from skylight.evidence import I64, U64, Evidence, IoLog, Step
 from skylight.probe import Axis
 from skylight.units import format_count
 
@@ -91,7 +91,7 @@ def thinned(latency_ns: I64, most: int) -> NDArray[np.intp]:
     return np.unique(np.concatenate([by_run[first], by_run[last], top]))
 
 
-def _column(values: NDArray[np.uint64], base: int) -> dict[str, object]:
+def _column(values: U64, base: int) -> dict[str, object]:
     """Whole numbers as text: in 32 bits, in the smallest power of ``base`` in which the largest has room."""
     unit = 1
     while len(values) and int(values.max()) // unit > _UINT32:

@@ -44,7 +44,7 @@ Its tracks lie side by side, so any block can be rewritten in place. It keeps it
 writes for as long as they last.
 """
 _CMR_POINTS = """
-How it will feel: As any hard disk does: a random read or write costs a seek and part of a turn, every \
+How it will feel: As any hard disk does: a random read or write costs a seek and part of a revolution, every \
 time alike.
 Good for: RAID, ZFS and Btrfs pools with their rebuilds, virtual machines, databases, backup.
 What to avoid: Nothing beyond what is slow on every hard disk: many small random requests at once.
@@ -68,7 +68,7 @@ that is kept busy day and night.
 """
 _STILL_LEAD = """
 Reads take about equally long wherever they go, as they do on a solid-state drive, a memory stick, a
-file or a virtual disk. Nothing turns, so shingled tracks are not a question here.
+file or a virtual disk. Nothing rotates, so shingled tracks are not a question here.
 """
 _STILL_POINTS = """
 How it will feel: On targets of this kind a random read costs little more than one in order.
@@ -134,7 +134,7 @@ def verdict(findings: Mapping[str, Finding]) -> Verdict:
     if drive.value == "not-rotating":
         headline, lead, points = "This is not a rotating disk.", _words(_STILL_LEAD), _points(_STILL_POINTS)
         return Verdict("not-rotating", headline, lead, points, "not a rotating disk", sure, why)
-    headline = "What kind of drive this is could not be told."
+    headline = "What kind of drive this is could not be determined."
     lead = sentence(why) or "The measurements do not carry a verdict."
     return Verdict("unknown", headline, lead, _points(_UNKNOWN_POINTS), "not known", None, why)
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from skylight.probe import Figure
+from skylight.probe.drawing import new_axes
 from skylight.report.limits import limits
-from skylight.reproduce.drawing import new
 from skylight.reproduce.lab import BLOCK, GIB, KIB, Bench, Lab, took_ms
 from skylight.reproduce.rows import Measured, Ours
 
@@ -20,7 +20,7 @@ LEAST_STREAM = 64 * KIB
 
 
 def _bars(name: str, title: str, rates: Mapping[str, float], unit: str, caption: str) -> Figure:
-    drawing, axes = new()
+    drawing, axes = new_axes()
     at = np.arange(len(rates))
     for place, (label, rate) in enumerate(rates.items()):
         axes.barh(place, rate, height=0.6, color=f"C{0 if 'st4000' in label else 1}")
@@ -93,7 +93,7 @@ def s14(lab: Lab) -> Measured:
     ]
 
     def draw() -> list[Figure]:
-        drawing, axes = new()
+        drawing, axes = new_axes()
         series = (
             ("st4000nc001, depth 31", conventional, "o-"),
             ("ours, cache off, depth 31", off, "s--"),

@@ -13,22 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.probe import Figure
+from skylight.probe.drawing import MARKERS, new_axes
 from skylight.reproduce.lab import Milliseconds, Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
-MARKERS = ("o", "s", "^", "D", "v", "P")
 MOST_MARKERS = 600
-
-
-def new() -> tuple[Drawing, Axes]:
-    """An empty drawing with one pair of axes."""
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
 
 
 def log_axis(axes: Axes, which: Literal["x", "y"], what: str) -> None:
@@ -82,7 +73,7 @@ def latencies(
 ) -> Figure:
     """A figure of latencies (ms) in their order; `top` cuts the axis, and the caption counts the points
     above."""
-    drawing, axes = new()
+    drawing, axes = new_axes()
     said = scatter(axes, sets, of)
     values = np.concatenate(list(sets.values()))
     if log:
@@ -116,7 +107,7 @@ def head_path(
     parked_at: float = 1.0,
 ) -> Figure:
     """A figure of the head position over the time since `since_ns` or since the first access of each path."""
-    drawing, axes = new()
+    drawing, axes = new_axes()
     scale = {"ms": 1.0, "s": 1e-3}[unit]
     for number, (label, trace) in enumerate(paths):
         times, places = trace.path(tracks, parked_at)

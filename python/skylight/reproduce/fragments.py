@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.reproduce.drawing import head_path, latencies, new
+from skylight.probe.drawing import new_axes
+from skylight.reproduce.drawing import head_path, latencies
 from skylight.reproduce.lab import (
     BLOCK,
     DRIVES,
@@ -225,7 +226,7 @@ def s15(lab: Lab) -> Measured:
     }
 
     def draw() -> list[Figure]:
-        drawing, axes = new()
+        drawing, axes = new_axes()
         axes.plot(cuts, first, "o", color="C0", label="first read", markersize=3)
         axes.plot(cuts, off, "s", color="C1", label="others, largest difference from test 2", markersize=3)
         axes.set_xlabel("reads begin after the last write (s)")

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import KeepError, SkylightError
-from skylight.evidence import U64, Evidence, IoBatch, IoLog, Op, Stop
+from skylight.evidence import F64, U64, Evidence, IoBatch, IoLog, Op, Stop
 from skylight.findings import Finding, Known
 from skylight.probe.suite import TESTS, SuiteOptions, run_suite
 from skylight.recording import Recording
@@ -52,8 +52,8 @@ than half a second."""
 MOST_BYTES = 80 * GIB
 """Twice the largest cache: a drive that has not cleaned by then is assumed not to clean."""
 
-Column = NDArray[np.uint64]
-Milliseconds = NDArray[np.float64]
+Column = U64
+Milliseconds = F64
 
 
 @cache
@@ -167,7 +167,7 @@ def latency_ms(log: IoLog) -> Milliseconds:
 
 def took_ms(log: IoLog) -> float:
     """From the first submission to the last completion, ms."""
-    return float(log.complete_ns.max() - log.submit_ns.min()) / 1e6
+    return log.span_ns / 1e6
 
 
 def spread(values: Milliseconds) -> float:

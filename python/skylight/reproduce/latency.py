@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.reproduce.drawing import head_path, latencies, log_axis, new, thinned
+from skylight.probe.drawing import new_axes
+from skylight.reproduce.drawing import head_path, latencies, log_axis, thinned
 from skylight.reproduce.lab import (
     BLOCK,
     DRIVES,
@@ -148,7 +149,7 @@ def s1f(lab: Lab) -> Measured:
     figures: dict[str, Ours] = {f"256 writes at depth {depth}, ms": took for depth, (took, _) in runs.items()}
 
     def draw() -> list[Figure]:
-        drawing, axes = new()
+        drawing, axes = new_axes()
         for number, (depth, (_, done)) in enumerate(runs.items()):
             axes.plot(done, np.arange(1, 257), color=f"C{number}", label=f"queue depth {depth}",
                       linestyle=("-", "--")[number], drawstyle="steps-post")  # fmt: skip
@@ -220,7 +221,7 @@ def s1h(lab: Lab) -> Measured:
     }
 
     def draw() -> list[Figure]:
-        drawing, axes = new()
+        drawing, axes = new_axes()
         values = np.concatenate(bursts)
         at, said = thinned(len(values))
         axes.plot(np.repeat(sizes, 217)[at], values[at], "s", color="C1", markersize=2.0, label="a write")

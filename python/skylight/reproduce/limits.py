@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.reproduce.drawing import MARKERS, latencies, new
+from skylight.probe.drawing import MARKERS, new_axes
+from skylight.reproduce.drawing import latencies
 from skylight.reproduce.lab import BLOCK, GIB, KIB, Filling, Lab
 from skylight.reproduce.rows import Measured, Ours
 
@@ -53,7 +54,7 @@ def s7a(lab: Lab) -> Measured:
 
 
 def _table_2(lab: Lab) -> Figure:
-    drawing, axes = new()
+    drawing, axes = new_axes()
     ours = {key: _count(lab.filling("st5000", key[0] * KIB, key[1])) for key in TABLE_2}
     keys = list(TABLE_2)
     at = np.arange(len(keys))

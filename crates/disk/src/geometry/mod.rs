@@ -7,7 +7,7 @@
 //! look-up takes one table access and arithmetic; nothing loops over sectors or tracks.
 //!
 //! Invariants: segments are contiguous in PBA; no two segments contain the same sector of the same track;
-//! [`Geometry::pba_of`] is the inverse of [`Geometry::place`].
+//! [`Geometry::pba_of`] is the inverse of [`Geometry::position_of`].
 //! Sources: layouts as classified by Krevat, Tucek and Ganger, "Disks are like snowflakes" (HotOS'11); skew
 //! and slipped sectors as in DiskSim's layout module, checked against its output.
 
@@ -43,7 +43,7 @@ pub struct SegmentSpec {
     /// Whether every other group uses the surfaces in the opposite order.
     pub surfaces_alternate: bool,
     /// Whether every other pass over a group runs in the opposite radial direction.
-    pub strokes_alternate: bool,
+    pub passes_alternate: bool,
     /// The first sector used on the first track; the sectors before it are spares or defects.
     pub first_sector: u32,
     /// Angle from the end of one track of a pass to the start of the next.
@@ -58,7 +58,7 @@ pub struct SegmentSpec {
 
 /// Physical location of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SectorPosition {
     /// The surface (head).
     pub surface: u16,
     /// The track: radial position counted from the OD.
@@ -224,16 +224,16 @@ impl Geometry {
     /// # Panics
     /// If `pba` is past the end of the disk: callers check their extents once, on arrival.
     #[inline]
-    pub fn place(&self, pba: Pba) -> Place {
-        self.segments[self.segment_index(pba)].place(pba).0
+    pub fn position_of(&self, pba: Pba) -> SectorPosition {
+        self.segments[self.segment_index(pba)].position_of(pba).0
     }
 
     /// The location, the segment, and the rest of the pass, which a transfer needs.
     #[inline(always)]
-    pub(crate) fn place_in_segment(&self, pba: Pba) -> (Place, usize, PassRemainder) {
+    pub(crate) fn position_in_segment(&self, pba: Pba) -> (SectorPosition, usize, PassRemainder) {
         let index = self.segment_index(pba);
-        let (place, remainder) = self.segments[index].place(pba);
-        (place, index, remainder)
+        let (position, remainder) = self.segments[index].position_of(pba);
+        (position, index, remainder)
     }
 
     /// Sectors on the track that contains a sector.
@@ -314,7 +314,7 @@ impl Geometry {
 
 /// Start angle of the next segment if it follows `before` as its next track would.
 fn angle_after(before: &Segment, next: &SegmentSpec) -> Angle {
-    let (last, _) = before.place(Pba(before.end - 1));
+    let (last, _) = before.position_of(Pba(before.end - 1));
     let descended = if next.surfaces_descend { next.surfaces.saturating_sub(1) } else { 0 };
     let shared = next.first_surface + descended == last.surface;
     let skew = if shared { before.track_skew } else { before.head_skew };

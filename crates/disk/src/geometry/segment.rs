@@ -2,7 +2,7 @@
 //!
 //! Invariants: as in the parent module; `ordinal_of` is the inverse of `walked`.
 
-use super::{GeometryError, Place, SegmentSpec, Track};
+use super::{GeometryError, SectorPosition, SegmentSpec, Track};
 use crate::divisor::Divisor;
 use crate::units::{Angle, Pba, Sectors};
 
@@ -33,7 +33,7 @@ pub(crate) struct Segment {
     tail_passes: Passes,
     surfaces_descend: bool,
     surfaces_alternate: bool,
-    strokes_alternate: bool,
+    passes_alternate: bool,
     pub(crate) track_skew: Angle,
     pub(crate) head_skew: Angle,
     pub(crate) group_skew: Angle,
@@ -123,7 +123,7 @@ impl Segment {
             tail_passes: Passes::new(u64::from(spec.tracks) % group_tracks),
             surfaces_descend: spec.surfaces_descend,
             surfaces_alternate: spec.surfaces_alternate,
-            strokes_alternate: spec.strokes_alternate,
+            passes_alternate: spec.passes_alternate,
             track_skew: spec.track_skew,
             head_skew: spec.head_skew,
             group_skew: spec.group_skew,
@@ -144,7 +144,7 @@ impl Segment {
 
     #[inline]
     fn reversed_pass(&self, pass: u64) -> bool {
-        self.strokes_alternate && pass & 1 == 1
+        self.passes_alternate && pass & 1 == 1
     }
 
     #[inline]
@@ -200,18 +200,18 @@ impl Segment {
     // Always inlined: otherwise the result is stored and reloaded with different widths, which defeats
     // store-to-load forwarding.
     #[inline(always)]
-    pub(super) fn place(&self, pba: Pba) -> (Place, PassRemainder) {
+    pub(super) fn position_of(&self, pba: Pba) -> (SectorPosition, PassRemainder) {
         let (ordinal, sector) = self.ordinal(pba);
         let walked = self.walked(ordinal);
         let angle = self.track_angle(walked.crossings);
-        let place = Place {
+        let position = SectorPosition {
             surface: walked.surface,
             track: walked.track,
             sector: sector as u32,
             sectors_per_track: self.sectors_per_track,
             angle: angle.advanced(Angle(self.sector_width.0.wrapping_mul(sector))),
         };
-        (place, walked.remainder)
+        (position, walked.remainder)
     }
 
     /// How many tracks lie between `sector` and the last of `sectors` sectors that start there.
@@ -249,13 +249,12 @@ impl Segment {
 
     /// How far the arm moves when the surface changes within a group.
     pub(crate) fn head_step_tracks(&self) -> u32 {
-        if self.strokes_alternate { 0 } else { self.passes.tracks as u32 - 1 }
+        if self.passes_alternate { 0 } else { self.passes.tracks as u32 - 1 }
     }
 
     /// The same for a shorter last group, and the number of head steps before that group.
     pub(crate) fn tail_head_step(&self) -> (u32, u64) {
-        let tracks =
-            if self.strokes_alternate { 0 } else { self.tail_passes.tracks.saturating_sub(1) as u32 };
+        let tracks = if self.passes_alternate { 0 } else { self.tail_passes.tracks.saturating_sub(1) as u32 };
         (tracks, self.tail_group * (u64::from(self.surfaces) - 1))
     }
 

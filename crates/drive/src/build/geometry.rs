@@ -6,8 +6,13 @@ use skylight_disk::layout::{HorizontalZone, RecordingZone, Skews, Walk, horizont
 use skylight_disk::{Angle, Geometry, Layout, Mechanics, Nanos, Sectors, SegmentSpec};
 use skylight_layer::MAX_ADDRESS;
 
-use super::regions::about;
 use crate::profile::{self, Profile, ProfileError};
+
+/// A size for display, rounded up to whole MiB from 64 MiB.
+pub(super) fn about(size: Sectors) -> profile::Bytes {
+    let (bytes, mib) = (size.bytes(), 1 << 20);
+    profile::Bytes(if bytes < 64 * mib { bytes } else { bytes.next_multiple_of(mib) })
+}
 
 /// A contiguous part of the platters with tracks of equal size: one pass, or a recording zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,10 @@
 
 use rand_core::Rng;
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Track};
-use skylight_layer::swd::{ReadData, ReadMode, SectorState};
-use skylight_layer::{Command, CommandId, HostOp, Layer as _, Plan, Queue, StretchSpec, Swd, SwdSpec};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode, SectorState};
+use skylight_layer::{
+    Command, CommandId, Layer as _, Op, Overwriting as _, Plan, Queue, StretchSpec, Swd, SwdSpec,
+};
 
 use super::{geometry, layers, mechanics};
 use crate::jitter::substream;
@@ -15,13 +17,13 @@ use crate::profile::{Layer, Profile};
 use crate::random::{Kind, random_drive};
 
 /// The placement of bands and reserved extents, in address order.
-struct Layout {
+struct Placement {
     geometry: Geometry,
     stretches: Vec<StretchSpec>,
     reserved: Vec<PbaExtent>,
 }
 
-impl Layout {
+impl Placement {
     fn of(profile: &Profile) -> Self {
         let Layer::Journaled(keys) = &profile.layer else { panic!("{:?}", profile.layer) };
         let (geometry, tracks) = geometry::build(profile, &mechanics(profile)).expect("tracks");
@@ -137,7 +139,7 @@ impl Layout {
 
 fn write(disk: &mut Swd, extent: PbaExtent) {
     let extent = LbaExtent::new(Lba(extent.start.get()), extent.len);
-    let waiting = [Command { id: CommandId(0), op: HostOp::Write, extent }];
+    let waiting = [Command::new(CommandId(0), Op::Write, extent)];
     disk.take(Queue { waiting: &waiting, next: 0 }, &mut Plan::default());
 }
 
@@ -176,18 +178,18 @@ const PACKAGED: [(&str, &str); 2] = [
 fn rewriting_packaged_bands_overwrites_no_other_band() {
     for (name, text) in PACKAGED {
         let profile = Profile::from_toml(text, name).unwrap_or_else(|error| panic!("{error}"));
-        let layout = Layout::of(&profile);
-        let mut written = layout.reserved.clone();
-        written.extend(layout.some_bands(1, usize::MAX));
-        written.extend(&layout.reserved);
+        let placement = Placement::of(&profile);
+        let mut written = placement.reserved.clone();
+        written.extend(placement.some_bands(1, usize::MAX));
+        written.extend(&placement.reserved);
         assert_eq!(guard_tracks(&profile), 2.0, "{name}: a head two tracks wide");
-        assert_eq!(layout.harmful(&written, 2), 0, "{name}: of {} rewrites", written.len());
+        assert_eq!(placement.harmful(&written, 2), 0, "{name}: of {} rewrites", written.len());
         println!("{name}: {} rewrites", written.len());
         // One track is not enough, nor is one track plus the skew.
         for less in [1.0, 1.05] {
-            let layout = Layout::of(&with_guard(&profile, less));
-            let bands = layout.some_bands(1, 100);
-            let harmful = layout.harmful(&bands, 2);
+            let placement = Placement::of(&with_guard(&profile, less));
+            let bands = placement.some_bands(1, 100);
+            let harmful = placement.harmful(&bands, 2);
             assert!(harmful * 2 > bands.len(), "{name}, {less}: {harmful} of {}", bands.len());
         }
     }
@@ -205,12 +207,12 @@ fn rewriting_random_bands_overwrites_no_other_band() {
             // The head of this drive is as wide as its tracks.
             continue;
         }
-        let layout = Layout::of(&random.profile);
-        let mut written = layout.some_bands(seed, 200);
-        written.extend(layout.reserved.last());
+        let placement = Placement::of(&random.profile);
+        let mut written = placement.some_bands(seed, 200);
+        written.extend(placement.reserved.last());
         rewrites += written.len();
-        assert_eq!(layout.harmful(&written, guard as u32), 0, "seed {seed}, {guard} tracks");
-        let less = Layout::of(&with_guard(&random.profile, guard - 1.0));
+        assert_eq!(placement.harmful(&written, guard as u32), 0, "seed {seed}, {guard} tracks");
+        let less = Placement::of(&with_guard(&random.profile, guard - 1.0));
         assert!(less.harmful(&less.some_bands(seed, 200), guard as u32) > 0, "seed {seed}, {guard} tracks");
         guarded += 1;
     }

@@ -1,15 +1,15 @@
 //! Builds the translation layers of profiles and places their regions on the platters.
 
 use skylight_disk::{Geometry, Nanos, Pba, PbaExtent, Sectors, Shingling};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
-use skylight_layer::swd::{ReadData, ReadMode};
 use skylight_layer::{
     Bands, Conventional, FullyAssociative, FullyAssociativeSpec, Journaled, JournaledSpec, Layer, Medium,
     SetAssociative, SetAssociativeSpec, StretchSpec, Swd, SwdSpec,
 };
 
-use super::geometry::Tracks;
-use super::regions::{about, bands, fits, free_runs, reserve, track_bands, tracks_for, tracks_for_bands};
+use super::geometry::{Tracks, about};
+use super::regions::{bands, fits, free_runs, reserve, track_bands, tracks_for, tracks_for_bands};
 use super::sectors;
 use crate::profile::{self, BandRun, CacheLocation, CacheMedium, CleaningType, Profile, ProfileError};
 
@@ -204,7 +204,7 @@ fn journal(profile: &Profile, keys: &profile::Journaled) -> JournalSpec {
         gap: sectors(keys.entry_gap),
         entry_max: sectors(keys.entry_max),
         entry_writes: profile.interface.queue_depth as usize,
-        places: (keys.places as f64 * keys.place_watermark) as u64,
+        slots: (keys.places as f64 * keys.place_watermark) as u64,
     }
 }
 

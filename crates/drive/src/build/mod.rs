@@ -3,6 +3,7 @@
 //! * `geometry`: the tracks.
 //! * `regions`: placement of caches, maps and bands on the tracks.
 //! * `layers`: the translation layers.
+//! * `prior_use`: a drive under conditions, after the use that it had before.
 //!
 //! Invariants: every host sector and every part of a cache has a location on the platters or on flash, and no
 //! two share one; what does not fit is rejected with the key to change.
@@ -11,6 +12,7 @@ mod geometry;
 #[cfg(test)]
 mod guard_tests;
 mod layers;
+mod prior_use;
 mod regions;
 
 use skylight_disk::layout::RecordingZone;

@@ -18,8 +18,8 @@
 use skylight_disk::{BLOCK_SECTORS, Pba, PbaExtent, Sectors};
 use skylight_layer::StretchSpec;
 
-use super::geometry::{Run, Tracks};
-use crate::profile::{self, CacheLocation, Profile, ProfileError};
+use super::geometry::{Run, Tracks, about};
+use crate::profile::{CacheLocation, Profile, ProfileError};
 
 /// Rejects a region unless the platters have at least `needed` sectors.
 pub(super) fn fits(
@@ -40,12 +40,6 @@ pub(super) fn fits(
         tracks_for(short, tracks),
     );
     Err(profile.error_at(key, &message))
-}
-
-/// A size for display, rounded up to whole MiB from 64 MiB.
-pub(super) fn about(size: Sectors) -> profile::Bytes {
-    let (bytes, mib) = (size.bytes(), 1 << 20);
-    profile::Bytes(if bytes < 64 * mib { bytes } else { bytes.next_multiple_of(mib) })
 }
 
 /// In words, how many more tracks at the ID would hold `sectors` sectors.

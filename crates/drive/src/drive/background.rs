@@ -2,11 +2,12 @@
 //!
 //! Invariant: a step that has started runs to its end; work that the media refused for lack of space is retried later.
 
+use skylight_command::Command;
 use skylight_disk::{Nanos, Time};
-use skylight_layer::{Command, Idle, Queue};
+use skylight_layer::{Idle, Queue};
 
 use super::{Drive, Event, Planted};
-use crate::host::{Moved, NoHost, Observer, Origin};
+use crate::host::{ExecutionResult, NoHost, Observer, Origin};
 use crate::profile::Schedule;
 
 /// Delay before the drive retries background work for which the media had no space. A try costs as much as
@@ -45,13 +46,16 @@ impl Drive {
                 }
                 return Idle::Nothing;
             }
-            if observer.executed(Origin::Idle, &self.plan, self.layer.as_mut()) == Moved::Refused {
+            let moved = observer.executed(Origin::Idle, &self.plan, self.layer.as_mut());
+            if let ExecutionResult::Refused(failure) = moved {
+                self.refused_by = failure;
                 self.idle_refused_until = self.busy_until + RETRY;
                 self.invalidate_all_locations();
                 return Idle::Worked;
             }
             self.answered.clear();
             self.busy_until = self.media.execute(&self.plan, self.busy_until, &mut self.answered);
+            self.note_media_work();
         }
         Idle::Worked
     }
@@ -85,10 +89,12 @@ impl Drive {
         };
         self.ahead = None;
         self.plan.clear();
-        self.layer.clock(start);
+        self.layer.clock(start + self.epoch);
         self.layer.take(queue, &mut self.plan);
         debug_assert!(queue.is_kept_by(&self.plan), "overlapping writes leave in the order of acceptance");
-        if observer.executed(Origin::Cache, &self.plan, self.layer.as_mut()) == Moved::Refused {
+        let moved = observer.executed(Origin::Cache, &self.plan, self.layer.as_mut());
+        if let ExecutionResult::Refused(failure) = moved {
+            self.refused_by = failure;
             self.refused_until = start + RETRY;
             self.idle_refused_until = self.refused_until;
             return self.invalidate_all_locations();
@@ -96,7 +102,8 @@ impl Drive {
         self.answered.clear();
         self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
         self.idle_since = self.idle_since.max(self.busy_until);
-        self.cache.begin_destaging(self.answered.iter().map(|&(id, _)| id), self.busy_until);
+        self.note_media_work();
+        self.cache.begin_destaging(self.answered.iter().map(|answer| answer.id), self.busy_until);
         self.invalidate_locations(false);
     }
 
@@ -122,7 +129,7 @@ impl Drive {
         }
     }
 
-    pub(super) fn destage_all(&mut self) {
+    pub(crate) fn destage_all(&mut self) {
         self.finish_destaging();
         while !self.cache.is_empty() {
             self.destage(self.cache.dirty().len(), &mut NoHost);

@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::diagnose::{Faults, Grouped, KeyLocation, Lines, Rank, Source, list, snippet, suggest};
 use super::quantity::{Bytes, Duration, QuantityError};
-use super::shape::{Kind, Section, Shape, sections};
+use super::shape::{Section, Shape, Type, sections};
 
 /// The state of the check.
 pub(super) struct Check<'a> {
@@ -137,7 +137,7 @@ impl<'a> Check<'a> {
     fn missing(&mut self, key: &str, shape: Option<Shape<'_>>, current: &CurrentTable<'_>) {
         let path = current.join(key);
         let message = match shape {
-            Some(shape) if shape.kind() == Kind::Table => {
+            Some(shape) if shape.kind() == Type::Table => {
                 format!("the section [{path}] is missing; add it")
             }
             Some(shape) => match shape.example() {
@@ -166,37 +166,37 @@ impl<'a> Check<'a> {
 
     fn value(&mut self, value: &Spanned<DeValue<'_>>, shape: Shape<'a>, path: &str) {
         match (shape.kind(), value.get_ref()) {
-            (Kind::Table, DeValue::Table(table)) => {
+            (Type::Table, DeValue::Table(table)) => {
                 let line = self.source.line(path);
                 self.table(table, shape, &CurrentTable { path, heading: format!("[{path}] "), line });
             }
-            (Kind::List, DeValue::Array(entries)) => self.entries(entries, shape, path),
-            (Kind::Bytes, DeValue::String(text)) => self.bytes(text.parse(), shape, path),
-            (Kind::Bytes, DeValue::Integer(_)) => {
+            (Type::List, DeValue::Array(entries)) => self.entries(entries, shape, path),
+            (Type::Bytes, DeValue::String(text)) => self.bytes(text.parse(), shape, path),
+            (Type::Bytes, DeValue::Integer(_)) => {
                 let read = match integer(value.get_ref()) {
                     Some(number) if number < 0 => Err(QuantityError::Negative),
                     number => number.and_then(|n| u64::try_from(n).ok()).ok_or(QuantityError::TooLong),
                 };
                 self.bytes(read.map(Bytes), shape, path);
             }
-            (Kind::Duration, DeValue::String(text)) => {
+            (Type::Duration, DeValue::String(text)) => {
                 self.quantity::<Duration>(text.parse(), shape, path);
             }
-            (Kind::Duration, DeValue::Integer(_) | DeValue::Float(_)) => {
+            (Type::Duration, DeValue::Integer(_) | DeValue::Float(_)) => {
                 self.value_fault(
                     path,
                     "has no unit; write a text such as \"10.17 ms\", \"100 us\" or \"1.2 s\"",
                 );
             }
-            (Kind::Choice, DeValue::String(word)) => self.choice(word, shape, path),
-            (Kind::Text, DeValue::String(text)) => self.string(text, shape, path),
-            (Kind::Whole, DeValue::Integer(_)) => {
+            (Type::Choice, DeValue::String(word)) => self.choice(word, shape, path),
+            (Type::Text, DeValue::String(text)) => self.string(text, shape, path),
+            (Type::Whole, DeValue::Integer(_)) => {
                 self.number(integer(value.get_ref()).map(|n| n as f64), shape, path);
             }
-            (Kind::Number, DeValue::Integer(_) | DeValue::Float(_)) => {
+            (Type::Number, DeValue::Integer(_) | DeValue::Float(_)) => {
                 self.number(float(value.get_ref()), shape, path);
             }
-            (Kind::Switch, DeValue::Boolean(_)) => {}
+            (Type::Switch, DeValue::Boolean(_)) => {}
             (_, other) => self.wrong_type(other, shape, path),
         }
     }
@@ -211,17 +211,17 @@ impl<'a> Check<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        let repeats = shape.items().first().is_some_and(|entry| entry.kind() == Kind::Table);
+        let repeats = shape.items().first().is_some_and(|entry| entry.kind() == Type::Table);
         let wanted = match shape.kind() {
-            Kind::Table => format!("a section [{path}]"),
-            Kind::List if repeats => format!("sections [[{path}]]"),
-            Kind::List => "a list".to_owned(),
-            Kind::Bytes => "a size".to_owned(),
-            Kind::Duration => "a duration".to_owned(),
-            Kind::Choice | Kind::Text => "text in quotes".to_owned(),
-            Kind::Whole => "a whole number".to_owned(),
-            Kind::Number => "a number".to_owned(),
-            Kind::Switch => "true or false".to_owned(),
+            Type::Table => format!("a section [{path}]"),
+            Type::List if repeats => format!("sections [[{path}]]"),
+            Type::List => "a list".to_owned(),
+            Type::Bytes => "a size".to_owned(),
+            Type::Duration => "a duration".to_owned(),
+            Type::Choice | Type::Text => "text in quotes".to_owned(),
+            Type::Whole => "a whole number".to_owned(),
+            Type::Number => "a number".to_owned(),
+            Type::Switch => "true or false".to_owned(),
         };
         let such = shape.example().map(|example| format!(" such as {example}")).unwrap_or_default();
         self.value_fault(path, format!("is {got}; it takes {wanted}{such}"));
@@ -244,7 +244,7 @@ impl<'a> Check<'a> {
             let (entry_path, line) = (format!("{path}[{index}]"), self.lines.at(entry.span().start));
             self.note(&entry_path, line, entry);
             match entry.get_ref() {
-                DeValue::Table(table) if inner.kind() == Kind::Table => {
+                DeValue::Table(table) if inner.kind() == Type::Table => {
                     let current = CurrentTable { path: &entry_path, heading: format!("[[{path}]] "), line };
                     self.table(table, *inner, &current);
                 }

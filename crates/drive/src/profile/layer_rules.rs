@@ -135,7 +135,7 @@ impl Rules<'_> {
     fn journal(&mut self, keys: &Journaled) {
         if keys.quantum > keys.entry_max {
             let message =
-                format!("is more than entry_max = {}; an entry holds a quantum at least", keys.entry_max);
+                format!("is more than entry_max = {}; an entry has at least one quantum", keys.entry_max);
             self.wrong("layer.quantum", &message);
         }
         let largest = keys.entry_max.get().div_ceil(keys.quantum.get().max(1));
@@ -185,7 +185,7 @@ impl Rules<'_> {
             let end = match run.until {
                 None if last => capacity,
                 None => {
-                    let message = "[[layer.bands]] until is missing; only the last entry goes on to the end";
+                    let message = "[[layer.bands]] until is missing; only the last entry extends to the end of the drive";
                     self.missing(&format!("layer.bands[{number}]"), message);
                     return;
                 }

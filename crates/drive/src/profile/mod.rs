@@ -19,6 +19,7 @@
 //! ```
 
 mod check;
+mod conditions;
 mod diagnose;
 mod layer;
 mod layer_rules;
@@ -30,6 +31,9 @@ mod shape;
 
 use toml::de::{DeTable, DeValue};
 
+pub use conditions::{
+    BackgroundScan, Conditions, Erase, LookAhead, MAX_QUEUE_DEPTH, PriorUse, Rest, VolatileCache,
+};
 pub use diagnose::{ProfileError, Source};
 pub use layer::{
     BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, Conventional, FullyAssociative,
@@ -106,6 +110,16 @@ impl Profile {
             layer.insert("width_tracks".to_owned(), toml::Value::Integer(width_tracks.into()));
         }
         Self::from_toml(&table.to_string(), origin).map(Some)
+    }
+
+    /// Tracks of a band, for a raw shingled disk that is banded.
+    pub fn band_tracks(&self) -> Option<u32> {
+        if let Layer::Swd(keys) = &self.layer { keys.band_tracks } else { None }
+    }
+
+    /// The byte that reads give for overwritten sectors in the modes that give a pattern; 0 if the profile has none.
+    pub fn overwritten_pattern(&self) -> u8 {
+        if let Layer::Swd(keys) = &self.layer { keys.pattern.unwrap_or(0) } else { 0 }
     }
 
     /// An error about the key at `path`, such as `geometry.taper.tracks`, in the usual form: file and line of

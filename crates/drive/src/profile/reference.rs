@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::EXAMPLE;
 use super::diagnose::Grouped;
-use super::shape::{Kind, Section, Shape, root, sections};
+use super::shape::{Section, Shape, Type, root, sections};
 
 const INTRO: &str = "\
 # Profile reference
@@ -130,16 +130,16 @@ fn value_cell(section: &Section<'_>, key: &str, shape: Shape<'_>) -> String {
     let path = if section.path.is_empty() { key.to_owned() } else { format!("{}.{key}", section.path) };
     let link = |title: String| format!("[{title}](#{})", anchor(&title));
     match (shape.kind(), shape.items().first()) {
-        (Kind::Table, _) => link(title_of(&path, false, section.variant)),
-        (Kind::List, Some(entry)) if entry.kind() == Kind::Table => {
+        (Type::Table, _) => link(title_of(&path, false, section.variant)),
+        (Type::List, Some(entry)) if entry.kind() == Type::Table => {
             link(title_of(&path, true, section.variant))
         }
-        (Kind::List, Some(entry)) if entry.is_tuple() => {
+        (Type::List, Some(entry)) if entry.is_tuple() => {
             let items: Vec<&str> = entry.items().iter().map(|item| noun(*item)).collect();
             format!("list of [{}]", items.join(", "))
         }
-        (Kind::List, entry) => format!("list of {}", entry.map_or("values", |entry| noun(*entry))),
-        (Kind::Choice, _) if key == "kind" => {
+        (Type::List, entry) => format!("list of {}", entry.map_or("values", |entry| noun(*entry))),
+        (Type::Choice, _) if key == "kind" => {
             shape.choices().iter().map(|(word, _)| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
         }
         _ => noun(shape).to_owned(),
@@ -148,15 +148,15 @@ fn value_cell(section: &Section<'_>, key: &str, shape: Shape<'_>) -> String {
 
 fn noun(shape: Shape<'_>) -> &'static str {
     match shape.kind() {
-        Kind::Table => "section",
-        Kind::List => "list",
-        Kind::Bytes => "size",
-        Kind::Duration => "duration",
-        Kind::Choice => "choice",
-        Kind::Text => "text",
-        Kind::Whole => "whole number",
-        Kind::Number => "number",
-        Kind::Switch => "true or false",
+        Type::Table => "section",
+        Type::List => "list",
+        Type::Bytes => "size",
+        Type::Duration => "duration",
+        Type::Choice => "choice",
+        Type::Text => "text",
+        Type::Whole => "whole number",
+        Type::Number => "number",
+        Type::Switch => "true or false",
     }
 }
 
@@ -169,9 +169,11 @@ fn default_cell(table: Shape<'_>, key: &str, shape: Shape<'_>) -> String {
                 table.exclusive().iter().filter(|k| **k != key).map(|k| format!("`{k}`")).collect();
             format!("this or {}", others.join(" or "))
         }
-        Some(value) if shape.kind() != Kind::Table && !empty(value) => format!("`{}`", tidy_number(value)),
-        Some(_) if shape.kind() != Kind::Table => "empty".to_owned(),
-        _ if shape.kind() == Kind::Table => "may be left out".to_owned(),
+        Some(value) if shape.kind() != Type::Table && !empty(value) => {
+            format!("`{}`", tidy_number(value))
+        }
+        Some(_) if shape.kind() != Type::Table => "empty".to_owned(),
+        _ if shape.kind() == Type::Table => "may be left out".to_owned(),
         _ => "none".to_owned(),
     }
 }
@@ -273,7 +275,7 @@ mod tests {
             for (key, shape) in section.shape.keys().into_iter().filter(|(key, _)| *key != "kind") {
                 let key = format!("{} {key}", section.heading());
                 assert!(!prose(shape).is_empty(), "{key} has no description");
-                let bounded = matches!(shape.kind(), Kind::Table | Kind::Choice | Kind::Switch)
+                let bounded = matches!(shape.kind(), Type::Table | Type::Choice | Type::Switch)
                     || !range_cell(shape).is_empty();
                 assert!(bounded, "{key} has no range");
             }

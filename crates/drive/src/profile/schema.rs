@@ -1,7 +1,7 @@
 //! The only schema of a drive profile. Files are checked against its types, defaults, ranges and doc
 //! comments; the JSON schema and the reference page are generated from them.
 //!
-//! Invariants: every key of a profile is a field here or in `layer.rs` and nowhere else; the range of a
+//! Invariants: every key of a profile is a field here, in `layer.rs` or in `conditions.rs` and nowhere else; the range of a
 //! single key is in its attribute (`range` for numbers, `x-range` for sizes and durations) and enforced by
 //! `check.rs`; rules between keys are in `rules.rs`.
 //! Sources: the mechanics after Ruemmler and Wilkes' model of a drive; layouts after Skylight (FAST'15),
@@ -13,6 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::conditions::Conditions;
 use super::diagnose::Source;
 use super::layer::Layer;
 use super::quantity::{Bytes, Duration};
@@ -89,6 +90,9 @@ pub struct Profile {
     /// Random variation of latency, drawn from the run's seed. All zero if left out.
     #[serde(default)]
     pub jitter: Jitter,
+    /// What a host meets besides the drive when it is probed; a served drive has none of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Conditions>,
     /// The location of each key in the file, for errors that are found later.
     #[serde(skip)]
     pub(super) source: Source,

@@ -6,7 +6,7 @@
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::quantity::Bytes;
@@ -14,11 +14,16 @@ use super::schema::Profile;
 
 /// The JSON schema of a profile in draft 7, which TOML editors support.
 pub(super) fn root() -> Value {
+    let mut schema = schema_of::<Profile>();
+    schema["title"] = json!("Skylight drive profile");
+    schema
+}
+
+/// The JSON schema of a type in draft 7.
+pub(super) fn schema_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft07().with(|s| s.inline_subschemas = true);
     let generator: SchemaGenerator = settings.with_transform(RecursiveTransform(tidy)).into_generator();
-    let mut schema = generator.into_root_schema_for::<Profile>();
-    schema.insert("title".to_owned(), json!("Skylight drive profile"));
-    schema.to_value()
+    generator.into_root_schema_for::<T>().to_value()
 }
 
 /// Removes what TOML lacks (null, Rust's number formats) and bounds sizes that are written as numbers.
@@ -74,7 +79,7 @@ fn unwrap_option(schema: &mut Schema) {
 
 /// The type of a value in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Type {
     Table,
     List,
     Bytes,
@@ -99,19 +104,19 @@ impl<'a> Shape<'a> {
         value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    pub(super) fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> Type {
         if !self.choices().is_empty() {
-            return Kind::Choice;
+            return Type::Choice;
         }
         match (self.text("x-quantity"), self.text("type")) {
-            (Some("bytes"), _) => Kind::Bytes,
-            (Some(_), _) => Kind::Duration,
-            (_, Some("integer")) => Kind::Whole,
-            (_, Some("number")) => Kind::Number,
-            (_, Some("boolean")) => Kind::Switch,
-            (_, Some("array")) => Kind::List,
-            (_, Some("string")) => Kind::Text,
-            _ => Kind::Table,
+            (Some("bytes"), _) => Type::Bytes,
+            (Some(_), _) => Type::Duration,
+            (_, Some("integer")) => Type::Whole,
+            (_, Some("number")) => Type::Number,
+            (_, Some("boolean")) => Type::Switch,
+            (_, Some("array")) => Type::List,
+            (_, Some("string")) => Type::Text,
+            _ => Type::Table,
         }
     }
 
@@ -255,8 +260,8 @@ fn collect<'a>(section: Section<'a>, sections: &mut Vec<Section<'a>>) {
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         let optional = !shape.required().contains(&key) && !shape.exclusive().contains(&key);
         let (repeats, table) = match (inner.kind(), inner.items().first()) {
-            (Kind::Table, _) => (false, inner),
-            (Kind::List, Some(entry)) if entry.kind() == Kind::Table => (true, *entry),
+            (Type::Table, _) => (false, inner),
+            (Type::List, Some(entry)) if entry.kind() == Type::Table => (true, *entry),
             _ => continue,
         };
         collect(Section { path, repeats, variant, optional, shape: table }, sections);

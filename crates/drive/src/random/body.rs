@@ -1,8 +1,8 @@
 //! The physical part of a random drive: capacity, mechanics, geometry, interface, jitter.
 //!
 //! Physical limits, and what is adjusted to meet them:
-//! * *Tracks per surface*: a stroke of about 25 mm has at most [`MAX_TRACKS`] tracks of 10 nm, the width of a
-//!   grain. A capacity that needs more gets longer tracks, and then more surfaces than were drawn.
+//! * *Tracks per surface*: a full arm travel of about 25 mm crosses at most [`MAX_TRACKS`] tracks of 10 nm,
+//!   the width of a grain. A capacity that needs more gets longer tracks, and then more surfaces than were drawn.
 //! * *Tracks*: enough for what is drawn, and a few more.
 //! * *Skew*: slightly longer than the mechanics need for the step, as on real drives.
 
@@ -28,7 +28,7 @@ pub(super) struct Body {
     pub draws: Draws,
     pub capacity: Bytes,
     pub rotation_ns: f64,
-    /// Seek to the next track and over the full stroke.
+    /// Seek to the next track and over the full arm travel.
     pub track_seek_ns: f64,
     pub full_seek_ns: f64,
     /// Sectors per track at the OD and the ID.

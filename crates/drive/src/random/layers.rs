@@ -198,7 +198,7 @@ fn map(body: &Body, text: &mut Text) -> f64 {
     }
     let mut home = 0.0;
     if !draws.chance(&range::MAP_NEVER_MERGED) {
-        // A merge includes half a stroke there and back, and about a revolution of waiting.
+        // A merge includes half of the full arm travel there and back, and about a revolution of rotational delay.
         let moves = 2.0 * f64::midpoint(body.track_seek_ns, body.full_seek_ns) + body.rotation_ns;
         let writing = (draws.number(&range::MAP_MERGE_MS) * 1e6 - moves).max(0.0);
         home = rounded(writing / body.rotation_ns * body.mean_track() * 512.0, 3);

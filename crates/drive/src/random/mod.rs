@@ -4,6 +4,7 @@
 //! random profile is TOML like any other: it can be stored, read and changed.
 //!
 //! * [`ranges`]: the table of all ranges and probabilities.
+//! * [`conditions`]: what a host meets besides the drive, with a table of its own.
 //! * `draw`: a named stream of random numbers for each property.
 //! * `body`, `layers`: the drive, within physical limits; `text` writes it.
 //!
@@ -19,6 +20,7 @@
 //! ```
 
 mod body;
+pub mod conditions;
 mod draw;
 mod layers;
 pub mod ranges;
@@ -29,6 +31,7 @@ use std::str::FromStr;
 use crate::drive::Drive;
 use crate::profile::{Profile, ProfileError};
 use body::Body;
+pub use conditions::random_conditions;
 use draw::Draws;
 use text::Text;
 
@@ -85,7 +88,7 @@ impl Kind {
 /// A word that is not a kind of drive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no kind of drive; use conventional, ssd, set-associative, fully-associative or journaled"
+    "\"{0}\" is not a kind of drive; use conventional, ssd, set-associative, fully-associative or journaled"
 )]
 pub struct UnknownKind(String);
 

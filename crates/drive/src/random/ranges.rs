@@ -92,7 +92,7 @@ ranges! {
     HEAD_SWITCH_MS = 0.3, 1.5, Linear, 2, "chosen: about the seek to a track";
     WRITE_SETTLE_US = 0.0, 300.0, Linear, 2, "chosen: docs/calibration.md bounds one drive's at 0.1 ms";
     SKEW_SLACK_US = 10.0, 200.0, Linear, 2, "chosen: skew that is just enough, or generous";
-    GROUP_TRACKS = 50.0, 2_000.0, Log, 2, "chosen: strokes of megabytes to gigabytes";
+    GROUP_TRACKS = 50.0, 2_000.0, Log, 2, "chosen: serpentine passes of megabytes to gigabytes";
     SURFACE_DENSITY = 0.95, 1.05, Linear, 3, "chosen: Skylight, figure 18, has plateaus some % apart";
     SPARE_PART = 0.001, 0.02, Log, 2, "chosen: tracks beyond what the drive needs";
     HOST_GAP_US = 0.0, 20.0, Linear, 2, "chosen: what a host's interrupt takes";

@@ -83,10 +83,37 @@ fn sizes(profile: &Profile) -> Option<Sizes> {
     })
 }
 
+/// What fills a persistent cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheFill {
+    /// Host data that it takes before cleaning starts.
+    pub(crate) bytes: u64,
+    /// Map entries that may be in use, if limited.
+    pub(crate) map_entries: Option<u64>,
+    /// The smallest band, which a write must not cover.
+    pub(crate) band_bytes: u64,
+}
+
+impl CacheFill {
+    /// Of a drive with a persistent cache.
+    pub(crate) fn of(profile: &Profile) -> Option<Self> {
+        let Sizes { fill, .. } = sizes(profile)?;
+        let map_entries = match &profile.layer {
+            Layer::Journaled(keys) => usable_entries(keys),
+            _ => None,
+        };
+        let capacity = profile.capacity.get();
+        let places = [0, capacity / 2, capacity - 1];
+        let smallest =
+            places.into_iter().filter_map(|address| band_at(profile, address)).map(|(_, size)| size);
+        Some(Self { bytes: fill, map_entries, band_bytes: smallest.min()? })
+    }
+}
+
 /// The maximum number of map entries that writes of one block can create before the slots run out. Writes
 /// that wait together, up to the queue depth, share an entry of the journal.
-fn reachable_entries(profile: &Profile, keys: &Journaled) -> u64 {
-    let waiting = u64::from(profile.interface.queue_depth);
+fn reachable_entries(profile: &Profile, keys: &Journaled, depth: u32) -> u64 {
+    let waiting = u64::from(profile.interface.queue_depth.min(depth));
     let together = |writes: u64| {
         let quanta = (writes * BLOCK).div_ceil(keys.quantum.get()).max(1);
         usable_slots(keys) / quanta * writes
@@ -101,14 +128,14 @@ fn needed_entries(keys: &Journaled) -> u64 {
     usable_slots(keys).div_ceil(quanta)
 }
 
-/// Sizes of the cache and of its map.
-pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
+/// Sizes of the cache and of its map, for a host that has up to `depth` commands wait in the drive.
+pub(super) fn findings(profile: &Profile, depth: u32) -> Vec<TrueFinding> {
     let Some(Sizes { cache, fill, raw, why }) = sizes(profile) else { return Vec::new() };
     let (mut map, mut full_map) = (None, None);
     if let Layer::Journaled(keys) = &profile.layer
         && let (Some(entries), Some(usable)) = (keys.map_entries, usable_entries(keys))
     {
-        let (reach, needed) = (reachable_entries(profile, keys), needed_entries(keys));
+        let (reach, needed) = (reachable_entries(profile, keys, depth), needed_entries(keys));
         let far = (usable as f64 >= REACHABLE_FRACTION * reach as f64)
             .then(|| format!("slots run out at {reach} map entries at most, and {usable} may be in use"));
         let finding = TrueFinding::number(
@@ -172,9 +199,9 @@ fn out_of_band_ns(drive: &Drive, profile: &Profile, keys: &Journaled) -> u64 {
     match (medium, &profile.flash) {
         (Medium::Platter, _) => {
             let disk = drive.disk();
-            let place = disk.geometry().place(Pba(start.get()));
-            let there = Head { surface: place.surface, track: place.track };
-            let begin = Time(disk.mechanics().rotation.wait_for(place.angle, Time(0)).get());
+            let position = disk.geometry().position_of(Pba(start.get()));
+            let there = Head { surface: position.surface, track: position.track };
+            let begin = Time(disk.mechanics().rotation.wait_for(position.angle, Time(0)).get());
             let extent = PbaExtent::new(Pba(start.get()), sectors);
             let timing = disk.access(there, begin, extent, Direction::Write);
             (timing.end - timing.transfer_start).get()

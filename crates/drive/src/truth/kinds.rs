@@ -8,10 +8,8 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     let word = TrueFinding::word;
     let kind = match profile.layer {
         Layer::Conventional(_) => ("cmr", "the layer is conventional"),
-        Layer::Ssd(_) => ("not-rotating", "all data lies on flash"),
-        Layer::Swd(_) => {
-            ("cmr", "a raw shingled disk translates nothing: what its writes destroy takes no time")
-        }
+        Layer::Ssd(_) => ("not-rotating", "all data is on flash"),
+        Layer::Swd(_) => ("cmr", "a raw shingled disk has no translation layer"),
         _ => ("smr", "writes go through a translation layer for shingled bands"),
     };
     let mut findings = vec![word("drive_type", kind.0, kind.1)];
@@ -35,8 +33,8 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     findings.extend(cleaning(&profile.layer));
     let mapping = match profile.layer {
         Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => None,
-        Layer::FullyAssociative(_) => Some(("dynamic", "a cleaned band is found in another place")),
-        _ => Some(("static", "a cleaned band is written where it was")),
+        Layer::FullyAssociative(_) => Some(("dynamic", "a cleaned band moves to another location")),
+        _ => Some(("static", "a cleaned band is rewritten at its location")),
     };
     findings.extend(mapping.map(|(value, why)| word("mapping", value, why)));
     findings
@@ -52,13 +50,13 @@ fn cleaning(layer: &Layer) -> Vec<TrueFinding> {
     };
     let lazy = cleaning == CleaningType::Lazy;
     let (value, why) = match lazy {
-        true => ("lazy", "the drive cleans only when a write finds no room"),
-        false => ("aggressive", "the drive cleans when it is left alone"),
+        true => ("lazy", "the drive cleans only when a write does not fit in the cache"),
+        false => ("aggressive", "the drive also cleans when it is idle"),
     };
     let mut findings = vec![TrueFinding::word("cleaning_type", value, why)];
     findings.extend(order.map(|order| {
         let hidden =
-            lazy.then(|| "a lazy drive shows no order, for it cleans until a write has room".to_owned());
+            lazy.then(|| "a lazy drive cleans until the write fits, which shows no order".to_owned());
         TrueFinding::word("cleaning_order", order, "the order of the layer").unless(hidden)
     }));
     findings

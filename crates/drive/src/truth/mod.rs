@@ -4,12 +4,14 @@
 //! * `kinds`: the kind of drive, from the profile.
 //! * `platters`: rotation, tracks, seeks, plateaus, from the geometry and mechanics of the built drive.
 //! * `cache`: sizes of the persistent cache and of its journal.
+//! * `conditions`: what the conditions of a measurement put out of reach.
 //! * `work`: costs of cleaning and map merges, measured on a quiet copy of the drive.
 //!
 //! Invariants: every value comes from the profile or from the built drive, never from a constant here;
 //! properties that the drive cannot have are absent; properties that no test can measure are marked so.
 
 mod cache;
+mod conditions;
 mod finding;
 mod kinds;
 mod platters;
@@ -20,7 +22,8 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::json;
 
 use crate::drive::Drive;
-use crate::profile::{Layer, Profile, ProfileError};
+use crate::profile::{Conditions, Layer, MAX_QUEUE_DEPTH, Profile, ProfileError};
+pub(crate) use cache::CacheFill;
 pub use finding::{Right, TrueFinding, Value};
 
 /// The truth about one drive.
@@ -40,9 +43,24 @@ impl Truth {
     /// # Errors
     /// If no drive can be built from the profile.
     pub fn of(profile: &Profile) -> Result<Self, ProfileError> {
+        Self::within(profile, MAX_QUEUE_DEPTH)
+    }
+
+    /// Determines the truth about the drive of a profile that is measured under these conditions.
+    ///
+    /// # Errors
+    /// If no drive can be built from the profile.
+    pub fn under(profile: &Profile, conditions: &Conditions) -> Result<Self, ProfileError> {
+        let mut truth = Self::within(profile, conditions::depth(conditions))?;
+        conditions::apply(conditions, profile, &mut truth.findings);
+        Ok(truth)
+    }
+
+    /// The truth for a host that has up to `depth` commands wait in the drive.
+    fn within(profile: &Profile, depth: u32) -> Result<Self, ProfileError> {
         let drive = Drive::new(&quiet(profile), 0)?;
         let mut findings = kinds::findings(profile);
-        findings.extend(cache::findings(profile));
+        findings.extend(cache::findings(profile, depth));
         findings.extend(cache::bands(profile));
         if !matches!(profile.layer, Layer::Ssd(_)) {
             findings.extend(platters::findings(&drive));
@@ -51,7 +69,7 @@ impl Truth {
             findings.extend(cache::journal(&drive, profile, keys));
             findings.extend(work::map_merges(profile, keys)?);
         }
-        findings.extend(work::cleaning(profile)?);
+        findings.extend(work::cleaning(profile, depth)?);
         findings.extend(platters::plateaus(profile, &drive));
         Ok(Self { name: profile.name.clone(), size_bytes: profile.capacity.get(), findings })
     }

@@ -3,7 +3,7 @@
 //! OD, MD and ID are the locations of the first, middle and last host address on a new drive. Distances are
 //! between the outermost and the innermost track that the host can reach.
 
-use skylight_disk::{Lba, LbaExtent, Place, Sectors};
+use skylight_disk::{Lba, LbaExtent, SectorPosition, Sectors};
 use skylight_layer::Medium;
 
 use super::finding::{Right, TrueFinding, Value};
@@ -19,11 +19,11 @@ const MIN_SPEED_STEP: f64 = 0.003;
 const MIN_PASS_BYTES: u64 = 32 << 20;
 
 /// Physical location of a host sector.
-fn location(drive: &Drive, lba: u64) -> Option<Place> {
+fn location(drive: &Drive, lba: u64) -> Option<SectorPosition> {
     let mut pieces = Vec::new();
     drive.layer().locate(LbaExtent::new(Lba(lba), Sectors(1)), &mut pieces);
     let piece = pieces.first().filter(|piece| piece.medium == Medium::Platter)?;
-    Some(drive.disk().geometry().place(piece.extent.start))
+    Some(drive.disk().geometry().position_of(piece.extent.start))
 }
 
 /// Bytes of the tracks at the OD, MD and ID.
@@ -34,7 +34,7 @@ fn track_bytes(drive: &Drive) -> Option<Vec<(&'static str, u64)>> {
 }
 
 /// Tracks between the outermost and the innermost track that the host can reach.
-fn stroke(drive: &Drive) -> u32 {
+fn arm_travel(drive: &Drive) -> u32 {
     let capacity = drive.capacity().get();
     let tracks = (0..=SAMPLES).filter_map(|sample| {
         let lba = (u128::from(capacity - 1) * u128::from(sample) / u128::from(SAMPLES)) as u64;
@@ -58,11 +58,11 @@ pub(super) fn findings(drive: &Drive) -> Vec<TrueFinding> {
         let why = "tracks of the first, middle and last address of the host";
         TrueFinding::table("track_bytes", (tracks, "bytes"), Right::Within(0.02), why)
     }));
-    let stroke = stroke(drive);
+    let travel = arm_travel(drive);
     let seek = |tracks: u32| mechanics.seek.time(tracks.max(1)).get();
-    let seeks = vec![("track", seek(1)), ("third", seek(stroke / 3)), ("full", seek(stroke))];
+    let seeks = vec![("track", seek(1)), ("third", seek(travel / 3)), ("full", seek(travel))];
     let why =
-        format!("seek curve over 1, {} and {stroke} tracks, of those that the host reaches", stroke / 3);
+        format!("seek curve over 1, {} and {travel} tracks, within those of host addresses", travel / 3);
     findings.push(TrueFinding::table("seek_ns", (seeks, "ns"), Right::Within(0.1), why));
     findings
 }
@@ -104,12 +104,12 @@ pub(super) fn plateaus(profile: &Profile, drive: &Drive) -> Option<TrueFinding> 
     let reason = if close {
         Some(format!("surfaces that follow each other differ by less than {} %", MIN_SPEED_STEP * 100.0))
     } else if first_bytes.min(last_bytes) < MIN_PASS_BYTES {
-        Some(format!("a stroke of {} MiB is too short for its speed", first_bytes.min(last_bytes) >> 20))
+        Some(format!("a pass of {} MiB is too short to measure its speed", first_bytes.min(last_bytes) >> 20))
     } else {
         None
     };
     let value = Value::Plateaus { count: density.len() as u64, first_bytes, last_bytes };
-    let why = "one stroke on each surface, and back in the opposite order; the surfaces differ in density";
+    let why = "one pass over each surface, then the surfaces in the opposite order; they differ in density";
     let right = Right::Within(0.1);
     let finding = TrueFinding { value, unit: Some("bytes"), right, ..TrueFinding::word("plateaus", "", why) };
     Some(finding.unless(reason))

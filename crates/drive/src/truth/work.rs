@@ -15,9 +15,10 @@ use skylight_layer::{Medium, Purpose};
 use super::cache::{band_at, isolated_writes, usable};
 use super::finding::{Right, TrueFinding};
 use super::quiet;
-use crate::batch::{Batch, op};
+use crate::batch::Batch;
 use crate::drive::Drive;
 use crate::profile::{CleaningType, Duration, Journaled, Layer, Profile, ProfileError, SetAssociative};
+use skylight_command::code;
 
 const BLOCK: u64 = 4096;
 /// The unit of "every other" in half a band.
@@ -36,7 +37,7 @@ const MIN_MERGES: u64 = 3;
 /// Writes `size` bytes at each address; returns the latencies.
 fn write(drive: &mut Drive, addresses: &[u64], size: u64, depth: usize) -> Vec<u64> {
     let count = addresses.len();
-    let (ops, sizes) = (vec![op::WRITE; count], vec![size as u32; count]);
+    let (ops, sizes) = (vec![code::WRITE; count], vec![size as u32; count]);
     let (mut submit, mut complete) = (vec![0; count], vec![0; count]);
     let batch = Batch { op: &ops, offset: addresses, size: &sizes };
     let done = drive.run(&batch, depth, &mut submit, &mut complete);
@@ -86,10 +87,10 @@ fn half(band: (u64, u64)) -> Vec<u64> {
 fn idle_cleaning(
     profile: &Profile,
     bands: u64,
+    depth: usize,
     writes: impl Fn((u64, u64)) -> (Vec<u64>, u64),
 ) -> Result<Option<u64>, ProfileError> {
     let mut drive = Drive::new(&copy(profile), 0)?;
-    let depth = profile.interface.queue_depth as usize;
     let mut total = 0;
     for address in spread(profile.capacity.get(), bands) {
         let Some(band) = band_at(profile, address) else { return Ok(None) };
@@ -140,8 +141,8 @@ fn lazy_cleaning(profile: &Profile, keys: &SetAssociative) -> Result<Option<u64>
     Ok(Some(cost(&several)?.saturating_sub(one) / more))
 }
 
-/// When the drive cleans and how long it takes.
-pub(super) fn cleaning(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileError> {
+/// When the drive cleans and how long it takes, for a host that has up to `depth` commands wait in the drive.
+pub(super) fn cleaning(profile: &Profile, depth: u32) -> Result<Vec<TrueFinding>, ProfileError> {
     let idle = match &profile.layer {
         Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return Ok(Vec::new()),
         Layer::SetAssociative(keys) => keys.idle,
@@ -150,7 +151,7 @@ pub(super) fn cleaning(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileErr
     };
     let mut findings = Vec::new();
     findings.extend(idle.map(|idle| {
-        let why = "how long the drive must be left alone";
+        let why = "idle time before the drive cleans";
         TrueFinding::number("cleaning_start_ns", (idle.nanos().get(), "ns"), Right::Within(0.2), why)
     }));
     let (one, half, why) = match &profile.layer {
@@ -162,11 +163,15 @@ pub(super) fn cleaning(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileErr
                 "cost of each additional data band when a cache band is cleaned, however much of it is dirty",
             )
         }
-        _ => (
-            idle_cleaning(profile, BANDS_ONE_BLOCK, |(start, _)| (vec![start + CHUNK / 2], BLOCK))?,
-            idle_cleaning(profile, BANDS_HALF, |band| (half(band), CHUNK))?,
-            "mean media time over bands spread over the drive; half is every other 64 KiB",
-        ),
+        _ => {
+            let depth = profile.interface.queue_depth.min(depth) as usize;
+            let one = |(start, _): (u64, u64)| (vec![start + CHUNK / 2], BLOCK);
+            (
+                idle_cleaning(profile, BANDS_ONE_BLOCK, depth, one)?,
+                idle_cleaning(profile, BANDS_HALF, depth, |band| (half(band), CHUNK))?,
+                "mean media time over bands spread over the drive; half is every other 64 KiB",
+            )
+        }
     };
     let table: Vec<_> =
         [("one_block", one), ("half", half)].into_iter().filter_map(|(name, ns)| Some((name, ns?))).collect();

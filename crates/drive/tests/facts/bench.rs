@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
+use skylight_command::code;
 use skylight_disk::{Lba, LbaExtent, Nanos, Sectors};
-use skylight_drive::batch::op;
 use skylight_drive::profile::{Layer, Profile};
 use skylight_drive::{Batch, Drive};
 
@@ -108,16 +108,16 @@ fn run(drive: &mut Drive, kind: u8, offsets: &[u64], size: u64, depth: usize) ->
 }
 
 pub fn writes(drive: &mut Drive, offsets: &[u64], size: u64, depth: usize) -> Log {
-    run(drive, op::WRITE, offsets, size, depth)
+    run(drive, code::WRITE, offsets, size, depth)
 }
 
 pub fn reads(drive: &mut Drive, offsets: &[u64], size: u64) -> Log {
-    run(drive, op::READ, offsets, size, 1)
+    run(drive, code::READ, offsets, size, 1)
 }
 
 /// Waits until all written data is on a medium.
 pub fn flush(drive: &mut Drive) {
-    run(drive, op::FLUSH, &[0], 0, 1);
+    run(drive, code::FLUSH, &[0], 0, 1);
 }
 
 pub fn pause_s(drive: &mut Drive, seconds: f64) {

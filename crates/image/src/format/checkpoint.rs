@@ -5,8 +5,8 @@
 
 use skylight_disk::shingling::Destroyed;
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
-use skylight_layer::Found;
-use skylight_layer::swd::Stamp;
+use skylight_layer::CachedExtent;
+use skylight_layer::capabilities::overwriting::Stamp;
 
 use super::{BLOCK, checksum, put_u32, put_u64, u32_at, u64_at};
 
@@ -117,7 +117,7 @@ impl Head {
 }
 
 /// The entry of an extent in the cache.
-pub fn encode_cached(found: &Found, bytes: &mut Vec<u8>) {
+pub fn encode_cached(found: &CachedExtent, bytes: &mut Vec<u8>) {
     bytes.extend(found.lba.start.get().to_le_bytes());
     bytes.extend(found.pba.get().to_le_bytes());
     bytes.extend(found.access.start.get().to_le_bytes());
@@ -127,9 +127,9 @@ pub fn encode_cached(found: &Found, bytes: &mut Vec<u8>) {
 }
 
 /// What [`encode_cached`] wrote.
-pub fn decode_cached(bytes: &[u8]) -> Found {
+pub fn decode_cached(bytes: &[u8]) -> CachedExtent {
     let sectors = |at| Sectors(u32_at(bytes, at).into());
-    Found {
+    CachedExtent {
         lba: LbaExtent::new(Lba(u64_at(bytes, 0)), sectors(32)),
         pba: Pba(u64_at(bytes, 8)),
         access: PbaExtent::new(Pba(u64_at(bytes, 16)), sectors(36)),

@@ -21,6 +21,9 @@ pub mod sums;
 pub mod superblock;
 pub mod tag;
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+
 /// The version of the formats.
 pub const VERSION: u32 = 3;
 /// Bytes of a block: the sector that is written whole or not at all.
@@ -51,4 +54,9 @@ pub(crate) fn put_u64(block: &mut [u8], at: usize, value: u64) {
 
 pub(crate) fn put_u32(block: &mut [u8], at: usize, value: u32) {
     block[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+/// A number that no other image has, from the keys that the system gives every process.
+pub(crate) fn drawn() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

@@ -4,7 +4,7 @@
 //! within the image; the profile's text follows each copy.
 
 use skylight_disk::{PbaExtent, SECTOR_BYTES};
-use skylight_layer::Room;
+use skylight_layer::MediaUse;
 
 use super::begun::Begun;
 use super::mark::{SLOT_BYTES, SLOTS};
@@ -100,7 +100,7 @@ const LOG_SHARE: u64 = 256;
 
 impl Superblock {
     /// The layout of an image for a drive that needs this room.
-    pub fn new(salt: u32, capacity: u64, room: &Room, text: &str) -> Self {
+    pub fn new(salt: u32, capacity: u64, room: &MediaUse, text: &str) -> Self {
         let [least, most] = LOG_BYTES;
         // A raw shingled disk has a tag for each write, wherever it goes.
         let tagged = room.cached + room.overwritable;
@@ -109,7 +109,7 @@ impl Superblock {
     }
 
     /// The same with a log of so many bytes.
-    pub fn with_log(salt: u32, capacity: u64, room: &Room, text: &str, log_bytes: u64) -> Self {
+    pub fn with_log(salt: u32, capacity: u64, room: &MediaUse, text: &str, log_bytes: u64) -> Self {
         let mut at = END;
         let mut part = |len: u64| {
             let part = Part { start: at, len: len.next_multiple_of(ALIGNMENT) };

@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use skylight_disk::{LOT_STEP, lot};
+use skylight_disk::{SPLITMIX64_STEP, splitmix64};
 
 use super::ram::RamStore;
 use super::{Store, Syncs, check_range};
@@ -38,8 +38,8 @@ pub struct Random(pub u64);
 impl Random {
     /// The next number below `bound`, which is at least 1.
     pub fn below(&mut self, bound: u64) -> u64 {
-        let drawn = lot(self.0, 0);
-        self.0 = self.0.wrapping_add(LOT_STEP);
+        let drawn = splitmix64(self.0, 0);
+        self.0 = self.0.wrapping_add(SPLITMIX64_STEP);
         drawn % bound
     }
 }

@@ -5,13 +5,15 @@
 //! * [`device`]: a raw block device.
 //! * [`fold`]: a store without a stretch that nothing lies in.
 //! * [`parts`]: several stores, one behind the other.
-//! * [`summed`]: a store that knows what was written, by checksums; `regions`: where a power cut may have taken it.
+//! * [`summed`]: a store that knows what was written, by checksums; `compared`: its reads; `regions`: where a power cut
+//!   may have taken it.
 //! * [`fault`]: a medium that loses, tears and reorders what was not synced, and fails on demand.
 //!
 //! Invariants: what a read gives is what was written last, synced or not; bytes that were never written are
 //! zeros; after [`Store::sync`] all that was written before is durable. Offsets and lengths are whole sectors of
 //! 512 bytes, and a store may lose or keep each of them by itself, but never tears one.
 
+mod compared;
 pub mod device;
 pub mod fault;
 pub mod file;

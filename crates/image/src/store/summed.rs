@@ -16,25 +16,24 @@
 //! beside a write: what seems wrong is read again while nobody writes.
 //! Source: the bitmap mode of Linux dm-integrity (kernel documentation, device-mapper/dm-integrity) for the regions.
 
-use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::regions::{Regions, Unsure};
+pub use super::compared::{Mismatch, mismatch_of};
+use super::compared::{SECTOR, Shared, SummedReads, TOGETHER, entry_at, intended};
+use super::regions::Regions;
 use super::{HEAD_BYTES, PartInfo, Reads, Store, Syncs, check_range};
 use crate::format::sums::{
-    BootId, ENTRIES, ENTRY, INTENT, INTENT_HEAD, INTENT_SECTORS, Intent, MARK_BLOCKS, Marks, SPOILED,
-    open_intent, region_shift, seal_intent, sum_of,
+    BootId, ENTRY, INTENT, INTENT_HEAD, INTENT_SECTORS, Intent, MARK_BLOCKS, Marks, SPOILED, open_intent,
+    region_shift, seal_intent, sum_of,
 };
-use crate::format::superblock::{Part, Superblock};
-use crate::format::{BLOCK, put_u32, u32_at};
+use crate::format::superblock::Superblock;
+use crate::format::{BLOCK, drawn, put_u32, u32_at};
+use crate::planted::{Planted, Plants};
 
-const SECTOR: u64 = BLOCK as u64;
-/// Sectors that are compared at a time: their bytes are still in the processor's cache when they are.
-const TOGETHER: usize = 256;
 /// How long marks of regions stay at least, so that a region that is written now and then is not marked each time:
 /// as long as dm-integrity waits.
 const CLEARS_AFTER: Duration = Duration::from_secs(10);
@@ -52,19 +51,8 @@ pub struct SumOptions {
     pub region_bytes: Option<u64>,
     /// How long marks stay at least.
     pub clears_after: Option<Duration>,
-    /// Tests of the tests: a fault.
-    pub planted: Option<PlantedSums>,
-}
-
-/// Faults planted for tests of the tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlantedSums {
-    /// Marks are written, and durable with the next sync.
-    MarkLater,
-    /// There is no intent.
-    NoIntent,
-    /// A region that is marked is cleared at every sync, whether that came after its last write or not.
-    ClearBeforeSync,
+    /// For tests of the tests.
+    pub plants: Plants,
 }
 
 /// What was found.
@@ -82,204 +70,13 @@ pub struct SumState {
     pub region_bytes: u64,
 }
 
-/// The error of a read: sectors that are not what was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mismatch {
-    /// The first byte, as the store counts.
-    pub at: u64,
-    /// Bytes.
-    pub len: u64,
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "checksum mismatch in {} bytes at byte {}", self.len, self.at)
-    }
-}
-
-impl std::error::Error for Mismatch {}
-
-/// The mismatch that an error is, if it is one.
-pub fn mismatch_of(error: &io::Error) -> Option<Mismatch> {
-    error.get_ref()?.downcast_ref().copied()
-}
-
 /// The number that the system drew when it started; one of our own where it does not tell, which is as good as a power
 /// cut each time.
 fn boot_id() -> BootId {
     let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = told.chars().filter(char::is_ascii_hexdigit).collect();
     let told = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten();
-    told.unwrap_or_else(|| u128::from(crate::image::drawn()) << 64 | u128::from(crate::image::drawn()))
-        .to_be_bytes()
-}
-
-/// What readers and the writer share.
-struct Shared {
-    sums: Part,
-    media: Part,
-    shift: u32,
-    unsure: Arc<Unsure>,
-    /// Held by who writes. An operation whose entries may not all be there: after a kill, or after an error.
-    gate: Mutex<Option<Intent>>,
-    mismatches: AtomicU64,
-    accepted: AtomicU64,
-    mended: AtomicU64,
-}
-
-type ReadAt<'a> = &'a dyn Fn(u64, &mut [u8]) -> io::Result<()>;
-
-/// The entry at an index of the bytes of some.
-fn entry_at(entries: &[u8], index: usize) -> u32 {
-    u32_at(entries, index * ENTRY)
-}
-
-impl Shared {
-    // What is behind the gate is whole between any two statements that can panic.
-    fn gate(&self) -> MutexGuard<'_, Option<Intent>> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The number of the sector of the media at a byte of the store.
-    fn sector(&self, offset: u64) -> u64 {
-        (offset - self.media.start) / SECTOR
-    }
-
-    /// Where the entry of a sector lies.
-    fn entry(&self, sector: u64) -> u64 {
-        self.sums.start + ENTRIES + sector * ENTRY as u64
-    }
-
-    /// A part of a sector has no entry, so nothing is done with it.
-    fn check_whole(&self, offset: u64, len: usize) -> io::Result<()> {
-        let end = offset + len as u64;
-        if end <= self.media.start || (offset.max(self.media.start) | end).is_multiple_of(SECTOR) {
-            return Ok(());
-        }
-        let message = format!("{len} bytes at {offset} are no whole sectors");
-        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
-    }
-
-    /// How much of a read is before the media.
-    fn plain(&self, offset: u64, len: usize) -> usize {
-        self.media.start.saturating_sub(offset).min(len as u64) as usize
-    }
-
-    /// Reads and compares; runs of wrong sectors go to `bad`, as ranges of the buffer, until that says that it is enough.
-    fn read(
-        &self,
-        inner: ReadAt<'_>,
-        offset: u64,
-        buffer: &mut [u8],
-        bad: &mut dyn FnMut(Range<usize>) -> bool,
-    ) -> io::Result<()> {
-        let plain = self.plain(offset, buffer.len());
-        let (plain, media) = buffer.split_at_mut(plain);
-        if !plain.is_empty() {
-            inner(offset, plain)?;
-        }
-        let mut at = plain.len();
-        for part in media.chunks_mut(TOGETHER * BLOCK) {
-            let mut more = true;
-            let here = offset + at as u64;
-            inner(here, part)?;
-            if !self.matches(inner, here, part)? {
-                self.doubt(inner, here, part, &mut |run| more &= bad(at + run.start..at + run.end))?;
-            }
-            if !more {
-                return Ok(());
-            }
-            at += part.len();
-        }
-        Ok(())
-    }
-
-    /// Whether every sector has its entry.
-    fn matches(&self, inner: ReadAt<'_>, offset: u64, part: &[u8]) -> io::Result<bool> {
-        let mut room = [0; TOGETHER * ENTRY];
-        let entries = &mut room[..part.len() / BLOCK * ENTRY];
-        inner(self.entry(self.sector(offset)), entries)?;
-        let mut pairs = part.chunks_exact(BLOCK).zip(entries.chunks_exact(ENTRY));
-        Ok(pairs.all(|(sector, entry)| sum_of(sector) == u32_at(entry, 0)))
-    }
-
-    /// Looks again at a part in which something seemed wrong, while nobody writes.
-    fn doubt(
-        &self,
-        inner: ReadAt<'_>,
-        offset: u64,
-        part: &mut [u8],
-        bad: &mut dyn FnMut(Range<usize>),
-    ) -> io::Result<()> {
-        let gate = self.gate();
-        let mut room = [0; TOGETHER * ENTRY];
-        let entries = &mut room[..part.len() / BLOCK * ENTRY];
-        inner(offset, part)?;
-        inner(self.entry(self.sector(offset)), entries)?;
-        let mut run: Option<Range<usize>> = None;
-        for (index, bytes) in part.chunks_exact(BLOCK).enumerate() {
-            let sector = self.sector(offset) + index as u64;
-            if self.counts(gate.as_ref(), sector, sum_of(bytes), entry_at(entries, index)) {
-                continue;
-            }
-            let (from, to) = (index * BLOCK, (index + 1) * BLOCK);
-            match &mut run {
-                Some(run) if run.end == from => run.end = to,
-                _ => run.replace(from..to).into_iter().for_each(&mut *bad),
-            }
-        }
-        run.into_iter().for_each(bad);
-        Ok(())
-    }
-
-    /// Whether a sector is to be believed: it has its entry, or the one that an operation half done was to make, or
-    /// lies where a power cut may have taken either.
-    fn counts(&self, half_done: Option<&Intent>, sector: u64, sum: u32, entry: u32) -> bool {
-        if sum == entry || entry == SPOILED {
-            return sum == entry;
-        }
-        if half_done.and_then(|intent| intended(intent, sector)) == Some(sum) {
-            return true;
-        }
-        let unsure = self.unsure.holds(((sector * SECTOR) >> self.shift) as usize);
-        self.accepted.fetch_add(u64::from(unsure), Ordering::Relaxed);
-        unsure
-    }
-
-    /// As [`Shared::read`], with an error for the first run of wrong sectors.
-    fn read_right(&self, inner: ReadAt<'_>, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let mut first: Option<Range<usize>> = None;
-        self.read(inner, offset, buffer, &mut |run| {
-            first.get_or_insert(run);
-            false
-        })?;
-        let Some(run) = first else { return Ok(()) };
-        self.mismatches.fetch_add(1, Ordering::Relaxed);
-        let found = Mismatch { at: offset + run.start as u64, len: run.len() as u64 };
-        Err(io::Error::new(io::ErrorKind::InvalidData, found))
-    }
-}
-
-/// The entry that an operation makes for a sector, if it is about that.
-fn intended(intent: &Intent, sector: u64) -> Option<u32> {
-    match intent {
-        Intent::Write(first, sums) => sums.get(sector.checked_sub(*first)? as usize).copied(),
-        Intent::Zeros(first, count) => (sector.checked_sub(*first)? < *count).then_some(0),
-    }
-}
-
-/// The reading half.
-struct SummedReads {
-    inner: Arc<dyn Reads>,
-    shared: Arc<Shared>,
-}
-
-// Its bytes lie in no file for others to send: they would not be compared.
-impl Reads for SummedReads {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.shared.check_whole(offset, buffer.len())?;
-        self.shared.read_right(&|at, part| self.inner.read_at(at, part), offset, buffer)
-    }
+    told.unwrap_or_else(|| u128::from(drawn()) << 64 | u128::from(drawn())).to_be_bytes()
 }
 
 /// See the module page.
@@ -300,7 +97,7 @@ pub struct SummedStore {
     /// Whether anything was written to the media since the last sync.
     unsynced: bool,
     buffer: Vec<u8>,
-    planted: Option<PlantedSums>,
+    plants: Plants,
 }
 
 impl SummedStore {
@@ -345,7 +142,7 @@ impl SummedStore {
             resummed: Vec::new(),
             unsynced: true,
             buffer: Vec::new(),
-            planted: options.planted,
+            plants: options.plants,
         })
     }
 
@@ -368,7 +165,7 @@ impl SummedStore {
     fn mark(&mut self, offset: u64, len: u64) -> io::Result<()> {
         self.unsynced = true;
         let Some(regions) = self.regions.touch(offset - self.shared.media.start, len) else { return Ok(()) };
-        let durably = self.planted != Some(PlantedSums::MarkLater);
+        let durably = !self.plants.has(Planted::RegionMarkLater);
         self.write_marks(&regions, durably).inspect_err(|_| self.regions.unmark(&regions))
     }
 
@@ -382,7 +179,7 @@ impl SummedStore {
         for bytes in data.chunks_exact(BLOCK) {
             slot.extend_from_slice(&sum_of(bytes).to_le_bytes());
         }
-        if self.planted != Some(PlantedSums::NoIntent) {
+        if !self.plants.has(Planted::NoIntent) {
             seal_intent(slot, *salt, boot, (first, data.len() as u64 / SECTOR), false);
             inner.write_at(shared.sums.start + INTENT, slot)?;
         }
@@ -403,7 +200,7 @@ impl SummedStore {
         settle(inner.as_mut(), shared, &mut gate)?;
         let (first, count) = (shared.sector(offset), len / SECTOR);
         slot.truncate(INTENT_HEAD);
-        if self.planted != Some(PlantedSums::NoIntent) {
+        if !self.plants.has(Planted::NoIntent) {
             seal_intent(slot, *salt, boot, (first, count), true);
             inner.write_at(shared.sums.start + INTENT, slot)?;
         }
@@ -622,7 +419,7 @@ impl Store for SummedStore {
     fn sync(&mut self) -> io::Result<()> {
         // What could not be settled was reported when it failed; the marks stay until it can be.
         let clears = self.cleared.elapsed() >= self.clears_after && self.settled().is_ok();
-        if self.planted == Some(PlantedSums::ClearBeforeSync) {
+        if self.plants.has(Planted::RegionClearedBeforeSync) {
             self.clear(true)?;
         }
         self.inner.sync()?;

@@ -15,11 +15,13 @@ use std::path::Path;
 use common::number;
 use drives::DRIVES;
 use session::{Seen, Session};
+use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
-use skylight_image::interpreter::Planted;
+use skylight_image::planted::Planted;
 use skylight_image::store::fault::{FaultStore, Full};
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
+use skylight_layer::capabilities::overwriting::Loss;
 
 /// Sessions of a drive until one goes wrong; what came up.
 fn sessions(index: usize, count: u64, planted: Option<Planted>) -> Result<Seen, String> {
@@ -44,31 +46,62 @@ fn a_full_file_system_refuses_writes_and_nothing_else() {
     }
 }
 
-/// A write of a raw shingled disk destroys others: one for which there is no space does not.
-#[test]
-fn a_write_that_is_refused_overwrites_nothing_on_a_raw_shingled_disk() {
+/// Overwritten sectors of the first so many bytes, and by which write.
+fn losses(image: &mut Image, bytes: u64) -> Vec<Loss> {
+    let extent = LbaExtent::new(Lba(0), Sectors(bytes / SECTOR_BYTES));
+    image.overwriting().expect("a raw shingled disk").losses(extent)
+}
+
+/// A write of a raw shingled disk destroys others: one for which there is no space does not, also after a power cut.
+fn refused_writes_overwrite_nothing(planted: Option<Planted>) -> Result<(), String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/skylight/profiles/swd-160gb.toml");
     let text = std::fs::read_to_string(file).expect("a profile");
     let profile = Profile::from_toml(&text, "swd-160gb").expect("a drive");
     let layer = || skylight_drive::build::layer(&profile).expect("a layer");
-    let options = Options { write_cache: true, ..Options::default() };
+    let options = Options { write_cache: true, plants: planted.into(), ..Options::default() };
     let store = FaultStore::new(RamStore::new(Image::bytes_needed(layer().as_ref(), &options)));
     let mut image = Image::create_on(Box::new(store.clone()), layer(), "", &options).expect("an image");
     let far = 1 << 30;
     let data = vec![7; 4096];
     image.write(far, &data, true).expect("a write");
-    let before = image.overwritten(0, 2 * far).expect("a map");
+    let mut before = losses(&mut image, 2 * far);
     store.full_after(0, Full::Holes);
+    let check = |image: &mut Image, before: &[Loss], when: &str| match losses(image, 2 * far) == before {
+        true => Ok(()),
+        false => Err(format!("{when}, sectors are overwritten by a write that was refused")),
+    };
     for at in [0, 1 << 20, far - (1 << 20), far + (8 << 20)] {
         let error = image.write(at, &data, false).expect_err("no space");
         assert!(error.is_no_space(), "{error}");
-        assert_eq!(image.overwritten(0, 2 * far).expect("a map"), before);
-        image.audit_overwritten().expect("layer and image agree");
+        check(&mut image, &before, "at once")?;
     }
     image.write(far, &data, true).expect("it has its space");
+    before = losses(&mut image, 2 * far);
+    drop(image);
+    let open = || Image::open_on(Box::new(store.clone()), layer(), &options).expect("an image");
+    // A start that finds no space at all has its checkpoint before the next change, which is refused here.
+    store.full_after(0, Full::Writes);
+    image = open();
+    store.full_after(0, Full::Holes);
+    let generation = image.status().generation;
+    image.write(5 << 20, &data, false).expect_err("no space");
+    assert!(image.status().generation > generation, "a checkpoint while a write is not on record");
+    check(&mut image, &before, "after a checkpoint")?;
+    drop(image);
+    image = open();
+    check(&mut image, &before, "after a start from that checkpoint")?;
     store.mend();
     image.write(0, &data, true).expect("there is space");
-    assert_ne!(image.overwritten(0, 2 * far).expect("a map"), before);
+    let newest = losses(&mut image, 2 * far).into_iter().map(|loss| loss.by.write).max();
+    assert_eq!(newest, Some(3), "writes that were refused have no number");
+    Ok(())
+}
+
+#[test]
+fn a_write_that_is_refused_overwrites_nothing_on_a_raw_shingled_disk() {
+    refused_writes_overwrite_nothing(None).unwrap_or_else(|why| panic!("{why}"));
+    let noticed = refused_writes_overwrite_nothing(Some(Planted::LayerKept));
+    println!("{}", noticed.expect_err("a layer that keeps a write that was refused"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One session: an image works, its file system fills up, it works on, there is space again or not, the power fails.
 
-use skylight_image::interpreter::Planted;
+use skylight_image::planted::Planted;
 use skylight_image::store::fault::{Effect, FaultStore, Full, Medium, Random};
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, ImageError, Options, Write};
@@ -57,7 +57,7 @@ impl Session {
         let options = Options {
             write_cache,
             every_access,
-            planted,
+            plants: planted.into(),
             // Short ones wrap, and bring checkpoints; long ones are allocated as they grow.
             log_bytes: Some([8192, 65_536][random.below(2) as usize]),
             piece: Some(3),

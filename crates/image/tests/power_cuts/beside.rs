@@ -4,7 +4,7 @@
 //! given back, and only then ends the flush; it reuses the room, and flushes again. After every effect the power is cut
 //! in several ways.
 
-use skylight_image::interpreter::Planted;
+use skylight_image::planted::Planted;
 use skylight_image::store::fault::{Effect, FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
@@ -34,8 +34,13 @@ struct Beside {
 
 impl Beside {
     fn new(drive: Drive, planned: bool, planted: Option<Planted>) -> Self {
-        let options =
-            Options { write_cache: true, planned, planted, log_bytes: Some(65_536), ..Options::default() };
+        let options = Options {
+            write_cache: true,
+            planned,
+            plants: planted.into(),
+            log_bytes: Some(65_536),
+            ..Options::default()
+        };
         let memory = RamStore::new(Image::bytes_needed((drive.layer)().as_ref(), &options));
         let store = FaultStore::new(memory.clone());
         let image = Image::create_on(Box::new(store.clone()), (drive.layer)(), "", &options);

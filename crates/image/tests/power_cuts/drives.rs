@@ -50,7 +50,7 @@ fn journaled(cache_medium: Medium, order: CleaningOrder, out_of_band: u64, gap: 
         gap: Sectors(gap),
         entry_max: Sectors(72),
         entry_writes: 6,
-        places: 40,
+        slots: 40,
     };
     let len = Sectors(journal.region_sectors());
     journal.region = PbaExtent::new(Pba(8), len);

@@ -12,8 +12,7 @@ mod run;
 use common::{Lives, number};
 use drives::{DRIVES, Drive};
 use run::{Lies, Life};
-use skylight_image::interpreter::Planted;
-use skylight_image::store::summed::PlantedSums;
+use skylight_image::planted::Planted;
 
 fn lives(drive: Drive) {
     let (cuts, seed) = (number("SKYLIGHT_CUTS", 20_000), number("PROPTEST_RNG_SEED", 1));
@@ -100,7 +99,7 @@ fn planted_faults_are_noticed() {
 #[test]
 fn planted_faults_in_checksums_are_noticed() {
     let seed = number("PROPTEST_RNG_SEED", 1);
-    for planted in [PlantedSums::MarkLater, PlantedSums::ClearBeforeSync] {
+    for planted in [Planted::RegionMarkLater, Planted::RegionClearedBeforeSync] {
         let found = [0, 3, 5, 9].into_iter().find_map(|index| {
             let mut life = Life::new(DRIVES[index], (true, true), seed, None);
             life.plant(planted);

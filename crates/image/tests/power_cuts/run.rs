@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use skylight_image::format::sums::{Marks, REGIONS};
 use skylight_image::format::superblock::Superblock;
-use skylight_image::interpreter::Planted;
+use skylight_image::planted::{Planted, Plants};
 use skylight_image::store::fault::{FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
-use skylight_image::store::summed::{PlantedSums, SumOptions};
+use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, ImageError, Options, PendingSync, Store, Write};
 use skylight_layer::{Idle, Layer};
 
@@ -104,10 +104,11 @@ impl Life {
             boot_id: Some([0; 16]),
             region_bytes: Some(REGION),
             clears_after: Some(Duration::ZERO),
-            planted: None,
+            plants: Plants::NONE,
         };
+        let plants = planted.into();
         let options =
-            Options { write_cache, planted, log_bytes, piece, checksums, sums, ..Options::default() };
+            Options { write_cache, plants, log_bytes, piece, checksums, sums, ..Options::default() };
         let options = Options { planned: true, ..options };
         Self {
             drive,
@@ -134,8 +135,13 @@ impl Life {
     /// The same with its image in parts: the flash apart, or else the platters in three.
     pub fn in_parts(mut self) -> Self {
         let layer = (self.drive.layer)();
-        let Superblock { platter, flash, .. } =
-            Superblock::with_log(0, SECTORS * 512, &layer.room(), "", self.options.log_bytes.unwrap_or(0));
+        let Superblock { platter, flash, .. } = Superblock::with_log(
+            0,
+            SECTORS * 512,
+            &layer.media_use(),
+            "",
+            self.options.log_bytes.unwrap_or(0),
+        );
         let third = platter.len / 3 / 4096 * 4096;
         self.boundaries = match flash.len {
             0 => vec![platter.start + third, platter.start + 2 * third],
@@ -153,8 +159,8 @@ impl Life {
 
     /// Plants a fault in what keeps checksums.
     #[allow(dead_code, reason = "another test has none")]
-    pub fn plant(&mut self, fault: PlantedSums) {
-        self.options.sums.planted = Some(fault);
+    pub fn plant(&mut self, bug: Planted) {
+        self.options.sums.plants = Some(bug).into();
     }
 
     fn draw_extent(&mut self, hot: u64) -> (u64, u64) {

@@ -23,7 +23,7 @@ use common::number;
 use mutate::{Subject, Tally, corrupt};
 use oracle::Found;
 use run::Life;
-use skylight_image::interpreter::Planted;
+use skylight_image::planted::Planted;
 
 impl Subject for Life {
     fn judge(&self, found: &Found, changed: &[bool], healthy: &Found) -> Result<(), String> {

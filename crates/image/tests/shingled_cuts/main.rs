@@ -15,7 +15,7 @@ mod surface;
 
 use common::{Lives, number};
 use run::Life;
-use skylight_image::interpreter::Planted;
+use skylight_image::planted::Planted;
 
 const MOST_MORE_LIVES: u64 = 20;
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use skylight_disk::{Angle, Geometry, Lba, Pba, Sectors, SegmentSpec, Shingling};
-use skylight_image::interpreter::Planted;
+use skylight_disk::{Angle, Geometry, Lba, LbaExtent, Pba, Sectors, SegmentSpec, Shingling};
+use skylight_image::planted::{Planted, Plants};
 use skylight_image::store::fault::{FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
 use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, Options};
-use skylight_layer::swd::{ReadData, ReadMode};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Bands, Layer, StretchSpec, Swd, SwdSpec};
 
 use crate::common::{Event, Lives, Session};
@@ -66,9 +66,9 @@ fn segments() -> Vec<SegmentSpec> {
             group_tracks: 1,
             surfaces_descend: false,
             surfaces_alternate: false,
-            strokes_alternate: false,
+            passes_alternate: false,
             first_sector: 0,
-            track_skew: Angle::from_turns(0.13),
+            track_skew: Angle::from_revolutions(0.13),
             head_skew: Angle(0),
             group_skew: Angle(0),
             start_angle: None,
@@ -104,14 +104,14 @@ impl Life {
             spec: SwdSpec { geometry, shingling, capacity, bands, mode },
             options: Options {
                 write_cache,
-                planted,
+                plants: planted.into(),
                 log_bytes: Some(16_384),
                 checksums,
                 sums: SumOptions {
                     boot_id: Some([0; 16]),
                     region_bytes: Some(REGION),
                     clears_after: Some(Duration::ZERO),
-                    planted: None,
+                    plants: Plants::NONE,
                 },
                 ..Options::default()
             },
@@ -143,7 +143,7 @@ impl Life {
     }
 
     fn draw(&mut self, image: &mut Image) -> Op {
-        let written = image.shingled_counters().unwrap_or_default().writes;
+        let written = image.overwriting().expect("it overwrites").counters().writes;
         match self.random.below(12) {
             0..=7 => {
                 let count = if self.random.below(3) == 0 { 2 + self.random.below(5) } else { 1 };
@@ -248,12 +248,13 @@ impl Lives for Life {
         Ok(())
     }
 
-    /// What the disk says of every sector, and gives for it; its layer and its image agree on that.
+    /// What the disk says of every sector, and gives for it.
     fn look_at(&mut self, image: &mut Image) -> Result<Found, String> {
         let sectors = self.oracle.places.len();
         let mut found = Found { states: vec![None; sectors], bytes: vec![0; sectors * 512] };
         image.read(0, &mut found.bytes).map_err(|error| error.to_string())?;
-        for loss in image.losses(0, sectors as u64 * 512).map_err(|error| error.to_string())? {
+        let all = LbaExtent::new(Lba(0), Sectors(sectors as u64));
+        for loss in image.overwriting().expect("it overwrites").losses(all) {
             // Between tracks of unlike sizes each sector is told on its own.
             for number in 0..loss.lba.len.get() {
                 found.states[(loss.lba.start.get() + number) as usize] =
@@ -262,7 +263,6 @@ impl Lives for Life {
         }
         self.seen.overwritten += u64::from(found.states.iter().any(Option::is_some));
         image.audit()?;
-        image.audit_overwritten()?;
         Ok(found)
     }
 }

@@ -1,16 +1,17 @@
-//! Cleaning of the fully-associative layer: a band and its exceptions are merged into a free band.
+//! Cleaning of the fully-associative layer: merges a band with its exceptions into a free band.
 //!
-//! The steps of a band are read, gather, write, commit: the band is read where it lies; what logs have of it
-//! is gathered, in whatever order the heads reach it; the merged band is written to a free band; the map has
-//! the band there, and the place it had is free. Only the last step changes what reads see, and nothing that
-//! reads see is written over, so a command may come between two steps; a change in the band starts it over.
+//! The steps are read, gather, write, commit. *Read* reads the band at its current location; *gather* reads
+//! its exceptions from the logs, in the order in which the heads reach them; *write* writes the merged band
+//! to a free band; *commit* remaps the band and frees its former slot. Only the commit changes what reads
+//! return, and no step overwrites data that reads return, so commands may run between steps. A change in the
+//! band makes cleaning start over.
 //!
-//! Next is the band of the oldest exception in the oldest log, of the zone when a write needs room and of the
-//! drive when it is idle, so that logs become empty in the order in which they were opened. A write that has
-//! no room waits for one band of its zone.
+//! The next band is that of the oldest exception in the oldest log: of the zone if a write needs space, of
+//! the drive if it is idle. Thus logs become empty in the order in which they were opened. A write without
+//! space waits for one band of its zone.
 //!
-//! Invariant: a band is committed only if nothing in it changed since it was gathered.
-//! Source: Skylight (FAST'15), section 3.1; the order is ours, the paper does not give one.
+//! Invariant: a band is committed only if nothing in it has changed since the gather step.
+//! Source: Skylight (FAST'15), section 3.1; the order is ours, since the paper does not give one.
 
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
@@ -19,16 +20,16 @@ use crate::plan::{Medium, Plan, Purpose, Source, Step};
 
 use super::FullyAssociative;
 use super::layout::BandAt;
-use super::zone::{Log, Record};
+use super::zone::{Log, LogRecord};
 
-/// What is left to do for a band.
+/// The next step for a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Read,
     Gather,
     Write,
     Commit {
-        /// The slot that holds the merged band.
+        /// The slot that contains the merged band.
         merged: u32,
     },
 }
@@ -41,8 +42,8 @@ pub(super) struct Cleaning {
 }
 
 impl Cleaning {
-    /// The slot that is neither free nor in use for as long as this goes on.
-    pub fn held(&self) -> Option<u32> {
+    /// The slot of the merged band until it is committed: neither free nor in use.
+    pub fn merged(&self) -> Option<u32> {
         match self.phase {
             Phase::Commit { merged } => Some(merged),
             _ => None,
@@ -51,7 +52,7 @@ impl Cleaning {
 }
 
 impl FullyAssociative {
-    /// One step of cleaning; what is left of it.
+    /// Performs one step and returns the rest of the cleaning.
     fn clean_step(&mut self, Cleaning { at, phase }: Cleaning, plan: &mut Plan) -> Option<Cleaning> {
         let slot = self.slot(at);
         let phase = match phase {
@@ -65,8 +66,8 @@ impl FullyAssociative {
             }
             Phase::Write => {
                 let merged = self.zones[at.zone].as_mut()?.take_free(slot)?;
-                let band = PbaExtent::new(self.layout.place(at.zone, merged), at.lba.len);
-                plan.write(Medium::Platter, band, Purpose::CleanWrite, Source::Merged(at.lba.start));
+                let band = PbaExtent::new(self.layout.slot_start(at.zone, merged), at.lba.len);
+                plan.write(Medium::Platter, band, Purpose::CleanWrite, Source::Merged(at.lba.start.into()));
                 Phase::Commit { merged }
             }
             Phase::Commit { merged } => {
@@ -77,13 +78,13 @@ impl FullyAssociative {
         Some(Cleaning { at, phase })
     }
 
-    /// Reads a band where it lies.
+    /// Reads a band at its current location.
     pub(super) fn read_band(&self, at: BandAt, plan: &mut Plan) {
-        let band = PbaExtent::new(self.layout.place(at.zone, self.slot(at)), at.lba.len);
+        let band = PbaExtent::new(self.layout.slot_start(at.zone, self.slot(at)), at.lba.len);
         plan.read(Medium::Platter, band, Purpose::CleanRead);
     }
 
-    /// Reads what logs have of a band.
+    /// Reads the exceptions of a band.
     pub(super) fn gather(&self, at: BandAt, plan: &mut Plan) {
         let accesses = self.exceptions.overlapping(at.lba).count() as u32;
         if accesses > 0 {
@@ -95,7 +96,7 @@ impl FullyAssociative {
         }
     }
 
-    /// One step of cleaning in idle time; `false` when there is nothing to clean.
+    /// One step of cleaning in idle time; `false` if there is nothing to clean.
     pub(super) fn clean_idle(&mut self, plan: &mut Plan) -> bool {
         let Some(cleaning) = self.cleaning.take().or_else(|| self.next_of_drive()) else {
             return false;
@@ -104,10 +105,10 @@ impl FullyAssociative {
         true
     }
 
-    /// All steps of one band of a zone; `false` when there is nothing to clean.
+    /// All steps of one band of a zone; `false` if there is nothing to clean.
     pub(super) fn clean_band(&mut self, zone: usize, plan: &mut Plan) -> bool {
-        let begun = self.cleaning.take_if(|cleaning| cleaning.at.zone == zone);
-        let mut cleaning = begun.or_else(|| self.next_of_zone(zone));
+        let started = self.cleaning.take_if(|cleaning| cleaning.at.zone == zone);
+        let mut cleaning = started.or_else(|| self.next_of_zone(zone));
         let any = cleaning.is_some();
         while let Some(step) = cleaning {
             cleaning = self.clean_step(step, plan);
@@ -115,18 +116,19 @@ impl FullyAssociative {
         any
     }
 
-    /// A change in a band that is being cleaned: what was gathered is old.
+    /// Cancels the cleaning of a band that changes: the data that was read is stale.
     pub(super) fn cancel_cleaning_of(&mut self, extent: LbaExtent) {
         let touched = |lba: LbaExtent| extent.start < lba.end() && lba.start < extent.end();
         if let Some(cleaning) = self.cleaning.take_if(|cleaning| touched(cleaning.at.lba))
-            && let Some(held) = cleaning.held()
+            && let Some(merged) = cleaning.merged()
             && let Some(zone) = &mut self.zones[cleaning.at.zone]
         {
-            zone.free.push(held);
+            zone.free.push(merged);
         }
     }
 
-    /// The band to clean next when the drive is idle. Zones are few, and this is asked once a band.
+    /// The band to clean next when the drive is idle. A linear search suffices: zones are few, and it runs
+    /// once per band.
     fn next_of_drive(&mut self) -> Option<Cleaning> {
         let oldest = |(number, zone): (usize, &Option<Box<super::Zone>>)| {
             Some((zone.as_ref()?.logs.front()?.opened, number))
@@ -138,17 +140,17 @@ impl FullyAssociative {
     fn next_of_zone(&mut self, zone: usize) -> Option<Cleaning> {
         let first = self.layout.zone_extent(zone).start;
         let log = self.zones[zone].as_mut()?.logs.front_mut()?;
-        let place = self.layout.place(zone, log.slot);
-        let oldest = oldest_live(&self.exceptions, log, first, place)?;
+        let start = self.layout.slot_start(zone, log.slot);
+        let oldest = oldest_live(&self.exceptions, log, first, start)?;
         Some(Cleaning { at: self.layout.of(oldest), phase: Phase::Read })
     }
 }
 
-/// The first sector that is live of the oldest record of a log that has one.
-fn oldest_live(exceptions: &ExtentMap, log: &mut Log, zone: Lba, place: Pba) -> Option<Lba> {
-    while let Some(&Record { lba, offset, len }) = log.records.get(log.first) {
+/// The first live sector of the oldest record of a log that has one.
+fn oldest_live(exceptions: &ExtentMap, log: &mut Log, zone: Lba, log_start: Pba) -> Option<Lba> {
+    while let Some(&LogRecord { lba, offset, len }) = log.records.get(log.first) {
         let lba = LbaExtent::new(zone + Sectors(lba.into()), Sectors(len.into()));
-        let pba = place + Sectors(offset.into());
+        let pba = log_start + Sectors(offset.into());
         let mut found = exceptions.overlapping(lba);
         if let Some(live) = found.find(|found| found.pba == pba + (found.lba.start - lba.start)) {
             return Some(live.lba.start);

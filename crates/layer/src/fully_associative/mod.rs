@@ -1,21 +1,23 @@
 //! The fully-associative layer: the variant of S-blocks that Skylight emulates (FAST'15, section 3.1).
 //!
-//! The disk is large zones, each managed on its own. A zone has some more physical bands than logical ones:
-//! its free bands, spread evenly over it. A write to any band of the zone is appended to the zone's log, a
-//! free band that the zone's dirty bands share (`docs/figures.md`, "Drives": were it one free band for each dirty band,
-//! random writes would use up 21 free bands with 21 writes). The exception map finds it there. Cleaning merges
-//! a band with its exceptions into another free band and remaps it (`cleaning`).
+//! The disk consists of large zones that are managed independently. A zone has more physical than logical
+//! bands: the additional ones are its free bands, spread evenly over it. A write to any band of the zone is
+//! appended to the zone's log, a free band that all dirty bands of the zone share (`docs/figures.md`,
+//! "Drives": with one free band per dirty band, 21 random writes would use up 21 free bands), and is recorded
+//! in the exception map. Cleaning merges a band with its exceptions into another free band and remaps it
+//! (`cleaning`).
 //!
-//! A write from the first sector of a band on begins a stream: a free band of its own, which the writes that
-//! follow exactly continue (`writing`). When the last sector arrives the band is remapped there, and nothing
-//! was written twice. When the stream breaks, what was written is exceptions in a log like any other.
+//! A write at the first sector of a band starts a stream: it goes to a free band of its own, and writes that
+//! continue it exactly follow (`writing`). With the last sector the band is remapped there, so that no data
+//! is written twice. If the stream breaks, its data are exceptions in a log like any other.
 //!
-//! The memory of a zone is taken when it is first written, that of its band map when a band is first remapped.
+//! A zone takes memory from its first write on, and its band map from the first remapping on.
 //!
-//! Invariants: every sector last written is found by the map in a log, or lies in the slot of its band; a slot
-//! that is written holds nothing that reads see behind the place where writing goes on; see also `zone`.
-//! Source: Skylight (FAST'15), sections 3.1 and 4.8; Cassuto et al. (MSST'10) and Hall (US 8,687,303) as cited
-//! there.
+//! Invariants: the latest data of every sector is in a log, where the map finds it, or in the slot of its
+//! band; a slot that is being written contains no data visible to reads at or after its write position; see
+//! also `zone`.
+//! Source: Skylight (FAST'15), sections 3.1 and 4.8; Cassuto et al. (MSST'10) and Hall (US 8,687,303) as
+//! cited there.
 
 mod audit;
 mod cleaning;
@@ -24,11 +26,12 @@ mod restore;
 mod writing;
 mod zone;
 
+use skylight_command::{Command, Failure, Op};
 use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
-use crate::plan::{CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Queue, Step};
-use crate::restore::{Misplaced, Recovered, Room};
+use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Queue, Step};
+use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 use layout::{BandAt, Layout};
 use zone::Zone;
@@ -36,22 +39,22 @@ use zone::Zone;
 /// The sizes and rules of a fully-associative drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullyAssociativeSpec {
-    /// Sectors that the host sees; the last zone may be short.
+    /// Host sectors; the last zone may be short.
     pub capacity: Sectors,
     /// Sectors in a band, logical and physical.
     pub band: Sectors,
     /// Host sectors in a zone; its last band may be short.
     pub zone: Sectors,
-    /// Physical bands that a zone has beyond its logical ones, more than `clean_threshold`.
+    /// Physical bands of a zone in addition to its logical ones; more than `clean_threshold`.
     pub free_bands: u32,
-    /// Free bands that writes leave: when a zone has no more than these, a write that needs one cleans first.
-    /// At least 1, the band that cleaning merges into; a merge gives back as many bands as it takes, so more
-    /// are never needed, and each is cache that the host cannot use: with 1 of 21, 95 % of the free space
-    /// take writes, as measured in Skylight, table 2; with 2, it were 90 %.
+    /// Free bands that writes leave unused: if a zone has no more than these, a write that needs one waits
+    /// for cleaning. At least 1, the destination of a merge. A merge frees as many bands as it takes, so more
+    /// are never needed, and each reduces the cache: with 1 of 21, writes can use 95 % of the free space, as
+    /// measured in Skylight, table 2; with 2, only 90 %.
     pub clean_threshold: u32,
-    /// How long the drive is left alone before it cleans (aggressive); `None` if only a full zone does (lazy).
+    /// Idle time before the drive cleans (aggressive); `None` if it cleans only full zones (lazy).
     pub idle_after: Option<Nanos>,
-    /// Where the first zone begins on the platters.
+    /// The first sector of the first zone on the platters.
     pub start: Pba,
 }
 
@@ -61,7 +64,7 @@ impl FullyAssociativeSpec {
         Sectors(Layout::new(self).platter_sectors())
     }
 
-    /// What is wrong with the sizes, if anything.
+    /// Why the sizes are invalid, if they are.
     fn fault(&self) -> Option<&'static str> {
         let zone = self.zone.get().max(1).next_multiple_of(self.band.get().max(1));
         let physical = u128::from(zone) + u128::from(self.free_bands) * u128::from(self.band.get());
@@ -77,26 +80,26 @@ impl FullyAssociativeSpec {
     }
 }
 
-/// The bands of a zone beyond its logical ones, by what they hold.
+/// The use of the bands of a zone that belong to no logical band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneUse {
-    /// Nothing.
+    /// Free bands.
     pub free: u32,
-    /// Exceptions.
+    /// Logs, which contain exceptions.
     pub logs: u32,
-    /// A merged band that is not committed yet.
-    pub held: u32,
+    /// 1 for a merged band that is not committed yet.
+    pub merged: u32,
 }
 
-/// See the module page.
+/// See the module documentation.
 pub struct FullyAssociative {
     spec: FullyAssociativeSpec,
     layout: Layout,
-    /// Those that were written.
+    /// The zones that were written.
     zones: Vec<Option<Box<Zone>>>,
     exceptions: ExtentMap,
     cleaning: Option<Cleaning>,
-    /// Logs ever opened.
+    /// Number of logs opened so far.
     opened: u64,
 }
 
@@ -104,8 +107,8 @@ impl FullyAssociative {
     /// An empty drive.
     ///
     /// # Panics
-    /// When a size is zero, `clean_threshold` is not from 1 to below `free_bands`, or a zone with its free
-    /// bands has 2^32 sectors or more: a profile with such numbers is to be refused before.
+    /// If a size is zero, `clean_threshold` is not from 1 to below `free_bands`, or a zone with its free
+    /// bands has 2^32 sectors or more: the profile check rejects such numbers.
     pub fn new(spec: FullyAssociativeSpec) -> Self {
         assert!(spec.fault().is_none(), "{}", spec.fault().unwrap_or_default());
         let layout = Layout::new(&spec);
@@ -113,35 +116,35 @@ impl FullyAssociative {
         Self { spec, layout, zones, exceptions: ExtentMap::new(), cleaning: None, opened: 0 }
     }
 
-    /// How many zones there are.
+    /// The number of zones.
     pub fn zones(&self) -> usize {
         self.zones.len()
     }
 
-    /// What the bands of a zone beyond its logical ones hold.
+    /// The use of the bands of a zone that belong to no logical band.
     pub fn zone_use(&self, zone: usize) -> ZoneUse {
-        let held = self.cleaning.filter(|cleaning| cleaning.at.zone == zone).and_then(|c| c.held());
-        let held = u32::from(held.is_some());
+        let merged = self.cleaning.filter(|cleaning| cleaning.at.zone == zone).and_then(|c| c.merged());
+        let merged = u32::from(merged.is_some());
         match &self.zones[zone] {
-            Some(zone) => ZoneUse { free: zone.free.len() as u32, logs: zone.logs.len() as u32, held },
-            None => ZoneUse { free: self.spec.free_bands, logs: 0, held },
+            Some(zone) => ZoneUse { free: zone.free.len() as u32, logs: zone.logs.len() as u32, merged },
+            None => ZoneUse { free: self.spec.free_bands, logs: 0, merged },
         }
     }
 
     /// The slot of a logical band.
     #[inline]
     fn slot(&self, at: BandAt) -> u32 {
-        let moved = self.zones[at.zone].as_ref().and_then(|zone| zone.moved(at.band));
-        moved.unwrap_or_else(|| self.layout.native(at.zone, at.band))
+        let remapped = self.zones[at.zone].as_ref().and_then(|zone| zone.remapped(at.band));
+        remapped.unwrap_or_else(|| self.layout.native(at.zone, at.band))
     }
 
-    /// Where a sector lies if the map has no exception for it.
+    /// The location of a sector without an exception.
     #[inline]
     fn native(&self, at: BandAt, lba: Lba) -> Pba {
-        self.layout.place(at.zone, self.slot(at)) + (lba - at.lba.start)
+        self.layout.slot_start(at.zone, self.slot(at)) + (lba - at.lba.start)
     }
 
-    /// The pieces of an extent in order, exceptions and the rest between them, band by band.
+    /// Visits the pieces of an extent in order, band by band: exceptions, and native locations between them.
     fn visit_bands(&self, extent: LbaExtent, mut visit: impl FnMut(PbaExtent, bool)) {
         let mut at = extent.start;
         while at < extent.end() {
@@ -161,7 +164,7 @@ impl FullyAssociative {
         }
     }
 
-    /// The same, joined where one continues the other.
+    /// The same, with contiguous pieces merged.
     #[inline]
     fn visit_pieces(&self, extent: LbaExtent, mut visit: impl FnMut(Piece)) {
         let piece = |extent, cached| Piece { medium: Medium::Platter, extent, cached };
@@ -179,34 +182,35 @@ impl FullyAssociative {
         }
     }
 
-    /// The logs do not hold an extent of one zone any more; whether one of them is empty now.
+    /// Releases the exceptions of an extent of one zone from their logs. Returns whether a log has become
+    /// empty.
     fn release(&mut self, zone: usize, extent: LbaExtent) -> bool {
         let (layout, band) = (&self.layout, self.spec.band);
-        let Some(held) = &mut self.zones[zone] else {
+        let Some(logs) = &mut self.zones[zone] else {
             return false;
         };
         let mut emptied = false;
         for mapped in self.exceptions.overlapping(extent) {
             let mut rest = PbaExtent::new(mapped.pba, mapped.lba.len);
-            // An entry of the map may go on from one log into the slot behind it.
+            // An entry of the map may extend from one log into the next slot.
             while !rest.is_empty() {
                 let (slot, into) = layout.slot_of(zone, rest.start);
                 let here = rest.len.min(band - into);
-                emptied |= held.release(slot, here.get());
+                emptied |= logs.release(slot, here.get());
                 rest = PbaExtent::new(rest.start + here, rest.len - here);
             }
         }
         emptied
     }
 
-    /// Logs of a zone without a live sector are free bands again.
-    fn reap(&mut self, zone: usize) {
+    /// Frees the logs of a zone that have no live sector.
+    fn free_empty_logs(&mut self, zone: usize) {
         if let Some(zone) = &mut self.zones[zone] {
-            zone.reap();
+            zone.free_empty_logs();
         }
     }
 
-    /// A band is found in another slot from now on, all of it: the slot it had is free.
+    /// Remaps a whole band to another slot and frees its former one.
     fn remap(&mut self, at: BandAt, slot: u32, plan: &mut Plan) {
         let before = self.slot(at);
         self.release(at.zone, at.lba);
@@ -214,12 +218,12 @@ impl FullyAssociative {
         let bands = self.layout.bands(at.zone);
         if let Some(zone) = &mut self.zones[at.zone] {
             zone.close(slot);
-            zone.move_band(at.band, bands, slot);
+            zone.remap(at.band, bands, slot);
             zone.free.push(before);
-            zone.reap();
+            zone.free_empty_logs();
         }
-        let pba = self.layout.place(at.zone, slot);
-        plan.push(Step::Commit(MapChange::Remapped { lba: at.lba, pba }));
+        let pba = self.layout.slot_start(at.zone, slot);
+        plan.push(Step::Commit(MapChange::Remapped { lba: at.lba, pba: pba.into() }));
     }
 
     fn trim(&mut self, extent: LbaExtent, plan: &mut Plan) {
@@ -237,7 +241,7 @@ impl FullyAssociative {
                 zone.break_stream(stream.band);
             }
             self.release(number, part);
-            self.reap(number);
+            self.free_empty_logs(number);
         }
         self.exceptions.remove(extent);
         plan.push(Step::Commit(MapChange::Native { lba: extent }));
@@ -251,14 +255,15 @@ impl Layer for FullyAssociative {
 
     #[inline]
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
-        let Command { id, op, extent } = queue.next_command();
+        let Command { id, op, extent, .. } = queue.next_command();
         match op {
-            HostOp::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
-            HostOp::Write => return self.take_write(queue, plan),
-            HostOp::Trim => self.trim(extent, plan),
-            HostOp::Flush => {}
+            Op::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
+            Op::Write => return self.take_write(queue, plan),
+            Op::Trim => self.trim(extent, plan),
+            Op::Flush => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(id));
+        plan.complete(id);
     }
 
     fn idle_after(&self) -> Option<Nanos> {
@@ -276,7 +281,7 @@ impl Layer for FullyAssociative {
     fn locate_first(&self, extent: LbaExtent, write: bool) -> (Medium, Pba) {
         let at = self.layout.of(extent.start);
         if write {
-            return (Medium::Platter, self.write_place(at, extent));
+            return (Medium::Platter, self.write_location(at, extent));
         }
         match self.exceptions.overlapping(LbaExtent::new(extent.start, Sectors(1))).next() {
             Some(mapped) => (Medium::Platter, mapped.pba),
@@ -284,7 +289,7 @@ impl Layer for FullyAssociative {
         }
     }
 
-    fn place_group(&self, address: Lba) -> u32 {
+    fn location_group(&self, address: Lba) -> u32 {
         self.layout.zone_of(address) as u32
     }
 
@@ -300,20 +305,20 @@ impl Layer for FullyAssociative {
         self.opened = 0;
     }
 
-    fn room(&self) -> Room {
-        self.room_used()
+    fn media_use(&self) -> MediaUse {
+        self.media_used()
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
-        self.visit_home(extent, visit);
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+        self.visit_initial(extent, visit);
     }
 
-    fn begins_part(&self, pba: Pba) -> bool {
-        self.layout.begins_slot(pba)
+    fn starts_slot(&self, pba: Pba) -> bool {
+        self.layout.starts_slot(pba)
     }
 
     fn restore(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
-        self.take_up(found)
+        self.recover(found)
     }
 
     fn cache_use(&self) -> CacheUse {

@@ -1,8 +1,8 @@
-//! A zone of a fully-associative drive: which slot holds what.
+//! A zone of a fully-associative drive: the use of each slot.
 //!
-//! Invariants: a slot is the place of one logical band, or a log, or free, or the destination of the cleaning
-//! that goes on, and only one of these; a log has a live sector between two commands; `current`, `streams` and
-//! `spares` name different logs; a log is written from its start on and never over what it holds.
+//! Invariants: a slot is exactly one of these: the location of a logical band, a log, free, or the
+//! destination of the current merge; between commands, every log has a live sector; `current`, `streams` and
+//! `spares` refer to different logs; a log is written sequentially from its start and is never overwritten.
 
 use std::collections::VecDeque;
 
@@ -10,14 +10,14 @@ use skylight_disk::BLOCK_SECTORS;
 
 use super::layout::Layout;
 
-/// A host write in a log; memory for it is taken once a write, so it is small.
+/// A host write in a log. Kept small, since there is one for every write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
-    /// Its first sector, counted from the start of the zone.
+pub(super) struct LogRecord {
+    /// The first sector, counted from the start of the zone.
     pub lba: u32,
-    /// Where that lies in the log.
+    /// The offset in the log, in sectors.
     pub offset: u32,
-    /// Sectors.
+    /// Number of sectors.
     pub len: u32,
 }
 
@@ -26,19 +26,19 @@ pub(super) struct Record {
 pub(super) struct Log {
     /// The slot.
     pub slot: u32,
-    /// Its number among all logs that the drive ever opened.
+    /// The number of logs that the drive had opened before.
     pub opened: u64,
     /// Sectors written.
     pub written: u32,
-    /// Sectors that the map finds in it.
+    /// Sectors in it to which the map points.
     pub live: u32,
-    /// What was written, in order.
-    pub records: Vec<Record>,
-    /// The records before this one hold nothing live.
+    /// The writes, in order.
+    pub records: Vec<LogRecord>,
+    /// The first record that may have live sectors.
     pub first: usize,
 }
 
-/// A log that so far holds a logical band from its start on, in order, and nothing else.
+/// A log that contains only the beginning of one logical band, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stream {
     /// The logical band.
@@ -47,27 +47,27 @@ pub(super) struct Stream {
     pub slot: u32,
 }
 
-/// As many bands of a zone may be streamed at a time.
+/// Maximum number of streams in a zone.
 const STREAMS: usize = 4;
 
-/// See the module page.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     /// Sectors of a slot.
     band: u32,
-    /// By logical band: its slot plus one, or 0 for its native one. Empty until a band was remapped.
-    moved: Vec<u32>,
-    /// By slot: the index of its log plus one, or 0 for none.
+    /// By logical band: its slot plus one, or 0 for its native one. Empty until a band is remapped.
+    remapped: Vec<u32>,
+    /// By slot: the index of its log plus one, or 0 if it is not a log.
     log_of: Vec<u32>,
-    /// Slots that hold nothing.
+    /// Free slots.
     pub free: Vec<u32>,
-    /// Oldest first.
+    /// The logs, oldest first.
     pub logs: VecDeque<Log>,
-    /// The slot of the log that writes are appended to, and the index of that log.
+    /// The slot and the index of the log to which writes are appended.
     current: Option<(u32, usize)>,
-    /// Least recently continued first.
+    /// The streams, the least recently continued first.
     pub streams: Vec<Stream>,
-    /// Logs with room whose stream was broken, oldest first: the next to be appended to.
+    /// Logs of broken streams that still have space, oldest first: the next to append to.
     pub spares: VecDeque<u32>,
 }
 
@@ -75,7 +75,7 @@ impl Zone {
     pub fn new(layout: &Layout, zone: usize, band: u32) -> Self {
         Self {
             band,
-            moved: Vec::new(),
+            remapped: Vec::new(),
             log_of: vec![0; layout.slots(zone) as usize],
             free: layout.free_slots(zone).collect(),
             logs: VecDeque::new(),
@@ -85,18 +85,18 @@ impl Zone {
         }
     }
 
-    /// The slot of a logical band that was remapped.
+    /// The slot of a logical band, if it was remapped.
     #[inline]
-    pub fn moved(&self, band: u32) -> Option<u32> {
-        self.moved.get(band as usize)?.checked_sub(1)
+    pub fn remapped(&self, band: u32) -> Option<u32> {
+        self.remapped.get(band as usize)?.checked_sub(1)
     }
 
-    /// Remaps a logical band of `bands`.
-    pub fn move_band(&mut self, band: u32, bands: u32, slot: u32) {
-        if self.moved.is_empty() {
-            self.moved = vec![0; bands as usize];
+    /// Remaps a logical band of a zone of `bands` bands.
+    pub fn remap(&mut self, band: u32, bands: u32, slot: u32) {
+        if self.remapped.is_empty() {
+            self.remapped = vec![0; bands as usize];
         }
-        self.moved[band as usize] = slot + 1;
+        self.remapped[band as usize] = slot + 1;
     }
 
     /// The free slot nearest to another slot.
@@ -104,7 +104,7 @@ impl Zone {
         self.free.iter().copied().min_by_key(|&slot| (slot.abs_diff(near), slot))
     }
 
-    /// Takes the free slot nearest to another slot.
+    /// Allocates the free slot nearest to another slot.
     pub fn take_free(&mut self, near: u32) -> Option<u32> {
         let slot = self.nearest_free(near)?;
         self.free.retain(|&other| other != slot);
@@ -114,7 +114,7 @@ impl Zone {
     #[inline]
     fn index(&self, slot: u32) -> Option<usize> {
         match self.current {
-            // As a rule it is this one, and no more need be read from memory.
+            // The common case, without a memory access.
             Some((current, index)) if current == slot => Some(index),
             _ => Some(self.log_of[slot as usize].checked_sub(1)? as usize),
         }
@@ -126,25 +126,26 @@ impl Zone {
         self.logs.get(self.index(slot)?)
     }
 
-    /// Sectors written in the log in a slot.
+    /// Sectors written to the log in a slot.
     #[inline]
     pub fn written(&self, slot: u32) -> u32 {
         self.log(slot).map_or(0, |log| log.written)
     }
 
-    /// Whether the log in a slot has room.
+    /// Whether the log in a slot has space.
     #[inline]
-    pub fn has_room(&self, slot: u32) -> bool {
+    pub fn has_space(&self, slot: u32) -> bool {
         self.written(slot) < self.band
     }
 
-    /// Makes a slot that was taken a log.
+    /// Makes an allocated slot a log.
     pub fn open(&mut self, slot: u32, opened: u64) {
         self.logs.push_back(Log { slot, opened, written: 0, live: 0, records: Vec::new(), first: 0 });
         self.log_of[slot as usize] = self.logs.len() as u32;
     }
 
-    /// Appends to a log as much of a run of host sectors as it has room for: how much that is, and where.
+    /// Appends as many of `len` host sectors to a log as fit. Returns their offset in the log and their
+    /// number.
     pub fn append(&mut self, slot: u32, lba: u32, len: u64) -> Option<(u32, u32)> {
         let index = self.index(slot)?;
         let log = &mut self.logs[index];
@@ -154,7 +155,7 @@ impl Zone {
         log.live += here;
         match log.records.last_mut() {
             Some(last) if last.lba + last.len == lba && last.offset + last.len == offset => last.len += here,
-            _ => log.records.push(Record { lba, offset, len: here }),
+            _ => log.records.push(LogRecord { lba, offset, len: here }),
         }
         if log.written == self.band {
             log.records.shrink_to_fit();
@@ -162,8 +163,8 @@ impl Zone {
         Some((offset, here))
     }
 
-    /// Something was found live in a log.
-    pub fn take_up(&mut self, slot: u32, record: Record) {
+    /// Adds a recovered record to a log.
+    pub fn recover_record(&mut self, slot: u32, record: LogRecord) {
         let end = (record.offset + record.len).next_multiple_of(BLOCK_SECTORS as u32).min(self.band);
         if let Some(index) = self.index(slot) {
             let log = &mut self.logs[index];
@@ -173,13 +174,13 @@ impl Zone {
         }
     }
 
-    /// Where the next block of a log begins; the end of the log if there is no room for one.
+    /// The offset of the next block of a log; the end of the log if it is full.
     #[inline]
     pub fn next_block(&self, slot: u32) -> u32 {
         self.written(slot).next_multiple_of(BLOCK_SECTORS as u32).min(self.band)
     }
 
-    /// The next write to a log begins with a block.
+    /// Pads a log, so that its next write starts at a block boundary.
     pub fn pad(&mut self, slot: u32) {
         let next = self.next_block(slot);
         if let Some(index) = self.index(slot) {
@@ -187,18 +188,18 @@ impl Zone {
         }
     }
 
-    /// So many sectors of a log are not found there any more; whether it is empty now.
+    /// Releases live sectors of a log. Returns whether it is now empty.
     pub fn release(&mut self, slot: u32, sectors: u64) -> bool {
         let Some(index) = self.index(slot) else {
-            debug_assert!(false, "an exception points into slot {slot}, which is no log");
+            debug_assert!(false, "an exception points to slot {slot}, which is not a log");
             return false;
         };
         self.logs[index].live -= sectors as u32;
         self.logs[index].live == 0
     }
 
-    /// Logs without a live sector are free bands again.
-    pub fn reap(&mut self) {
+    /// Frees the logs without a live sector.
+    pub fn free_empty_logs(&mut self) {
         let empty = |zone: &Self| zone.logs.iter().find(|log| log.live == 0).map(|log| log.slot);
         while let Some(slot) = empty(self) {
             self.close(slot);
@@ -206,7 +207,7 @@ impl Zone {
         }
     }
 
-    /// A slot is no log any more.
+    /// Ends the use of a slot as a log.
     pub fn close(&mut self, slot: u32) {
         let Some(index) = self.index(slot) else {
             return;
@@ -224,31 +225,32 @@ impl Zone {
         self.spares.retain(|&spare| spare != slot);
     }
 
-    /// The slot that a logical band is streamed to.
+    /// The slot to which a logical band is streamed.
     #[inline]
     pub fn stream(&self, band: u32) -> Option<u32> {
         self.streams.iter().find(|stream| stream.band == band).map(|stream| stream.slot)
     }
 
-    /// A stream will not be the whole band: what is there stays, and the room behind it is for any write.
+    /// Breaks a stream that cannot complete its band: its data stays, and other writes may use the space
+    /// after it.
     pub fn break_stream(&mut self, band: u32) {
         if let Some(index) = self.streams.iter().position(|stream| stream.band == band) {
             let Stream { slot, .. } = self.streams.remove(index);
             self.pad(slot);
-            if self.has_room(slot) {
+            if self.has_space(slot) {
                 self.spares.push_back(slot);
             }
         }
     }
 
-    /// Whether a band may be streamed: to a free band that cleaning does not need, and not while what other
-    /// streams left is still unused.
+    /// Whether a stream may start: there must be a free band that cleaning does not need, and no unused space
+    /// of broken streams.
     pub fn may_stream(&self, threshold: usize) -> bool {
         self.free.len() > threshold && self.spares.is_empty()
     }
 
-    /// Begins to stream a band to a slot that was taken.
-    pub fn begin_stream(&mut self, stream: Stream, opened: u64) {
+    /// Starts a stream to an allocated slot.
+    pub fn start_stream(&mut self, stream: Stream, opened: u64) {
         if self.streams.len() == STREAMS {
             self.break_stream(self.streams[0].band);
         }
@@ -256,7 +258,7 @@ impl Zone {
         self.streams.push(stream);
     }
 
-    /// A stream was continued: it is the last to be given up for another one.
+    /// Marks a stream as the most recently continued: the last to be broken for another one.
     pub fn touch_stream(&mut self, band: u32) {
         if self.streams.last().is_some_and(|last| last.band != band)
             && let Some(index) = self.streams.iter().position(|stream| stream.band == band)
@@ -265,21 +267,22 @@ impl Zone {
         }
     }
 
-    /// The log that writes are appended to.
+    /// The log to which writes are appended.
     #[inline]
     pub fn current(&self) -> Option<u32> {
         self.current.map(|(slot, _)| slot)
     }
 
-    /// The same, if it has room.
+    /// The same, if it has space.
     #[inline]
-    pub fn current_with_room(&self) -> Option<u32> {
-        self.current().filter(|&slot| self.has_room(slot))
+    pub fn current_with_space(&self) -> Option<u32> {
+        self.current().filter(|&slot| self.has_space(slot))
     }
 
-    /// Where the next write that is no stream goes, if that needs no cleaning, and whether it is free yet.
-    pub fn next_room(&self, near: u32, threshold: usize) -> Option<(u32, bool)> {
-        if let Some(slot) = self.current_with_room() {
+    /// The slot for the next write outside streams, and whether it is still free; `None` if that needs
+    /// cleaning.
+    pub fn next_log(&self, near: u32, threshold: usize) -> Option<(u32, bool)> {
+        if let Some(slot) = self.current_with_space() {
             return Some((slot, false));
         }
         if let Some(&slot) = self.spares.front() {
@@ -292,7 +295,8 @@ impl Zone {
         streamed.map(|stream| (stream.slot, false))
     }
 
-    /// Makes the slot that [`Zone::next_room`] found the log that writes are appended to; logs that this opens.
+    /// Appends further writes to the slot that [`Zone::next_log`] returned. Returns the number of logs
+    /// opened.
     pub fn append_next_to(&mut self, slot: u32, free: bool, opened: u64) -> u64 {
         if self.current() == Some(slot) {
             return 0;

@@ -1,12 +1,13 @@
-//! Cleaning of the journaled layer: one band at a time, in steps that commands may come between.
+//! Cleaning of the journaled layer: one band at a time, in steps between which commands may run.
 //!
-//! The steps of a band are read, gather, stage, write, commit (Skylight, figure 11): the band is read; what
-//! the journal has of it is gathered, in whatever order the heads reach it; the merged band is staged in the
-//! cache, so that a power cut while it is rewritten loses nothing; the band is rewritten in place; the map is
-//! updated at its home. Only the last step changes what reads see, so a command between two steps meets the
-//! drive as if cleaning had not begun (Skylight, section 4.5), and a write to the band starts it over.
+//! The steps are read, gather, stage, write, commit (Skylight, figure 11). *Read* reads the band; *gather*
+//! reads its extents from the journal, in the order in which the heads reach them; *stage* writes the merged
+//! band to the cache, so that a power cut during the rewrite loses nothing; *write* rewrites the band in
+//! place; *commit* updates the map at its home location. Only the commit changes what reads return, so a
+//! command between two steps finds the drive as if cleaning had not started (Skylight, section 4.5), and a
+//! write to the band makes cleaning start over.
 //!
-//! Invariant: a band is committed only if nothing in it changed since it was gathered.
+//! Invariant: a band is committed only if nothing in it has changed since the gather step.
 
 use skylight_disk::{Lba, LbaExtent, Nanos, PbaExtent};
 
@@ -15,18 +16,18 @@ use crate::plan::{MapChange, Medium, Plan, Purpose, Source, Step};
 
 use super::Journaled;
 
-/// Which band is cleaned next.
+/// The order in which bands are cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CleaningOrder {
-    /// That of the oldest write in the journal (Skylight, Algorithm 1).
+    /// The band of the oldest write in the journal first (Skylight, Algorithm 1).
     Fifo,
-    /// That of the newest.
+    /// The band of the newest write in the journal first.
     Lifo,
-    /// The one of which most sectors lie in the cache; of those, the first.
+    /// The band with the most sectors in the cache first; of equal ones, that with the lowest number.
     Greedy,
-    /// Any that has something in the cache.
+    /// A random dirty band first.
     Random {
-        /// Of the lots that bands draw: another seed, another order.
+        /// The seed of the random choices.
         seed: u64,
     },
 }
@@ -34,18 +35,18 @@ pub enum CleaningOrder {
 /// How bands are cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleaningSpec {
-    /// Which is next.
+    /// The order of the bands.
     pub order: CleaningOrder,
-    /// How long the drive is left alone before it cleans (aggressive); `None` if only a full cache does
+    /// Idle time before the drive cleans (aggressive); `None` if it cleans only when the cache is full
     /// (lazy).
     pub idle_after: Option<Nanos>,
-    /// Where a merged band is staged; as large as the largest band.
+    /// The staging area for merged bands; as large as the largest band.
     pub staging: PbaExtent,
-    /// What a commit writes at the home of the map.
+    /// The extent that a commit writes at the home location of the map.
     pub map_update: PbaExtent,
 }
 
-/// What is left to do for a band.
+/// The next step for a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Read,
@@ -59,15 +60,15 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub struct Cleaning {
     band: Band,
-    /// A sector of it for which the map was asked when it was chosen.
-    known: Lba,
+    /// The sector of the band for which the map was searched when the band was chosen.
+    searched: Lba,
     phase: Phase,
 }
 
 impl Journaled {
-    /// One step of cleaning; `false` when there is nothing to clean.
+    /// One step of cleaning; `false` if there is nothing to clean.
     pub(super) fn clean_step(&mut self, order: CleaningOrder, plan: &mut Plan) -> bool {
-        let Some(cleaning) = self.begun().or_else(|| self.next_band(order)) else {
+        let Some(cleaning) = self.continued().or_else(|| self.next_band(order)) else {
             return false;
         };
         let next = self.step(&cleaning, plan);
@@ -75,10 +76,10 @@ impl Journaled {
         true
     }
 
-    /// All steps of one band: of the one that was begun, else of that of the journal's oldest sector if the
-    /// caller has just found that, else of the next in this order. `false` when there is nothing to clean.
+    /// All steps of one band: the one already started, otherwise that of `oldest`, the journal's oldest live
+    /// sector, if given, otherwise the next in this order. `false` if there is nothing to clean.
     pub(super) fn clean_band(&mut self, order: CleaningOrder, oldest: Option<Lba>, plan: &mut Plan) -> bool {
-        let chosen = self.begun().or_else(|| oldest.map(|sector| self.cleaning_for(sector)));
+        let chosen = self.continued().or_else(|| oldest.map(|sector| self.cleaning_for(sector)));
         let Some(mut cleaning) = chosen.or_else(|| self.next_band(order)) else {
             return false;
         };
@@ -89,15 +90,15 @@ impl Journaled {
         true
     }
 
-    /// The band that is being cleaned, if it can go on.
-    fn begun(&self) -> Option<Cleaning> {
-        self.cleaning.filter(|cleaning| self.splitting_without_room(cleaning.band).is_none())
+    /// The cleaning already started, if it can continue.
+    fn continued(&self) -> Option<Cleaning> {
+        self.cleaning.filter(|cleaning| self.unsplittable_extent(cleaning.band).is_none())
     }
 
-    /// Does a step; what is left to do after it.
+    /// Performs the next step and returns the one after it.
     #[inline]
     fn step(&mut self, cleaning: &Cleaning, plan: &mut Plan) -> Option<Phase> {
-        let Cleaning { ref band, known, phase } = *cleaning;
+        let Cleaning { ref band, searched, phase } = *cleaning;
         let platter = Medium::Platter;
         match phase {
             Phase::Read => {
@@ -105,7 +106,7 @@ impl Journaled {
                 Some(Phase::Gather)
             }
             Phase::Gather => {
-                self.gather(band.lba, known, plan);
+                self.gather(band.lba, searched, plan);
                 Some(Phase::Stage)
             }
             Phase::Stage => {
@@ -114,12 +115,12 @@ impl Journaled {
                 Some(Phase::Write)
             }
             Phase::Write => {
-                plan.write(platter, band.native, Purpose::CleanWrite, Source::Merged(band.lba.start));
+                plan.write(platter, band.native, Purpose::CleanWrite, Source::Merged(band.lba.start.into()));
                 Some(Phase::Commit)
             }
             Phase::Commit => {
                 plan.write(platter, self.spec.cleaning.map_update, Purpose::MapUpdate, Source::Internal);
-                self.forget_band(band);
+                self.unmap_band(band);
                 self.journal.drop_oldest_in(band.lba);
                 plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
                 None
@@ -127,7 +128,7 @@ impl Journaled {
         }
     }
 
-    /// A change in a band that is being cleaned: what was gathered is old.
+    /// Cancels the cleaning of a band that changes: the data that was read is stale.
     pub(super) fn cancel_cleaning_of(&mut self, extent: LbaExtent) {
         let touched = |band: Band| extent.start < band.lba.end() && band.lba.start < extent.end();
         if self.cleaning.is_some_and(|cleaning| touched(cleaning.band)) {
@@ -142,9 +143,9 @@ impl Journaled {
             CleaningOrder::Greedy | CleaningOrder::Random { .. } => {
                 let Self { spec, map, dirty, .. } = self;
                 let all = LbaExtent::new(Lba(0), spec.bands.capacity());
-                let next = dirty.as_mut()?.next(|held| {
+                let next = dirty.as_mut()?.next(|add| {
                     for found in map.overlapping(all) {
-                        spec.bands.visit_bands(found.lba, |band, part| held(band.number, part.len));
+                        spec.bands.visit_bands(found.lba, |band, part| add(band.number, part.len));
                     }
                 })?;
                 spec.bands.first_of(next)
@@ -153,29 +154,29 @@ impl Journaled {
         Some(self.cleaning_for(first))
     }
 
-    /// Cleaning that begins with the band of a sector that lies in the cache.
-    // Inlined always: else it goes through memory and is copied in other widths than it was written, for which
-    // processors wait until all stores before are done.
+    /// The cleaning to start for the band of a sector in the cache.
+    // Always inlined: otherwise the result is stored and reloaded with different widths, which defeats
+    // store-to-load forwarding.
     #[inline(always)]
     fn cleaning_for(&self, sector: Lba) -> Cleaning {
         let band = self.spec.bands.of(sector);
-        let (band, known) = match self.splitting_without_room(band) {
+        let (band, searched) = match self.unsplittable_extent(band) {
             Some(around) => (self.spec.bands.of(around.start), around.start),
             None => (band, sector),
         };
-        Cleaning { band, known, phase: Phase::Read }
+        Cleaning { band, searched, phase: Phase::Read }
     }
 
-    /// Without its middle an extent is two. Where the map has no room for that, the extent whose middle a band
-    /// is: its first band goes before.
-    fn splitting_without_room(&self, band: Band) -> Option<LbaExtent> {
+    /// The extent that unmapping a band would split in two, if the map has no entry left for that. The first
+    /// band of the extent is cleaned instead.
+    fn unsplittable_extent(&self, band: Band) -> Option<LbaExtent> {
         if self.lacks_entries(1) { self.extent_around(band.lba) } else { None }
     }
 
-    /// Reads what the journal has of a band, of which the map was asked for a sector before.
-    fn gather(&self, band: LbaExtent, known: Lba, plan: &mut Plan) {
+    /// Reads the extents of a band from the journal; `from` is a sector of it that was looked up before.
+    fn gather(&self, band: LbaExtent, from: Lba, plan: &mut Plan) {
         let pieces =
-            self.map.overlapping_around(band, known).map(|mapped| PbaExtent::new(mapped.pba, mapped.lba.len));
+            self.map.overlapping_around(band, from).map(|mapped| PbaExtent::new(mapped.pba, mapped.lba.len));
         plan.read_in_any_order((self.spec.cache_medium, Purpose::CleanRead), pieces);
     }
 }

@@ -1,13 +1,13 @@
 //! The journal: the persistent cache of a journaled drive as a circular log of entries.
 //!
-//! An entry is a stretch of out-of-band data and then the data of one or more host writes, in quanta: a lone
-//! block takes a whole quantum (Skylight, section 4.3.1). Entries follow each other with a short gap, so that
-//! the next one can begin without missing its place. The cache counts in *places*, one a quantum; how far
-//! the log runs on the medium is not what limits it (`docs/figures.md`, "Worth knowing").
+//! An entry is out-of-band data followed by the data of one or more host writes, in quanta: an isolated block
+//! takes a whole quantum (Skylight, section 4.3.1). A short gap follows each entry, so that the next one can
+//! start without losing a revolution. The cache is limited in *slots*, one per quantum, not in the length of
+//! the log on the medium (`docs/figures.md`, "Worth knowing").
 //!
-//! Invariants: places from `tail` to `head` hold records that the map may point to; a record is live while
-//! the map finds one of its sectors where the record put it; the media region has room for every place in
-//! use with the out-of-band data before it.
+//! Invariants: the map points only to records in the slots from the oldest record to `head`; a record is live
+//! while the map points to one of its sectors; the region on the medium has space for every slot in use with
+//! the out-of-band data before it.
 
 use std::collections::VecDeque;
 
@@ -15,86 +15,87 @@ use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::{ExtentMap, Mapped};
 
-/// How many of the oldest records are handed out before cleaning comes to them.
-const ANNOUNCED: usize = 32;
+/// Number of the oldest records whose map entries are prefetched before they are cleaned.
+const PREFETCHED: usize = 32;
 
 /// The sizes of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSpec {
     /// The region on the medium.
     pub region: PbaExtent,
-    /// Data in a quantum.
+    /// Sectors of data in a quantum.
     pub quantum: Sectors,
-    /// Out-of-band data before the quanta of an entry.
+    /// Sectors of out-of-band data before the quanta of an entry.
     pub out_of_band: Sectors,
-    /// Unused medium behind an entry.
+    /// Unused sectors after an entry.
     pub gap: Sectors,
-    /// Most data in an entry.
+    /// Maximum data in an entry.
     pub entry_max: Sectors,
-    /// Most host writes in an entry: as many as the drive's queue holds, also where they come from the volatile
-    /// cache, with which results "are similar to those for a queue depth of 31" (Skylight, footnote 2).
+    /// Maximum number of host writes in an entry: the depth of the drive's queue, also for writes from the
+    /// volatile cache, with which results "are similar to those for a queue depth of 31" (Skylight, footnote
+    /// 2).
     pub entry_writes: usize,
-    /// Places that may be in use before cleaning has to make room.
-    pub places: u64,
+    /// Slots that may be in use before a write has to wait for cleaning.
+    pub slots: u64,
 }
 
 impl JournalSpec {
-    /// Medium that an entry takes.
+    /// Sectors of the medium that an entry of `quanta` quanta occupies.
     pub fn entry_sectors(&self, quanta: u64) -> u64 {
         self.out_of_band.get() + quanta * self.quantum.get() + self.gap.get()
     }
 
-    /// Quanta for so much data.
+    /// Number of quanta for `data`.
     pub fn quanta(&self, data: Sectors) -> u64 {
         data.get().div_ceil(self.quantum.get()).max(1)
     }
 
-    /// Medium that the worst use of all places takes: each place an entry of its own, and one more entry of
-    /// the largest size that does not fit at the end of the region.
+    /// Sectors of the medium that suffice for every use of the slots: each slot in an entry of its own, and
+    /// two entries of the largest size, one of which does not fit at the end of the region.
     pub fn region_sectors(&self) -> u64 {
-        self.places * self.entry_sectors(1) + 2 * self.entry_sectors(self.quanta(self.entry_max))
+        self.slots * self.entry_sectors(1) + 2 * self.entry_sectors(self.quanta(self.entry_max))
     }
 }
 
 /// A host write in the log.
 #[derive(Clone, Copy, Debug)]
-pub struct Record {
-    /// What was written.
+pub struct JournalRecord {
+    /// The host extent.
     pub lba: LbaExtent,
-    /// Where its first sector lies.
+    /// The location of its first sector.
     pub pba: Pba,
-    /// The first place of its entry.
-    pub place: u64,
+    /// The first slot of its entry.
+    pub slot: u64,
 }
 
-/// Where an entry goes.
+/// The location of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryPlace {
+pub struct EntryLocation {
     /// Its out-of-band data.
     pub out_of_band: PbaExtent,
-    /// Its quanta, all of them.
+    /// All its quanta.
     pub data: PbaExtent,
-    /// Its first place.
-    pub place: u64,
+    /// Its first slot.
+    pub slot: u64,
 }
 
-/// See the module page.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Journal {
     spec: JournalSpec,
-    /// Places ever used.
+    /// Number of slots allocated so far.
     head: u64,
     /// Offset of the next entry in the region.
     at: u64,
-    records: VecDeque<Record>,
-    /// Of the oldest records, how many were handed out as coming.
-    announced: usize,
+    records: VecDeque<JournalRecord>,
+    /// Number of the oldest records that [`Journal::next_to_prefetch`] has returned.
+    prefetched: usize,
 }
 
 impl Journal {
     /// An empty journal.
     pub fn new(spec: JournalSpec) -> Self {
-        Self { spec, head: 0, at: 0, records: VecDeque::new(), announced: 0 }
+        Self { spec, head: 0, at: 0, records: VecDeque::new(), prefetched: 0 }
     }
 
     /// The sizes.
@@ -102,55 +103,57 @@ impl Journal {
         &self.spec
     }
 
-    /// Places in use, and those of the oldest records that are dead and not dropped yet.
-    pub fn places_used(&self) -> u64 {
-        self.head - self.records.front().map_or(self.head, |oldest| oldest.place)
+    /// Slots in use, including those of obsolete records that are not dropped yet.
+    pub fn slots_used(&self) -> u64 {
+        self.head - self.records.front().map_or(self.head, |oldest| oldest.slot)
     }
 
-    /// Where an entry of so much data would begin now.
+    /// The start of the next entry if it has `data`.
     pub fn next_start(&self, data: Sectors) -> Pba {
         let needed = self.spec.entry_sectors(self.spec.quanta(data));
         self.spec.region.start + Sectors(self.offset_for(needed))
     }
 
-    /// Offset of an entry that takes so much medium: behind the last one, or the start of the region.
+    /// Offset of the next entry of `needed` sectors: after the last one, or at the start of the region.
     fn offset_for(&self, needed: u64) -> u64 {
         if self.at + needed > self.spec.region.len.get() { 0 } else { self.at }
     }
 
-    /// Takes room for an entry of so many quanta.
-    pub fn begin(&mut self, quanta: u64) -> EntryPlace {
+    /// Allocates an entry of `quanta` quanta.
+    pub fn allocate(&mut self, quanta: u64) -> EntryLocation {
         let needed = self.spec.entry_sectors(quanta);
         self.at = self.offset_for(needed);
         let start = self.spec.region.start + Sectors(self.at);
         let out_of_band = PbaExtent::new(start, self.spec.out_of_band);
         let data = PbaExtent::new(out_of_band.end(), Sectors(quanta * self.spec.quantum.get()));
-        let place = self.head;
+        let slot = self.head;
         self.at += needed;
         self.head += quanta;
-        EntryPlace { out_of_band, data, place }
+        EntryLocation { out_of_band, data, slot }
     }
 
-    /// Notes a host write that the last entry holds.
-    pub fn record(&mut self, record: Record) {
+    /// Records a host write in the last entry.
+    pub fn record(&mut self, record: JournalRecord) {
         self.records.push_back(record);
     }
 
-    /// The next entry goes behind the one of these quanta, before which so many sectors of quanta were taken.
-    pub fn go_on_behind(&mut self, quanta: PbaExtent, taken: u64) {
+    /// Places the next entry after the one with these quanta, before which `taken` sectors of quanta were
+    /// allocated.
+    pub fn continue_after(&mut self, quanta: PbaExtent, taken: u64) {
         self.head = (taken + quanta.len.get()) / self.spec.quantum.get();
         self.at = (quanta.end() - self.spec.region.start).get() + self.spec.gap.get();
     }
 
-    /// The next of the oldest records that cleaning comes to soon, each once.
+    /// The start of the next record that cleaning will soon reach; returns each record once.
     #[inline]
-    pub fn coming(&mut self) -> Option<Lba> {
-        let record = self.records.get(self.announced).filter(|_| self.announced < ANNOUNCED)?;
-        self.announced += 1;
+    pub fn next_to_prefetch(&mut self) -> Option<Lba> {
+        let record = self.records.get(self.prefetched).filter(|_| self.prefetched < PREFETCHED)?;
+        self.prefetched += 1;
         Some(record.lba.start)
     }
 
-    /// What is live of the oldest record that is; dead ones before it give their places back.
+    /// The first live extent of the oldest live record. Drops the obsolete records before it, which frees
+    /// their slots.
     pub fn oldest(&mut self, map: &ExtentMap) -> Option<LbaExtent> {
         while let Some(record) = self.records.front() {
             let live = live_part(map, record);
@@ -158,21 +161,21 @@ impl Journal {
                 return live;
             }
             self.records.pop_front();
-            self.announced = self.announced.saturating_sub(1);
+            self.prefetched = self.prefetched.saturating_sub(1);
         }
         None
     }
 
-    /// Nothing in an extent is live any more: the oldest records that lie in it give their places back.
+    /// Drops the oldest records that lie in an extent without live data, which frees their slots.
     pub fn drop_oldest_in(&mut self, extent: LbaExtent) {
         let inside = |lba: LbaExtent| extent.start <= lba.start && lba.end() <= extent.end();
         while self.records.front().is_some_and(|record| inside(record.lba)) {
             self.records.pop_front();
-            self.announced = self.announced.saturating_sub(1);
+            self.prefetched = self.prefetched.saturating_sub(1);
         }
     }
 
-    /// What is live of the newest record that is; dead ones behind it are forgotten.
+    /// The first live extent of the newest live record. Drops the obsolete records after it.
     pub fn newest(&mut self, map: &ExtentMap) -> Option<LbaExtent> {
         while let Some(record) = self.records.back() {
             let live = live_part(map, record);
@@ -185,8 +188,8 @@ impl Journal {
     }
 }
 
-/// The first part of a record that the map finds where the record put it.
-fn live_part(map: &ExtentMap, record: &Record) -> Option<LbaExtent> {
-    let stayed = |found: &Mapped| found.pba == record.pba + (found.lba.start - record.lba.start);
-    map.overlapping(record.lba).find(stayed).map(|found| found.lba)
+/// The first part of a record to which the map still points.
+fn live_part(map: &ExtentMap, record: &JournalRecord) -> Option<LbaExtent> {
+    let is_live = |found: &Mapped| found.pba == record.pba + (found.lba.start - record.lba.start);
+    map.overlapping(record.lba).find(is_live).map(|found| found.lba)
 }

@@ -1,21 +1,21 @@
-//! The journaled layer: the translation layer of the two Seagate drives that Skylight took apart.
+//! The journaled layer: the translation layer of the two Seagate drives that Skylight dissects.
 //!
-//! Host writes go to a journal at one place of the disk ([`journal`]): all that wait and fit become one entry
-//! and complete together. An extent map finds them; every so many entries the map is merged to its home at
-//! the MD. Bands have a static native location. Cleaning takes a band, that of the oldest write in the journal
-//! or another one as the profile says, gathers all that the journal has of it, and reads, stages, writes the
-//! band and updates the map ([`cleaning`]): in idle time a step at a time, and before a command when places or
-//! map entries run out.
+//! Host writes go to a journal in one region of the disk ([`journal`]): all waiting writes that fit form one
+//! entry and complete together. An extent map records their locations; after a fixed number of entries the
+//! map is merged to its home location at the MD. Bands are statically mapped. Cleaning ([`cleaning`]) reads a
+//! band, gathers its extents from the journal, stages the merged band, writes it and updates the map: in idle
+//! time one step at a time, and before a command if slots or map entries run out. The profile gives the order
+//! of bands.
 //!
-//! Writes that wait and cover a whole band go to its native location at once, and the entry before them ends
-//! where they begin. A sequential stream of which
-//! less waits does not: bands are shingled and of static place, so a band that is written from its start on
-//! has lost what lay behind that if the rest does not come. It is why "achieving full sequential throughput
-//! requires enabling volatile cache" (section 6).
+//! Waiting writes that cover a whole band go directly to its native location, and the journal entry before
+//! them ends where they start. A sequential stream of which less waits goes to the journal: bands are
+//! shingled and statically mapped, so that a write from the start of a band destroys the data after it, which
+//! is lost if the rest does not follow. This is why "achieving full sequential throughput requires enabling
+//! volatile cache" (section 6).
 //!
-//! Invariants: every sector last written and not cleaned is found by the map in the journal; a band's
-//! exceptions are dropped only when the band was rewritten with them; entries in the journal are never
-//! overwritten while the map points into them; the map has no more extents than its limit.
+//! Invariants: the map points to the journal for every sector written since its band was cleaned; the
+//! exceptions of a band are dropped only after the band was rewritten with them; journal entries are never
+//! overwritten while the map points to them; the map has no more extents than its limit.
 //! Source: Skylight (FAST'15), sections 4.3.1, 4.5, 4.5.1 (Algorithm 1), 4.6; `docs/figures.md`, "Worth
 //! knowing".
 
@@ -24,50 +24,49 @@ mod dirty;
 pub mod journal;
 mod restore;
 
+use skylight_command::{Command, Failure, Op};
 use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::bands::{Band, Bands};
 use crate::extent_map::ExtentMap;
 use crate::leaf::ENTRY_MAX_SECTORS;
-use crate::plan::{
-    CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step,
-};
-use crate::restore::{Misplaced, Recovered, Room};
+use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step};
+use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 pub use cleaning::{CleaningOrder, CleaningSpec};
 use dirty::Dirty;
 pub use journal::JournalSpec;
-use journal::{Journal, Record};
+use journal::{Journal, JournalRecord};
 
 /// The sizes and rules of a journaled drive.
 #[derive(Clone, Debug)]
 pub struct JournaledSpec {
-    /// Where data lies natively.
+    /// The bands and their native locations.
     pub bands: Bands,
     /// The persistent cache.
     pub journal: JournalSpec,
     /// The medium of the persistent cache.
     pub cache_medium: Medium,
-    /// Map entries that may be in use before cleaning has to make room.
+    /// Map entries that may be in use before a write has to wait for cleaning.
     pub map_limit: Option<u64>,
-    /// Entries from one map merge to the next.
+    /// Journal entries between two map merges.
     pub map_merge_every: Option<u64>,
-    /// What a map merge writes.
+    /// The extent that a map merge writes.
     pub map_merge: PbaExtent,
     /// How bands are cleaned.
     pub cleaning: CleaningSpec,
-    /// Whether waiting writes that cover a whole band go straight to its native location.
+    /// Whether waiting writes that cover a whole band go directly to its native location.
     pub whole_bands_bypass: bool,
 }
 
-/// See the module page.
+/// See the module documentation.
 pub struct Journaled {
     spec: JournaledSpec,
     journal: Journal,
     map: ExtentMap,
     entries: u64,
     cleaning: Option<Cleaning>,
-    /// For the orders that need it.
+    /// For the cleaning orders that need it.
     dirty: Option<Dirty>,
 }
 
@@ -79,18 +78,18 @@ impl Journaled {
         Self { spec, journal, map: ExtentMap::new(), entries: 0, cleaning: None, dirty }
     }
 
-    /// Takes the waiting writes, oldest first, that one entry can hold: at least the first of them, and none of
-    /// those that bypass the journal next, if they can be enough for that.
-    fn write(&mut self, waiting: &[Command], enough: bool, plan: &mut Plan) {
+    /// Takes the oldest waiting writes that fit in one entry: at least the first, and none that will bypass
+    /// the journal next, which only happens if they `may_cover` a band.
+    fn write(&mut self, waiting: &[Command], may_cover: bool, plan: &mut Plan) {
         let mut data = Sectors(0);
         let mut taken = 0;
         let mut writes = 0;
         for command in waiting {
-            if command.op == HostOp::Write {
+            if command.op == Op::Write {
                 let more = command.extent.len;
                 let full = writes == self.spec.journal.entry_writes
                     || (data + more).get() > self.spec.journal.entry_max.get();
-                if writes > 0 && (full || enough && self.covered_band(&waiting[taken..]).is_some()) {
+                if writes > 0 && (full || may_cover && self.covered_band(&waiting[taken..]).is_some()) {
                     break;
                 }
                 data += more;
@@ -98,18 +97,18 @@ impl Journaled {
             }
             taken += 1;
         }
-        let writes = || waiting[..taken].iter().filter(|command| command.op == HostOp::Write);
+        let writes = || waiting[..taken].iter().filter(|command| command.op == Op::Write);
         if data.get() <= self.spec.journal.entry_max.get() {
             self.entry(writes().map(|command| command.extent), data, plan);
         } else {
             writes().for_each(|command| self.write_in_parts(command.extent, plan));
         }
         for command in writes() {
-            plan.push(Step::Complete(command.id));
+            plan.complete(command.id);
         }
     }
 
-    /// A single write longer than an entry: as many entries as it takes.
+    /// Splits a write that is longer than an entry.
     fn write_in_parts(&mut self, extent: LbaExtent, plan: &mut Plan) {
         let mut rest = extent;
         while !rest.is_empty() {
@@ -119,62 +118,64 @@ impl Journaled {
         }
     }
 
-    /// Writes one journal entry with these extents, after making room for it.
+    /// Writes one journal entry with these extents, after cleaning if necessary.
     fn entry(&mut self, extents: impl Iterator<Item = LbaExtent> + Clone, data: Sectors, plan: &mut Plan) {
         let quanta = self.spec.journal.quanta(data);
-        self.make_room(quanta, extents.clone(), plan);
+        self.clean_for(quanta, extents.clone(), plan);
         self.entries += 1;
         if self.spec.map_merge_every.is_some_and(|every| self.entries.is_multiple_of(every)) {
             plan.write(Medium::Platter, self.spec.map_merge, Purpose::MapMerge, Source::Internal);
         }
-        // Cleaning will ask for the oldest writes, of which the host says nothing.
-        while let Some(start) = self.journal.coming() {
+        // Prefetches the map entries of the next cleaning candidates.
+        while let Some(start) = self.journal.next_to_prefetch() {
             self.map.hint(start);
         }
-        let place = self.journal.begin(quanta);
-        if !place.out_of_band.is_empty() {
-            plan.write(self.spec.cache_medium, place.out_of_band, Purpose::OutOfBand, Source::Internal);
+        let location = self.journal.allocate(quanta);
+        if !location.out_of_band.is_empty() {
+            plan.write(self.spec.cache_medium, location.out_of_band, Purpose::OutOfBand, Source::Internal);
         }
-        plan.write(self.spec.cache_medium, place.data, Purpose::Cache, Source::HostToCache);
-        let mut pba = place.data.start;
+        plan.write(self.spec.cache_medium, location.data, Purpose::Cache, Source::HostToCache);
+        let mut pba = location.data.start;
         for lba in extents {
             self.cancel_cleaning_of(lba);
             self.cache(lba, pba);
-            self.journal.record(Record { lba, pba, place: place.place });
-            plan.push(Step::Commit(MapChange::Cached { lba, pba }));
+            self.journal.record(JournalRecord { lba, pba, slot: location.slot });
+            plan.push(Step::Commit(MapChange::Cached { lba, pba: pba.into() }));
             pba += lba.len;
         }
     }
 
-    /// Cleans bands until the entry has places and map entries: blocking cleaning. Only the oldest writes give
-    /// places back, so it follows them where places are short, whatever the order in idle time.
-    fn make_room(&mut self, quanta: u64, extents: impl Iterator<Item = LbaExtent> + Clone, plan: &mut Plan) {
+    /// Blocking cleaning: cleans bands until the entry has slots and map entries. Only the oldest writes free
+    /// slots, so if slots are short the order is FIFO, whatever the order in idle time.
+    fn clean_for(&mut self, quanta: u64, extents: impl Iterator<Item = LbaExtent> + Clone, plan: &mut Plan) {
         let least = extents.clone().map(entries_of).sum::<u64>();
         loop {
-            let has_places = |journal: &Journal| journal.places_used() + quanta <= self.spec.journal.places;
-            let mut places = has_places(&self.journal);
+            let has_slots = |journal: &Journal| journal.slots_used() + quanta <= self.spec.journal.slots;
+            let mut slots = has_slots(&self.journal);
             let mut oldest = None;
-            if !places {
+            if !slots {
                 oldest = self.journal.oldest(&self.map).map(|live| live.start);
-                places = has_places(&self.journal);
+                slots = has_slots(&self.journal);
             }
-            // What they need at most lies between `least` and its double: it is worked out only where it decides.
+            // The writes need between `least` and twice as many entries; the exact number is computed only if
+            // it matters.
             let entries = !self.lacks_entries(2 * least)
                 || !self.lacks_entries(least) && !self.lacks_entries(self.most_entries(extents.clone()));
-            let order = if places { self.spec.cleaning.order } else { CleaningOrder::Fifo };
-            if (places && entries) || !self.clean_band(order, oldest.filter(|_| !places), plan) {
+            let order = if slots { self.spec.cleaning.order } else { CleaningOrder::Fifo };
+            if (slots && entries) || !self.clean_band(order, oldest.filter(|_| !slots), plan) {
                 return;
             }
         }
     }
 
-    /// Whether the map has no room for so many more entries.
+    /// Whether the map cannot take `more` entries.
     fn lacks_entries(&self, more: u64) -> bool {
         self.spec.map_limit.is_some_and(|limit| self.map.entries() + more > limit)
     }
 
-    /// The most entries by which these writes can make the map longer: one each, and one more for each that
-    /// cuts an extent in two, be it one of the map or one of theirs. Only a longer one can be cut so.
+    /// The maximum number of entries that these writes can add to the map: those of each, and one more for
+    /// each that splits an extent of the map or of another of these writes. Only a longer extent can be
+    /// split.
     fn most_entries(&self, extents: impl Iterator<Item = LbaExtent> + Clone) -> u64 {
         let lengths = || extents.clone().map(|extent| extent.len);
         let longest = lengths().fold(self.map.longest(), Sectors::max);
@@ -193,16 +194,16 @@ impl Journaled {
         most
     }
 
-    /// The extent of the map that goes on beyond both ends of this one.
+    /// The extent of the map that extends beyond both ends of this one.
     fn extent_around(&self, extent: LbaExtent) -> Option<LbaExtent> {
         if self.map.longest() <= extent.len {
             return None;
         }
-        let found = self.map.holding(extent.start)?.lba;
+        let found = self.map.entry_at(extent.start)?.lba;
         (found.start < extent.start && extent.end() < found.end()).then_some(found)
     }
 
-    /// The map finds an extent in the journal from now on.
+    /// Maps an extent to the journal.
     fn cache(&mut self, lba: LbaExtent, pba: Pba) {
         if !self.map.insert_if_clear(lba, pba) {
             self.uncount(lba);
@@ -213,21 +214,21 @@ impl Journaled {
         }
     }
 
-    /// The map finds an extent natively from now on.
-    fn forget(&mut self, lba: LbaExtent) {
+    /// Removes an extent from the map, so that it is at its native location.
+    fn unmap(&mut self, lba: LbaExtent) {
         self.uncount(lba);
         self.map.remove(lba);
     }
 
-    /// The map finds a band natively from now on, all of it.
-    fn forget_band(&mut self, band: &Band) {
+    /// The same for a whole band.
+    fn unmap_band(&mut self, band: &Band) {
         if let Some(dirty) = &mut self.dirty {
             dirty.clean(band.number);
         }
         self.map.remove(band.lba);
     }
 
-    /// What the journal has of an extent is about to be dead.
+    /// Counts the extents of the journal within `lba` as obsolete.
     fn uncount(&mut self, lba: LbaExtent) {
         if let Some(dirty) = self.dirty.as_mut().filter(|dirty| dirty.counts()) {
             for found in self.map.overlapping(lba) {
@@ -237,8 +238,9 @@ impl Journaled {
         }
     }
 
-    /// Cleans bands until the map has room to forget an extent: one in the middle of another leaves two.
-    fn make_room_to_forget(&mut self, extent: LbaExtent, plan: &mut Plan) {
+    /// Cleans bands until an extent can be unmapped: unmapping the middle of an extent of the map adds an
+    /// entry.
+    fn clean_for_unmap(&mut self, extent: LbaExtent, plan: &mut Plan) {
         while self.lacks_entries(1)
             && self.extent_around(extent).is_some()
             && self.clean_band(self.spec.cleaning.order, None, plan)
@@ -246,26 +248,26 @@ impl Journaled {
     }
 
     fn trim(&mut self, extent: LbaExtent, plan: &mut Plan) {
-        self.make_room_to_forget(extent, plan);
+        self.clean_for_unmap(extent, plan);
         self.cancel_cleaning_of(extent);
-        self.forget(extent);
+        self.unmap(extent);
         plan.push(Step::Commit(MapChange::Native { lba: extent }));
     }
 
-    /// Whether these are enough to cover a band; most queues are not, and need not be looked at closely.
-    fn could_cover_a_band(&self, waiting: &[Command]) -> bool {
+    /// Whether waiting commands are long enough to cover a band: a cheap test that few queues pass.
+    fn may_cover_a_band(&self, waiting: &[Command]) -> bool {
         let sectors: u64 = waiting.iter().map(|command| command.extent.len.get()).sum();
         self.spec.whole_bands_bypass && sectors >= self.spec.bands.smallest().get()
     }
 
-    /// The band that the writes at the head of these cover from its start to its end, in order, and how many
-    /// they are; none where the journal takes all.
+    /// The band that the first of these commands cover from its start to its end, in order, and their number;
+    /// `None` if all go to the journal.
     fn covered_band(&self, waiting: &[Command]) -> Option<(Band, usize)> {
         let first = waiting.first().filter(|_| self.spec.whole_bands_bypass)?;
         let band = self.spec.bands.of(first.extent.start);
         let mut end = band.lba.start;
         let run = waiting.iter().take_while(|command| {
-            let continues = command.op == HostOp::Write
+            let continues = command.op == Op::Write
                 && command.extent.start == end
                 && command.extent.end() <= band.lba.end();
             if continues {
@@ -277,20 +279,20 @@ impl Journaled {
         (commands > 0 && end == band.lba.end()).then_some((band, commands))
     }
 
-    /// The oldest writes go straight to the native location of the band that they cover, if they do.
+    /// Writes the band that the oldest writes cover, if they do, directly to its native location.
     fn bypass(&mut self, waiting: &[Command], plan: &mut Plan) -> bool {
-        let first = waiting.iter().position(|command| command.op == HostOp::Write);
+        let first = waiting.iter().position(|command| command.op == Op::Write);
         let waiting = &waiting[first.unwrap_or(waiting.len())..];
         let Some((band, commands)) = self.covered_band(waiting) else {
             return false;
         };
-        self.make_room_to_forget(band.lba, plan);
+        self.clean_for_unmap(band.lba, plan);
         self.cancel_cleaning_of(band.lba);
-        plan.write(Medium::Platter, band.native, Purpose::Host, Source::Host(band.lba.start));
-        self.forget_band(&band);
+        plan.write(Medium::Platter, band.native, Purpose::Host, Source::Host(band.lba.start.into()));
+        self.unmap_band(&band);
         plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
         for command in &waiting[..commands] {
-            plan.push(Step::Complete(command.id));
+            plan.complete(command.id);
         }
         true
     }
@@ -312,7 +314,7 @@ impl Journaled {
     }
 }
 
-/// Entries of the map that a write takes if it cuts none in two.
+/// Map entries of a write that splits no extent.
 fn entries_of(extent: LbaExtent) -> u64 {
     extent.len.get().div_ceil(ENTRY_MAX_SECTORS)
 }
@@ -323,20 +325,21 @@ impl Layer for Journaled {
     }
 
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
-        let Command { id, op, extent } = queue.next_command();
+        let Command { id, op, extent, .. } = queue.next_command();
         match op {
-            HostOp::Write => {
-                let enough = self.could_cover_a_band(queue.waiting);
-                if !enough || !self.bypass(queue.waiting, plan) {
-                    self.write(queue.waiting, enough, plan);
+            Op::Write => {
+                let may_cover = self.may_cover_a_band(queue.waiting);
+                if !may_cover || !self.bypass(queue.waiting, plan) {
+                    self.write(queue.waiting, may_cover, plan);
                 }
                 return;
             }
-            HostOp::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
-            HostOp::Trim => self.trim(extent, plan),
-            HostOp::Flush => {}
+            Op::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
+            Op::Trim => self.trim(extent, plan),
+            Op::Flush => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(id));
+        plan.complete(id);
     }
 
     fn idle_after(&self) -> Option<Nanos> {
@@ -371,16 +374,16 @@ impl Layer for Journaled {
         *self = Self::new(self.spec.clone());
     }
 
-    fn room(&self) -> Room {
-        self.room_used()
+    fn media_use(&self) -> MediaUse {
+        self.media_used()
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
         self.spec.bands.visit_native(extent, &mut |piece| visit(piece));
     }
 
     fn restore(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
-        self.take_up(found)
+        self.recover(found)
     }
 
     fn cache_use(&self) -> CacheUse {

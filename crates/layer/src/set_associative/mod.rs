@@ -1,67 +1,66 @@
 //! The set-associative layer of Cassuto et al. as Skylight emulates it (FAST'15, section 3.1).
 //!
-//! The disk is N data bands and n cache bands of one size. A write to data band `a` is appended to cache
-//! band `a mod n`, block by block, and the exception map remembers it. Cleaning (`cleaning`) empties a cache
-//! band: each data band that it holds is read, merged and written back in place. It is lazy, when a cache
-//! band has no room for a write, and aggressive where the profile says so: also when the drive is left alone.
+//! The disk consists of N data bands and n cache bands of one size. A write to data band `a` is appended to
+//! cache band `a mod n`, block by block, and recorded in the exception map. Cleaning (`cleaning`) empties a
+//! cache band: each of its data bands with exceptions is read, merged and written back in place. Lazy
+//! cleaning starts when a write does not fit in its cache band; aggressive cleaning also runs in idle time.
 //!
-//! Invariants: a cache band holds data of its own data bands only; every exception points into the written
-//! part of the cache band of its data band; the written part only grows between cleanings.
+//! Invariants: a cache band contains data only of its own data bands; every exception points into the written
+//! part of the cache band of its data band; between cleanings the written part only grows.
 //! Source: Cassuto et al., "Indirection systems for shingled-recording disk drives" (MSST'10), as described
-//! in Skylight, section 3.1, where it is lazy; aggressive cleaning of it is for random drives.
+//! in Skylight, section 3.1, where cleaning is lazy; random drives may also clean aggressively.
 
 mod cleaning;
 mod restore;
 
 use std::collections::BTreeMap;
 
+use skylight_command::{Command, Failure, Op};
 use skylight_disk::{BLOCK_SECTORS, Divisor, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
-use crate::plan::{
-    CacheUse, Command, HostOp, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step,
-};
-use crate::restore::{Misplaced, Recovered, Room};
+use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step};
+use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 
 /// The sizes of a set-associative drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetAssociativeSpec {
-    /// Sectors that the host sees; the last data band may be short.
+    /// Host sectors; the last data band may be short.
     pub capacity: Sectors,
     /// Sectors in a band.
     pub band: Sectors,
-    /// How many cache bands.
+    /// The number of cache bands.
     pub cache_bands: u64,
-    /// Where the cache lies.
+    /// The medium of the cache.
     pub cache_medium: Medium,
-    /// The first sector of the cache on its medium; on the platter, native data lies around it.
+    /// The first sector of the cache on its medium; on the platters, native data lies on both sides of it.
     pub cache_start: Pba,
-    /// The part of a cache band that may be in use before a write to it waits for cleaning; at most a band.
-    /// A write that is longer finds room in an empty cache band.
+    /// Sectors of a cache band that may be in use before a write to it waits for cleaning; at most a band.
+    /// A longer write fits in an empty cache band.
     pub usable: Sectors,
-    /// How long the drive is left alone before it cleans (aggressive); `None` if only a full cache band is
-    /// cleaned (lazy).
+    /// Idle time before the drive cleans (aggressive); `None` if it cleans only full cache bands (lazy).
     pub idle_after: Option<Nanos>,
 }
 
-/// A cache band: what was written since it was last empty, and its number among all that ever began to fill.
+/// A cache band: the sectors written since it was last empty, and the sequence number of its first write
+/// among those of all cache bands.
 #[derive(Clone, Copy, Debug, Default)]
 struct CacheBand {
     written: u32,
-    begun: u64,
+    first_write: u64,
 }
 
-/// See the module page.
+/// See the module documentation.
 pub struct SetAssociative {
     spec: SetAssociativeSpec,
     band_divisor: Divisor,
     cache_band_divisor: Divisor,
     cache_bands: Vec<CacheBand>,
-    /// Cache bands that are not empty, in the order in which they began to fill.
+    /// Cache bands that are not empty, by `first_write`.
     filling: BTreeMap<u64, u64>,
-    /// Cache bands that ever began to fill.
-    begun: u64,
+    /// The next value of `first_write`.
+    next_first_write: u64,
     exceptions: ExtentMap,
     cleaning: Option<Cleaning>,
 }
@@ -75,13 +74,13 @@ impl SetAssociative {
             cache_band_divisor: Divisor::new(spec.cache_bands),
             cache_bands: vec![CacheBand::default(); spec.cache_bands as usize],
             filling: BTreeMap::new(),
-            begun: 0,
+            next_first_write: 0,
             exceptions: ExtentMap::new(),
             cleaning: None,
         }
     }
 
-    /// Where an extent lies natively, up to the cache if that lies in its middle: the extent and the rest.
+    /// The native location of an extent up to the start of the cache, and the part of the extent beyond it.
     fn native(&self, extent: LbaExtent) -> (PbaExtent, LbaExtent) {
         let (start, len) = (extent.start.get(), extent.len.get());
         let hole = self.spec.cache_start.get();
@@ -90,20 +89,20 @@ impl SetAssociative {
             Medium::Platter if start >= hole => (self.spec.cache_bands * self.spec.band.get(), len),
             Medium::Platter => (0, len.min(hole - start)),
         };
-        let place = PbaExtent::new(Pba(start + shift), Sectors(here));
-        (place, LbaExtent::new(extent.start + Sectors(here), Sectors(len - here)))
+        let location = PbaExtent::new(Pba(start + shift), Sectors(here));
+        (location, LbaExtent::new(extent.start + Sectors(here), Sectors(len - here)))
     }
 
     fn visit_native(&self, extent: LbaExtent, visit: &mut impl FnMut(Piece)) {
         let mut rest = extent;
         while !rest.is_empty() {
-            let (place, beyond) = self.native(rest);
-            visit(Piece { medium: Medium::Platter, extent: place, cached: false });
+            let (extent, beyond) = self.native(rest);
+            visit(Piece { medium: Medium::Platter, extent, cached: false });
             rest = beyond;
         }
     }
 
-    /// The part of an extent in its first data band, and the rest.
+    /// The first data band of an extent, the part of the extent in it, and the rest.
     fn split_at_band(&self, extent: LbaExtent) -> (u64, LbaExtent, LbaExtent) {
         let (band, into) = self.band_divisor.div_rem(extent.start.get());
         let here = Sectors(extent.len.get().min(self.spec.band.get() - into));
@@ -125,13 +124,13 @@ impl SetAssociative {
         self.cache_band_divisor.div_rem(band).1
     }
 
-    /// Room that a write takes in its cache band: the next one begins with a block.
-    fn room_needed(lba: LbaExtent) -> u64 {
+    /// Sectors that a write occupies in its cache band: the next write starts at a block boundary.
+    fn space_needed(lba: LbaExtent) -> u64 {
         lba.len.get().next_multiple_of(BLOCK_SECTORS)
     }
 
-    /// Whether a cache band has room for so much.
-    fn has_room(&self, cache_band: u64, needed: u64) -> bool {
+    /// Whether `needed` sectors fit in a cache band.
+    fn has_space(&self, cache_band: u64, needed: u64) -> bool {
         let written = u64::from(self.cache_bands[cache_band as usize].written);
         written == 0 || written + needed <= self.spec.usable.get()
     }
@@ -142,34 +141,40 @@ impl SetAssociative {
             let (band, lba, beyond) = self.split_at_band(rest);
             rest = beyond;
             let cache_band = self.cache_band_of(band);
-            let needed = Self::room_needed(lba);
-            if !self.has_room(cache_band, needed) {
+            let needed = Self::space_needed(lba);
+            if !self.has_space(cache_band, needed) {
                 self.clean(cache_band, plan);
             }
-            let pba = self.append(cache_band, needed);
-            let place = PbaExtent::new(pba, lba.len);
-            plan.write(self.spec.cache_medium, place, Purpose::Cache, Source::HostToCache);
+            let pba = self.allocate(cache_band, needed);
+            let extent = PbaExtent::new(pba, lba.len);
+            plan.write(self.spec.cache_medium, extent, Purpose::Cache, Source::HostToCache);
             self.exceptions.insert(lba, pba);
-            plan.push(Step::Commit(MapChange::Cached { lba, pba }));
+            plan.push(Step::Commit(MapChange::Cached { lba, pba: pba.into() }));
         }
     }
 
-    /// Takes room in a cache band: where it is.
-    fn append(&mut self, cache_band: u64, needed: u64) -> Pba {
+    /// Allocates space in a cache band and returns its first sector.
+    fn allocate(&mut self, cache_band: u64, needed: u64) -> Pba {
         self.cancel_cleaning_of(cache_band);
         let start = self.cache_band_start(cache_band);
-        let in_use = &mut self.cache_bands[cache_band as usize];
-        if in_use.written == 0 {
-            in_use.begun = self.begun;
-            self.filling.insert(self.begun, cache_band);
-            self.begun += 1;
-        }
+        let in_use = self.filling_band(cache_band);
         let offset = Sectors(in_use.written.into());
         in_use.written += needed as u32;
         start + offset
     }
 
-    /// The pieces of an extent in order, exceptions and the native rest between them.
+    /// A cache band that is about to be written to; an empty one joins those that fill.
+    fn filling_band(&mut self, cache_band: u64) -> &mut CacheBand {
+        let in_use = &mut self.cache_bands[cache_band as usize];
+        if in_use.written == 0 {
+            in_use.first_write = self.next_first_write;
+            self.filling.insert(self.next_first_write, cache_band);
+            self.next_first_write += 1;
+        }
+        in_use
+    }
+
+    /// Visits the pieces of an extent in order: exceptions, and native locations between them.
     fn visit_pieces(&self, extent: LbaExtent, mut visit: impl FnMut(Piece)) {
         let mut at = extent.start;
         for mapped in self.exceptions.overlapping(extent) {
@@ -189,19 +194,20 @@ impl Layer for SetAssociative {
 
     #[inline]
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
-        let Command { id, op, extent } = queue.next_command();
+        let Command { id, op, extent, .. } = queue.next_command();
         match op {
-            HostOp::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
-            HostOp::Write => self.write(extent, plan),
-            HostOp::Trim => {
-                // What cleaning has read is old; it is begun anew.
+            Op::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
+            Op::Write => self.write(extent, plan),
+            Op::Trim => {
+                // The data that cleaning has read is stale, so it starts over.
                 self.cleaning = None;
                 self.exceptions.remove(extent);
                 plan.push(Step::Commit(MapChange::Native { lba: extent }));
             }
-            HostOp::Flush => {}
+            Op::Flush => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(id));
+        plan.complete(id);
     }
 
     fn idle_after(&self) -> Option<Nanos> {
@@ -220,11 +226,9 @@ impl Layer for SetAssociative {
         if write {
             let (band, first, _) = self.split_at_band(extent);
             let cache_band = self.cache_band_of(band);
-            let written = match self.has_room(cache_band, Self::room_needed(first)) {
-                true => Sectors(self.cache_bands[cache_band as usize].written.into()),
-                false => Sectors(0),
-            };
-            return (self.spec.cache_medium, self.cache_band_start(cache_band) + written);
+            let fits = self.has_space(cache_band, Self::space_needed(first));
+            let written = if fits { self.cache_bands[cache_band as usize].written } else { 0 };
+            return (self.spec.cache_medium, self.cache_band_start(cache_band) + Sectors(written.into()));
         }
         match self.exceptions.overlapping(extent).next() {
             Some(mapped) if mapped.lba.start == extent.start => (self.spec.cache_medium, mapped.pba),
@@ -232,7 +236,7 @@ impl Layer for SetAssociative {
         }
     }
 
-    fn place_group(&self, address: Lba) -> u32 {
+    fn location_group(&self, address: Lba) -> u32 {
         let (band, _) = self.band_divisor.div_rem(address.get());
         self.cache_band_divisor.div_rem(band).1 as u32
     }
@@ -246,16 +250,16 @@ impl Layer for SetAssociative {
         *self = Self::new(self.spec);
     }
 
-    fn room(&self) -> Room {
-        self.room_used()
+    fn media_use(&self) -> MediaUse {
+        self.media_used()
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
         self.visit_native(extent, &mut |piece| visit(piece.extent));
     }
 
     fn restore(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
-        self.take_up(found)
+        self.recover(found)
     }
 
     fn cache_use(&self) -> CacheUse {

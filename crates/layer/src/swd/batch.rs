@@ -20,7 +20,7 @@ use super::Swd;
 use super::extents::Held;
 use super::overwritten::{Effect, Entry};
 use super::run::Run;
-use super::stamps::Stamp;
+use crate::capabilities::overwriting::Stamp;
 
 /// Events of a batch, about: each takes some 100 bytes while it is settled.
 const MOST_EVENTS: usize = 8192;
@@ -284,7 +284,8 @@ mod tests {
     use skylight_disk::{Angle, Layout, Lba, LbaExtent};
 
     use super::*;
-    use crate::swd::{ReadData, ReadMode, SectorState, SwdSpec};
+    use crate::capabilities::overwriting::{Overwriting, ReadData, ReadMode, SectorState};
+    use crate::swd::SwdSpec;
 
     /// Recording zones of unlike sizes, 20,000 sectors and some.
     fn disk(width_tracks: u32, skew: u64) -> Swd {

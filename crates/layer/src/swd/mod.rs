@@ -4,7 +4,7 @@
 //! `k - 1` tracks at those angles is gone ([`skylight_disk::shingling`]). A file system or a layer above that
 //! writes where it may not finds out when it reads. What a read gives for an overwritten sector is the read
 //! mode's ([`ReadMode`]): the data that lies there now, a pattern, and in either case an error if errors are
-//! wanted, with a record of the write that did it. The address space may be cut into bands with guards behind
+//! wanted. The address space may be cut into bands with guards behind
 //! them ([`SwdSpec::bands`]), between which writes do no harm.
 //!
 //! `overwritten` is the map of what was destroyed, `stamps` says by which write, `run` and `runs` hold
@@ -19,47 +19,25 @@
 //! for upper layers: its conclusion.
 
 mod batch;
+mod capability;
 mod extents;
-mod keep;
-mod lost;
 mod overwritten;
 mod run;
 mod runs;
 mod stamps;
 
+use skylight_command::{CommandId, Failure, Op};
 use skylight_disk::shingling::{Destroyed, Pair, Sources};
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling, Time};
 
 use crate::bands::Bands;
-use crate::plan::{
-    CommandId, FailReason, HostOp, Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step,
-};
-use crate::restore::Room;
+use crate::capabilities::overwriting::{Overwriting, OverwritingCounters, ReadData, ReadMode, Stamp};
+use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
+use crate::restore::MediaUse;
 use batch::Batch;
-pub use keep::Snapshot;
-pub use lost::{Log, LostRead};
 use overwritten::Overwritten;
 use runs::Runs;
-pub use stamps::Stamp;
 use stamps::Stamps;
-
-/// What a read gives for an overwritten sector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadData {
-    /// The data that overwrote it: data-centric. One read becomes several.
-    Overwriting,
-    /// This byte: performance-centric. The read is one, and what is known to be destroyed is not looked for.
-    Pattern(u8),
-}
-
-/// The read mode: the data of an overwritten sector, and whether it is an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadMode {
-    /// What a read gives.
-    pub data: ReadData,
-    /// Whether it is an error for just those sectors as well: development-centric.
-    pub fail: bool,
-}
 
 /// A raw shingled disk.
 #[derive(Clone, Debug)]
@@ -76,44 +54,17 @@ pub struct SwdSpec {
     pub mode: ReadMode,
 }
 
-/// Counters since the disk was switched on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SwdCounters {
-    /// Sectors that are overwritten now.
-    pub overwritten_sectors: u64,
-    /// Writes that destroyed sectors, whether anything was in them or not.
-    pub overwriting_writes: u64,
-    /// Reads that met an overwritten sector.
-    pub overwritten_reads: u64,
-    /// Overwritten sectors that they met.
-    pub overwritten_sectors_read: u64,
-}
-
-/// A part of the host's address space: native, or overwritten by a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SectorState {
-    /// What was written there last is there.
-    Native,
-    /// The data of other sectors is there: that of the first one on the medium, and who wrote it.
-    Overwritten {
-        /// Where the data comes from; it goes on from there.
-        source: Pba,
-        /// The write that did it.
-        by: Stamp,
-    },
-}
-
 /// See the module page.
 pub struct Swd {
     spec: SwdSpec,
     map: Overwritten,
     stamps: Stamps,
     runs: Runs,
-    log: Log,
-    counters: SwdCounters,
-    /// Write commands so far, and what the clock says.
-    writes: u64,
+    counters: OverwritingCounters,
+    /// What the clock says.
     now: Time,
+    /// The last write, if it is not on record yet: then the map does not have it.
+    unrecorded: Option<(LbaExtent, Stamp)>,
     /// The last write that counts among the overwriting ones.
     counted: u64,
     /// What a read found overwritten, while it is being planned.
@@ -122,7 +73,7 @@ pub struct Swd {
     behind: Vec<Pair>,
     /// Lone writes while they are being settled.
     batch: Batch,
-    /// Where the pieces of a write lie, while it is being noted.
+    /// Where the pieces of the last write lie.
     places: Vec<PbaExtent>,
 }
 
@@ -134,78 +85,15 @@ impl Swd {
             map: Overwritten::default(),
             stamps: Stamps::default(),
             runs: Runs::default(),
-            log: Log::default(),
-            counters: SwdCounters::default(),
-            writes: 0,
+            counters: OverwritingCounters::default(),
             now: Time(0),
+            unrecorded: None,
             counted: 0,
             torn: Vec::new(),
             behind: Vec::new(),
             batch: Batch::default(),
             places: Vec::new(),
         }
-    }
-
-    /// What reads give now.
-    pub fn mode(&self) -> ReadMode {
-        self.spec.mode
-    }
-
-    /// Changes what reads give from the next one on.
-    pub fn set_mode(&mut self, mode: ReadMode) {
-        self.spec.mode = mode;
-    }
-
-    /// Tracks that a write covers.
-    pub fn shingling(&self) -> Shingling {
-        self.spec.shingling
-    }
-
-    /// The disk's tracks, for those above who lay out data by them.
-    pub fn geometry(&self) -> &Geometry {
-        &self.spec.geometry
-    }
-
-    /// The bands, if the disk is banded.
-    pub fn bands(&self) -> Option<&Bands> {
-        self.spec.bands.as_ref()
-    }
-
-    /// Counters.
-    pub fn counters(&mut self) -> SwdCounters {
-        self.settle();
-        SwdCounters { overwritten_sectors: self.map.sectors(), ..self.counters }
-    }
-
-    /// Reads that were errors, newest last.
-    pub fn log(&mut self) -> &mut Log {
-        &mut self.log
-    }
-
-    /// Fragments of the overwritten map, and extents whose writer is remembered.
-    pub fn map_entries(&mut self) -> (usize, usize) {
-        self.settle();
-        (self.map.len(), self.stamps.len())
-    }
-
-    /// Which parts of a host extent are native and which overwritten, in order.
-    pub fn visit_state(&mut self, extent: LbaExtent, visit: &mut impl FnMut(LbaExtent, SectorState)) {
-        self.settle();
-        let Self { spec, map, stamps, .. } = self;
-        visit_places(spec.bands.as_ref(), extent, &mut |lba, place| {
-            map.visit(&spec.geometry, place, &mut |piece, torn| {
-                let at = lba + (piece.start - place.start);
-                match torn {
-                    None => visit(LbaExtent::new(at, piece.len), SectorState::Native),
-                    Some(torn) => {
-                        visit_writers(&spec.geometry, stamps, torn, &mut |offset, len, source, by| {
-                            let extent = LbaExtent::new(at + Sectors(offset), Sectors(len));
-                            visit(extent, SectorState::Overwritten { source, by });
-                        })
-                    }
-                }
-            });
-        });
     }
 
     fn read(&mut self, id: CommandId, extent: LbaExtent, plan: &mut Plan) {
@@ -231,7 +119,11 @@ impl Swd {
         });
         if !self.torn.is_empty() {
             self.tell(id, plan);
+            if self.spec.mode.fail {
+                return plan.fail(id, Failure::Overwritten);
+            }
         }
+        plan.complete(id);
     }
 
     /// What a read that met overwritten sectors says of them.
@@ -245,25 +137,10 @@ impl Swd {
                 plan.push(Step::Fill { command, extent, pattern });
             }
             if self.spec.mode.fail {
-                plan.push(Step::Fail { command, extent, reason: FailReason::Overwritten });
-                self.note(lba, fragment);
+                plan.push(Step::Fail { command, extent, reason: Failure::Overwritten });
             }
         }
         self.torn = torn;
-    }
-
-    /// Keeps a record of a read that was an error: one for each write that had a part in it.
-    fn note(&mut self, lba: Lba, fragment: Destroyed) {
-        let Self { spec, stamps, log, now, .. } = self;
-        visit_writers(&spec.geometry, stamps, fragment, &mut |offset, len, source, by| {
-            log.push(LostRead {
-                read_at: *now,
-                lba: LbaExtent::new(lba + Sectors(offset), Sectors(len)),
-                place: fragment.extent.start + Sectors(offset),
-                source,
-                by,
-            });
-        });
     }
 }
 
@@ -311,34 +188,24 @@ impl Layer for Swd {
 
     #[inline]
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
+        self.recorded();
         let command = queue.next_command();
         match command.op {
-            HostOp::Read => self.read(command.id, command.extent, plan),
-            HostOp::Write => {
-                self.writes += 1;
-                let stamp = Stamp { write: self.writes, at: self.now };
-                if self.spec.bands.is_none() {
-                    let place = PbaExtent::new(Pba(command.extent.start.get()), command.extent.len);
-                    plan.write(Medium::Platter, place, Purpose::Host, Source::Host(command.extent.start));
-                    self.wrote(place, stamp);
-                } else {
-                    let from = plan.steps().len();
-                    visit_places(self.spec.bands.as_ref(), command.extent, &mut |lba, place| {
-                        plan.write(Medium::Platter, place, Purpose::Host, Source::Host(lba));
-                    });
-                    let mut places = std::mem::take(&mut self.places);
-                    places.clear();
-                    places.extend(plan.steps()[from..].iter().filter_map(|step| match *step {
-                        Step::Access { extent, .. } => Some(extent),
-                        _ => None,
-                    }));
-                    self.wrote_pieces(&places, stamp);
-                    self.places = places;
-                }
+            Op::Read => return self.read(command.id, command.extent, plan),
+            Op::Write => {
+                let Self { spec, places, .. } = self;
+                places.clear();
+                visit_places(spec.bands.as_ref(), command.extent, &mut |lba, place| {
+                    plan.write(Medium::Platter, place, Purpose::Host, Source::Host(lba.into()));
+                    places.push(place);
+                });
+                self.counters.writes += 1;
+                self.unrecorded = Some((command.extent, Stamp { write: self.counters.writes, at: self.now }));
             }
-            HostOp::Flush | HostOp::Trim => {}
+            Op::Flush | Op::Trim => {}
+            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(command.id, Failure::Unsupported),
         }
-        plan.push(Step::Complete(command.id));
+        plan.complete(command.id);
     }
 
     fn idle(&mut self, _plan: &mut Plan) -> Idle {
@@ -360,23 +227,24 @@ impl Layer for Swd {
         self.now = now;
     }
 
-    fn raw_shingled(&mut self) -> Option<&mut Swd> {
+    fn overwriting(&mut self) -> Option<&mut dyn Overwriting> {
         Some(self)
     }
 
     fn erase(&mut self) {
+        self.unrecorded = None;
         self.map.erase();
         self.stamps.erase();
         self.runs = Runs::default();
     }
 
-    fn room(&self) -> Room {
+    fn media_use(&self) -> MediaUse {
         let end = |bands: &Bands| bands.native(Lba(self.spec.capacity.get() - 1)).get() + 1;
         let platter = Sectors(self.spec.bands.as_ref().map_or(self.spec.capacity.get(), end));
-        Room { platter, overwritable: platter, ..Room::default() }
+        MediaUse { platter, overwritable: platter, ..MediaUse::default() }
     }
 
-    fn home(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
         visit_places(self.spec.bands.as_ref(), extent, &mut |_, place| visit(place));
     }
 }

@@ -12,7 +12,7 @@ use skylight_disk::shingling::{self, Destroyed, Pair, Sources};
 use skylight_disk::{Geometry, Pba, PbaExtent, Sectors, Track};
 
 use super::Swd;
-use super::stamps::Stamp;
+use crate::capabilities::overwriting::Stamp;
 
 /// Writes that are kept in one piece of memory: what is there never moves.
 const PAGE: usize = 64;

@@ -21,7 +21,7 @@ use skylight_disk::{Pba, PbaExtent, Sectors, Track};
 
 use super::Swd;
 use super::run::{Page, Run};
-use super::stamps::Stamp;
+use crate::capabilities::overwriting::Stamp;
 
 /// Most runs that are open: each costs a page of memory.
 const MOST_RUNS: usize = 128;

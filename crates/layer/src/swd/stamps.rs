@@ -3,18 +3,10 @@
 //! Invariants: extents do not overlap; a source of an overwritten sector always has a stamp. Others may have
 //! one until [`Stamps::keep`] is asked to forget them.
 
-use skylight_disk::{Pba, PbaExtent, Sectors, Time};
+use skylight_disk::{Pba, PbaExtent, Sectors};
 
 use super::extents::{Change, Extents, Held, Item};
-
-/// A write: its number, counted from 1, and when it came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
-    /// The number of the write command among all that the layer took.
-    pub write: u64,
-    /// What the caller's clock said when it took it.
-    pub at: Time,
-}
+use crate::capabilities::overwriting::Stamp;
 
 /// How long an extent is, and who wrote it.
 #[derive(Clone, Copy, Debug, Default)]

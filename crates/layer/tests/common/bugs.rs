@@ -7,9 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, Sectors};
-use skylight_layer::{
-    Command, CommandId, HostOp, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Step,
-};
+use skylight_layer::{Command, CommandId, Layer, MapChange, Medium, Op, Piece, Plan, Purpose, Queue, Step};
 
 use super::host::Host;
 use super::pair::{Pair, Shadow};
@@ -66,7 +64,7 @@ fn lose_exception<L: Layer>(layer: &mut L, host: &mut Host) -> bool {
     for piece in pieces {
         if piece.cached {
             let lost = LbaExtent::new(at, piece.extent.len);
-            let trim = Command { id: CommandId(u32::MAX), op: HostOp::Trim, extent: lost };
+            let trim = Command::new(CommandId(u32::MAX), Op::Trim, lost);
             layer.take(Queue { waiting: &[trim], next: 0 }, &mut Plan::default());
             return true;
         }
@@ -103,7 +101,7 @@ fn change(bug: Bug, band: u64, steps: &mut Vec<Step>) -> bool {
         }
         Bug::CommitOffByABlock => steps.iter_mut().any(|step| match step {
             Step::Commit(MapChange::Cached { pba, .. } | MapChange::Remapped { pba, .. }) => {
-                *pba += Sectors(8);
+                *pba = (Pba::from(*pba) + Sectors(8)).into();
                 true
             }
             _ => false,
@@ -112,10 +110,10 @@ fn change(bug: Bug, band: u64, steps: &mut Vec<Step>) -> bool {
             let before = steps.len();
             let moves =
                 |step: &Step| matches!(step, Step::Access { medium: Medium::Platter | Medium::Flash, .. });
-            if !steps.iter().any(|step| matches!(step, Step::Complete(_))) || !steps.iter().any(moves) {
+            if !steps.iter().any(|step| matches!(step, Step::Complete { .. })) || !steps.iter().any(moves) {
                 return false;
             }
-            steps.retain(|step| matches!(step, Step::Complete(_)));
+            steps.retain(|step| matches!(step, Step::Complete { .. }));
             steps.len() < before
         }
     }

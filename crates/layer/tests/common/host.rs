@@ -1,15 +1,15 @@
 //! A host: a queue of commands, and habits that change now and then.
 
-use skylight_disk::{LOT_STEP, Lba, LbaExtent, Sectors, lot};
-use skylight_layer::{Command, CommandId, HostOp, Queue};
+use skylight_disk::{Lba, LbaExtent, SPLITMIX64_STEP, Sectors, splitmix64};
+use skylight_layer::{Command, CommandId, Op, Queue};
 
 /// A stream of operations from one number.
 pub struct Stream(pub u64);
 
 impl Stream {
     pub fn next(&mut self) -> u64 {
-        let drawn = lot(self.0, 0);
-        self.0 = self.0.wrapping_add(LOT_STEP);
+        let drawn = splitmix64(self.0, 0);
+        self.0 = self.0.wrapping_add(SPLITMIX64_STEP);
         drawn
     }
 
@@ -109,12 +109,12 @@ impl Host {
         LbaExtent::new(Lba(start), Sectors(len.min(capacity - start)))
     }
 
-    fn submit(&mut self, op: HostOp, extent: LbaExtent) {
+    fn submit(&mut self, op: Op, extent: LbaExtent) {
         self.issued += 1;
-        if op == HostOp::Write {
+        if op == Op::Write {
             self.sequential = extent.end().get();
         }
-        self.waiting.push(Command { id: CommandId(self.issued as u32), op, extent });
+        self.waiting.push(Command::new(CommandId(self.issued as u32), op, extent));
     }
 
     /// A band from its start to its end or nearly so, in one write or several.
@@ -130,7 +130,7 @@ impl Host {
         while start < end {
             let len = ((end - start) / parts).max(1 + self.stream.below(4)).min(end - start);
             let len = if parts == 1 { end - start } else { len };
-            self.submit(HostOp::Write, LbaExtent::new(Lba(start), Sectors(len)));
+            self.submit(Op::Write, LbaExtent::new(Lba(start), Sectors(len)));
             start += len;
         }
     }
@@ -149,11 +149,11 @@ impl Host {
         while (self.waiting.len() as u64) < self.depth {
             let extent = self.extent();
             match self.stream.below(100) {
-                0..=66 => self.submit(HostOp::Write, extent),
+                0..=66 => self.submit(Op::Write, extent),
                 67..=69 => self.submit_band(),
-                70..=92 => self.submit(HostOp::Read, extent),
-                93..=97 => self.submit(HostOp::Trim, extent),
-                _ => self.submit(HostOp::Flush, LbaExtent::default()),
+                70..=92 => self.submit(Op::Read, extent),
+                93..=97 => self.submit(Op::Trim, extent),
+                _ => self.submit(Op::Flush, LbaExtent::default()),
             }
             // Now and then the host stops before its queue is full.
             if !self.waiting.is_empty() && self.stream.once_in(10) {

@@ -1,7 +1,7 @@
 //! A layer and its shadow, driven by a host.
 
 use skylight_disk::{Lba, LbaExtent, Pba, Sectors};
-use skylight_layer::{Command, CommandId, HostOp, Idle, Layer, Medium, Piece, Plan, Queue};
+use skylight_layer::{Command, CommandId, Idle, Layer, Medium, Op, Piece, Plan, Queue};
 
 use super::bugs::Plant;
 use super::host::{Host, Sizes};
@@ -92,12 +92,12 @@ impl<S: Shadow> Pair<S> {
         }
         self.shadow.before(&self.layer);
         self.pieces.clear();
-        if op == HostOp::Read {
+        if op == Op::Read {
             self.layer.locate(extent, &mut self.pieces);
         }
         let announced = match op {
-            HostOp::Flush => None,
-            _ => Some(self.layer.locate_first(extent, op == HostOp::Write)),
+            Op::Flush => None,
+            _ => Some(self.layer.locate_first(extent, op == Op::Write)),
         };
         self.plan.clear();
         self.layer.take(self.host.queue(chosen), &mut self.plan);

@@ -1,10 +1,10 @@
 //! Commands and plans as tests write them out, step by step.
 
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, Sectors};
-use skylight_layer::{Command, CommandId, HostOp, Layer, Medium, Plan, Purpose, Queue, Source, Step};
+use skylight_layer::{Command, CommandId, Layer, Medium, Op, Plan, Purpose, Queue, Source, Step};
 
-pub fn command(id: u32, op: HostOp, start: u64, len: u64) -> Command {
-    Command { id: CommandId(id), op, extent: LbaExtent::new(Lba(start), Sectors(len)) }
+pub fn command(id: u32, op: Op, start: u64, len: u64) -> Command {
+    Command::new(CommandId(id), op, LbaExtent::new(Lba(start), Sectors(len)))
 }
 
 /// The steps with which a layer answers the queue's next command.

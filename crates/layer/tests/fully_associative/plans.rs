@@ -2,8 +2,8 @@
 
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::{
-    Command, CommandId, FullyAssociative, FullyAssociativeSpec, HostOp, Layer, MapChange, Plan, Purpose,
-    Queue, Step,
+    Command, CommandId, FullyAssociative, FullyAssociativeSpec, Layer, MapChange, Op, Plan, Purpose, Queue,
+    Step,
 };
 
 use crate::common::host::Stream;
@@ -38,12 +38,12 @@ pub fn small() -> FullyAssociativeSpec {
 }
 
 fn write(number: u32, start: u64, len: u64) -> Command {
-    command(number, HostOp::Write, start, len)
+    command(number, Op::Write, start, len)
 }
 
 fn remapped(start: u64, pba: u64) -> Step {
     let lba = LbaExtent::new(Lba(start), Sectors(64));
-    Step::Commit(MapChange::Remapped { lba, pba: Pba(pba) })
+    Step::Commit(MapChange::Remapped { lba, pba: Pba(pba).into() })
 }
 
 /// Row S8b of `docs/figures.md`: random blocks on the drive of table 1 until a write has to clean first; 95 % in the paper.
@@ -89,7 +89,7 @@ fn a_stream_is_written_once() {
                     written += extent.len.get();
                 }
                 Step::Commit(MapChange::Remapped { .. }) => remapped += 1,
-                Step::Commit(MapChange::Cached { .. }) | Step::Complete(CommandId(7)) => {}
+                Step::Commit(MapChange::Cached { .. }) | Step::Complete { command: CommandId(7), .. } => {}
                 other => panic!("{other:?} in the plan of a stream"),
             }
         }
@@ -114,7 +114,7 @@ fn waiting_writes_that_cover_a_band_go_to_a_free_one_together() {
         access(Direction::Write, 0, 4, Purpose::Host),
     ];
     assert_eq!(steps[..2], expected[..2]);
-    assert_eq!(steps.iter().filter(|step| matches!(step, Step::Complete(_))).count(), 3);
+    assert_eq!(steps.iter().filter(|step| matches!(step, Step::Complete { .. })).count(), 3);
     let covered = |step: &&Step| matches!(step, Step::Access { .. });
     assert_eq!(steps.iter().filter(covered).count(), 2, "what is left of the last one begins a stream");
     assert_eq!(layer.cache_use().live_sectors, 4);
@@ -126,10 +126,10 @@ fn a_stream_is_continued_in_order() {
     let mut layer = FullyAssociative::new(small());
     take(&mut layer, &[write(1, 64, 8)], 0);
     let waiting = [write(2, 72, 8), write(3, 80, 8)];
-    assert_eq!(take(&mut layer, &waiting, 1).last(), Some(&Step::Complete(CommandId(2))));
-    assert_eq!(take(&mut layer, &waiting[1..], 0).last(), Some(&Step::Complete(CommandId(3))));
+    assert_eq!(take(&mut layer, &waiting, 1).last(), Some(&Step::done(CommandId(2))));
+    assert_eq!(take(&mut layer, &waiting[1..], 0).last(), Some(&Step::done(CommandId(3))));
     let waiting = [write(4, 100, 8), write(5, 88, 8)];
-    assert_eq!(take(&mut layer, &waiting, 0).last(), Some(&Step::Complete(CommandId(4))));
+    assert_eq!(take(&mut layer, &waiting, 0).last(), Some(&Step::done(CommandId(4))));
 }
 
 /// A short last band is remapped when its own last sector arrives; writes that wait for that go together.
@@ -141,8 +141,8 @@ fn a_stream_ends_with_its_band() {
     let first = layer.locate_first(LbaExtent::new(Lba(192), Sectors(1)), false).1;
     let lba = LbaExtent::new(Lba(192), Sectors(8));
     assert_eq!(steps[0], access(Direction::Write, first.get() + 2, 6, Purpose::Host));
-    assert_eq!(steps[2], Step::Commit(MapChange::Remapped { lba, pba: first }));
-    assert_eq!(steps[3..], [2, 3].map(|id| Step::Complete(CommandId(id))));
+    assert_eq!(steps[2], Step::Commit(MapChange::Remapped { lba, pba: first.into() }));
+    assert_eq!(steps[3..], [2, 3].map(|id| Step::done(CommandId(id))));
 }
 
 /// Of more streams than a zone keeps, the one that was not continued for longest is given up.
@@ -205,18 +205,18 @@ fn a_band_is_merged_into_a_free_one() {
         panic!("{steps:?}");
     };
     assert_ne!(extent.start.get(), band);
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 2, logs: 1, held: 1 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 2, logs: 1, merged: 1 });
     take(&mut layer, &[write(2, 64 + 9, 1)], 0);
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, merged: 0 });
     assert_eq!(idle(&mut layer), [read], "from the start");
     idle(&mut layer);
     idle(&mut layer);
     assert_eq!(idle(&mut layer), [remapped(64, extent.start.get())]);
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, merged: 0 });
     for _ in 0..4 {
         idle(&mut layer);
     }
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 4, logs: 0, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 4, logs: 0, merged: 0 });
     assert_eq!(idle(&mut layer), []);
 }
 
@@ -287,8 +287,8 @@ fn a_full_zone_is_cleaned_before_a_write() {
         let steps = take(&mut layer, &[write(1, start, 8)], 0);
         assert_eq!(steps.len(), 3, "block {block} of 3 logs of 8 blocks");
     }
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 1, logs: 3, held: 0 });
-    assert_eq!(layer.zone_use(1), skylight_layer::ZoneUse { free: 4, logs: 0, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 1, logs: 3, merged: 0 });
+    assert_eq!(layer.zone_use(1), skylight_layer::ZoneUse { free: 4, logs: 0, merged: 0 });
     assert_eq!(idle(&mut layer), []);
     let steps = take(&mut layer, &[write(1, 200, 8)], 0);
     assert_eq!(merges(&steps), [0, 192], "{steps:?}");
@@ -302,13 +302,13 @@ fn a_full_zone_is_cleaned_before_a_write() {
     let expected =
         [(part(0, 8), Purpose::CleanWrite), (part(8, 8), Purpose::Host), (part(16, 48), Purpose::CleanWrite)];
     assert_eq!(written[1..], expected, "in the order of the band");
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 1, logs: 3, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 1, logs: 3, merged: 0 });
     let steps = take(&mut layer, &[write(1, 208, 8)], 0);
     assert_eq!(merges(&steps), [64, 192], "{steps:?}");
     // The last band with exceptions: all logs are free.
     let steps = take(&mut layer, &[write(1, 216, 8)], 0);
     assert_eq!(merges(&steps), [128], "{steps:?}");
-    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, held: 0 });
+    assert_eq!(layer.zone_use(0), skylight_layer::ZoneUse { free: 3, logs: 1, merged: 0 });
     layer.audit().expect("the layer's own view");
 }
 

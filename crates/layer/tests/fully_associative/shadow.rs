@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent};
 use skylight_layer::{
-    Command, CommandId, FullyAssociative, FullyAssociativeSpec, HostOp, Layer, MapChange, Medium, Piece,
-    Plan, Purpose, Queue, Step,
+    Command, CommandId, FullyAssociative, FullyAssociativeSpec, Layer, MapChange, Medium, Op, Piece, Plan,
+    Purpose, Queue, Step,
 };
 
 use crate::common::pair::Shadow;
@@ -41,7 +41,7 @@ pub struct Logs {
     cached: u64,
     writes: u64,
     /// A cleaning that has begun keeps a free band.
-    held: bool,
+    merged: bool,
 }
 
 impl Logs {
@@ -59,7 +59,7 @@ impl Logs {
             merges: Vec::new(),
             cached: 0,
             writes: 0,
-            held: false,
+            merged: false,
         };
         shadow.begin(layer);
         shadow
@@ -90,7 +90,8 @@ impl Logs {
 
     /// Follows the plan of the commands that it completes, which it returns.
     fn follow(&mut self, waiting: &[Command], plan: &Plan) -> Vec<CommandId> {
-        let complete = |step: &Step| if let Step::Complete(id) = step { Some(*id) } else { None };
+        let complete =
+            |step: &Step| if let Step::Complete { command, .. } = step { Some(*command) } else { None };
         let completed: Vec<CommandId> = plan.steps().iter().filter_map(complete).collect();
         let named = |id: &CommandId| *waiting.iter().find(|c| c.id == *id).expect("a waiting command");
         let commands: Vec<Command> = completed.iter().map(named).collect();
@@ -104,10 +105,10 @@ impl Logs {
                 Step::Access { medium, direction, extent, purpose, .. } => {
                     assert_eq!(medium, Medium::Platter);
                     match (purpose, direction) {
-                        (Purpose::Host | Purpose::Cache, Direction::Read) if op == Some(HostOp::Read) => {
+                        (Purpose::Host | Purpose::Cache, Direction::Read) if op == Some(Op::Read) => {
                             next = self.read(extent, next);
                         }
-                        (Purpose::Host | Purpose::Cache, Direction::Write) if op == Some(HostOp::Write) => {
+                        (Purpose::Host | Purpose::Cache, Direction::Write) if op == Some(Op::Write) => {
                             next = self.write(extent, next);
                         }
                         (Purpose::CleanRead, Direction::Read) => self.clean_read(extent, any_order == 0),
@@ -122,10 +123,10 @@ impl Logs {
                 }
                 Step::Commit(change) => self.commit(change, next),
                 Step::Fill { .. } | Step::Fail { .. } => panic!("{step:?} is none of a drive's own"),
-                Step::Complete(_) => {}
+                Step::Complete { .. } => {}
             }
         }
-        if matches!(op, Some(HostOp::Read | HostOp::Write)) {
+        if matches!(op, Some(Op::Read | Op::Write)) {
             for command in &commands {
                 assert_eq!(command.op, op.expect("there are commands"));
                 self.check_done(*command);
@@ -140,7 +141,7 @@ impl Logs {
 
     /// All that a write wrote was committed.
     fn check_done(&self, command: Command) {
-        if command.op == HostOp::Write {
+        if command.op == Op::Write {
             for lba in command.extent.start.get()..command.extent.end().get() {
                 assert_eq!(self.last[lba as usize] >> 32, self.writes, "sector {lba} was not committed");
             }
@@ -201,6 +202,7 @@ impl Logs {
     fn commit(&mut self, change: MapChange, next: u64) {
         match change {
             MapChange::Cached { lba, pba } => {
+                let pba = Pba::from(pba);
                 assert_eq!(lba.end().get(), next, "a commit is of what was just written");
                 for k in 0..lba.len.get() {
                     let sector = lba.start.get() + k;
@@ -216,7 +218,7 @@ impl Logs {
                     self.move_to(sector, native);
                 }
             }
-            MapChange::Remapped { lba, pba } => self.remap(lba, pba),
+            MapChange::Remapped { lba, pba } => self.remap(lba, pba.into()),
         }
     }
 
@@ -295,8 +297,12 @@ impl Logs {
             }
         }
         for zone in 0..layer.zones() {
-            let place = layer.zone_use(zone);
-            assert_eq!(place.free + place.logs + place.held, self.spec.free_bands, "zone {zone}: {place:?}");
+            let bands = layer.zone_use(zone);
+            assert_eq!(
+                bands.free + bands.logs + bands.merged,
+                self.spec.free_bands,
+                "zone {zone}: {bands:?}"
+            );
         }
         layer.audit().expect("the layer's own view");
     }
@@ -310,7 +316,7 @@ impl Shadow for Logs {
     }
 
     fn before(&mut self, layer: &FullyAssociative) {
-        self.held = (0..layer.zones()).any(|zone| layer.zone_use(zone).held > 0);
+        self.merged = (0..layer.zones()).any(|zone| layer.zone_use(zone).merged > 0);
     }
 
     fn take(&mut self, queue: Queue<'_>, plan: &Plan, _pieces: &[Piece]) -> Vec<CommandId> {
@@ -349,7 +355,7 @@ impl Shadow for Logs {
             }
             _ => return,
         };
-        if queue.waiting.len() == 1 && !self.held {
+        if queue.waiting.len() == 1 && !self.merged {
             assert_eq!(announced, first, "what a scheduler is told of {queue:?}");
         }
     }

@@ -16,7 +16,7 @@ use shape::Shape;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
-    Bands, CommandId, HostOp, Journaled, JournaledSpec, Layer, MapChange, Medium, Purpose, Step, StretchSpec,
+    Bands, CommandId, Journaled, JournaledSpec, Layer, MapChange, Medium, Op, Purpose, Step, StretchSpec,
 };
 
 fn pair(shape: &Shape, seed: u64, deepest: u64) -> Pair<Journal> {
@@ -96,7 +96,7 @@ fn small_stretch() -> StretchSpec {
     StretchSpec { sectors: Sectors(400), band: Sectors(40), guard: Sectors(8), start: Pba(1000) }
 }
 
-/// A journal of 10 places of 16 sectors, with 4 out of band and 2 of gap.
+/// A journal of 10 slots of 16 sectors, with 4 out of band and 2 of gap.
 fn small() -> JournaledSpec {
     let extent = |start, len| PbaExtent::new(Pba(start), Sectors(len));
     JournaledSpec {
@@ -108,7 +108,7 @@ fn small() -> JournaledSpec {
             gap: Sectors(2),
             entry_max: Sectors(48),
             entry_writes: 31,
-            places: 10,
+            slots: 10,
         },
         cache_medium: Medium::Platter,
         map_limit: None,
@@ -125,21 +125,21 @@ fn small() -> JournaledSpec {
 }
 
 fn cached(start: u64, len: u64, pba: u64) -> Step {
-    Step::Commit(MapChange::Cached { lba: LbaExtent::new(Lba(start), Sectors(len)), pba: Pba(pba) })
+    Step::Commit(MapChange::Cached { lba: LbaExtent::new(Lba(start), Sectors(len)), pba: Pba(pba).into() })
 }
 
 fn done(id: u32) -> Step {
-    Step::Complete(CommandId(id))
+    Step::done(CommandId(id))
 }
 
-const WRITE: HostOp = HostOp::Write;
+const WRITE: Op = Op::Write;
 
 /// The oldest writes share an entry and complete together; reads between them wait; the next entry follows
 /// the gap.
 #[test]
 fn waiting_writes_share_an_entry_as_far_as_they_fit() {
     let mut layer = Journaled::new(small());
-    let read = command(2, HostOp::Read, 0, 8);
+    let read = command(2, Op::Read, 0, 8);
     let waiting = [command(1, WRITE, 100, 8), read, command(3, WRITE, 8, 9), command(4, WRITE, 0, 32)];
     let expected = [
         access(Direction::Write, 0, 4, Purpose::OutOfBand),
@@ -197,7 +197,7 @@ fn a_cleaning_goes_step_by_step_and_begins_anew_when_the_band_is_written() {
     assert_eq!((idle(&mut layer), layer.cache_use().live_sectors), (vec![], 0));
 }
 
-/// A band goes to its native place when writes cover it, and only then.
+/// A band goes to its native location when writes cover it, and only then.
 #[test]
 fn writes_that_cover_a_band_bypass_the_journal() {
     let mut layer = Journaled::new(small());
@@ -228,7 +228,7 @@ fn an_entry_leaves_a_band_that_is_covered_behind_it_alone() {
     assert!(take(&mut layer, &short, 0).ends_with(&[done(4), done(5), done(6)]));
 }
 
-/// Ten lone blocks fill ten places; the eleventh waits for the oldest block's band.
+/// Ten lone blocks fill ten slots; the eleventh waits for the oldest block's band.
 #[test]
 fn a_full_journal_cleans_the_oldest_band_before_it_takes_more() {
     let mut layer = Journaled::new(small());
@@ -272,7 +272,7 @@ fn cleaned(layer: &mut Journaled) -> Vec<u64> {
 fn ordered(order: CleaningOrder) -> Journaled {
     let mut spec = small();
     spec.cleaning.order = order;
-    spec.journal.places = 40;
+    spec.journal.slots = 40;
     spec.journal.region.len = Sectors(spec.journal.region_sectors());
     // Behind all bands.
     spec.journal.region.start = Pba(2_000);
@@ -306,7 +306,7 @@ fn greedy_counts_what_is_live() {
     for (start, len) in [(0, 30), (0, 30), (40, 20), (60, 12), (80, 10), (120, 35)] {
         take(&mut layer, &[command(1, WRITE, start, len)], 0);
     }
-    take(&mut layer, &[command(2, HostOp::Trim, 0, 25)], 0);
+    take(&mut layer, &[command(2, Op::Trim, 0, 25)], 0);
     take(&mut layer, &[command(3, WRITE, 120, 40)], 0);
     assert_eq!(cleaned(&mut layer), [40, 80, 0]);
 }
@@ -316,13 +316,13 @@ fn greedy_counts_what_is_live() {
 fn the_map_keeps_its_limit_when_an_extent_is_cut() {
     let mut spec = small();
     spec.journal.entry_max = Sectors(120);
-    spec.journal.places = 40;
+    spec.journal.slots = 40;
     spec.journal.region = PbaExtent::new(Pba(2_000), Sectors(spec.journal.region_sectors()));
     spec.map_limit = Some(2);
     let mut layer = Journaled::new(spec.clone());
     take(&mut layer, &[command(1, WRITE, 5, 110)], 0);
     take(&mut layer, &[command(2, WRITE, 200, 8)], 0);
-    let steps = take(&mut layer, &[command(3, HostOp::Trim, 50, 8)], 0);
+    let steps = take(&mut layer, &[command(3, Op::Trim, 50, 8)], 0);
     assert_eq!(steps[0], access(Direction::Read, 1000, 40, Purpose::CleanRead), "room is made: band 0");
     assert_eq!(layer.cache_use().map_entries, 2);
 

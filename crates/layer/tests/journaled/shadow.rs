@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::CleaningOrder;
 use skylight_layer::{
-    Command, CommandId, HostOp, Journaled, MapChange, Medium, Piece, Plan, Purpose, Queue, Step, StretchSpec,
+    Command, CommandId, Journaled, MapChange, Medium, Op, Piece, Plan, Purpose, Queue, Step, StretchSpec,
 };
 
 use crate::common::pair::Shadow;
@@ -20,7 +20,7 @@ use crate::shape::Shape;
 struct Record {
     lba: LbaExtent,
     pba: Pba,
-    place: u64,
+    slot: u64,
 }
 
 /// A band of the drive, from the sizes of the stretches alone.
@@ -49,7 +49,7 @@ pub fn bands_of(stretches: &[StretchSpec]) -> Vec<NativeBand> {
 /// A band between its read and its commit.
 struct Cleaning {
     band: usize,
-    /// What was read of its native place.
+    /// What was read of its native location.
     native: Vec<u64>,
     /// What was staged, sector by sector.
     merged: Option<Vec<u64>>,
@@ -130,7 +130,7 @@ impl Journal {
     /// The commands that a plan completes, those of them that write in `taken`.
     fn completed(taken: &mut Taken, waiting: &[Command], plan: &Plan) -> Vec<CommandId> {
         let completed = |step: &Step| match *step {
-            Step::Complete(id) => Some(id),
+            Step::Complete { command: id, .. } => Some(id),
             _ => None,
         };
         let ids: Vec<CommandId> = plan.steps().iter().filter_map(completed).collect();
@@ -140,7 +140,7 @@ impl Journal {
                 .find(|command| command.id == id)
                 .unwrap_or_else(|| panic!("{id:?} completes and does not wait"));
             match done.op {
-                HostOp::Write => taken.writes.push(done),
+                Op::Write => taken.writes.push(done),
                 _ => assert!(ids.len() == 1 && Some(done) == taken.next, "{done:?} completes beside others"),
             }
         }
@@ -216,7 +216,7 @@ impl Journal {
                 }
                 Step::Commit(change) => self.commit(taken, change),
                 Step::Fill { .. } | Step::Fail { .. } => panic!("{step:?} is none of a drive's own"),
-                Step::Complete(_) => {
+                Step::Complete { .. } => {
                     completed += 1;
                     assert!(completed <= taken.placed.max(1), "a write completes before it is placed");
                 }
@@ -308,9 +308,9 @@ impl Journal {
         let merges = every.is_some_and(|every| self.entries.is_multiple_of(every));
         assert_eq!(std::mem::take(&mut taken.merged_map), merges, "a merge before entry {}", self.entries);
         // Asked for always: it forgets dead records before their medium is written again.
-        let places = self.places_used();
+        let slots = self.slots_used();
         let extents = self.truth.extents();
-        assert!(extents == 0 || !self.lacks_places(quanta), "{quanta} quanta find {places} places in use");
+        assert!(extents == 0 || !self.lacks_slots(quanta), "{quanta} quanta find {slots} slots in use");
         self.began_empty = extents == 0;
         self.junk(medium, extent);
         let mut pba = extent.start;
@@ -321,19 +321,19 @@ impl Journal {
                 let spot = Spot { medium, pba: pba.get() + k };
                 self.truth.write(spot, written(number, lba.start.get() + k));
             }
-            self.records.push_back(Record { lba, pba, place: self.head });
+            self.records.push_back(Record { lba, pba, slot: self.head });
             pba += lba.len;
         }
         self.head += quanta;
     }
 
     /// Places in use: from the oldest entry that holds live data to the newest.
-    fn places_used(&mut self) -> u64 {
-        self.oldest().map_or(0, |oldest| self.head - oldest.place)
+    fn slots_used(&mut self) -> u64 {
+        self.oldest().map_or(0, |oldest| self.head - oldest.slot)
     }
 
-    fn lacks_places(&mut self, quanta: u64) -> bool {
-        self.places_used() + quanta > self.shape.spec.journal.places
+    fn lacks_slots(&mut self, quanta: u64) -> bool {
+        self.slots_used() + quanta > self.shape.spec.journal.slots
     }
 
     /// Whether the map may have no room for so many more entries.
@@ -382,10 +382,10 @@ impl Journal {
     }
 
     /// Blocking cleaning is for the change that comes next in the plan, and only for want of room: whether
-    /// places are short. An entry may need two extents for each write, a change in place one more at most.
+    /// slots are short. An entry may need two extents for each write, a change in place one more at most.
     fn check_blocking(&mut self, taken: &Taken, later: &[Step]) -> Option<bool> {
         let command = taken.next?;
-        assert!(matches!(command.op, HostOp::Write | HostOp::Trim), "cleaning in the way of {command:?}");
+        assert!(matches!(command.op, Op::Write | Op::Trim), "cleaning in the way of {command:?}");
         let entry = later.iter().enumerate().find_map(|(index, step)| match *step {
             Step::Access { extent, purpose: Purpose::Cache, .. } => Some((index, extent)),
             _ => None,
@@ -396,9 +396,9 @@ impl Journal {
         };
         let quanta = extent.len.get() / self.shape.spec.journal.quantum.get();
         let writes = parts_of_entry(&later[index + 1..]).len() as u64;
-        let places_short = self.lacks_places(quanta);
-        assert!(places_short || self.lacks_entries(2 * writes), "cleaning though there is room");
-        Some(places_short)
+        let slots_short = self.lacks_slots(quanta);
+        assert!(slots_short || self.lacks_entries(2 * writes), "cleaning though there is room");
+        Some(slots_short)
     }
 
     fn clean_read(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent, later: &[Step]) {
@@ -406,12 +406,12 @@ impl Journal {
             taken.unordered -= 1;
             return self.gather(medium, extent);
         }
-        let places_short = self.check_blocking(taken, later);
+        let slots_short = self.check_blocking(taken, later);
         let half_done = self.cleaning.is_some() && !self.lacks_entries(1);
         assert!(!half_done, "a band is begun while another one is half done");
         assert_eq!(medium, Medium::Platter, "bands are on the platters");
         let band = self.band_at(extent);
-        let order = match places_short {
+        let order = match slots_short {
             Some(true) => CleaningOrder::Fifo,
             _ => self.shape.spec.cleaning.order,
         };
@@ -464,7 +464,7 @@ impl Journal {
             .collect()
     }
 
-    /// The band whose native place this is.
+    /// The band whose native location this is.
     fn band_at(&self, extent: PbaExtent) -> usize {
         let found = self.bands.iter().position(|band| band.native == extent);
         found.unwrap_or_else(|| panic!("{extent:?} is no band"))
@@ -521,7 +521,7 @@ impl Journal {
         assert!(!std::mem::replace(&mut cleaning.written, true), "a band is rewritten twice");
     }
 
-    /// Writes that cover a band go to its native place at once.
+    /// Writes that cover a band go to its native location at once.
     fn bypass(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent) {
         assert!(self.shape.spec.whole_bands_bypass, "a host write in place");
         assert_eq!(medium, Medium::Platter, "bands are on the platters");
@@ -550,6 +550,7 @@ impl Journal {
     fn change(&mut self, taken: &mut Taken, change: MapChange) {
         match change {
             MapChange::Cached { lba, pba } => {
+                let pba = Pba::from(pba);
                 self.touch(lba);
                 for k in 0..lba.len.get() {
                     let sector = lba.start.get() + k;
@@ -579,7 +580,7 @@ impl Journal {
             }
             return;
         }
-        let trims = |command: Command| command.op == HostOp::Trim && command.extent == lba;
+        let trims = |command: Command| command.op == Op::Trim && command.extent == lba;
         assert!(taken.next.is_some_and(trims), "{lba:?} was not rewritten and not trimmed");
         self.truth.trim(lba);
         taken.trimmed = true;
@@ -610,16 +611,17 @@ impl Shadow for Journal {
         self.follow(&mut taken, plan, pieces);
         assert_eq!((taken.placed, taken.placed_sectors), (taken.writes.len(), 0), "all of a write is placed");
         match command.op {
-            HostOp::Write => {
-                let writes = queue.waiting.iter().filter(|command| command.op == HostOp::Write);
+            Op::Write => {
+                let writes = queue.waiting.iter().filter(|command| command.op == Op::Write);
                 self.check_packing(&taken, &writes.copied().collect::<Vec<_>>());
             }
-            HostOp::Read => {
+            Op::Read => {
                 assert_eq!(taken.pieces, pieces.len(), "a read moves all its pieces");
                 assert_eq!(taken.read_to, command.extent.end().get(), "a read moves its extent");
             }
-            HostOp::Trim => assert!(taken.trimmed, "a trim changes the map"),
-            HostOp::Flush => assert_eq!(plan.steps(), [Step::Complete(command.id)]),
+            Op::Trim => assert!(taken.trimmed, "a trim changes the map"),
+            Op::Flush => assert_eq!(plan.steps(), [Step::done(command.id)]),
+            Op::WriteZeroes | Op::Cache | Op::Append => panic!("{command:?} is none that the host sends"),
         }
         ids
     }
@@ -636,9 +638,9 @@ impl Shadow for Journal {
     /// not bypass the journal. Cleaning and a merge of the map may come before.
     fn check_announced(&self, queue: Queue<'_>, announced: (Medium, Pba), plan: &Plan) {
         let command = queue.next_command();
-        let reads = command.op == HostOp::Read;
-        let writes = queue.waiting.iter().filter(|waiting| waiting.op == HostOp::Write);
-        let alone = command.op == HostOp::Write && writes.count() == 1;
+        let reads = command.op == Op::Read;
+        let writes = queue.waiting.iter().filter(|waiting| waiting.op == Op::Write);
+        let alone = command.op == Op::Write && writes.count() == 1;
         let found = plan.steps().iter().find_map(|step| match *step {
             Step::Access { medium, extent, purpose, .. } => match purpose {
                 Purpose::Host | Purpose::Cache if reads => Some((medium, extent.start)),
@@ -659,7 +661,7 @@ impl Shadow for Journal {
 /// What the commits behind an entry say of its parts.
 fn parts_of_entry(later: &[Step]) -> Vec<(LbaExtent, Pba)> {
     let cached = |step: &Step| match *step {
-        Step::Commit(MapChange::Cached { lba, pba }) => Some((lba, pba)),
+        Step::Commit(MapChange::Cached { lba, pba }) => Some((lba, pba.into())),
         _ => None,
     };
     later.iter().map_while(cached).collect()

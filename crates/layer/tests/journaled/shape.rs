@@ -22,7 +22,7 @@ impl Shape {
     }
 
     /// Stretches of bands with the cache and the map before, between or behind them, or the cache on flash.
-    /// A journal has few places, or many; its region is no larger than it must be.
+    /// A journal has few slots, or many; its region is no larger than it must be.
     pub fn random(seed: u64) -> Self {
         let mut stream = Stream(seed);
         let mut stretches: Vec<StretchSpec> =
@@ -112,9 +112,9 @@ fn journal(stream: &mut Stream) -> JournalSpec {
         gap: Sectors(if stream.below(2) == 0 { 0 } else { 1 + stream.below(4) }),
         entry_max: Sectors(largest.max(quantum)),
         entry_writes: 1 + stream.below(40) as usize,
-        places: 0,
+        slots: 0,
     };
-    spec.places =
+    spec.slots =
         spec.quanta(spec.entry_max) + if stream.below(2) == 0 { stream.below(8) } else { stream.below(80) };
     spec.region.len = Sectors(spec.region_sectors());
     spec

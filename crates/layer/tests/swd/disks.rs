@@ -1,7 +1,7 @@
 //! Random shingled disks, small enough for an oracle that looks at every pair of sectors.
 
 use skylight_disk::{Angle, Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, SegmentSpec, Shingling};
-use skylight_layer::swd::{ReadData, ReadMode};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Bands, StretchSpec, Swd, SwdSpec};
 
 use super::common::host::Stream;
@@ -19,8 +19,8 @@ fn skew(stream: &mut Stream, sectors: u32) -> Angle {
     let part = stream.below(u64::from(sectors)) as f64;
     match stream.below(5) {
         0 => Angle(0),
-        1 | 2 => Angle::from_turns(part / f64::from(sectors)),
-        3 => Angle::from_turns((part + 0.5) / f64::from(sectors)),
+        1 | 2 => Angle::from_revolutions(part / f64::from(sectors)),
+        3 => Angle::from_revolutions((part + 0.5) / f64::from(sectors)),
         _ => Angle(stream.next()),
     }
 }
@@ -49,7 +49,7 @@ fn zone(stream: &mut Stream, outermost: u32, surfaces: u16) -> SegmentSpec {
         group_tracks,
         surfaces_descend: stream.once_in(3),
         surfaces_alternate: stream.once_in(3),
-        strokes_alternate: stream.once_in(3),
+        passes_alternate: stream.once_in(3),
         first_sector: spare,
         track_skew: skew(stream, sectors_per_track),
         head_skew: skew(stream, sectors_per_track),

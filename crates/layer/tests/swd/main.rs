@@ -49,7 +49,7 @@ fn random_disks_have_what_the_rules_speak_of() {
     });
     count("a skew of whole sectors", &|disk| {
         disk.specs.iter().any(|zone| {
-            let sectors = zone.track_skew.as_turns() * f64::from(zone.sectors_per_track);
+            let sectors = zone.track_skew.as_revolutions() * f64::from(zone.sectors_per_track);
             zone.track_skew.get() > 0 && (sectors - sectors.round()).abs() < 1e-9
         })
     });

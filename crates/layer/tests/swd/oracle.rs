@@ -4,8 +4,8 @@
 //! that shares some angle with it. Nothing is remembered but what lies where, so chains of destroyed sectors
 //! need no rule. It asks the geometry for the place of each sector and nothing else; it loops over all pairs.
 
-use skylight_disk::{Geometry, Pba, Place, SegmentSpec};
-use skylight_layer::swd::Stamp;
+use skylight_disk::{Geometry, Pba, SectorPosition, SegmentSpec};
+use skylight_layer::capabilities::overwriting::Stamp;
 
 /// Rounding of angles, in 2^-64 of a turn; what two arcs share by more is an overlap.
 const ROUNDING: u64 = 1 << 32;
@@ -54,7 +54,7 @@ fn directions(spec: &SegmentSpec) -> Vec<bool> {
         let stroke =
             if spec.surfaces == 1 { spec.tracks } else { spec.group_tracks.min(spec.tracks - first) };
         for pass in 0..spec.surfaces {
-            let back = spec.strokes_alternate && pass % 2 == 1 && stroke > 1;
+            let back = spec.passes_alternate && pass % 2 == 1 && stroke > 1;
             let sectors = stroke * spec.sectors_per_track;
             inward.extend((0..sectors).map(|_| spec.inward != back));
         }
@@ -68,17 +68,17 @@ fn directions(spec: &SegmentSpec) -> Vec<bool> {
 /// For each sector the sectors that a write of it destroys.
 pub fn under_head(specs: &[SegmentSpec], geometry: &Geometry, width_tracks: u32) -> Vec<Vec<u64>> {
     let capacity = geometry.capacity().get();
-    let places: Vec<Place> = (0..capacity).map(|pba| geometry.place(Pba(pba))).collect();
-    let arc = |place: &Place| (place.angle.0, (1_u128 << 64) / u128::from(place.sectors_per_track));
+    let places: Vec<SectorPosition> = (0..capacity).map(|pba| geometry.position_of(Pba(pba))).collect();
+    let arc = |place: &SectorPosition| (place.angle.0, (1_u128 << 64) / u128::from(place.sectors_per_track));
     let inward: Vec<bool> = specs.iter().flat_map(directions).collect();
-    let behind = |on: &Place, inward: bool, other: &Place| {
+    let behind = |on: &SectorPosition, inward: bool, other: &SectorPosition| {
         let distance = i64::from(other.track) - i64::from(on.track);
         let distance = if inward { distance } else { -distance };
         on.surface == other.surface && distance > 0 && distance < i64::from(width_tracks)
     };
     let destroyed = |pba: usize| {
         let on = &places[pba];
-        let hit = |other: &&(u64, &Place)| {
+        let hit = |other: &&(u64, &SectorPosition)| {
             behind(on, inward[pba], other.1) && shared(arc(on), arc(other.1)) > u128::from(ROUNDING)
         };
         (0..).zip(&places).filter(|other| hit(&other)).map(|(pba, _)| pba).collect()

@@ -2,9 +2,9 @@
 //! says of its sectors, its counters and its records, after each command.
 
 use skylight_disk::{Direction, Lba, LbaExtent, PbaExtent, Sectors, Time};
-use skylight_layer::swd::{ReadData, ReadMode, SectorState, Snapshot, Stamp};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode, SectorState, Snapshot, Stamp};
 use skylight_layer::{
-    Command, CommandId, FailReason, HostOp, Layer, Medium, Plan, Purpose, Queue, Step, Swd,
+    Command, CommandId, Failure, Layer, Medium, Op, Outcome, Overwriting, Plan, Purpose, Queue, Step, Swd,
 };
 
 use super::common::host::Stream;
@@ -95,6 +95,9 @@ impl<'a> Pair<'a> {
         if self.stream.once_in(60) {
             self.restart();
         }
+        if self.stream.once_in(8) {
+            self.refused();
+        }
         self.now += self.stream.below(3);
         self.layer.clock(Time(self.now));
         let mut extent = self.disk.extent(&mut self.stream);
@@ -117,26 +120,46 @@ impl<'a> Pair<'a> {
 
     /// The disk goes on from a snapshot: a new layer that was told what the old one knew.
     fn restart(&mut self) {
+        self.layer.recorded();
         let snapshot: Snapshot = self.layer.snapshot();
-        self.layer.restore(&snapshot);
+        assert!(self.layer.restore_snapshot(&snapshot), "it is one of this disk");
         assert_eq!(self.layer.snapshot(), snapshot, "a snapshot is all there is to know");
     }
 
-    fn take(&mut self, op: HostOp, extent: LbaExtent) {
+    /// A write that is refused before it is on record: taken back, or forgotten with the power.
+    fn refused(&mut self) {
+        let extent = self.disk.extent(&mut self.stream);
+        self.layer.clock(Time(self.now + 1));
+        self.take(Op::Write, extent);
+        let stamp = Stamp { write: self.writes + 1, at: Time(self.now + 1) };
+        assert_eq!(self.layer.unrecorded(), Some((extent, stamp)));
+        if self.stream.once_in(2) {
+            let snapshot = self.layer.snapshot();
+            assert_eq!(snapshot.writes, self.writes, "a snapshot has what is on record");
+            assert!(self.layer.restore_snapshot(&snapshot), "it is one of this disk");
+        } else {
+            self.layer.take_back();
+        }
+        assert_eq!(self.layer.unrecorded(), None);
+    }
+
+    fn take(&mut self, op: Op, extent: LbaExtent) {
         self.plan.clear();
-        let waiting = [Command { id: CommandId(7), op, extent }];
+        let waiting = [Command::new(CommandId(7), op, extent)];
         self.layer.take(Queue { waiting: &waiting, next: 0 }, &mut self.plan);
-        assert_eq!(self.plan.steps().last(), Some(&Step::Complete(CommandId(7))));
+        let fails = self.plan.steps().iter().any(|step| matches!(step, Step::Fail { .. }));
+        let outcome = if fails { Outcome::Failed(Failure::Overwritten) } else { Outcome::Done };
+        assert_eq!(self.plan.steps().last(), Some(&Step::Complete { command: CommandId(7), outcome }));
     }
 
     fn write(&mut self, extent: LbaExtent) {
-        self.take(HostOp::Write, extent);
+        self.take(Op::Write, extent);
         self.writes += 1;
         self.next[self.log] = extent.end().get();
         let by = Stamp { write: self.writes, at: Time(self.now) };
         let mut places = self.disk.places(extent).iter();
         let (last, steps) = self.plan.steps().split_last().expect("a plan has steps");
-        assert_eq!(*last, Step::Complete(CommandId(7)));
+        assert_eq!(*last, Step::done(CommandId(7)));
         for step in steps {
             for pba in accessed(step, Direction::Write) {
                 assert_eq!(places.next(), Some(&pba), "sectors are written where they belong, in order");
@@ -171,7 +194,7 @@ impl<'a> Pair<'a> {
                 match *step {
                     Step::Fill { pattern, .. } => given.value = patterned(pattern),
                     Step::Fail { reason, .. } => {
-                        assert_eq!(reason, FailReason::Overwritten);
+                        assert_eq!(reason, Failure::Overwritten);
                         assert!(!given.failed, "an error for each sector once");
                         given.failed = true;
                     }
@@ -183,7 +206,7 @@ impl<'a> Pair<'a> {
     }
 
     fn read(&mut self, extent: LbaExtent) {
-        self.take(HostOp::Read, extent);
+        self.take(Op::Read, extent);
         let given = self.given(extent);
         let mut met = 0;
         for (&pba, given) in self.disk.places(extent).iter().zip(given) {
@@ -197,26 +220,6 @@ impl<'a> Pair<'a> {
         }
         self.counted[1] += u64::from(met > 0);
         self.counted[2] += met;
-        self.check_records(extent, if self.mode.fail { met } else { 0 });
-    }
-
-    /// The records of a read name every sector that failed, and who destroyed it.
-    fn check_records(&mut self, extent: LbaExtent, failed: u64) {
-        let records: Vec<_> = self.layer.log().drain().collect();
-        let named: u64 = records.iter().map(|record| record.lba.len.get()).sum();
-        assert_eq!(named, failed, "every sector that failed is in the records: {records:?}");
-        for record in records {
-            assert_eq!(record.read_at, Time(self.now));
-            assert!(record.lba.start >= extent.start && record.lba.end() <= extent.end());
-            let places = self.disk.places(record.lba);
-            assert_eq!(
-                (places[0], self.surface.at(places[0]).origin),
-                (record.place.get(), record.source.get())
-            );
-            for &pba in places {
-                assert_eq!(self.surface.at(pba).by, record.by, "who destroyed sector {pba}");
-            }
-        }
     }
 
     /// What the disk says of an extent.

@@ -8,37 +8,37 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::{Errno, Extent, Job, Op, Request, Setting, Shape, StatusQuery};
+use super::{Command, Errno, Extent, Job, Setting, Shape, StatusQuery};
 
 /// What is served. Called from any number of threads.
 pub trait Backend: Send + Sync {
     /// What it is like; it does not change.
     fn shape(&self) -> &Shape;
 
-    /// Does a command. `data` is as long as [`Request::data_len`]: filled by a read, read by a write.
+    /// Does a command. `data` is as long as [`Command::data_bytes`]: filled by a read, read by a write.
     ///
     /// # Errors
     /// As the command fails; then nothing is known of the bytes that it was to change.
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno>;
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno>;
 
-    /// The same for a command that may take long: it may end with [`Errno::Shutdown`], done in part, once `goes_on` says
+    /// The same for a command that may take long: it may end with [`Errno::Shutdown`], done in part, once `keep_going` says
     /// no.
     ///
     /// # Errors
     /// As [`Backend::execute`].
     fn execute_while(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
-        _goes_on: &dyn Fn() -> bool,
+        _keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        self.execute(request, data)
+        self.execute(command, data)
     }
 
     /// Does writes that wait at the same time; what they are worth together is the backend's affair. `results`
     /// takes one result for each.
-    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
-        results.extend(writes.iter_mut().map(|(request, data)| self.execute(request, data)));
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+        results.extend(writes.iter_mut().map(|(command, data)| self.execute(command, data)));
     }
 
     /// Gives `take` the file in which a stretch lies, and where in it, while nothing is being changed; whether it did. Only
@@ -74,7 +74,7 @@ pub trait Backend: Send + Sync {
     /// Takes a command that is answered at some time.
     fn submit(&self, job: Job) {
         job.execute_with(
-            |request, data, goes_on| self.execute_while(request, data, goes_on),
+            |command, data, keep_going| self.execute_while(command, data, keep_going),
             |offset, len| self.refused_at(offset, len),
         );
     }
@@ -97,7 +97,6 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// One line that says what failed.
     fn close(&self) -> Result<(), String> {
-        self.execute(&Request::new(Op::Flush, 0, 0), &mut [])
-            .map_err(|errno| format!("cannot flush: {errno}"))
+        self.execute(&Command::FLUSH, &mut []).map_err(|errno| format!("cannot flush: {errno}"))
     }
 }

@@ -4,21 +4,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Op, Request};
+use super::{Command, OFFERED, Op};
 
 /// See the module page.
 #[derive(Debug, Default)]
 pub struct Counters {
-    commands: [AtomicU64; Op::ALL.len()],
-    bytes: [AtomicU64; Op::ALL.len()],
+    commands: [AtomicU64; Op::COUNT],
+    bytes: [AtomicU64; Op::COUNT],
     refused: AtomicU64,
 }
 
 impl Counters {
     /// Counts an accepted command.
-    pub fn count(&self, request: &Request) {
-        self.commands[request.op as usize].fetch_add(1, Ordering::Relaxed);
-        self.bytes[request.op as usize].fetch_add(request.len, Ordering::Relaxed);
+    pub fn count(&self, command: &Command) {
+        self.commands[command.op as usize].fetch_add(1, Ordering::Relaxed);
+        self.bytes[command.op as usize].fetch_add(command.len_bytes(), Ordering::Relaxed);
     }
 
     /// Counts an invalid request.
@@ -33,10 +33,10 @@ impl Counters {
 
     /// All counters, for the status.
     pub fn to_json(&self) -> serde_json::Value {
-        let of = |numbers: &[AtomicU64; Op::ALL.len()]| -> serde_json::Map<String, serde_json::Value> {
-            Op::ALL
+        let of = |numbers: &[AtomicU64; Op::COUNT]| -> serde_json::Map<String, serde_json::Value> {
+            OFFERED
                 .into_iter()
-                .map(|op| (op.name().to_owned(), numbers[op as usize].load(Ordering::Relaxed).into()))
+                .map(|op| (op.to_string(), numbers[op as usize].load(Ordering::Relaxed).into()))
                 .collect()
         };
         serde_json::json!({

@@ -1,8 +1,12 @@
 //! Errors with which commands fail, for every front door: a subset of the errno values of Linux, by name and
 //! number.
 //!
+//! A [`Failure`] of the drive, its image or a file becomes one of them here.
+//!
 //! Invariant: a front door maps these to the errors of its protocol and uses no others.
 //! Source: errno(3).
+
+use skylight_command::Failure;
 
 /// Why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -58,15 +62,14 @@ impl Errno {
     }
 }
 
-impl From<&std::io::Error> for Errno {
-    fn from(error: &std::io::Error) -> Self {
-        use std::io::ErrorKind as Kind;
-        match error.kind() {
-            Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => Self::NoSpace,
-            Kind::PermissionDenied | Kind::ReadOnlyFilesystem => Self::NotPermitted,
-            Kind::OutOfMemory => Self::NoMemory,
-            Kind::Unsupported => Self::NotSupported,
-            _ => Self::Io,
+impl From<Failure> for Errno {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unsupported => Self::NotSupported,
+            Failure::Overwritten | Failure::Medium => Self::Io,
+            Failure::NoSpace => Self::NoSpace,
+            Failure::NotPermitted => Self::NotPermitted,
+            Failure::NoMemory => Self::NoMemory,
         }
     }
 }

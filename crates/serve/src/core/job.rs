@@ -3,91 +3,83 @@
 //! Invariant: a [`Job`] completes exactly once; dropping it completes it with `ESHUTDOWN`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Errno, Op, Request};
+use super::{Command, Errno, Op};
 
-/// Completes a [`Job`]: receives the result, and the buffer with the data of a read.
-pub type OnComplete = Box<dyn FnOnce(Result<(), Errno>, Vec<u8>) + Send>;
+/// How a command ended: its status and its payload.
+#[derive(Debug)]
+pub struct Completion {
+    /// The result.
+    pub result: Result<(), Errno>,
+    /// The buffer of the command, with the data of a read.
+    pub data: Vec<u8>,
+    /// The first byte that a read could not return, if known.
+    pub failed_at: Option<u64>,
+    /// Latency according to the model, from arrival to completion, ns.
+    pub model_ns: Option<u64>,
+}
 
-/// Optional completion metadata: a number that the backend sets before it completes the command.
-#[derive(Clone, Debug)]
-pub struct Metadata(Arc<AtomicU64>);
-
-impl Default for Metadata {
-    fn default() -> Self {
-        Self(Arc::new(AtomicU64::new(u64::MAX)))
+impl Completion {
+    /// Of a command that failed before any data moved.
+    pub fn failed(errno: Errno) -> Self {
+        Self { result: Err(errno), data: Vec::new(), failed_at: None, model_ns: None }
     }
 }
 
-impl Metadata {
-    /// The number, once the backend has set one.
-    pub fn get(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|&number| number != u64::MAX)
-    }
-
-    fn set(&self, number: u64) {
-        self.0.store(number, Ordering::Relaxed);
-    }
-}
+/// Completes a [`Job`].
+pub type OnComplete = Box<dyn FnOnce(Completion) + Send>;
 
 /// A command in flight, with its data.
 pub struct Job {
     /// The command.
-    pub request: Request,
-    /// The buffer of a read or the data of a write; [`Request::data_len`] bytes.
+    pub command: Command,
+    /// The buffer of a read or the data of a write; [`Command::data_bytes`] bytes.
     pub data: Vec<u8>,
+    /// As [`Completion::failed_at`]; set it before completing the command.
+    pub failed_at: Option<u64>,
+    /// As [`Completion::model_ns`]; set it before completing the command.
+    pub model_ns: Option<u64>,
     on_complete: Option<OnComplete>,
-    /// Latency according to the model, from arrival to completion, ns.
-    model_ns: Option<Metadata>,
-    /// The first byte that a read could not return.
-    failed_at: Option<Metadata>,
     /// Set once the client has disconnected.
     cancel: Option<Arc<AtomicBool>>,
 }
 
 impl Job {
     /// A command that completes through `on_complete`.
-    pub fn new(request: Request, data: Vec<u8>, on_complete: OnComplete) -> Self {
-        Self { request, data, on_complete: Some(on_complete), model_ns: None, failed_at: None, cancel: None }
+    pub fn new(command: Command, data: Vec<u8>, on_complete: OnComplete) -> Self {
+        Self { command, data, on_complete: Some(on_complete), model_ns: None, failed_at: None, cancel: None }
     }
 
     /// Completes the command.
     pub fn finish(mut self, result: Result<(), Errno>) {
+        self.complete(result);
+    }
+
+    fn complete(&mut self, result: Result<(), Errno>) {
         if let Some(on_complete) = self.on_complete.take() {
-            on_complete(result, std::mem::take(&mut self.data));
+            let (failed_at, model_ns) = (self.failed_at, self.model_ns);
+            on_complete(Completion { result, data: std::mem::take(&mut self.data), failed_at, model_ns });
         }
     }
 
     /// Executes the command on this thread. `refused_at` looks up the byte at which a read failed.
     pub fn execute_with(
         mut self,
-        execute: impl FnOnce(&Request, &mut [u8], &dyn Fn() -> bool) -> Result<(), Errno>,
+        execute: impl FnOnce(&Command, &mut [u8], &dyn Fn() -> bool) -> Result<(), Errno>,
         refused_at: impl FnOnce(u64, u64) -> Option<u64>,
     ) {
         let cancel = self.cancel.clone();
         let keep_going = || cancel.as_ref().is_none_or(|cancel| !cancel.load(Ordering::Relaxed));
         let result = match keep_going() {
-            true => execute(&self.request, &mut self.data, &keep_going),
+            true => execute(&self.command, &mut self.data, &keep_going),
             false => Err(Errno::Shutdown),
         };
-        let Request { op, offset, len, .. } = self.request;
-        if result.is_err() && op == Op::Read {
-            refused_at(offset, len).into_iter().for_each(|at| self.set_failed_at(at));
+        if result.is_err() && self.command.op == Op::Read {
+            let (offset, len) = (self.command.offset_bytes(), self.command.len_bytes());
+            self.failed_at = refused_at(offset, len);
         }
         self.finish(result);
-    }
-
-    /// Stores the latency according to the model in `model_ns`.
-    pub fn with_model_ns(mut self, model_ns: Metadata) -> Self {
-        self.model_ns = Some(model_ns);
-        self
-    }
-
-    /// Stores the offset at which a read failed in `failed_at`.
-    pub fn with_failed_at(mut self, failed_at: Metadata) -> Self {
-        self.failed_at = Some(failed_at);
-        self
     }
 
     /// Lets the backend drop the command once `cancel` is set.
@@ -106,27 +98,10 @@ impl Job {
         self.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed))
     }
 
-    /// Sets the offset at which the command failed; call it before completing the command.
-    pub fn set_failed_at(&self, offset: u64) {
-        if let Some(failed_at) = &self.failed_at {
-            failed_at.set(offset);
-        }
-    }
-
-    /// Sets the latency according to the model; call it before completing the command.
-    pub fn set_model_ns(&self, time_ns: u64) {
-        if let Some(model_ns) = &self.model_ns {
-            model_ns.set(time_ns);
-        }
-    }
-
     /// Runs `between` in place of the completion callback, which it receives as its last argument.
-    pub fn intercept(
-        mut self,
-        between: impl FnOnce(Result<(), Errno>, Vec<u8>, OnComplete) + Send + 'static,
-    ) -> Self {
+    pub fn intercept(mut self, between: impl FnOnce(Completion, OnComplete) + Send + 'static) -> Self {
         if let Some(inner) = self.on_complete.take() {
-            self.on_complete = Some(Box::new(move |result, data| between(result, data, inner)));
+            self.on_complete = Some(Box::new(move |completion| between(completion, inner)));
         }
         self
     }
@@ -134,9 +109,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        if let Some(on_complete) = self.on_complete.take() {
-            on_complete(Err(Errno::Shutdown), std::mem::take(&mut self.data));
-        }
+        self.complete(Err(Errno::Shutdown));
     }
 }
 
@@ -149,8 +122,8 @@ mod tests {
     #[test]
     fn a_dropped_job_completes() {
         let (sender, receiver) = channel();
-        let on_complete: OnComplete = Box::new(move |result, _| sender.send(result).unwrap());
-        drop(Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), on_complete));
+        let on_complete: OnComplete = Box::new(move |completion| sender.send(completion.result).unwrap());
+        drop(Job::new(Command::FLUSH, Vec::new(), on_complete));
         assert_eq!(receiver.recv(), Ok(Err(Errno::Shutdown)));
     }
 }

@@ -16,7 +16,6 @@
 mod backend;
 mod block_status;
 pub mod checksum_errors;
-mod command;
 pub mod connection;
 pub mod counters;
 mod errno;
@@ -35,10 +34,10 @@ mod validate;
 
 pub use backend::Backend;
 pub use block_status::{BlockState, Extent, StatusQuery, push_extent};
-pub use command::{Op, Request};
 pub use errno::Errno;
-pub use job::{Job, Metadata, OnComplete};
+pub use job::{Completion, Job, OnComplete};
 pub use service::Service;
 pub use settings::Setting;
 pub use shape::{PIECE_BYTES, Shape};
-pub use validate::{BadExtent, MAX_TRANSFER_BYTES, validate, validate_extent};
+pub use skylight_command::{Command, Failure, Flags, Op};
+pub use validate::{BadExtent, MAX_TRANSFER_BYTES, OFFERED, validate, validate_extent};

@@ -204,10 +204,8 @@ fn apply_shingle_width(plan: &mut Plan) -> Result<(), OpenError> {
 
 fn set_read_mode(plan: &Plan, profile: &Profile, image: &mut Image) -> Result<(), OpenError> {
     let Some(name) = plan.read_mode else { return Ok(()) };
-    let (Layer::Swd(keys), Some(disk)) = (&profile.layer, image.raw_shingled()) else {
-        return Err(OpenError::NotShingled(profile.name.clone()));
-    };
-    disk.set_mode(name.mode(keys.pattern.unwrap_or(0)));
+    let disk = image.overwriting().ok_or_else(|| OpenError::NotShingled(profile.name.clone()))?;
+    disk.set_mode(name.mode(profile.overwritten_pattern()));
     Ok(())
 }
 

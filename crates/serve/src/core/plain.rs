@@ -11,7 +11,7 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
 
-use super::{Backend, BlockState, Errno, Extent, Op, Request, Shape, StatusQuery, push_extent};
+use super::{Backend, BlockState, Command, Errno, Extent, Failure, Op, Shape, StatusQuery, push_extent};
 
 /// A drive in memory.
 pub struct Memory {
@@ -46,13 +46,15 @@ impl Backend for Memory {
         &self.shape
     }
 
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        let range = request.offset as usize..(request.offset + request.len) as usize;
-        match request.op {
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+        let (offset, len) = (command.offset_bytes() as usize, command.len_bytes() as usize);
+        let range = offset..offset + len;
+        match command.op {
             Op::Read => data.copy_from_slice(self.bytes().get(range).ok_or(Errno::Invalid)?),
             Op::Write => self.bytes_mut().get_mut(range).ok_or(Errno::NoSpace)?.copy_from_slice(data),
             Op::WriteZeroes | Op::Trim => self.bytes_mut().get_mut(range).ok_or(Errno::Invalid)?.fill(0),
             Op::Flush | Op::Cache => {}
+            Op::Append => return Err(Errno::NotSupported),
         }
         Ok(())
     }
@@ -82,22 +84,24 @@ impl PlainFile {
         Self { shape: Shape::drive(name, size), file }
     }
 
-    fn zero(&self, request: &Request) -> Result<(), Errno> {
-        let flags = match request.no_hole {
+    fn zero(&self, command: &Command) -> Result<(), Errno> {
+        let (mut at, len) = (command.offset_bytes(), command.len_bytes());
+        let flags = match command.flags.no_hole {
             true => FallocateFlags::ZERO_RANGE,
             false => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
         };
-        if fallocate(&self.file, flags, request.offset, request.len).is_ok() {
+        if fallocate(&self.file, flags, at, len).is_ok() {
             return Ok(());
         }
-        if request.fast {
+        if command.flags.fast_zero {
             return Err(Errno::NotSupported);
         }
-        let zeroes = vec![0; request.len.min(1 << 20) as usize];
-        let (mut at, end) = (request.offset, request.offset + request.len);
+        let (zeroes, end) = (vec![0; len.min(1 << 20) as usize], at + len);
         while at < end {
             let part = (end - at).min(zeroes.len() as u64);
-            self.file.write_all_at(&zeroes[..part as usize], at).map_err(|error| Errno::from(&error))?;
+            self.file
+                .write_all_at(&zeroes[..part as usize], at)
+                .map_err(|error| Failure::from(error.kind()))?;
             at += part;
         }
         Ok(())
@@ -113,20 +117,22 @@ impl Backend for PlainFile {
         &self.shape
     }
 
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        match request.op {
-            Op::Read => self.file.read_exact_at(data, request.offset).map_err(|error| Errno::from(&error))?,
-            Op::Write => self.file.write_all_at(data, request.offset).map_err(|error| Errno::from(&error))?,
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+        let offset = command.offset_bytes();
+        match command.op {
+            Op::Read => self.file.read_exact_at(data, offset).map_err(|error| Failure::from(error.kind()))?,
+            Op::Write => self.file.write_all_at(data, offset).map_err(|error| Failure::from(error.kind()))?,
             Op::Flush => self.sync()?,
-            Op::WriteZeroes => self.zero(request)?,
+            Op::WriteZeroes => self.zero(command)?,
             Op::Trim => {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 // Trim is a hint: a file system without hole punching keeps the bytes.
-                let _ = fallocate(&self.file, flags, request.offset, request.len);
+                let _ = fallocate(&self.file, flags, offset, command.len_bytes());
             }
             Op::Cache => {}
+            Op::Append => return Err(Errno::NotSupported),
         }
-        if request.fua { self.sync() } else { Ok(()) }
+        if command.flags.fua { self.sync() } else { Ok(()) }
     }
 
     fn file_at(&self, offset: u64, _len: u64, visit: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
@@ -175,14 +181,14 @@ mod tests {
         let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
         file.set_len(1 << 20).unwrap();
         let plain = PlainFile::new(file, "disk", 1 << 20);
-        plain.execute(&Request::new(Op::Write, 64 << 10, 4096), &mut [7; 4096]).unwrap();
+        plain.execute(&Command::of_bytes(Op::Write, 64 << 10, 4096), &mut [7; 4096]).unwrap();
         let mut extents = Vec::new();
         plain.block_status(0, 1 << 20, StatusQuery::Allocation, 100, &mut extents).unwrap();
         assert_eq!(extents.iter().map(|extent| extent.len).sum::<u64>(), 1 << 20);
         assert_eq!(extents[0], Extent { len: 64 << 10, state: BlockState::Hole });
         assert_eq!(extents[1].state, BlockState::Ordinary);
         let mut data = [1; 8192];
-        plain.execute(&Request::new(Op::Read, (64 << 10) - 4096, 8192), &mut data).unwrap();
+        plain.execute(&Command::of_bytes(Op::Read, (64 << 10) - 4096, 8192), &mut data).unwrap();
         assert_eq!((data[..4096].to_vec(), data[4096..].to_vec()), (vec![0; 4096], vec![7; 4096]));
     }
 }

@@ -1,4 +1,4 @@
-//! A served raw shingled disk: its read mode, its status, and the line for each read that was refused.
+//! A served drive whose writes overwrite others, a raw shingled disk: its read mode, its status, and the line for each read that was refused.
 //!
 //! Invariant: a read that was refused has a line that names its sectors, the write that destroyed them and when.
 //! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), section 3.2.3 (read modes) and its
@@ -8,10 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use skylight_disk::Pba;
-use skylight_image::shingled::{Loss, ShingledCounters};
-use skylight_layer::Swd;
-use skylight_layer::swd::{ReadData, ReadMode};
+use skylight_disk::{Lba, LbaExtent, Pba, SECTOR_BYTES, Sectors};
+use skylight_layer::Overwriting;
+use skylight_layer::capabilities::overwriting::{Loss, ReadData, ReadMode, SectorState};
 
 use super::filters::log::Sink;
 use super::{BlockState, Extent, Setting, push_extent};
@@ -92,7 +91,7 @@ pub struct Shingles {
 
 impl Shingles {
     /// Of a disk.
-    pub fn of(disk: &Swd) -> Self {
+    pub fn of(disk: &dyn Overwriting) -> Self {
         let geometry = disk.geometry();
         let pattern = if let ReadData::Pattern(pattern) = disk.mode().data { pattern } else { 0 };
         let last = Pba(geometry.capacity().get().saturating_sub(1));
@@ -143,7 +142,7 @@ impl Shingles {
     ///
     /// # Errors
     /// One line, when the setting is none of a raw shingled disk.
-    pub fn set(&self, disk: &mut Swd, setting: &Setting) -> Result<String, String> {
+    pub fn set(&self, disk: &mut dyn Overwriting, setting: &Setting) -> Result<String, String> {
         let Setting::ReadMode(mode) = setting else {
             return Err(setting.unavailable());
         };
@@ -152,7 +151,8 @@ impl Shingles {
     }
 
     /// All that there is to say, as JSON.
-    pub fn status(&self, mode: ReadMode, counters: ShingledCounters) -> Value {
+    pub fn status(&self, disk: &mut dyn Overwriting) -> Value {
+        let (mode, counters) = (disk.mode(), disk.counters());
         let refusals = self.refusals();
         let mut status = self.facts.clone();
         let changing = [
@@ -186,17 +186,35 @@ pub fn line_of(loss: &Loss) -> String {
     )
 }
 
-/// Runs of blocks for [`super::StatusQuery::Overwritten`].
-pub fn push_overwritten(parts: &[(u64, bool)], extents: &mut Vec<Extent>) {
-    for &(len, overwritten) in parts {
-        push_extent(extents, len, if overwritten { BlockState::Overwritten } else { BlockState::Ordinary });
-    }
+fn extent_of(offset: u64, len: u64) -> LbaExtent {
+    LbaExtent::new(Lba(offset / SECTOR_BYTES), Sectors(len / SECTOR_BYTES))
+}
+
+/// Which writes destroyed what of a range; nothing of a drive whose writes overwrite no others.
+pub fn losses(disk: Option<&mut dyn Overwriting>, offset: u64, len: u64) -> Vec<Loss> {
+    disk.map(|disk| disk.losses(extent_of(offset, len))).unwrap_or_default()
+}
+
+/// Runs of blocks of a range for [`super::StatusQuery::Overwritten`].
+pub fn push_overwritten(
+    disk: Option<&mut dyn Overwriting>,
+    (offset, len): (u64, u64),
+    extents: &mut Vec<Extent>,
+) {
+    let Some(disk) = disk else { return push_extent(extents, len, BlockState::Ordinary) };
+    disk.visit_state(extent_of(offset, len), &mut |part, state| {
+        let state = match state {
+            SectorState::Native => BlockState::Ordinary,
+            SectorState::Overwritten { .. } => BlockState::Overwritten,
+        };
+        push_extent(extents, part.len.bytes(), state);
+    });
 }
 
 #[cfg(test)]
 mod tests {
-    use skylight_disk::{Lba, LbaExtent, Sectors, Time};
-    use skylight_layer::swd::Stamp;
+    use skylight_disk::Time;
+    use skylight_layer::capabilities::overwriting::Stamp;
 
     use super::*;
 

@@ -1,18 +1,21 @@
 //! Which commands reach what is served: the checks that every front door needs, whatever protocol it speaks.
 //!
-//! A front door turns its own request into a [`Request`], checks its own flags, and calls [`validate`]. A backend checks
-//! nothing again.
+//! A front door decodes its own request, checks its own flags, and calls [`validate`], which makes the [`Command`]: the one
+//! place where bytes become sectors. A backend checks nothing again.
 //!
-//! Invariant: a request that passes lies on the drive, is whole blocks, at most [`MAX_TRANSFER_BYTES`] long if it carries
+//! Invariant: a command that passes lies on the drive, is whole blocks, at most [`MAX_TRANSFER_BYTES`] long if it carries
 //! data, and changes nothing on a drive that is read-only.
 //! Source of the errors: what Linux block devices give. A write past the end is ENOSPC, anything else past the end EINVAL,
 //! a change of what is read-only EPERM.
 
-use super::{Errno, Op, Request, Shape};
+use super::{Command, Errno, Flags, Op, Shape};
 
 /// The longest read or write, bytes: what the NBD protocol allows clients that negotiate no limit, and more than Linux
 /// puts into one request of a block device.
 pub const MAX_TRANSFER_BYTES: u32 = 32 << 20;
+
+/// The operations that a front door decodes today; no protocol has an append yet.
+pub const OFFERED: [Op; 6] = [Op::Read, Op::Write, Op::Flush, Op::Trim, Op::WriteZeroes, Op::Cache];
 
 /// Why an extent is none of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,29 +40,28 @@ pub fn validate_extent(offset: u64, len: u64, shape: &Shape) -> Result<(), BadEx
     Ok(())
 }
 
-/// Checks a command; FUA of one that writes nothing is dropped.
+/// Checks a command and makes it; FUA of one that writes nothing is dropped.
 ///
 /// # Errors
 /// The error with which the command fails.
-pub fn validate(request: Request, shape: &Shape) -> Result<Request, Errno> {
-    let Request { op, offset, len, .. } = request;
+pub fn validate(op: Op, flags: Flags, offset: u64, len: u64, shape: &Shape) -> Result<Command, Errno> {
     if op == Op::Flush {
         let empty = offset == 0 && len == 0;
-        return if empty { Ok(Request::new(Op::Flush, 0, 0)) } else { Err(Errno::Invalid) };
+        return if empty { Ok(Command::FLUSH) } else { Err(Errno::Invalid) };
     }
-    let changes = request.changes_bytes();
-    if changes && shape.read_only {
+    if op.changes_data() && shape.read_only {
         return Err(Errno::NotPermitted);
     }
     match validate_extent(offset, len, shape) {
-        Err(BadExtent::PastEnd) if matches!(op, Op::Write | Op::WriteZeroes) => return Err(Errno::NoSpace),
+        Err(BadExtent::PastEnd) if op.changes_data() && op != Op::Trim => return Err(Errno::NoSpace),
         Err(BadExtent::PastEnd | BadExtent::NotBlocks) => return Err(Errno::Invalid),
         Ok(()) => {}
     }
-    if request.data_len() > u64::from(MAX_TRANSFER_BYTES) {
+    let command = Command { flags, ..Command::of_bytes(op, offset, len) };
+    if command.data_bytes() > u64::from(MAX_TRANSFER_BYTES) {
         return Err(Errno::Invalid);
     }
-    Ok(Request { fua: request.fua && changes, ..request })
+    Ok(command.with_fua(flags.fua && op.changes_data()))
 }
 
 #[cfg(test)]
@@ -85,12 +87,12 @@ mod tests {
             (Op::Flush, 0, 0, None),
             (Op::Flush, 0, 512, Some(Errno::Invalid)),
         ] {
-            let request = Request::new(op, offset, len);
-            assert_eq!(validate(request, &shape).err(), error, "{request:?}");
+            let refused = validate(op, Flags::NONE, offset, len, &shape).err();
+            assert_eq!(refused, error, "{op} {offset} {len}");
         }
-        let write = Request::new(Op::Write, 0, 512);
-        assert_eq!(validate(write, &read_only), Err(Errno::NotPermitted));
-        assert!(validate(Request::new(Op::Read, 0, 512), &read_only).is_ok());
+        let on_read_only = |op| validate(op, Flags::NONE, 0, 512, &read_only);
+        assert_eq!(on_read_only(Op::Write), Err(Errno::NotPermitted));
+        assert!(on_read_only(Op::Read).is_ok());
     }
 
     #[test]
@@ -98,8 +100,9 @@ mod tests {
         let shape = Shape::drive("d", 1 << 20);
         for (op, counts) in [(Op::Write, true), (Op::Trim, true), (Op::WriteZeroes, true), (Op::Read, false)]
         {
-            let request = Request { fua: true, ..Request::new(op, 0, 512) };
-            assert_eq!(validate(request, &shape).map(|request| request.fua), Ok(counts), "{op:?}");
+            let flags = Flags { fua: true, ..Flags::NONE };
+            let command = validate(op, flags, 0, 512, &shape);
+            assert_eq!(command.map(|command| command.flags.fua), Ok(counts), "{op}");
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Invariants: one thread receives, any thread may send; the bytes of one `send` are not interleaved with
 //! those of another; bytes received before the TLS handshake are never treated as part of the TLS session.
 //! Source: the NBD protocol, "TLS support"; rustls implements TLS itself.
+//!
+//! Imports both ways with `busy_poll`: an `Input` polls before it sleeps, by a `BusyPoll`, which polls a `Channel`.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -7,15 +7,16 @@
 //! Source: the NBD protocol, "Request types", "Command flags", "Block sizes" and "Error values": a type or
 //! flag that is unknown or was not negotiated is EINVAL.
 
-use crate::core::{BadExtent, Errno, Op, PIECE_BYTES, Request, Shape, validate, validate_extent};
+use crate::core::{BadExtent, Command, Errno, Flags, Op, PIECE_BYTES, Shape, validate, validate_extent};
 use crate::nbd::Session;
-use crate::nbd::wire::{RawRequest, command, command_flag};
+use crate::nbd::wire::command_flag::{DF, FAST_ZERO, FUA, NO_HOLE, REQ_ONE};
+use crate::nbd::wire::{RawRequest, command};
 
 /// A valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// A command for the backend.
-    Command(Request),
+    Command(Command),
     /// The status of the blocks of an extent.
     BlockStatus {
         /// Offset, bytes.
@@ -31,7 +32,6 @@ pub enum Decoded {
 
 /// The backend operation, if any, and the flags that a request type allows; `None` for unknown types.
 fn op_and_flags(kind: u16) -> Option<(Option<Op>, u16)> {
-    use command_flag::{DF, FAST_ZERO, FUA, NO_HOLE, REQ_ONE};
     Some(match kind {
         command::READ => (Some(Op::Read), DF),
         command::WRITE => (Some(Op::Write), 0),
@@ -58,30 +58,30 @@ pub fn decode(raw: &RawRequest, session: &Session, shape: &Shape) -> Result<Deco
     }
     let (op, flags) = op_and_flags(raw.kind).ok_or(Errno::Invalid)?;
     let has = |flag| raw.flags & flag != 0;
-    if raw.flags & !flags != 0 || (has(command_flag::DF) && !session.structured) {
+    if raw.flags & !flags != 0 || (has(DF) && !session.structured) {
         return Err(Errno::Invalid);
     }
     let (offset, len) = (raw.offset, u64::from(raw.len));
     let Some(op) = op else {
         validate_extent(offset, len, shape)
             .map_err(|(BadExtent::PastEnd | BadExtent::NotBlocks)| Errno::Invalid)?;
-        let one = has(command_flag::REQ_ONE);
+        let one = has(REQ_ONE);
         let negotiated = session.structured && !session.contexts.is_empty();
         return if negotiated { Ok(Decoded::BlockStatus { offset, len, one }) } else { Err(Errno::Invalid) };
     };
-    let (fua, no_hole, fast) =
-        (has(command_flag::FUA), has(command_flag::NO_HOLE), has(command_flag::FAST_ZERO));
-    let request = validate(Request { op, offset, len, fua, no_hole, fast }, shape)?;
-    if has(command_flag::DF) && raw.len as usize > PIECE_BYTES {
+    let flags = Flags { fua: has(FUA), no_hole: has(NO_HOLE), fast_zero: has(FAST_ZERO) };
+    let decoded = validate(op, flags, offset, len, shape)?;
+    if has(DF) && raw.len as usize > PIECE_BYTES {
         return Err(Errno::Overflow);
     }
-    Ok(Decoded::Command(request))
+    Ok(Decoded::Command(decoded))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::core::{MAX_TRANSFER_BYTES, StatusQuery};
+    use crate::nbd::wire::command_flag;
 
     const SIZE: u64 = 1 << 20;
 
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn fua_is_kept_only_for_commands_that_write() {
         let fua = |kind| match check(&raw(kind, command_flag::FUA, 0, 512)) {
-            Ok(Decoded::Command(request)) => request.fua,
+            Ok(Decoded::Command(decoded)) => decoded.flags.fua,
             other => panic!("{other:?}"),
         };
         assert!(fua(command::WRITE) && fua(command::TRIM) && fua(command::WRITE_ZEROES));

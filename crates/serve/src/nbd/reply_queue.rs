@@ -12,8 +12,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::core::Errno;
 use crate::core::connection::{Connection, Phase};
+use crate::core::{Completion, Errno};
 use crate::nbd::channel::Channel;
 use crate::nbd::reply_buffer::{ReplyBuffer, push_reply};
 use crate::nbd::wire::RawRequest;
@@ -169,11 +169,10 @@ impl ReplyQueue {
         ticket
     }
 
-    /// Completes a command; for a failed read, with the offset of the error if known. Does nothing if the
-    /// command has been answered already.
-    pub(crate) fn complete(&self, ticket: u64, result: Result<(), Errno>, data: &[u8], at: Option<u64>) {
+    /// Completes a command; does nothing if the command has been answered already.
+    pub(crate) fn complete(&self, ticket: u64, completion: &Completion) {
         self.connection.shared.command_finished();
-        self.reply(ticket, result, data, at);
+        self.reply(ticket, completion.result, &completion.data, completion.failed_at);
     }
 
     fn reply(&self, ticket: u64, result: Result<(), Errno>, data: &[u8], at: Option<u64>) {

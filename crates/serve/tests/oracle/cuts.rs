@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use skylight_image::planted::Plants;
 use skylight_image::store::fault::{FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
 use skylight_image::store::summed::SumOptions;
@@ -41,7 +42,7 @@ impl Life {
             boot_id: Some([0; 16]),
             region_bytes: Some(REGION_BYTES),
             clears_after: Some(Duration::ZERO),
-            planted: None,
+            plants: Plants::NONE,
         };
         let options = Options { write_cache, log_bytes, piece, checksums, sums, ..Options::default() };
         let (random, shadow) = (Random(seed), Shadow::new(SECTORS, write_cache));

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use skylight_image::store::fault::{FaultStore, Random};
-use skylight_serve::core::{Errno, Job, Op as ServedOp, Request};
+use skylight_serve::core::{Command, Completion, Errno, Job, Op as ServedOp};
 
 use crate::drives::SECTORS;
 use crate::shadow::{Op, SECTOR, Shadow, bytes_of};
@@ -141,23 +141,23 @@ impl Host {
         self.ops.insert(id, op);
         let (from, to) = op.range();
         let (offset, len) = (from * SECTOR as u64, (to - from) * SECTOR as u64);
-        let (request, data) = match op {
-            Op::Read { .. } => (Request::new(ServedOp::Read, offset, len), vec![0; len as usize]),
+        let (command, data) = match op {
+            Op::Read { .. } => (Command::of_bytes(ServedOp::Read, offset, len), vec![0; len as usize]),
             Op::Write { number, fua, .. } => {
-                (Request { fua, ..Request::new(ServedOp::Write, offset, len) }, bytes_of(from, to, number))
+                (Command::of_bytes(ServedOp::Write, offset, len).with_fua(fua), bytes_of(from, to, number))
             }
             Op::Zero { fua, .. } => {
-                (Request { fua, ..Request::new(ServedOp::WriteZeroes, offset, len) }, Vec::new())
+                (Command::of_bytes(ServedOp::WriteZeroes, offset, len).with_fua(fua), Vec::new())
             }
-            Op::Trim { .. } => (Request::new(ServedOp::Trim, offset, len), Vec::new()),
-            Op::Flush => (Request::new(ServedOp::Flush, 0, 0), Vec::new()),
+            Op::Trim { .. } => (Command::of_bytes(ServedOp::Trim, offset, len), Vec::new()),
+            Op::Flush => (Command::FLUSH, Vec::new()),
         };
         let answers = self.answers.0.clone();
-        let answer = move |result, data| {
+        let answer = move |Completion { result, data, .. }| {
             // A test that has failed already hears no more.
             let _ = answers.send((id, result, data));
         };
-        target.submit(Job::new(request, data, Box::new(answer)));
+        target.submit(Job::new(command, data, Box::new(answer)));
     }
 
     /// Takes the answers that have come.

@@ -25,6 +25,7 @@ macro_rules! in_every_timing {
     };
 }
 
+mod append;
 #[path = "../../../image/tests/common/mod.rs"]
 mod common;
 mod cuts;

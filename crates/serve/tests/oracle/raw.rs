@@ -8,21 +8,25 @@
 
 use std::collections::HashMap;
 use std::sync::mpsc::channel;
+use std::time::{Duration, SystemTime};
 
 use skylight_disk::{Angle, Geometry, SegmentSpec, Shingling};
+use skylight_drive::Drive;
 use skylight_image::store::fault::Random;
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
-use skylight_layer::swd::{ReadData, ReadMode};
+use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Swd, SwdSpec};
-use skylight_serve::core::{Errno, Job, Op, Request};
+use skylight_serve::core::served::ServedImage;
+use skylight_serve::core::timed::TimedDrive;
+use skylight_serve::core::{Backend, Command, Completion, Errno, Job, Op, Shape};
 
 use crate::Timing;
 use crate::common::number;
 use crate::host::{Mood, Target};
 use crate::shadow::{SECTOR, bytes_of};
 use crate::surface::under_head;
-use crate::targets::AnyTarget;
+use crate::targets::{AnyTarget, Interface};
 
 const WIDTH_TRACKS: u32 = 3;
 /// What sectors that were destroyed read as; no sector of a write is so.
@@ -43,9 +47,9 @@ fn segments() -> Vec<SegmentSpec> {
         group_tracks: 1,
         surfaces_descend: false,
         surfaces_alternate: false,
-        strokes_alternate: false,
+        passes_alternate: false,
         first_sector: 0,
-        track_skew: Angle::from_turns(0.13),
+        track_skew: Angle::from_revolutions(0.13),
         head_skew: Angle(0),
         group_skew: Angle(0),
         start_angle: None,
@@ -207,30 +211,30 @@ fn live(target: &mut impl Target, mut disk: Disk, random: &mut Random, count: u6
         disk.now += 1;
         let (offset, bytes) = (from * SECTOR as u64, (to - from) * SECTOR as u64);
         let fua = random.below(8) == 0;
-        let (request, data, asked) = match kind {
+        let (command, data, asked) = match kind {
             0..=4 => {
                 disk.write(id, (from, to), id as u32 + 1);
-                let request = Request { fua, ..Request::new(Op::Write, offset, bytes) };
-                (request, bytes_of(from, to, id as u32 + 1), Asked::Write { fua })
+                let command = Command::of_bytes(Op::Write, offset, bytes).with_fua(fua);
+                (command, bytes_of(from, to, id as u32 + 1), Asked::Write { fua })
             }
             5 => {
                 disk.write(id, (from, to), 0);
-                let request = Request { fua, ..Request::new(Op::WriteZeroes, offset, bytes) };
-                (request, Vec::new(), Asked::Write { fua })
+                let command = Command::of_bytes(Op::WriteZeroes, offset, bytes).with_fua(fua);
+                (command, Vec::new(), Asked::Write { fua })
             }
-            6 => (Request::new(Op::Flush, 0, 0), Vec::new(), Asked::Flush { at: disk.now }),
+            6 => (Command::FLUSH, Vec::new(), Asked::Flush { at: disk.now }),
             _ => {
                 let sectors = &disk.sectors[from as usize..to as usize];
                 let expected =
                     sectors.iter().map(|sector| sector.newest.map_or(0, |(_, number)| number)).collect();
                 let asked = Asked::Read { at: disk.now, from, expected };
-                (Request::new(Op::Read, offset, bytes), vec![0; bytes as usize], asked)
+                (Command::of_bytes(Op::Read, offset, bytes), vec![0; bytes as usize], asked)
             }
         };
         outstanding.insert(id, (from, if kind == 6 { from } else { to }, asked));
         let sender = sender.clone();
-        let answer = move |result, data| drop(sender.send((id, result, data)));
-        target.submit(Job::new(request, data, Box::new(answer)));
+        let answer = move |Completion { result, data, .. }| drop(sender.send((id, result, data)));
+        target.submit(Job::new(command, data, Box::new(answer)));
         if random.below(3) == 0 {
             target.pass(random);
         }
@@ -289,3 +293,47 @@ fn lives(timing: Timing) {
 }
 
 in_every_timing!(lives);
+
+/// When the write came that a refused read names.
+fn refused_write_came(backend: &dyn Backend) -> SystemTime {
+    let mut data = vec![0; 48 * SECTOR];
+    let (all, track_bytes) = (data.len() as u64, data.len() as u64 / 2);
+    backend.execute(&Command::of_bytes(Op::Write, 0, all), &mut data).expect("a write of two tracks");
+    let track = &mut data[..track_bytes as usize];
+    backend.execute(&Command::of_bytes(Op::Write, 0, track_bytes), track).expect("a write of the first one");
+    backend
+        .execute(&Command::of_bytes(Op::Read, track_bytes, track_bytes), track)
+        .expect_err("it is overwritten");
+    let status = backend.status();
+    let line = status["shingled"]["last_refused"].as_str().expect("a line");
+    let (_, at) = line.split_once(" at ").expect("a time");
+    humantime::parse_rfc3339(at.split(',').next().unwrap_or_default())
+        .unwrap_or_else(|why| panic!("{line}: {why}"))
+}
+
+/// The layer is told the time by the wall's clock in model time too, where the drive has one of its own.
+#[test]
+fn a_refused_read_names_the_time_of_day_in_every_timing_mode() {
+    for timing in [Timing::None, Timing::Model] {
+        let geometry = Geometry::new(&segments()).expect("segments that add up");
+        let shingling = Shingling::new(WIDTH_TRACKS).expect("a head");
+        let mode = ReadMode { data: ReadData::Overwriting, fail: true };
+        let capacity = geometry.capacity();
+        let layer = Box::new(Swd::new(SwdSpec { geometry, shingling, capacity, bands: None, mode }));
+        let options = Options::default();
+        let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
+        let image = Image::create_on(Box::new(store), layer, "", &options).expect("memory");
+        let (shape, began) = (Shape::drive("raw", 0), SystemTime::now());
+        let backend: Box<dyn Backend> = if timing == Timing::Model {
+            let (layer, interpreter) = image.into_parts();
+            let profile = Interface::draw(&mut Random(1), false).profile();
+            let drive = Drive::with_layer(&profile, layer, 1).expect("a drive");
+            Box::new(TimedDrive::new(drive, interpreter, shape).expect("a thread"))
+        } else {
+            Box::new(ServedImage::new(image, shape, "none").expect("a thread"))
+        };
+        let came = refused_write_came(backend.as_ref());
+        let (from, to) = (began - Duration::from_secs(1), SystemTime::now() + Duration::from_secs(1));
+        assert!(from <= came && came <= to, "{timing:?}: {came:?} is not from {from:?} to {to:?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Drives in each timing mode, as a host meets them without a socket between.
 
-use skylight_disk::{Nanos, Time};
+use skylight_disk::{Nanos, Sectors, Time};
 use skylight_drive::Drive as ModelledDrive;
 use skylight_drive::profile::Profile;
 use skylight_image::Image;
@@ -13,8 +13,8 @@ use skylight_serve::core::{Backend, Job, Op, Shape};
 use crate::Timing;
 use crate::host::Target;
 
-/// Parts in which zeroes are written, bytes: many of them on a drive of 1 MiB.
-const ZEROES: u64 = 16 << 10;
+/// Parts in which zeroes are written: many of them on a drive of 1 MiB.
+const ZEROES: Sectors = Sectors(32);
 
 /// What differs between drives of one layer in model time.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ impl Interface {
     }
 
     /// The mechanics of a drive of the paper, with this interface.
-    fn profile(&self) -> Profile {
+    pub fn profile(&self) -> Profile {
         let name = "emulated-smr-2";
         let path = format!("{}/../../python/skylight/profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).expect("a profile");
@@ -132,7 +132,7 @@ impl Served {
 
     fn write_together(&mut self) {
         let mut jobs = std::mem::take(&mut self.together);
-        let mut writes: Vec<_> = jobs.iter_mut().map(|job| (job.request, job.data.as_mut_slice())).collect();
+        let mut writes: Vec<_> = jobs.iter_mut().map(|job| (job.command, job.data.as_mut_slice())).collect();
         let mut results = Vec::new();
         if !writes.is_empty() {
             self.served.execute_writes(&mut writes, &mut results);
@@ -147,7 +147,7 @@ impl Target for Served {
         if self.native {
             return self.served.submit(job);
         }
-        if job.request.op == Op::Write {
+        if job.command.op == Op::Write {
             return self.together.push(job);
         }
         self.write_together();

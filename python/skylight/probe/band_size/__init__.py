@@ -1,10 +1,11 @@
 """Test 9, band size: how much a shingled drive rewrites at once, at the first, middle and last address.
 
-What is cleaned together is a band. Two ways lead there, by the kind of cache (`rooms.kind_of`): where one
-band is cleaned at a time, blocks around it are written, cleaning is made to run, and reads tell which of
-them went home (`journaled`, `readout`, and `lots` where no band can be made the first); where the cache has
-parts that are cleaned as one, writes to one part stall once a band (`rooms`). The first is the paper's; the
-second is exact where the first cannot be had: on lazy drives, without filling the whole cache.
+What is cleaned together is a band. Two ways lead there, by the kind of cache (`cache_parts.kind_of`): where
+one band is cleaned at a time, blocks around it are written, cleaning is made to run, and reads show which of
+them went home (`journaled`, `readout`, and `random_order` where no band can be made the first); where the
+cache has parts that are cleaned as one, writes to one part stall once a band (`cache_parts`). The first is
+the paper's; the second is exact where the first cannot be had: on lazy drives, without filling the whole
+cache.
 
 Source: Skylight (FAST '15), section 4.7, Test 9 and Figure 15; docs/figures.md, row S9a.
 """
@@ -17,12 +18,12 @@ from dataclasses import dataclass, field
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.probe import Cost, Figure
-from skylight.probe.band_size import journaled, lots, rooms, verdict
+from skylight.probe.band_size import cache_parts, journaled, random_order, verdict
+from skylight.probe.band_size.cache_parts import Kind, PartBand
 from skylight.probe.band_size.figures import draw
 from skylight.probe.band_size.findings import BAND_SIZE, FINDINGS
 from skylight.probe.band_size.journaled import Band
-from skylight.probe.band_size.lots import Fit
-from skylight.probe.band_size.rooms import Kind, RoomBand
+from skylight.probe.band_size.random_order import Fit
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 
 USUAL_IOS, USUAL_SECONDS, USUAL_BYTES = 60_000, 3_600.0, 40 << 30
@@ -36,7 +37,7 @@ class Seen:
     begun: bool = False
     kind: Kind | None = None
     bands: list[Band] = field(default_factory=list)
-    room_bands: list[RoomBand] = field(default_factory=list)
+    part_bands: list[PartBand] = field(default_factory=list)
     fits: list[Fit] = field(default_factory=list)
 
 
@@ -52,16 +53,13 @@ class BandSize(ProcedureTest[Seen]):
         " together; or finds after how many bytes a part of the cache stalls for cleaning. At the first, the"
         " middle and the last address."
     )
+    begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this on most drives; a lazy drive with one journal is filled twice."""
         if not writes:
             return Cost(0, 0.0, 0)
         return Cost(USUAL_IOS, USUAL_SECONDS, min(USUAL_BYTES, facts.size_bytes))
-
-    def begin(self) -> Seen:
-        """No band was looked for."""
-        return Seen()
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Finds out the kind of cache of a shingled drive and then its bands; the target is erased before."""
@@ -71,14 +69,14 @@ class BandSize(ProcedureTest[Seen]):
             seen.begun = True
             if not steps.erase("erase"):
                 return
-            seen.kind, room = rooms.kind_of(steps)
-            if seen.kind == "cache-bands" and room is not None:
-                seen.room_bands = rooms.cache_band_bands(steps, room)
+            seen.kind, cache_part = cache_parts.kind_of(steps)
+            if seen.kind == "cache-bands" and cache_part is not None:
+                seen.part_bands = cache_parts.cache_band_bands(steps, cache_part)
             elif seen.kind == "zones":
-                seen.room_bands = rooms.zone_bands(steps)
+                seen.part_bands = cache_parts.zone_bands(steps)
             else:
-                seen.bands, by_lot = journaled.find(steps)
-                seen.fits = lots.find(steps) if by_lot else []
+                seen.bands, at_random = journaled.find(steps)
+                seen.fits = random_order.find(steps) if at_random else []
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """`band_bytes` of a shingled drive; nothing for one that has no bands."""
@@ -93,7 +91,7 @@ class BandSize(ProcedureTest[Seen]):
             return [verdict.of_fits(seen.fits, steps.names)]
         if seen.kind == "journal":
             return [verdict.of_bands(seen.bands, steps.size, steps.names)]
-        return [verdict.of_rooms(seen.room_bands, steps.names)]
+        return [verdict.of_cache_parts(seen.part_bands, steps.names)]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """The reads around one band, as Figure 15; or the stalls of one part of the cache."""

@@ -11,36 +11,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import Evidence, IoLog
+from skylight.evidence import F64, Evidence, IoLog
 from skylight.findings import Finding
 from skylight.probe import Figure
 from skylight.probe.band_size.journaled import MIB, REACH
 from skylight.probe.band_size.readout import delays
+from skylight.probe.drawing import new_axes, plain_numbers
 from skylight.units import format_size
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure as Drawing
+    pass
 
 SHOWN_PERIODS = 8
-
-
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
-
-
-def plain(axis: Axis) -> None:
-    """Numbers on a logarithmic axis as people write them: figures hold no formulas."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def _band(findings: Sequence[Finding], place: str) -> int | None:
@@ -50,7 +33,7 @@ def _band(findings: Sequence[Finding], place: str) -> int | None:
     return None
 
 
-def _near(log: IoLog, middle: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _near(log: IoLog, middle: int) -> tuple[F64, F64]:
     """Distance of the blocks from the middle address (MiB), and how much later than its partner each came
     (ms)."""
     offset = log.offset[1::2].astype(np.int64)
@@ -65,12 +48,12 @@ def _draw_readout(evidence: Evidence, findings: Sequence[Finding]) -> Figure | N
     at, after = _near(evidence.log("coarse-after"), middle)
     if len(at) == 0 or len(fresh) != len(at):
         return None
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     axes.plot(fresh_at, fresh, "o", color="gray", markersize=3, fillstyle="none", label="on the fresh drive")
     axes.plot(at, after, "s", color="C0", markersize=2.5, label="after cleaning")
     axes.set_ylim(0, 1.25 * max(2 * float(np.median(fresh)), float(np.percentile(after, 97))))
     axes.set_xlabel("address, from the middle of the drive (MiB)")
-    axes.set_ylabel("read later than its partner by (ms)")
+    axes.set_ylabel("delay behind the partner block (ms)")
     axes.legend(loc="upper right", markerscale=1.5, handletextpad=0.2)
     size = _band(findings, "md")
     found = f" The band there is {format_size(size)}." if size else ""
@@ -93,10 +76,10 @@ def _draw_stalls(log: IoLog, findings: Sequence[Finding]) -> Figure | None:
     band = _band(findings, "od")
     written = np.cumsum(log.size.astype(np.int64)) / MIB
     latency = log.latency_ns / 1e6
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     axes.plot(written, latency, "o", color="C0", markersize=2.5)
     axes.set_yscale("log")
-    plain(axes.yaxis)
+    plain_numbers(axes.yaxis)
     axes.set_ylabel("latency (ms, logarithmic)")
     axes.set_xlabel("written to one part of the cache (MiB)")
     if band is not None:

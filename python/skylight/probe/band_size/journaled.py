@@ -5,7 +5,7 @@ turns to: a block in each is written before everything else, and one after every
 written to them, for a drive that cleans the fullest band first. Between them lie decoys, in bands far away,
 which are cleaned next, and a grid of blocks around each of the nine. Then cleaning is made to run: the drive
 is left alone, or, if it is lazy, filled until writes stall. The blocks of the grid that were cleaned are of
-the nine bands; if others were as well, the order cannot be steered (`lots`).
+the nine bands; if others were as well, the order cannot be steered (`random_order`).
 
 Twice: with a grid of 8 MiB over more than a band to both sides, and with one of 1 MiB about the edges found.
 Where readings of the wide grid were so wrong that an edge lies outside the narrow one, and too few bands are
@@ -22,16 +22,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, Stop
+from skylight.evidence import F64, I64, IoBatch, Stop
 from skylight.infer.stalls import SLOW
 from skylight.probe.band_size import readout
+from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.band_size.readout import BLOCK, Fresh
-from skylight.probe.band_size.rooms import DEPTH, spread
 from skylight.probe.procedure import Steps
-
-I64 = NDArray[np.int64]
 
 MIB = 1 << 20
 APART, REACH, COARSE = 600 * MIB, 296 * MIB, 8 * MIB
@@ -112,7 +109,7 @@ def fine_region(region: Region, low: int, high: int, size: int) -> Region:
     return Region(region.place, region.first, points[(points >= 0) & (points + MIB <= size)])
 
 
-def again_region(region: Region, weight: NDArray[np.float64], size: int) -> Region:
+def again_region(region: Region, weight: F64, size: int) -> Region:
     """A narrow grid where an edge has to lie by what a narrow grid said that misses it."""
     low, high = readout.stretch(weight, _index(region))
     first, last = region.points[low], region.points[high - 1]
@@ -138,20 +135,20 @@ class Round:
         self._copies = copies
         self._blocks = [readout.copies(region.points, copies) for region in regions]
         self._firsts = np.array([region.first for region in regions], np.int64)
-        turn_ns = steps.known.number("rotation_ns")
-        self._turn_ns = turn_ns
+        rotation_ns = steps.known.number("rotation_ns")
+        self._turn_ns = rotation_ns
 
-    def _read(self, what: str) -> NDArray[np.float64]:
+    def _read(self, what: str) -> F64:
         return readout.read(self._steps, f"{self._name}-{what}", np.concatenate(self._blocks))
 
-    def run(self) -> list[NDArray[np.float64]] | None:
+    def run(self) -> list[F64] | None:
         """The weight of each point of each region; None if cleaning could not be made to run."""
         steps, name = self._steps, self._name
         if not steps.erase(f"{name}-erase"):
             return None
         fresh = Fresh.of(self._read("fresh"), self._read("fresh-again"), self._turn_ns)
         own = np.flatnonzero(np.isin(np.concatenate(self._blocks), self._firsts))
-        before = Fresh(fresh.delay_ns[own], fresh.noise_ns, fresh.turn_ns)
+        before = Fresh(fresh.delay_ns[own], fresh.noise_ns, fresh.rotation_ns)
         lazy = steps.known.word("cleaning_type") == "lazy"
         steps.run(f"{name}-first", IoBatch.writes(self._firsts, BLOCK))
         if not lazy:  # for a drive that prefers bands with much in the cache
@@ -187,7 +184,8 @@ class Round:
         return int(np.clip(2 * len(self._firsts) + uncertain, FEWEST_DECOYS, MOST_DECOYS))
 
     def _decoy_bytes(self, count: int) -> int:
-        """More than the grid writes to a band, less than what the nine have, if the cache has the room."""
+        """More than the grid writes to a band, less than what the nine have, if the cache has the cache
+        part."""
         fill = self._steps.known.number("cache_fill_bytes")
         return DECOY_BYTES if fill is None or 2 * count * DECOY_BYTES <= MOST_DECOYS_SHARE * fill else BLOCK
 
@@ -227,8 +225,8 @@ def left_alone(steps: Steps, name: str, bands: int, cleaned: Callable[[], bool])
 class Filler:
     """Fills the cache of a lazy drive until it stalls.
 
-    What it stalls for is the oldest: the nine bands, then large decoys, which give back as much room as a few
-    writes that wait need."""
+    What it stalls for is the oldest: the nine bands, then large decoys, which give back as much space as
+    a few writes that wait need."""
 
     def __init__(self, steps: Steps, name: str, regions: list[Region]) -> None:
         self._steps = steps
@@ -286,9 +284,7 @@ def find(steps: Steps) -> tuple[list[Band], bool]:
     return [found[region.first] for region in regions if region.first in found], False
 
 
-def _narrowly(
-    steps: Steps, name: str, regions: list[Region], weights: list[NDArray[np.float64]]
-) -> dict[int, Band]:
+def _narrowly(steps: Steps, name: str, regions: list[Region], weights: list[F64]) -> dict[int, Band]:
     """The bands around the blocks of regions, by these blocks, from what a wide grid said of them."""
     fine = []
     for region, weight in zip(regions, weights, strict=True):
@@ -308,7 +304,7 @@ def _narrowly(
     return found | (_bands(again, weights_again, steps.size) if weights_again is not None else {})
 
 
-def _bands(regions: list[Region], weights: list[NDArray[np.float64]], size: int) -> dict[int, Band]:
+def _bands(regions: list[Region], weights: list[F64], size: int) -> dict[int, Band]:
     """The bands that narrow grids show, by their blocks."""
     bands = [
         (region.first, _band(region, weight, size)) for region, weight in zip(regions, weights, strict=True)
@@ -329,7 +325,7 @@ def _fewest(regions: list[Region]) -> list[Region]:
     return regions[: int(np.searchsorted(points, MOST_AGAIN_POINTS, side="right"))]
 
 
-def _scattered(regions: list[Region], weights: list[NDArray[np.float64]]) -> bool:
+def _scattered(regions: list[Region], weights: list[F64]) -> bool:
     """Whether blocks were cleaned that are not of the nine bands, in most regions more than misread."""
     scattered = []
     for region, weight in zip(regions, weights, strict=True):
@@ -345,7 +341,7 @@ def _index(region: Region) -> int:
     return int(np.flatnonzero(region.points == region.first)[0])
 
 
-def _band(region: Region, weight: NDArray[np.float64], size: int) -> Band | None:
+def _band(region: Region, weight: F64, size: int) -> Band | None:
     """The band in a fine region; None if its first block was not cleaned or an edge is outside the grid."""
     sure = _index(region)
     if weight[sure] < LEAST_WEIGHT:

@@ -2,8 +2,9 @@
 
 Each block is read right behind its *partner*, 64 KiB further on, which is never written and so always native.
 As long as the block lies natively too, it is read as much later than its partner as on the fresh drive: less
-than a turn, wherever the heads came from. In the persistent cache it lies anywhere: another angle, and most
-often a seek. Cleaned, it is as it was at first. The partner comes first, so that look-ahead finds nothing.
+than a revolution, wherever the heads came from. In the persistent cache it lies anywhere: another angle, and
+most often a seek. Cleaned, it is as it was at first. The partner comes first, so that look-ahead finds
+nothing.
 
 A band is then the longest likely stretch of cleaned blocks around one that was cleaned: how much later each
 block was read than at first is compared with how well two readings of the fresh drive agree.
@@ -18,9 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, IoLog
+from skylight.evidence import F64, I64, IoBatch, IoLog
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
@@ -30,9 +30,6 @@ TURN_NS = 60e9 / 5_400  # how wide a cached block may fall, if no test has found
 LEAST_NOISE_NS = 20_000.0
 MOST_WEIGHT = 4.0
 CACHED_TURNS = 3.0
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 
 def copies(points: I64, count: int) -> I64:
@@ -64,20 +61,20 @@ class Fresh:
 
     delay_ns: F64
     noise_ns: float
-    turn_ns: float
+    rotation_ns: float
 
     @staticmethod
-    def of(first_ns: F64, second_ns: F64, turn_ns: float | None) -> Fresh:
+    def of(first_ns: F64, second_ns: F64, rotation_ns: float | None) -> Fresh:
         """The earlier of the two is nearer to the mechanics, which nothing is faster than."""
         apart = np.abs(second_ns - first_ns)
         noise = max(1.5 * float(np.median(apart)), LEAST_NOISE_NS)
-        return Fresh((first_ns + second_ns) / 2, noise, turn_ns or TURN_NS)
+        return Fresh((first_ns + second_ns) / 2, noise, rotation_ns or TURN_NS)
 
     def weights(self, delay_ns: F64) -> F64:
         """Logarithm of how much more likely each is for a block that is native than for one in the cache."""
         off = (delay_ns - self.delay_ns) / self.noise_ns
         native = np.log(0.4 / self.noise_ns) - 0.5 * np.minimum(np.abs(off), 1e3) ** 2
-        cached = -np.log(CACHED_TURNS * self.turn_ns)
+        cached = -np.log(CACHED_TURNS * self.rotation_ns)
         return np.asarray(np.clip(native - cached, -MOST_WEIGHT, MOST_WEIGHT), np.float64)
 
 

@@ -5,8 +5,8 @@ off. So three are measured near each address. That of the middle address counts 
 large; if neither is, it is the cut-off end of the stretch before it, whose bands are larger.
 
 Confidence: for a drive whose cleaned blocks were read, one minus the chance that an edge lies a block off, as
-the likelihoods at the edges give it, for the bands that decide; for rooms, one minus one half to the power of
-the stalls and edges that agree.
+the likelihoods at the edges give it, for the bands that decide; for cache parts, one minus one half to the
+power of the stalls and edges that agree.
 
 Source: Skylight (FAST '15), section 4.7: bands are iso-capacity within a zone, and shrink towards the ID.
 """
@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skylight.findings import Finding
-from skylight.probe.band_size import lots
+from skylight.probe.band_size import random_order
+from skylight.probe.band_size.cache_parts import PartBand
 from skylight.probe.band_size.findings import BAND_SIZE
 from skylight.probe.band_size.journaled import MIB, PLACES, Band, firsts
-from skylight.probe.band_size.lots import Fit
-from skylight.probe.band_size.rooms import RoomBand
+from skylight.probe.band_size.random_order import Fit
 from skylight.units import format_size
 
 SURE = 2.0  # weight at its edges from which a band counts without another of its size
@@ -101,10 +101,10 @@ def of_bands(bands: Sequence[Band], size: int, rows: Sequence[str]) -> Finding:
 
 
 def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
-    """The finding from which blocks went home on a drive that cleans by lot."""
+    """The finding from which blocks went home on a drive that cleans in random order."""
     listed = ", ".join(f"{format_size(fit.size)} at the {fit.place.upper()}" for fit in fits)
     weakest = min(fit.margin for fit in fits)
-    if weakest < lots.SURE:
+    if weakest < random_order.SURE:
         return BAND_SIZE.unknown(
             f"Blocks that went home together fit bands of {listed}, but others nearly as well"
             f" (logarithm of the likelihoods apart by {weakest:.1f}).",
@@ -126,8 +126,8 @@ def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
     return BAND_SIZE.found(value, confidence, why, rows)
 
 
-def of_rooms(bands: Sequence[RoomBand], rows: Sequence[str]) -> Finding:
-    """The finding from the stalls of rooms."""
+def of_cache_parts(bands: Sequence[PartBand], rows: Sequence[str]) -> Finding:
+    """The finding from the stalls of cache parts."""
     by_place = {band.place: band for band in bands}
     if set(by_place) != set(PLACES):
         return BAND_SIZE.unknown(
@@ -135,11 +135,13 @@ def of_rooms(bands: Sequence[RoomBand], rows: Sequence[str]) -> Finding:
         )
     if any(band.edges is False for band in bands):
         return BAND_SIZE.unknown(
-            "Writes stall at an even distance, but the addresses do not change room there.", rows
+            "Writes stall at an even distance, but the addresses do not change cache part there.", rows
         )
     confidence = math.prod(1 - 0.5 ** (band.stalls + 2 * (band.edges is True)) for band in bands)
     listed = ", ".join(f"{format_size(band.size)} at the {band.place.upper()}" for band in bands)
-    how = "the first address that does not share that room lies so far on" if bands[0].edges else "evenly"
+    how = (
+        "the first address that does not share that cache part lies so far on" if bands[0].edges else "evenly"
+    )
     why = (
         f"Writes to one part of the cache stall for cleaning after every {listed}"
         f" ({sum(band.stalls for band in bands)} stalls, none missing; {how})."

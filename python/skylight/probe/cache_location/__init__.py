@@ -1,8 +1,8 @@
 """Cache location: at which diameter a persistent cache on disk lies, or that there are many.
 
 Reading what the cache holds and what lies at its native place in turn makes the arm go to and fro, so the
-time tells how far the two are apart. Three signs are taken, each a mean of latencies whose waits for the turn
-are spread by reading blocks in random order:
+time shows how far the two are apart. Three signs are taken, each a mean of latencies whose waits for the
+revolution are spread by reading blocks in random order:
 
 * *fragmented reads* (the paper's Test 2): every other block of a small region at low, middle and high
   addresses is rewritten and the region read in order; their means are shown beside the verdict;
@@ -55,8 +55,10 @@ class CacheLocation(ProcedureTest[Seen]):
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
         "Blocks in the persistent cache are read in turn with blocks at their native places, at low to high"
-        " addresses: the time of the arm's way tells at which diameter the cache lies."
+        " addresses: the time of the arm's way shows at which diameter the cache lies."
     )
+    judges_part = True
+    begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this: fragmented reads of three regions, the profile, and cache to cache."""
@@ -66,10 +68,6 @@ class CacheLocation(ProcedureTest[Seen]):
         reads = 2 * FRAGMENTS * regions + 2 * CYCLES * (PLACES + regions)
         written = regions * (FRAGMENTS + WRITES)
         return Cost(reads + written, (reads + written) * SLOWEST_IO_S, regions * (8 << 20))
-
-    def begin(self) -> Seen:
-        """Nothing was read."""
-        return Seen()
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Writes fragments and reads them; nothing where no cache on disk can be."""
@@ -89,10 +87,6 @@ class CacheLocation(ProcedureTest[Seen]):
             why = "the drive type is unknown, so it is not known whether there is a cache at all"
             return [LOCATION.unknown(why)]
         return [judge(seen, known)]
-
-    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
-        """From as much as was read."""
-        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Latency of fragmented reads (Figure 8), and the profile over the addresses."""

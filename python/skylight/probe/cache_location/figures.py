@@ -15,21 +15,13 @@ import numpy as np
 from skylight.findings import Finding
 from skylight.probe import Figure
 from skylight.probe.cache_location.verdict import Seen, typical
+from skylight.probe.drawing import MARKERS, new_axes
 from skylight.units import format_duration
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    pass
 
-MARKS = ("o", "s", "^")
 _PLACE_WORDS = {"od": "the OD", "md": "the MD", "id": "the ID", "many": "many places", "none": "no such way"}
-
-
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
 
 
 def draw(seen: Seen, findings: Sequence[Finding]) -> list[Figure]:
@@ -41,12 +33,12 @@ def draw(seen: Seen, findings: Sequence[Finding]) -> list[Figure]:
 
 
 def _fragmented(seen: Seen) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     means = []
     for number, (region, latency_ns) in enumerate(seen.fragmented.items()):
         at = np.arange(1, len(latency_ns) + 1)
         label = f"{region} addresses, mean {format_duration(int(latency_ns.mean()))}"
-        axes.plot(at, latency_ns / 1e6, MARKS[number], color=f"C{number}", markersize=3, label=label)
+        axes.plot(at, latency_ns / 1e6, MARKERS[number], color=f"C{number}", markersize=3, label=label)
         means.append(label)
     every = np.concatenate(list(seen.fragmented.values()))
     axes.set_ylim(0, 1.3 * float(np.percentile(every, 99)) / 1e6)
@@ -63,10 +55,10 @@ def _fragmented(seen: Seen) -> Figure:
 
 
 def _profile(seen: Seen, findings: Sequence[Finding]) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     shares = np.array(sorted(seen.profile))
     ways = np.array([typical(seen.profile[share]) for share in shares]) / 1e6
-    axes.plot(100 * shares, ways, "o-", color="C0", label="cached and native block in turn")
+    axes.plot(100 * shares, ways, "o-", color="C0", label="cached and native blocks alternately")
     near, far = (typical(seen.cached[pair]) / 1e6 for pair in ("low-low", "low-high"))
     axes.axhline(near, color="C5", linestyle="--", linewidth=1, label="cached blocks of near addresses")
     axes.axhline(far, color="C1", linestyle=":", linewidth=1.4, label="cached blocks of far addresses")
@@ -76,8 +68,8 @@ def _profile(seen: Seen, findings: Sequence[Finding]) -> Figure:
     axes.legend(loc="lower right")
     verdict = next((str(item.value) for item in findings if item.name == "cache_location"), "unknown")
     caption = (
-        "The arm's way between the cache and native data, with half a turn's wait in it. A line that rises"
-        " with the address says that the cache is at the OD, one that falls the ID, a valley the middle."
+        "Arm time between the cache and native data, and half a revolution of wait. A line that rises with"
+        " the address shows a cache at the OD, one that falls at the ID, a valley in the middle."
         " Where cached blocks of far addresses lie as far apart as those addresses, there are many caches."
         f" Verdict: {_PLACE_WORDS.get(verdict, verdict)}."
     )

@@ -8,9 +8,8 @@ cached data is of another block, for a drive's buffer may hold what was read bef
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, IoLog
+from skylight.evidence import U64, IoBatch, IoLog
 from skylight.probe.cache_location.verdict import REGIONS, Seen
 from skylight.probe.procedure import Steps
 
@@ -62,7 +61,7 @@ def _fragments(steps: Steps, region: str) -> IoLog:
     return steps.run(f"fragmented-{region}", IoBatch.reads(offsets, block))
 
 
-def _cache(steps: Steps, region: str) -> NDArray[np.uint64]:
+def _cache(steps: Steps, region: str) -> U64:
     """Writes a few large pieces of a region, which go to the cache; blocks of them, in random order."""
     block = max(BLOCK, steps.block_bytes)
     span = SPAN_BYTES // WRITES
@@ -75,7 +74,7 @@ def _cache(steps: Steps, region: str) -> NDArray[np.uint64]:
     return np.asarray(steps.rng(f"cache-{region}").permutation(blocks), np.uint64)
 
 
-def _native(steps: Steps, name: str, share: float) -> NDArray[np.uint64]:
+def _native(steps: Steps, name: str, share: float) -> U64:
     """Blocks at their native places near a share of the address space, in random order."""
     block = max(BLOCK, steps.block_bytes)
     start = int(steps.size * share) // SPAN_BYTES * SPAN_BYTES + 2 * SPAN_BYTES
@@ -84,9 +83,7 @@ def _native(steps: Steps, name: str, share: float) -> NDArray[np.uint64]:
     return (start + chosen * block).astype(np.uint64)
 
 
-def _in_turn(
-    steps: Steps, name: str, one: NDArray[np.uint64], other: NDArray[np.uint64], share: float | None
-) -> IoLog:
+def _in_turn(steps: Steps, name: str, one: U64, other: U64, share: float | None) -> IoLog:
     """Reads a block of one set, then one of the other, and so on."""
     block = max(BLOCK, steps.block_bytes)
     rng = steps.rng(f"{name}-order")

@@ -1,9 +1,9 @@
 """From latencies of reads in turn to a diameter.
 
-A read takes the way of the arm, a wait spread over a turn, and the overhead. The trimmed mean over reads in
-random order is therefore the way of the arm plus something that is the same everywhere, and only differences
-between places are used. Spearman's rank correlation compares the profile with the distances that a cache at
-the OD, MD or ID would have: it needs no seek curve, only that farther takes longer.
+A read takes the way of the arm, a wait spread over a revolution, and the overhead. The trimmed mean over
+reads in random order is therefore the way of the arm plus something that is the same everywhere, and only
+differences between places are used. Spearman's rank correlation compares the profile with the distances that
+a cache at the OD, MD or ID would have: it needs no seek curve, only that farther takes longer.
 
 Confidence is the share of bootstrap resamples of the reads that give the same verdict.
 """
@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.evidence import F64, I64
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, confidence_that, share
 from skylight.probe.cache_location.findings import LOCATION
 from skylight.units import format_duration
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 WHERE = {"od": 0.0, "md": 0.5, "id": 1.0}
 FOLLOWS = 0.8  # rank correlation of a profile with the distances of the true place

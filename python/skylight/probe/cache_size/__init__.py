@@ -1,8 +1,8 @@
 """Tests 6 to 8, persistent cache size: how much a shingled drive takes before it has to clean.
 
-What there is to count depends on the kind of cache (`skylight.probe.band_size.rooms`): cache bands and zones
-are counted one by one after one was filled (`rooms`), which costs thousands of writes and not millions; a
-journal is filled, with writes of whole quanta and with blocks (`journal`).
+What there is to count depends on the kind of cache (`skylight.probe.band_size.cache_parts`): cache bands and
+zones are counted one by one after one was filled (`cache_parts`), which costs thousands of writes and not
+millions; a journal is filled, with writes of whole quanta and with blocks (`journal`).
 
 Invariant: a limit that was not met is unknown, never a number.
 Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14, Table 2; docs/figures.md, rows S6a to S8b.
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe import Cost, Figure
-from skylight.probe.band_size import rooms as kinds
-from skylight.probe.band_size.rooms import Kind
-from skylight.probe.cache_size import journal, rooms, verdict
+from skylight.probe.band_size import cache_parts as kinds
+from skylight.probe.band_size.cache_parts import Kind
+from skylight.probe.cache_size import cache_parts, journal, verdict
+from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
-from skylight.probe.cache_size.rooms import Rooms
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 
 USUAL_IOS, USUAL_SECONDS, CACHE_PART = 3_000_000, 7_200.0, 100
@@ -35,7 +35,7 @@ class Seen:
 
     begun: bool = False
     kind: Kind | None = None
-    rooms: Rooms | None = None
+    cache_parts: CacheParts | None = None
     journal: Journal | None = None
 
 
@@ -47,13 +47,13 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
         )
     if seen.journal is not None:
         return verdict.of_journal(seen.journal, known, rows)
-    if seen.rooms is None:
+    if seen.cache_parts is None:
         return verdict.nothing(
             "One part of the cache stalls evenly, but how many parts there are was not seen.", rows
         )
     if seen.kind == "zones":
-        return verdict.of_zones(seen.rooms, rows)
-    return verdict.of_cache_bands(seen.rooms, rows)
+        return verdict.of_zones(seen.cache_parts, rows)
+    return verdict.of_cache_bands(seen.cache_parts, rows)
 
 
 class CacheSize(ProcedureTest[Seen]):
@@ -69,16 +69,13 @@ class CacheSize(ProcedureTest[Seen]):
         " one and"
         " counts them."
     )
+    begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this on most drives; the largest caches take longer."""
         if not writes:
             return Cost(0, 0.0, 0)
         return Cost(USUAL_IOS, USUAL_SECONDS, facts.size_bytes // CACHE_PART)
-
-    def begin(self) -> Seen:
-        """Nothing was filled."""
-        return Seen()
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Finds out the kind of cache of a shingled drive and then its size; the target is erased before."""
@@ -88,11 +85,11 @@ class CacheSize(ProcedureTest[Seen]):
             seen.begun = True
             if not steps.erase("erase"):
                 return
-            kind, room = kinds.kind_of(steps)
-            if kind == "cache-bands" and room is not None:
-                seen.kind, seen.rooms = kind, rooms.cache_bands(steps, room)
+            kind, cache_part = kinds.kind_of(steps)
+            if kind == "cache-bands" and cache_part is not None:
+                seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
             elif kind == "zones":
-                seen.kind, seen.rooms = kind, rooms.zones(steps)
+                seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)
             elif steps.erase("lone-erase"):
                 seen.kind, seen.journal = kind, journal.measured(steps)
 

@@ -6,9 +6,9 @@ phase of the end turns by
 
     i * length + skew * (starts of tracks that were crossed),
 
-in turns. Two things are in the phases that way: the mean advance, which is `length * (1 + skew)` but for
-whole turns, and a saw of the height of the skew, whose teeth are the crossings. Together they give the
-length, the skew, and where on its track the first entry ends (`fitted`).
+in revolutions. Two things are in the phases that way: the mean advance, which is `length * (1 + skew)` but
+for whole revolutions, and a saw of the height of the skew, whose teeth are the crossings. Together they give
+the length, the skew, and where on its track the first entry ends (`fitted`).
 
 A block that is read back ends where the block ends, and its write ended where the quantum ends. The angle
 between, less the crossings that are known by now, is the length of a quantum in tracks: so the track at the
@@ -29,13 +29,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.evidence import F64
 from skylight.infer.turning import phasors
 
-F64 = NDArray[np.float64]
 C128 = NDArray[np.complex128]
 
 FREQUENCIES = 512
-MEAN_TO = 0.012  # turns an entry: how near the mean advance has to be to what length and skew make
+MEAN_TO = 0.012  # revolutions an entry: how near the mean advance has to be to what length and skew make
 LENGTH_STEP, PLACES, SKEW_STEP = 0.4, 12, 0.02
 CANDIDATES, APART = 4, 3
 LIKELY = 25.0  # of a fit's misfit, a write: how much worse than the best still counts
@@ -53,7 +53,7 @@ EARLY, MEANS = 10, 97  # per cent; mean advances tried
 @dataclass(frozen=True, slots=True)
 class Advance:
     """One way the log may run: `agreement` of the phases with it (0 to 1), `length` of an entry and `end` of
-    the first, in tracks, and `skew` in turns."""
+    the first, in tracks, and `skew` in revolutions."""
 
     agreement: float
     length: float
@@ -61,8 +61,8 @@ class Advance:
     skew: float
 
 
-def _phases(done_ns: F64, turn_ns: float) -> C128:
-    return phasors((done_ns - done_ns[0]) / turn_ns)
+def _phases(done_ns: F64, rotation_ns: float) -> C128:
+    return phasors((done_ns - done_ns[0]) / rotation_ns)
 
 
 def _agreement(phases: C128, lengths: F64, ends: F64, skews: F64) -> F64:
@@ -84,13 +84,13 @@ def _agreement(phases: C128, lengths: F64, ends: F64, skews: F64) -> F64:
 
 
 def fitted(
-    done_ns: F64, turn_ns: float, lengths: tuple[float, float], skews: tuple[float, float]
+    done_ns: F64, rotation_ns: float, lengths: tuple[float, float], skews: tuple[float, float]
 ) -> list[Advance]:
     """All ways of running on that fit about as well as the best, between these lengths and skews."""
     count = len(done_ns)
     if count < FEWEST_WRITES or lengths[1] <= lengths[0]:
         return []
-    phases = _phases(done_ns, turn_ns)
+    phases = _phases(done_ns, rotation_ns)
     length = np.arange(lengths[0], lengths[1], LENGTH_STEP / count)
     end = (np.arange(PLACES) + 0.5) / PLACES
     skew = np.arange(skews[0], skews[1] + SKEW_STEP, SKEW_STEP)
@@ -117,15 +117,15 @@ def fitted(
 
 
 def _early(residual: F64) -> F64:
-    """Phase of the earliest of the angles (turns) along the last axis: nothing is done before its place has
-    passed, and how much later depends on how long it took."""
+    """Phase of the earliest of the angles (revolutions) along the last axis: nothing is done before its place
+    has passed, and how much later depends on how long it took."""
     middle = np.angle(phasors(residual).mean(axis=-1)) / (2 * np.pi)
     late = np.mod(residual - middle[..., None] + 0.5, 1.0) - 0.5
     return np.asarray(middle + np.percentile(late, EARLY, axis=-1))
 
 
 def quantum_tracks(
-    done_ns: F64, read_ns: F64, turn_ns: float, advance: Advance, about: float
+    done_ns: F64, read_ns: F64, rotation_ns: float, advance: Advance, about: float
 ) -> tuple[float, float]:
     """Length in tracks from the end of a block to the end of its quantum, near `about`: from the ends of
     writes, and of reads of what the first of them wrote. And how well reads agree with it (0 to 1), less
@@ -133,13 +133,13 @@ def quantum_tracks(
     lengths = np.arange(TRACK_RANGE[0] * about, TRACK_RANGE[1] * about, TRACK_STEP)
     count = np.arange(len(done_ns))
     end = np.mod(advance.end + advance.length * count, 1.0)
-    straight = (done_ns - done_ns[0]) / turn_ns + advance.skew * end
+    straight = (done_ns - done_ns[0]) / rotation_ns + advance.skew * end
     means = advance.length * (1 + advance.skew) + np.linspace(-MEAN_TO, MEAN_TO, MEANS)
     turned = phasors(straight - means[:, None] * count)
     mean = means[int(np.argmax(np.abs(turned.mean(axis=1))))]
     written = _early(straight - mean * count)
     first = slice(0, len(read_ns))
-    read = (read_ns - done_ns[0]) / turn_ns + advance.skew * end[first] - mean * count[first]
+    read = (read_ns - done_ns[0]) / rotation_ns + advance.skew * end[first] - mean * count[first]
     if len(lengths) == 0:
         return about, -1.0
     crossed = np.ceil(lengths[:, None] - end[first]).clip(0)  # starts of tracks between the two ends
@@ -155,7 +155,7 @@ def out_of_band_tracks(
     times: tuple[float, float], quantum: float, advance: Advance
 ) -> tuple[float, float] | None:
     """The least and the most that the out-of-band data of an entry can be, in tracks, if it takes so many
-    turns before the first entry; None if nothing fits."""
+    revolutions before the first entry; None if nothing fits."""
     tried = np.arange(0.0, times[1] + TRACK_STEP, TRACK_STEP)
     fits = np.zeros(len(tried), bool)
     for off in (-PLACE_TO, 0.0, PLACE_TO):
@@ -170,7 +170,8 @@ def without_gap(
     times: tuple[float, float], here: float, advance: Advance, quantum: int
 ) -> tuple[float, float] | None:
     """The least and the most that the out-of-band data of an entry can be, in tracks, if it takes so many
-    turns: what an entry is long, less its quantum and a gap of up to `MOST_GAP`. None if nothing fits."""
+    revolutions: what an entry is long, less its quantum and a gap of up to `MOST_GAP`. None if nothing
+    fits."""
     longest = advance.length - here
     by_time = by_time_alone(times, (advance.skew, advance.skew))
     least, most = max(longest - MOST_GAP * here / quantum, by_time[0], 0.0), min(longest, by_time[1])

@@ -17,23 +17,14 @@ from skylight.evidence import Evidence, IoLog
 from skylight.findings import Finding
 from skylight.infer.stalls import entries
 from skylight.probe import Figure
-from skylight.probe.band_size.figures import plain
+from skylight.probe.drawing import MARKERS, new_axes, plain_numbers
 from skylight.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    pass
 
 POINTS = 600
 FILLS = (("fill", "whole quanta"), ("large", "many quanta"), ("map", "4 KiB, waiting together"))
-MARKS = ("o", "s", "^")
-
-
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
 
 
 def _joined(evidence: Evidence, name: str) -> IoLog:
@@ -45,7 +36,7 @@ def _joined(evidence: Evidence, name: str) -> IoLog:
 
 
 def _fill_figure(evidence: Evidence) -> Figure | None:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     told = []
     for number, (name, label) in enumerate(FILLS):
         log = _joined(evidence, name)
@@ -61,7 +52,7 @@ def _fill_figure(evidence: Evidence) -> Figure | None:
         axes.plot(
             count[shown],
             took[shown],
-            MARKS[number],
+            MARKERS[number],
             color=f"C{number}",
             markersize=3,
             label=f"{label} ({size})",
@@ -71,8 +62,8 @@ def _fill_figure(evidence: Evidence) -> Figure | None:
         return None
     axes.set_xscale("log")
     axes.set_yscale("log")
-    plain(axes.xaxis)
-    plain(axes.yaxis)
+    plain_numbers(axes.xaxis)
+    plain_numbers(axes.yaxis)
     axes.set_xlabel("writes done (logarithmic)")
     axes.set_ylabel("from entry to entry (ms, logarithmic)")
     axes.legend(loc="upper left", markerscale=1.5, handletextpad=0.2)
@@ -104,10 +95,10 @@ def _rooms_figure(evidence: Evidence) -> Figure | None:
         return None
     log = IoLog.joined(logs)
     written = np.cumsum(log.size.astype(np.int64)) / (1 << 20)
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     axes.plot(written, log.latency_ns / 1e6, "o", color="C0", markersize=2.5)
     axes.set_yscale("log")
-    plain(axes.yaxis)
+    plain_numbers(axes.yaxis)
     axes.set_xlabel("written to one part of the cache (MiB)")
     axes.set_ylabel("latency (ms, logarithmic)")
     caption = (

@@ -1,6 +1,6 @@
 """Sizes of a journaled cache: how many places, how large, and how many entries its map holds.
 
-Two limits end a journal's patience, places and map entries. Which one a fill meets is told by another fill:
+Two limits end a journal's patience, places and map entries. Which one a fill meets follows from another fill:
 writes of whole quanta waste nothing and need a map entry each; writes of 4 KiB that wait together share a
 place and still need a map entry each. So
 
@@ -22,17 +22,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, IoLog, Stop
+from skylight.evidence import F64, IoBatch, IoLog, Stop
 from skylight.infer.stalls import MISSED_TURNS, ChangePoint, change_point, entries, usual
-from skylight.probe.band_size.rooms import DEPTH, spread
+from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
 LONE_WRITES = 24
 LARGEST_QUANTUM = 16 << 20
-LEAST_STEP = 0.06  # of a lone write's latency: a quantum is a good part of a turn
+LEAST_STEP = 0.06  # of a lone write's latency: a quantum is a good part of a revolution
 EDGE = 0.10  # how far from a quantum that is known its edge is looked for
 CLEAR = 5.0  # standard errors between one quantum and two
 MOST_QUANTA, ENTRY_SLACK = 64, 0.85
@@ -82,9 +81,9 @@ class Entries:
     """Lone blocks on an erased drive: when writes were done, and reads of the first of them (ns). `longer`
     is when lone writes of several quanta were done, each an entry, by how many these are."""
 
-    done_ns: NDArray[np.float64]
-    read_ns: NDArray[np.float64]
-    longer: dict[int, NDArray[np.float64]]
+    done_ns: F64
+    read_ns: F64
+    longer: dict[int, F64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +209,8 @@ def _turn_ns(steps: Steps) -> float:
 
 
 def _limit_ns(steps: Steps, usual_ns: float) -> int:
-    """From what latency on a write waits for cleaning: more than a missed turn, and than twice the usual."""
+    """From what latency on a write waits for cleaning: more than a missed revolution, and than twice the
+    usual."""
     return int(max(SLOW * usual_ns, usual_ns + MISSED_TURNS * _turn_ns(steps)))
 
 
@@ -243,8 +243,10 @@ def _lone_fill(steps: Steps, name: str, size: int, quanta: int) -> Fill:
     pace = steps.run(f"{name}-usual", _writes(steps, 0, LONE_USUAL, size))
     until = Stop(_limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
     log = steps.run(f"{name}-lone", _writes(steps, LONE_USUAL, FIRST_WRITES, size), until=until)
-    turn_ns = _turn_ns(steps)
-    found = change_point(log.submit_ns, log.complete_ns, turn_ns=turn_ns) if until.reached(log) else None
+    rotation_ns = _turn_ns(steps)
+    found = (
+        change_point(log.submit_ns, log.complete_ns, rotation_ns=rotation_ns) if until.reached(log) else None
+    )
     return _fill(name, size, quanta, LONE_USUAL + (found.writes if found else len(log)), found)
 
 
@@ -331,7 +333,7 @@ def _rate(steps: Steps, quantum: int) -> Rate | None:
     """What a quantum takes, from entries of fewer and of more; None if all hold as many.
 
     Writes have to be so large that those that wait fill more than one entry: else each entry begins when the
-    one before has ended, a turn late."""
+    one before has ended, a revolution late."""
     entry = steps.known.number("journal_entry_max_bytes")
     if entry is None or not steps.erase("rate-erase"):
         return None

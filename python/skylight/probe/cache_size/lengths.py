@@ -2,16 +2,16 @@
 
 All entries of one size are as long, so the phase at which they end turns by
 
-    A = (out-of-band data + quanta + gap) * (1 + skew)        (tracks, and turns a track)
+    A = (out-of-band data + quanta + gap) * (1 + skew)        (tracks, and revolutions a track)
 
-from one to the next, but for whole turns, and for a saw of the height of the skew that a mean over many
+from one to the next, but for whole revolutions, and for a saw of the height of the skew that a mean over many
 entries takes away. The same with more quanta: what is added each time is the length of those alone, so that
-one quantum's share of the turn is known, `Q = quantum * (1 + skew)`, without a track, a skew or a time that
-something takes. Entries of a quantum are then `(A + n) / Q` quanta long, and the whole number `n` of turns is
-the one for which the out-of-band data lies where its time says.
+one quantum's share of the revolution is known, `Q = quantum * (1 + skew)`, without a track, a skew or a time
+that something takes. Entries of a quantum are then `(A + n) / Q` quanta long, and the whole number `n` of
+revolutions is the one for which the out-of-band data lies where its time says.
 
-A saw makes a second line beside the mean advance, for skews near half a turn one as strong. So `A` and `Q`
-are looked for together, as the two for which entries of all sizes turn in step: lines that do not belong
+A saw makes a second line beside the mean advance, for skews near half a revolution one as strong. So `A` and
+`Q` are looked for together, as the two for which entries of all sizes turn in step: lines that do not belong
 together do not, and those that do give the same length.
 
 Invariant: pure functions of completions; every length that fits about as well as the best is kept.
@@ -24,15 +24,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skylight.evidence import F64
 from skylight.infer.turning import phasors
 
-F64 = NDArray[np.float64]
 Interval = tuple[float, float]
 
 FEWEST_ENTRIES = 24
-FREQUENCIES = 4096  # tried within a turn
+FREQUENCIES = 4096  # tried within a revolution
 STRONG = 0.35  # of its strongest line, that an advance of lone blocks must have to be looked at
 PLAIN = 0.45  # agreement of all phases with an advance and a quantum, on average
 ALSO = 0.9  # of the best agreement: others so good are kept
@@ -44,23 +43,23 @@ TRACK_TO = 0.1  # how far the track at the cache may be another than at an addre
 
 @dataclass(frozen=True, slots=True)
 class Advances:
-    """By what parts of a turn entries of one quantum end later than the one before (0 to 1), and how many
-    turns a quantum more makes; `agreement` is that of the phases (0 to 1)."""
+    """By what parts of a revolution entries of one quantum end later than the one before (0 to 1), and how
+    many revolutions a quantum more makes; `agreement` is that of the phases (0 to 1)."""
 
     one: float
     quantum: float
     agreement: float
 
 
-def _spectrum(done_ns: F64, turn_ns: float) -> F64:
-    """How well phases agree with each advance, on `FREQUENCIES` parts of a turn."""
-    phases = phasors((done_ns - done_ns[0]) / turn_ns)
+def _spectrum(done_ns: F64, rotation_ns: float) -> F64:
+    """How well phases agree with each advance, on `FREQUENCIES` parts of a revolution."""
+    phases = phasors((done_ns - done_ns[0]) / rotation_ns)
     return np.asarray(np.abs(np.fft.fft(phases, FREQUENCIES)) / len(done_ns), np.float64)
 
 
-def advances(ends: Mapping[int, F64], turn_ns: float, likely: Interval) -> list[Advances]:
-    """From the ends of entries of so many quanta each (of 1 among them) with a quantum of `likely` turns: all
-    that explain them about as well as the best, which comes first. Empty where nothing does.
+def advances(ends: Mapping[int, F64], rotation_ns: float, likely: Interval) -> list[Advances]:
+    """From the ends of entries of so many quanta each (of 1 among them) with a quantum of `likely`
+    revolutions: all that explain them about as well as the best, which comes first. Empty where nothing does.
 
     >>> entries = np.arange(60)
     >>> ends = {quanta: entries * (1.8 + 0.45 * quanta) * 1e7 for quanta in (1, 2, 4)}
@@ -70,7 +69,7 @@ def advances(ends: Mapping[int, F64], turn_ns: float, likely: Interval) -> list[
     """
     if len(ends) < 2 or min(map(len, ends.values())) < FEWEST_ENTRIES or likely[1] <= likely[0]:
         return []
-    lines = {quanta: _spectrum(done_ns, turn_ns) for quanta, done_ns in ends.items()}
+    lines = {quanta: _spectrum(done_ns, rotation_ns) for quanta, done_ns in ends.items()}
     one = np.flatnonzero(lines[1] >= STRONG * lines[1].max())
     quantum = np.arange(round(likely[0] * FREQUENCIES), round(likely[1] * FREQUENCIES) + 1)
     total = np.zeros((len(one), len(quantum)))
@@ -91,7 +90,7 @@ def advances(ends: Mapping[int, F64], turn_ns: float, likely: Interval) -> list[
 
 
 def wrapped(skews: Interval) -> list[Interval]:
-    """Skews less whole turns, which phases do not tell apart: the ranges from minus a half to a half.
+    """Skews less whole revolutions, which phases do not distinguish: the ranges from minus a half to a half.
 
     >>> [tuple(map(float, part)) for part in wrapped((0.25, 0.625))]
     [(0.25, 0.5), (-0.5, -0.375)]
@@ -101,7 +100,7 @@ def wrapped(skews: Interval) -> list[Interval]:
 
 
 def likely_turns(one: float, skews: Interval) -> Interval:
-    """Between what turns a quantum of about `one` track may be."""
+    """Between what revolutions a quantum of about `one` track may be."""
     return one * (1 + skews[0]) * (1 - TRACK_TO), one * (1 + skews[1]) * (1 + TRACK_TO)
 
 
@@ -109,8 +108,8 @@ def entries_of(
     found: Advances, one: float, times: Interval, skews: Interval, most_gap: float
 ) -> list[tuple[float, float]]:
     """Out-of-band data and quantum of an entry, in quanta: the least and the most for each number of whole
-    turns, and of starts of tracks, that the time of the out-of-band data allows (`times`, in turns). `one` is
-    a quantum in tracks, about; behind an entry lie up to `most_gap` quanta of nothing.
+    revolutions, and of starts of tracks, that the time of the out-of-band data allows (`times`, in
+    revolutions). `one` is a quantum in tracks, about; behind an entry lie up to `most_gap` quanta of nothing.
 
     Data of so many tracks crosses as many starts or one more, each a skew later."""
     long: dict[tuple[int, int], list[float]] = {}

@@ -22,17 +22,17 @@ from collections.abc import Sequence
 
 from skylight.findings import Finding, Known
 from skylight.probe.cache_size import advance, lengths
+from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.findings import CACHE, FILL, MAP, RAW, SIZE_RIGHT
 from skylight.probe.cache_size.journal import BLOCK, LONG_ENTRIES, Entries, Fill, Journal
-from skylight.probe.cache_size.rooms import Rooms
 from skylight.probe.journal.findings import OUT_OF_BAND_RIGHT
 from skylight.units import format_count, format_size
 
 LOWEST_WATERMARK, USUAL_WATERMARK = 0.8, 0.9092
 LIKELY_WATERMARKS = (0.805, 0.995)  # 95 % of the even choice between the lowest and all
 RIGHT_WITHIN = SIZE_RIGHT.part
-TIME_TO = OUT_OF_BAND_RIGHT.part  # of a turn: how well that time is known, where no interval says
-LEAST_SKEW, MOST_SKEW = 0.03, 0.45  # of a turn, where the step to the next track is not known
+TIME_TO = OUT_OF_BAND_RIGHT.part  # of a revolution: how well that time is known, where no interval says
+LEAST_SKEW, MOST_SKEW = 0.03, 0.45  # of a revolution, where the step to the next track is not known
 SKEW_SLACK_NS = 500_000.0  # what skew is more than the step to a track: settling, and some slack
 READS_AGREE = 0.05  # how much worse reads may agree with a way than with the best
 AGREES = 0.75  # phases of the ends of entries with a way of running on
@@ -68,22 +68,24 @@ def behind(used: float, fewest: float = 0.0) -> tuple[float, Interval, float]:
     return value, likely, min(inside, 1.0)
 
 
-def of_cache_bands(rooms: Rooms, rows: Sequence[str]) -> list[Finding]:
+def of_cache_bands(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding]:
     """Sizes of a cache whose bands were counted."""
-    confidence = 1 - 0.5 ** (rooms.stalls + rooms.checks)
-    whole = rooms.whole_bytes or rooms.room_bytes
+    confidence = 1 - 0.5 ** (cache_parts.stalls + cache_parts.checks)
+    whole = cache_parts.whole_bytes or cache_parts.part_bytes
     start = (
-        f"Every {format_count(rooms.count)}th data band of {format_size(whole)} shares a cache band"
-        f" (seen {rooms.checks} times), and one stalls after {format_size(rooms.room_bytes)}"
+        f"Every {format_count(cache_parts.count)}th data band of {format_size(whole)} shares a cache band"
+        f" (seen {cache_parts.checks} times), and one stalls after {format_size(cache_parts.part_bytes)}"
     )
-    unit = rooms.count * (256 << 10)  # what a write of the room is; the last of them may not have fitted
-    cache, least = rooms.count * whole, rooms.count * rooms.room_bytes
+    unit = cache_parts.count * (
+        256 << 10
+    )  # what a write of the cache part is; the last of them may not have fitted
+    cache, least = cache_parts.count * whole, cache_parts.count * cache_parts.part_bytes
     fill = least if least == cache else least + unit // 2
     return [
         CACHE.found(
             round(cache),
             confidence,
-            f"{start}: {format_count(rooms.count)} cache bands.",
+            f"{start}: {format_count(cache_parts.count)} cache bands.",
             rows,
             (cache - unit, cache + unit),
         ),
@@ -123,17 +125,16 @@ def free_bands(usable: int) -> tuple[float, Interval, float]:
     return round(value, 1), (low, high), min(max(inside, 0.0), 1.0) if high > low else 1.0
 
 
-def of_zones(rooms: Rooms, rows: Sequence[str]) -> list[Finding]:
+def of_zones(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding]:
     """Sizes of a cache that is spread over zones."""
-    confidence = 1 - 0.5 ** (rooms.stalls + rooms.checks)
-    fill = rooms.count * rooms.room_bytes
-    usable = max(round(rooms.room_bytes / rooms.band), 1)
+    confidence = 1 - 0.5 ** (cache_parts.stalls + cache_parts.checks)
+    fill = cache_parts.count * cache_parts.part_bytes
+    usable = max(round(cache_parts.part_bytes / cache_parts.band), 1)
     bands, (low, high), sure = free_bands(usable)
-    unit = rooms.count * rooms.band
+    unit = cache_parts.count * cache_parts.band
     start = (
-        f"A zone takes {format_size(rooms.room_bytes)}, {usable} bands of {format_size(rooms.band)},"
-        " before it"
-        f" stalls, and the drive has {rooms.count} zones"
+        f"A zone takes {format_size(cache_parts.part_bytes)}, {usable} bands of"
+        f" {format_size(cache_parts.band)}, before it stalls, and the drive has {cache_parts.count} zones"
     )
     return [
         CACHE.found(
@@ -167,10 +168,10 @@ def _out_of_band_ns(known: Known) -> Interval | None:
         return None
     if finding.interval is not None:
         return finding.interval
-    time_ns, turn_ns = known.number("out_of_band_ns"), known.number("rotation_ns")
-    if time_ns is None or turn_ns is None:
+    time_ns, rotation_ns = known.number("out_of_band_ns"), known.number("rotation_ns")
+    if time_ns is None or rotation_ns is None:
         return None
-    return max(time_ns - TIME_TO * turn_ns, 0.0), time_ns + TIME_TO * turn_ns
+    return max(time_ns - TIME_TO * rotation_ns, 0.0), time_ns + TIME_TO * rotation_ns
 
 
 def _on_flash(journal: Journal, time_ns: Interval) -> Interval | None:
@@ -187,7 +188,7 @@ def _by_advance(
     entries: Entries,
     quantum: int,
     one: float,
-    turn_ns: float,
+    rotation_ns: float,
     times: Interval,
     skews: Interval,
     plain: Interval,
@@ -198,11 +199,11 @@ def _by_advance(
     lengths = (low * one + plain[0], high * one + plain[1] + advance.LONGEST_GAP)
     block = BLOCK / quantum
     ways = []
-    for way in advance.fitted(entries.done_ns, turn_ns, lengths, skews):
+    for way in advance.fitted(entries.done_ns, rotation_ns, lengths, skews):
         if way.agreement < AGREES:
             continue
         behind, agreement = advance.quantum_tracks(
-            entries.done_ns, entries.read_ns, turn_ns, way, one * (1 - block)
+            entries.done_ns, entries.read_ns, rotation_ns, way, one * (1 - block)
         )
         here = behind / (1 - block)
         band = advance.without_gap(times, here, way, quantum)
@@ -218,7 +219,7 @@ def _by_advance(
 
 
 def _by_lengths(
-    entries: Entries, quantum: int, one: float, turn_ns: float, times: Interval, skews: Interval
+    entries: Entries, quantum: int, one: float, rotation_ns: float, times: Interval, skews: Interval
 ) -> list[float]:
     """Bytes of an entry that lone writes of one quantum and of several allow; `one` is about a quantum in
     tracks."""
@@ -227,7 +228,7 @@ def _by_lengths(
     return [
         quantum * each
         for part in lengths.wrapped(skews)
-        for found in lengths.advances(ends, turn_ns, lengths.likely_turns(one, part))
+        for found in lengths.advances(ends, rotation_ns, lengths.likely_turns(one, part))
         for bounds in lengths.entries_of(found, one, times, skews, gap)
         for each in bounds
     ]
@@ -235,23 +236,29 @@ def _by_lengths(
 
 def _on_disk(journal: Journal, known: Known, time_ns: Interval) -> Interval | None:
     """Bytes of an entry on disk, from the time of its out-of-band data and where tracks begin."""
-    turn_ns, place = known.number("rotation_ns"), known.word("cache_location")
+    rotation_ns, place = known.number("rotation_ns"), known.word("cache_location")
     track = known.part("track_bytes", place) if place in ("od", "md", "id") else None
     step_ns, quantum, entries = known.part("seek_ns", "track"), journal.quantum, journal.entries
-    if turn_ns is None or track is None or quantum is None:
+    if rotation_ns is None or track is None or quantum is None:
         return None
-    times = (time_ns[0] / turn_ns, time_ns[1] / turn_ns)
-    skews = (step_ns / turn_ns, (step_ns + SKEW_SLACK_NS) / turn_ns) if step_ns else (LEAST_SKEW, MOST_SKEW)
+    times = (time_ns[0] / rotation_ns, time_ns[1] / rotation_ns)
+    skews = (
+        (step_ns / rotation_ns, (step_ns + SKEW_SLACK_NS) / rotation_ns)
+        if step_ns
+        else (LEAST_SKEW, MOST_SKEW)
+    )
     one = quantum / track
     long = (
-        _by_lengths(entries, quantum, one, turn_ns, times, skews) if entries is not None and step_ns else []
+        _by_lengths(entries, quantum, one, rotation_ns, times, skews)
+        if entries is not None and step_ns
+        else []
     )
     if long and max(long) - min(long) <= WIDEST * (max(long) + min(long)):
         return min(long), max(long)
     plain = advance.by_time_alone(times, skews)
     found = []
     if entries is not None and step_ns:  # with any skew at all, phases fit too many ways of running on
-        found = _by_advance(entries, quantum, one, turn_ns, times, skews, plain)
+        found = _by_advance(entries, quantum, one, rotation_ns, times, skews, plain)
     if found and max(found) - min(found) <= WIDEST * (max(found) + min(found)):
         return min(found), max(found)
     # Phases that do not agree leave the time, and the track of an address near the cache.

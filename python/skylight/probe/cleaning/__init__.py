@@ -44,6 +44,8 @@ class CleaningTest(ProcedureTest[Seen]):
         "Writes a few blocks, leaves the drive alone for longer and longer, and looks whether they were moved"
         " from the persistent cache to their place, since when, and how long a band takes."
     )
+    judges_part = True
+    begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most about this: on a drive that waits two minutes before it cleans, or on a lazy one."""
@@ -51,10 +53,6 @@ class CleaningTest(ProcedureTest[Seen]):
             return Cost(0, 0.0, 0)
         filled = min(2 * journal.MOST_FILLED, facts.size_bytes // LAZY_SHARE)
         return Cost(IOS, DEVICE_S + filled / LAZY_BYTES_A_SECOND, WRITTEN + filled)
-
-    def begin(self) -> Seen:
-        """No trial was made."""
-        return Seen()
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Trials; then cache bands, or bands cleaned in idle time, or bands that writes wait for."""
@@ -96,10 +94,6 @@ class CleaningTest(ProcedureTest[Seen]):
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """When and how it cleans, and how long a band takes; nothing of a drive that has no cache."""
         return judge(seen, steps.known, steps.size, steps.names)
-
-    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
-        """From the trials that were made."""
-        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """When it begins, and what was cleaned, in the manner of the paper's Figures 11 and 12."""

@@ -16,31 +16,12 @@ from skylight.evidence import Evidence
 from skylight.infer import residence
 from skylight.probe import Figure
 from skylight.probe.cleaning import cache_bands, rate, trials
+from skylight.probe.drawing import cached_or_cleaned, dashed_line, new_axes, plain_numbers
 from skylight.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure as Drawing
-
     from skylight.probe.cleaning.trials import Trial
     from skylight.probe.cleaning.verdict import Seen
-
-
-def new_axes() -> tuple[Drawing, Axes]:
-    """An empty drawing with one pair of axes."""
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
-
-
-def plain_numbers(axis: Axis) -> None:
-    """A logarithmic axis with its numbers written out."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
@@ -51,7 +32,7 @@ def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
     figures = [_start(seen.trials)]
     told = rate.best(seen.rounds)
     if told is not None:
-        figures.append(_bands(evidence, told, ground.turn_ns, flash=ground.flash))
+        figures.append(_bands(evidence, told, ground.rotation_ns, flash=ground.flash))
     if seen.cache_bands.stalls:
         figures.append(_stalls(seen.cache_bands, evidence))
     return figures
@@ -93,15 +74,14 @@ def _start(seen: list[Trial]) -> Figure:
     return Figure("cleaning-start", "When cleaning begins", caption, alt, drawing)
 
 
-def _bands(evidence: Evidence, told: rate.Round, turn_ns: float, *, flash: bool) -> Figure:
+def _bands(evidence: Evidence, told: rate.Round, rotation_ns: float, *, flash: bool) -> Figure:
     drawing, axes = new_axes()
     log = evidence.log(f"{told.name}-look")
     look_ns = log.latency_ns[2::2]  # the first row is the read that may wait, then approach and look in turn
-    home = residence.at_home(look_ns, turn_ns, flash=flash)
+    home = residence.at_home(look_ns, rotation_ns, flash=flash)
     number = np.arange(1, len(look_ns) + 1)
-    for index, (label, mark, rows) in enumerate((("in the cache", "o", ~home), ("cleaned", "s", home))):
-        axes.plot(number[rows], look_ns[rows] / 1e6, mark, color=f"C{index}", label=label)
-    axes.axhline(turn_ns / 1e6, color="C5", linestyle="--", linewidth=1)
+    cached_or_cleaned(axes, number, look_ns / 1e6, home)
+    dashed_line(axes, rotation_ns / 1e6)
     axes.set_xlabel("block, in the order written")
     axes.set_ylabel("latency of the read across it (ms)")
     axes.set_ylim(0, 1.25 * float(np.percentile(look_ns, 99)) / 1e6)
@@ -109,7 +89,7 @@ def _bands(evidence: Evidence, told: rate.Round, turn_ns: float, *, flash: bool)
     caption = (
         f"Single blocks in {len(home)} bands were written, the drive was left alone for"
         f" {format_duration(told.pause_s * 1e9)}, and each block was read together with its neighbours. A"
-        " block at its own place is read in one turn (dashed), one in the cache"
+        " block at its own place is read in one revolution (dashed), one in the cache"
         f" {'at once' if flash else 'later'}. {told.count} were cleaned in"
         f" {format_duration(told.work_s * 1e9)} after cleaning began."
     )

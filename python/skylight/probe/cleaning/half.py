@@ -138,7 +138,7 @@ class Progress:
         if not self.long:
             return ((self.work_s[last - 1] + self.work_s[last]) / 2 - begun_s) / bands, bands
         if np.count_nonzero(~self.home[-1]) * self.cell < self.band_bytes / 2:
-            return None  # all was clean before the pause ended, nobody knows when
+            return None  # all was clean before the pause ended, no one knows when
         # What is left over of whole bands is a part of one, which took as long.
         more = self.more[-1] * self.cell / self.band_bytes
         bands += math.ceil(more - SOME_PART - more * LENGTH_TO * self.cell / self.band_bytes)
@@ -198,5 +198,5 @@ def _pause(
     steps.pause(f"{name}-pause", pause_s)
     look = joined(IoBatch.reads([anchor - 16 * KIB], ground.block), ground.looks(stretch.blocks))
     log = steps.run(f"{name}-look", look, params={"pause_s": pause_s, "idle_s": idle_s})
-    waited_s = max(0.0, float(log.latency_ns[0]) - ground.turn_ns / 2) / 1e9
+    waited_s = max(0.0, float(log.latency_ns[0]) - ground.rotation_ns / 2) / 1e9
     progress.add(pause_s - idle_s + waited_s, ground.home(without_first(log)), long=name.endswith("-long"))

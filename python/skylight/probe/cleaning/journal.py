@@ -212,7 +212,7 @@ def _watch(
         name = f"{attempt}-stall-{number}"
         log = steps.run(name, ground.writes(filler.next(min(left, PIECE)), filler.step), until=stop)
         left -= len(log.only(Op.WRITE))
-        spent_ns += int(log.complete_ns.max() - log.submit_ns[0])
+        spent_ns += log.span_ns
         if spent_ns > LONGEST_WATCH_NS:
             return
         if not stop.reached(log):

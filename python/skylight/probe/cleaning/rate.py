@@ -159,7 +159,7 @@ def _round(ground: Ground, number: int, marks: U64, idle_s: float, work_s: float
     steps.pause(f"{name}-pause", pause_s)
     params = {"pause_s": pause_s, "idle_s": idle_s}
     log = steps.run(f"{name}-look", joined(anchors[1], ground.looks(marks)), params=params)
-    waited_s = max(0.0, float(log.latency_ns[0]) - ground.turn_ns / 2) / 1e9
+    waited_s = max(0.0, float(log.latency_ns[0]) - ground.rotation_ns / 2) / 1e9
     seen = Round(name, ground.home(without_first(log)), pause_s, waited_s, idle_s)
     _clear(ground, number, seen)
     return seen

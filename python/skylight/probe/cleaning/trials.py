@@ -4,11 +4,11 @@ A trial writes a mark (three blocks of one band), reads an anchor elsewhere, lea
 while, reads the anchor again and then looks whether the mark's blocks are at their native place
 (`skylight.infer.residence`). The drive had begun to clean if most are, or if the anchor was *late*: the unit
 of cleaning in progress has to end first. Left alone for less than its idle time it still has its heads at the
-anchor, and answers within a turn.
+anchor, and answers within a revolution.
 
 Each trial marks another place of the same band, for which all marks of earlier trials go with it. Only a late
 anchor can mislead (a slow outlier), so it has to be seen again before it counts. A unit that is about to end
-makes no anchor late, so a search guards its lower end with trials a few turns below it.
+makes no anchor late, so a search guards its lower end with trials a few revolutions below it.
 
 Invariant: what is done next depends on logs only.
 Source: Skylight (FAST '15), section 4.5, Test 3 and Figure 11.
@@ -33,7 +33,7 @@ SHORTEST_S, STEP, LONGEST_S = 0.08, 1.6, 380.0
 CLOSE_ENOUGH = 1.04  # a bracket as narrow as this is 4 %, a fifth of what is asked
 GUARD_TURNS, MORE_GUARD_TURNS = (1.4, 2.8), (1.4, 2.8, 4.3, 6.1, 8.4, 11.0)
 LARGEST_TRIALS = 64
-LATE_TURNS, LATE_NS = 1.1, 3_000_000  # beyond one turn: a step to the next track, overhead and jitter
+LATE_TURNS, LATE_NS = 1.1, 3_000_000  # beyond one revolution: a step to the next track, overhead and jitter
 PLACE_BYTES = 64 * MIB
 MARK_BLOCKS, BLOCK_STEP, MARK_STEP, ANCHOR_STEP = 3, 16 * KIB, 48 * KIB, 16 * KIB
 INSIDE = 516 * KIB  # off the start of a band of whole MiB, where a write may begin a stream
@@ -52,13 +52,13 @@ def joined(*batches: IoBatch) -> IoBatch:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What all parts share: the steps, whether the cache is flash, whether writes need a FLUSH, one turn
-    (ns), how fast blocks pass under the heads at some places."""
+    """What all parts share: the steps, whether the cache is flash, whether writes need a FLUSH, one
+    revolution (ns), how fast blocks pass under the heads at some places."""
 
     steps: Steps
     flash: bool
     flushed: bool
-    turn_ns: float
+    rotation_ns: float
     bytes_a_second: tuple[float, ...] = ()
 
     @property
@@ -69,7 +69,7 @@ class Ground:
     @property
     def late_ns(self) -> float:
         """Latency from which on an anchor is late, ns: it waited for something."""
-        return LATE_TURNS * self.turn_ns + LATE_NS
+        return LATE_TURNS * self.rotation_ns + LATE_NS
 
     def writes(self, offsets: U64, size: int = 0) -> IoBatch:
         """Writes, with a FLUSH behind each where the volatile cache may be on."""
@@ -82,22 +82,24 @@ class Ground:
 
     def home(self, log: IoLog) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which of the blocks looked at are at their native place."""
-        return residence.at_home(residence.look_ns(log), self.turn_ns, flash=self.flash)
+        return residence.at_home(residence.look_ns(log), self.rotation_ns, flash=self.flash)
 
 
 def begin(steps: Steps, *, flushed: bool) -> Ground:
-    """Measures a turn and the speed of the platters on blocks never written."""
+    """Measures a revolution and the speed of the platters on blocks never written."""
     flash = steps.known.word("cache_medium") == "flash"
     ground = Ground(steps, flash, flushed, 1.0)
     at = steps.rng(BASELINE).integers(16, steps.size // MIB - 16, size=BASELINE_PLACES)
     blocks = np.sort(at).astype(np.uint64) * np.uint64(MIB) + np.uint64(260 * KIB)
     log = steps.run(BASELINE, ground.looks(blocks), params={"flash": flash})
-    turn_ns = residence.turn_of(residence.look_ns(log))
+    rotation_ns = residence.turn_of(residence.look_ns(log))
     places = (2 * np.arange(SPEED_PLACES) + 1) * (steps.size // (2 * SPEED_PLACES)) // MIB * MIB
     pairs = np.stack([places, places + SPEED_BYTES], axis=1).ravel()
     second_ns = steps.run(SPEED, IoBatch.reads(pairs, SPEED_BYTES)).latency_ns[1::2]
-    passing_ns = np.maximum(second_ns - turn_ns, second_ns / 4)  # the second of a pair first misses its turn
-    return Ground(steps, flash, flushed, turn_ns, tuple(SPEED_BYTES * 1e9 / passing_ns))
+    passing_ns = np.maximum(
+        second_ns - rotation_ns, second_ns / 4
+    )  # the second of a pair first misses its revolution
+    return Ground(steps, flash, flushed, rotation_ns, tuple(SPEED_BYTES * 1e9 / passing_ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def _trial(number: int, pause_s: float, log: IoLog, ground: Ground) -> Trial:
 
 def without_first(log: IoLog) -> IoLog:
     """A log without its first row: an anchor, before looks."""
-    return IoLog(log.op[1:], log.offset[1:], log.size[1:], log.submit_ns[1:], log.complete_ns[1:])
+    return log.rows(slice(1, None))
 
 
 @dataclass(slots=True)
@@ -172,9 +174,9 @@ class Search:
 
     def narrow(self, width_s: Callable[[float], float], guard_turns: tuple[float, ...]) -> None:
         """Trials until the bracket is as narrow as `width_s` of its lower end says, s; then guards, so many
-        turns below it."""
+        revolutions below it."""
         for turns in (0.0, *guard_turns):
-            guard_s = bracket(self.seen)[0] - turns * self.ground.turn_ns / 1e9
+            guard_s = bracket(self.seen)[0] - turns * self.ground.rotation_ns / 1e9
             if turns and (guard_s <= 0 or not self.begun(guard_s)):
                 continue
             self._halve(width_s)

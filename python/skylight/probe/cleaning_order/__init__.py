@@ -51,16 +51,14 @@ class CleaningOrder(ProcedureTest[Seen]):
         "Writes blocks into bands far apart, leaves the drive alone until about half of them are cleaned, and"
         " looks whether these are the ones that were written first."
     )
+    judges_part = True
+    begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most about this, on a drive that waits two minutes before it cleans."""
         if not writes or facts.size_bytes < trials.LEAST_TARGET_BYTES:
             return Cost(0, 0.0, 0)
         return Cost(IOS, DEVICE_S, WRITTEN)
-
-    def begin(self) -> Seen:
-        """No mark was written."""
-        return Seen()
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """A parade up, one down, and Test 5."""
@@ -96,10 +94,6 @@ class CleaningOrder(ProcedureTest[Seen]):
             why = "no marks were written: when the drive cleans is not known, or writes are not allowed"
             return [ORDER.unknown(why)]
         return [_judge_few(seen.few) if seen.few else _judge(seen.parades)]
-
-    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
-        """From the marks that were looked at."""
-        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Which marks were cleaned, and Test 5 in the manner of the paper's Figure 13."""

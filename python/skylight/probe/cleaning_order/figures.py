@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.probe.cleaning.figures import new_axes
 from skylight.probe.cleaning_order.measure import MARKS, Parade, Seen, Test5
+from skylight.probe.drawing import cached_or_cleaned, dashed_line, new_axes
 from skylight.units import format_duration
 
 
@@ -19,7 +19,7 @@ def draw(seen: Seen) -> list[Figure]:
     if seen.parades:
         figures.append(_parades(seen.parades))
     if seen.test5 is not None and seen.ground is not None:
-        figures.append(_test5(seen.test5, seen.ground.turn_ns, flash=seen.ground.flash))
+        figures.append(_test5(seen.test5, seen.ground.rotation_ns, flash=seen.ground.flash))
     return figures
 
 
@@ -46,16 +46,13 @@ def _parades(parades: list[Parade]) -> Figure:
     return Figure("cleaning-order", "Which bands were cleaned first", caption, alt, drawing)
 
 
-def _test5(seen: Test5, turn_ns: float, *, flash: bool) -> Figure:
+def _test5(seen: Test5, rotation_ns: float, *, flash: bool) -> Figure:
     drawing, axes = new_axes()
     number = np.arange(1, len(seen.look_ns) + 1)
-    for index, (label, mark, rows) in enumerate(
-        (("in the cache", "o", ~seen.cleaned), ("cleaned", "s", seen.cleaned))
-    ):
-        axes.plot(number[rows], seen.look_ns[rows] / 1e6, mark, color=f"C{index}", markersize=4, label=label)
-    axes.axhline(turn_ns / 1e6, color="C5", linestyle="--", linewidth=1)
+    cached_or_cleaned(axes, number, seen.look_ns / 1e6, seen.cleaned)
+    dashed_line(axes, rotation_ns / 1e6)
     for edge in (seen.linear, seen.linear + seen.scattered):
-        axes.axvline(edge + 0.5, color="C7", linewidth=1)
+        axes.axvline(edge + 0.5, color="gray", linewidth=1)
     axes.set_ylim(0, 1.3 * float(np.percentile(seen.look_ns, 99)) / 1e6)
     axes.set_xlabel("block, in the order written")
     axes.set_ylabel("latency of the read across it (ms)")
@@ -65,7 +62,8 @@ def _test5(seen: Test5, turn_ns: float, *, flash: bool) -> Figure:
         f"Test 5: {seen.linear} blocks of a region of 256 MiB (left), {seen.scattered} all over the drive"
         f" (middle), {right} other blocks of the region (right), then"
         f" {format_duration(seen.pause_s * 1e9)} of rest, then each is read together with its neighbours. A"
-        f" cleaned block is read in one turn (dashed), one in the cache {'at once' if flash else 'later'}. If"
+        " cleaned block is read in one revolution (dashed), one in the cache"
+        f" {'at once' if flash else 'later'}. If"
         " the blocks on the right are clean and some in the middle are not, cleaning gathers all that the"
         " cache holds of a band, and goes by the oldest block."
     )

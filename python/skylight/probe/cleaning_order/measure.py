@@ -17,7 +17,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import U64, IoLog, JsonScalar
+from skylight.evidence import I64, U64, IoLog, JsonScalar
 from skylight.infer import residence
 from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined
 
@@ -73,7 +73,7 @@ class Test5:
     linear: int
     scattered: int
     pause_s: float
-    look_ns: NDArray[np.int64]
+    look_ns: I64
     cleaned: Bools
 
 
@@ -193,10 +193,7 @@ def _parade(name: str, before: IoLog, after: IoLog, ground: Ground, *, few: bool
 
 
 def _last(log: IoLog, count: int) -> IoLog:
-    return IoLog(
-        log.op[-count:], log.offset[-count:], log.size[-count:],
-        log.submit_ns[-count:], log.complete_ns[-count:],
-    )  # fmt: skip
+    return log.rows(slice(-count, None))
 
 
 def test5(ground: Ground, idle_s: float, band_s: float) -> Test5:

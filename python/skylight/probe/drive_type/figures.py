@@ -8,35 +8,26 @@ Source: Skylight (FAST '15) Figure 4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.findings import Finding
+from skylight.evidence import I64
 from skylight.probe import Figure
+from skylight.probe.drawing import MARKERS, dashed_line, new_axes
 from skylight.probe.drive_type.verdict import Observed, rotation
 from skylight.probe.drive_type.writes import Writes
 from skylight.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 LOG_FROM = 30.0  # a spread of the middle 98 % by more than this factor is drawn on a logarithmic axis
-MARKS = ("o", "s", "^", "D")
 
 
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
-
-
-def _latency_axis(axes: Axes, latency_ns: NDArray[np.int64], period_ns: float) -> str:
-    """Scales the latency axis so that it shows the bulk and the turn (0: none); returns the words for it."""
+def _latency_axis(axes: Axes, latency_ns: I64, period_ns: float) -> str:
+    """Scales the latency axis so that it shows the bulk and the revolution (0: none); returns the words for
+    it."""
     low, high = np.percentile(latency_ns, [1, 99])
     high = max(high, period_ns)
     if high > LOG_FROM * max(low, 1.0):
@@ -49,15 +40,7 @@ def _latency_axis(axes: Axes, latency_ns: NDArray[np.int64], period_ns: float) -
     return "linear"
 
 
-def _turn_line(axes: Axes, period_ns: float) -> None:
-    axes.axhline(period_ns / 1e6, color="C5", linestyle="--", linewidth=1)
-    axes.annotate(
-        f"one turn, {format_duration(period_ns)}", (1.0, period_ns / 1e6), xycoords=("axes fraction", "data"),
-        xytext=(-2, 3), textcoords="offset points", ha="right", va="bottom",
-    )  # fmt: skip
-
-
-def _left_out(latency_ns: NDArray[np.int64], axes: Axes) -> str:
+def _left_out(latency_ns: I64, axes: Axes) -> str:
     above = int(np.count_nonzero(latency_ns / 1e6 > axes.get_ylim()[1]))
     slowest = format_duration(int(latency_ns.max()))
     if above == 1:
@@ -70,18 +53,19 @@ def _write_label(writes: Writes) -> str:
 
 
 def _draw_writes(seen: Observed, groups: list[Writes]) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     first = 0
     for number, writes in enumerate(groups):
         at = np.arange(first + 1, first + 1 + len(writes.latency_ns))
-        mark, colour = MARKS[number % len(MARKS)], f"C{number % 5}"
+        mark, colour = MARKERS[number % len(MARKERS)], f"C{number % 5}"
         axes.plot(at, writes.latency_ns / 1e6, mark, color=colour, markersize=3, label=_write_label(writes))
         first += len(at)
     every = np.concatenate([writes.latency_ns for writes in groups])
     turning = rotation(seen)
     scale = _latency_axis(axes, every, 0.0 if turning is None else turning.period_ns)
     if turning is not None:
-        _turn_line(axes, turning.period_ns)
+        period_ns = turning.period_ns
+        dashed_line(axes, period_ns / 1e6, f"one revolution, {format_duration(period_ns)}")
     axes.set_xlabel("write, in the order issued")
     axes.set_xlim(0, first + 1)
     if len(groups) > 1:
@@ -92,8 +76,8 @@ def _draw_writes(seen: Observed, groups: list[Writes]) -> Figure:
     )
     caption = (
         "Each mark is one random 4 KiB write, one at a time, in the order issued. Marks in a flat line are"
-        " appended to a log (a shingled drive's persistent cache); marks spread evenly over a turn are"
-        " written in place; marks far below a turn never touched the platter. The axis is"
+        " appended to a log (a shingled drive's persistent cache); marks spread evenly over a revolution are"
+        " written in place; marks far below a revolution never touched the platter. The axis is"
         f" {scale}.{_left_out(every, axes)}"
     )
     return Figure(
@@ -106,14 +90,14 @@ def _draw_writes(seen: Observed, groups: list[Writes]) -> Figure:
 
 
 def _draw_reads(seen: Observed) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     sets = [(seen.reads_ns, "over the whole target")]
     if len(seen.back_ns):
         sets.append((seen.back_ns, "of what was just written"))
     for number, (latency_ns, label) in enumerate(sets):
         ordered = np.sort(latency_ns) / 1e6
         share = 100 * np.arange(1, len(ordered) + 1) / len(ordered)
-        axes.plot(ordered, share, MARKS[number], color=f"C{number}", markersize=3, label=label)
+        axes.plot(ordered, share, MARKERS[number], color=f"C{number}", markersize=3, label=label)
     every = np.concatenate([latency_ns for latency_ns, _ in sets])
     low, high = np.percentile(every, [1, 99])
     wide = high > LOG_FROM * max(low, 1.0)
@@ -128,7 +112,7 @@ def _draw_reads(seen: Observed) -> Figure:
         axes.legend(loc="lower right")
     caption = (
         "Random 4 KiB reads, the first at each place, sorted: a rotating disk climbs evenly over several"
-        " milliseconds (seek, then a wait of up to one turn); anything else climbs at once. Whether"
+        " milliseconds (seek, then a wait of up to one revolution); anything else climbs at once. Whether"
         f" completions follow a rotation is computed from their times: {_rotation_words(seen)}"
     )
     alt = f"Cumulative share of read latency; median {format_duration(float(np.median(seen.reads_ns)))}."
@@ -145,9 +129,8 @@ def _rotation_words(seen: Observed) -> str:
     )
 
 
-def draw(seen: Observed, findings: Sequence[Finding]) -> list[Figure]:
-    """The figures that the evidence allows; the findings' words stand beside them in the report."""
-    del findings
+def draw(seen: Observed) -> list[Figure]:
+    """The figures that the evidence allows."""
     groups = [writes for writes in (seen.wide, *seen.ladder) if writes is not None]
     figures = [_draw_writes(seen, groups)] if groups else []
     if len(seen.reads_ns):

@@ -1,15 +1,15 @@
 """Writes with a random read before each: does the drive append them to a log on a platter, or keep them where
 no head has to go?
 
-The read takes the arm away and lets a random part of a turn pass. A log on a platter is written where it
-ended: from one write's completion to the next it advances by the same part of a turn, or by one of a few,
-whatever came between (`skylight.infer.advance`). Writes to flash take as long as ever, so that their
+The read takes the arm away and lets a random part of a revolution pass. A log on a platter is written where
+it ended: from one write's completion to the next it advances by the same part of a revolution, or by one of a
+few, whatever came between (`skylight.infer.advance`). Writes to flash take as long as ever, so that their
 latencies pile up: they wait neither for the arm nor for an angle. Writes in place do neither. A write that
 stalled, because a band was cleaned or a sector retried, tells of none of these and is left out.
 
-A pile is at least half of the writes within a tenth of a turn. A wait for an angle is even over a turn, or
-more even still after seeks, so that hardly ever so many fall together; the chance is that of the fullest of
-the windows that begin at a write.
+A pile is at least half of the writes within a tenth of a revolution. A wait for an angle is even over a
+revolution, or more even still after seeks, so that hardly ever so many fall together; the chance is that of
+the fullest of the windows that begin at a write.
 
 Invariant: no writes are both a log and flash.
 
@@ -24,18 +24,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import U64
+from skylight.evidence import I64, U64
 from skylight.infer.advance import LARGEST_P, NO_ADVANCE, Advance, advance
 from skylight.infer.chance import binomial_tail
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import Spread, confidence_that
 
-I64 = NDArray[np.int64]
-
 PAIRS = 192
 FEWEST_PAIRS = 16  # of which quartiles mean something; how many tell, the chances say
-AWAY_TURNS = 0.3  # waits even over a turn have an interquartile range of half a turn
-LEVEL_TURNS = 0.1  # flash and jitter spread over less than a tenth of a turn
+AWAY_TURNS = 0.3  # waits even over a revolution have an interquartile range of half a revolution
+LEVEL_TURNS = 0.1  # flash and jitter spread over less than a tenth of a revolution
 LEVEL_SHARE = 0.5
 STALL_NS = 100_000_000  # slower than any single seek and wait: a band being cleaned, a retry
 STALL_TURNS = 10  # or than the longest entry of a journal on a slow disk
@@ -53,8 +51,8 @@ class Mixed:
 
     @cached_property
     def steps(self) -> Advance:
-        """The advance from write to write, modulo the turn; none if the reads did not take the drive a random
-        part of a turn away."""
+        """The advance from write to write, modulo the revolution; none if the reads did not take the drive a
+        random part of a revolution away."""
         if not self._apart:
             return NO_ADVANCE
         return advance(self.complete_ns, self.turning.period_ns, self._stalled)
@@ -71,20 +69,21 @@ class Mixed:
 
     @property
     def quarter_ns(self) -> float:
-        """What a quarter of the reads take at most: the way to the drive, the arm, and part of a turn."""
+        """What a quarter of the reads take at most: the way to the drive, the arm, and part of a
+        revolution."""
         return float(np.percentile(self.reads_ns, 25))
 
     @property
     def outlasts(self) -> bool:
         """True for writes that wait for no angle, and yet take longer than a quarter of the reads, which do.
-        A volatile cache answers before; these wait for a medium, so for flash. That many more stay as fast
+        A volatile cache answers before; these wait for a medium, so for flash. More writes that stay as fast
         would say less: a cache that takes them so slowly is written out meanwhile."""
         return self.level and float(np.median(self._moving_ns)) >= self.quarter_ns
 
     @property
     def level_p_value(self) -> float:
-        """The chance of such a pile if the latencies were even over a turn; at most, for a pile may begin at
-        any of them."""
+        """The chance of such a pile if the latencies were even over a revolution; at most, for a pile may
+        begin at any of them."""
         count = len(self._moving_ns)
         others = self._pile(self._moving_ns) - 1
         return min(1.0, count * binomial_tail(others, count - 1, LEVEL_TURNS))
@@ -111,13 +110,13 @@ class Mixed:
 
     @property
     def _apart(self) -> bool:
-        """Whether the reads took the drive a random part of a turn away."""
+        """Whether the reads took the drive a random part of a revolution away."""
         if min(len(self.reads_ns), len(self._moving_ns)) < FEWEST_PAIRS:
             return False
         return Spread.of(self.reads_ns).iqr_ns >= AWAY_TURNS * self.turning.period_ns
 
     def _pile(self, latency_ns: I64) -> int:
-        """The most latencies within a tenth of a turn from one of them on."""
+        """The most latencies within a tenth of a revolution from one of them on."""
         ordered = np.sort(latency_ns)
         ends = np.searchsorted(ordered, ordered + LEVEL_TURNS * self.turning.period_ns, side="right")
         return int((ends - np.arange(len(ordered))).max())

@@ -1,9 +1,9 @@
 """The verdict of test 1: from what was observed to a drive type, with confidence and a reason.
 
 Every branch ends in a positive sign or in "unknown". Conventional needs writes whose completions follow their
-address around the turn; shingled needs writes that are fixed on a disk whose reads follow a rotation; not
-rotating needs reads too fast for any rotating disk and free of a rotation. The absence of one sign is never
-taken for another.
+address around the revolution; shingled needs writes that are fixed on a disk whose reads follow a rotation;
+not rotating needs reads too fast for any rotating disk and free of a rotation. The absence of one sign is
+never taken for another.
 
 Source: Skylight (FAST '15) section 4.3; `skylight.infer` for the statistics.
 """
@@ -11,15 +11,15 @@ Source: Skylight (FAST '15) section 4.3; `skylight.infer` for the statistics.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skylight.evidence import I64
 from skylight.findings import UNKNOWN
 from skylight.infer.advance import Advance
 from skylight.infer.chance import binomial_tail
-from skylight.infer.phase import FASTEST_RPM, Coherence
+from skylight.infer.phase import FASTEST_RPM, NONE, Coherence
 from skylight.infer.robust import Spread, confidence_that, folded_spread, uneven_spread
 from skylight.probe.drive_type.mixed import STALL_NS, Mixed
 from skylight.probe.drive_type.writes import (
@@ -34,40 +34,42 @@ from skylight.probe.drive_type.writes import (
 )
 from skylight.units import format_duration, format_size
 
-I64 = NDArray[np.int64]
-
-SLOW_FIXED_NS = 3_500_000  # a turn at more than 17,000 rpm: fixed writes above it may be missed turns
+# One revolution at more than 17,000 rpm: fixed writes above it may be missed revolutions.
+SLOW_FIXED_NS = 3_500_000
 LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none
-UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the turn
+UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the revolution
 PERIOD_TOLERANCE = 0.01
 LONG_FLUSH_TURNS = 3
+
 MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
 
 
-@dataclass(frozen=True, slots=True)
+def _no_latencies() -> I64:
+    return np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
 class Observed:
     """Everything the verdict rests on. Empty arrays and None stand for steps that were not run."""
 
-    kind: str
-    reads_ns: I64
-    reads: Coherence
-    back_ns: I64
-    back: Coherence
-    wide: Writes | None
-    narrow: list[Writes]
-    flushed_narrow: list[Writes]
-    flush_ns: I64
-    sustained: Sustained
-    cache_off: bool
-    writes_allowed: bool
+    writes_allowed: bool = True
+    quick: bool = False  # a quick answer, whose time is bounded
+    holes: float = 0.0  # share of places that hold nothing but zeros, as far as the engine knows
+    reads_ns: I64 = field(default_factory=_no_latencies)
+    reads: Coherence = NONE
+    back_ns: I64 = field(default_factory=_no_latencies)
+    back: Coherence = NONE
+    wide: Writes | None = None
     mixed: Mixed | None = None
-    hurried: bool = False  # a quick answer, whose time is bounded
-    holes: float = 0.0  # share of places that hold nothing but zeros, as far as the engine can tell
+    narrow: list[Writes] = field(default_factory=list)
+    flushed_narrow: list[Writes] = field(default_factory=list)
+    flush_ns: I64 = field(default_factory=_no_latencies)
+    sustained: Sustained = field(default_factory=lambda: Sustained.of([]))
 
     @property
     def cleaned_early(self) -> bool:
         """True if a quick answer saw bands cleaned between the 4 KiB writes and doubted no further."""
-        return self.hurried and len(self.flush_ns) == 0 and cleaned_early(self.wide, self.mixed)
+        return self.quick and len(self.flush_ns) == 0 and cleaned_early(self.wide, self.mixed)
 
     @property
     def outlasts(self) -> bool:
@@ -111,7 +113,7 @@ def _unknown(why: str, *rows: str) -> Verdict:
 
 
 def _cut(seen: Observed, before: str, *rows: str) -> Verdict:
-    if seen.hurried:
+    if seen.quick:
         return _unknown(f"The time of a quick answer was over before {before}; probe without --quick.", *rows)
     return _unknown(f"The test was cut short before {before}; go on with --resume.", *rows)
 
@@ -120,9 +122,9 @@ def _ms(value_ns: float) -> str:
     return format_duration(value_ns)
 
 
-def judge(seen: Observed) -> Verdict:
-    """The verdict on what was observed."""
-    verdict = _judge(seen)
+def judge(seen: Observed, kind: str) -> Verdict:
+    """The verdict on what was observed of a target of this kind."""
+    verdict = _judge(seen, kind)
     if verdict.drive_type != UNKNOWN and verdict.confidence < LEAST_CONFIDENCE:
         close = f" That is too close to the limits (confidence {verdict.confidence:.2f})"
         return _unknown(f"{verdict.why}{close}; probe again, on an idle drive.", *verdict.rows)
@@ -131,12 +133,12 @@ def judge(seen: Observed) -> Verdict:
     return verdict
 
 
-def _judge(seen: Observed) -> Verdict:
+def _judge(seen: Observed, kind: str) -> Verdict:
     if len(seen.reads_ns) == 0:
         return _unknown("The evidence holds no whole step of reads; go on with --resume or probe again.")
     turning = rotation(seen)
     if turning is None:
-        return _without_rotation(seen)
+        return _without_rotation(seen, kind)
     if seen.wide is None:
         return _no_writes(seen, turning)
     return _by_writes(seen, seen.wide, turning)
@@ -164,18 +166,18 @@ def _no_writes(seen: Observed, turning: Coherence) -> Verdict:
 def _chance_of_speed(latency_ns: I64) -> float:
     """Upper bound of the chance that a rotating disk serves so many reads so fast.
 
-    The wait for the angle alone is even over a turn, so at most x / turn of its reads take less than x;
-    binomial tail at four limits, times four."""
-    turn_ns = 60e9 / FASTEST_RPM
+    The wait for the angle alone is even over a revolution, so at most x / revolution of its reads take less
+    than x; binomial tail at four limits, times four."""
+    rotation_ns = 60e9 / FASTEST_RPM
     limits_ns = (500_000, 1_000_000, 2_000_000, FAST_READ_NS)
     tails = (
-        binomial_tail(int(np.count_nonzero(latency_ns < limit)), len(latency_ns), limit / turn_ns)
+        binomial_tail(int(np.count_nonzero(latency_ns < limit)), len(latency_ns), limit / rotation_ns)
         for limit in limits_ns
     )
     return min(1.0, 4 * min(tails))
 
 
-def _without_rotation(seen: Observed) -> Verdict:
+def _without_rotation(seen: Observed, kind: str) -> Verdict:
     """No completions follow a rotation: not a rotating disk if it is also too fast for one."""
     median_ns = float(np.median(seen.reads_ns))
     if not reads_fast(seen.reads_ns):
@@ -187,7 +189,7 @@ def _without_rotation(seen: Observed) -> Verdict:
     if seen.wide is not None:
         spread = seen.wide.spread
         back_ns = float(np.median(seen.back_ns)) if len(seen.back_ns) else 0.0
-        missed_turns = seen.kind != "file" and spread.fixed and spread.median_ns >= SLOW_FIXED_NS
+        missed_turns = kind != "file" and spread.fixed and spread.median_ns >= SLOW_FIXED_NS
         if missed_turns or back_ns >= FAST_READ_NS:
             return _unknown(
                 f"Reads of blocks not written before take {_ms(median_ns)}, too fast for a rotating disk,"
@@ -210,8 +212,8 @@ def _without_rotation(seen: Observed) -> Verdict:
     confidence = (1.0 - chance * untied) * quick
     why = (
         f"Random 4 KiB reads all over the target take {_ms(median_ns)} (median of {len(seen.reads_ns)}"
-        f" places) and follow no rotation; a rotating disk waits half a turn, {_ms(30e9 / FASTEST_RPM)} or"
-        " more, and seeks."
+        " places) and follow no rotation; a rotating disk waits half a revolution,"
+        f" {_ms(30e9 / FASTEST_RPM)} or more, and seeks."
     )
     if seen.wide is None:
         why += " Nothing was written, so this rests on reads of whatever the target holds."
@@ -254,13 +256,13 @@ def _alike(steps: Advance) -> str:
 
 
 def _logged(mixed: Mixed) -> Verdict:
-    """Writes that go on from one another around the turn, whatever came between: a log on the platter."""
+    """Writes that go on from one another around the revolution, whatever came between: a log on the
+    platter."""
     confidence = mixed.logged_confidence
     why = (
-        f"Random 4 KiB writes with a random read before each complete like parts of a turn after one another"
-        f" ({_alike(mixed.steps)}) on a disk whose"
-        f" reads follow {_turn(mixed.turning)}: they are appended to a log on the platter, not written in"
-        " place."
+        "Random 4 KiB writes with a random read before each complete like parts of a revolution after one"
+        f" another ({_alike(mixed.steps)}) on a disk whose reads follow {_turn(mixed.turning)}: they are"
+        " appended to a log on the platter, not written in place."
     )
     return Verdict("smr", "disk", confidence, why, ("reads", mixed.name), confidence)
 
@@ -287,7 +289,7 @@ def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
         )
     if not more.enough(wide) and not seen.outlasts:
         mend = "go on with --resume if the test was cut short, or probe the whole disk"
-        if seen.hurried:
+        if seen.quick:
             mend = "probe without --quick, which had no time for more"
         return _unknown(
             f"{start}, but only {written} more were written, which a volatile cache may hold; {mend}.", *rows
@@ -325,7 +327,7 @@ def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
     rows: tuple[str, ...] = ("reads", wide.name)
     confidence = turning.confidence * (1 - turning.p_value)
     why = (
-        f"Reads follow {_turn(turning)}, so a platter turns, but random {wide.what} take"
+        f"Reads follow {_turn(turning)}, so a platter rotates, but random {wide.what} take"
         f" {_ms(wide.spread.median_ns)} with the volatile write cache off"
     )
     if seen.cleaned_early:
@@ -344,7 +346,7 @@ def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
         confidence *= confidence_that(wide.latency_ns, _median_below(FAST_NS))
         return Verdict("smr", "flash", confidence, why + "they go to a flash cache.", rows, confidence)
     confidence *= confidence_that(wide.latency_ns, lambda drawn: Spread.of(drawn).fixed)
-    why += "they are not written in place, but less than a turn fits flash as well as a log on disk."
+    why += "they are not written in place, but less than a revolution fits flash as well as a log on disk."
     return Verdict("smr", UNKNOWN, confidence, why, rows)
 
 
@@ -358,11 +360,11 @@ def _shingled(writes: Writes, turning: Coherence) -> Verdict:
     how = (
         f"interquartile range {100 * spread.relative:.1f} % of it"
         if spread.fixed
-        else f"give or take whole turns: half of them within {100 * arc:.1f} % of a turn"
+        else f"give or take whole revolutions: half of them within {100 * arc:.1f} % of a revolution"
     )
     why = (
-        f"Random {writes.what} take a fixed {_ms(spread.median_ns)}, {turns:.2f} turns ({how}), on a disk"
-        f" whose reads follow {_turn(turning)}: they are appended to a log, not written in place."
+        f"Random {writes.what} take a fixed {_ms(spread.median_ns)}, {turns:.2f} revolutions ({how}), on a"
+        f" disk whose reads follow {_turn(turning)}: they are appended to a log, not written in place."
     )
     return Verdict("smr", UNKNOWN, confidence, why, ("reads", writes.name))
 
@@ -388,11 +390,12 @@ def _conventional(writes: Writes, turning: Coherence) -> Verdict:
         )
     uneven = uneven_spread(writes.latency_ns, tied.period_ns)
     if uneven > UNEVEN:
-        return _neither(writes, turning, "varying, but not evenly over a turn as waits for an angle are")
+        what = "varying, but not evenly over a revolution as waits for an angle are"
+        return _neither(writes, turning, what)
     confidence = turning.confidence * tied.confidence * (1 - tied.p_value)
     confidence *= confidence_that(writes.latency_ns, lambda drawn: Spread.of(drawn).varying)
     why = (
-        f"Random {writes.what} vary evenly over a turn (quartiles {_ms(spread.q1_ns)} to"
+        f"Random {writes.what} vary evenly over a revolution (quartiles {_ms(spread.q1_ns)} to"
         f" {_ms(spread.q3_ns)}) and their completions follow their address around {_turn(tied)}: they are"
         " written in place."
     )

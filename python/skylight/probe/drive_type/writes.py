@@ -13,15 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import I64, IoLog
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import FIXED_SPREAD, Spread, folded_spread
 from skylight.probe.drive_type.mixed import STALL_NS, Mixed
 from skylight.units import format_size
-
-I64 = NDArray[np.int64]
 
 FAST_NS = 1_000_000  # "sub-millisecond" writes, section 4.3
 LARGE_BYTES = 64 << 10  # size of a sustained write
@@ -35,9 +32,10 @@ TELLING_NS = FEWEST_SHARE * SLOWEST_WRITE_NS  # a stall that makes so many slowe
 LONGEST_RETRY_NS = 30_000_000_000  # no disk tries longer for one sector: hosts give up at 30 s
 SLOW_SHARE = 0.2
 FEWEST_LAST = 1_024  # sustained writes that are looked at together: longer than bands being cleaned in a row
-FAST_READ_NS = 3_000_000  # no rotating disk serves half of its random reads within this: seek and half a turn
-TURN_SHARE = 0.9  # a fixed latency of at least this many turns waits for a platter
-LATE_SHARE = 0.75  # share of latencies of at least a turn before whole turns are taken off
+# No rotating disk serves half of its random reads within this: a seek and half a revolution.
+FAST_READ_NS = 3_000_000
+TURN_SHARE = 0.9  # a fixed latency of at least this many revolutions waits for a platter
+LATE_SHARE = 0.75  # share of latencies of at least a revolution before whole revolutions are taken off
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class Writes:
         return Spread.of(self.latency_ns)
 
     def fixed(self, turning: Coherence | None) -> bool:
-        """True for one latency, give or take jitter and whole turns of a disk that rotates."""
+        """True for one latency, give or take jitter and whole revolutions of a disk that rotates."""
         return is_fixed(self.latency_ns, turning)
 
     def quick(self, turning: Coherence | None) -> bool:
@@ -133,12 +131,12 @@ class Sustained:
 
     @property
     def stalled_lately(self) -> bool:
-        """True if one of the last writes waited so long that few more tell whether bands are cleaned."""
+        """True if one of the last writes waited so long that few more show whether bands are cleaned."""
         return bool(np.any(self.latency_ns[-FEWEST_SHARE:] >= TELLING_NS))
 
 
 def is_fixed(latency_ns: I64, turning: Coherence | None) -> bool:
-    """True for one latency, give or take jitter and, given a rotation, whole turns."""
+    """True for one latency, give or take jitter and, given a rotation, whole revolutions."""
     if Spread.of(latency_ns).fixed:
         return True
     if turning is None:

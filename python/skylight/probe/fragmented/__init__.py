@@ -2,8 +2,8 @@
 
 The reads are those of Skylight's Test 2: every second block of a run was written, so that a shingled drive
 holds it in its cache, then all blocks are read in address order, one at a time. From the latencies alone come
-one turn, the tracks and their skew, the arm's way to the cache, on which side of the drive that is, and at
-which angles cached blocks follow each other. Logs of other reads tell less, and the rest is unknown.
+one revolution, the tracks and their skew, the arm's way to the cache, on which side of the drive that is, and
+at which angles cached blocks follow each other. Logs of other reads tell less, and the rest is unknown.
 
 This test is not in the live suite, which measures each of these in a better way; it reads logs that
 `skylight.engines.fio_log` has turned into evidence.
@@ -36,7 +36,7 @@ class FragmentedReads:
     needs: tuple[str, ...] = ()
     summary = (
         "Latency logs of reads in address order, one at a time: where every second block lies in a cache,"
-        " they tell one turn, the tracks, and the arm's way to the cache."
+        " they tell one revolution, the tracks, and the arm's way to the cache."
     )
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:

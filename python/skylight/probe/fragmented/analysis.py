@@ -20,14 +20,14 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from skylight.evidence import Evidence, Op, Step
+from skylight.evidence import F64, Evidence, Op, Step
 from skylight.infer import fragmented
-from skylight.infer.fragmented import F64, Marks, TurnFit
+from skylight.infer.fragmented import Marks, TurnFit
 
 STRIDES = (1, 2, 3, 4)
 MOST_GAPS = 0.01
 CLOSE = 0.125
-"""Turns from block to block that are taken for blocks in order."""
+"""Revolutions from block to block that are taken for blocks in order."""
 CAPACITY_STEP_GB = 250
 FIRST_PART, LAST_PART = 0.01, 0.99
 MIDDLE = (0.4, 0.6)
@@ -90,9 +90,9 @@ class Place:
     def home(self) -> Home | None:
         """The reads that follow the platter in address order, with the least stride that shows them.
 
-        The tracks must confirm the turn: their number of reads times the step. Blocks packed into a cache in
-        the same order step on from read to read too; where two classes do, the turn is known, but not which
-        of the two is at home."""
+        The tracks must confirm the revolution: their number of reads times the step. Blocks packed into a
+        cache in the same order step on from read to read too; where two classes do, the revolution is known,
+        but not which of the two is at home."""
         for stride in STRIDES:
             for first in range(stride):
                 fit = fragmented.turn_of(np.diff(self.done_ns[first::stride]))
@@ -119,7 +119,7 @@ class Place:
 
     @cached_property
     def floors_ns(self) -> F64:
-        """The way there or back in each window of reads; none where waits are not even over a turn."""
+        """The way there or back in each window of reads; none where waits are not even over a revolution."""
         if self.home is None or not self.elsewhere or self.count < 4 * fragmented.WINDOW:
             return np.empty(0)
         turn = self.home.fit.turn
@@ -134,8 +134,8 @@ class Place:
 
     @cached_property
     def cache_steps(self) -> list[tuple[float, float]]:
-        """Angles (turns) from one block that lies elsewhere to the next, with their shares; none unless
-        tracks tell which blocks are at home."""
+        """Angles (revolutions) from one block that lies elsewhere to the next, with their shares; none unless
+        tracks show which blocks are at home."""
         if self.home is None or not self.home.alone or not self.elsewhere:
             return []
         apart = np.diff(self.done_ns[1 - self.home.first :: 2])

@@ -1,4 +1,5 @@
-"""Figures of logs: latency against read number with the floor and one turn above it, and the folded phase.
+"""Figures of logs: latency against read number with the floor and one revolution above it, and the folded
+phase.
 
 The colours, sizes and fonts are the report's defaults in force while these are drawn; nothing is set here.
 Marks differ in shape as well as in colour. Of a long log only some reads are drawn, evenly spread.
@@ -14,24 +15,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skylight.probe import Figure
+from skylight.probe.drawing import dashed_line, new_axes
 from skylight.probe.fragmented.analysis import Home, Place
 from skylight.units import format_capacity, format_count, format_duration, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    pass
 
 MOST_MARKS = 2400
 SHOWN_TRACKS = 6
 TOP_QUANTILE = 0.99
 MIB = 1 << 20
-
-
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
 
 
 def draw(places: Sequence[Place]) -> list[Figure]:
@@ -44,22 +38,8 @@ def draw(places: Sequence[Place]) -> list[Figure]:
     return figures
 
 
-def _level(axes: Axes, height_ms: float, text: str, *, above: bool) -> None:
-    """A dashed line across, with its meaning above or below the right end, where no mark is."""
-    axes.axhline(height_ms, color="C5", linestyle="--", linewidth=1)
-    axes.annotate(
-        text,
-        (1.0, height_ms),
-        xycoords=("axes fraction", "data"),
-        xytext=(-2, 3 if above else -3),
-        textcoords="offset points",
-        ha="right",
-        va="bottom" if above else "top",
-    )
-
-
 def _latencies(place: Place) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     every = max(1, -(-place.count // MOST_MARKS))
     every += 1 - every % 2  # odd, so that both of two alternating reads are drawn
     shown = np.arange(0, place.count, every)
@@ -73,14 +53,13 @@ def _latencies(place: Place) -> Figure:
     words = ""
     if place.floor_ns is not None and place.home is not None:
         floor, turn = place.floor_ns / 1e6, place.home.fit.turn / 1e6
-        _level(axes, floor, f"floor, {format_duration(place.floor_ns)}", above=False)
-        _level(
-            axes, floor + turn, f"one turn above, {format_duration(place.floor_ns + turn * 1e6)}", above=True
-        )
+        dashed_line(axes, floor, f"floor, {format_duration(place.floor_ns)}", above=False)
+        higher = format_duration(place.floor_ns + turn * 1e6)
+        dashed_line(axes, floor + turn, f"one revolution above, {higher}")
         top = max(top, floor + turn)
         words = (
-            " Marks fill one turn evenly above the floor: the wait for the platter. The floor is the arm's"
-            " way between blocks at home and blocks elsewhere."
+            " Marks fill one revolution evenly above the floor: the wait for the platter. The floor is the"
+            " arm time between native blocks and blocks elsewhere."
         )
     axes.set_ylim(0, max(1.2 * top, 1e-3))
     axes.set_xlabel("read, in the order issued")
@@ -103,7 +82,7 @@ def _latencies(place: Place) -> Figure:
 
 
 def _angles(place: Place, home: Home) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     turn = home.fit.turn
     reads = int(SHOWN_TRACKS * home.marks.reads) + 1
     last = min(place.count, place.count // 2 + reads * home.stride)
@@ -117,16 +96,17 @@ def _angles(place: Place, home: Home) -> Figure:
         axes.plot(x[~in_order], angle[~in_order], "s", color="C1", markersize=1.2, alpha=0.5, label=labels[1])
         axes.legend(loc="upper right", ncols=2)
     axes.set_xlabel(f"address beyond {format_capacity(place.first_byte)} (MiB)")
-    axes.set_ylabel("angle at completion (turns)")
+    axes.set_ylabel("angle at completion (revolutions)")
     axes.set_ylim(0, 1)
     size = ""
     if place.track_bytes is not None:
-        size = f" They rise by one turn and a skew every {format_size(round(place.track_bytes))}, a track."
+        track = format_size(round(place.track_bytes))
+        size = f" They rise by one revolution and a skew every {track}, a track."
     return Figure(
         f"fragmented-angles-{place.name}",
         f"Where blocks pass the head: {place.name}",
-        "Completion times folded over one turn, against the address, for a part of the log. Blocks that lie"
-        f" in order make slanting lines.{size} Blocks elsewhere do not: their angles follow the order in"
+        "Completion times folded over one revolution, against the address, for a part of the log. Blocks that"
+        f" lie in order make slanting lines.{size} Blocks elsewhere do not: their angles follow the order in"
         " which they were written.",
         "Scatter of angle against address: parallel rising lines of blocks at home, others in between.",
         drawing,

@@ -9,5 +9,5 @@ from skylight.probe.rotation.findings import ROTATION, TRACK
 
 SKEW = Property("track_skew_ns", "Track skew", "ns")
 FLOOR = Property("seek_floor_ns", "Shortest way to the cache and back", "ns")
-CACHE_STEP = Property("cache_step_turns", "Step of the cache, in turns", "turn")
+CACHE_STEP = Property("cache_step_turns", "Step of the cache, in revolutions", "turn")
 FINDINGS: tuple[Property, ...] = (DRIVE_TYPE, ROTATION, TRACK, SKEW, LOCATION, FLOOR, CACHE_STEP)

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from skylight.evidence import F64
 from skylight.findings import UNKNOWN, Finding
-from skylight.infer.fragmented import F64, Marks, within
+from skylight.infer.fragmented import Marks, within
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.probe.cache_location.findings import LOCATION
 from skylight.probe.drive_type.findings import DRIVE_TYPE
@@ -76,10 +77,10 @@ def _marked(places: Sequence[Place]) -> list[tuple[Place, Home, Marks]]:
 
 
 def turn_and_error(home: Home) -> tuple[float, float]:
-    """A log's turn and its error, ns.
+    """A log's revolution and its error, ns.
 
-    The number of reads on a track gives the step, a part of a turn. The turn that follows then is a second
-    estimate, and half of what the two differ by counts as error."""
+    The number of reads on a track gives the step, a part of a revolution. The revolution that follows then is
+    a second estimate, and half of what the two differ by counts as error."""
     fit = home.fit
     apart = (fit.turns * fit.turn + fit.step + fit.left)[fit.near]
     second = float(np.mean(apart)) / (float(np.mean(fit.turns[fit.near])) + 1 / home.marks.reads)
@@ -95,14 +96,15 @@ def _rotation(places: Sequence[Place]) -> Finding:
     turn = float(np.average(found[:, 0], weights=weight))
     error = max(float(weight.sum() ** -0.5), float(found[:, 0].std()) / np.sqrt(len(found)))
     if within(error / turn, TURN_WIDTH) < 0.9:
-        why = f"The logs give turns that differ by {format_duration(float(np.ptp(found[:, 0])) or error)}."
+        apart = format_duration(float(np.ptp(found[:, 0])) or error)
+        why = f"The logs give revolutions that differ by {apart}."
         return ROTATION.unknown(why)
     agree = float(np.mean([home.fit.near.mean() for _, home in homes]))
     shown = ", ".join(
         f"{ns / 1e6:.4f} ms by {place.name}" for (place, _), ns in zip(homes, found[:, 0], strict=True)
     )
     why = (
-        f"Times between reads whose blocks lie in order fall into clusters one turn apart: {shown}"
+        f"Times between reads whose blocks lie in order fall into clusters one revolution apart: {shown}"
         f" ({60e9 / turn:,.0f} rpm); {100 * agree:.0f} % of the reads agree."
     )
     interval = (turn - 3 * error, turn + 3 * error)
@@ -118,7 +120,7 @@ def _tracks(places: Sequence[Place], names: dict[str, str]) -> Finding:
     marked = _marked(places)
     if not marked:
         why = _troubles(
-            places, "Two classes of reads step on evenly, and nothing tells which blocks are at home."
+            places, "Two classes of reads step on evenly, and nothing shows which blocks are at home."
         )
         return TRACK.unknown(why)
     value: Parts = {}
@@ -139,7 +141,7 @@ def _skews(places: Sequence[Place], names: dict[str, str]) -> Finding:
     marked = _marked(places)
     if not marked:
         why = _troubles(
-            places, "Two classes of reads step on evenly, and nothing tells which blocks are at home."
+            places, "Two classes of reads step on evenly, and nothing shows which blocks are at home."
         )
         return SKEW.unknown(why)
     value: Parts = {}
@@ -149,7 +151,8 @@ def _skews(places: Sequence[Place], names: dict[str, str]) -> Finding:
         error = home.fit.sigma / np.sqrt(marks.count)
         confidence *= within(error / marks.skew, SKEW_WIDTH) * marks.seen
         words.append(f"{format_duration(marks.skew)} (+- {format_duration(float(error))}) in {place.name}")
-    why = f"Beyond whole turns and its own time, the first block of a track is late by {' and '.join(words)}."
+    late = " and ".join(words)
+    why = f"Beyond whole revolutions and its own time, the first block of a track is late by {late}."
     return SKEW.found(value, confidence, why, _rows(p for p, _, _ in marked))
 
 
@@ -158,7 +161,9 @@ def _with_floor(places: Sequence[Place]) -> list[Place]:
 
 
 def _no_floor(places: Sequence[Place]) -> str:
-    return _troubles(places, "No log alternates between two places with a wait that is even over a turn.")
+    return _troubles(
+        places, "No log alternates between two places with a wait that is even over a revolution."
+    )
 
 
 def _floors(places: Sequence[Place], names: dict[str, str]) -> Finding:
@@ -178,7 +183,7 @@ def _floors(places: Sequence[Place], names: dict[str, str]) -> Finding:
             f" ({format_duration(float(low))} to {format_duration(float(high))} over the log)"
         )
     why = (
-        "Latencies are even over a turn above a floor, the arm's way between a block at home and one"
+        "Latencies are even over a revolution above a floor, the arm's way between a block at home and one"
         f" elsewhere with overhead and transfer: {', '.join(words)}."
     )
     return FLOOR.found(value, confidence, why, _rows(seen))

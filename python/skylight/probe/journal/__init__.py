@@ -2,14 +2,14 @@
 
 Lone writes of growing size tell the *quantum*: they take the same time until they no longer fit into one,
 then a step more. Writes that wait together complete together, so the largest group bounds an *entry*, and
-tells how many small writes the drive packs into one. Every so many entries the map of the cache is *merged*
+shows how many small writes the drive packs into one. Every so many entries the map of the cache is *merged*
 to its home; a lone write then stalls, at the same writes again after an erase. The first entry, written over
-and over in many phases of arrival, tells how long its *out-of-band data* is.
+and over in many phases of arrival, shows how long its *out-of-band data* is.
 
 | module | holds |
 |---|---|
 | `measure` | the runs, and the search for the quantum and the bound |
-| `levels` | whether writes of two sizes take the same room |
+| `levels` | whether writes of two sizes take the same space |
 | `entries` | groups that complete together, and the bound on an entry |
 | `out_of_band` | the first entry, again and again |
 | `verdict` | findings; `figures` the pictures |
@@ -58,9 +58,11 @@ class Journal(ProcedureTest[Runs]):
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
         "Writes of growing size, one at a time and many waiting, tell the quantum and the bound of a"
-        " journal's entries; thousands of lone writes tell how often its map is merged and what that costs;"
+        " journal's entries; thousands of lone writes show how often its map is merged and what that costs;"
         " the first entry, written in many phases, the time of its out-of-band data."
     )
+    judges_part = True
+    begin = Runs
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this: the runs of a drive with a journal of large quanta. None without leave to write."""
@@ -71,10 +73,6 @@ class Journal(ProcedureTest[Runs]):
         cycles = 4 * FAST_CYCLES
         seconds = (single + sized + cycles) * SLOWEST_IO_S
         return Cost(single + sized + 2 * APART + cycles, seconds, MOST_BYTES)
-
-    def begin(self) -> Runs:
-        """Nothing was written."""
-        return Runs()
 
     def procedure(self, steps: Steps, seen: Runs) -> None:
         """Sizes, queues, many lone writes and the first entry, as far as the drive has a journal."""
@@ -90,10 +88,6 @@ class Journal(ProcedureTest[Runs]):
         """Quantum, entry bound, packing, out-of-band time, map merges; none for a drive without a journal."""
         del steps
         return judge(observe(seen), seen)
-
-    def unfinished(self, seen: Runs, steps: Replay) -> list[Finding]:
-        """From the runs that were done."""
-        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Lone writes in order, time against size, blocks read back."""

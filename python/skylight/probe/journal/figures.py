@@ -13,26 +13,19 @@ import numpy as np
 
 from skylight.evidence import I64, Evidence
 from skylight.probe import Figure
+from skylight.probe.drawing import new_axes
 from skylight.probe.journal.verdict import Merges, Seen
 from skylight.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    pass
 
 KIB = 1024.0
 
 
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
-
-
 def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
     """The figures that the evidence allows."""
-    if not seen.rooms.runs:
+    if not seen.footprints.runs:
         return []
     figures = [_sizes(seen)]
     if seen.ladder:
@@ -46,10 +39,10 @@ def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
 
 
 def _sizes(seen: Seen) -> Figure:
-    drawing, axes = _new()
-    sizes = sorted(seen.rooms.runs)
+    drawing, axes = new_axes()
+    sizes = sorted(seen.footprints.runs)
     middle = [
-        float(np.median(np.concatenate([run.latency_ns[2:] for run in seen.rooms.runs[size]]))) / 1e6
+        float(np.median(np.concatenate([run.latency_ns[2:] for run in seen.footprints.runs[size]]))) / 1e6
         for size in sizes
     ]
     axes.plot(np.array(sizes) / KIB, middle, "o", color="C0")
@@ -76,7 +69,7 @@ def _sizes(seen: Seen) -> Figure:
 
 
 def _ladder(seen: Seen) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     sizes = np.array([size for size, _ in seen.ladder]) / KIB
     spread = np.array([np.percentile(latency_ns, [10, 50, 90]) for _, latency_ns in seen.ladder]) / 1e6
     axes.vlines(sizes, spread[:, 0], spread[:, 2], color="C5", linewidth=1)
@@ -94,7 +87,7 @@ def _ladder(seen: Seen) -> Figure:
 
 
 def _in_order(merges: Merges) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     latency_ms = merges.latency_ns / 1e6
     numbers = np.arange(1, len(latency_ms) + 1)
     axes.plot(numbers, latency_ms, "o", color="C0", markersize=2, label="lone write")
@@ -121,7 +114,7 @@ def _in_order(merges: Merges) -> Figure:
 
 
 def _read_back(back: dict[str, I64]) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     labels = {"alone": "written one at a time", "together": "written all waiting"}
     middle = {}
     for mark, (name, latency_ns) in zip("os", back.items(), strict=True):
@@ -134,8 +127,8 @@ def _read_back(back: dict[str, I64]) -> Figure:
     axes.legend(loc="upper right")
     caption = (
         "Blocks read back at once in the order written. Blocks of different entries lie an entry apart, so"
-        f" the head waits that part of a turn ({middle['alone']}); blocks of one entry lie next to each"
-        f" other, so each is just missed and a whole turn is lost ({middle['together']})."
+        f" the head waits that part of a revolution ({middle['alone']}); blocks of one entry lie next to each"
+        f" other, so each is just missed and a whole revolution is lost ({middle['together']})."
     )
     alt = f"Read-back latency: {middle['alone']} after lone writes, {middle['together']} after waiting ones."
     return Figure("journal-read-back", "Blocks read back in the order written", caption, alt, drawing)

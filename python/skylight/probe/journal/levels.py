@@ -1,11 +1,11 @@
-"""Whether lone writes of one size take the same room in the journal as those of one block, and how much
+"""Whether lone writes of one size take the same space in the journal as those of one block, and how much
 longer they take.
 
 On a disk the n-th write of each run ends at the same angle, if the runs began with an erase and the writes
-take the same room: then phases of completion agree write by write, whatever skews, jitter or turns missed lie
-between; if each takes more room than before, they drift apart. Where runs did not begin alike, middles of
-latencies are compared. On flash there are no angles; there the fastest writes of all count, for nothing is
-faster than the medium and its steps may be smaller than the jitter.
+take the same space: then phases of completion agree write by write, whatever skews, jitter or revolutions
+missed lie between; if each takes more space than before, they drift apart. Where runs did not begin alike,
+middles of latencies are compared. On flash there are no angles; there the fastest writes of all count, for
+nothing is faster than the medium and its steps may be smaller than the jitter.
 
 Invariant: pure functions of latencies.
 Source: Skylight (FAST '15) section 4.3.1, Figure 7.
@@ -18,23 +18,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import F64, I64, IoLog
 from skylight.infer.robust import BOOTSTRAP_SEED
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 FIRST = 2  # the first writes of a run find the head anywhere
 FASTEST_PART = 0.04
 HALVES = 12
-FEWEST_BLOCKS = 4  # a quantum of fewer blocks cannot be told from room that grows with size
+FEWEST_BLOCKS = 4  # a quantum of fewer blocks cannot be told from space that grows with size
 SURE = 5.0  # latencies that differ by so many times the scatter of repeats are different
 ALIKE, UNLIKE = 0.7, 0.6  # of what repeats of one size agree
 DOUBT = (2.5, 12.0)  # times the scatter of repeats: more repeats will tell
 SHARP = 0.6  # of the whole difference lies in the step
-LEAST_TURN = 0.1  # of a turn: the least step of a quantum on a disk
+LEAST_TURN = 0.1  # of a revolution: the least step of a quantum on a disk
 FLAT_TO = 1.25  # times a quantum: up to there nothing else steps
 LEAST_ALIKE = 0.5  # repeats of one size that agree less tell nothing
 MIDDLE = (25, 75)
@@ -78,19 +74,19 @@ def shift(runs: Sequence[Run], reference: Sequence[Run], *, flash: bool) -> floa
     return one - other
 
 
-def alike(runs: Sequence[Run], reference: Sequence[Run], turn_ns: float) -> float:
+def alike(runs: Sequence[Run], reference: Sequence[Run], rotation_ns: float) -> float:
     """How far the writes of `runs` end at the angles of those of `reference`: 1 all, 0 anywhere. The median
     of all pairs of runs; a run is not paired with itself."""
-    lengths = [_alike(run, other, turn_ns) for run in runs for other in reference if run is not other]
+    lengths = [_alike(run, other, rotation_ns) for run in runs for other in reference if run is not other]
     return float(np.median(lengths)) if lengths else 0.0
 
 
 @lru_cache(maxsize=4096)
-def _alike(run: Run, other: Run, turn_ns: float) -> float:
+def _alike(run: Run, other: Run, rotation_ns: float) -> float:
     """Length of the mean phase vector of the differences; a shift that all share does not matter."""
     length = min(len(run.done_ns), len(other.done_ns))
     one, two = (each.done_ns[FIRST:length] - each.done_ns[0] for each in (run, other))
-    turns = (one - two).astype(np.float64) / turn_ns
+    turns = (one - two).astype(np.float64) / rotation_ns
     return float(np.abs(np.mean(np.exp(2j * np.pi * turns))))
 
 
@@ -105,24 +101,24 @@ def noise_of(runs: Sequence[Run], *, flash: bool) -> float:
 
 
 @lru_cache(maxsize=64)
-def _orders(count: int) -> NDArray[np.int64]:
-    """So many things in several orders, each drawn at random but always the same."""
+def _orders(count: int) -> I64:
+    """`count` things in several orders, each drawn at random but always the same."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     return np.stack([rng.permutation(count) for _ in range(HALVES)])
 
 
 @dataclass(slots=True)
-class Rooms:
-    """Runs by size, and what they say of the room that a write takes; the smallest size is the reference."""
+class Footprints:
+    """Runs by size, and what they say of the space that a write takes; the smallest size is the reference."""
 
     medium: str | None
-    turn_ns: float | None
+    rotation_ns: float | None
     runs: dict[int, list[Run]] = field(default_factory=dict)
 
     @property
     def flash(self) -> bool:
         """Whether the cache has no angles: known to be flash, or unknown and repeats end anywhere."""
-        if self.medium is not None or self.turn_ns is None:
+        if self.medium is not None or self.rotation_ns is None:
             return self.medium == "flash"
         return bool(self.runs) and self.itself < LEAST_ALIKE
 
@@ -134,7 +130,7 @@ class Rooms:
     @property
     def aligned(self) -> bool:
         """Whether the n-th writes of all runs begin at one place of a disk, and repeats show it."""
-        if self.flash or self.turn_ns is None:
+        if self.flash or self.rotation_ns is None:
             return False
         return all(run.erased for runs in self.runs.values() for run in runs) and self.itself >= LEAST_ALIKE
 
@@ -142,7 +138,7 @@ class Rooms:
     def itself(self) -> float:
         """How far repeats of the smallest size agree."""
         reference = self.runs[self.block]
-        return alike(reference, reference, self.turn_ns) if self.turn_ns else 0.0
+        return alike(reference, reference, self.rotation_ns) if self.rotation_ns else 0.0
 
     @property
     def noise_ns(self) -> float:
@@ -160,15 +156,15 @@ class Rooms:
     def likeness(self, size: int) -> float:
         """How far writes of a size end where those of one block do, as a part of what repeats agree."""
         reference = self.runs[self.block]
-        return alike(self.runs[size], reference, self.turn_ns or 1.0) / max(self.itself, 1e-9)
+        return alike(self.runs[size], reference, self.rotation_ns or 1.0) / max(self.itself, 1e-9)
 
     def more(self, size: int) -> bool:
-        """Whether writes of a size take more room than those of one block."""
+        """Whether writes of a size take more space than those of one block."""
         least_ns = 0.0
-        if self.aligned and self.turn_ns is not None:
+        if self.aligned and self.rotation_ns is not None:
             if self.likeness(size) < (ALIKE + UNLIKE) / 2:
                 return True
-            least_ns = self.turn_ns / 2  # room of whole turns leaves the angles as they are
+            least_ns = self.rotation_ns / 2  # space of whole revolutions leaves the angles as they are
         longer_ns = self.shift_ns(size)
         return longer_ns > least_ns and longer_ns - SURE * self.noise_ns > least_ns
 
@@ -179,14 +175,14 @@ class Rooms:
         return DOUBT[0] < self.shift_ns(size) / self.noise_ns < DOUBT[1]
 
     def sharp(self, low: int, high: int) -> bool:
-        """Whether room grows in a step between two neighbouring sizes, and not with every block."""
+        """Whether space grows in a step between two neighbouring sizes, and not with every block."""
         if low < FEWEST_BLOCKS * self.block:
             return False
         step = self.shift_ns(high) - self.shift_ns(low)
-        if self.aligned and self.turn_ns is not None:
-            # a block more would end a little later, not a good part of a turn
+        if self.aligned and self.rotation_ns is not None:
+            # a block more would end a little later, not a good part of a revolution
             parted = self.likeness(low) >= ALIKE and self.likeness(high) <= UNLIKE
-            if parted and step > LEAST_TURN * self.turn_ns:
+            if parted and step > LEAST_TURN * self.rotation_ns:
                 return True
         sure = step > max(SHARP * self.shift_ns(high), SURE * self.noise_ns)
         return sure and self._flat_behind(low, high, step)

@@ -16,12 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import EMPTY_LOG, IoBatch, IoLog, JsonScalar, Op, Stop
+from skylight.evidence import EMPTY_LOG, U64, IoBatch, IoLog, JsonScalar, Op, Stop
 from skylight.infer.stalls import rare_period, slow_ones
 from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
-from skylight.probe.journal.levels import FEWEST_BLOCKS, Rooms, Run
+from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
 from skylight.probe.procedure import Steps
 
@@ -59,7 +58,7 @@ class Runs:
     writes; the first entry, written and read again and again; FLUSHes; and blocks that were written
     together."""
 
-    rooms: Rooms = field(default_factory=lambda: Rooms(None, None))
+    footprints: Footprints = field(default_factory=lambda: Footprints(None, None))
     queues: list[tuple[int, IoLog]] = field(default_factory=list)
     ladder: list[tuple[int, IoLog]] = field(default_factory=list)
     many: list[Many] = field(default_factory=list)
@@ -74,18 +73,18 @@ class Bench:
 
     steps: Steps
     medium: str | None
-    turn_ns: float | None
+    rotation_ns: float | None
     seen: Runs
     erases: int = 0
 
     def __post_init__(self) -> None:
         """Nothing is known of any size yet."""
-        self.seen.rooms = Rooms(self.medium, self.turn_ns)
+        self.seen.footprints = Footprints(self.medium, self.rotation_ns)
 
     @property
-    def rooms(self) -> Rooms:
+    def footprints(self) -> Footprints:
         """Lone writes by size."""
-        return self.seen.rooms
+        return self.seen.footprints
 
     @property
     def block(self) -> int:
@@ -95,7 +94,7 @@ class Bench:
     @property
     def flash(self) -> bool:
         """Whether the persistent cache is flash, as far as is known or seen."""
-        return self.rooms.flash
+        return self.footprints.flash
 
     @property
     def pattern(self) -> str:
@@ -107,7 +106,7 @@ class Bench:
         self.erases += 1
         return self.steps.erase(f"erase-{self.erases}")
 
-    def offsets(self, count: int, size: int, slots: int = SLOTS) -> NDArray[np.uint64]:
+    def offsets(self, count: int, size: int, slots: int = SLOTS) -> U64:
         """`count` offsets for writes of `size` bytes that go round the slots."""
         stride = -(-(size + 2 * self.block) // (1 << 20)) << 20
         slots = max(1, min(slots, self.steps.size // stride))
@@ -116,7 +115,7 @@ class Bench:
 
     def lone(self, size: int) -> None:
         """One more round of runs of lone writes of that size."""
-        runs = self.rooms.runs.setdefault(size, [])
+        runs = self.footprints.runs.setdefault(size, [])
         repeats = REFERENCE_REPEATS if size == self.block else REPEATS[self.pattern]
         for _ in range(repeats):
             erased = self.fresh()
@@ -126,24 +125,24 @@ class Bench:
             runs.append(Run.of(size, erased, self.steps.run(name, io, params=params)))
 
     def takes_more(self, size: int) -> bool:
-        """Whether lone writes of that size take more room than those of one block, measured until it is
+        """Whether lone writes of that size take more space than those of one block, measured until it is
         plain."""
         self.lone(size)
         for _ in range(MORE_ROUNDS):
-            if not self.rooms.doubtful(size):
+            if not self.footprints.doubtful(size):
                 break
             self.lone(size)
             self.lone(self.block)
-        return self.rooms.more(size)
+        return self.footprints.more(size)
 
-    def scattered(self, count: int) -> NDArray[np.uint64]:
+    def scattered(self, count: int) -> U64:
         """Different places all over the target, in random order."""
         stride = max(2 * self.block, self.steps.size // (count + 1) // self.block * self.block)
         places = min(count, self.steps.size // stride - 1)
         order = self.steps.rng("scattered").permutation(places)
         return (order * stride + self.block).astype(np.uint64)
 
-    def many(self, name: str, offsets: NDArray[np.uint64], until: Stop, *, erased: bool) -> IoLog:
+    def many(self, name: str, offsets: U64, until: Stop, *, erased: bool) -> IoLog:
         """Lone writes of one block until the stop."""
         params: dict[str, JsonScalar] = {"limit_ns": until.latency_ns, "erased": erased}
         log = self.steps.run(name, IoBatch.writes(offsets, self.block), until=until, params=params)
@@ -171,8 +170,8 @@ def measure(bench: Bench) -> None:
 
 
 def find_quantum(bench: Bench) -> int | None:
-    """Doubles the size of lone writes until they take more room, then halves the distance to the largest that
-    does not; the largest size of one quantum, or None where the first step is none."""
+    """Doubles the size of lone writes until they take more space, then halves the distance to the largest
+    that does not; the largest size of one quantum, or None where the first step is none."""
     block = bench.block
     bench.lone(block)
     low, high, size = block, 0, 2 * block
@@ -193,7 +192,7 @@ def find_quantum(bench: Bench) -> int | None:
         return None
     for size in (low, high, *(low * quarters // 4 // block * block for quarters in PLATEAU_QUARTERS)):
         bench.lone(size)
-    return low if bench.rooms.sharp(low, high) else None
+    return low if bench.footprints.sharp(low, high) else None
 
 
 def find_bound(bench: Bench, quantum: int) -> None:
@@ -201,7 +200,7 @@ def find_bound(bench: Bench, quantum: int) -> None:
     bound = Bound()
     size: int | None = max(bench.block, quantum // 8 // bench.block * bench.block)
     number = 0
-    lone_ns = float(np.median(bench.rooms.runs[bench.block][0].latency_ns))
+    lone_ns = float(np.median(bench.footprints.runs[bench.block][0].latency_ns))
     while size is not None and number < QUEUE_RUNS:
         number += 1
         log = bench.queue(f"queue-{number}", size)
@@ -223,11 +222,11 @@ def climb(bench: Bench, quantum: int) -> None:
 def find_merges(bench: Bench) -> None:
     """Many lone writes at different places, twice: a map merge comes at the same ones. They end where
     cleaning sets in."""
-    lone_ns = float(np.median(bench.rooms.runs[bench.block][0].latency_ns))
-    limit_ns = int(STALLED * lone_ns + STALLED_TURNS * (bench.turn_ns or SLOW_TURN_NS))
+    lone_ns = float(np.median(bench.footprints.runs[bench.block][0].latency_ns))
+    limit_ns = int(STALLED * lone_ns + STALLED_TURNS * (bench.rotation_ns or SLOW_TURN_NS))
     stop = Stop(latency_ns=limit_ns, count=CLEANING[0], within=CLEANING[1])
     offsets = bench.scattered(MOST_LONE)
-    disk_turn_ns = None if bench.flash else bench.turn_ns
+    disk_turn_ns = None if bench.flash else bench.rotation_ns
     first = bench.many("many-1", offsets[:FIRST_LONE], stop, erased=bench.fresh())
     found = rare_period(slow_ones(first.latency_ns, disk_turn_ns))
     total = MOST_LONE if found is None else min(MOST_LONE, max(FIRST_LONE, MERGES_WANTED * found.every))
@@ -245,17 +244,17 @@ def find_out_of_band(bench: Bench) -> None:
         io = IoBatch(flush, np.zeros(FLUSHES, np.uint64), np.zeros(FLUSHES, np.uint32))
         bench.seen.flushes = steps.run("flushes", io)
         return
-    if bench.turn_ns is None:
+    if bench.rotation_ns is None:
         return
     far, write, read = batches(steps.size, bench.block)
-    cycles = FAST_CYCLES if bench.turn_ns < FAST_TURN_NS else CYCLES
+    cycles = FAST_CYCLES if bench.rotation_ns < FAST_TURN_NS else CYCLES
     phases = steps.rng("phases").permutation(cycles) / cycles
     for number, phase in enumerate(phases, 1):
         if not steps.erase(f"first-erase-{number}"):
             return
         for name, io in (("write", write), ("read", read)):
             steps.run(f"first-far-{name}-{number}", far)
-            steps.pause(f"first-pause-{name}-{number}", float(phase * bench.turn_ns / 1e9))
+            steps.pause(f"first-pause-{name}-{number}", float(phase * bench.rotation_ns / 1e9))
             bench.seen.first[name].append(steps.run(f"first-{name}-{number}", io))
 
 

@@ -1,13 +1,13 @@
 """Time of the out-of-band data that an entry of the journal begins with.
 
 On a disk: in each cycle the target is erased, a far block is read to bring the head to one place, and after a
-pause, each time another part of a turn, one block is written; the far block is read again, and after a pause
-the written block. All writes are then of the first entry of the journal, and all completions of a kind agree
-in phase. Latency against the phase of arrival is a saw: it falls with the wait, down to the shortest in which
-the beginning is just caught, and then a turn is lost. The shortest write holds the command overhead, the
-arm's way, the out-of-band data and the quantum; the shortest read the same overhead and way, and a block. The
-angle from the end of the block to the end of the quantum is known from the phases, so their difference gives
-the out-of-band data, at its true length in turns.
+pause, each time another part of a revolution, one block is written; the far block is read again, and after a
+pause the written block. All writes are then of the first entry of the journal, and all completions of a kind
+agree in phase. Latency against the phase of arrival is a saw: it falls with the wait, down to the shortest in
+which the beginning is just caught, and then a revolution is lost. The shortest write holds the command
+overhead, the arm's way, the out-of-band data and the quantum; the shortest read the same overhead and way,
+and a block. The angle from the end of the block to the end of the quantum is known from the phases, so their
+difference gives the out-of-band data, at its true length in revolutions.
 
 A write waits for the head to settle a little longer than a read does, and nothing a host sees tells that from
 out-of-band data: `SETTLE_NS` bounds it, half of it is taken off, and the interval holds it.
@@ -16,7 +16,7 @@ On flash there are no angles: what lone writes take beyond the overhead (that of
 and the transfer of a quantum is the out-of-band data, with a latency of the medium, and another latency for
 the quantum. That other one is not seen apart: `FLASH_NS` bounds it, and half of it is taken off.
 
-Invariant: a value is given only if its interval is no wider than a twentieth of a turn to each side.
+Invariant: a value is given only if its interval is no wider than a twentieth of a revolution to each side.
 Source: Skylight (FAST '15) section 4.3, first writes of 41 to 52 ms, and 4.3.1, Figure 6.
 """
 
@@ -26,19 +26,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, IoLog, Op
+from skylight.evidence import F64, IoBatch, IoLog, Op
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
 from skylight.units import format_duration
 
-F64 = NDArray[np.float64]
-
 CYCLES, FAST_CYCLES, FAST_TURN_NS = 48, 112, 6_500_000.0
-"""Phases of arrival: what lies between two of them adds to the interval, which a twentieth of a short turn is
-little for."""
+"""Phases of arrival: what lies between two of them adds to the interval, which a twentieth of a short
+revolution is little for."""
 FLUSHES = 48
 SETTLE_NS = (
     300_000.0  # more than the head of a drive settles longer for a write (docs/calibration.md: 0.1 ms)
@@ -51,7 +48,7 @@ FASTEST_PART = 0.06
 RESAMPLES = 60
 LEAST_CONFIDENCE = 0.8
 FIT_STEPS, MOST_STEPS = 61, 1000
-KNOWN_TO = 1.2e-3  # of a turn: how well the rotation is known (the table of findings: 0.1 %)
+KNOWN_TO = 1.2e-3  # of a revolution: how well the rotation is known (the table of findings: 0.1 %)
 
 
 def batches(size: int, block: int) -> tuple[IoBatch, IoBatch, IoBatch]:
@@ -74,10 +71,10 @@ class Saw:
     gap_ns: float
 
 
-def refined_turn(places: Sequence[F64], turn_ns: float) -> float:
-    """The turn with which completions of each place agree best, near the one known, ns.
+def refined_turn(places: Sequence[F64], rotation_ns: float) -> float:
+    """The revolution with which completions of each place agree best, near the one known, ns.
 
-    The cycles differ in length, so over their whole span no other turn near it makes them agree."""
+    The cycles differ in length, so over their whole span no other revolution near it makes them agree."""
 
     def agreement(tried: F64) -> F64:
         total = np.zeros(len(tried))
@@ -86,9 +83,9 @@ def refined_turn(places: Sequence[F64], turn_ns: float) -> float:
             total += np.abs(np.exp(2j * np.pi * turns).sum(axis=1))
         return total
 
-    best, width = turn_ns, KNOWN_TO * turn_ns
+    best, width = rotation_ns, KNOWN_TO * rotation_ns
     span = max(float(np.ptp(done_ns)) for done_ns in places)
-    steps = int(np.clip(8 * 2 * KNOWN_TO * span / turn_ns, FIT_STEPS, MOST_STEPS))
+    steps = int(np.clip(8 * 2 * KNOWN_TO * span / rotation_ns, FIT_STEPS, MOST_STEPS))
     for count in (steps, FIT_STEPS, FIT_STEPS):
         tried = best + np.linspace(-width, width, count)
         best = float(tried[int(np.argmax(agreement(tried)))])
@@ -96,19 +93,19 @@ def refined_turn(places: Sequence[F64], turn_ns: float) -> float:
     return best
 
 
-def saw(submit_ns: F64, done_ns: F64, turn_ns: float) -> Saw:
+def saw(submit_ns: F64, done_ns: F64, rotation_ns: float) -> Saw:
     """The saw of commands at one place."""
-    turns = np.exp(2j * np.pi * done_ns / turn_ns)
+    turns = np.exp(2j * np.pi * done_ns / rotation_ns)
     agreement = float(np.abs(turns.mean()))
-    middle = float(np.angle(turns.mean())) / (2 * np.pi) * turn_ns
-    late = np.mod(done_ns - middle + turn_ns / 2, turn_ns) - turn_ns / 2
+    middle = float(np.angle(turns.mean())) / (2 * np.pi) * rotation_ns
+    late = np.mod(done_ns - middle + rotation_ns / 2, rotation_ns) - rotation_ns / 2
     early = np.sort(late)[: max(2, int(len(late) * FASTEST_PART))].mean()  # nothing beats the mechanics
     phase_ns = middle + float(early)
-    # Without what came late: the wait and whole turns, exactly; a late completion never makes it less.
+    # Without what came late: the wait and whole revolutions, exactly; a late completion never makes it less.
     exact = done_ns - submit_ns - (late - float(early))
     least = float(exact.min())
-    most = float(exact[exact < least + turn_ns].max())
-    open_ns = least + turn_ns - most
+    most = float(exact[exact < least + rotation_ns].max())
+    open_ns = least + rotation_ns - most
     return Saw(least - open_ns / 2, phase_ns, agreement, open_ns)
 
 
@@ -120,21 +117,23 @@ def _columns(logs: Sequence[IoLog], begin_ns: int) -> tuple[F64, F64]:
 
 
 def disk_time(
-    write: tuple[F64, F64], read: tuple[F64, F64], turn_ns: float, quantum_ns: float
+    write: tuple[F64, F64], read: tuple[F64, F64], rotation_ns: float, quantum_ns: float
 ) -> tuple[float, float, float]:
     """Out-of-band time with the settling in it and what its edges leave open, ns; how steady phases are."""
-    wrote, found = saw(*write, turn_ns), saw(*read, turn_ns)
-    behind = float(np.mod(wrote.phase_ns - found.phase_ns, turn_ns))
-    behind += turn_ns * round((quantum_ns - behind) / turn_ns)
+    wrote, found = saw(*write, rotation_ns), saw(*read, rotation_ns)
+    behind = float(np.mod(wrote.phase_ns - found.phase_ns, rotation_ns))
+    behind += rotation_ns * round((quantum_ns - behind) / rotation_ns)
     time = wrote.shortest_ns - found.shortest_ns - max(behind, 0.0)
     if (
-        time < -LEAST_TURNS * turn_ns and behind >= turn_ns
-    ):  # what a quantum takes is known to half a turn only
-        time += turn_ns
+        time < -LEAST_TURNS * rotation_ns and behind >= rotation_ns
+    ):  # what a quantum takes is known to half a revolution only
+        time += rotation_ns
     return time, (wrote.gap_ns + found.gap_ns) / 2, min(wrote.agreement, found.agreement)
 
 
-def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, quantum_ns: float) -> Finding:
+def judge_disk(
+    writes: Sequence[IoLog], reads: Sequence[IoLog], rotation_ns: float, quantum_ns: float
+) -> Finding:
     """The finding for a cache on disk, from the first entry and its reads; `quantum_ns` is what a quantum
     takes, about."""
     rows = ("first-write-1", "first-read-1")
@@ -144,8 +143,8 @@ def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, 
         return OUT_OF_BAND.unknown(
             "the target cannot be erased, so its first entry cannot be written again and again", rows
         )
-    turn_ns = refined_turn([write[1], read[1]], turn_ns)
-    time, open_ns, steady = disk_time(write, read, turn_ns, quantum_ns)
+    rotation_ns = refined_turn([write[1], read[1]], rotation_ns)
+    time, open_ns, steady = disk_time(write, read, rotation_ns, quantum_ns)
     if steady < STEADY:
         return OUT_OF_BAND.unknown(
             f"writes of the first entry end at no one angle (agreement {steady:.2f})", rows
@@ -153,15 +152,15 @@ def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, 
     half = SETTLE_NS / 2 + open_ns / 2
     value = time - SETTLE_NS / 2
     within = (max(value - half, 0.0), max(value + half, 0.0))
-    confidence = _confidence(write, read, turn_ns, quantum_ns, time)
+    confidence = _confidence(write, read, rotation_ns, quantum_ns, time)
     if confidence < LEAST_CONFIDENCE:
         return OUT_OF_BAND.unknown(f"cycles drawn anew agree in {100 * confidence:.0f} % of cases only", rows)
     if value < half:
         why = f"no more than {format_duration(int(max(time, 0)))} is written before an entry"
         return OUT_OF_BAND.unknown(why, rows, within)
-    if half > RIGHT_TURNS * turn_ns:
+    if half > RIGHT_TURNS * rotation_ns:
         words = f"{format_duration(int(value))} to within {format_duration(int(half))}"
-        return OUT_OF_BAND.unknown(f"{words}, more than a twentieth of a turn", rows, within)
+        return OUT_OF_BAND.unknown(f"{words}, more than a twentieth of a revolution", rows, within)
     why = (
         f"the shortest write of a first entry takes {format_duration(int(time))} longer than the shortest"
         f" read of what it wrote and the rest of its quantum, in {len(write[0])} phases of arrival; up to"
@@ -171,20 +170,20 @@ def judge_disk(writes: Sequence[IoLog], reads: Sequence[IoLog], turn_ns: float, 
 
 
 def _confidence(
-    write: tuple[F64, F64], read: tuple[F64, F64], turn_ns: float, quantum_ns: float, time: float
+    write: tuple[F64, F64], read: tuple[F64, F64], rotation_ns: float, quantum_ns: float, time: float
 ) -> float:
-    """How often cycles drawn anew give the same time to a twentieth of a turn."""
+    """How often cycles drawn anew give the same time to a twentieth of a revolution."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     hits = 0
     for _ in range(RESAMPLES):
         picks = [np.sort(rng.choice(len(part[0]), size=len(part[0]))) for part in (write, read)]
         drawn = [(part[0][pick], part[1][pick]) for part, pick in zip((write, read), picks, strict=True)]
-        again, _, _ = disk_time(drawn[0], drawn[1], turn_ns, quantum_ns)
-        hits += abs(again - time) <= RIGHT_TURNS * turn_ns
+        again, _, _ = disk_time(drawn[0], drawn[1], rotation_ns, quantum_ns)
+        hits += abs(again - time) <= RIGHT_TURNS * rotation_ns
     return share(hits, RESAMPLES)
 
 
-def judge_flash(timed: IoLog, lone_ns: float, quantum_ns: float, turn_ns: float) -> Finding:
+def judge_flash(timed: IoLog, lone_ns: float, quantum_ns: float, rotation_ns: float) -> Finding:
     """The finding for a cache on flash; `lone_ns` is the shortest lone write."""
     flushes = timed.only(Op.FLUSH)
     if not len(flushes):
@@ -194,8 +193,8 @@ def judge_flash(timed: IoLog, lone_ns: float, quantum_ns: float, turn_ns: float)
     least = max(most - FLASH_NS, 0.0)
     value, half = (most + least) / 2, (most - least) / 2
     words = f"a lone write takes {format_duration(int(most))} beyond overhead and the transfer of a quantum"
-    if half > RIGHT_TURNS * turn_ns:
+    if half > RIGHT_TURNS * rotation_ns:
         why = f"{words}, and how much of it is the medium's own latency is not seen"
         return OUT_OF_BAND.unknown(why, ("flushes",), (least, most))
-    sure = float(np.mean(flushes.latency_ns < overhead + most + RIGHT_TURNS * turn_ns))
+    sure = float(np.mean(flushes.latency_ns < overhead + most + RIGHT_TURNS * rotation_ns))
     return OUT_OF_BAND.found(round(value), sure, words, ("flushes",), (least, most))

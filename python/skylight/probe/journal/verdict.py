@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import F64, I64, IoLog
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
@@ -29,22 +28,21 @@ from skylight.probe.journal.findings import (
     PACKING,
     QUANTUM,
 )
-from skylight.probe.journal.levels import ALIKE, FEWEST_BLOCKS, Rooms
+from skylight.probe.journal.levels import ALIKE, FEWEST_BLOCKS, Footprints
 from skylight.probe.journal.measure import DEPTH, Many, Runs
 from skylight.probe.journal.out_of_band import judge_disk, judge_flash
 from skylight.units import format_duration, format_size
 
-I64 = NDArray[np.int64]
 RESAMPLES = 100
 CLOSE = MERGE_RIGHT.part  # how near a mean must be known to be named
 BESIDE = 40  # writes on each side of a stall that it is compared with
-CAUGHT = 4  # per cent: if so many catch their turn, the drive without jitter does
-MORE_TURNS = 1.5  # a merge that took so many turns more than the middle one met a slow outlier too
+CAUGHT = 4  # per cent: if so many catch their revolution, the drive without jitter does
+MORE_TURNS = 1.5  # a merge that took so many revolutions more than the middle one met a slow outlier too
 SAME = 0.13  # of their mean that merges may differ by, one standard deviation: else no number stands for all
 # A stall so short may be the arm's way to where the log goes on, say on the next surface: that it comes after
 # a whole number of entries so many times is chance, and less of one the more there are.
 ARM_TURNS, ARM_HITS = 3.0, 5
-# A shorter merge is mostly a wait for the turn, and another at other times.
+# A shorter merge is mostly a wait for the revolution, and another at other times.
 LEAST_TURNS = {"disk": 2.0, "flash": 4.0}
 
 
@@ -74,7 +72,7 @@ class Merges:
 class Seen:
     """All that the evidence holds."""
 
-    rooms: Rooms
+    footprints: Footprints
     queues: list[tuple[int, IoLog]] = field(default_factory=list)
     ladder: list[tuple[int, I64]] = field(default_factory=list)
     lone_ns: float = 0.0
@@ -87,59 +85,61 @@ class Seen:
 
 def observe(runs: Runs) -> Seen:
     """Quantum, bound, packing and stalls that the runs show."""
-    seen = Seen(runs.rooms, runs.queues)
+    seen = Seen(runs.footprints, runs.queues)
     for size, log in runs.ladder:
         later = log.latency_ns[DEPTH:]  # the first find the head anywhere
         if len(later):
             seen.ladder.append((size, later))
-    if not seen.rooms.runs:
+    if not seen.footprints.runs:
         return seen
-    seen.lone_ns = float(np.median(seen.rooms.runs[seen.rooms.block][0].latency_ns))
-    seen.quantum, seen.smooth = _quantum(seen.rooms)
+    seen.lone_ns = float(np.median(seen.footprints.runs[seen.footprints.block][0].latency_ns))
+    seen.quantum, seen.smooth = _quantum(seen.footprints)
     for size, log in seen.queues:
         seen.bound = seen.bound.with_group(size, largest_group(log, seen.lone_ns), DEPTH)
     seen.packed = largest_group(runs.together, seen.lone_ns) if len(runs.together) else None
-    seen.merges = _merges(runs.many, None if seen.rooms.flash else seen.rooms.turn_ns)
+    seen.merges = _merges(runs.many, None if seen.footprints.flash else seen.footprints.rotation_ns)
     return seen
 
 
-def _quantum(rooms: Rooms) -> tuple[Quantum | None, bool]:
-    """The first step, and whether there is plainly none: room grows smoothly with size."""
-    block, sizes = rooms.block, sorted(rooms.runs)
-    more = [size for size in sizes[1:] if rooms.more(size)]
-    if not more or len(rooms.runs[block]) < 2:
+def _quantum(footprints: Footprints) -> tuple[Quantum | None, bool]:
+    """The first step, and whether there is plainly none: space grows smoothly with size."""
+    block, sizes = footprints.block, sorted(footprints.runs)
+    more = [size for size in sizes[1:] if footprints.more(size)]
+    if not more or len(footprints.runs[block]) < 2:
         return None, False
     high = more[0]
     low = max(size for size in sizes if size < high)
     if high - low > block:
         return None, False
-    if not rooms.sharp(low, high):
-        return None, low < FEWEST_BLOCKS * block or _smooth(rooms, low)
-    if any(rooms.more(size) for size in sizes[1:] if size <= low):
+    if not footprints.sharp(low, high):
+        return None, low < FEWEST_BLOCKS * block or _smooth(footprints, low)
+    if any(footprints.more(size) for size in sizes[1:] if size <= low):
         return None, False
-    confidence = _confidence(rooms, low, high)
-    return Quantum(low, high, rooms.shift_ns(high) - rooms.shift_ns(low), rooms.noise_ns, confidence), False
+    confidence = _confidence(footprints, low, high)
+    return Quantum(
+        low, high, footprints.shift_ns(high) - footprints.shift_ns(low), footprints.noise_ns, confidence
+    ), False
 
 
-def _smooth(rooms: Rooms, low: int) -> bool:
+def _smooth(footprints: Footprints, low: int) -> bool:
     """Whether sizes around the first difference differ by degrees."""
-    return bool(rooms.aligned) and rooms.likeness(low) < ALIKE
+    return bool(footprints.aligned) and footprints.likeness(low) < ALIKE
 
 
-def _confidence(rooms: Rooms, low: int, high: int) -> float:
+def _confidence(footprints: Footprints, low: int, high: int) -> float:
     """How often repeats drawn anew still show the step where it is."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     hits = 0
     for _ in range(RESAMPLES):
-        drawn = Rooms("flash" if rooms.flash else "disk", rooms.turn_ns)
-        for size in (rooms.block, low, high):
-            runs = rooms.runs[size]
+        drawn = Footprints("flash" if footprints.flash else "disk", footprints.rotation_ns)
+        for size in (footprints.block, low, high):
+            runs = footprints.runs[size]
             drawn.runs[size] = [runs[index] for index in rng.integers(0, len(runs), size=len(runs))]
         hits += drawn.more(high) and not drawn.more(low)
     return share(hits, RESAMPLES)
 
 
-def _merges(many: Sequence[Many], turn_ns: float | None) -> Merges | None:
+def _merges(many: Sequence[Many], rotation_ns: float | None) -> Merges | None:
     if not many or not len(many[0].log):
         return None
     runs: list[list[I64]] = [[], []]
@@ -149,11 +149,11 @@ def _merges(many: Sequence[Many], turn_ns: float | None) -> Merges | None:
     first, again = (np.concatenate(run) if run else np.empty(0, np.int64) for run in runs)
     if not len(again) or not many[-1].erased:  # it went on where the first left off
         whole = np.concatenate([first, again])
-        slow = slow_ones(whole, turn_ns)
+        slow = slow_ones(whole, rotation_ns)
         return Merges(whole, np.empty(0, np.int64), rare_period(slow), len(whole), int(slow.sum()))
     count = min(len(first), len(again))
     first, again = first[:count], again[:count]
-    one, other = slow_ones(first, turn_ns), slow_ones(again, turn_ns)
+    one, other = slow_ones(first, rotation_ns), slow_ones(again, rotation_ns)
     both = one & other
     return Merges(first, again, rare_period(both, one), count, int(both.sum()))
 
@@ -161,11 +161,11 @@ def _merges(many: Sequence[Many], turn_ns: float | None) -> Merges | None:
 def judge(seen: Seen, runs: Runs) -> list[Finding]:
     """All findings."""
     if seen.quantum is None:
-        if seen.smooth or not seen.rooms.runs:
+        if seen.smooth or not seen.footprints.runs:
             return []
         why = (
-            f"lone writes up to {format_size(max(seen.rooms.runs))} show no step that stands out of their"
-            " scatter; a quieter drive or more repeats may"
+            f"lone writes up to {format_size(max(seen.footprints.runs))} show no step that stands out of"
+            " their scatter; a quieter drive or more repeats may"
         )
         return [
             QUANTUM.unknown(why),
@@ -178,13 +178,13 @@ def judge(seen: Seen, runs: Runs) -> list[Finding]:
 
 
 def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs) -> Finding:
-    turn_ns = seen.rooms.turn_ns
-    if turn_ns is None:
+    rotation_ns = seen.footprints.rotation_ns
+    if rotation_ns is None:
         return OUT_OF_BAND.unknown("the rotation is not known")
-    if not seen.rooms.flash:
-        return judge_disk(runs.first["write"], runs.first["read"], turn_ns, quantum.step_ns)
-    lone_ns = seen.rooms.fastest_ns(seen.rooms.block)
-    return judge_flash(runs.flushes, lone_ns, quantum.step_ns, turn_ns)
+    if not seen.footprints.flash:
+        return judge_disk(runs.first["write"], runs.first["read"], rotation_ns, quantum.step_ns)
+    lone_ns = seen.footprints.fastest_ns(seen.footprints.block)
+    return judge_flash(runs.flushes, lone_ns, quantum.step_ns, rotation_ns)
 
 
 def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
@@ -193,7 +193,7 @@ def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
         f" {format_duration(int(quantum.noise_ns))}), and from {format_size(quantum.high)} on"
         f" {format_duration(int(quantum.step_ns))} longer"
     )
-    rows = tuple(f"lone-{size}-1" for size in (seen.rooms.block, quantum.low, quantum.high))
+    rows = tuple(f"lone-{size}-1" for size in (seen.footprints.block, quantum.low, quantum.high))
     return QUANTUM.found(quantum.low, quantum.confidence, why, rows, (quantum.low, quantum.high))
 
 
@@ -237,9 +237,13 @@ def _merge_findings(seen: Seen) -> list[Finding]:
         ]
     found = merges.period
     cost_ns, error_ns, spread_ns, confidence, count, shortest_ns = merge_cost(
-        merges, found, seen.rooms.turn_ns, flash=seen.rooms.flash
+        merges, found, seen.footprints.rotation_ns, flash=seen.footprints.flash
     )
-    if not seen.rooms.flash and cost_ns < ARM_TURNS * (seen.rooms.turn_ns or 0.0) and found.hits < ARM_HITS:
+    if (
+        not seen.footprints.flash
+        and cost_ns < ARM_TURNS * (seen.footprints.rotation_ns or 0.0)
+        and found.hits < ARM_HITS
+    ):
         why = (
             f"every {found.every:,}th lone write stalls, but {found.hits} times only and for"
             f" {format_duration(int(cost_ns))}, as where the log goes on elsewhere on the disk"
@@ -253,8 +257,8 @@ def _merge_findings(seen: Seen) -> list[Finding]:
         f" writes, for about {format_duration(int(cost_ns))}, at the same writes after an erase"
     )
     every = MERGE_EVERY.found(found.every, 1.0 - found.chance, why, rows, (found.every, found.every))
-    least_turns = LEAST_TURNS["flash" if seen.rooms.flash else "disk"]
-    short = cost_ns < least_turns * (seen.rooms.turn_ns or 0.0)
+    least_turns = LEAST_TURNS["flash" if seen.footprints.flash else "disk"]
+    short = cost_ns < least_turns * (seen.footprints.rotation_ns or 0.0)
     if 2 * error_ns > CLOSE * cost_ns or spread_ns > SAME * cost_ns or short:
         why = (
             f"{count} merges took {format_duration(int(cost_ns))} more on average, but differ by"
@@ -263,7 +267,7 @@ def _merge_findings(seen: Seen) -> list[Finding]:
         return [every, MERGE.unknown(why, rows)]
     # Behind the merge the write waits for its place to come round, which is no part of the merge; and what a
     # command takes longer grows with the command, so that of the merges the shortest is nearest to the drive.
-    least_ns = min(cost_ns - 2 * error_ns, shortest_ns) - (seen.rooms.turn_ns or 0.0)
+    least_ns = min(cost_ns - 2 * error_ns, shortest_ns) - (seen.footprints.rotation_ns or 0.0)
     why = (
         f"{count} lone writes with a map merge took {format_duration(int(cost_ns))} longer on average than"
         " those beside them"
@@ -272,35 +276,35 @@ def _merge_findings(seen: Seen) -> list[Finding]:
     return [every, MERGE.found(round(cost_ns), confidence, why, rows, interval)]
 
 
-def _undelayed(latency_ns: NDArray[np.float64], turn_ns: float | None) -> float:
-    """The middle of latencies, of those that caught their turn if jitter makes some miss it, ns."""
-    if turn_ns is None:
+def _undelayed(latency_ns: F64, rotation_ns: float | None) -> float:
+    """The middle of latencies, of those that caught their revolution if jitter makes some miss it, ns."""
+    if rotation_ns is None:
         return float(np.median(latency_ns))
     low = float(np.percentile(latency_ns, CAUGHT))
-    turns = np.maximum(np.round((latency_ns - low) / turn_ns), 0.0)
-    return float(np.median(latency_ns - turns * turn_ns))
+    turns = np.maximum(np.round((latency_ns - low) / rotation_ns), 0.0)
+    return float(np.median(latency_ns - turns * rotation_ns))
 
 
-def stalls_of(merges: Merges, found: RarePeriod, turn_ns: float | None) -> NDArray[np.float64]:
+def stalls_of(merges: Merges, found: RarePeriod, rotation_ns: float | None) -> F64:
     """How much longer each write with a merge took than the middle of those beside it, ns."""
     extra = []
     for latency_ns in (merges.latency_ns, merges.again_ns):
         for place in found.places(len(latency_ns)):
             beside = np.delete(latency_ns, place)[max(1, place - BESIDE) : place + BESIDE]
-            extra.append(float(latency_ns[place]) - _undelayed(beside.astype(np.float64), turn_ns))
+            extra.append(float(latency_ns[place]) - _undelayed(beside.astype(np.float64), rotation_ns))
     return np.array(extra)
 
 
 def merge_cost(
-    merges: Merges, found: RarePeriod, turn_ns: float | None, *, flash: bool
+    merges: Merges, found: RarePeriod, rotation_ns: float | None, *, flash: bool
 ) -> tuple[float, float, float, float, int, float]:
     """Mean extra time of a merge, its standard error and the spread of merges, ns; how sure it is to a tenth;
     how many merges; the shortest of them, ns.
 
     A merge may meet a slow outlier too: those far above the middle one are left out."""
-    extra = stalls_of(merges, found, None if flash else turn_ns)
+    extra = stalls_of(merges, found, None if flash else rotation_ns)
     middle = float(np.median(extra))
-    kept = extra[extra <= middle + MORE_TURNS * (turn_ns or 0.0) + CLOSE * middle]
+    kept = extra[extra <= middle + MORE_TURNS * (rotation_ns or 0.0) + CLOSE * middle]
     if not len(kept):
         return middle, middle, middle, 0.0, 0, middle
     mean = float(kept.mean())

@@ -4,8 +4,8 @@
 never move (`skylight.probe.mapping.measure`).
 
 Confidence: how much likelier the bands that moved and that stayed are under one mapping than under the
-other. A band that moved comes to lie at its old angle with the share of a turn that counts as the same; one
-that stayed is misread one time in twenty. Odds below 100 are unknown.
+other. A band that moved comes to lie at its old angle with the share of a revolution that counts as the same;
+one that stayed is misread one time in twenty. Odds below 100 are unknown.
 
 Source: Skylight (FAST '15), section 4.8, Test 10 and Figure 17; docs/figures.md, row S10a.
 """
@@ -36,7 +36,8 @@ def conclude(seen: Seen | None, rows: Sequence[str]) -> Finding:
         return MAPPING.unknown("The drive could not be made to clean the bands that were written.", rows)
     if seen.noise > MOST_NOISE:
         return MAPPING.unknown(
-            f"Two readings of the fresh drive differ by {seen.noise:.0%} of a turn, too much to tell.", rows
+            f"Two readings of the fresh drive differ by {seen.noise:.0%} of a revolution, too much to tell.",
+            rows,
         )
     cleaned = seen.cleaned
     count, moved = int(cleaned.sum()), int((seen.moved & cleaned).sum())
@@ -76,6 +77,7 @@ class Mapping(ProcedureTest[Trial]):
         "Has a dozen bands cleaned and compares, by the angle at which they pass under the head, where"
         " they lie before and after."
     )
+    begin = Trial
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this on most drives; a lazy drive with one journal is filled once."""
@@ -83,18 +85,14 @@ class Mapping(ProcedureTest[Trial]):
             return Cost(0, 0.0, 0)
         return Cost(USUAL_IOS, USUAL_SECONDS, min(8 << 30, facts.size_bytes))
 
-    def begin(self) -> Trial:
-        """No band was read."""
-        return Trial()
-
     def procedure(self, steps: Steps, seen: Trial) -> None:
         """On a shingled drive that may be written to and whose rotation is known."""
-        turn_ns = steps.known.number("rotation_ns")
-        if turn_ns is None or not is_shingled(steps):
+        rotation_ns = steps.known.number("rotation_ns")
+        if rotation_ns is None or not is_shingled(steps):
             return
         with steps.settings("settings", write_cache=False, look_ahead=False):
             seen.made = True
-            seen.bands = before_and_after(steps, turn_ns)
+            seen.bands = before_and_after(steps, rotation_ns)
 
     def verdict(self, seen: Trial, steps: Replay) -> list[Finding]:
         """`mapping` of a shingled drive; nothing for one that does not clean."""

@@ -11,31 +11,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import Evidence
+from skylight.evidence import F64, Evidence
 from skylight.findings import Finding
 from skylight.probe import Figure
+from skylight.probe.drawing import new_axes
 from skylight.probe.mapping.measure import READINGS, Places, Reading
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    pass
 
 
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
-
-
-def _angles(evidence: Evidence, name: str, turn_ns: float) -> NDArray[np.float64] | None:
+def _angles(evidence: Evidence, name: str, rotation_ns: float) -> F64 | None:
     log = evidence.log(name)
     if len(log) == 0 or len(log) % (3 * READINGS):
         return None
     places = Places(log.offset[2::3].astype(np.int64)[: len(log) // 3 // READINGS], 0)
-    return np.asarray(360 * (Reading.of(places, log, turn_ns).band % 1.0))
+    return np.asarray(360 * (Reading.of(places, log, rotation_ns).band % 1.0))
 
 
 def draw(evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
@@ -49,7 +41,7 @@ def draw(evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
     before, after = _angles(evidence, "fresh", float(turn)), _angles(evidence, last[-1], float(turn))
     if before is None or after is None or len(before) != len(after):
         return []
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     at = np.arange(1, len(before) + 1)
     axes.plot(at, before, "o", color="gray", markersize=7, fillstyle="none", label="on the fresh drive")
     axes.plot(at, after, "s", color="C0", markersize=3.5, label="after cleaning")

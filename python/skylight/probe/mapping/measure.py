@@ -2,9 +2,9 @@
 
 At each of a dozen places three blocks are read in a row: a *reference* in another band, which is never
 cleaned; the *partner*, never written but in the band; and the *block* itself, which is written. How much
-later the block comes than its partner tells whether it was cleaned (`skylight.probe.band_size.readout`); how
-much later the partner comes than the reference, modulo a turn, tells whether the band moved, for all that
-lies between is the distance on the platters.
+later the block comes than its partner shows whether it was cleaned (`skylight.probe.band_size.readout`); how
+much later the partner comes than the reference, modulo a revolution, shows whether the band moved, for all
+that lies between is the distance on the platters.
 
 Cleaning is made to run as each kind of drive needs: left alone; one cache band, or one zone, or the journal
 filled.
@@ -21,14 +21,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch, IoLog
-from skylight.probe.band_size import rooms
+from skylight.evidence import F64, I64, IoBatch, IoLog
+from skylight.probe.band_size import cache_parts
+from skylight.probe.band_size.cache_parts import OVER_BYTES, OVER_SLOTS, Kind, logged, spread
 from skylight.probe.band_size.journaled import Filler, Region, left_alone
-from skylight.probe.band_size.rooms import OVER_BYTES, OVER_SLOTS, Kind, logged, spread
 from skylight.probe.procedure import Steps
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 BLOCK = 4096
 MIB = 1 << 20
@@ -37,7 +34,7 @@ ZONE_PLACES = 8
 PARTNER, REFERENCE = 64 << 10, 600 * MIB
 READINGS = 7  # as many as bring jitter of 3 % of a latency below what tells angles apart
 GAP = 768 << 10  # between what fills a zone
-LEAST_NOISE = 0.01  # of a turn
+LEAST_NOISE = 0.01  # of a revolution
 SAME = 4.0  # times the noise
 MOST_NOISE = 0.04
 ENOUGH = 0.7
@@ -45,9 +42,9 @@ ENOUGH = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """For each place: how far the band and its block are from where they were, in turns (from -1/2 to 1/2);
-    `noise` is how well two readings of the fresh drive agree; `neighbours` says that the bands lie side by
-    side."""
+    """For each place: how far the band and its block are from where they were, in revolutions (from -1/2 to
+    1/2); `noise` is how well two readings of the fresh drive agree; `neighbours` says that the bands lie side
+    by side."""
 
     band: F64
     block: F64
@@ -66,12 +63,12 @@ class Seen:
 
     @property
     def limit(self) -> float:
-        """What counts as the same angle, in turns."""
+        """What counts as the same angle, in revolutions."""
         return SAME * self.noise
 
 
 def fold(turns: F64) -> F64:
-    """Turns without the whole ones: from -1/2 to 1/2."""
+    """Revolutions without the whole ones: from -1/2 to 1/2."""
     return np.asarray(turns - np.round(turns))
 
 
@@ -99,15 +96,15 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Both delays, modulo a turn: the middle of the readings."""
+    """Both delays, modulo a revolution: the middle of the readings."""
 
     band: F64
     block: F64
 
     @staticmethod
-    def of(places: Places, log: IoLog, turn_ns: float) -> Reading:
+    def of(places: Places, log: IoLog, rotation_ns: float) -> Reading:
         """Circular: the readings are turned to near the first, then the median is taken."""
-        return Reading(*(_middle(delay / turn_ns) for delay in places.delays(log)))
+        return Reading(*(_middle(delay / rotation_ns) for delay in places.delays(log)))
 
 
 def _middle(turns: F64) -> F64:
@@ -144,21 +141,21 @@ def _places(steps: Steps, kind: Kind, lazy: bool) -> Places | None:
     return Places(blocks[blocks + behind + MIB <= steps.size], behind)
 
 
-def before_and_after(steps: Steps, turn_ns: float) -> Seen | None:
+def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
     """What changed by cleaning; None if cleaning could not be made to run."""
     lazy = steps.known.word("cleaning_type") == "lazy"
     kind: Kind = "journal"
-    room = None
+    cache_part = None
     if lazy:
         if not steps.erase("kind-erase"):
             return None
-        kind, room = rooms.kind_of(steps)
+        kind, cache_part = cache_parts.kind_of(steps)
     places = _places(steps, kind, lazy)
     if places is None or len(places.blocks) == 0 or not steps.erase("erase"):
         return None
 
     def reading(name: str) -> Reading:
-        return Reading.of(places, steps.run(name, places.batch()), turn_ns)
+        return Reading.of(places, steps.run(name, places.batch()), rotation_ns)
 
     fresh, again = reading("fresh"), reading("fresh-again")
     if not lazy:
@@ -183,9 +180,9 @@ def before_and_after(steps: Steps, turn_ns: float) -> Seen | None:
     elif kind == "zones":
         if logged(steps, 0, steps.size, "clean") is None:
             return None
-    elif room is not None:
+    elif cache_part is not None:
         for block in places.blocks:
             base = int(block) // MIB * MIB + MIB
-            index = np.arange(room.period + 1, dtype=np.int64)
+            index = np.arange(cache_part.period + 1, dtype=np.int64)
             steps.run("clean", IoBatch.writes(base + index % OVER_SLOTS * OVER_BYTES, OVER_BYTES))
     return replace(seen(fresh, again, reading("after")), neighbours=kind == "zones")

@@ -1,18 +1,18 @@
-"""Test 2, rotation: one turn, the size of tracks, and how long the arm takes. Reads only.
+"""Test 2, rotation: one revolution, the size of tracks, and how long the arm takes. Reads only.
 
-A block passes under the head at one angle. Reads in random order over a few MiB give the turn to a few parts
-in a million, and the angle of blocks against their address: it rises by one turn a track, so its slope is the
-size of a track (`skylight.infer.turning`). Once the angle of every block of some tracks is known, so is the
-soonest that the head can be over a block of another track: blocks that pass sooner are missed and cost a turn
-more (`skylight.infer.reach`). Less the same on one track, that is arm time: to the next track of a surface
-(`skylight.infer.neighbours` tells it from a head switch), and over the stroke, for which the places farthest
-from each other are looked for, since layouts may put addresses at any radius.
+A block passes under the head at one angle. Reads in random order over a few MiB give the revolution to a few
+parts in a million, and the angle of blocks against their address: it rises by one revolution a track, so its
+slope is the size of a track (`skylight.infer.turning`). Once the angle of every block of some tracks is
+known, so is the soonest that the head can be over a block of another track: blocks that pass sooner are
+missed and cost a revolution more (`skylight.infer.reach`). Less the same on one track, that is arm time: to
+the next track of a surface (`skylight.infer.neighbours` tells it from a head switch), and over the stroke,
+for which the places farthest from each other are looked for, since layouts may put addresses at any radius.
 
 Invariant: only reads are issued (a drive that is probed with leave to write is erased first where it can be,
 so that no block lies in a cache).
 
-Source: Skylight (FAST '15) sections 4.1 and 4.4 (seeks and missed turns as signs of place); Worthington,
-Ganger, Patt and Wilkes, "On-line extraction of SCSI disk drive parameters" (SIGMETRICS '95).
+Source: Skylight (FAST '15) sections 4.1 and 4.4 (seeks and missed revolutions as signs of place);
+Worthington, Ganger, Patt and Wilkes, "On-line extraction of SCSI disk drive parameters" (SIGMETRICS '95).
 """
 
 from __future__ import annotations
@@ -41,18 +41,16 @@ class Rotation(ProcedureTest[Seen]):
     axis: Axis = "address"
     needs: tuple[str, ...] = ("drive_type",)
     summary = (
-        "Single-block reads tell the angle at which blocks lie: one turn, the size of tracks at three places,"
-        " and from blocks that are just caught or just missed how long the arm takes."
+        "Single-block reads show the angle at which blocks lie: one revolution, the size of tracks at three"
+        " locations, and from blocks that are just caught or just missed how long the arm takes."
     )
+    judges_part = True
+    begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this: every step with all its reads."""
         del facts, writes
         return Cost(plan.MOST_IOS, plan.MOST_IOS * SLOWEST_READ_S, 0)
-
-    def begin(self) -> Seen:
-        """Nothing was read."""
-        return Seen()
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Reads, step by step, as long as each step can build on the one before."""
@@ -61,10 +59,6 @@ class Rotation(ProcedureTest[Seen]):
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """Rotation, track sizes and arm times."""
         return judge(_analysis(seen, steps.size), steps.known, measured=len(seen.logs.get("turn", ())) > 0)
-
-    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
-        """From as much as was read."""
-        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Angles against addresses, latencies against angles, and the seek curve."""

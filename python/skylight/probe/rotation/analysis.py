@@ -13,9 +13,8 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import F64, IoLog
 from skylight.infer.neighbours import NextTrack, next_track
 from skylight.infer.phase import NONE, Coherence
 from skylight.infer.reach import Reach
@@ -23,8 +22,6 @@ from skylight.infer.turning import Tracks
 from skylight.probe.rotation import places, seeks
 from skylight.probe.rotation.places import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
 from skylight.probe.rotation.seeks import Curve
-
-F64 = NDArray[np.float64]
 
 VISITS, PLACES_PER_ROUND, ROUNDS = 4, 16, 2
 ROUND_IOS = VISITS * PLACES_PER_ROUND
@@ -268,7 +265,4 @@ def first_pieces(tracks: Tracks, count: int) -> Tracks:
 
 def rows_of(log: IoLog, first: int, last: int) -> IoLog:
     """Some rows of a log."""
-    part = slice(first, last)
-    return IoLog(
-        log.op[part], log.offset[part], log.size[part], log.submit_ns[part], log.complete_ns[part]
-    )  # fmt: skip
+    return log.rows(slice(first, last))

@@ -9,29 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import Evidence
+from skylight.evidence import F64, Evidence
 from skylight.infer.turning import Tracks, phase_of
 from skylight.probe import Figure
+from skylight.probe.drawing import new_axes
 from skylight.probe.rotation import places
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.seeks import Curve
 from skylight.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    pass
 
 SHOWN_TRACKS = 6
 MIB = 1 << 20
-
-
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
 
 
 def draw(found: Analysis, evidence: Evidence) -> list[Figure]:
@@ -47,7 +39,7 @@ def draw(found: Analysis, evidence: Evidence) -> list[Figure]:
 
 
 def _angles(found: Analysis, near: Tracks, evidence: Evidence) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     log = evidence.log("od")
     period_ns = 1.0 if found.turn is None else found.turn.period_ns
     x = log.offset.astype(np.float64)
@@ -60,21 +52,21 @@ def _angles(found: Analysis, near: Tracks, evidence: Evidence) -> Figure:
         line[1:][np.diff(line) < 0] = np.nan
         axes.plot(at / MIB, line, color="C1", linewidth=1, label="fitted tracks" if number == 0 else None)
     axes.set_xlabel("address (MiB)")
-    axes.set_ylabel("angle at completion (turns)")
+    axes.set_ylabel("angle at completion (revolutions)")
     axes.set_ylim(0, 1)
     axes.legend(loc="upper right")
     size = format_size(round(near.track_bytes))
     caption = (
         "Each mark is one read in random order: at which angle of the platter it completed. Blocks of a track"
-        f" rise by one turn every {size}, the size of a track; where a line breaks off the next track begins,"
-        " later by the skew."
+        f" rise by one revolution every {size}, the size of a track; where a line breaks off the next track"
+        " begins, later by the skew."
     )
-    alt = f"Scatter of angle against address: parallel rising lines, one turn in {size}."
+    alt = f"Scatter of angle against address: parallel rising lines, one revolution in {size}."
     return Figure("rotation-angles", "Where blocks lie around the platter", caption, alt, drawing)
 
 
 def _catching(found: Analysis, near: Tracks, evidence: Evidence) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     period_ns = 1.0 if found.turn is None else found.turn.period_ns
     sets = [("same-wide", "on the same track", "o"), ("next", "on the next track in address", "^")]
     for number, (name, label, mark) in enumerate(sets):
@@ -86,27 +78,28 @@ def _catching(found: Analysis, near: Tracks, evidence: Evidence) -> Figure:
         ahead = np.mod(block - submit, 1.0)[:600]
         latency = log.latency_ns[:600] / period_ns
         axes.plot(ahead, latency, mark, color=f"C{number}", markersize=3, label=label)
-    axes.set_xlabel("angle from the head to the block when it was asked for (turns)")
-    axes.set_ylabel("latency (turns)")
+    axes.set_xlabel("angle from the head to the block when it was asked for (revolutions)")
+    axes.set_ylabel("latency (revolutions)")
     axes.set_ylim(0, 2.3)
     axes.set_xlim(0, 1)
     axes.legend(loc="upper right")
     same = "" if found.same is None else f", here {format_duration(found.same.ns)}"
     caption = (
         "Each mark is one read. On the lower line the block is caught as it comes round, on the upper one it"
-        " was missed and came a turn later. Where the marks change lines is the soonest that the drive can be"
-        f" ready: on the same track its overhead{same}; on another the arm's step or the head switch more."
+        " was missed and came a revolution later. Where the marks change lines is the soonest that the drive"
+        f" can be ready: on the same track its overhead{same}; on another also the arm's step or the head"
+        " switch."
     )
-    alt = "Latency against angle ahead: two parallel lines one turn apart; reads change between them."
+    alt = "Latency against angle ahead: two parallel lines one revolution apart; reads change between them."
     return Figure("rotation-caught", "Caught or missed", caption, alt, drawing)
 
 
 def _seek_curve(found: Analysis, curve: Curve, ends: tuple[int, int]) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     by_hub = dict(found.stars)
     part = np.linspace(0, 1, 300)
     axes.plot(100 * part, curve.ns(part) / 1e6, color="C5", linestyle="--", label="fitted curve")
-    marks: list[tuple[NDArray[np.float64], NDArray[np.float64], str, str]] = [
+    marks: list[tuple[F64, F64, str, str]] = [
         (curve.share, by_hub[ends[0]], "from one end", "o"),
         (1 - curve.share, by_hub[ends[1]], "from the other", "^"),
     ]

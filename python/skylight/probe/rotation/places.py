@@ -1,4 +1,5 @@
-"""From logs to places: the turn, the tracks around a few addresses, and latencies as the mechanics had them.
+"""From logs to places: the revolution, the tracks around a few addresses, and latencies as the mechanics had
+them.
 
 A *place* is a short run of addresses whose tracks have been fitted, so that it is known at which angle each
 of its blocks lies. Steps that go between places are compared with those angles.
@@ -16,13 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import F64, IoLog
 from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.infer.reach import Reach, ideal_ns, reach_of
 from skylight.infer.turning import Tracks, centred, fit_tracks, phase_of, refined, settled
-
-F64 = NDArray[np.float64]
 
 LEAST_TRACK_BYTES, MOST_TRACK_BYTES = 64 << 10, 8 << 20
 NEAR_BYTES = 16 << 10

@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import EMPTY_LOG, IoBatch, IoLog
+from skylight.evidence import EMPTY_LOG, F64, IoBatch, IoLog
 from skylight.infer.turning import Tracks
 from skylight.probe.procedure import Steps
 from skylight.probe.rotation import seeks
@@ -49,8 +48,6 @@ AVOIDED_BYTES = 20 << 20  # what test 1 writes most of lies before this
 LEAST_BYTES = 1 << 30
 MOST_IOS = 24_000
 
-U64 = NDArray[np.uint64]
-F64 = NDArray[np.float64]
 Pairs = list[tuple[int, int]]
 
 
@@ -101,7 +98,7 @@ class Plan:
 
     def hops(self, name: str, tracks: Tracks, pairs: Pairs, reads: int, soonest: F64, window: float) -> None:
         """Back and forth between the two pieces of each pair, `reads` a pair, so that each block comes round
-        `soonest` (of the pair) to `window` more after the block before, in turns."""
+        `soonest` (of the pair) to `window` more after the block before, in revolutions."""
         rng, at, angle = self.steps.rng(name), [], 0.0
         for (one, other), least in zip(pairs, soonest, strict=True):
             delays = least + window * rng.permutation((np.arange(reads) + rng.random()) / reads)

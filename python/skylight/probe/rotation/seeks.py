@@ -20,12 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import F64, I64, IoLog
 from skylight.infer.reach import Reach
 from skylight.infer.turning import Tracks
 from skylight.probe.rotation.places import Turn, ideals, in_chunks, reaches
-
-F64 = NDArray[np.float64]
 
 FEWEST_TRACKS = 6
 WHOLE_TURNS = 0.9
@@ -91,7 +89,7 @@ def star_reaches(log: IoLog, hub: Tracks, others: list[Tracks], turn: Turn, coun
     return reaches(ideal, key, len(log) // count, turn.period_ns)
 
 
-def track_numbers(tracks: Tracks) -> NDArray[np.int64]:
+def track_numbers(tracks: Tracks) -> I64:
     """The number of each piece's track in the order of addresses: pieces that a stray read cut count once."""
     number = np.rint((tracks.begin - tracks.begin[0]) * tracks.slope)
     return np.asarray(number, np.int64)

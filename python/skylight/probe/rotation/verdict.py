@@ -48,10 +48,10 @@ def _rotation(found: Analysis, measured: bool) -> Finding:
         return ROTATION.unknown(why)
     error = max(turn.error, 1e-6)
     if within(error, TURN_WIDTH) < 0.9:
-        why = f"Two halves of the reads disagree by {100 * error:.2g} % of a turn."
+        why = f"Two halves of the reads disagree by {100 * error:.2g} % of a revolution."
         return ROTATION.unknown(why)
     why = (
-        f"Completions of 1,024 reads in 8 MiB follow a turn of {format_duration(turn.period_ns)}"
+        f"Completions of 1,024 reads in 8 MiB follow a revolution of {format_duration(turn.period_ns)}"
         f" ({60e9 / turn.period_ns:,.0f} rpm); its two halves agree to {1e6 * error:.1f} parts in a million."
     )
     likely = TWO_SIDED_95 * turn.standard_error
@@ -73,7 +73,7 @@ def _tracks(found: Analysis) -> Finding:
         sizes[name] = round(tracks.track_bytes / 512) * 512
         confidence *= within(tracks.slope_error / tracks.slope, TRACK_WIDTH)
     shown = ", ".join(_size_words(tracks) for tracks in parts.values() if tracks is not None)
-    why = f"The angle of blocks rises by one turn every {shown} at the first, middle and last address."
+    why = f"The angle of blocks rises by one revolution every {shown} at the first, middle and last address."
     return TRACK.found(sizes, confidence, why, ("od", "md", "id"))
 
 

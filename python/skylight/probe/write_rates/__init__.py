@@ -46,17 +46,14 @@ Runs = dict[str, IoLog]
 def last_part(log: IoLog) -> IoLog:
     """What of a run with the volatile cache on counts: its end."""
     first = int(len(log) * (1 - LAST_SHARE))
-    return IoLog(
-        log.op[first:], log.offset[first:], log.size[first:], log.submit_ns[first:], log.complete_ns[first:]
-    )
+    return log.rows(slice(first, None))
 
 
 def rate(log: IoLog) -> float:
     """Writes a second over the time they took together."""
     if len(log) == 0:
         return 0.0
-    spent_ns = int(log.complete_ns.max()) - int(log.submit_ns.min())
-    return len(log) * 1e9 / max(spent_ns, 1)
+    return len(log) * 1e9 / max(log.span_ns, 1)
 
 
 def steadiness(log: IoLog) -> float:
@@ -79,6 +76,8 @@ class WriteRates(ProcedureTest[Runs]):
         " sequential writes with the cache off and on: what a queue and the cache are worth on this drive."
     )
     needs: tuple[str, ...] = ("drive_type",)
+    judges_part = True
+    begin = dict
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """Every run at the pace of a slow disk."""
@@ -89,10 +88,6 @@ class WriteRates(ProcedureTest[Runs]):
         seconds = (LONE_WRITES + DEEP_WRITES + LONE_STREAM_WRITES) * SLOWEST_S + CACHED_WRITES * SLOWEST_S / 4
         written = random * BLOCK_BYTES + stream * STREAM_BYTES
         return Cost(random + stream, seconds + stream * SLOWEST_S / 10, min(written, 4 * facts.size_bytes))
-
-    def begin(self) -> Runs:
-        """No run was done."""
-        return {}
 
     def procedure(self, steps: Steps, seen: Runs) -> None:
         """Writes with the volatile cache off, then, where it can be switched on, with it on."""
@@ -128,10 +123,6 @@ class WriteRates(ProcedureTest[Runs]):
             *self._finding(seen, RANDOM_RATE, RANDOM, 1),
             *self._finding(seen, SEQUENTIAL_RATE, SEQUENTIAL, STREAM_BYTES),
         ]
-
-    def unfinished(self, seen: Runs, steps: Replay) -> list[Finding]:
-        """The rates of the runs that were done."""
-        return self.verdict(seen, steps)
 
     @staticmethod
     def _finding(seen: Runs, found: Property, runs: dict[str, str], scale: int) -> list[Finding]:

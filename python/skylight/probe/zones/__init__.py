@@ -63,18 +63,16 @@ class Zones(ProcedureTest[Seen]):
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
         "Bursts of sequential reads along the drive tell its throughput; the size of tracks at many places"
-        " tells whether surfaces differ and how long the drive stays on one."
+        " shows whether surfaces differ and how long the drive stays on one."
     )
+    judges_part = True
+    begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this: every burst, and as many places as the search may ask for."""
         del facts, writes
         ios = BURSTS * BURST_READS + MOST_PLACES * READS
         return Cost(ios, BURSTS * BURST_READS * 0.02 + MOST_PLACES * READS * TURN_S / 3, 0)
-
-    def begin(self) -> Seen:
-        """Nothing was read."""
-        return Seen()
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """The profile, then the search."""
@@ -101,10 +99,6 @@ class Zones(ProcedureTest[Seen]):
             *_plateaus(seen.walk),
             *_recording_zones(seen, float(steps.size), known),
         ]
-
-    def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
-        """From the places that were read."""
-        return self.verdict(seen, steps)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Throughput along the drive, and the strokes of the first zones."""
@@ -211,7 +205,7 @@ def _plateaus(found: Walk | None) -> list[Finding]:
     """Plateaus; unknown where surfaces differ without a pattern, none where tracks only become shorter."""
     rows = ("tracks-000",)
     if found is None:
-        why = "Without the turn and track sizes of test 2 there is nothing to compare."
+        why = "Without the revolution and track sizes of test 2 there is nothing to compare."
         return [PLATEAUS.unknown(why)]
     pattern_found = found.pattern
     if pattern_found is None or found.first_bytes is None or found.last_bytes is None:

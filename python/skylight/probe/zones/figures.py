@@ -13,25 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skylight.probe import Figure
+from skylight.probe.drawing import MARKERS, new_axes
 from skylight.probe.zones.recording import RecordingZones
 from skylight.probe.zones.sizes import Pattern
 from skylight.probe.zones.speed import Profile
 from skylight.probe.zones.walk import Walk
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    pass
 
-MARKS = ("o", "s", "^", "D", "v", "P")
 GIB = 1 << 30
 BAND = "#dbe9f4"  # the report's colour for a stretch
-
-
-def _new() -> tuple[Drawing, Axes]:
-    from matplotlib.figure import Figure as NewDrawing
-
-    drawing = NewDrawing()
-    return drawing, drawing.add_subplot()
 
 
 def draw(profile: Profile | None, found: Walk | None, zones: RecordingZones | None = None) -> list[Figure]:
@@ -53,7 +45,7 @@ def _zone_words(zones: RecordingZones | None) -> str:
 
 
 def _throughput(profile: Profile, zones: RecordingZones | None) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     for number, level in enumerate(zones.levels if zones is not None and len(zones.levels) > 1 else ()):
         if number % 2 == 0:
             axes.axvspan(level.first / 1e9, level.last / 1e9, color=BAND, linewidth=0)
@@ -74,7 +66,7 @@ def _throughput(profile: Profile, zones: RecordingZones | None) -> Figure:
 
 
 def _strokes(found: Walk, pattern: Pattern) -> Figure:
-    drawing, axes = _new()
+    drawing, axes = new_axes()
     at = np.array([stroke.at for stroke in found.strokes]) / GIB
     size = np.array([stroke.track_bytes for stroke in found.strokes]) / 1024
     zone = np.arange(len(at)) // pattern.count
@@ -82,7 +74,7 @@ def _strokes(found: Walk, pattern: Pattern) -> Figure:
     for number in range(int(zone.max()) + 1):
         rows = zone == number
         label = f"zone {number + 1}"
-        axes.plot(at[rows], size[rows], MARKS[number % len(MARKS)], color=f"C{number % 5}", label=label)
+        axes.plot(at[rows], size[rows], MARKERS[number % len(MARKERS)], color=f"C{number % 5}", label=label)
         if number:
             edge = (at[rows][0] + at[zone == number - 1][-1]) / 2
             axes.axvline(edge, color="C5", linestyle="--", linewidth=1)

@@ -1,4 +1,4 @@
-"""Recording zones: runs of tracks with one number of sectors, told apart by the sizes of tracks.
+"""Recording zones: runs of tracks with one number of sectors, distinguished by the sizes of tracks.
 
 Test 11 measures the size of tracks at some dozens of places to 0.1 %, and the speed of bursts between them.
 On a drive whose addresses run once from the outer to the inner diameter both only fall, zone by zone. Places
@@ -41,7 +41,7 @@ WORST_BURST = 0.01
 """Bursts that are known worse than this (relative) tell no zones apart."""
 
 STRAYS = 0.1
-"""So many of the places may be left out: fits that went astray, and bursts that met a slow command."""
+"""Share of the places that may be left out: fits that went astray, and bursts that met a slow command."""
 
 ROOM = 0.5
 """A change is known well enough if it lies within less than so much of the narrowest zone."""
@@ -77,7 +77,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class RecordingZones:
-    """The zones that were told apart, from the first address on."""
+    """The zones that were distinguished, from the first address on."""
 
     levels: tuple[Level, ...]
     size_bytes: float
@@ -215,7 +215,7 @@ def _with_bursts(sizes: list[Size], levels: Sequence[Level], profile: Profile | 
 
 
 def zones_of(sizes: Sequence[Size], profile: Profile | None, size_bytes: float) -> RecordingZones | None:
-    """The recording zones that sizes and bursts tell apart; None where they do not fall."""
+    """The recording zones that sizes and bursts distinguish; None where they do not fall."""
     kept = _without_strays(sorted(sizes, key=lambda size: size.at))
     if kept is None or len(kept) < FEWEST_PLACES:
         return None
@@ -308,7 +308,7 @@ def finding(
         count = _stepped(sizes, ratio)
         why = (
             f"Surfaces of one zone differ by up to {100 * (ratio - 1):.1f} %; tracks at {len(sizes)} places"
-            f" become shorter by more than that {count - 1} times; nearer zones are not told apart."
+            f" become shorter by more than that {count - 1} times; nearer zones are not distinguished."
         )
         return RECORDING_ZONES.found({"at_least": count}, 1.0 - _by_chance(SIGMAS, count), why, rows)
     found = zones_of(sizes, profile, size_bytes)

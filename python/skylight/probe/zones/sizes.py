@@ -18,10 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import F64, IoLog
 from skylight.infer.turning import fit_tracks, phase_of
-
-F64 = NDArray[np.float64]
 
 READS = 264
 SPREAD_TRACKS = 5.5
@@ -49,8 +47,8 @@ class Size:
 
 
 def pattern(track: float) -> F64:
-    """Offsets of the reads of a place: a quarter of a turn from one to the next, and passes that interleave,
-    so that each wait is short."""
+    """Offsets of the reads of a place: a quarter of a revolution from one to the next, and passes that
+    interleave, so that each wait is short."""
     steps = READS // PASSES
     ahead = np.arange(steps) * 0.25
     return np.concatenate([ahead + 0.25 * number / PASSES for number in range(PASSES)]) * track

@@ -9,11 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
-
-F64 = NDArray[np.float64]
+from skylight.evidence import F64, IoLog
 
 BURSTS, BURST_READS, READ_BYTES = 49, 24, 1 << 20
 

@@ -36,7 +36,8 @@ import numpy as np
 from skylight.engines.sim import SimEngine
 from skylight.evidence import IoBatch, Op
 from skylight.probe import Figure
-from skylight.reproduce.drawing import MARKERS, log_axis, new
+from skylight.probe.drawing import MARKERS, new_axes
+from skylight.reproduce.drawing import log_axis
 from skylight.reproduce.rows import Measured, Ours
 from skylight.reproduce.swd.tool import PROFILE, NotMeasured, Tool
 
@@ -227,7 +228,7 @@ def w4(tool: Tool) -> Measured:
     ]
 
     def draw() -> list[Figure]:
-        drawing, axes = new()
+        drawing, axes = new_axes()
         for number, (operation, by) in enumerate(counts.items()):
             axes.plot(
                 list(by), list(by.values()), f"{MARKERS[number]}-", color=f"C{number}", label=f"{operation}s"
@@ -245,7 +246,7 @@ def w4(tool: Tool) -> Measured:
 
 
 def _drawn(name: str, title: str, of: str, costs: Mapping[int, Cost]) -> Figure:
-    drawing, axes = new()
+    drawing, axes = new_axes()
     at = list(costs)
     ratios = [costs[x].ratio for x in at]
     axes.errorbar(at, ratios, yerr=[costs[x].noise for x in at], fmt=MARKERS[0], color="C0", capsize=3)

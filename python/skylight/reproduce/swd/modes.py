@@ -23,9 +23,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skylight import _native
+from skylight.evidence import I64
 from skylight.reproduce.rows import Measured
 from skylight.reproduce.swd import oracle
 from skylight.reproduce.swd.device import disk
@@ -43,8 +43,6 @@ NAMES = {
     "development-performance": "development- and performance-centric, blocks that differ",
 }
 """Read modes and their checks."""
-
-I64 = NDArray[np.int64]
 
 
 def content(write: int, sector: int) -> bytes:

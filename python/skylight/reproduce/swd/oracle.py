@@ -18,8 +18,8 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skylight.evidence import I64
 from skylight.reproduce.rows import Measured
 from skylight.reproduce.swd.tool import Tool
 
@@ -94,9 +94,7 @@ def _covers(on: Track, sector: int, behind: Track) -> list[int]:
     return [one % behind.sectors for one in range(first, last)]
 
 
-def surface_after(
-    disk: RandomDisk, writes: list[tuple[int, int]]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def surface_after(disk: RandomDisk, writes: list[tuple[int, int]]) -> tuple[I64, I64]:
     """For each sector, the address that its data was written to, and the write (from 1; 0 for none)."""
     sectors = disk.tracks[-1].start + disk.tracks[-1].sectors
     source, by = np.arange(sectors), np.zeros(sectors, dtype=np.int64)

@@ -1,12 +1,12 @@
-//! Dirty bands of which the fullest is wanted, of equal ones the first.
+//! Chooses the fullest dirty band, of equal ones the first.
 //!
-//! A tree finds it: a node has a bound, which none of the sectors that its sixteen children have in the cache
-//! passes, and the first child that reaches it is on the way to the band. A band that gets more lifts the bounds above
-//! it; one that gets less leaves them, but for the highest of all when its band is cleaned, and a search that
-//! meets a bound which no child reaches lowers it and goes on. What bands have is in pages that are taken when a band
-//! of theirs becomes dirty.
+//! A tree of upper bounds: a node has sixteen children, and its bound is at least the largest of theirs. The
+//! search goes to the first child that reaches the bound. Adding sectors raises the bounds above the band.
+//! Removing sectors leaves them too high, except when the chosen band is cleaned; a search that finds a bound
+//! that no child reaches lowers it and starts again. The counts of bands are in pages, which are allocated
+//! when one of their bands becomes dirty.
 //!
-//! Invariant: no band has more sectors than the bound above it, and no bound is higher than the one above it.
+//! Invariant: no band has more sectors than the bound above it, and no bound exceeds the one above it.
 
 use crate::inner::prefetch;
 
@@ -15,7 +15,7 @@ const CHILDREN: usize = 16;
 /// Bands in a page: two levels of the tree.
 const PAGE: usize = CHILDREN * CHILDREN;
 
-/// The sectors of the bands of a page, and the lowest nodes; a node's children lie in one line of memory.
+/// The sectors of the bands of a page, and the lowest nodes; the children of a node share a cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Page {
@@ -23,36 +23,36 @@ struct Page {
     nodes: [u32; CHILDREN],
 }
 
-/// See the module page.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Fullest {
-    /// Pages of which no band was ever dirty are not there.
+    /// `None` for a page whose bands were never dirty.
     pages: Vec<Option<Box<Page>>>,
-    /// The nodes above the pages, a level at a time, from one for each page up to the root.
+    /// The nodes above the pages, level by level, from one for each page up to the root.
     levels: Vec<Vec<u32>>,
-    /// Bands that have something.
+    /// The number of dirty bands.
     dirty: usize,
-    /// The band that was found to be next last.
-    found: Option<u64>,
+    /// The band that was chosen last.
+    chosen: Option<u64>,
 }
 
 impl Fullest {
-    /// None of so many bands is dirty.
+    /// No dirty bands among `bands`.
     pub fn new(bands: u64) -> Self {
         let pages = (bands as usize).div_ceil(PAGE).max(1);
         let mut levels = vec![vec![0; pages]];
         while let Some(below) = levels.last().map(Vec::len).filter(|&nodes| nodes > 1) {
             levels.push(vec![0; below.div_ceil(CHILDREN)]);
         }
-        Self { pages: vec![None; pages], levels, dirty: 0, found: None }
+        Self { pages: vec![None; pages], levels, dirty: 0, chosen: None }
     }
 
-    /// How many bands are dirty.
+    /// The number of dirty bands.
     pub fn dirty(&self) -> usize {
         self.dirty
     }
 
-    /// Has fetched into the processor's cache what a change of a band looks at: itself and its node.
+    /// Prefetches the memory that a change of a band accesses: its count and its node.
     #[inline]
     pub fn prefetch(&self, band: u64) {
         if let Some(page) = &self.pages[band as usize / PAGE] {
@@ -69,7 +69,7 @@ impl Fullest {
         *sectors += more;
         let sectors = *sectors;
         self.dirty += usize::from(new);
-        self.lift(band, sectors);
+        self.raise(band, sectors);
     }
 
     #[inline]
@@ -84,19 +84,19 @@ impl Fullest {
     pub fn clean(&mut self, band: u64) {
         let had = std::mem::take(self.sectors(band));
         self.dirty -= usize::from(had > 0);
-        if self.found == Some(band) {
-            // It was the highest, and what is beside it is at hand.
+        if self.chosen == Some(band) {
+            // It had the highest bound, and its siblings are in the processor's cache.
             self.lower(band);
         }
     }
 
-    /// The fullest band.
+    /// Chooses the fullest band.
     pub fn next(&mut self) -> Option<u64> {
         loop {
             let highest = *self.levels.last()?.first().filter(|&&bound| bound > 0)?;
             let mut at = 0;
             for level in self.levels.iter().rev().skip(1) {
-                // Bounds of inner nodes are lowered together with those below them.
+                // Inner nodes are lowered together with their children, so a child reaches the bound.
                 at = at * CHILDREN + level[at * CHILDREN..].iter().position(|&bound| bound == highest)?;
             }
             let page = self.pages[at].as_ref()?;
@@ -104,14 +104,14 @@ impl Fullest {
             let bands = &page.bands[node * CHILDREN..][..CHILDREN];
             let first = (at * PAGE + node * CHILDREN) as u64;
             if let Some(band) = bands.iter().position(|&sectors| sectors == highest) {
-                self.found = Some(first + band as u64);
-                return self.found;
+                self.chosen = Some(first + band as u64);
+                return self.chosen;
             }
             self.lower(first);
         }
     }
 
-    /// Lowers the bounds above a band as far as they fall.
+    /// Lowers the bounds above a band to the maxima of their children.
     fn lower(&mut self, band: u64) {
         let Self { pages, levels, .. } = self;
         let number = band as usize / PAGE;
@@ -147,9 +147,9 @@ impl Fullest {
         &mut self.page(band).bands[band as usize % PAGE]
     }
 
-    /// No bound above a band is lower than what it has.
+    /// Raises the bounds above a band to at least `sectors`.
     #[inline]
-    fn lift(&mut self, band: u64, sectors: u32) {
+    fn raise(&mut self, band: u64, sectors: u32) {
         let node = &mut self.page(band).nodes[band as usize % PAGE / CHILDREN];
         if *node >= sectors {
             return;
@@ -171,7 +171,7 @@ fn highest(of: &[u32]) -> u32 {
     of.iter().copied().fold(0, u32::max)
 }
 
-/// Replaces a bound; whether it was another.
+/// Replaces a bound. Returns whether it changed.
 #[inline]
 fn replace(bound: &mut u32, by: u32) -> bool {
     std::mem::replace(bound, by) != by

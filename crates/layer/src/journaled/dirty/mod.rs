@@ -1,42 +1,42 @@
-//! Bands that have something in the cache, for the cleaning orders that look at bands and not at the journal.
+//! Dirty bands, for the cleaning orders that choose by band and not by the age of writes.
 //!
-//! *Greedy*: next is the band of which most sectors lie in the cache, of those the first (`fullest`). *Random*: any
-//! (`drawn`).
+//! *Greedy* chooses the band with the most sectors in the cache, of equal ones the first (`fullest`). *Random*
+//! chooses any (`random_choice`).
 //!
-//! They are counted only while someone asks. A drive that cleans by the age of its writes, as every journaled one
-//! does whose places are short, never does and pays nothing; the first question counts what the exception map
-//! holds. After more changes than bands are dirty without another one the count is dropped: it would have cost
-//! more to keep than to make anew. Changes are noted, and done in their order when many are there or someone
-//! asks, so that memory is waited for once for all of them.
+//! Bands are counted only while they are chosen from. A drive that cleans in FIFO order, as every journaled
+//! one does while slots are short, pays nothing. The first choice counts the sectors in the exception map.
+//! After more changes than there are dirty bands without another choice, the counts are dropped: keeping them
+//! would have cost more than counting again. Changes are collected and applied in order, once there are
+//! enough of them or a band is chosen, so that their memory accesses overlap.
 //!
-//! Invariant: a band is found if and only if the exception map finds a sector of it in the cache.
-//! Source: the orders are those that random drives draw (`docs/random-drives.md`); Skylight's drives are FIFO.
+//! Invariant: a band is a candidate if and only if the exception map has a sector of it in the cache.
+//! Source: the orders are those of random drives (`docs/random-drives.md`); Skylight's drives are FIFO.
 
-mod drawn;
 mod fullest;
+mod random_choice;
 
 use skylight_disk::Sectors;
 
 use super::cleaning::CleaningOrder;
-use drawn::{Drawn, Draws};
 use fullest::Fullest;
+use random_choice::{RandomChoice, RandomNumbers};
 
-/// What happened to a band in the cache.
+/// A change of a band's sectors in the cache.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// So many sectors more lie there.
+    /// This number of sectors was added.
     Added(u32),
-    /// So many less.
+    /// This number of sectors was removed.
     Removed(u32),
-    /// None any more.
+    /// All sectors were removed.
     Cleaned,
 }
 
-/// The bands, as an order wants them.
+/// The dirty bands, in the structure for the order.
 #[derive(Clone, Debug)]
 enum Count {
     Fullest(Fullest),
-    Drawn(Drawn),
+    Random(RandomChoice),
 }
 
 impl Count {
@@ -45,77 +45,77 @@ impl Count {
             (Self::Fullest(bands), Change::Added(sectors)) => bands.add(band, sectors),
             (Self::Fullest(bands), Change::Removed(sectors)) => bands.remove(band, sectors),
             (Self::Fullest(bands), Change::Cleaned) => bands.clean(band),
-            (Self::Drawn(bands), Change::Added(sectors)) => bands.add(band, sectors),
-            (Self::Drawn(bands), Change::Removed(sectors)) => bands.remove(band, sectors),
-            (Self::Drawn(bands), Change::Cleaned) => bands.clean(band),
+            (Self::Random(bands), Change::Added(sectors)) => bands.add(band, sectors),
+            (Self::Random(bands), Change::Removed(sectors)) => bands.remove(band, sectors),
+            (Self::Random(bands), Change::Cleaned) => bands.clean(band),
         }
     }
 
     fn prefetch(&self, band: u64) {
         match self {
             Self::Fullest(bands) => bands.prefetch(band),
-            Self::Drawn(bands) => bands.prefetch(band),
+            Self::Random(bands) => bands.prefetch(band),
         }
     }
 
-    /// How many bands are dirty.
+    /// The number of dirty bands.
     fn bands(&self) -> usize {
         match self {
             Self::Fullest(bands) => bands.dirty(),
-            Self::Drawn(bands) => bands.dirty(),
+            Self::Random(bands) => bands.dirty(),
         }
     }
 }
 
-/// Changes that are done together, at most.
-const NOTED: usize = 64;
-/// Changes without a question after which a count may be dropped: those of few bands are not worth a thought.
+/// Maximum number of changes that are applied together.
+const BATCH: usize = 64;
+/// Minimum number of changes without a choice before the counts are dropped: few counts cost little.
 const PATIENCE: usize = 1024;
 
-/// See the module page.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Dirty {
-    /// How many bands there are.
+    /// The number of bands.
     bands: u64,
     /// For the random order.
-    draws: Option<Draws>,
+    random: Option<RandomNumbers>,
     count: Option<Count>,
-    /// Changes of bands that are not done yet, in order.
-    noted: Vec<(u64, Change)>,
-    /// Changes after which the count is dropped if nobody asks.
+    /// Changes that are not applied yet, in order.
+    changes: Vec<(u64, Change)>,
+    /// Number of changes without a choice after which the counts are dropped.
     patience: usize,
 }
 
 impl Dirty {
-    /// An empty drive's of so many bands, for the orders that need it.
+    /// No dirty bands among `bands`; `None` for the orders that choose by age.
     pub fn new(order: CleaningOrder, bands: u64) -> Option<Self> {
-        let draws = match order {
+        let random = match order {
             CleaningOrder::Fifo | CleaningOrder::Lifo => return None,
             CleaningOrder::Greedy => None,
-            CleaningOrder::Random { seed } => Some(Draws::new(seed)),
+            CleaningOrder::Random { seed } => Some(RandomNumbers::new(seed)),
         };
-        Some(Self { bands, draws, count: None, noted: Vec::with_capacity(NOTED), patience: 0 })
+        Some(Self { bands, random, count: None, changes: Vec::with_capacity(BATCH), patience: 0 })
     }
 
-    /// More of a band lies in the cache.
+    /// Adds sectors of a band.
     #[inline]
     pub fn add(&mut self, band: u64, sectors: Sectors) {
         self.note(band, Change::Added(sectors.get() as u32));
     }
 
-    /// Less of a band lies in the cache.
+    /// Removes sectors of a band.
     #[inline]
     pub fn remove(&mut self, band: u64, sectors: Sectors) {
         self.note(band, Change::Removed(sectors.get() as u32));
     }
 
-    /// Nothing of a band lies in the cache any more.
+    /// Removes all sectors of a band.
     #[inline]
     pub fn clean(&mut self, band: u64) {
         self.note(band, Change::Cleaned);
     }
 
-    /// Whether changes have to be told.
+    /// Whether changes have to be reported.
     #[inline]
     pub fn counts(&self) -> bool {
         self.count.is_some()
@@ -124,52 +124,52 @@ impl Dirty {
     #[inline]
     fn note(&mut self, band: u64, change: Change) {
         if self.counts() {
-            self.noted.push((band, change));
-            if self.noted.len() == NOTED {
-                self.many_noted();
+            self.changes.push((band, change));
+            if self.changes.len() == BATCH {
+                self.end_batch();
             }
         }
     }
 
-    /// Does what was noted, or drops the count that nobody asks for.
-    fn many_noted(&mut self) {
-        match self.patience.checked_sub(NOTED) {
+    /// Applies a full batch, or drops counts that are no longer used.
+    fn end_batch(&mut self) {
+        match self.patience.checked_sub(BATCH) {
             Some(left) => {
                 self.patience = left;
-                self.do_noted();
+                self.apply_changes();
             }
             None => {
                 self.count = None;
-                self.noted.clear();
+                self.changes.clear();
             }
         }
     }
 
-    fn do_noted(&mut self) {
+    fn apply_changes(&mut self) {
         if let Some(count) = &mut self.count {
-            self.noted.iter().for_each(|&(band, _)| count.prefetch(band));
-            self.noted.iter().for_each(|&(band, change)| count.change(band, change));
+            self.changes.iter().for_each(|&(band, _)| count.prefetch(band));
+            self.changes.iter().for_each(|&(band, change)| count.change(band, change));
         }
-        self.noted.clear();
+        self.changes.clear();
     }
 
-    /// The number of the band that is next. `held` says for each piece of the exception map of which band it
-    /// is and how much; it is asked where the bands are not counted.
-    pub fn next(&mut self, held: impl FnOnce(&mut dyn FnMut(u64, Sectors))) -> Option<u64> {
-        self.do_noted();
-        let Self { bands, draws, count, .. } = self;
+    /// Chooses the next band. `visit_cached` visits the band and the length of each piece of the exception
+    /// map; it is called if the bands are not counted.
+    pub fn next(&mut self, visit_cached: impl FnOnce(&mut dyn FnMut(u64, Sectors))) -> Option<u64> {
+        self.apply_changes();
+        let Self { bands, random, count, .. } = self;
         let count = count.get_or_insert_with(|| {
-            let mut made = match draws {
-                Some(_) => Count::Drawn(Drawn::new(*bands)),
+            let mut count = match random {
+                Some(_) => Count::Random(RandomChoice::new(*bands)),
                 None => Count::Fullest(Fullest::new(*bands)),
             };
-            held(&mut |band, sectors| made.change(band, Change::Added(sectors.get() as u32)));
-            made
+            visit_cached(&mut |band, sectors| count.change(band, Change::Added(sectors.get() as u32)));
+            count
         });
         self.patience = PATIENCE + count.bands();
         match count {
             Count::Fullest(bands) => bands.next(),
-            Count::Drawn(bands) => bands.next(draws.as_mut()?),
+            Count::Random(bands) => bands.next(random.as_mut()?),
         }
     }
 }
@@ -184,21 +184,21 @@ mod tests {
     use super::*;
 
     fn new(order: CleaningOrder) -> Dirty {
-        Dirty::new(order, 100).unwrap_or_else(|| panic!("{order:?} looks at bands"))
+        Dirty::new(order, 100).unwrap_or_else(|| panic!("{order:?} chooses by band"))
     }
 
-    /// The next band of what the map is said to hold.
-    fn next_of(dirty: &mut Dirty, held: &BTreeMap<u64, u32>) -> Option<u64> {
-        dirty.next(|count| held.iter().for_each(|(&band, &sectors)| count(band, Sectors(sectors.into()))))
+    /// The next band, with these sectors in the map.
+    fn next_of(dirty: &mut Dirty, cached: &BTreeMap<u64, u32>) -> Option<u64> {
+        dirty.next(|count| cached.iter().for_each(|(&band, &sectors)| count(band, Sectors(sectors.into()))))
     }
 
     fn cleaned(order: CleaningOrder, writes: &[(u64, u32)]) -> Vec<u64> {
-        let (mut dirty, mut held) = (new(order), BTreeMap::new());
+        let (mut dirty, mut cached) = (new(order), BTreeMap::new());
         for &(band, sectors) in writes {
-            *held.entry(band).or_default() += sectors;
+            *cached.entry(band).or_default() += sectors;
         }
         std::iter::from_fn(|| {
-            let next = next_of(&mut dirty, &held)?;
+            let next = next_of(&mut dirty, &cached)?;
             dirty.clean(next);
             Some(next)
         })
@@ -212,49 +212,49 @@ mod tests {
     }
 
     #[test]
-    fn a_band_that_lost_sectors_falls_back() {
+    fn a_band_that_loses_sectors_falls_back() {
         let mut dirty = new(CleaningOrder::Greedy);
-        let held = BTreeMap::from([(1, 9), (2, 8)]);
-        assert_eq!(next_of(&mut dirty, &held), Some(1));
+        let cached = BTreeMap::from([(1, 9), (2, 8)]);
+        assert_eq!(next_of(&mut dirty, &cached), Some(1));
         dirty.remove(1, Sectors(2));
-        assert_eq!(next_of(&mut dirty, &held), Some(2));
+        assert_eq!(next_of(&mut dirty, &cached), Some(2));
         dirty.remove(2, Sectors(8));
-        assert_eq!(next_of(&mut dirty, &held), Some(1));
+        assert_eq!(next_of(&mut dirty, &cached), Some(1));
         dirty.remove(1, Sectors(7));
-        assert_eq!(next_of(&mut dirty, &held), None);
+        assert_eq!(next_of(&mut dirty, &cached), None);
     }
 
-    /// Nobody asks: nothing is counted, and the next question counts again.
+    /// Without choices nothing is counted, and the next choice counts again.
     #[test]
-    fn a_count_that_nobody_asks_for_is_dropped() {
+    fn unused_counts_are_dropped() {
         let mut dirty = new(CleaningOrder::Greedy);
         assert!(!dirty.counts());
-        let mut held = BTreeMap::from([(1, 9)]);
-        assert_eq!(next_of(&mut dirty, &held), Some(1));
+        let mut cached = BTreeMap::from([(1, 9)]);
+        assert_eq!(next_of(&mut dirty, &cached), Some(1));
         assert!(dirty.counts());
         for _ in 0..2 * PATIENCE {
             dirty.add(2, Sectors(1));
         }
         assert!(!dirty.counts());
-        held.insert(2, 2 * PATIENCE as u32);
-        assert_eq!(next_of(&mut dirty, &held), Some(2));
+        cached.insert(2, 2 * PATIENCE as u32);
+        assert_eq!(next_of(&mut dirty, &cached), Some(2));
     }
 
     proptest! {
-        /// Against a plain map, in trees of one page to three levels above the pages; asked after some changes only,
-        /// so that bounds are out of date, and dropped now and then.
+        /// Agrees with a plain map, in trees of one page to three levels above the pages. Bands are chosen
+        /// after some changes only, so that bounds are out of date, and counts are dropped now and then.
         #[test]
-        fn next_is_what_the_order_says(
+        fn next_follows_the_order(
             random in any::<bool>(),
             bands in prop_oneof![1u64..40, 200u64..600, 60_000u64..80_000],
             changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..4, 0u8..20), 1..300),
         ) {
             let order = if random { CleaningOrder::Random { seed: 5 } } else { CleaningOrder::Greedy };
-            let mut dirty = Dirty::new(order, bands).expect("both look at bands");
-            let mut held: BTreeMap<u64, u32> = BTreeMap::new();
+            let mut dirty = Dirty::new(order, bands).expect("both choose by band");
+            let mut cached: BTreeMap<u64, u32> = BTreeMap::new();
             for (index, more, then) in changes {
                 let band = index.index(bands as usize) as u64;
-                let sectors = held.entry(band).or_default();
+                let sectors = cached.entry(band).or_default();
                 match more {
                     0 if *sectors > 0 => {
                         dirty.remove(band, Sectors(1));
@@ -269,28 +269,28 @@ mod tests {
                         *sectors += more;
                     }
                 }
-                held.retain(|_, sectors| *sectors > 0);
+                cached.retain(|_, sectors| *sectors > 0);
                 if then == 0 {
                     dirty.patience = 0;
                 }
                 if then < 10 {
                     continue;
                 }
-                let next = next_of(&mut dirty, &held);
+                let next = next_of(&mut dirty, &cached);
                 if random {
-                    prop_assert!(next.map_or(held.is_empty(), |band| held.contains_key(&band)));
+                    prop_assert!(next.map_or(cached.is_empty(), |band| cached.contains_key(&band)));
                 } else {
-                    let first = held.iter().max_by_key(|&(&band, &sectors)| (sectors, Reverse(band)));
+                    let first = cached.iter().max_by_key(|&(&band, &sectors)| (sectors, Reverse(band)));
                     prop_assert_eq!(next, first.map(|(&band, _)| band));
                 }
             }
         }
     }
 
-    /// Over many seeds, each of five bands comes first as often as any other: 2,000 of 10,000, give or take
-    /// four deviations of 40.
+    /// Over many seeds, each of five bands comes first equally often: 2,000 times of 10,000, within four
+    /// standard deviations of 40.
     #[test]
-    fn a_random_order_has_no_favourite_and_follows_from_its_seed() {
+    fn a_random_order_is_uniform_and_depends_only_on_its_seed() {
         let writes: Vec<(u64, u32)> = (0..5).map(|band| (band, 1 + band as u32)).collect();
         let mut first = [0u32; 5];
         for seed in 0..10_000 {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::core::{Backend, Errno, Job, OnComplete, Op, Setting};
+use crate::core::{Backend, Completion, Job, OnComplete, Op, Setting};
 
 /// Added latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,11 +83,11 @@ impl DelayQueue {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn schedule(&self, due: Instant, result: Result<(), Errno>, data: Vec<u8>, complete: OnComplete) {
+    fn schedule(&self, due: Instant, completion: Completion, complete: OnComplete) {
         let mut queue = self.queue();
         let number = queue.next;
         queue.next += 1;
-        queue.pending.push(Reverse(Delayed { due, number, run: Box::new(move || complete(result, data)) }));
+        queue.pending.push(Reverse(Delayed { due, number, run: Box::new(move || complete(completion)) }));
         self.changed.notify_all();
     }
 
@@ -184,9 +184,9 @@ impl super::Filter for Delay {
     }
 
     fn submit(&self, job: Job) {
-        let (timer, since, delay) = (self.timer.clone(), Instant::now(), self.delays().of(job.request.op));
-        self.inner.submit(job.intercept(move |result, data, complete| {
-            timer.schedule(since + delay, result, data, complete);
+        let (timer, since, delay) = (self.timer.clone(), Instant::now(), self.delays().of(job.command.op));
+        self.inner.submit(job.intercept(move |completion, complete| {
+            timer.schedule(since + delay, completion, complete);
         }));
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::core::Request;
+    use crate::core::Command;
     use crate::core::plain::Memory;
 
     #[test]
@@ -209,8 +209,8 @@ mod tests {
             let sender = sender.clone();
             let op = if index % 2 == 0 { Op::Read } else { Op::Write };
             let complete: OnComplete =
-                Box::new(move |result, _| sender.send((op, result, began.elapsed())).unwrap());
-            delay.submit(Job::new(Request::new(op, 0, 512), vec![0; 512], complete));
+                Box::new(move |completion| sender.send((op, completion.result, began.elapsed())).unwrap());
+            delay.submit(Job::new(Command::of_bytes(op, 0, 512), vec![0; 512], complete));
         }
         let completions: Vec<_> = (0..20).map(|_| receiver.recv().unwrap()).collect();
         assert!(completions[..10].iter().all(|&(op, result, _)| op == Op::Write && result.is_ok()));
@@ -230,8 +230,8 @@ mod tests {
         );
         let (sender, receiver) = channel();
         let began = Instant::now();
-        let complete: OnComplete = Box::new(move |result, _| sender.send(result).unwrap());
-        delay.submit(Job::new(Request::new(Op::Read, 0, 512), vec![0; 512], complete));
+        let complete: OnComplete = Box::new(move |completion| sender.send(completion.result).unwrap());
+        delay.submit(Job::new(Command::of_bytes(Op::Read, 0, 512), vec![0; 512], complete));
         assert_eq!(receiver.recv(), Ok(Ok(())));
         assert!(began.elapsed() >= Duration::from_millis(30));
         assert_eq!(Backend::status(&delay), Value::Null, "memory has no status to add to");
@@ -242,8 +242,8 @@ mod tests {
         let delays = Delays { read: Duration::from_secs(3600), write: Duration::from_secs(3600) };
         let delay = Delay::new(Arc::new(Memory::new(1 << 20)), delays).unwrap();
         let (sender, receiver) = channel();
-        let complete: OnComplete = Box::new(move |result, _| sender.send(result).unwrap());
-        delay.submit(Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), complete));
+        let complete: OnComplete = Box::new(move |completion| sender.send(completion.result).unwrap());
+        delay.submit(Job::new(Command::FLUSH, Vec::new(), complete));
         drop(delay);
         assert_eq!(receiver.recv(), Ok(Ok(())));
     }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Value, json};
-use skylight_disk::lot;
+use skylight_disk::splitmix64;
 
-use crate::core::{Backend, Errno, Job, Op, Request, Setting};
+use crate::core::{Backend, Command, Errno, Job, OFFERED, Op, Setting};
 
 /// Which commands fail, and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ fn byte(text: &str) -> Option<u64> {
 }
 
 fn operation(name: &str) -> Result<Op, String> {
-    Op::ALL.into_iter().find(|op| op.name() == name).ok_or_else(|| {
+    OFFERED.into_iter().find(|op| op.to_string() == name).ok_or_else(|| {
         format!("{name}: not an operation; use read, write, flush, trim, write_zeroes or cache")
     })
 }
@@ -82,7 +82,7 @@ impl FromStr for Faults {
 
 impl Faults {
     fn to_json(&self) -> Value {
-        let ops: Vec<_> = self.ops.iter().map(|op| op.name()).collect();
+        let ops: Vec<_> = self.ops.iter().map(Op::to_string).collect();
         json!({
             "rate": self.rate,
             "range": [self.range.start, self.range.end],
@@ -103,7 +103,7 @@ pub struct FaultInjector {
 
 /// The random number of a command, from 0 to 1.
 fn draw(seed: u64, index: u64) -> f64 {
-    (lot(seed, index) >> 11) as f64 / (1u64 << 53) as f64
+    (splitmix64(seed, index) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 impl FaultInjector {
@@ -112,14 +112,15 @@ impl FaultInjector {
         Self { inner, faults: RwLock::new(Some(faults)), drawn: AtomicU64::new(0) }
     }
 
-    fn check(&self, request: &Request) -> Result<(), Errno> {
+    fn check(&self, command: &Command) -> Result<(), Errno> {
         // Faults are replaced as a whole, also if a writer panics.
         let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
         let Some(Faults { rate, range, ops, errno, seed }) = &*faults else {
             return Ok(());
         };
-        let overlaps = request.offset < range.end && range.start < request.offset + request.len.max(1);
-        if !overlaps || !(ops.is_empty() || ops.contains(&request.op)) {
+        let (offset, len) = (command.offset_bytes(), command.len_bytes());
+        let overlaps = offset < range.end && range.start < offset + len.max(1);
+        if !overlaps || !(ops.is_empty() || ops.contains(&command.op)) {
             return Ok(());
         }
         let index = self.drawn.fetch_add(1, Ordering::Relaxed);
@@ -134,12 +135,12 @@ impl super::Filter for FaultInjector {
 
     fn execute_while(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        self.check(request)?;
-        self.inner.execute_while(request, data, keep_going)
+        self.check(command)?;
+        self.inner.execute_while(command, data, keep_going)
     }
 
     fn set(&self, setting: &Setting) -> Option<String> {
@@ -161,7 +162,7 @@ impl super::Filter for FaultInjector {
     }
 
     fn submit(&self, job: Job) {
-        match self.check(&job.request) {
+        match self.check(&job.command) {
             Ok(()) => self.inner.submit(job),
             Err(errno) => job.finish(Err(errno)),
         }
@@ -181,10 +182,10 @@ mod tests {
     fn range_and_operation_select_commands() {
         let filter = injector(Faults { range: 4096..8192, ops: vec![Op::Read], ..Faults::default() });
         let mut data = [0; 4096];
-        assert_eq!(filter.execute(&Request::new(Op::Read, 0, 4096), &mut data), Ok(()));
-        assert_eq!(filter.execute(&Request::new(Op::Read, 7680, 512), &mut data[..512]), Err(Errno::Io));
-        assert_eq!(filter.execute(&Request::new(Op::Read, 8192, 512), &mut data[..512]), Ok(()));
-        assert_eq!(filter.execute(&Request::new(Op::Write, 4096, 4096), &mut data), Ok(()));
+        assert_eq!(filter.execute(&Command::of_bytes(Op::Read, 0, 4096), &mut data), Ok(()));
+        assert_eq!(filter.execute(&Command::of_bytes(Op::Read, 7680, 512), &mut data[..512]), Err(Errno::Io));
+        assert_eq!(filter.execute(&Command::of_bytes(Op::Read, 8192, 512), &mut data[..512]), Ok(()));
+        assert_eq!(filter.execute(&Command::of_bytes(Op::Write, 4096, 4096), &mut data), Ok(()));
     }
 
     #[test]
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn faults_can_be_changed_at_run_time() {
         let filter = injector(Faults::default());
-        let read = || filter.execute(&Request::new(Op::Read, 0, 512), &mut [0; 512]);
+        let read = || filter.execute(&Command::of_bytes(Op::Read, 0, 512), &mut [0; 512]);
         assert_eq!(read(), Err(Errno::Io));
         assert_eq!(Backend::set(&filter, &Setting::Faults(None)), Ok("no commands fail".to_owned()));
         assert_eq!(read(), Ok(()));
@@ -219,7 +220,7 @@ mod tests {
         let fails = |seed| -> Vec<bool> {
             let filter = injector(Faults { rate: 0.25, seed, ..Faults::default() });
             (0..4000)
-                .map(|_| filter.execute(&Request::new(Op::Read, 0, 512), &mut [0; 512]).is_err())
+                .map(|_| filter.execute(&Command::of_bytes(Op::Read, 0, 512), &mut [0; 512]).is_err())
                 .collect()
         };
         let (first, again, other) = (fails(7), fails(7), fails(8));

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::core::{Backend, Errno, Job, Metadata, Request};
+use crate::core::{Backend, Command, Errno, Job};
 
 /// The result of a command, and its latency according to the model, ns.
 type Outcome = (Result<(), Errno>, Option<u64>);
@@ -44,14 +44,14 @@ impl LogBuffer {
         self.write();
     }
 
-    fn record(&self, request: &Request, since: Instant, latency: Duration, outcome: Outcome) {
-        let Request { op, offset, len, fua, .. } = *request;
+    fn record(&self, command: &Command, since: Instant, latency: Duration, outcome: Outcome) {
+        let (offset, len) = (command.offset_bytes(), command.len_bytes());
         let at = since.duration_since(self.began).as_micros();
         let (latency, (result, model_ns)) = (latency.as_micros(), outcome);
-        let flags = if fua { "fua" } else { "-" };
+        let flags = if command.flags.fua { "fua" } else { "-" };
         let status = result.map_or_else(|errno| errno.to_string(), |()| "ok".to_owned());
         let model = model_ns.map_or_else(|| "-".to_owned(), |ns| format!("{}.{:03}", ns / 1000, ns % 1000));
-        let line = format!("{at} {} {offset} {len} {flags} {status} {latency} {model}", op.name());
+        let line = format!("{at} {} {offset} {len} {flags} {status} {latency} {model}", command.op);
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 }
@@ -86,22 +86,22 @@ impl super::Filter for Log {
 
     fn execute_while(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
         let since = Instant::now();
-        let result = self.inner.execute_while(request, data, keep_going);
-        self.lines.record(request, since, since.elapsed(), (result, None));
+        let result = self.inner.execute_while(command, data, keep_going);
+        self.lines.record(command, since, since.elapsed(), (result, None));
         result
     }
 
-    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
         let (since, before) = (Instant::now(), results.len());
         self.inner.execute_writes(writes, results);
         let latency = since.elapsed();
-        for ((request, _), &result) in writes.iter().zip(&results[before..]) {
-            self.lines.record(request, since, latency, (result, None));
+        for ((command, _), &result) in writes.iter().zip(&results[before..]) {
+            self.lines.record(command, since, latency, (result, None));
         }
     }
 
@@ -110,13 +110,11 @@ impl super::Filter for Log {
     }
 
     fn submit(&self, job: Job) {
-        let (lines, since, request) = (self.lines.clone(), Instant::now(), job.request);
-        let model_ns = Metadata::default();
-        let job = job.with_model_ns(model_ns.clone());
-        self.inner.submit(job.intercept(move |result, data, on_complete| {
-            let latency = since.elapsed();
-            on_complete(result, data);
-            lines.record(&request, since, latency, (result, model_ns.get()));
+        let (lines, since, command) = (self.lines.clone(), Instant::now(), job.command);
+        self.inner.submit(job.intercept(move |completion, on_complete| {
+            let (latency, outcome) = (since.elapsed(), (completion.result, completion.model_ns));
+            on_complete(completion);
+            lines.record(&command, since, latency, outcome);
         }));
     }
 }

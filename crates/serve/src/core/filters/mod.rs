@@ -13,7 +13,7 @@ pub mod log;
 
 use serde_json::Value;
 
-use crate::core::{Backend, Errno, Extent, Job, Request, Setting, Shape, StatusQuery};
+use crate::core::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery};
 
 /// A backend over a backend: what a filter does not override passes through. Batched writes
 /// ([`Backend::execute_writes`]) are split into single ones unless a filter overrides that.
@@ -27,16 +27,16 @@ pub trait Filter: Send + Sync {
     /// As the command fails.
     fn execute_while(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        self.inner().execute_while(request, data, keep_going)
+        self.inner().execute_while(command, data, keep_going)
     }
 
     /// As [`Backend::execute_writes`].
-    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
-        results.extend(writes.iter_mut().map(|(request, data)| self.execute_while(request, data, &|| true)));
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+        results.extend(writes.iter_mut().map(|(command, data)| self.execute_while(command, data, &|| true)));
     }
 
     /// As [`Backend::is_async`].
@@ -66,20 +66,20 @@ impl<F: Filter> Backend for F {
         self.inner().shape()
     }
 
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        Filter::execute_while(self, request, data, &|| true)
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+        Filter::execute_while(self, command, data, &|| true)
     }
 
     fn execute_while(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        Filter::execute_while(self, request, data, keep_going)
+        Filter::execute_while(self, command, data, keep_going)
     }
 
-    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
         Filter::execute_writes(self, writes, results);
     }
 

@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use skylight_disk::Sectors;
 use skylight_image::{Image, ImageError, Reader, Write};
+use skylight_layer::Idle;
 
 use super::activity::{Activity, ShutdownSignal};
 use super::fair_lock::FairLock;
-use super::status::errno_of;
 use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
-use crate::core::shingled::Shingles;
-use crate::core::{Errno, Job, Op, Request, Shape};
+use crate::core::shingled::{Shingles, losses};
+use crate::core::{Command, Errno, Failure, Job, Op, Shape};
 
 /// After a write has failed with ENOSPC, which costs the time to reload the layer, writes are refused without
 /// an attempt for this multiple of that time. So failing writes take at most this fraction of the time from
@@ -33,12 +33,15 @@ const BACKOFF_FACTOR: u32 = 8;
 /// Upper bound of that backoff.
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
+/// Delay after idle work failed for lack of space, which only an operator can free.
+const IDLE_RETRY_DELAY: Duration = Duration::from_secs(5);
+
 /// How an image is read without its lock.
 pub(super) struct ReadPath {
     /// `None` for an image that reads modify: a raw shingled disk counts them.
     reader: Option<Reader>,
     /// Whether every sector has a fixed location and no checksum, so that its bytes can be spliced.
-    in_place: bool,
+    lends: bool,
     /// Whether its data has checksums.
     checksums: bool,
 }
@@ -47,7 +50,7 @@ impl ReadPath {
     /// The read path of an image.
     fn of(image: &Image) -> Self {
         let checksums = image.has_checksums();
-        Self { reader: image.reader(), in_place: image.is_in_place() && !checksums, checksums }
+        Self { reader: image.reader(), lends: image.may_lend() && !checksums, checksums }
     }
 }
 
@@ -77,6 +80,10 @@ pub(super) struct Access {
     pub(super) shutdown: ShutdownSignal,
 }
 
+fn write_of<'a>(command: &Command, data: &'a [u8]) -> Write<'a> {
+    Write { offset: command.offset_bytes(), data, fua: command.flags.fua }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -84,7 +91,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Access {
     /// Takes exclusive ownership of an image.
     pub(super) fn new(mut image: Image, shape: Shape, timing: &'static str) -> Self {
-        let shingles = image.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)));
+        let shingles = image.overwriting().map(|disk| Arc::new(Shingles::of(disk)));
         let shingled = shingles.is_some();
         let shape = Shape { size: image.capacity_bytes(), places: true, shingled, ..shape };
         Self {
@@ -146,7 +153,7 @@ impl Access {
     fn record_error(&self, error: &ImageError) -> Errno {
         *lock(&self.last_error) = Some(error.to_string());
         self.checksum_errors.note(error);
-        errno_of(error)
+        Failure::from(error).into()
     }
 
     fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Errno> {
@@ -155,7 +162,7 @@ impl Access {
             return self.change(|image| {
                 image.read(offset, data).inspect_err(|error| {
                     if let (ImageError::Unreadable { .. }, Some(shingles)) = (error, &self.shingles) {
-                        shingles.tell(&image.losses(offset, data.len() as u64).unwrap_or_default());
+                        shingles.tell(&losses(image.overwriting(), offset, data.len() as u64));
                     }
                 })
             });
@@ -178,23 +185,24 @@ impl Access {
 
     pub(super) fn execute(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        let Request { op, offset, fua, .. } = *request;
-        if op == Op::WriteZeroes && request.no_hole && request.fast {
+        let Command { op, flags, .. } = *command;
+        if op == Op::WriteZeroes && flags.no_hole && flags.fast_zero {
             return Err(Errno::NotSupported);
         }
-        match op {
-            Op::Trim | Op::WriteZeroes => return self.execute_long(request, keep_going),
-            _ => self.activity.note_short_command(),
+        if !matches!(op, Op::Trim | Op::WriteZeroes) {
+            self.activity.note_short_command();
         }
         match op {
-            Op::Read => self.read(offset, data),
-            Op::Write => self.write(&[Write { offset, data, fua }]),
+            Op::Trim | Op::WriteZeroes => self.execute_long(command, keep_going),
+            Op::Read => self.read(command.offset_bytes(), data),
+            Op::Write => self.write(&[write_of(command, data)]),
             Op::Flush => self.flush(),
-            Op::Trim | Op::WriteZeroes | Op::Cache => Ok(()),
+            Op::Append => Err(Errno::NotSupported),
+            Op::Cache => Ok(()),
         }
     }
 
@@ -205,17 +213,15 @@ impl Access {
 
     pub(super) fn execute_writes(
         &self,
-        writes: &mut [(Request, &mut [u8])],
+        writes: &mut [(Command, &mut [u8])],
         results: &mut Vec<Result<(), Errno>>,
     ) {
         self.activity.note_short_command();
         let result = match &*writes {
-            [(request, data)] => self.write(&[Write { offset: request.offset, data, fua: request.fua }]),
+            [(command, data)] => self.write(&[write_of(command, data)]),
             several => {
-                let batch: Vec<Write<'_>> = several
-                    .iter()
-                    .map(|(request, data)| Write { offset: request.offset, data, fua: request.fua })
-                    .collect();
+                let batch: Vec<Write<'_>> =
+                    several.iter().map(|(command, data)| write_of(command, data)).collect();
                 self.write(&batch)
             }
         };
@@ -227,16 +233,16 @@ impl Access {
         let mut results = Vec::new();
         let mut jobs = jobs.into_iter().peekable();
         while let Some(job) = jobs.next() {
-            if job.request.op != Op::Write {
+            if job.command.op != Op::Write {
                 self.execute_job(job);
                 continue;
             }
             let mut run = vec![job];
-            while let Some(job) = jobs.next_if(|job| job.request.op == Op::Write) {
+            while let Some(job) = jobs.next_if(|job| job.command.op == Op::Write) {
                 run.push(job);
             }
             let mut writes: Vec<_> =
-                run.iter_mut().map(|job| (job.request, job.data.as_mut_slice())).collect();
+                run.iter_mut().map(|job| (job.command, job.data.as_mut_slice())).collect();
             results.clear();
             self.execute_writes(&mut writes, &mut results);
             run.into_iter().zip(&results).for_each(|(job, &result)| job.finish(result));
@@ -261,10 +267,8 @@ impl Access {
         let mut refused = None;
         // If this look-up fails, the read fails without an offset.
         let _ = self.with(|image| {
-            if image.raw_shingled().is_some_and(|disk| disk.mode().fail) {
-                let losses = image.losses(offset, len)?;
-                refused = losses.first().map(|loss| Sectors(loss.lba.start.get()).bytes());
-            }
+            let disk = image.overwriting().filter(|disk| disk.mode().fail);
+            refused = losses(disk, offset, len).first().map(|loss| Sectors(loss.lba.start.get()).bytes());
             Ok(())
         });
         refused
@@ -272,7 +276,7 @@ impl Access {
 
     pub(super) fn execute_job(&self, job: Job) {
         job.execute_with(
-            |request, data, keep_going| self.execute(request, data, keep_going),
+            |command, data, keep_going| self.execute(command, data, keep_going),
             |offset, len| self.refused_at(offset, len),
         );
     }
@@ -285,7 +289,7 @@ impl Access {
     /// Calls `visit` with the file that holds an extent at a fixed location, and the offset in it, while
     /// the image does not change; returns whether there is one.
     pub(super) fn file_at(&self, offset: u64, len: u64, visit: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
-        let Some(reader) = self.reads.reader.as_ref().filter(|_| self.reads.in_place) else {
+        let Some(reader) = self.reads.reader.as_ref().filter(|_| self.reads.lends) else {
             return false;
         };
         self.activity.note_short_command();
@@ -298,6 +302,25 @@ impl Access {
                 true
             }
             None => false,
+        }
+    }
+
+    /// Waits until no command has arrived for `idle_after`, then runs the idle work of the layer until one arrives,
+    /// one unit at a time, so that a command waits for one unit at most; ends at shutdown.
+    pub(super) fn run_idle_work(&self, idle_after: Duration) {
+        loop {
+            let idle = self.activity.idle_time();
+            let unit = if idle >= idle_after { self.change(Image::idle) } else { Ok(Idle::Nothing) };
+            let pause = match unit {
+                Ok(Idle::Worked) => Duration::ZERO,
+                // With nothing to do, check again after the idle time.
+                Ok(Idle::Nothing) => idle_after.saturating_sub(idle).max(idle_after / 4),
+                Err(_) => IDLE_RETRY_DELAY,
+            };
+            self.idle_units.fetch_add(u64::from(unit == Ok(Idle::Worked)), Ordering::Relaxed);
+            if self.shutdown.wait(pause) {
+                return;
+            }
         }
     }
 

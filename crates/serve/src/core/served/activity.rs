@@ -1,19 +1,9 @@
-//! Tracks when commands arrive, and runs idle work when none do.
-//!
-//! Once the idle time that its layer specifies has passed, an image runs idle work one unit at a time, so
-//! that a command waits for one unit at most.
+//! Tracks when commands arrive, for work that waits until none do, and whether the drive is shutting down.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use skylight_image::Image;
-use skylight_layer::Idle;
-
-use super::access::Access;
-
-/// Delay after idle work failed for lack of space, which only an operator can free.
-const IDLE_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// A short command this recent suggests that more follow.
 const RECENT: Duration = Duration::from_millis(20);
 
@@ -54,7 +44,7 @@ impl Activity {
     }
 
     /// How long no command has arrived.
-    fn idle_time(&self) -> Duration {
+    pub(super) fn idle_time(&self) -> Duration {
         let last = self.short_at_us.load(Ordering::Relaxed).max(self.long_at_us.load(Ordering::Relaxed));
         self.started.elapsed().saturating_sub(Duration::from_micros(last))
     }
@@ -75,30 +65,9 @@ impl ShutdownSignal {
     }
 
     /// Waits for `timeout` or for the shutdown; returns whether it has started.
-    fn wait(&self, timeout: Duration) -> bool {
+    pub(super) fn wait(&self, timeout: Duration) -> bool {
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(started, timeout, |started| !*started);
         *waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-}
-
-impl Access {
-    /// Waits until no command has arrived for `idle_after`, then runs idle work until one arrives; ends at
-    /// shutdown.
-    pub(super) fn run_idle_work(&self, idle_after: Duration) {
-        loop {
-            let idle = self.activity.idle_time();
-            let unit = if idle >= idle_after { self.change(Image::idle) } else { Ok(Idle::Nothing) };
-            let pause = match unit {
-                Ok(Idle::Worked) => Duration::ZERO,
-                // With nothing to do, check again after the idle time.
-                Ok(Idle::Nothing) => idle_after.saturating_sub(idle).max(idle_after / 4),
-                Err(_) => IDLE_RETRY_DELAY,
-            };
-            self.idle_units.fetch_add(u64::from(unit == Ok(Idle::Worked)), Ordering::Relaxed);
-            if self.shutdown.wait(pause) {
-                return;
-            }
-        }
     }
 }

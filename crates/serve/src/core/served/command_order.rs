@@ -1,15 +1,14 @@
 //! Ordering of commands that several threads execute: conflicting commands take effect in order of arrival.
 //!
-//! Two commands *conflict* if they share bytes and at least one of them changes these. A command that
-//! conflicts with an older outstanding one waits here, unless the same thread executes both in order
-//! ([`Lane`]).
+//! A command that conflicts ([`Command::conflicts_with`]) with an older outstanding one waits here, unless the
+//! same thread executes both in order ([`Lane`]).
 //!
 //! Invariants: a command waits only for older ones, so the oldest never waits; a waiting command is
 //! dispatched once the last command that it waits for has completed; every command is dispatched once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::core::{Job, Op, Request};
+use crate::core::{Command, Job, Op};
 
 /// The thread pool that executes a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +23,11 @@ pub(crate) enum Lane {
 
 impl Lane {
     /// The lane for a command.
-    pub(crate) fn of(request: &Request) -> Self {
-        match request.op {
+    pub(crate) fn of(command: &Command) -> Self {
+        match command.op {
             Op::Read => Self::Reads,
             Op::Write => Self::Writes,
-            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache => Self::Long,
+            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache | Op::Append => Self::Long,
         }
     }
 }
@@ -46,7 +45,7 @@ enum State {
 /// An outstanding command.
 struct Entry {
     number: u64,
-    request: Request,
+    command: Command,
     state: State,
 }
 
@@ -67,12 +66,12 @@ pub(crate) struct CommandOrder {
 }
 
 /// Whether a command must wait for any of the older ones.
-fn must_wait(request: &Request, older: &[Entry]) -> bool {
+fn must_wait(command: &Command, older: &[Entry]) -> bool {
     let same_thread = |entry: &Entry| {
-        let lane = Lane::of(request);
-        lane == Lane::Writes && lane == Lane::of(&entry.request) && matches!(entry.state, State::Dispatched)
+        let lane = Lane::of(command);
+        lane == Lane::Writes && lane == Lane::of(&entry.command) && matches!(entry.state, State::Dispatched)
     };
-    older.iter().any(|entry| request.conflicts_with(&entry.request) && !same_thread(entry))
+    older.iter().any(|entry| command.conflicts_with(&entry.command) && !same_thread(entry))
 }
 
 impl Entries {
@@ -80,7 +79,7 @@ impl Entries {
     fn take_ready(&mut self) -> Option<(u64, Job)> {
         let free = |index: usize| {
             let entry = &self.all[index];
-            matches!(entry.state, State::Waiting(_)) && !must_wait(&entry.request, &self.all[..index])
+            matches!(entry.state, State::Waiting(_)) && !must_wait(&entry.command, &self.all[..index])
         };
         let index = (0..self.all.len()).find(|&index| free(index))?;
         let entry = &mut self.all[index];
@@ -105,13 +104,13 @@ impl CommandOrder {
     /// Submits a command.
     pub(crate) fn submit(self: &Arc<Self>, job: Job) {
         let mut entries = self.entries();
-        let (number, request, order) = (entries.next, job.request, self.clone());
+        let (number, command, order) = (entries.next, job.command, self.clone());
         entries.next += 1;
-        let job = job.intercept(move |result, data, on_complete| {
-            on_complete(result, data);
+        let job = job.intercept(move |completion, on_complete| {
+            on_complete(completion);
             order.completed(number);
         });
-        entries.all.push(Entry { number, request, state: State::Waiting(job) });
+        entries.all.push(Entry { number, command, state: State::Waiting(job) });
         drop(entries);
         self.dispatch_ready();
     }
@@ -123,7 +122,7 @@ impl CommandOrder {
             let Some((number, job)) = self.entries().take_ready() else {
                 return;
             };
-            (self.dispatch)(Lane::of(&job.request), job);
+            (self.dispatch)(Lane::of(&job.command), job);
             let mut entries = self.entries();
             if let Some(entry) = entries.all.iter_mut().find(|entry| entry.number == number) {
                 entry.state = State::Dispatched;
@@ -149,10 +148,13 @@ mod tests {
         let (dispatched, lanes) = channel();
         let order =
             CommandOrder::new(move |lane, job| dispatched.send((lane, job)).expect("the receiver exists"));
-        let submit = |op, offset, len| {
-            order.submit(Job::new(Request::new(op, offset, len), Vec::new(), Box::new(|_, _| {})));
+        let submit = |op, offset: u64, len: u64| {
+            let command = Command::of_bytes(op, offset * 512, len * 512);
+            order.submit(Job::new(command, Vec::new(), Box::new(|_| {})));
         };
-        let next = || lanes.try_recv().ok().map(|(lane, job): (Lane, Job)| (lane, job.request.offset, job));
+        let next = || {
+            lanes.try_recv().ok().map(|(lane, job): (Lane, Job)| (lane, job.command.extent.start.get(), job))
+        };
         submit(Op::Read, 0, 8);
         submit(Op::Write, 4, 8);
         submit(Op::Write, 8, 8);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use skylight_image::Write;
 
 use super::access::Access;
-use crate::core::{Errno, Op, Request};
+use crate::core::{Command, Errno, Op};
 
 /// Minimum length of a command that is executed in pieces, bytes.
 const MIN_LONG_BYTES: u64 = 256 << 10;
@@ -24,13 +24,13 @@ const PAUSE: (u32, Duration) = (2, Duration::from_millis(10));
 
 impl Access {
     /// Executes a trim or write-zeroes command, in pieces if it is long.
-    pub(super) fn execute_long(&self, request: &Request, keep_going: &dyn Fn() -> bool) -> Result<(), Errno> {
-        let Request { offset, len, no_hole, .. } = *request;
-        let (mut at, end) = (offset, offset + len);
+    pub(super) fn execute_long(&self, command: &Command, keep_going: &dyn Fn() -> bool) -> Result<(), Errno> {
+        let (mut at, len, no_hole) = (command.offset_bytes(), command.len_bytes(), command.flags.no_hole);
+        let end = at + len;
         let [first, min, largest] = PIECE_BYTES;
         let (mut piece, max) = (first, if no_hole { MAX_ZEROES_PIECE_BYTES } else { largest });
         let zeroes = if no_hole { vec![0; len.min(max) as usize] } else { Vec::new() };
-        let mut must_flush = request.fua;
+        let mut must_flush = command.flags.fua;
         while at < end {
             let piece_len = if len < MIN_LONG_BYTES { len } else { end.min((at / piece + 1) * piece) - at };
             let turn = (len >= MIN_LONG_BYTES).then(|| self.long_lock.lock());
@@ -43,7 +43,7 @@ impl Access {
                 self.activity.note_short_command();
             }
             let began = Instant::now();
-            must_flush |= self.write_unless_full(|image| match request.op {
+            must_flush |= self.write_unless_full(|image| match command.op {
                 Op::Trim => image.trim(at, piece_len).map(|()| false),
                 _ if no_hole => {
                     let data = &zeroes[..piece_len as usize];

@@ -1,8 +1,8 @@
 //! A backend that serves an image as fast as possible (`--timing none`), or at the speed of a disk underneath
 //! (`native`).
 //!
-//! `access.rs` synchronises access to the image; `long_commands.rs` has long trims and zeroes, `activity.rs`
-//! idle work. Over a disk that sets the time, commands execute concurrently ([`ServedImage::concurrent`]):
+//! `access.rs` synchronises access to the image and runs its idle work; `long_commands.rs` has long trims and
+//! zeroes. Over a disk that sets the time, commands execute concurrently ([`ServedImage::concurrent`]):
 //! reads on several threads, writes on one thread in order of arrival and in batches, trims, zeroes and
 //! flushes on several threads (`thread_pool.rs`). Conflicting commands keep their order (`command_order.rs`).
 
@@ -28,9 +28,9 @@ use self::command_order::{CommandOrder, Lane};
 use self::thread_pool::ThreadPool;
 use super::checksum_errors::ChecksumErrors;
 use super::shingled::{Shingles, push_overwritten};
-use super::{Backend, Errno, Extent, Job, Request, Setting, Shape, StatusQuery};
+use super::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery};
 
-pub(crate) use self::status::{errno_of, push_places, status_json};
+pub(crate) use self::status::{push_places, status_json};
 
 /// Step of a block status look-up, bytes: it takes about a millisecond where every block is mapped elsewhere.
 const STATUS_STEP_BYTES: u64 = 1 << 20;
@@ -154,24 +154,24 @@ impl Backend for ServedImage {
         &self.access.shape
     }
 
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
-        self.access.execute(request, data, &|| true)
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+        self.access.execute(command, data, &|| true)
     }
 
     fn execute_while(
         &self,
-        request: &Request,
+        command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
-        self.access.execute(request, data, keep_going)
+        self.access.execute(command, data, keep_going)
     }
 
     fn refused_at(&self, offset: u64, len: u64) -> Option<u64> {
         self.access.refused_at(offset, len)
     }
 
-    fn execute_writes(&self, writes: &mut [(Request, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
         self.access.execute_writes(writes, results);
     }
 
@@ -202,7 +202,11 @@ impl Backend for ServedImage {
         while at < end && extents.len() <= limit {
             let step = (end - at).min(STATUS_STEP_BYTES);
             if query == StatusQuery::Overwritten {
-                push_overwritten(&self.access.with(|image| image.overwritten(at, step))?, extents);
+                let push = |image: &mut Image| {
+                    push_overwritten(image.overwriting(), (at, step), extents);
+                    Ok(())
+                };
+                self.access.with(push)?;
                 at += step;
                 continue;
             }
@@ -216,7 +220,8 @@ impl Backend for ServedImage {
     fn status(&self) -> Value {
         let status = self.access.with(|image| Ok(status_json(&image.status()))).unwrap_or(Value::Null);
         let shingled = self.access.shingles.as_ref().and_then(|shingles| {
-            self.access.with(|image| Ok(status::shingled_json(image, shingles))).ok().flatten()
+            let status = |image: &mut Image| Ok(image.overwriting().map(|disk| shingles.status(disk)));
+            self.access.with(status).ok().flatten()
         });
         json!({
             "timing": self.access.timing,
@@ -229,7 +234,7 @@ impl Backend for ServedImage {
 
     fn set(&self, setting: &Setting) -> Result<String, String> {
         let set = |image: &mut Image| {
-            Ok(match (&self.access.shingles, image.raw_shingled()) {
+            Ok(match (&self.access.shingles, image.overwriting()) {
                 (Some(shingles), Some(disk)) => shingles.set(disk, setting),
                 _ => Err(setting.unavailable()),
             })

@@ -1,20 +1,10 @@
-//! Error codes, status and block status of a served image.
+//! Status and block status of a served image.
 
 use serde_json::{Value, json};
-use skylight_image::{Image, ImageError, Place, Status};
+use skylight_image::{Place, Status};
 
 use crate::core::checksum_errors::checksums_json;
-use crate::core::shingled::Shingles;
-use crate::core::{BlockState, Errno, Extent, StatusQuery, push_extent};
-
-/// The error code that reports an image error to the client.
-pub(crate) fn errno_of(error: &ImageError) -> Errno {
-    match error {
-        ImageError::Io { source, .. } => Errno::from(source),
-        ImageError::OutOfRange { .. } => Errno::Invalid,
-        _ => Errno::Io,
-    }
-}
+use crate::core::{BlockState, Extent, StatusQuery, push_extent};
 
 /// The status of an image as JSON.
 pub(crate) fn status_json(status: &Status) -> Value {
@@ -40,10 +30,4 @@ pub(crate) fn push_places(places: &[Place], query: StatusQuery, extents: &mut Ve
         };
         push_extent(extents, place.len, state);
     }
-}
-
-/// The status of a raw shingled disk; `None` for other drives.
-pub(super) fn shingled_json(image: &mut Image, shingles: &Shingles) -> Option<Value> {
-    let mode = image.raw_shingled()?.mode();
-    Some(shingles.status(mode, image.shingled_counters()?))
 }

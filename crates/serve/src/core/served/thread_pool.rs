@@ -128,12 +128,13 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::core::{Errno, Op, Request};
+    use crate::core::{Command, Errno, OnComplete};
 
     fn job(number: u64, completions: &std::sync::mpsc::Sender<(u64, Result<(), Errno>)>) -> Job {
         let completions = completions.clone();
-        let on_complete = Box::new(move |result, _| completions.send((number, result)).unwrap());
-        Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), on_complete)
+        let on_complete: OnComplete =
+            Box::new(move |completion| completions.send((number, completion.result)).unwrap());
+        Job::new(Command::FLUSH, Vec::new(), on_complete)
     }
 
     #[test]

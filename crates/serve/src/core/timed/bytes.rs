@@ -14,21 +14,16 @@
 
 use std::sync::Arc;
 
-use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
-use skylight_drive::online::{Moved, Mover, Origin};
+use skylight_disk::{LbaExtent, Sectors};
+use skylight_drive::online::{ExecutionResult, Origin, PlanExecutor};
 use skylight_image::{HostWrite, ImageError, Interpreter};
-use skylight_layer::{CommandId, Layer, Plan, Step};
+use skylight_layer::{CommandId, Failure, Layer, Outcome, Plan};
 
 use super::in_flight::{CommandTable, InFlight};
 use super::volatile_data::VolatileData;
 use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
-use crate::core::served::errno_of;
 use crate::core::shingled::Shingles;
-use crate::core::{Errno, Op, Request};
-
-pub(super) fn extent_of(request: &Request) -> LbaExtent {
-    LbaExtent::new(Lba(request.offset / SECTOR_BYTES), Sectors(request.len / SECTOR_BYTES))
-}
+use crate::core::{Command, Op};
 
 /// Reads the media. A sector of them that is wrong is no error where the volatile cache holds a newer one.
 fn read_media(
@@ -56,8 +51,6 @@ pub(super) struct Bytes {
     /// Whether writes that are not answered from the volatile cache are durable when answered.
     write_cache: bool,
     pub(super) last_error: Option<String>,
-    /// Why what the volatile cache holds could not be written.
-    refused_by: Option<Errno>,
     /// Whether a plan of the host's commands was refused since somebody looked.
     pub(super) refused_host: bool,
     /// For a raw shingled disk.
@@ -74,7 +67,6 @@ impl Bytes {
             cached: VolatileData::default(),
             write_cache,
             last_error: None,
-            refused_by: None,
             refused_host: false,
             shingles,
             checksum_errors: Arc::default(),
@@ -82,19 +74,14 @@ impl Bytes {
     }
 
     /// Whether a write is answered only when its bytes are on the media.
-    pub(super) fn waits_for_media(&self, request: &Request) -> bool {
-        matches!(request.op, Op::Write | Op::WriteZeroes) && (request.fua || !self.write_cache)
+    pub(super) fn waits_for_media(&self, command: &Command) -> bool {
+        matches!(command.op, Op::Write | Op::WriteZeroes) && (command.flags.fua || !self.write_cache)
     }
 
-    fn note(&mut self, error: &ImageError) -> Errno {
+    fn note(&mut self, error: &ImageError) -> Failure {
         self.last_error = Some(error.to_string());
         self.checksum_errors.note(error);
-        errno_of(error)
-    }
-
-    fn fail(&mut self, ids: &[CommandId], error: &ImageError) {
-        let errno = self.note(error);
-        self.commands.fail(ids, errno);
+        Failure::from(error)
     }
 
     /// Moves the bytes of a plan of the host's commands; whether they have to be durable when these are answered.
@@ -110,15 +97,15 @@ impl Bytes {
             let Some(InFlight { job, .. }) = commands.get(id) else {
                 continue;
             };
-            let extent = extent_of(&job.request);
-            match job.request.op {
+            let Command { op, flags, extent, .. } = job.command;
+            match op {
                 Op::Write => {
                     writes.push(HostWrite { id, extent, data: &job.data });
-                    durable |= job.request.fua || !*write_cache;
+                    durable |= flags.fua || !*write_cache;
                 }
                 Op::Trim => {
                     trim = Some(extent);
-                    durable |= job.request.fua;
+                    durable |= flags.fua;
                 }
                 _ => {}
             }
@@ -142,41 +129,44 @@ impl Bytes {
         Ok(())
     }
 
-    /// What a read gets now: the media, and over it what the volatile cache holds.
-    fn read(&mut self, id: CommandId, layer: &dyn Layer) {
-        let Some(in_flight) = self.commands.get_mut(id) else {
-            return;
+    /// What a read gets now: the media, and over it what the volatile cache holds; how it ends.
+    fn read(&mut self, id: CommandId, outcome: Outcome, layer: &mut dyn Layer) -> Outcome {
+        let Some(InFlight { job, planned, .. }) = self.commands.get_mut(id) else {
+            return outcome;
         };
-        let extent = extent_of(&in_flight.job.request);
-        let result = match in_flight.planned {
-            Some(_) => Ok(()),
-            None => read_media(&self.interpreter, &self.cached, extent, &mut in_flight.job.data, layer),
-        };
-        self.cached.overlay(extent, &mut in_flight.job.data);
-        let refused = in_flight.planned.take().unwrap_or_default();
-        if let Err(error) = result {
-            first_mismatch(&error).into_iter().for_each(|at| in_flight.job.set_failed_at(at));
-            self.fail(&[id], &error);
+        let extent = job.command.extent;
+        if let Some(failed) = planned.take() {
+            self.cached.overlay(extent, &mut job.data);
+            // What the plan itself fails, newer bytes may mend.
+            let mendable = outcome == Outcome::Failed(Failure::Overwritten);
+            return if mendable { self.check_uncovered(id, &failed, layer) } else { outcome };
         }
-        self.refuse(id, &refused);
+        let result = read_media(&self.interpreter, &self.cached, extent, &mut job.data, layer);
+        self.cached.overlay(extent, &mut job.data);
+        let Err(error) = result else {
+            return outcome;
+        };
+        job.failed_at = first_mismatch(&error);
+        Outcome::Failed(self.note(&error))
     }
 
     /// Fails a read some parts of which are errors, unless the volatile cache has these.
-    fn refuse(&mut self, id: CommandId, parts: &[LbaExtent]) {
+    fn check_uncovered(&mut self, id: CommandId, parts: &[LbaExtent], layer: &mut dyn Layer) -> Outcome {
+        let Some(disk) = layer.overwriting() else { return Outcome::Done };
         let mut losses = Vec::new();
         for &part in parts {
             for part in self.cached.uncovered(part) {
-                losses.extend(self.interpreter.losses(part));
+                losses.extend(disk.losses(part));
             }
         }
         if let (Some(loss), Some(shingles)) = (losses.first(), &self.shingles) {
             shingles.tell(&losses);
-            let error = skylight_image::image::unreadable(loss.lba);
-            self.fail(&[id], &error);
             if let Some(in_flight) = self.commands.get_mut(id) {
-                in_flight.job.set_failed_at(Sectors(loss.lba.start.get()).bytes());
+                in_flight.job.failed_at = Some(Sectors(loss.lba.start.get()).bytes());
             }
+            return Outcome::Failed(self.note(&skylight_image::image::unreadable(loss.lba)));
         }
+        Outcome::Done
     }
 
     /// Reads what the plan of a read of a raw shingled disk says.
@@ -185,8 +175,8 @@ impl Bytes {
             let Some(InFlight { job, planned, .. }) = self.commands.get_mut(id) else {
                 continue;
             };
-            if job.request.op == Op::Read {
-                let extent = extent_of(&job.request);
+            if job.command.op == Op::Read {
+                let extent = job.command.extent;
                 *planned = Some(self.interpreter.read_plan(plan, id, extent, &mut job.data)?);
             }
         }
@@ -194,20 +184,15 @@ impl Bytes {
     }
 }
 
-impl Mover for Bytes {
-    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> Moved {
-        let completes = plan.steps().iter().filter_map(|step| match step {
-            Step::Complete(id) => Some(*id),
-            _ => None,
-        });
-        let ids: Vec<CommandId> = completes.collect();
+impl PlanExecutor for Bytes {
+    fn executed(&mut self, origin: Origin, plan: &Plan, layer: &mut dyn Layer) -> ExecutionResult {
+        let ids: Vec<CommandId> = plan.completions().map(|(id, _)| id).collect();
         let moved = match origin {
             Origin::Host => {
                 if self.shingles.is_some()
                     && let Err(error) = self.planned_read(plan, &ids)
                 {
-                    self.fail(&ids, &error);
-                    return Moved::Done;
+                    return ExecutionResult::Failed(self.note(&error));
                 }
                 self.host_plan(plan, layer, &ids)
             }
@@ -218,49 +203,38 @@ impl Mover for Bytes {
             Ok(durable) => {
                 // The plan is done whether or not it can be made durable.
                 if durable && let Err(error) = self.interpreter.flush() {
-                    self.fail(&ids, &error);
+                    return ExecutionResult::Failed(self.note(&error));
                 }
-                Moved::Done
-            }
-            Err(error) if origin == Origin::Host => {
-                self.fail(&ids, &error);
-                self.refused_host = true;
-                Moved::Refused
+                ExecutionResult::Done
             }
             Err(error) => {
-                self.refused_by = Some(self.note(&error));
-                Moved::Refused
+                self.refused_host |= origin == Origin::Host;
+                ExecutionResult::Refused(self.note(&error))
             }
-        }
-    }
-
-    fn refused(&mut self, id: CommandId) {
-        let errno = self.refused_by.unwrap_or(Errno::NoSpace);
-        if let Some(in_flight) = self.commands.get_mut(id) {
-            in_flight.result = Err(errno);
         }
     }
 
     fn cached(&mut self, host: CommandId, cache: CommandId) {
         if let Some(in_flight) = self.commands.get_mut(host) {
             let data = std::mem::take(&mut in_flight.job.data);
-            let extent = extent_of(&in_flight.job.request);
-            self.cached.insert(cache, extent, data);
+            self.cached.insert(cache, in_flight.job.command.extent, data);
         }
     }
 
-    fn decided(&mut self, id: CommandId, layer: &dyn Layer) {
-        match self.commands.get(id).map(|in_flight| in_flight.job.request.op) {
-            Some(Op::Read) => self.read(id, layer),
+    fn decided(&mut self, id: CommandId, outcome: Outcome, layer: &mut dyn Layer) -> Outcome {
+        match self.commands.get(id).map(|in_flight| in_flight.job.command.op) {
+            Some(Op::Read) => self.read(id, outcome, layer),
             Some(Op::Flush) => {
                 if let Err(error) = self.interpreter.flush() {
-                    self.fail(&[id], &error);
-                } else if let Err(error) = self.interpreter.rest() {
+                    return Outcome::Failed(self.note(&error));
+                }
+                if let Err(error) = self.interpreter.rest() {
                     // Behind a flush is a good time for what checksums have to do; the flush is none the worse.
                     self.note(&error);
                 }
+                outcome
             }
-            _ => {}
+            _ => outcome,
         }
     }
 }

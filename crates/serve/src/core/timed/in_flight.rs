@@ -4,15 +4,14 @@
 //! table is as long as the deepest queue.
 
 use skylight_disk::{LbaExtent, Time};
-use skylight_layer::CommandId;
+use skylight_layer::{Command, CommandId};
 
-use crate::core::{Errno, Job};
+use crate::core::Job;
 
 /// A command between its arrival and its answer.
 pub(super) struct InFlight {
     pub(super) job: Job,
     pub(super) came: Time,
-    pub(super) result: Result<(), Errno>,
     /// The zeroes of which it is a part.
     pub(super) part_of: Option<u32>,
     /// Of a raw shingled disk: what its layer's plan has read, and which parts of it are errors.
@@ -27,25 +26,22 @@ pub(super) struct CommandTable {
 }
 
 impl CommandTable {
-    /// A command came; its number.
-    pub(super) fn start(&mut self, job: Job, came: Time, part_of: Option<u32>) -> u32 {
-        let in_flight = Some(InFlight { job, came, result: Ok(()), part_of, planned: None });
-        match self.free.pop() {
-            Some(id) => {
-                self.slots[id as usize] = in_flight;
-                id
-            }
-            None => {
-                self.slots.push(in_flight);
-                self.slots.len() as u32 - 1
-            }
-        }
+    /// A command came and gets its number.
+    pub(super) fn start(&mut self, mut job: Job, came: Time, part_of: Option<u32>) -> Command {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        job.command.id = CommandId(id);
+        let command = job.command;
+        self.slots[id as usize] = Some(InFlight { job, came, part_of, planned: None });
+        command
     }
 
     /// A command is answered: its number is free.
-    pub(super) fn finish(&mut self, id: u32) -> Option<InFlight> {
-        let in_flight = self.slots.get_mut(id as usize)?.take()?;
-        self.free.push(id);
+    pub(super) fn finish(&mut self, id: CommandId) -> Option<InFlight> {
+        let in_flight = self.slots.get_mut(id.0 as usize)?.take()?;
+        self.free.push(id.0);
         Some(in_flight)
     }
 
@@ -57,14 +53,5 @@ impl CommandTable {
     /// The same, to be changed.
     pub(super) fn get_mut(&mut self, id: CommandId) -> Option<&mut InFlight> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
-    }
-
-    /// Fails commands.
-    pub(super) fn fail(&mut self, ids: &[CommandId], errno: Errno) {
-        for &id in ids {
-            if let Some(in_flight) = self.get_mut(id) {
-                in_flight.result = Err(errno);
-            }
-        }
     }
 }

@@ -27,22 +27,25 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use skylight_disk::Nanos;
 use skylight_drive::Drive;
+use skylight_image::shingled::wall_clock;
 use skylight_image::{Interpreter, Place};
 
-use self::bytes::extent_of;
 use self::lateness::Lateness;
 use self::model::ModelDrive;
 use self::pacer::{Shared, State};
 use self::wake_latency::WakeLatency;
 use super::checksum_errors::ChecksumErrors;
-use super::served::{errno_of, push_places, status_json};
+use super::served::{push_places, status_json};
 use super::shingled::{Shingles, push_overwritten};
-use super::{Backend, Errno, Extent, Job, OnComplete, Op, Request, Setting, Shape, StatusQuery};
+use super::{
+    Backend, Command, Completion, Errno, Extent, Failure, Job, OnComplete, Op, Setting, Shape, StatusQuery,
+};
 
 /// The read mode and refused reads of a drive, if it is a raw shingled disk.
 fn shingles_of(drive: &mut Drive) -> Option<Arc<Shingles>> {
-    drive.raw_shingled().map(|disk| Arc::new(Shingles::of(disk)))
+    drive.layer_mut().overwriting().map(|disk| Arc::new(Shingles::of(disk)))
 }
 
 /// See the module page.
@@ -61,8 +64,9 @@ impl TimedDrive {
     ///
     /// # Errors
     /// When the system has no more threads.
-    pub fn new(drive: Drive, interpreter: Interpreter, shape: Shape) -> std::io::Result<Self> {
+    pub fn new(mut drive: Drive, interpreter: Interpreter, shape: Shape) -> std::io::Result<Self> {
         let (size, base) = (drive.capacity().bytes(), drive.now());
+        drive.set_epoch(Nanos(wall_clock().get().saturating_sub(base.get())));
         let model = ModelDrive::new(drive, interpreter, WakeLatency::measured()?);
         let shingles = model.bytes.shingles.clone();
         let checksum_errors = model.bytes.checksum_errors.clone();
@@ -122,15 +126,15 @@ impl Backend for TimedDrive {
         &self.shape
     }
 
-    fn execute(&self, request: &Request, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
         let (sender, receiver) = handover();
-        let answer: OnComplete = Box::new(move |result, data| {
+        let answer: OnComplete = Box::new(move |completion| {
             // Whoever asked waits below.
-            let _ = sender.send((result, data));
+            let _ = sender.send(completion);
         });
-        self.submit(Job::new(*request, data.to_vec(), answer));
-        let (result, bytes) = receiver.recv().map_err(|_| Errno::Shutdown)?;
-        if request.op == Op::Read && bytes.len() == data.len() {
+        self.submit(Job::new(*command, data.to_vec(), answer));
+        let Completion { result, data: bytes, .. } = receiver.recv().map_err(|_| Errno::Shutdown)?;
+        if command.op == Op::Read && bytes.len() == data.len() {
             data.copy_from_slice(&bytes);
         }
         result
@@ -144,22 +148,20 @@ impl Backend for TimedDrive {
         most: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno> {
+        let extent = Command::of_bytes(Op::Read, offset, len).extent;
         let state = &mut self.shared.state()?.model;
         if query == StatusQuery::Overwritten {
-            let (extent, mut parts) = (extent_of(&Request::new(Op::Read, offset, len)), Vec::new());
-            let interpreter = &mut state.bytes.interpreter;
-            interpreter.visit_overwritten(extent, &mut |part, torn| parts.push((part.len.bytes(), torn)));
-            push_overwritten(&parts, extents);
+            let layer = state.online.drive_mut().layer_mut();
+            push_overwritten(layer.overwriting(), (offset, len), extents);
             return Ok(());
         }
         let layer = state.online.drive().layer();
-        let extent = extent_of(&Request::new(Op::Read, offset, len));
         let unwritten = !state.bytes.cached.is_empty();
         let found = state.bytes.interpreter.visit_places(extent, layer, most, &mut |place| {
             let allocated = place.allocated || unwritten;
             push_places(&[Place { allocated, ..place }], query, extents);
         });
-        found.map_err(|error| errno_of(&error))
+        found.map_err(|error| Failure::from(&error).into())
     }
 
     fn is_async(&self) -> bool {
@@ -167,12 +169,12 @@ impl Backend for TimedDrive {
     }
 
     fn submit(&self, mut job: Job) {
-        match job.request.op {
+        match job.command.op {
             // Nothing that the model knows of.
             Op::Cache => job.finish(Ok(())),
-            Op::WriteZeroes if job.request.fast => job.finish(Err(Errno::NotSupported)),
+            Op::WriteZeroes if job.command.flags.fast_zero => job.finish(Err(Errno::NotSupported)),
             _ => {
-                job.data.resize(job.request.data_len() as usize, 0);
+                job.data.resize(job.command.data_bytes() as usize, 0);
                 self.push(job);
             }
         }
@@ -215,7 +217,7 @@ impl Backend for TimedDrive {
     fn set(&self, setting: &Setting) -> Result<String, String> {
         let failed = |errno| format!("cannot be set: {errno}");
         let state = &mut self.shared.state().map_err(failed)?.model;
-        match (&self.shingles, state.online.drive_mut().raw_shingled()) {
+        match (&self.shingles, state.online.drive_mut().layer_mut().overwriting()) {
             (Some(shingles), Some(disk)) => shingles.set(disk, setting),
             _ => Err(setting.unavailable()),
         }
@@ -232,8 +234,9 @@ impl Backend for TimedDrive {
         // There may be space again since the last try.
         state.model.online.drive_mut().retry();
         let flushed = state.model.run_out();
-        let bytes = &mut state.model.bytes;
-        let closed = bytes.interpreter.close().map_err(|error| error.to_string());
+        let ModelDrive { online, bytes, .. } = &mut state.model;
+        let layer = online.drive_mut().layer_mut();
+        let closed = bytes.interpreter.close(layer).map_err(|error| error.to_string());
         match bytes.cached.bytes() {
             0 => closed.and_then(|()| flushed.map_err(|errno| format!("cannot flush: {errno}"))),
             lost => {

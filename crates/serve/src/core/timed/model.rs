@@ -12,23 +12,23 @@ use std::collections::VecDeque;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use skylight_disk::{LbaExtent, Nanos, SECTOR_BYTES, Time};
+use skylight_disk::{LbaExtent, Nanos, Sectors, Time};
 use skylight_drive::online::Answered;
+use skylight_drive::planted::Plants;
 use skylight_drive::{Drive, Online};
 use skylight_image::Interpreter;
-use skylight_layer::{Command, CommandId, HostOp};
 
-use super::bytes::{Bytes, extent_of};
+use super::bytes::Bytes;
 use super::in_flight::InFlight;
 use super::wake_latency::WakeLatency;
-use crate::core::{Errno, Job, OnComplete, Op, Request};
+use crate::core::{Command, Errno, Job, OnComplete, Op};
 
-/// Zeroes that the drive is asked to write in one command, bytes: the most that a client's write is done in at once too.
-const ZEROES: u64 = 1 << 20;
+/// Zeroes that the drive is asked to write in one command, 1 MiB: the most that a client's write is done in at once too.
+const ZEROES: Sectors = Sectors(2048);
 /// Parts of zeroes that the drive has at a time: others need not wait for all of them, and memory is bounded.
 const MOST_ZEROING: usize = 2;
 
-/// A fault planted for tests of the tests.
+/// A bug planted for tests of the tests: without the feature `planted` none takes effect.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
@@ -67,9 +67,8 @@ struct Zeroing {
     number: u32,
     job: Job,
     came: Time,
-    /// What was not submitted yet: from here to there, bytes.
-    next: u64,
-    end: u64,
+    /// What was not submitted yet.
+    rest: LbaExtent,
     /// The drive has a part of it.
     in_flight: bool,
 }
@@ -92,9 +91,9 @@ pub struct ModelDrive {
     /// The latest time of the answers that left.
     answered_until: Time,
     pub(super) wake_latency: WakeLatency,
-    zeroes_any_time: bool,
+    plants: Plants<Planted>,
     /// [`ZEROES`], or less for small drives.
-    zeroes: u64,
+    zeroes: Sectors,
     /// Until when writes that need the media are refused at once, for the last one was.
     full_until: Time,
     /// Commands that were, and zeroes that nobody waits for any more.
@@ -103,28 +102,16 @@ pub struct ModelDrive {
 
 /// By how much an answer leaves ahead of its time: its client has slept since it asked, or since another answer.
 fn lead(wake_latency: &WakeLatency, bytes: &Bytes, answered_until: Time, answer: Answered) -> Nanos {
-    let asked = bytes.commands.get(CommandId(answer.id)).map_or(answer.at, |in_flight| in_flight.came);
+    let asked = bytes.commands.get(answer.id).map_or(answer.at, |in_flight| in_flight.came);
     let asleep = Nanos(answer.at.get().saturating_sub(asked.max(answered_until).get()));
     let lead = wake_latency.lead(Duration::from_nanos(asleep.get()));
     Nanos(lead.as_nanos() as u64).min(asleep)
 }
 
-/// A request as the drive knows it.
-fn command_of(id: CommandId, request: &Request) -> Command {
-    let op = match request.op {
-        Op::Read => HostOp::Read,
-        Op::Write | Op::WriteZeroes => HostOp::Write,
-        Op::Trim => HostOp::Trim,
-        Op::Flush | Op::Cache => HostOp::Flush,
-    };
-    let extent = if op == HostOp::Flush { LbaExtent::default() } else { extent_of(request) };
-    Command { id, op, extent }
-}
-
 impl Zeroing {
     /// What is still to come.
-    fn rest(&self) -> Request {
-        Request { offset: self.next, len: self.end - self.next, ..self.job.request }
+    fn rest(&self) -> Command {
+        Command { extent: self.rest, ..self.job.command }
     }
 }
 
@@ -148,32 +135,32 @@ impl ModelDrive {
             wake_latency,
             full_until: answered_until,
             refused: Vec::new(),
-            zeroes_any_time: false,
+            plants: Plants::default(),
             zeroes: ZEROES,
         }
     }
 
-    /// Writes zeroes in parts of so many bytes, whole sectors: for tests on small drives.
+    /// Writes zeroes in parts of `len`: for tests on small drives.
     #[doc(hidden)]
-    pub fn write_zeroes_in(&mut self, bytes: u64) {
-        self.zeroes = bytes;
+    pub fn write_zeroes_in(&mut self, len: Sectors) {
+        self.zeroes = len;
     }
 
-    /// Plants a fault.
+    /// Plants a bug.
+    #[cfg(feature = "planted")]
     #[doc(hidden)]
     pub fn plant(&mut self, planted: Planted) {
-        match planted {
-            Planted::ZeroesAnyTime => self.zeroes_any_time = true,
-            Planted::OldestOnTop => self.bytes.cached.plant_oldest_on_top(),
-            Planted::Drive(planted) => self.online.drive_mut().plant(planted),
+        self.plants = Some(planted).into();
+        self.bytes.cached.plants = self.plants;
+        if let Planted::Drive(planted) = planted {
+            self.online.drive_mut().plant(planted);
         }
     }
 
     /// What there is to say of a raw shingled disk.
     pub(super) fn shingled(&mut self) -> Option<serde_json::Value> {
         let shingles = self.bytes.shingles.as_ref()?;
-        let mode = self.online.drive_mut().raw_shingled()?.mode();
-        Some(shingles.status(mode, self.bytes.interpreter.shingled_counters()?))
+        Some(shingles.status(self.online.drive_mut().layer_mut().overwriting()?))
     }
 
     /// When there is something to do if no command comes.
@@ -192,7 +179,7 @@ impl ModelDrive {
         self.deepest = self.deepest.max(self.outstanding);
         // A client that got an answer ahead of its time asks again after that time.
         let at = at.max(self.answered_until);
-        if at < self.full_until && self.bytes.waits_for_media(&job.request) {
+        if at < self.full_until && self.bytes.waits_for_media(&job.command) {
             self.outstanding -= 1;
             return self.refused.push(Done { job, result: Err(Errno::NoSpace), at, due: at });
         }
@@ -209,26 +196,25 @@ impl ModelDrive {
 
     /// Feeds a command to the drive, unless it has to wait for zeroes.
     fn place(&mut self, job: Job, came: Time) {
-        let to_come = self.zeroing.iter().any(|zeroing| zeroing.rest().conflicts_with(&job.request));
+        let to_come = self.zeroing.iter().any(|zeroing| zeroing.rest().conflicts_with(&job.command));
         let waits =
-            to_come || self.behind.iter().any(|(older, _)| older.request.conflicts_with(&job.request));
-        if waits && !self.zeroes_any_time {
+            to_come || self.behind.iter().any(|(older, _)| older.command.conflicts_with(&job.command));
+        if waits && !self.plants.has(Planted::ZeroesAnyTime) {
             return self.behind.push((job, came));
         }
-        if job.request.op != Op::WriteZeroes {
+        if job.command.op != Op::WriteZeroes {
             return self.feed(job, came, came, None);
         }
-        let (number, Request { offset, len, .. }) = (self.next_zeroing, job.request);
+        let (number, rest) = (self.next_zeroing, job.command.extent);
         self.next_zeroing = self.next_zeroing.wrapping_add(1);
-        let zeroing = Zeroing { number, job, came, next: offset, end: offset + len, in_flight: false };
+        let zeroing = Zeroing { number, job, came, rest, in_flight: false };
         self.zeroing.push_back(zeroing);
         self.zero_on(came);
     }
 
     fn feed(&mut self, job: Job, came: Time, at: Time, part_of: Option<u32>) {
-        let (request, through) = (job.request, job.request.op == Op::Write && job.request.fua);
-        let id = CommandId(self.bytes.commands.start(job, came, part_of));
-        self.online.submit(command_of(id, &request), through, at, &mut self.bytes);
+        let command = self.bytes.commands.start(job, came, part_of);
+        self.online.submit(command, at, &mut self.bytes);
     }
 
     /// The next parts of zeroes, of each command in turn; what nobody waits for any more is not begun.
@@ -243,14 +229,15 @@ impl ModelDrive {
                 self.refused.push(Done { job: zeroing.job, result: Err(Errno::Shutdown), at, due: at });
                 continue;
             }
-            let here = (zeroing.end - zeroing.next).min(self.zeroes);
-            let part = Request { op: Op::Write, offset: zeroing.next, len: here, ..zeroing.job.request };
-            zeroing.next += here;
+            let LbaExtent { start, len } = zeroing.rest;
+            let here = LbaExtent::new(start, len.min(self.zeroes));
+            let part = Command { op: Op::Write, extent: here, ..zeroing.job.command };
+            zeroing.rest = LbaExtent::new(here.end(), len - here.len);
             zeroing.in_flight = true;
             let (came, number) = (zeroing.came, zeroing.number);
             self.zeroing.push_back(zeroing);
             // The command is answered by its last part.
-            let job = Job::new(part, vec![0; here as usize], Box::new(|_, _| {}));
+            let job = Job::new(part, vec![0; part.len_bytes() as usize], Box::new(|_| {}));
             self.feed(job, came, at, Some(number));
         }
     }
@@ -260,7 +247,7 @@ impl ModelDrive {
         done.append(&mut self.refused);
         let mut answers = std::mem::take(&mut self.answers);
         let Self { online, bytes, answered_until, wake_latency, .. } = self;
-        online.settled(now, |answer| lead(wake_latency, bytes, *answered_until, answer), &mut answers);
+        online.report_early(now, |answer| lead(wake_latency, bytes, *answered_until, answer), &mut answers);
         if answers.is_empty() {
             online.advance(now, bytes, &mut answers);
         }
@@ -270,7 +257,7 @@ impl ModelDrive {
                 Time(answer.at.get() - lead(&self.wake_latency, &self.bytes, answered_until, answer).get());
             self.answered_until = self.answered_until.max(answer.at);
             if let Some(in_flight) = self.bytes.commands.finish(answer.id) {
-                self.answered(in_flight, answer.at, due, done);
+                self.answered(in_flight, answer, due, done);
             }
         }
         self.answers = answers;
@@ -292,7 +279,10 @@ impl ModelDrive {
     /// One line, when the store fails.
     pub fn close(mut self) -> Result<(), String> {
         let flushed = self.run_out();
-        self.bytes.interpreter.close().map_err(|error| error.to_string())?;
+        self.bytes
+            .interpreter
+            .close(self.online.drive_mut().layer_mut())
+            .map_err(|error| error.to_string())?;
         flushed.map_err(|errno| format!("cannot flush: {errno}"))
     }
 
@@ -301,11 +291,11 @@ impl ModelDrive {
     pub(super) fn run_out(&mut self) -> Result<(), Errno> {
         self.ending = true;
         let (sender, receiver) = channel();
-        let answer: OnComplete = Box::new(move |result, _| {
+        let answer: OnComplete = Box::new(move |completion| {
             // Whoever asked looks below.
-            let _ = sender.send(result);
+            let _ = sender.send(completion.result);
         });
-        let flush = Job::new(Request::new(Op::Flush, 0, 0), Vec::new(), answer);
+        let flush = Job::new(Command::FLUSH, Vec::new(), answer);
         self.submit(flush, self.online.clock());
         let mut done = Vec::new();
         while self.outstanding > 0
@@ -318,20 +308,21 @@ impl ModelDrive {
         receiver.try_recv().unwrap_or(Err(Errno::Io))
     }
 
-    fn answered(&mut self, in_flight: InFlight, at: Time, due: Time, done: &mut Vec<Done>) {
-        let InFlight { job, came, result, part_of, .. } = in_flight;
+    fn answered(&mut self, in_flight: InFlight, answer: Answered, due: Time, done: &mut Vec<Done>) {
+        let InFlight { mut job, came, part_of, .. } = in_flight;
+        let (at, result) = (answer.at, answer.outcome.status().map_err(Errno::from));
         let whose = |zeroing: &Zeroing| Some(zeroing.number) == part_of;
         let Some(index) = self.zeroing.iter().position(whose) else {
-            job.set_model_ns((at - came).get());
+            job.model_ns = Some((at - came).get());
             self.outstanding -= 1;
             return done.push(Done { job, result, at, due });
         };
         let zeroing = &mut self.zeroing[index];
         zeroing.in_flight = false;
-        if result.is_ok() && zeroing.next < zeroing.end {
+        if result.is_ok() && !zeroing.rest.is_empty() {
             self.zero_on(at);
-        } else if let Some(Zeroing { job, came, .. }) = self.zeroing.remove(index) {
-            job.set_model_ns((at - came).get());
+        } else if let Some(Zeroing { mut job, came, .. }) = self.zeroing.remove(index) {
+            job.model_ns = Some((at - came).get());
             self.outstanding -= 1;
             done.push(Done { job, result, at, due });
             self.zero_on(at);
@@ -342,5 +333,3 @@ impl ModelDrive {
         }
     }
 }
-
-const _: () = assert!(ZEROES.is_multiple_of(SECTOR_BYTES));

@@ -13,8 +13,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use skylight_disk::{Lba, LbaExtent};
+use skylight_drive::planted::Plants;
 use skylight_image::HostWrite;
 use skylight_layer::CommandId;
+
+use super::model::Planted;
 
 /// A cached write.
 struct CachedWrite {
@@ -41,8 +44,7 @@ pub(super) struct VolatileData {
     map: BTreeMap<Lba, MappedExtent>,
     next_age: u64,
     bytes: u64,
-    /// A planted fault: see [`super::model::Planted`].
-    oldest_on_top: bool,
+    pub(super) plants: Plants<Planted>,
 }
 
 impl VolatileData {
@@ -61,16 +63,11 @@ impl VolatileData {
         self.bytes
     }
 
-    /// Plants a fault: bytes of newer writes do not hide those of older ones.
-    pub(super) fn plant_oldest_on_top(&mut self) {
-        self.oldest_on_top = true;
-    }
-
     /// Inserts a write that is newer than all others.
     pub(super) fn insert(&mut self, id: CommandId, extent: LbaExtent, data: Vec<u8>) {
         let age = self.next_age;
         self.next_age += 1;
-        if self.oldest_on_top {
+        if self.plants.has(Planted::OldestOnTop) {
             for part in self.uncovered(extent) {
                 self.map.insert(part.start, MappedExtent { end: part.end(), write: age });
             }
@@ -291,8 +288,8 @@ mod tests {
 
     #[test]
     fn the_planted_fault_has_an_effect() {
-        let mut cache = VolatileData::default();
-        cache.plant_oldest_on_top();
+        let plants = Some(Planted::OldestOnTop).into();
+        let mut cache = VolatileData { plants, ..VolatileData::default() };
         cache.insert(CommandId(0), extent(0, 2), vec![1; 1024]);
         cache.insert(CommandId(1), extent(1, 2), vec![2; 1024]);
         let mut found = vec![0; 1536];

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::{BufferedRequest, CHECK_INTERVAL, Transmission, check_client};
 use crate::core::connection::Phase;
-use crate::core::{Errno, Job, Metadata, Op, PIECE_BYTES, Request};
+use crate::core::{Command, Errno, Job, Op, PIECE_BYTES};
 use crate::nbd::decode::{Decoded, decode};
 use crate::nbd::reply_buffer::{push_error, push_read_header, push_reply};
 use crate::nbd::reply_queue::{ReplyQueue, Reservation};
@@ -39,23 +39,23 @@ impl Transmission<'_> {
                     continue;
                 }
             };
-            if let Decoded::Command(request) = &decoded {
-                self.counters.count(request);
+            if let Decoded::Command(command) = &decoded {
+                self.counters.count(command);
             }
             match decoded {
                 Decoded::Disconnect => return Ok(false),
                 Decoded::BlockStatus { offset, len, one } => self.block_status(&raw, (offset, len), one)?,
-                Decoded::Command(request) if self.read_spliced(&raw, &request)? => {}
-                Decoded::Command(request) if request.data_len() > PIECE_BYTES as u64 => {
-                    self.read_in_pieces(&raw, &request)?;
+                Decoded::Command(command) if self.read_spliced(&raw, &command)? => {}
+                Decoded::Command(command) if command.data_bytes() > PIECE_BYTES as u64 => {
+                    self.read_in_pieces(&raw, &command)?;
                 }
-                Decoded::Command(request) if self.reply_queue.is_some() => {
-                    self.submit(raw, request, payload)?
+                Decoded::Command(command) if self.reply_queue.is_some() => {
+                    self.submit(raw, command, payload)?
                 }
-                Decoded::Command(request) if request.op == Op::Write => {
-                    index = self.execute_writes_from(index - 1, request)
+                Decoded::Command(command) if command.op == Op::Write => {
+                    index = self.execute_writes_from(index - 1, command)
                 }
-                Decoded::Command(request) => self.execute_now(&raw, &request)?,
+                Decoded::Command(command) => self.execute_now(&raw, &command)?,
             }
             self.send_some()?;
         }
@@ -69,10 +69,10 @@ impl Transmission<'_> {
     }
 
     /// Executes a command other than a write on this thread.
-    fn execute_now(&mut self, raw: &RawRequest, request: &Request) -> io::Result<()> {
+    fn execute_now(&mut self, raw: &RawRequest, command: &Command) -> io::Result<()> {
         let structured = self.session.structured;
-        if request.op != Op::Read {
-            let result = self.execute_interruptible(request);
+        if command.op != Op::Read {
+            let result = self.execute_interruptible(command);
             push_reply(&mut self.out, structured, raw, result, &[], None);
             return Ok(());
         }
@@ -87,7 +87,7 @@ impl Transmission<'_> {
         }
         let before = self.out.len();
         push_read_header(&mut self.out, structured, raw, (raw.offset, raw.len as usize), true);
-        if let Err(errno) = self.backend.execute(request, self.out.extend(raw.len as usize)) {
+        if let Err(errno) = self.backend.execute(command, self.out.extend(raw.len as usize)) {
             self.out.truncate(before);
             let at = self.backend.refused_at(raw.offset, raw.len.into());
             push_error(&mut self.out, structured, raw.cookie, errno, at);
@@ -96,7 +96,7 @@ impl Transmission<'_> {
     }
 
     /// Executes a command without data; it stops early on disconnection or shutdown.
-    fn execute_interruptible(&self, request: &Request) -> Result<(), Errno> {
+    fn execute_interruptible(&self, command: &Command) -> Result<(), Errno> {
         let (channel, connection, checked_at) = (&self.channel, &self.connection, Cell::new(self.checked_at));
         let keep_going = || {
             if checked_at.get().elapsed() >= CHECK_INTERVAL {
@@ -105,30 +105,30 @@ impl Transmission<'_> {
             }
             !connection.is_disconnected() && !connection.shared.has_reached(Phase::Draining)
         };
-        self.backend.execute_while(request, &mut [], &keep_going)
+        self.backend.execute_while(command, &mut [], &keep_going)
     }
 
     /// Executes the write at `first` together with the writes right behind it; returns the index of the next
     /// request.
-    fn execute_writes_from(&mut self, first: usize, request: Request) -> usize {
-        let mut requests = vec![request];
+    fn execute_writes_from(&mut self, first: usize, command: Command) -> usize {
+        let mut commands = vec![command];
         let following = self.requests[first + 1..].iter().map_while(|buffered| {
             match decode(&buffered.raw, &self.session, self.backend.shape()) {
-                Ok(Decoded::Command(request)) if request.op == Op::Write => Some(request),
+                Ok(Decoded::Command(command)) if command.op == Op::Write => Some(command),
                 _ => None,
             }
         });
-        requests.extend(following);
-        requests[1..].iter().for_each(|request| self.counters.count(request));
-        let next = first + requests.len();
-        let mut writes = Vec::with_capacity(requests.len());
+        commands.extend(following);
+        commands[1..].iter().for_each(|command| self.counters.count(command));
+        let next = first + commands.len();
+        let mut writes = Vec::with_capacity(commands.len());
         let (mut rest, mut passed) = (self.input.available_mut(), 0);
-        for (request, buffered) in requests.into_iter().zip(&self.requests[first..next]) {
+        for (command, buffered) in commands.into_iter().zip(&self.requests[first..next]) {
             let (start, end) = buffered.payload;
             let (_, from) = rest.split_at_mut(start - passed);
             let (data, remaining) = from.split_at_mut(end - start);
             (rest, passed) = (remaining, end);
-            writes.push((request, data));
+            writes.push((command, data));
         }
         self.results.clear();
         self.backend.execute_writes(&mut writes, &mut self.results);
@@ -140,29 +140,25 @@ impl Transmission<'_> {
     }
 
     /// Submits a command to an asynchronous backend.
-    fn submit(&mut self, raw: RawRequest, request: Request, payload: (usize, usize)) -> io::Result<()> {
+    fn submit(&mut self, raw: RawRequest, command: Command, payload: (usize, usize)) -> io::Result<()> {
         let Some(reply_queue) = self.reply_queue.clone() else {
             return Ok(());
         };
         // Send buffered error replies before waiting for space.
         self.send()?;
-        let len = request.data_len() as usize;
+        let len = command.data_bytes() as usize;
         let footprint = ReplyQueue::footprint_of(len);
         if let Reservation::Refused = reply_queue.reserve(footprint)? {
             self.reply_shutdown(&raw);
             return Ok(());
         }
         let ticket = reply_queue.start(&raw, footprint);
-        let data = match request.op {
+        let data = match command.op {
             Op::Write => self.input.available()[payload.0..payload.1].to_vec(),
             _ => vec![0; len],
         };
-        let failed_at = Metadata::default();
-        let read_failed_at = failed_at.clone();
-        let on_complete = move |result, data: Vec<u8>| {
-            reply_queue.complete(ticket, result, &data, read_failed_at.get());
-        };
-        let job = Job::new(request, data, Box::new(on_complete)).with_failed_at(failed_at);
+        let on_complete = move |completion| reply_queue.complete(ticket, &completion);
+        let job = Job::new(command, data, Box::new(on_complete));
         self.backend.submit(job.cancelled_by(Some(self.connection.cancellation())));
         Ok(())
     }

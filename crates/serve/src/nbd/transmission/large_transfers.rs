@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use super::{CHECK_INTERVAL, Transmission, check_client};
-use crate::core::{Errno, Job, Metadata, Op, PIECE_BYTES, Request};
+use crate::core::{Command, Completion, Errno, Job, Op, PIECE_BYTES};
 use crate::nbd::channel::PAGE_BYTES;
 use crate::nbd::decode::{Decoded, decode};
 use crate::nbd::reply_buffer::{push_error, push_read_header, push_reply};
@@ -15,20 +15,14 @@ use crate::nbd::wire::{self, RawRequest};
 const MIN_SPLICE_BYTES: usize = 64 << 10;
 
 impl Transmission<'_> {
-    /// Executes one piece of a long command and waits for it; returns the result and the buffer. The offset
-    /// of a failed read is stored in `failed_at`.
-    fn execute_piece(
-        &self,
-        request: Request,
-        data: Vec<u8>,
-        failed_at: &Metadata,
-    ) -> (Result<(), Errno>, Vec<u8>) {
+    /// Executes one piece of a long command and waits for it.
+    fn execute_piece(&self, command: Command, data: Vec<u8>) -> Completion {
         let (sender, receiver) = channel();
-        let on_complete = move |result, data| {
+        let on_complete = move |completion| {
             // The receiver has gone if the connection broke.
-            let _ = sender.send((result, data));
+            let _ = sender.send(completion);
         };
-        let job = Job::new(request, data, Box::new(on_complete)).with_failed_at(failed_at.clone());
+        let job = Job::new(command, data, Box::new(on_complete));
         self.backend.submit(job.cancelled_by(Some(self.connection.cancellation())));
         loop {
             match receiver.recv_timeout(CHECK_INTERVAL) {
@@ -43,7 +37,7 @@ impl Transmission<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        (Err(Errno::Shutdown), Vec::new())
+        Completion::failed(Errno::Shutdown)
     }
 
     /// Executes a long write as its payload arrives, and answers at the end; returns false when the client
@@ -51,7 +45,7 @@ impl Transmission<'_> {
     pub(super) fn write_in_pieces(&mut self, raw: &RawRequest) -> io::Result<bool> {
         let decoded = decode(raw, &self.session, self.backend.shape());
         match &decoded {
-            Ok(Decoded::Command(request)) => self.counters.count(request),
+            Ok(Decoded::Command(command)) => self.counters.count(command),
             _ => self.counters.count_refused(),
         }
         let fua = raw.flags & wire::command_flag::FUA != 0;
@@ -67,16 +61,16 @@ impl Transmission<'_> {
             let Some(len) = self.receive_piece(left)? else {
                 return Ok(false);
             };
-            let request = Request { fua, ..Request::new(Op::Write, at, len as u64) };
+            let command = Command::of_bytes(Op::Write, at, len as u64).with_fua(fua);
             (left, at) = (left - len, at + len as u64);
-            result = self.write_piece(request);
+            result = self.write_piece(command);
             self.input.consume(len);
         }
         if !self.input.discard(self.channel.as_ref(), left)? {
             return Ok(false);
         }
         if fua && self.reply_queue.is_none() && result.is_ok() {
-            result = self.backend.execute(&Request::new(Op::Flush, 0, 0), &mut []);
+            result = self.backend.execute(&Command::FLUSH, &mut []);
         }
         push_reply(&mut self.out, false, raw, result, &[], None);
         self.send()?;
@@ -103,14 +97,14 @@ impl Transmission<'_> {
 
     /// Writes the first bytes of the input. In a synchronous backend the flush at the end of the command
     /// makes them durable, not FUA on each piece.
-    fn write_piece(&mut self, request: Request) -> Result<(), Errno> {
-        let len = request.len as usize;
+    fn write_piece(&mut self, command: Command) -> Result<(), Errno> {
+        let len = command.len_bytes() as usize;
         if self.reply_queue.is_some() {
             let data = self.input.available()[..len].to_vec();
-            return self.execute_piece(request, data, &Metadata::default()).0;
+            return self.execute_piece(command, data).result;
         }
         let backend = self.backend;
-        backend.execute(&Request { fua: false, ..request }, &mut self.input.available_mut()[..len])
+        backend.execute(&command.with_fua(false), &mut self.input.available_mut()[..len])
     }
 
     /// Fills the pipe with file data, if the extent can be spliced.
@@ -136,20 +130,22 @@ impl Transmission<'_> {
     }
 
     /// Executes a read of at most one piece without copying; returns false if that is not possible.
-    pub(super) fn read_spliced(&mut self, raw: &RawRequest, request: &Request) -> io::Result<bool> {
-        let len = request.len as usize;
-        let spliced = request.op == Op::Read && len <= PIECE_BYTES && self.fill_pipe(request.offset, len);
+    pub(super) fn read_spliced(&mut self, raw: &RawRequest, command: &Command) -> io::Result<bool> {
+        let len = command.len_bytes() as usize;
+        let at = command.offset_bytes();
+        let spliced = command.op == Op::Read && len <= PIECE_BYTES && self.fill_pipe(at, len);
         if spliced {
-            self.send_spliced(raw, (request.offset, len), true)?;
+            self.send_spliced(raw, (at, len), true)?;
         }
         Ok(spliced)
     }
 
     /// Executes a long read: one chunk per piece, or, without structured replies, one reply whose header
     /// precedes data not yet read; an error after that closes the connection, as the protocol requires.
-    pub(super) fn read_in_pieces(&mut self, raw: &RawRequest, request: &Request) -> io::Result<()> {
+    pub(super) fn read_in_pieces(&mut self, raw: &RawRequest, command: &Command) -> io::Result<()> {
         let structured = self.session.structured;
-        let (mut at, end) = (request.offset, request.offset + request.len);
+        let offset = command.offset_bytes();
+        let (mut at, end) = (offset, offset + command.len_bytes());
         while at < end {
             let len = (end - at).min(PIECE_BYTES as u64) as usize;
             if self.fill_pipe(at, len) {
@@ -159,15 +155,14 @@ impl Transmission<'_> {
             }
             self.send()?;
             let footprint = self.reserve_piece(len)?;
-            let failed_at = Metadata::default();
-            let piece = Request::new(Op::Read, at, len as u64);
-            let (result, data) = match footprint {
-                Some(_) => self.execute_piece(piece, vec![0; len], &failed_at),
-                None => (Err(Errno::Shutdown), Vec::new()),
+            let piece = Command::of_bytes(Op::Read, at, len as u64);
+            let Completion { result, data, failed_at, .. } = match footprint {
+                Some(_) => self.execute_piece(piece, vec![0; len]),
+                None => Completion::failed(Errno::Shutdown),
             };
             match result {
-                Err(errno) if structured || at == request.offset => {
-                    push_error(&mut self.out, structured, raw.cookie, errno, failed_at.get());
+                Err(errno) if structured || at == offset => {
+                    push_error(&mut self.out, structured, raw.cookie, errno, failed_at);
                     return self.send_piece(footprint);
                 }
                 Err(errno) => {

@@ -1,13 +1,13 @@
-"""Sizes of a cache in rooms (`skylight.probe.band_size.rooms`): what one room takes, times how many there
-are.
+"""Sizes of a cache in cache parts (`skylight.probe.band_size.cache_parts`): what one cache part takes, times
+how many there are.
 
 * Cache bands serve every n-th data band. With the one of the first band full, one block is written to each
   band behind it: the first that stalls is band n, and n cache bands are the cache.
 * A zone takes so much before its first stall. With it full, addresses further on are asked for: the first
   that does not stall is in the next zone; the capacity has so many zones.
 
-Random writes over the whole drive fill rooms unevenly, so the first stalls when some 95 % of the cache are
-used (Skylight, Table 2: 9,175,056 writes, a day at depth 1). No finding needs that.
+Random writes over the whole drive fill cache parts unevenly, so the first stalls when some 95 % of the cache
+are used (Skylight, Table 2: 9,175,056 writes, a day at depth 1). No finding needs that.
 
 Source: Skylight (FAST '15), section 4.6 and Table 2; docs/figures.md, row S8b.
 """
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import IoBatch, Stop
-from skylight.probe.band_size.rooms import INTO_BAND, Room, first_edge, logged
+from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
@@ -34,64 +34,67 @@ class Unsettled(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
-    """`count` rooms that each take `room_bytes` until they stall and are `whole_bytes` large, if that shows;
-    `band` is what one stall gives back. `checks` is how often the count was seen."""
+class CacheParts:
+    """`count` cache parts that each take `part_bytes` until they stall and are `whole_bytes` large, if that
+    shows; `band` is what one stall gives back. `checks` is how often the count was seen."""
 
     count: int
-    room_bytes: int
+    part_bytes: int
     whole_bytes: int | None
     band: int
     stalls: int
     checks: int
 
 
-def cache_bands(steps: Steps, room: Room) -> Rooms | None:
+def cache_bands(steps: Steps, cache_part: CachePart) -> CacheParts | None:
     """All cache bands, from the one of the first address; None if it is not seen how many there are."""
-    band = first_edge(steps, room)
+    band = first_edge(steps, cache_part)
     if band is None:
         return None
     most = min(MOST_CACHE_BANDS, steps.size // band - 1)
     places = np.arange(1, most, dtype=np.uint64) * np.uint64(band)
-    index = room.first_held(places)
+    index = cache_part.first_held(places)
     if index is None:
         return None
     count = index + 1
     checks = 1
     for number in (1, 2, 3):
         address = number * count * band
-        if address + room.size <= steps.size:
-            if not room.holds(address):
+        if address + cache_part.size <= steps.size:
+            if not cache_part.holds(address):
                 return None
             checks += 1
-    return Rooms(count, room.period * room.size, band, band, room.found.count, checks)
+    return CacheParts(count, cache_part.period * cache_part.size, band, band, cache_part.found.count, checks)
 
 
-def _first_within(room: Room, addresses: list[int]) -> int | None:
-    """The first of these addresses that is of the room, or None; those before cost a piece each.
+def _first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
+    """The first of these addresses that is of the cache part, or None; those before cost a piece each.
 
-    A stall may give back more than one band. So the room is written to until it stalls, and then filled; and
-    that it was full while others were asked for is seen by the next write to it, or all is done again."""
-    limit = room.found.limit_ns
+    A stall may give back more than one band. So the cache part is written to until it stalls, and then
+    filled; and that it was full while others were asked for is seen by the next write to it, or all is done
+    again."""
+    limit = cache_part.found.limit_ns
     for _ in range(TRIES):
-        if not room.refill():
+        if not cache_part.refill():
             continue
         where = np.array(addresses, np.uint64) + np.uint64(INTO_BAND)
-        log = room.steps.run(f"{room.name}-scan", IoBatch.writes(where, room.size), until=Stop(limit))
+        log = cache_part.steps.run(
+            f"{cache_part.name}-scan", IoBatch.writes(where, cache_part.size), until=Stop(limit)
+        )
         place = len(log) - 1
         if int(log.latency_ns[-1]) < limit:
-            if int(room.put(1).latency_ns[0]) >= limit:
+            if int(cache_part.put(1).latency_ns[0]) >= limit:
                 return None
             continue
         again = [addresses[place] + AGAIN_INTO_BAND]
-        if room.refill():
-            log = room.steps.run(f"{room.name}-ask", IoBatch.writes(again, room.size))
+        if cache_part.refill():
+            log = cache_part.steps.run(f"{cache_part.name}-ask", IoBatch.writes(again, cache_part.size))
             if int(log.latency_ns[0]) >= limit:
                 return addresses[place]
     raise Unsettled
 
 
-def zones(steps: Steps) -> Rooms | None:
+def zones(steps: Steps) -> CacheParts | None:
     """All zones, from the first; None if it is not seen how large they are."""
     try:
         return _zones(steps)
@@ -99,7 +102,7 @@ def zones(steps: Steps) -> Rooms | None:
         return None
 
 
-def _zones(steps: Steps) -> Rooms | None:
+def _zones(steps: Steps) -> CacheParts | None:
     """All zones, from the first.
 
     The end of the first is come upon from above, since only an address within it costs a band to fill again,
@@ -107,20 +110,20 @@ def _zones(steps: Steps) -> Rooms | None:
     band by band."""
     if not steps.erase("zone-erase"):
         return None
-    room = logged(steps, 0, steps.size, "zone")
-    if room is None:
+    cache_part = logged(steps, 0, steps.size, "zone")
+    if cache_part is None:
         return None
-    band, filled = room.band_writes * room.size, room.found.first * room.size
+    band, filled = cache_part.band_writes * cache_part.size, cache_part.found.first * cache_part.size
     last = steps.size // band - 1
     halves = [last // 2**power for power in range(1, last.bit_length())]
-    inside = _first_within(room, [number * band for number in halves])
+    inside = _first_within(cache_part, [number * band for number in halves])
     if inside is None:
         return None
     low, high = inside // band, 2 * (inside // band) + 2
     for step in (max(math.isqrt(high - low), 1), 1):
-        inside = _first_within(room, [number * band for number in range(high - step, low, -step)])
+        inside = _first_within(cache_part, [number * band for number in range(high - step, low, -step)])
         if inside is not None:
             low, high = inside // band, inside // band + step
         else:
             high = low + step
-    return Rooms(-(-steps.size // (high * band)), filled, None, band, room.found.count, 1)
+    return CacheParts(-(-steps.size // (high * band)), filled, None, band, cache_part.found.count, 1)

@@ -1,4 +1,4 @@
-"""Bands of a drive that cleans one band at a time in an order that cannot be steered: by lot.
+"""Bands of a drive that cleans one band at a time in an order that cannot be steered: at random.
 
 A grid of blocks over a window at each of the first, the middle and the last address is written, and the drive
 is left alone until about half of them went home. What went home is whole bands. So the bands are the cut of a
@@ -22,16 +22,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import IoBatch
+from skylight.evidence import F64, I64, IoBatch
 from skylight.probe.band_size import readout
+from skylight.probe.band_size.cache_parts import DEPTH
 from skylight.probe.band_size.readout import BLOCK, Fresh
-from skylight.probe.band_size.rooms import DEPTH
 from skylight.probe.procedure import Steps
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 MIB = 1 << 20
 COARSE, FINE_SPAN = 12 * MIB, 96 * MIB
@@ -139,9 +135,9 @@ def look(steps: Steps, name: str, grids: list[Window], copies: int) -> list[F64]
     if not steps.erase(f"{name}-erase"):
         return None
     blocks = np.concatenate([readout.copies(points, copies) for _, points in grids])
-    turn_ns = steps.known.number("rotation_ns")
+    rotation_ns = steps.known.number("rotation_ns")
     first = readout.read(steps, f"{name}-fresh", blocks)
-    fresh = Fresh.of(first, readout.read(steps, f"{name}-fresh-again", blocks), turn_ns)
+    fresh = Fresh.of(first, readout.read(steps, f"{name}-fresh-again", blocks), rotation_ns)
     steps.run(f"{name}-grid", IoBatch.writes(steps.rng(name).permutation(blocks), BLOCK), depth=DEPTH)
     start_ns = steps.known.number("cleaning_start_ns")
     band_ns = steps.known.part("cleaning_band_ns", "one_block")

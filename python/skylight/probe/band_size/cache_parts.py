@@ -1,18 +1,18 @@
-"""Rooms: the parts of a block-mapped persistent cache, each filled and emptied on its own.
+"""Cache parts: the parts of a block-mapped persistent cache, each filled and emptied on its own.
 
 A set-associative layer has cache bands, one for every so many data bands; a fully-associative one has zones,
-whose logs are given back one by one. In both, writes to one room stall whenever so many bytes more were
-written to it, to the write: the period of the stalls is the cache band, or the log. And a room that is full
-tells whether an address belongs to it: a write there stalls if it does, and does not if it does not.
+whose logs are given back one by one. In both, writes to one cache part stall whenever so many bytes more were
+written to it, to the write: the period of the stalls is the cache band, or the log. And a cache part that is
+full shows whether an address belongs to it: a write there stalls if it does, and does not if it does not.
 
 What kind a cache is shows in three ways. Writing the same megabyte over and over fills a cache band, for it
-is a log that nobody looks into before it is full; logs and journals that hold nothing live are given back. A
+is a log that no one looks into before it is full; logs and journals that hold nothing live are given back. A
 write elsewhere does not stall when one to the full cache band would, while a merge of a map comes with the
 next write, wherever that goes. And a journal answers many waiting writes at once, with one entry.
 
-Invariant: a slow write is taken for a stall only if the next write to the room shows that it has room again.
-Sources: Skylight (FAST '15), sections 3.1 (the emulated drives), 4.3.1 (journal entries), 4.7 (Test 9 on lazy
-drives: "fill the persistent cache and force a few bands to be cleaned").
+Invariant: a slow write is taken for a stall only if the next write to the cache part shows that it has space
+again. Sources: Skylight (FAST '15), sections 3.1 (the emulated drives), 4.3.1 (journal entries), 4.7 (Test 9
+on lazy drives: "fill the persistent cache and force a few bands to be cleaned").
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import U64, IoBatch, IoLog, Stop
+from skylight.evidence import I64, U64, IoBatch, IoLog, Stop
 from skylight.infer import stalls
 from skylight.infer.stalls import Stalls
 from skylight.probe.procedure import Steps
 
-I64 = NDArray[np.int64]
 Kind = Literal["cache-bands", "zones", "journal"]
 
 OVER_BYTES, OVER_WRITES, OVER_SLOTS = 256 << 10, 4096, 4
@@ -44,7 +42,7 @@ INTO_BAND = 64 << 10  # a write to a band's first block may begin a stream, whic
 
 
 def spread(size_bytes: int, count: int, unit: int, phase: float = 0.0) -> U64:
-    """So many different places of `unit` bytes, evenly all over the target, in an order that follows nothing.
+    """`count` different units of the target, evenly spread and in an order that follows nothing; bytes.
 
     Multiples of the golden section are as even as numbers can be, at every count."""
     units = size_bytes // unit
@@ -61,8 +59,8 @@ def _coprime(step: int, units: int) -> int:
 
 
 @dataclass(slots=True)
-class Room:
-    """A room whose stalls are known: `left` writes go in before the next one stalls."""
+class CachePart:
+    """A cache part whose stalls are known: `left` writes go in before the next one stalls."""
 
     steps: Steps
     name: str
@@ -72,7 +70,6 @@ class Room:
     written: int
     left: int
     asked: int = 0
-    false_alarms: int = 0
 
     @property
     def period(self) -> int:
@@ -98,7 +95,7 @@ class Room:
         return False
 
     def put(self, count: int, until: Stop | None = None) -> IoLog:
-        """Writes so much to the room, or until a stop."""
+        """Writes so much to the cache part, or until a stop."""
         index = np.arange(self.written, self.written + count, dtype=np.int64)
         log = self.steps.run(f"{self.name}-fill", IoBatch.writes(self.offset(index), self.size), until=until)
         self.written += len(log)
@@ -117,7 +114,7 @@ class Room:
         return int(log.latency_ns[0]) >= self.found.limit_ns and self._emptied()
 
     def first_held(self, addresses: U64) -> int | None:
-        """The index of the first of these that belongs to it, each in a room of its own or in this."""
+        """The index of the first of these that belongs to it, each in a cache part of its own or in this."""
         done = 0
         while done < len(addresses):
             self.fill()
@@ -131,16 +128,16 @@ class Room:
         return None
 
     def _emptied(self) -> bool:
-        """After a slow write: whether that was its stall, and not an outlier, a merge, another room's."""
+        """After a slow write: whether that was its stall, and not an outlier, a merge, another cache
+        part's."""
         self.asked += 1
         stalled = int(self.put(1).latency_ns[0]) >= self.found.limit_ns
         self.left = self.period - (1 if stalled else 2)
-        self.false_alarms += stalled
         return not stalled
 
 
-def overwritten(steps: Steps, base: int, name: str = "over", writes: int = OVER_WRITES) -> Room | None:
-    """The room of an address, found by writing the same megabyte from it on over and over."""
+def overwritten(steps: Steps, base: int, name: str = "over", writes: int = OVER_WRITES) -> CachePart | None:
+    """The cache part of an address, found by writing the same megabyte from it on over and over."""
 
     def offset(
         index: I64,
@@ -153,11 +150,11 @@ def overwritten(steps: Steps, base: int, name: str = "over", writes: int = OVER_
     if found is None:
         return None
     since = (writes - found.first) % found.period or found.period
-    return Room(steps, name, OVER_BYTES, offset, found, writes, found.period - since)
+    return CachePart(steps, name, OVER_BYTES, offset, found, writes, found.period - since)
 
 
-def logged(steps: Steps, base: int, end: int, name: str) -> Room | None:
-    """The room of an address, found by writing every other piece from there on until writes stall.
+def logged(steps: Steps, base: int, end: int, name: str) -> CachePart | None:
+    """The cache part of an address, found by writing every other piece from there on until writes stall.
 
     Nothing is written twice, since logs without live data are given back."""
 
@@ -179,20 +176,22 @@ def logged(steps: Steps, base: int, end: int, name: str) -> Room | None:
         found = stalls.periodic(np.concatenate(logs))
         if found is not None:
             since = (written - found.first) % found.period or found.period
-            return Room(steps, name, ZONE_BYTES, offset, found, written, found.period - since)
+            return CachePart(steps, name, ZONE_BYTES, offset, found, written, found.period - since)
     return None
 
 
-def is_place_bound(room: Room, size: int) -> bool:
-    """Whether a full room stalls for a write to it and not for writes elsewhere; a merge of a map would.
+def is_place_bound(cache_part: CachePart, size: int) -> bool:
+    """Whether a full cache part stalls for a write to it and not for writes elsewhere; a merge of a map
+    would.
 
-    Several times, because one slow write may be an outlier, and an address elsewhere may be of the room."""
+    Several times, because one slow write may be an outlier, and an address elsewhere may be of the cache
+    part."""
     bound = 0
     for address in spread(size, MOST_ROUNDS, BLOCK_OF_PLACES, phase=0.1):
-        if room.holds(int(address)):
+        if cache_part.holds(int(address)):
             continue
-        stalled = int(room.put(1).latency_ns[0]) >= room.found.limit_ns
-        room.left = room.period - 1
+        stalled = int(cache_part.put(1).latency_ns[0]) >= cache_part.found.limit_ns
+        cache_part.left = cache_part.period - 1
         bound += 1
         if not stalled:
             return False
@@ -207,20 +206,20 @@ def answered_at_once(log: IoLog) -> float:
     return float(np.mean(np.diff(complete) <= AT_ONCE_NS)) if len(complete) > 1 else 0.0
 
 
-def kind_of(steps: Steps) -> tuple[Kind, Room | None]:
+def kind_of(steps: Steps) -> tuple[Kind, CachePart | None]:
     """What kind of cache it is, and for cache bands the one of the first address; the target is as new
     before."""
-    room = overwritten(steps, 0)
-    if room is not None and is_place_bound(room, steps.size):
-        return "cache-bands", room
+    cache_part = overwritten(steps, 0)
+    if cache_part is not None and is_place_bound(cache_part, steps.size):
+        return "cache-bands", cache_part
     log = steps.run("together", IoBatch.writes(spread(steps.size, TOGETHER, BLOCK), BLOCK), depth=DEPTH)
     return ("journal" if answered_at_once(log) >= MANY_AT_ONCE else "zones"), None
 
 
 @dataclass(frozen=True, slots=True)
-class RoomBand:
-    """A band as the rooms show it: bytes from stall to stall, how many stalls, and whether both its edges in
-    the address space were seen as well (None where rooms have no such edges)."""
+class PartBand:
+    """A band as the cache parts show it: bytes from stall to stall, how many stalls, and whether both its
+    edges in the address space were seen as well (None where cache parts have no such edges)."""
 
     place: str
     size: int
@@ -228,23 +227,23 @@ class RoomBand:
     edges: bool | None
 
 
-def cache_band_bands(steps: Steps, room: Room) -> list[RoomBand]:
+def cache_band_bands(steps: Steps, cache_part: CachePart) -> list[PartBand]:
     """Data bands of a drive with cache bands, at the first, the middle and the last address.
 
-    The edge behind the first one is looked for with addresses of that room and of none; at the others,
+    The edge behind the first one is looked for with addresses of that cache part and of none; at the others,
     addresses on both sides of both edges are asked for."""
-    band = first_edge(steps, room)
+    band = first_edge(steps, cache_part)
     if band is None:
         return []
-    found = [RoomBand("od", band, room.found.count, True)]
+    found = [PartBand("od", band, cache_part.found.count, True)]
     for place, number in (("md", steps.size // 2 // band), ("id", steps.size // band - 2)):
         if not steps.erase(f"{place}-erase"):
             return found
         base = number * band
-        there = Room(steps, place, room.size, _cycle(base), room.found, 0, room.period)
-        edges = not there.holds(base - room.size) and not there.holds(base + band)
-        edges = edges and there.holds(base) and there.holds(base + band - room.size)
-        found.append(RoomBand(place, band, 2, edges))
+        there = CachePart(steps, place, cache_part.size, _cycle(base), cache_part.found, 0, cache_part.period)
+        edges = not there.holds(base - cache_part.size) and not there.holds(base + band)
+        edges = edges and there.holds(base) and there.holds(base + band - cache_part.size)
+        found.append(PartBand(place, band, 2, edges))
     return found
 
 
@@ -252,29 +251,29 @@ def _cycle(base: int) -> Callable[[I64], I64]:
     return lambda index: base + index % OVER_SLOTS * OVER_BYTES
 
 
-def first_edge(steps: Steps, room: Room) -> int | None:
-    """Where the first data band ends: the first address that is not of its room."""
-    unit = room.size
-    guess = room.period * unit
-    low, high = unit, guess  # an address that is of the room, one that is not
-    if room.holds(guess - unit):
+def first_edge(steps: Steps, cache_part: CachePart) -> int | None:
+    """Where the first data band ends: the first address that is not of its cache part."""
+    unit = cache_part.size
+    guess = cache_part.period * unit
+    low, high = unit, guess  # an address that is of the cache part, one that is not
+    if cache_part.holds(guess - unit):
         low = guess - unit
-        while room.holds(high):
+        while cache_part.holds(high):
             low, high = high, 2 * high
             if high > min(16 * guess, steps.size // 2):
                 return None
-    elif not room.holds(low):
+    elif not cache_part.holds(low):
         return None
     while high - low > unit:
         middle = (low + high) // 2 // unit * unit
-        if room.holds(middle):
+        if cache_part.holds(middle):
             low = middle
         else:
             high = middle
     return high
 
 
-def zone_bands(steps: Steps) -> list[RoomBand]:
+def zone_bands(steps: Steps) -> list[PartBand]:
     """Logs of a drive with zones, at the first, the middle and the last address."""
     if not steps.erase("od-erase"):
         return []
@@ -282,11 +281,11 @@ def zone_bands(steps: Steps) -> list[RoomBand]:
     if first is None:
         return []
     band, fill = first.band_writes * first.size, first.found.first * first.size
-    found = [RoomBand("od", band, first.found.count, None)]
+    found = [PartBand("od", band, first.found.count, None)]
     needed = 2 * DENSITY * (fill + 8 * band)  # a zone may end amid it, and one part holds what fills a zone
     for place, base in (("md", steps.size // 2), ("id", max(steps.size - needed, 0))):
-        room = logged(steps, base // (1 << 20) * (1 << 20), steps.size, place)
-        if room is None:
+        cache_part = logged(steps, base // (1 << 20) * (1 << 20), steps.size, place)
+        if cache_part is None:
             return found
-        found.append(RoomBand(place, room.band_writes * room.size, room.found.count, None))
+        found.append(PartBand(place, cache_part.band_writes * cache_part.size, cache_part.found.count, None))
     return found

@@ -1,0 +1,202 @@
+//! What a host asks of a drive.
+
+use std::fmt;
+
+use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Reads an extent.
+    Read,
+    /// Writes an extent.
+    Write,
+    /// Makes all that completed before it durable; its extent is empty.
+    Flush,
+    /// Discards an extent: what is read there afterwards may be anything.
+    Trim,
+    /// Makes an extent read as zeros.
+    WriteZeroes,
+    /// Fetches what will be read soon.
+    Cache,
+    /// Writes at the write pointer of a zone; the completion says where. The extent is the start of the zone and
+    /// the length of the data, as in the Zone Append command of NVMe.
+    Append,
+}
+
+impl Op {
+    /// Number of operations, for tables by operation.
+    pub const COUNT: usize = Self::Append as usize + 1;
+
+    /// Whether it changes what later reads return.
+    #[inline]
+    pub const fn changes_data(self) -> bool {
+        matches!(self, Self::Write | Self::Trim | Self::WriteZeroes | Self::Append)
+    }
+}
+
+/// The name in logs, options and tables.
+impl fmt::Display for Op {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Trim => "trim",
+            Self::WriteZeroes => "write_zeroes",
+            Self::Cache => "cache",
+            Self::Append => "append",
+        })
+    }
+}
+
+/// How a command is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags {
+    /// Completes only when durable (FUA).
+    pub fua: bool,
+    /// Zeroes: space stays allocated, so no hole may be made.
+    pub no_hole: bool,
+    /// Zeroes: fail at once with [`crate::Failure::Unsupported`] rather than be slow.
+    pub fast_zero: bool,
+}
+
+impl Flags {
+    /// No flag is set.
+    pub const NONE: Self = Self { fua: false, no_hole: false, fast_zero: false };
+}
+
+/// The number of a command while it is outstanding, given by the queue that it waits in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommandId(pub u32);
+
+/// A command of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Its number, for its completion; 0 until a queue gives it one.
+    pub id: CommandId,
+    /// What is asked.
+    pub op: Op,
+    /// How.
+    pub flags: Flags,
+    /// Of which extent: on the drive, and not empty but for a flush.
+    pub extent: LbaExtent,
+}
+
+// Queues of commands are compared and moved in the drive's hot loop.
+const _: () = assert!(size_of::<Command>() == 24);
+
+impl Command {
+    /// A flush without a number.
+    pub const FLUSH: Self = Self::of_bytes(Op::Flush, 0, 0);
+
+    /// A command without flags.
+    #[inline]
+    pub const fn new(id: CommandId, op: Op, extent: LbaExtent) -> Self {
+        Self { id, op, flags: Flags::NONE, extent }
+    }
+
+    /// A command without number and flags, from an offset and a length in bytes that are whole sectors.
+    pub const fn of_bytes(op: Op, offset: u64, len: u64) -> Self {
+        let extent = LbaExtent::new(Lba(offset / SECTOR_BYTES), Sectors(len / SECTOR_BYTES));
+        Self::new(CommandId(0), op, extent)
+    }
+
+    /// The same command, which completes only when durable if `fua`.
+    pub const fn with_fua(self, fua: bool) -> Self {
+        Self { flags: Flags { fua, ..self.flags }, ..self }
+    }
+
+    /// Where its extent begins, bytes.
+    #[inline]
+    pub const fn offset_bytes(&self) -> u64 {
+        self.extent.start.0 * SECTOR_BYTES
+    }
+
+    /// The length of its extent, bytes.
+    #[inline]
+    pub const fn len_bytes(&self) -> u64 {
+        self.extent.len.bytes()
+    }
+
+    /// Bytes that it carries to or from the host.
+    #[inline]
+    pub const fn data_bytes(&self) -> u64 {
+        match self.op {
+            Op::Read | Op::Write | Op::Append => self.len_bytes(),
+            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache => 0,
+        }
+    }
+
+    /// The first sector behind all that it may touch. An append goes anywhere in its zone, whose end a command does not
+    /// say, so it reaches to the end of the drive.
+    #[inline]
+    pub fn reach(&self) -> Lba {
+        match self.op {
+            Op::Append => Lba(u64::MAX),
+            _ => self.extent.end(),
+        }
+    }
+
+    /// Whether the order of the two matters: they may touch the same sectors, and one of them changes these. Two
+    /// appends have no order: each gets sectors of its own.
+    ///
+    /// ```
+    /// use skylight_command::{Command, CommandId, Op};
+    /// use skylight_disk::{Lba, LbaExtent, Sectors};
+    ///
+    /// let command = |op, start| Command::new(CommandId(0), op, LbaExtent::new(Lba(start), Sectors(8)));
+    /// assert!(command(Op::Write, 0).conflicts_with(&command(Op::Read, 7)));
+    /// assert!(!command(Op::Read, 0).conflicts_with(&command(Op::Read, 0)));
+    /// assert!(!command(Op::Write, 0).conflicts_with(&command(Op::Trim, 8)));
+    /// assert!(command(Op::Append, 0).conflicts_with(&command(Op::Read, 1000)));
+    /// assert!(!command(Op::Append, 0).conflicts_with(&command(Op::Append, 0)));
+    /// ```
+    #[inline]
+    pub fn conflicts_with(&self, other: &Self) -> bool {
+        // Joined without branches: a queue is compared with each command that comes.
+        (self.extent.start < other.reach())
+            & (other.extent.start < self.reach())
+            & (self.op.changes_data() | other.op.changes_data())
+            & !((self.op == Op::Append) & (other.op == Op::Append))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(op: Op, start: u64, len: u64) -> Command {
+        Command::new(CommandId(0), op, LbaExtent::new(Lba(start), Sectors(len)))
+    }
+
+    const OPS: [Op; Op::COUNT - 1] = [Op::Read, Op::Write, Op::Flush, Op::Trim, Op::WriteZeroes, Op::Cache];
+
+    #[test]
+    fn commands_conflict_where_one_changes_what_both_touch() {
+        for first in OPS {
+            for second in OPS {
+                let (one, same, next) = (command(first, 8, 8), command(second, 8, 8), command(second, 16, 8));
+                let changes = first.changes_data() || second.changes_data();
+                assert_eq!(one.conflicts_with(&same), changes, "{first} and {second}");
+                assert_eq!(same.conflicts_with(&one), changes, "{second} and {first}");
+                assert!(!one.conflicts_with(&next), "{first} before {second}");
+            }
+        }
+        assert!(OPS.into_iter().all(|op| !Command::FLUSH.conflicts_with(&command(op, 0, 8))));
+    }
+
+    #[test]
+    fn an_append_conflicts_with_all_but_appends_from_the_start_of_its_zone_on() {
+        let append = command(Op::Append, 64, 8);
+        for op in OPS {
+            assert!(append.conflicts_with(&command(op, 1 << 30, 8)), "{op} far behind the data's length");
+            assert!(command(op, 71, 8).conflicts_with(&append), "{op}");
+            assert!(!append.conflicts_with(&command(op, 56, 8)), "{op} of the zone before");
+        }
+        assert!(
+            !append.conflicts_with(&command(Op::Append, 64, 8)),
+            "the drive gives each a place of its own"
+        );
+    }
+}

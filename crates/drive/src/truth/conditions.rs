@@ -1,0 +1,125 @@
+//! What the conditions of a measurement put out of reach.
+//!
+//! As without conditions, out of reach means that no commands tell drives apart that differ in the property, not that a
+//! suite cannot. So most conditions put nothing out of reach: a coarse clock, gaps of the host, other clients and slow
+//! links are averaged away, look-ahead is avoided by reading backwards, idle time or rewriting brings a drive that
+//! cannot be erased to a known state, and what a switch misreports a FLUSH reveals.
+//!
+//! Invariant: one row of [`RULES`] for each condition and set of findings, with the reason in words; the same rows are
+//! in `docs/conditions.md`.
+
+use super::finding::TrueFinding;
+use crate::profile::{Conditions, Erase, Layer, MAX_QUEUE_DEPTH, PriorUse, Profile, VolatileCache};
+
+/// A condition that puts findings out of reach, with the reason.
+struct Rule {
+    findings: &'static [&'static str],
+    holds: fn(&Conditions, &Profile) -> bool,
+    reason: &'static str,
+}
+
+/// See the module documentation.
+const RULES: &[Rule] = &[
+    Rule {
+        findings: &[
+            "journal_quantum_bytes",
+            "journal_entry_max_bytes",
+            "out_of_band_ns",
+            "map_merge_every",
+            "map_merge_ns",
+            "cache_raw_bytes",
+        ],
+        holds: |conditions, profile| {
+            conditions.volatile_cache == VolatileCache::IgnoresFlush
+                && matches!(profile.layer, Layer::Journaled(_))
+        },
+        reason: "writes leave a volatile cache that ignores FLUSH in entries of which the host sees neither the writes \
+                 nor the time",
+    },
+    Rule {
+        findings: &["track_bytes", "plateaus"],
+        holds: |conditions, profile| {
+            conditions.erase == Erase::None
+                && conditions.prior_use != PriorUse::New
+                && matches!(profile.layer, Layer::FullyAssociative(_))
+        },
+        reason: "earlier writes have moved the data of a drive with dynamic mapping, and it cannot be erased",
+    },
+];
+
+/// How many commands a host can have wait in the drive: what the link lets through, or what a volatile cache that stays
+/// on collects.
+pub(super) fn depth(conditions: &Conditions) -> u32 {
+    match conditions.volatile_cache.fixed() {
+        Some(true) => MAX_QUEUE_DEPTH,
+        Some(false) | None => conditions.queue_depth,
+    }
+}
+
+/// Marks the findings that the conditions put out of reach.
+pub(super) fn apply(conditions: &Conditions, profile: &Profile, findings: &mut [TrueFinding]) {
+    for rule in RULES.iter().filter(|rule| (rule.holds)(conditions, profile)) {
+        for finding in findings.iter_mut().filter(|finding| rule.findings.contains(&finding.name)) {
+            if finding.measurable {
+                finding.measurable = false;
+                rule.reason.clone_into(&mut finding.why);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::{Kind, random_drive};
+    use crate::truth::Truth;
+
+    fn out_of_reach(kind: Kind, conditions: &Conditions) -> Vec<&'static str> {
+        let profile = random_drive(5, Some(kind)).unwrap().profile;
+        let reached = |truth: Truth| truth.findings.into_iter().filter(|each| each.measurable);
+        let ideal: Vec<_> = reached(Truth::of(&profile).unwrap()).map(|each| each.name).collect();
+        let here: Vec<_> =
+            reached(Truth::under(&profile, conditions).unwrap()).map(|each| each.name).collect();
+        ideal.into_iter().filter(|name| !here.contains(name)).collect()
+    }
+
+    #[test]
+    fn a_cache_that_ignores_flush_hides_the_journal() {
+        let lost = |volatile_cache| {
+            out_of_reach(Kind::Journaled, &Conditions { volatile_cache, ..Conditions::default() })
+        };
+        assert!(lost(VolatileCache::IgnoresFlush).contains(&"journal_quantum_bytes"));
+        assert_eq!(lost(VolatileCache::SaidOff), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn used_drives_that_cannot_be_erased_hide_what_moved() {
+        let lost = |erase| {
+            let used = Conditions { erase, prior_use: PriorUse::WholeDrive, ..Conditions::default() };
+            out_of_reach(Kind::FullyAssociative, &used)
+        };
+        assert!(lost(Erase::None).contains(&"track_bytes"));
+        assert_eq!(lost(Erase::Trim), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn ideal_conditions_change_nothing() {
+        for kind in Kind::ALL {
+            assert_eq!(out_of_reach(kind, &Conditions::default()), Vec::<&str>::new(), "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn every_rule_names_findings_that_exist_and_is_documented() {
+        let page = include_str!("../../../../docs/conditions.md");
+        let profile = random_drive(5, Some(Kind::Journaled)).unwrap().profile;
+        let names: Vec<_> = Truth::of(&profile).unwrap().findings.iter().map(|each| each.name).collect();
+        for rule in RULES {
+            for name in rule.findings {
+                assert!(names.contains(name) || *name == "plateaus", "{name}");
+                assert!(page.contains(&format!("`{name}`")), "{name}");
+            }
+            assert!(page.contains(rule.reason), "{}", rule.reason);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The world around a drive in virtual time: what [`Conditions`] do inside the event loop.
+//!
+//! * The host's gaps, its clock and the link ([`Link`]) change when commands are submitted and what the log says.
+//! * Other clients, background scans and states of rest ([`World::woken`]) occupy the media and move the head.
+//! * A volatile cache, look-ahead or FLUSH that does not obey changes what the drive does.
+//!
+//! What a target refuses or misreports without the drive noticing (an erase, the reported state of a switch) is not
+//! here: the engine that stands in for the target does it.
+//!
+//! Invariants: a drive without a world behaves exactly as before this module existed; each kind of random event has
+//! its own substream, so that one condition does not change the draws of another.
+
+use rand_core::Rng;
+use rand_pcg::Pcg64Mcg;
+use skylight_command::Op;
+use skylight_disk::{Nanos, Pba, Sectors, Time};
+
+use crate::drive::Drive;
+use crate::jitter::substream;
+use crate::media::Media;
+use crate::profile::{BackgroundScan, Conditions, Layer, LookAhead, Profile, Rest, VolatileCache};
+
+/// Most reads of other clients that one access waits for. Chosen: a busy disk has short queues of strangers.
+const MAX_OTHER_READS: u64 = 4;
+/// Size of a read of another client. Chosen: a page of a database, or a block of a small file.
+const OTHER_READ: Sectors = Sectors(128);
+
+/// How the log differs from what the drive sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    /// Time from the submission of a command until the drive has it.
+    pub(crate) out: Nanos,
+    /// Time from a completion in the drive until the host sees it.
+    pub(crate) back: Nanos,
+    /// Granularity of the host's clock.
+    clock: Nanos,
+}
+
+impl Default for Link {
+    /// The host is at the drive, with a clock of a nanosecond.
+    fn default() -> Self {
+        Self { out: Nanos(0), back: Nanos(0), clock: Nanos(1) }
+    }
+}
+
+impl Link {
+    /// What the host's clock shows at `time`, ns.
+    #[inline]
+    pub(crate) fn read_clock(self, time: Time) -> u64 {
+        match self.clock.get() {
+            0 | 1 => time.get(),
+            step => time.get() - time.get() % step,
+        }
+    }
+}
+
+/// A state of rest.
+#[derive(Clone, Copy, Debug)]
+struct Resting {
+    after: Nanos,
+    wake: Nanos,
+}
+
+impl From<Rest> for Resting {
+    fn from(rest: Rest) -> Self {
+        Self { after: rest.after.nanos(), wake: rest.wake.nanos() }
+    }
+}
+
+/// A background scan and how far it is.
+#[derive(Clone, Copy, Debug)]
+struct Scan {
+    after: Nanos,
+    every: Nanos,
+    size: Sectors,
+    next: Pba,
+}
+
+impl From<BackgroundScan> for Scan {
+    fn from(scan: BackgroundScan) -> Self {
+        let size = Sectors(scan.size.get() / 512);
+        Self { after: scan.after.nanos(), every: scan.every.nanos(), size, next: Pba(0) }
+    }
+}
+
+/// What the drive did while nobody used it, which the next command meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Met {
+    /// Nothing.
+    Rested,
+    /// The heads are off the platters and take this long to come back.
+    Parked(Nanos),
+    /// A scan, of which this many reads have begun, the last one at that time.
+    Scanned(u64, Time),
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct World {
+    /// The drive has platters and an arm.
+    platters: bool,
+    link: Link,
+    swallows_flush: bool,
+    cache: VolatileCache,
+    look_ahead: LookAhead,
+    gap_mean_ns: f64,
+    gap_jitter: f64,
+    gaps: Pcg64Mcg,
+    busy_share: f64,
+    others: Pcg64Mcg,
+    spin_down: Option<Resting>,
+    head_unload: Option<Resting>,
+    scan: Option<Scan>,
+    /// The media have had no work since then, commands aside.
+    media_quiet_since: Time,
+}
+
+impl World {
+    fn new(conditions: &Conditions, platters: bool, seed: u64) -> Self {
+        let transport = conditions.transport.nanos();
+        let out = Nanos(transport.get() / 2);
+        let back = Nanos(transport.get() - out.get());
+        Self {
+            platters,
+            link: Link { out, back, clock: conditions.clock.nanos() },
+            swallows_flush: conditions.volatile_cache == VolatileCache::IgnoresFlush,
+            cache: conditions.volatile_cache,
+            look_ahead: conditions.look_ahead,
+            gap_mean_ns: conditions.host_gap.ns(),
+            gap_jitter: conditions.host_gap_jitter,
+            gaps: substream(seed, "world.host-gap"),
+            busy_share: conditions.busy_share,
+            others: substream(seed, "world.other-clients"),
+            spin_down: conditions.spin_down.filter(|_| platters).map(Resting::from),
+            head_unload: conditions.head_unload.filter(|_| platters).map(Resting::from),
+            scan: conditions.background_scan.filter(|_| platters).map(Scan::from),
+            media_quiet_since: Time(0),
+        }
+    }
+
+    /// The next gap of the host between a completion and a submission.
+    fn next_gap(&mut self) -> Nanos {
+        if self.gap_mean_ns <= 0.0 {
+            return Nanos(0);
+        }
+        let off = self.gap_jitter * (2.0 * unit(&mut self.gaps) - 1.0);
+        Nanos((self.gap_mean_ns * (1.0 + off)) as u64)
+    }
+
+    /// What a command finds that arrives at `at` after nobody used the drive since `since`.
+    fn woken(&mut self, since: Time, at: Time) -> Met {
+        let idle = Nanos(at.get().saturating_sub(since.get()));
+        let rest = [self.spin_down, self.head_unload].into_iter().flatten();
+        if let Some(rest) = rest.filter(|rest| idle >= rest.after).max_by_key(|rest| rest.wake) {
+            return Met::Parked(rest.wake);
+        }
+        match self.scan {
+            Some(scan) if idle >= scan.after => {
+                let begun = (idle.get() - scan.after.get()) / scan.every.get().max(1);
+                let last = since + scan.after + Nanos(begun * scan.every.get());
+                Met::Scanned(begun + 1, last)
+            }
+            _ => Met::Rested,
+        }
+    }
+
+    /// How many reads of other clients come before the next access; mostly none.
+    fn others_ahead(&mut self) -> u64 {
+        if self.busy_share <= 0.0 || unit(&mut self.others) >= self.busy_share {
+            return 0;
+        }
+        1 + below(&mut self.others, MAX_OTHER_READS)
+    }
+}
+
+/// Uniform in [0, 1).
+fn unit(stream: &mut Pcg64Mcg) -> f64 {
+    (stream.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Uniform below `bound`.
+fn below(stream: &mut Pcg64Mcg, bound: u64) -> u64 {
+    ((u128::from(stream.next_u64()) * u128::from(bound)) >> 64) as u64
+}
+
+impl Media {
+    /// Executes the reads of other clients from `at` on; returns their end.
+    fn read_for_others(&mut self, reads: u64, world: &mut World, at: Time) -> Time {
+        let mut at = at;
+        for _ in 0..reads {
+            at = if world.platters {
+                let place = below(&mut world.others, self.platter_sectors().get());
+                self.read_aside(Pba(place), OTHER_READ, at)
+            } else {
+                self.read_flash_aside(OTHER_READ, at)
+            };
+        }
+        at
+    }
+}
+
+impl Drive {
+    /// The same drive under conditions: from now on it meets `conditions`, whose random events are drawn from `seed`.
+    /// Commands that are outstanding stay as they are. What was written before is not done here; see
+    /// [`Drive::in_conditions`].
+    pub(crate) fn meet(&mut self, profile: &Profile, conditions: &Conditions, seed: u64) {
+        if conditions.is_ideal() {
+            return;
+        }
+        let platters = !matches!(profile.layer, Layer::Ssd(_));
+        let mut world = World::new(conditions, platters, seed);
+        world.media_quiet_since = self.now();
+        if let Some(on) = conditions.volatile_cache.fixed() {
+            self.fix_write_cache(on, Sectors(conditions.volatile_cache_size.get() / 512));
+        }
+        if conditions.look_ahead == LookAhead::StaysOn {
+            self.set_look_ahead(true);
+        }
+        self.limit_queue(conditions.queue_depth as usize, world.link.back + world.link.out);
+        self.world = Some(Box::new(world));
+    }
+
+    /// The state of the volatile cache that no switch changes, if any.
+    pub(crate) fn fixed_write_cache(&self) -> Option<bool> {
+        self.world.as_ref()?.cache.fixed()
+    }
+
+    /// Whether no switch changes look-ahead.
+    pub(crate) fn look_ahead_is_fixed(&self) -> bool {
+        self.world.as_ref().is_some_and(|world| world.look_ahead == LookAhead::StaysOn)
+    }
+
+    /// Whether the target completes this command without doing it.
+    #[inline]
+    pub(crate) fn swallows(&self, op: Op) -> bool {
+        op == Op::Flush && self.world.as_ref().is_some_and(|world| world.swallows_flush)
+    }
+
+    /// How the host's log differs from what the drive sees.
+    pub(crate) fn link(&self) -> Link {
+        self.world.as_ref().map_or_else(Link::default, |world| world.link)
+    }
+
+    /// When the host sees a completion at `at`, and when it can submit its next command.
+    #[inline]
+    pub(crate) fn seen_by_host(&mut self, at: Time, gap: Nanos) -> (Time, Time) {
+        match &mut self.world {
+            None => (at, at + gap),
+            Some(world) => {
+                let seen = at + world.link.back;
+                (seen, seen + gap + world.next_gap())
+            }
+        }
+    }
+
+    /// A command comes at `at` to a drive without others: ends what the drive did meanwhile.
+    #[inline]
+    pub(crate) fn wake(&mut self, at: Time) {
+        let Some(world) = &mut self.world else { return };
+        let since = world.media_quiet_since.max(self.idle_since);
+        match world.woken(since, at) {
+            Met::Rested => {}
+            Met::Parked(wake) => {
+                self.media.park();
+                self.ahead = None;
+                self.busy_until = self.busy_until.max(at + wake);
+            }
+            Met::Scanned(begun, last) => {
+                let Some(scan) = &mut world.scan else { return };
+                let all = self.media.platter_sectors().get();
+                let place = Pba((scan.next.get() + (begun - 1) * scan.size.get()) % all);
+                scan.next = Pba((place.get() + scan.size.get()) % all);
+                self.ahead = None;
+                // The reads before it left the head where this one begins.
+                self.media.move_aside(place);
+                let end = self.media.read_aside(place, scan.size, last);
+                self.busy_until = self.busy_until.max(end);
+            }
+        }
+    }
+
+    /// The media are about to begin with an access at `at`: other clients may come first.
+    #[inline]
+    pub(crate) fn give_way(&mut self, at: Time) {
+        let Some(world) = &mut self.world else { return };
+        let reads = world.others_ahead();
+        if reads > 0 {
+            self.ahead = None;
+            self.busy_until = self.media.read_for_others(reads, world, at);
+        }
+    }
+
+    /// The media have had work until now.
+    #[inline]
+    pub(crate) fn note_media_work(&mut self) {
+        if let Some(world) = &mut self.world {
+            world.media_quiet_since = world.media_quiet_since.max(self.busy_until);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Images made, opened, and made where there is none.
+//!
+//! Invariants: what is cut short while it is made is no image, and known for what it is; what is no image of the drive
+//! is overwritten only where that was asked for; an image that was not closed is recovered when it is opened.
+
+use std::path::Path;
+
+use skylight_drive::profile::Profile;
+use skylight_layer::{Layer, Plan};
+
+use crate::checkpoints::write_part_heads;
+use crate::error::ImageError;
+use crate::format::checkpoint::Head;
+use crate::format::mark::Mark;
+use crate::format::superblock::{COPY, Superblock, TEXT};
+use crate::format::{BLOCK, checksum, drawn};
+use crate::held::Held;
+use crate::image::Image;
+use crate::in_place;
+use crate::options::Options;
+use crate::place;
+use crate::recovery::{Accept, Judgement, Recovered, bad_superblock, check_room, mend_superblock, recover};
+use crate::room::{AHEAD_BYTES, reserve_new};
+use crate::store::device::is_block_device;
+use crate::store::summed::SummedStore;
+use crate::store::{Access, Store};
+use crate::structures::Reader;
+
+impl Image {
+    /// Makes the image of a drive in a file, or on a block device, and opens it.
+    ///
+    /// # Errors
+    /// When the drive cannot be built, when something is there already, when the system says no.
+    pub fn create(path: &Path, profile: &Profile, options: &Options) -> Result<Self, ImageError> {
+        Self::create_at(path, skylight_drive::build::layer(profile)?, profile.text(), options)
+    }
+
+    /// The same for a drive with this layer; `text` is its profile.
+    ///
+    /// # Errors
+    /// As [`Image::create`].
+    pub fn create_at(
+        path: &Path,
+        layer: Box<dyn Layer>,
+        text: &str,
+        options: &Options,
+    ) -> Result<Self, ImageError> {
+        let mut superblock = superblock(layer.as_ref(), text, options);
+        let store = place::make(path, &mut superblock, layer.media_use().gap, options)?;
+        Self::format(store, superblock, layer, options)
+    }
+
+    /// Opens the image of a drive, or makes it where there is none, or only a half made one in a file; whether it was
+    /// made. What is no image of the drive is overwritten only if the options say so: on a block device whatever it is, in a file only what is no
+    /// image at all.
+    ///
+    /// # Errors
+    /// As [`Image::open`] and [`Image::create`].
+    pub fn open_or_create(
+        path: &Path,
+        profile: &Profile,
+        options: &Options,
+    ) -> Result<(Self, bool), ImageError> {
+        let empty = || std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0);
+        if path.try_exists().is_ok_and(|there| !there) || empty() {
+            return Ok((Self::create(path, profile, options)?, true));
+        }
+        let options = Options { profile: Some(profile.clone()), ..options.clone() };
+        let error = match Self::open(path, &options) {
+            Ok(image) => return Ok((image, false)),
+            Err(error) => error,
+        };
+        let device = is_block_device(path);
+        let replaced = match &error {
+            // In a file, what was made of it is ours: on a device consent is for each time.
+            ImageError::HalfMade(_) if !device => return Ok((Self::create(path, profile, &options)?, true)),
+            ImageError::Foreign(_) | ImageError::HalfMade(_) => true,
+            ImageError::OtherProfile { .. } | ImageError::Newer { .. } | ImageError::Damaged { .. } => device,
+            _ => false,
+        };
+        match (replaced, options.overwrite) {
+            (true, true) => Ok((Self::create(path, profile, &options)?, true)),
+            (true, false) if device && matches!(error, ImageError::Foreign(_) | ImageError::HalfMade(_)) => {
+                Err(ImageError::NoConsent(path.to_owned()))
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Makes the image of a drive with this layer on a store, and opens it; `text` is its profile.
+    ///
+    /// # Errors
+    /// When the store is too small or says no.
+    pub fn create_on(
+        store: Box<dyn Store>,
+        layer: Box<dyn Layer>,
+        text: &str,
+        options: &Options,
+    ) -> Result<Self, ImageError> {
+        let mut superblock = superblock(layer.as_ref(), text, options);
+        place::note_parts(store.as_ref(), &mut superblock);
+        Self::format(store, superblock, layer, options)
+    }
+
+    /// Bytes of a store for the image of a drive with this layer.
+    pub fn bytes_needed(layer: &dyn Layer, options: &Options) -> u64 {
+        superblock(layer, "", options).len_bytes()
+    }
+
+    fn format(
+        mut store: Box<dyn Store>,
+        superblock: Superblock,
+        layer: Box<dyn Layer>,
+        options: &Options,
+    ) -> Result<Self, ImageError> {
+        let (found_bytes, needed_bytes) = (store.len_bytes(), superblock.len_bytes());
+        if found_bytes < needed_bytes {
+            return Err(ImageError::TooSmall { place: store.name(), found_bytes, needed_bytes });
+        }
+        let place = store.name();
+        let failed = |source| ImageError::Io { place: place.clone(), action: "format it", source };
+        // The superblocks last: what is cut short is no image, and known for what it is.
+        place::erase(store.as_mut(), superblock.identity)?;
+        if superblock.sums.len > 0 {
+            // No checksum stands for zeros.
+            let from = superblock.sums.start;
+            store.discard(from, superblock.len_bytes() - from).map_err(failed)?;
+        }
+        let reserved = reserve_new(store.as_mut(), &superblock, options.ahead.unwrap_or(AHEAD_BYTES));
+        reserved.map_err(|source| ImageError::Io {
+            place: place.clone(),
+            action: "allocate its log",
+            source,
+        })?;
+        let salt = superblock.salt;
+        let in_place = in_place::is_wanted(&superblock, &layer.media_use(), options);
+        let head = Head { entries_crc: checksum(salt, &[]), clean: true, in_place, ..Head::default() };
+        for copy in [0, BLOCK as u64] {
+            let at = superblock.checkpoints[0].start + copy;
+            store.write_at(at, &head.encode(salt)).map_err(failed)?;
+        }
+        for slot in superblock.mark_slots().into_iter().flatten() {
+            store.write_at(slot, &Mark::default().encode(salt)).map_err(failed)?;
+        }
+        write_part_heads(store.as_mut(), superblock.identity, head.generation, true).map_err(failed)?;
+        let mut text = superblock.text.clone().into_bytes();
+        text.resize(text.len().next_multiple_of(BLOCK), 0);
+        for at in [0, COPY] {
+            store.write_at(at + TEXT, &text).map_err(failed)?;
+        }
+        store.sync().map_err(failed)?;
+        // The first one in place of the mark that the image is half made: where it is, all else is too.
+        for at in [COPY, 0] {
+            store.write_at(at, &superblock.encode()).map_err(failed)?;
+            store.sync().map_err(failed)?;
+        }
+        Self::start(store, (superblock, None), layer, options, Accept::Nothing)
+    }
+
+    /// Opens an image, takes its lock and recovers what it holds.
+    ///
+    /// # Errors
+    /// When another process has it; when it is no image, of a later version, damaged, or another drive's; when
+    /// the system says no.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, ImageError> {
+        Self::open_judged(path, options, Accept::Nothing)
+    }
+
+    /// The same, and also of an image that lost what was durable, if that is accepted, as far as it can be read.
+    pub(crate) fn open_judged(path: &Path, options: &Options, accept: Accept) -> Result<Self, ImageError> {
+        let store = place::reach(path, options, Access::Use)?;
+        let found = Reader(store.as_ref()).superblock()?;
+        let place = store.name();
+        let profile = Profile::from_toml(&found.0.text, &place)?;
+        if let Some(asked) = options.profile.as_ref().filter(|asked| asked.to_json() != profile.to_json()) {
+            let (found, asked) = (profile.name.clone(), asked.name.clone());
+            return Err(ImageError::OtherProfile { place, found, asked });
+        }
+        let layer = skylight_drive::build::layer(&profile)?;
+        Self::start(store, found, layer, options, accept)
+    }
+
+    /// Opens an image for a drive with this layer, whatever its profile says, and recovers what it holds.
+    ///
+    /// # Errors
+    /// As [`Image::open`].
+    pub fn open_at(path: &Path, layer: Box<dyn Layer>, options: &Options) -> Result<Self, ImageError> {
+        Self::open_on(place::reach(path, options, Access::Use)?, layer, options)
+    }
+
+    /// Opens an image on a store, for a drive with this layer, and recovers what it holds.
+    ///
+    /// # Errors
+    /// As [`Image::open`].
+    pub fn open_on(
+        store: Box<dyn Store>,
+        layer: Box<dyn Layer>,
+        options: &Options,
+    ) -> Result<Self, ImageError> {
+        let found = Reader(store.as_ref()).superblock()?;
+        Self::start(store, found, layer, options, Accept::Nothing)
+    }
+
+    /// Recovers what a store holds; `bad` is where a copy of the superblock is damaged.
+    fn start(
+        store: Box<dyn Store>,
+        (superblock, bad): (Superblock, Option<u64>),
+        mut layer: Box<dyn Layer>,
+        options: &Options,
+        accept: Accept,
+    ) -> Result<Self, ImageError> {
+        check_room(store.name(), &superblock, layer.capacity(), &layer.media_use())?;
+        let store = summed(store, &superblock, options)?;
+        let capacity = superblock.capacity;
+        let judgement = Judgement { accept, plants: options.plants };
+        let Recovered { mut interpreter, recovery, mut mended } =
+            recover(store, superblock, layer.as_mut(), (judgement, options))?;
+        if let Some(bad) = bad {
+            mend_superblock(interpreter.store.as_mut(), &interpreter.superblock, bad)?;
+            mended.push(bad_superblock(bad));
+        }
+        interpreter.held = options.every_access.then(Held::default);
+        interpreter.checkpoint.piece = options.piece.unwrap_or(interpreter.checkpoint.piece);
+        interpreter.record_first(!options.write_cache);
+        Ok(Self {
+            overwrites: layer.overwriting().is_some(),
+            layer,
+            interpreter,
+            capacity,
+            write_cache: options.write_cache,
+            recovery,
+            mended,
+            plan: Plan::default(),
+            waiting: Vec::new(),
+        })
+    }
+}
+
+/// What a new image is.
+fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
+    let salt = drawn() as u32;
+    let (capacity, room) = (layer.capacity().bytes(), layer.media_use());
+    let mut superblock = match options.log_bytes {
+        Some(bytes) => Superblock::with_log(salt, capacity, &room, text, bytes),
+        None => Superblock::new(salt, capacity, &room, text),
+    };
+    superblock.identity = u128::from(drawn()) << 64 | u128::from(drawn());
+    if options.checksums {
+        superblock.add_sums();
+    }
+    superblock
+}
+
+/// The store of an image, under its checksums if it has any.
+pub(crate) fn summed(
+    store: Box<dyn Store>,
+    superblock: &Superblock,
+    options: &Options,
+) -> Result<Box<dyn Store>, ImageError> {
+    if superblock.sums.len == 0 {
+        return Ok(store);
+    }
+    let place = store.name();
+    let over = SummedStore::new(store, superblock, &options.sums);
+    Ok(Box::new(over.map_err(|source| ImageError::Io { place, action: "read its checksums", source })?))
+}

@@ -1,0 +1,140 @@
+//! The tags of the log behind a checkpoint, applied in their order.
+//!
+//! Invariant: a tag counts if it was durable or its data is there, and none counts behind one that is missing where a
+//! later one makes no sense without it.
+
+use skylight_disk::{PbaExtent, SECTOR_BYTES, Time};
+use skylight_layer::capabilities::overwriting::Stamp;
+use skylight_layer::{Layer, Medium};
+
+use crate::error::ImageError;
+use crate::format::superblock::Superblock;
+use crate::format::tag::{Kind, Tag, TagBlock};
+use crate::planted::{Planted, Plants};
+use crate::state::State;
+use crate::structures::{Bounds, CHUNK, Reader};
+
+/// How a store was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Tags that were read behind the checkpoint.
+    pub tags: u64,
+    /// Of those, how many had to be checked against their data.
+    pub checked: u64,
+    /// Of those, how many had lost it.
+    pub refused: u64,
+    /// Tags that were durable and are not there: the medium has lost a block of the log. Of an image in use that is so
+    /// only if the loss was accepted.
+    pub lost: u64,
+    /// Whether it had been switched off in order.
+    pub clean: bool,
+}
+
+/// The tags of a log on their way to a state.
+pub(crate) struct Replay<'a> {
+    pub reader: &'a Reader<'a>,
+    pub superblock: &'a Superblock,
+    pub bounds: &'a Bounds,
+    pub plants: Plants,
+    /// The highest sequence number that was durable: its data is not asked again whether it is there.
+    pub durable: u64,
+    /// The first sequence number that does not count.
+    pub until: u64,
+    /// The highest sequence number that is in the checkpoint.
+    pub covered: u64,
+}
+
+impl Replay<'_> {
+    /// Applies the tags; the highest sequence number among them.
+    pub fn run(
+        &self,
+        blocks: &[TagBlock],
+        (state, layer): (&mut State, &mut dyn Layer),
+    ) -> Result<(u64, Recovery), ImageError> {
+        let durable = self.durable;
+        let mut tags: Vec<&Tag> = blocks.iter().flat_map(|block| &block.tags).collect();
+        if !self.plants.has(Planted::NoSequence) {
+            tags.sort_unstable_by_key(|tag| tag.sequence);
+        }
+        let mut recovery = Recovery { tags: tags.len() as u64, ..Recovery::default() };
+        let whole = state.is_in_place().then(|| match self.plants.has(Planted::GapIgnored) {
+            true => u64::MAX,
+            false => self.first_gap(&tags),
+        });
+        for tag in &tags {
+            if !self.bounds.hold_tag(tag) {
+                return Err(self.reader.damaged(format!("tag {} lies beyond the drive", tag.sequence)));
+            }
+            // Of an image in place they are about the layer, and count as far as none is missing.
+            if let Some(gap) = whole.filter(|_| tag.sequence < self.until) {
+                match tag.sequence < gap {
+                    true => state.apply(tag),
+                    false => recovery.refused += 1,
+                }
+                continue;
+            }
+            let known = tag.sequence <= durable || self.plants.has(Planted::TagWithoutData);
+            recovery.checked += u64::from(!known);
+            if tag.sequence >= self.until {
+                continue;
+            }
+            if known || self.has_data(tag)? {
+                state.apply(tag);
+                redo(tag, layer);
+            } else {
+                recovery.refused += 1;
+            }
+        }
+        Ok((tags.iter().map(|tag| tag.sequence).max().unwrap_or(0), recovery))
+    }
+
+    /// The first sequence number behind the checkpoint of which there is no tag, of tags in their order.
+    fn first_gap(&self, tags: &[&Tag]) -> u64 {
+        let behind = tags.iter().map(|tag| tag.sequence).filter(|&sequence| sequence > self.covered);
+        behind.fold(self.covered + 1, |next, sequence| if sequence == next { next + 1 } else { next })
+    }
+
+    /// Whether the data of a tag is where it says.
+    fn has_data(&self, tag: &Tag) -> Result<bool, ImageError> {
+        let Kind::Cached { data_crc, .. } = tag.kind else {
+            return Ok(true);
+        };
+        let cache = if self.superblock.flash.len > 0 { Medium::Flash } else { Medium::Platter };
+        let extent = PbaExtent::new(tag.pba, tag.lba.len);
+        match data_checksum(self.reader, self.superblock, cache, extent) {
+            // The data came, and something else than a cut has changed it: older data would hide that.
+            Err(ImageError::Checksum { .. }) => Ok(true),
+            other => Ok(other? == data_crc),
+        }
+    }
+}
+
+/// Has a layer whose writes overwrite others do a write again.
+fn redo(tag: &Tag, layer: &mut dyn Layer) {
+    if let (Kind::Written { number, at_ns }, Some(overwriting)) = (tag.kind, layer.overwriting()) {
+        overwriting.redo(tag.lba, Stamp { write: number, at: Time(at_ns) });
+    }
+}
+
+/// The checksum of what lies in an extent.
+fn data_checksum(
+    reader: &Reader<'_>,
+    superblock: &Superblock,
+    medium: Medium,
+    extent: PbaExtent,
+) -> Result<u32, ImageError> {
+    let part = match medium {
+        Medium::Platter => superblock.platter,
+        Medium::Flash => superblock.flash,
+    };
+    let (mut at, end) = (extent.start.get() * SECTOR_BYTES, extent.end().get() * SECTOR_BYTES);
+    let mut buffer = vec![0; CHUNK.min((end - at) as usize)];
+    let mut crc = 0;
+    while at < end {
+        let here = ((end - at) as usize).min(CHUNK);
+        reader.read(part.start + at, &mut buffer[..here])?;
+        crc = crc32c::crc32c_append(crc, &buffer[..here]);
+        at += here as u64;
+    }
+    Ok(crc)
+}

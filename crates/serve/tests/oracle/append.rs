@@ -1,0 +1,41 @@
+//! An append is refused with ENOTSUP in every timing mode: no layer has zones, and the completion says so.
+
+use std::sync::mpsc::channel;
+
+use skylight_image::store::fault::Random;
+use skylight_image::store::ram::RamStore;
+use skylight_image::{Image, Options};
+use skylight_serve::core::{Command, Errno, Job, Op};
+
+use crate::Timing;
+use crate::drives::DRIVES;
+use crate::host::Target;
+use crate::targets::AnyTarget;
+
+fn refuses(timing: Timing) {
+    for drive in DRIVES {
+        let layer = (drive.layer)();
+        let options = Options { log_bytes: Some(16_384), ..Options::default() };
+        let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
+        let image = Image::create_on(Box::new(store), layer, "", &options).expect("memory");
+        let (mut random, (sender, results)) = (Random(1), channel());
+        let mut target = AnyTarget::new(image, timing, true, &mut random, 1);
+        for (op, data) in [(Op::Append, vec![7; 4096]), (Op::Read, vec![0; 4096])] {
+            let sender = sender.clone();
+            let answer = move |completion: skylight_serve::core::Completion| {
+                sender.send(completion.result).expect("the test receives");
+            };
+            target.submit(Job::new(Command::of_bytes(op, 0, 4096), data, Box::new(answer)));
+            let result = loop {
+                match results.try_recv() {
+                    Ok(result) => break result,
+                    Err(_) => target.pass(&mut random),
+                }
+            };
+            let expected = if op == Op::Append { Err(Errno::NotSupported) } else { Ok(()) };
+            assert_eq!(result, expected, "{op} in {timing:?}");
+        }
+    }
+}
+
+in_every_timing!(refuses);

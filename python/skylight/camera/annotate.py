@@ -1,0 +1,94 @@
+"""The clip with what was found drawn into it: the arm's direction, the arc of its end, position and
+confidence.
+
+Invariant: frames are read and written one chunk at a time, at the clip's own playback rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from skylight.camera.rate import Rate
+from skylight.camera.reading import LEAST_CONFIDENCE
+from skylight.camera.track import Track
+from skylight.camera.video import VideoWriter, frames, opencv
+
+VIDEO_NAME = "annotated.mp4"
+# A clip is enlarged to this width for its text to be legible, by whole numbers, and never made larger than
+# it comes.
+LEGIBLE_PX = 440
+SURE, DOUBTFUL, ARC = (80, 220, 80), (60, 60, 230), (230, 180, 60)
+# Heights of the words above and of the graph below.
+WORDS_PX, STRIP_PX = 22, 64
+SHIFT = 4
+
+
+def annotated(
+    path: Path, found: Track, rate: Rate, advance: Callable[[int, int], None] | None = None
+) -> None:
+    """Writes the annotated clip."""
+    cv2 = opencv()
+    clip = found.clip
+    zoom = max(1, -(-LEGIBLE_PX // clip.width))
+    width, height = clip.width * zoom // 2 * 2, clip.height * zoom // 2 * 2
+    graph = _strip(found, width)
+    options = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p"]
+    number = 0
+    with VideoWriter(path, (width, height + STRIP_PX), clip.playback_hz, options) as writer:
+        for chunk in frames(clip, (clip.width, clip.height), colour=True):
+            for frame in chunk[: found.frames - number]:
+                picture = np.empty((height + STRIP_PX, width, 3), np.uint8)
+                picture[:height] = cv2.resize(frame, (width, height), interpolation=cv2.INTER_LINEAR)
+                picture[height:] = graph
+                _draw(picture, found, rate, number, zoom, height)
+                writer.write(picture)
+                number += 1
+            if advance is not None:
+                advance(number, found.frames)
+
+
+def _strip(found: Track, width: int) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
+    """The whole graph, small, below the picture."""
+    cv2 = opencv()
+    strip = np.full((STRIP_PX, width, 3), 24, np.uint8)
+    x = np.linspace(2, width - 3, found.frames)
+    y = 5 + np.clip(found.position, -0.05, 1.05) * (STRIP_PX - 10)
+    line = np.round(np.stack([x, y], axis=1) * (1 << SHIFT)).astype(np.int32)
+    cv2.polylines(strip, [line], False, (200, 200, 200), 1, cv2.LINE_AA, SHIFT)
+    return strip
+
+
+def _draw(
+    picture: np.ndarray[tuple[int, int, int], np.dtype[np.uint8]],
+    found: Track, rate: Rate, number: int, zoom: int, height: int,
+) -> None:  # fmt: skip
+    """Draws one frame's findings."""
+    cv2 = opencv()
+    inner, outer = found.radius
+    sure = found.confidence >= LEAST_CONFIDENCE
+
+    def point(turn: float, radius: float) -> tuple[int, int]:
+        x = (found.pivot[0] + radius * np.cos(turn) + 0.5) * zoom
+        y = (found.pivot[1] - radius * np.sin(turn) + 0.5) * zoom
+        return round(x * (1 << SHIFT)), round(y * (1 << SHIFT))
+
+    if sure.any():
+        ends = found.direction[sure]
+        arc = np.array([point(turn, outer) for turn in np.linspace(ends.min(), ends.max(), 40)], np.int32)
+        cv2.polylines(picture[:height], [arc], False, ARC, 1, cv2.LINE_AA, SHIFT)
+    colour = SURE if sure[number] else DOUBTFUL
+    turn = float(found.direction[number])
+    cv2.line(picture[:height], point(turn, inner), point(turn, outer), colour, 1, cv2.LINE_AA, SHIFT)
+    cv2.circle(picture[:height], point(turn, outer), 4 << SHIFT, colour, 1, cv2.LINE_AA, SHIFT)
+    time = ""
+    if rate.capture_hz is not None:
+        time = f"{1e3 * found.clip.times_s[number] * found.clip.playback_hz / rate.capture_hz:8.2f} ms  "
+    place = f"position {found.position[number]:.3f}  confidence {found.confidence[number]:.2f}"
+    words = f"frame {number}  {time}{place}"
+    picture[:WORDS_PX] //= 4
+    cv2.putText(picture, words, (6, 15), cv2.FONT_HERSHEY_SIMPLEX, 0.42, colour, 1, cv2.LINE_AA)
+    x = round(2 + (picture.shape[1] - 5) * number / max(found.frames - 1, 1))
+    cv2.line(picture, (x, height), (x, height + STRIP_PX - 1), colour, 1)

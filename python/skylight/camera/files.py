@@ -1,0 +1,127 @@
+"""A head-position graph as columns and as JSON: what tracking and reading found, for other programs.
+
+The columns are those of `COLUMNS`, as an Arrow IPC stream and as CSV; docs/camera.md has the format. Times
+of the drive are null where the rate of capture is unknown.
+
+Invariant: the same result gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skylight.camera.rate import Rate
+from skylight.camera.reading import Reading
+from skylight.camera.track import Track
+from skylight.errors import KeepError
+
+FORMAT = "skylight-head-position"
+SCHEMA = 1
+KEY = b"skylight"
+COLUMNS = ("frame", "play_s", "time_s", "position", "confidence")
+ARROW_NAME, CSV_NAME, JSON_NAME = "head.arrows", "head.csv", "head.json"
+
+
+def frame_times_s(found: Track, rate: Rate) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    """Times of the drive, s from the first frame; None while the rate is unknown."""
+    if rate.capture_hz is None:
+        return None
+    play_s = found.clip.times_s[: found.frames]
+    return np.asarray(play_s * found.clip.playback_hz / rate.capture_hz, np.float64)
+
+
+def summary(found: Track, rate: Rate, reading: Reading) -> dict[str, Any]:
+    """All that was found but the columns, as JSON has it."""
+    clip = found.clip
+    milliseconds = None if rate.capture_hz is None else 1e3 / rate.capture_hz
+
+    def ms(frames: float) -> float | None:
+        return None if milliseconds is None else round(frames * milliseconds, 4)
+
+    cycle = reading.cycle
+    return {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "clip": {
+            "file": clip.path.name, "width": clip.width, "height": clip.height, "frames": found.frames,
+            "playback_hz": round(clip.playback_hz, 4), "variable_rate": clip.variable,
+        },
+        "capture_hz": rate.capture_hz,
+        "capture_why": rate.why,
+        "scale": found.scale,
+        "stroke_px": round(found.move_px, 2),
+        "confidence": round(float(np.median(found.confidence)), 4),
+        "noise": round(reading.noise, 5),
+        "places": [round(place, 4) for place in reading.places],
+        "dwells": [
+            {"start_frame": round(one.start, 2), "end_frame": round(one.end, 2),
+             "ms": ms(one.end - one.start),
+             "position": round(one.position, 4), "place": one.place, "drift": round(one.drift, 4),
+             "stroke": one.stroke}
+            for one in reading.dwells
+        ],
+        "seeks": [
+            {"start_frame": round(one.start, 2), "end_frame": round(one.end, 2),
+             "ms": ms(one.end - one.start),
+             "from": round(one.source, 4), "to": round(one.target, 4), "whole": one.whole}
+            for one in reading.seeks
+        ],
+        "cycle": None if cycle is None else {
+            "count": cycle.count, "frames": round(cycle.frames, 3), "ms": ms(cycle.frames),
+            "scatter_frames": round(cycle.scatter, 3), "places": list(cycle.places),
+        },
+        "strokes": reading.pattern,
+        "cleaning": [
+            {"phase": one.name, "start_frame": round(one.start, 2), "ms": ms(one.end - one.start),
+             "position": round(one.position, 4)}
+            for one in reading.cleaning
+        ],
+        "notes": list(found.notes),
+    }  # fmt: skip
+
+
+def keep(folder: Path, found: Track, rate: Rate, reading: Reading) -> list[Path]:
+    """Writes the columns and the summary into a folder; returns the paths."""
+    import pyarrow as pa
+
+    times_s = frame_times_s(found, rate)
+    columns: list[Any] = [
+        pa.array(np.arange(found.frames), pa.uint32()),
+        pa.array(found.clip.times_s[: found.frames], pa.float64()),
+        pa.nulls(found.frames, pa.float64()) if times_s is None else pa.array(times_s, pa.float64()),
+        pa.array(found.position, pa.float32()),
+        pa.array(found.confidence, pa.float32()),
+    ]
+    facts = summary(found, rate, reading)
+    head = {name: facts[name] for name in ("format", "schema", "clip", "capture_hz", "capture_why", "scale")}
+    table = pa.table(dict(zip(COLUMNS, columns, strict=True)))
+    table = table.replace_schema_metadata({KEY: json.dumps(head, sort_keys=True).encode()})
+    paths = [folder / name for name in (ARROW_NAME, CSV_NAME, JSON_NAME)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with pa.OSFile(str(paths[0]), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        paths[1].write_text(_csv(found, times_s), encoding="utf-8")
+        paths[2].write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    except (OSError, pa.ArrowException) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise KeepError(
+            f"{folder}: the head positions cannot be written: {reason}; choose another -o DIR"
+        ) from error
+    return paths
+
+
+def _csv(found: Track, times_s: np.ndarray[tuple[int], np.dtype[np.float64]] | None) -> str:
+    lines = [",".join(COLUMNS)]
+    for frame in range(found.frames):
+        time = math.nan if times_s is None else times_s[frame]
+        lines.append(
+            f"{frame},{found.clip.times_s[frame]:.6f},{'' if math.isnan(time) else f'{time:.7f}'},"
+            f"{found.position[frame]:.5f},{found.confidence[frame]:.3f}"
+        )
+    return "\n".join(lines) + "\n"

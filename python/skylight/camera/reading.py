@@ -1,0 +1,394 @@
+"""Reading a head-position graph: dwells and seeks, places, cycles, strokes, the phases of a cleaning.
+
+A seek is fast (15 ms from end to end), everything else is slow: a sequential read crosses the platter in an
+hour. So a movement is a seek where its speed is that of an arm under acceleration. Where it starts and ends
+follows from a fit, since the first and last frames of a slow start look like rest: under a constant
+acceleration the root of the way is a line in time.
+
+Invariants: times are in frames, with fractions, of the frame grid of the clip; seeks and dwells alternate
+and do not overlap; positions are 0 (OD) to 1 (ID).
+
+Source: Skylight (FAST '15), sections 4.3 to 4.9, and its Figures 5, 9, 11, 16 and 19.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64 = NDArray[np.float64]
+
+# A shorter way is no seek: seeks over 5 % of the stroke must be found, and positions are known to 1 %.
+LEAST_SEEK = 0.04
+# The slowest speed that is a seek's, strokes/s: a twentieth of the stroke in 25 ms; a sequential read makes
+# 0.001.
+LEAST_SPEED_HZ = 2.0
+# Without a rate of capture: the share of the fastest movement seen. A seek over a twentieth of the stroke
+# has, at the same acceleration, the root of that, 0.22, of the top speed of one over all of it.
+SPEED_SHARE = 0.1
+# Bounds of the least speed, strokes a frame: below the first a tracker's noise would do, and more than the
+# second in one frame is a seek at any rate of capture.
+SPEED_BOUNDS = (0.002, 0.02)
+SIGMAS = 5.0
+MAD_TO_SIGMA = 1.4826
+# Frames below this confidence are bridged.
+LEAST_CONFIDENCE = 0.4
+# A bridge over more frames than this is a gap: nothing is claimed about it.
+LONGEST_BRIDGE = 5
+# Frames are averaged in time until the fastest movement makes this way within the average.
+SMOOTHED_WAY = 0.03
+# The part of the way that a fit of a seek looks at: outside of it noise is larger than the way.
+FIT_FROM, FIT_TO = 0.06, 0.94
+# Shares of a seek's time that it accelerates: half of it, or less with a coast in between.
+ACCELERATING = (0.5, 0.4, 0.3, 0.2)
+# Dwells closer together than this are in one place: the width of a region that a cache or a map has, and
+# tracking's error.
+PLACE_SHARE = 0.04
+# A dwell that drifts by this much in one direction is a stroke.
+LEAST_STROKE = 0.008
+LEAST_CYCLES = 3
+# A head at least this far in is parked: the map is in the middle.
+PARKED_FROM = 0.95
+
+
+@dataclass(frozen=True)
+class Seek:
+    """A movement from one place to another; `start` and `end` are in frames."""
+
+    start: float
+    end: float
+    source: float
+    target: float
+    whole: bool = True
+    """Whether the clip shows the rest before and after it."""
+
+    @property
+    def way(self) -> float:
+        """How far, positive towards the ID."""
+        return self.target - self.source
+
+
+@dataclass(frozen=True)
+class Dwell:
+    """A stay: frames, mean position, and the drift from its first to its last frame."""
+
+    start: float
+    end: float
+    position: float
+    drift: float
+    place: int = 0
+    """Number of the place, from the OD."""
+
+    @property
+    def stroke(self) -> str | None:
+        """`inward` or `outward` if the head drifts."""
+        if abs(self.drift) < LEAST_STROKE:
+            return None
+        return "inward" if self.drift > 0 else "outward"
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """A repeated pair of seeks: how often, its period in frames, and the scatter of single periods."""
+
+    count: int
+    frames: float
+    scatter: float
+    places: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of a cleaning, frames."""
+
+    name: str
+    start: float
+    end: float
+    position: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a graph shows."""
+
+    seeks: tuple[Seek, ...]
+    dwells: tuple[Dwell, ...]
+    places: tuple[float, ...]
+    cycle: Cycle | None
+    pattern: str | None
+    """`serpentine` or `one-way` for successive strokes; None without."""
+    cleaning: tuple[Phase, ...]
+    noise: float
+    """Standard deviation of a position at rest."""
+
+
+def read(position: F64, confidence: F64, capture_hz: float | None = None) -> Reading:
+    """Reads a graph; with a rate of capture a seek is known by its speed, without by comparison."""
+    steady, gaps = _bridged(position, confidence)
+    noise = _noise(steady)
+    seeks = [seek for seek in _seeks(steady, noise, capture_hz) if not gaps[_inside(seek, len(gaps))].any()]
+    dwells = _dwells(steady, gaps, seeks)
+    places, dwells = _places(dwells)
+    return Reading(
+        tuple(seeks),
+        tuple(dwells),
+        places,
+        _cycle(seeks, places),
+        _pattern(dwells),
+        _cleaning(dwells, places),
+        noise,
+    )
+
+
+def _inside(seek: Seek, count: int) -> slice:
+    return slice(max(0, int(seek.start)), min(count, int(seek.end) + 2))
+
+
+def _bridged(position: F64, confidence: F64) -> tuple[F64, NDArray[np.bool_]]:
+    """Positions with doubtful frames interpolated, and where the doubtful ones are too many to bridge."""
+    sure = confidence >= LEAST_CONFIDENCE
+    if sure.sum() < 2:
+        return position.copy(), np.ones(len(position), np.bool_)
+    at = np.arange(len(position))
+    steady = np.interp(at, at[sure], position[sure])
+    gaps = np.zeros(len(position), np.bool_)
+    edges = np.flatnonzero(np.diff(np.concatenate([[1], sure.astype(np.int8), [1]])))
+    for first, last in edges.reshape(-1, 2):
+        gaps[first:last] = last - first > LONGEST_BRIDGE
+    return steady, gaps
+
+
+def _noise(position: F64) -> float:
+    """Standard deviation of a position at rest, from differences of neighbours: most frames are at rest."""
+    steps = np.diff(position, 2)
+    if len(steps) == 0:
+        return 0.0
+    return max(MAD_TO_SIGMA * float(np.median(np.abs(steps))) / 6**0.5, 1e-4)
+
+
+def _speed(position: F64, noise: float) -> tuple[F64, int, float]:
+    """Speed in each frame, strokes a frame, over `2 * width` frames; the width; its standard deviation."""
+    width = 1
+    while True:
+        kernel = np.ones(width) / width
+        padded = np.concatenate([np.full(2 * width, position[0]), position, np.full(2 * width, position[-1])])
+        smooth = np.convolve(padded, kernel, "same")
+        speed = (np.roll(smooth, -width) - np.roll(smooth, width))[2 * width : -2 * width] / (2 * width)
+        fastest = float(np.abs(speed).max())
+        if fastest * 2 * width >= SMOOTHED_WAY or width >= 64 or 8 * width > len(position):
+            return speed, width, noise / (width**1.5 * np.sqrt(2))
+        width *= 2
+
+
+def _seeks(position: F64, noise: float, capture_hz: float | None) -> list[Seek]:
+    """All seeks, in order."""
+    if len(position) < 4:
+        return []
+    speed, width, doubt = _speed(position, noise)
+    if capture_hz is not None:
+        least = LEAST_SPEED_HZ / capture_hz
+    else:
+        least = max(SPEED_SHARE * float(np.abs(speed).max()), SPEED_BOUNDS[0])
+    least = max(min(least, SPEED_BOUNDS[1]), SIGMAS * doubt)
+    runs = _runs(speed, least, 2 * width)
+    found = []
+    for number, (first, last) in enumerate(runs):
+        # A level is that of the rest between this run and its neighbours, near the run.
+        before = runs[number - 1][1] if number else 0
+        after = runs[number + 1][0] if number + 1 < len(runs) else len(position)
+        source = _level(position, before + width, first - width, first, 8 * width, last_part=True)
+        target = _level(position, last + width, after - width, last - 1, 8 * width, last_part=False)
+        if abs(target - source) >= LEAST_SEEK:
+            seek = _fitted(position, first, last, source, target, width)
+            found.append(replace(seek, whole=first > 0 and last < len(position) - width))
+    return _ordered(found)
+
+
+def _runs(speed: F64, least: float, join: int) -> list[tuple[int, int]]:
+    """Runs of frames that move in one direction, at least as fast; those a few frames apart are one."""
+    moving = np.where(np.abs(speed) >= least, np.sign(speed), 0).astype(np.int8)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], moving, [0]])))
+    runs: list[tuple[int, int]] = []
+    for first, last in pairwise(edges):
+        way = moving[first]
+        if way == 0:
+            continue
+        if runs and moving[runs[-1][0]] == way and first - runs[-1][1] < join:
+            runs[-1] = (runs[-1][0], int(last))
+        else:
+            runs.append((int(first), int(last)))
+    return runs
+
+
+def _level(position: F64, first: int, last: int, fallback: int, most: int, *, last_part: bool) -> float:
+    """The median over the part of a rest that is next to a seek; without a rest, the position at its edge."""
+    if last - first < 1:
+        return float(position[np.clip(fallback, 0, len(position) - 1)])
+    part = (
+        position[max(first, last - most) : last] if last_part else position[first : min(last, first + most)]
+    )
+    return float(np.median(part))
+
+
+def _way_times(accelerating: float) -> tuple[F64, F64]:
+    """Shares of the way against shares of the time, for an arm that accelerates, coasts and brakes."""
+    time = np.linspace(0, 1, 201)
+    speed = np.minimum(1, np.minimum(time, 1 - time) / accelerating)
+    way = np.concatenate([[0], np.cumsum((speed[1:] + speed[:-1]) / 2)])
+    return way / way[-1], time
+
+
+_WAY_TIMES = tuple(_way_times(share) for share in ACCELERATING)
+
+
+def _fitted(position: F64, first: int, last: int, source: float, target: float, width: int) -> Seek:
+    """A seek with its start and end: the line of time against the share of the way, in the shape that fits
+    best."""
+    low, high = max(0, first - 2 * width), min(len(position), last + 2 * width)
+    frames = np.arange(low, high)
+    share = (position[low:high] - source) / (target - source)
+    # The run through the middle of the way: noise at rest may stray into the part that is fitted.
+    middle = int(np.argmin(np.abs(share - 0.5)))
+    first_in = middle
+    while first_in > 0 and share[first_in - 1] > FIT_FROM:
+        first_in -= 1
+    last_in = middle
+    while last_in + 1 < len(share) and share[last_in + 1] < FIT_TO:
+        last_in += 1
+    inside = slice(first_in, last_in + 1)
+    inner = (share[inside] > FIT_FROM) & (share[inside] < FIT_TO)
+    at, way = frames[inside][inner], share[inside][inner]
+    if len(at) < 2 or np.ptp(way) < 0.1:
+        # Too fast to be seen on its way: it lies between the frames around it.
+        edge = int(np.argmax(share > 0.5))
+        crossing = float(at[0]) if len(at) else float(frames[edge]) - 0.5
+        return Seek(crossing - 0.5, crossing + 0.5, source, target)
+    best: tuple[float, float, float] | None = None
+    for ways, times in _WAY_TIMES:
+        tau = np.interp(way, ways, times)
+        slope, start = np.polyfit(tau, at, 1)
+        # Over the rest around it too: there the shapes differ most.
+        wrong = float(((np.interp((frames - start) / max(slope, 1e-6), times, ways) - share) ** 2).sum())
+        if slope > 0 and (best is None or wrong < best[0]):
+            best = (wrong, float(start), float(start + slope))
+    if best is None:
+        return Seek(float(at[0]), float(at[-1]), source, target)
+    return Seek(best[1], best[2], source, target)
+
+
+def _ordered(seeks: list[Seek]) -> list[Seek]:
+    """Seeks that do not overlap: where fits do, they meet in the middle."""
+    for number in range(1, len(seeks)):
+        one, two = seeks[number - 1], seeks[number]
+        if one.end > two.start:
+            meet = (one.end + two.start) / 2
+            seeks[number - 1] = replace(one, end=max(meet, one.start))
+            seeks[number] = replace(two, start=min(meet, two.end))
+    return seeks
+
+
+def _dwells(position: F64, gaps: NDArray[np.bool_], seeks: list[Seek]) -> list[Dwell]:
+    """What lies between seeks."""
+    edges = [0.0, *(edge for seek in seeks for edge in (seek.start, seek.end)), float(len(position) - 1)]
+    dwells = []
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        first, last = int(np.ceil(start)), int(np.floor(end))
+        rest = position[first : last + 1][~gaps[first : last + 1]]
+        if len(rest) == 0:
+            continue
+        drift = 0.0
+        if len(rest) >= 8:
+            drift = float(np.polyfit(np.arange(len(rest)), rest, 1)[0]) * (len(rest) - 1)
+        dwells.append(Dwell(start, end, float(np.median(rest)), drift))
+    return dwells
+
+
+def _places(dwells: list[Dwell]) -> tuple[tuple[float, ...], list[Dwell]]:
+    """Positions at which the head dwells, from the OD, and the dwells with their place."""
+    if not dwells:
+        return (), []
+    order = sorted(range(len(dwells)), key=lambda number: dwells[number].position)
+    groups: list[list[int]] = []
+    for number in order:
+        if groups and dwells[number].position - dwells[groups[-1][0]].position <= PLACE_SHARE:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    placed = list(dwells)
+    places = []
+    for place, group in enumerate(groups):
+        lengths = np.array([dwells[number].end - dwells[number].start + 1 for number in group])
+        at = np.array([dwells[number].position for number in group])
+        places.append(float((lengths * at).sum() / lengths.sum()))
+        for number in group:
+            placed[number] = replace(dwells[number], place=place)
+    return tuple(places), placed
+
+
+def _place_of(position: float, places: tuple[float, ...]) -> int:
+    return int(np.argmin(np.abs(np.array(places) - position)))
+
+
+def _cycle(seeks: list[Seek], places: tuple[float, ...]) -> Cycle | None:
+    """The pair of places that the head goes to and fro between most often."""
+    starts: dict[tuple[int, int], list[float]] = {}
+    for seek in (seek for seek in seeks if seek.whole):
+        pair = (_place_of(seek.source, places), _place_of(seek.target, places))
+        starts.setdefault(pair, []).append((seek.start + seek.end) / 2)
+    if not starts:
+        return None
+    there = max(starts, key=lambda pair: (len(starts[pair]), -pair[0]))
+    back = starts.get((there[1], there[0]), [])
+    times = np.array(starts[there])
+    count = min(len(times), len(back))
+    if count < LEAST_CYCLES:
+        return None
+    periods = np.diff(times)
+    middle = float(np.median(periods))
+    # A pause in the pattern is no period.
+    regular = periods[np.abs(periods - middle) < 0.5 * middle]
+    return Cycle(count, float(regular.mean()), float(regular.std()), (min(there), max(there)))
+
+
+def _pattern(dwells: list[Dwell]) -> str | None:
+    """How successive strokes follow each other."""
+    strokes = [dwell for dwell in dwells if dwell.stroke is not None]
+    if len(strokes) < 2:
+        return None
+    same = sum(one.stroke == two.stroke for one, two in pairwise(strokes))
+    return "one-way" if 2 * same >= len(strokes) - 1 else "serpentine"
+
+
+def _cleaning(dwells: list[Dwell], places: tuple[float, ...]) -> tuple[Phase, ...]:
+    """The first cleaning: the band is read, staged in the cache, written; then the map, then the head parks.
+
+    A band is a place visited twice with the cache between; the map is elsewhere and follows; what follows
+    that is the park."""
+    for number in range(len(dwells) - 2):
+        band, cache, again, *rest = dwells[number : number + 5]
+        if band.place != again.place or cache.place == band.place or cache.place not in (0, len(places) - 1):
+            continue
+        if len(rest) < 1 or rest[0].place in (band.place, cache.place):
+            continue
+        # Staging gathers blocks from the cache: far longer than the band takes to read.
+        if cache.end - cache.start < 2 * (band.end - band.start):
+            continue
+        # A band that lies where the map is cannot be told from it.
+        parks = rest[0].position >= PARKED_FROM
+        names = (
+            "band read",
+            "cache",
+            *(("band write, map", "park") if parks else ("band write", "map", "park")),
+        )
+        phases = [
+            Phase(name, one.start, one.end, one.position)
+            for name, one in zip(names, (band, cache, again, *rest), strict=False)
+        ]
+        if number:
+            idle = dwells[number - 1]
+            phases.insert(0, Phase("idle", idle.start, idle.end, idle.position))
+        return tuple(phases)
+    return ()

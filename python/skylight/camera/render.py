@@ -1,0 +1,230 @@
+"""The virtual window: a film of an emulated drive's head, with the truth beside it.
+
+A frame's exposure is centred on its time; what moves during it is blurred by drawing the arm several times.
+The truth is the position at that time, and every seek, in the units of what tracking returns.
+
+Invariants: the same motion, settings and seed give the same frames; frames are made and written one at a
+time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.camera import scene
+from skylight.camera.motion import Drive, Motion, read_trace
+from skylight.camera.scale import Arm
+from skylight.camera.scene import Look, View
+from skylight.camera.video import U8Frames, VideoWriter, opencv
+from skylight.errors import KeepError, UsageError
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+
+# The arm is drawn once for this many pixels that its end moves during an exposure, and at most so often.
+PX_A_DRAWING, MOST_DRAWINGS = 1.5, 24
+# Lamps flicker at twice the mains frequency.
+LAMP_HZ = 120.0
+# Quality of the encoder (x264's rate factor): 18 is hardly seen, 35 is coarse.
+PLAIN_QUALITY = 18
+
+
+@dataclass(frozen=True)
+class Film:
+    """A camera: its rate (frames/s), the clip's, the share of a frame that is exposed, and its faults."""
+
+    rate_hz: float = 480.0
+    playback_hz: float = 30000 / 1001
+    exposure: float = 0.9
+    noise: float = 2.0
+    """Standard deviation, grey levels."""
+    blur_px: float = 0.6
+    flicker: float = 0.03
+    """Amplitude of the lamps' flicker."""
+    glare: float = 60.0
+    """Brightest level of a lamp's reflection."""
+    quality: int = 24
+    colour: bool = False
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Clip:
+    """What is filmed: a motion from `start_s` on, for a number of frames."""
+
+    motion: Motion
+    start_s: float
+    frames: int
+    film: Film = field(default_factory=Film)
+
+    def times_s(self) -> F64:
+        """Middle of each exposure, s of the motion."""
+        return self.start_s + np.arange(self.frames) / self.film.rate_hz
+
+    def truth(self) -> F64:
+        """The position in each frame."""
+        return self.motion.at(self.times_s())
+
+    def seeks(self, least: float = 0.05) -> list[tuple[float, float, float, float]]:
+        """Seeks within the clip: start and end in frames, where from and to."""
+        found = []
+        for start_s, end_s, source, target in self.motion.seeks(least):
+            start, end = ((at - self.start_s) * self.film.rate_hz for at in (start_s, end_s))
+            if start >= 0 and end <= self.frames - 1:
+                found.append((start, end, source, target))
+        return found
+
+
+def write(
+    path: Path, frames: Iterator[U8Frames], size: tuple[int, int], film: Film, advance: Callable[[int], None]
+) -> None:
+    """Encodes frames."""
+    kind = "yuv420p" if film.colour else "gray"
+    options = ["-c:v", "libx264", "-preset", "veryfast", "-crf", str(film.quality), "-pix_fmt", kind]
+    if path.suffix in (".avi", ".mkv") and film.quality <= 0:
+        options = ["-c:v", "ffv1"]
+    with VideoWriter(path, size, film.playback_hz, options, colour=film.colour) as writer:
+        for number, frame in enumerate(frames):
+            writer.write(frame)
+            advance(number + 1)
+
+
+def plain(
+    clip: Clip, drive: Drive, view: View, purpose: Callable[[float], str], arm: Arm | None = None
+) -> Iterator[U8Frames]:
+    """Frames as a slide draws them, in colour."""
+    cv2 = opencv()
+    arm = Arm() if arm is None else arm
+    ground = scene.plain_ground(view, drive, arm)
+    size = view.width / 900
+    edge = round(12 * size)
+    for time_s, position in zip(clip.times_s(), clip.truth(), strict=True):
+        picture = ground.copy()
+        scene.draw_plain_arm(picture, arm, view, float(position))
+        doing = purpose(float(time_s)).replace("_", " ")
+        words = f"{drive.name}  {1e3 * time_s:9.2f} ms  position {position:.3f}  {doing}"
+        cv2.putText(
+            picture, words, (edge + 2, view.height - edge - 3), cv2.FONT_HERSHEY_SIMPLEX,
+            max(0.35, 0.7 * size), scene.INK, 1, cv2.LINE_AA,
+        )  # fmt: skip
+        yield picture
+
+
+def through_window(
+    clip: Clip, view: View, look: Look | None = None, arm: Arm | None = None
+) -> Iterator[U8Frames]:
+    """Frames as a camera takes them, grey or in colour."""
+    cv2 = opencv()
+    look, arm, film = Look() if look is None else look, Arm() if arm is None else arm, clip.film
+    rng = np.random.default_rng(film.seed)
+    ground, window = scene.filmed_ground(view, look, arm)
+    ground += _glare(view, film, rng)
+    phase, lamp_hz = rng.uniform(0, 2 * np.pi), LAMP_HZ
+    # Lamps light one side more than the other.
+    lit = 1 + 0.5 * np.linspace(-1, 1, view.width, dtype=np.float32)[None]
+    tint = rng.uniform(0.9, 1.1, 3).astype(np.float32)
+    for time_s in clip.times_s():
+        picture = _with_arm(ground, window, clip, view, look, arm, float(time_s))
+        picture *= 1 + film.flicker * float(np.sin(2 * np.pi * lamp_hz * time_s + phase)) * lit
+        if film.blur_px > 0:
+            picture = cv2.GaussianBlur(picture, (0, 0), film.blur_px)
+        if film.colour:
+            picture = np.asarray(picture[:, :, None] * tint, np.float32)
+        if film.noise > 0:
+            noise = rng.standard_normal(picture.shape, np.float32)
+            picture += noise * (film.noise * np.sqrt(0.5 + picture.clip(0) / 128))
+        yield np.asarray(np.clip(np.rint(picture), 0, 255), np.uint8)
+
+
+def _glare(view: View, film: Film, rng: np.random.Generator) -> F32:
+    """Reflections of a lamp: bright spots that stay."""
+    x, y = np.arange(view.width, dtype=np.float32)[None], np.arange(view.height, dtype=np.float32)[:, None]
+    light = np.zeros((view.height, view.width), np.float32)
+    for _ in range(3):
+        at = rng.uniform(0, view.width), rng.uniform(0, view.height)
+        wide = rng.uniform(0.04, 0.15) * view.width
+        light += film.glare * np.exp(-((x - at[0]) ** 2 + (y - at[1]) ** 2) / (2 * wide**2)).astype(
+            np.float32
+        )
+    return light
+
+
+def _with_arm(ground: F32, window: F32, clip: Clip, view: View, look: Look, arm: Arm, time_s: float) -> F32:
+    """The ground with the arm over it, for as long as the exposure lasts."""
+    half_s = clip.film.exposure / clip.film.rate_hz / 2
+    ends = clip.motion.at(np.linspace(time_s - half_s, time_s + half_s, 9))
+    swing = float(np.ptp(arm.angle(ends))) * arm.arm_mm * view.scale
+    drawings = int(np.clip(np.ceil(swing / PX_A_DRAWING), 1, MOST_DRAWINGS))
+    moments = time_s + half_s * (2 * (np.arange(drawings) + 0.5) / drawings - 1)
+    positions = clip.motion.at(moments)
+    corners = np.concatenate(
+        [
+            points
+            for at in (positions.min(), positions.max())
+            for points, _ in scene.arm_parts(arm, view, float(at))
+        ]
+    )
+    low = np.clip(np.floor(corners.min(axis=0)).astype(int) - 2, 0, None)
+    high = np.minimum(np.ceil(corners.max(axis=0)).astype(int) + 3, [view.width, view.height])
+    picture = ground.copy()
+    if (high <= low).any():
+        return picture
+    part = (slice(int(low[1]), int(high[1])), slice(int(low[0]), int(high[0])))
+    layers = np.zeros((2, high[1] - low[1], high[0] - low[0]), np.float32)
+    for position in positions:
+        scene.add_filmed_arm(layers, arm, view, look, float(position), part)
+    layers *= window[part] / drawings
+    picture[part] = picture[part] * (1 - layers[0]) + layers[1]
+    return picture
+
+
+def film_trace(
+    trace: Path, path: Path, when: tuple[float, int], size: tuple[int, int], film: Film, *, filmed: bool,
+    advance: Callable[[int, int], None],
+) -> Path:  # fmt: skip
+    """Films a head trace from a time on (s) for a number of frames; returns the file with the truth."""
+    traced = read_trace(trace)
+    start_s, count = when
+    last_s = float(traced.since_s[-1])
+    if start_s > last_s:
+        raise UsageError(f"--start {start_s:g}: the last access of {trace} begins at {last_s:.3f} s")
+    truth = path.with_name(f"{path.stem}.truth.json")
+    arm = Arm()
+    if filmed:
+        film_kind, view = film, scene.window_view(*size, arm)
+        clip = Clip(traced.motion, start_s, count, film_kind)
+        pictures = through_window(clip, view, None, arm)
+    else:
+        film_kind, view = replace(film, colour=True), scene.whole_view(*size)
+        clip = Clip(traced.motion, start_s, count, film_kind)
+        pictures = plain(clip, traced.drive, view, traced.purpose_at, arm)
+    write(path, pictures, size, film_kind, lambda done: advance(done, count))
+    try:
+        truth.write_text(truth_text(clip, traced.drive), encoding="utf-8")
+    except OSError as error:
+        raise KeepError(f"{truth}: cannot be written: {error.strerror}; choose another -o FILE") from error
+    return truth
+
+
+def truth_text(clip: Clip, drive: Drive) -> str:
+    """The truth about a film, as JSON: rate, regions, seeks in frames, and the position in every frame."""
+    seeks = [
+        {
+            "start_frame": round(start, 3),
+            "end_frame": round(end, 3),
+            "from": round(source, 5),
+            "to": round(target, 5),
+        }
+        for start, end, source, target in clip.seeks()
+    ]
+    facts = {
+        "format": "skylight-camera-truth", "schema": 1, "drive": drive.name, "capture_hz": clip.film.rate_hz,
+        "start_s": clip.start_s, "cache": drive.cache, "map": drive.map, "seeks": seeks,
+        "positions": [round(float(position), 5) for position in clip.truth()],
+    }  # fmt: skip
+    return json.dumps(facts) + "\n"

@@ -1,0 +1,363 @@
+"""``skylight camera track|render``: head positions from a slow-motion clip, and a clip of an emulated
+drive's head.
+
+``skylight.camera`` does the work; this verb checks the options, shows progress and prints the result.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from skylight.cli.console import ByteProgress, headline, line, table
+from skylight.cli.targets import check_results_folder
+from skylight.errors import UsageError
+from skylight.units import format_count, format_percent
+
+if TYPE_CHECKING:
+    from skylight.camera.rate import Rate
+    from skylight.camera.reading import Reading
+    from skylight.camera.track import Options, Track
+
+SHOWN_SEEKS = 12
+# A film is made in memory and time of its own: an hour of drive time at 480 frames/s has 1.7 million frames.
+MOST_FRAMES = 2_000_000
+
+_EPILOG = """\b
+Examples:
+  skylight camera track clip.mov                       what the head does
+  skylight camera track clip.mov -o found              columns, graph and annotated video too
+  skylight camera track clip.mp4 --rate 1000 --json
+  skylight camera track clip.mp4 --known 0=1 --known 212=0     frames with known positions
+  skylight probe sim:st5000as0011 --only cleaning --head-trace head.arrows
+  skylight camera render head.arrows -o window.mp4 --start 3.2 --seconds 2
+  skylight camera render head.arrows -o filmed.mp4 --filmed --size 224x160
+"""
+
+
+@click.group(epilog=_EPILOG)
+def camera() -> None:
+    """Follow a drive's head in a slow-motion clip; film the head of an emulated drive."""
+
+
+def _region(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> tuple[int, int, int, int] | None:
+    if text is None:
+        return None
+    parts = text.split(",")
+    if len(parts) != 4 or not all(part.strip().isdecimal() for part in parts):
+        raise click.BadParameter(f"{text!r}: give X,Y,WIDTH,HEIGHT in pixels, as 40,30,120,90")
+    x, y, width, height = (int(part) for part in parts)
+    return x, y, width, height
+
+
+def _size(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, int]:
+    width, _, height = text.lower().partition("x")
+    if not (width.isdecimal() and height.isdecimal()) or not (
+        32 <= int(width) <= 7680 and 32 <= int(height) <= 4320
+    ):
+        raise click.BadParameter(
+            f"{text!r}: give WIDTHxHEIGHT in pixels, from 32x32 to 7680x4320, as 448x320"
+        )
+    return int(width) // 2 * 2, int(height) // 2 * 2
+
+
+def _known(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[tuple[int, float], ...]:
+    pairs = []
+    for text in texts:
+        frame, _, position = text.partition("=")
+        try:
+            pairs.append((int(frame), float(position)))
+        except ValueError:
+            raise click.BadParameter(
+                f"{text!r}: give FRAME=POSITION, 0 at the OD and 1 at the ID, as 212=0.5"
+            ) from None
+    return tuple(pairs)
+
+
+@camera.command(epilog=_EPILOG)
+@click.argument("video", type=click.Path(path_type=Path))
+@click.option(
+    "--region", callback=_region, metavar="X,Y,W,H", help="Where the head moves, px. Default: found."
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(1, 1e6),
+    metavar="HZ",
+    help="Frames/s when it was shot. Default: inferred.",
+)
+@click.option(
+    "--io-period", type=click.FloatRange(0, min_open=True), metavar="MS", help="Known period of the movement."
+)
+@click.option(
+    "--rpm",
+    type=click.FloatRange(1000, 30_000),
+    metavar="RPM",
+    help="Known rotation, to infer the rate from.",
+)
+@click.option(
+    "--known", multiple=True, callback=_known, metavar="FRAME=POS",
+    help="A frame's known position, 0 (OD) to 1 (ID); two or more fix the scale. Default: the extremes.",
+)  # fmt: skip
+@click.option(
+    "--mirrored", is_flag=True, help="The clip was shot through a mirror: the ID is at the other end."
+)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write columns, graph and annotated video.",
+)
+@click.option("--no-video", is_flag=True, help="With -o: no annotated video.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
+def track(
+    video: Path, region: tuple[int, int, int, int] | None, rate: float | None, io_period: float | None,
+    rpm: float | None, known: tuple[tuple[int, float], ...], mirrored: bool, out: Path | None, no_video: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Follow the head in VIDEO, any format that ffmpeg reads: position, seeks, dwells, cycles."""
+    from skylight.camera.files import summary
+    from skylight.camera.track import Options
+
+    if len(known) == 1:
+        raise UsageError("--known: one known position fixes no scale; give two or more")
+    options = Options(region, known, mirrored, rate, None if io_period is None else io_period / 1e3, rpm)
+    if out is not None:
+        check_results_folder(out)
+    found, captured, reading = _tracked(video, options)
+    if out is not None:
+        _keep(out, found, captured, reading, video=not no_video, quiet=as_json)
+    if as_json:
+        click.echo(json.dumps(summary(found, captured, reading), indent=1))
+        return
+    _print(found, captured, reading)
+
+
+def _tracked(video: Path, options: Options) -> tuple[Track, Rate, Reading]:
+    from skylight.camera.reading import read
+    from skylight.camera.track import capture_rate
+    from skylight.camera.track import track as follow
+
+    with ByteProgress(f"following the head in {video.name}") as progress:
+        found = follow(video, options, progress.advance)
+    first = read(found.position, found.confidence)
+    captured = capture_rate(found, options, None if first.cycle is None else first.cycle.frames)
+    return found, captured, read(found.position, found.confidence, captured.capture_hz)
+
+
+def _keep(out: Path, found: Track, captured: Rate, reading: Reading, *, video: bool, quiet: bool) -> None:
+    from skylight.camera.annotate import VIDEO_NAME, annotated
+    from skylight.camera.figures import GRAPH_NAME, graph
+    from skylight.camera.files import keep
+
+    paths = keep(out, found, captured, reading)
+    graph(out / GRAPH_NAME, found, captured, reading)
+    paths.append(out / GRAPH_NAME)
+    if video:
+        with ByteProgress(f"writing {out / VIDEO_NAME}") as progress:
+            annotated(out / VIDEO_NAME, found, captured, progress.advance)
+        paths.append(out / VIDEO_NAME)
+    if not quiet:
+        for path in paths:
+            line(f"Written: {path}")
+
+
+def _print(found: Track, captured: Rate, reading: Reading) -> None:
+    """Prints what the clip shows."""
+    each_ms = None if captured.capture_hz is None else 1e3 / captured.capture_hz
+
+    def long(frames: float) -> str:
+        return f"{frames:.1f} frames" if each_ms is None else f"{frames * each_ms:.2f} ms"
+
+    seeks = f"{format_count(len(reading.seeks))} seek{'s' if len(reading.seeks) != 1 else ''}"
+    places = ", ".join(f"{place:.2f}" for place in reading.places[:8])
+    more = f" and {len(reading.places) - 8} more" if len(reading.places) > 8 else ""
+    headline(f"{found.clip.path.name}: {seeks}, the head dwells at {places}{more} (0 = OD, 1 = ID)")
+    rows = [
+        ("Frames", f"{format_count(found.frames)}, {found.clip.width} x {found.clip.height} px"),
+        ("Shot at", "unknown" if captured.capture_hz is None else f"{captured.capture_hz:g} frames/s"),
+        ("", captured.why),
+        ("Scale", f"{found.scale}; {found.move_px:.0f} px"),
+        ("Confidence", format_percent(float(sorted(found.confidence)[found.frames // 2]))),
+    ]
+    if reading.cycle is not None:
+        one, two = (reading.places[place] for place in reading.cycle.places)
+        each = f"{reading.cycle.frames:.2f} frames ({long(reading.cycle.frames)}) each"
+        rows.append(("Cycle", f"{reading.cycle.count} between {one:.2f} and {two:.2f}, {each}"))
+    if reading.pattern is not None:
+        rows.append(("Strokes", f"{reading.pattern}: {', '.join(_strokes(reading))}"))
+    rows += [
+        (f"Cleaning: {phase.name}", f"{long(phase.end - phase.start)} at {phase.position:.2f}")
+        for phase in reading.cleaning
+    ]
+    table(("Property", "Found"), rows)
+    if reading.seeks:
+        table(
+            ("Seek", "Start", "End", "Takes", "From", "To"),
+            [(str(number + 1), f"{one.start:.1f}", f"{one.end:.1f}", long(one.end - one.start),
+              f"{one.source:.3f}", f"{one.target:.3f}" + ("" if one.whole else " (cut)"))
+             for number, one in enumerate(reading.seeks[:SHOWN_SEEKS])],
+            right=(0, 1, 2, 3, 4),
+        )  # fmt: skip
+    if len(reading.seeks) > SHOWN_SEEKS:
+        line(f"{len(reading.seeks) - SHOWN_SEEKS} more seeks are in the output of --json")
+    for note in found.notes:
+        line(f"note: {note}")
+
+
+def _strokes(reading: Reading) -> list[str]:
+    """Strokes by direction and place, in order, equal ones once."""
+    words: list[str] = []
+    for dwell in reading.dwells:
+        if dwell.stroke is not None:
+            word = f"{dwell.stroke} at {reading.places[dwell.place]:.2f}"
+            if word not in words:
+                words.append(word)
+    return words[:6]
+
+
+@camera.command(epilog=_EPILOG)
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The video. Default: SOURCE with .mp4.",
+)
+@click.option(
+    "--start",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="S",
+    show_default=True,
+    help="Drive time of the first frame, since the first access.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    metavar="S",
+    show_default=True,
+    help="How much drive time to film.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.01, 100_000),
+    default=480.0,
+    metavar="HZ",
+    show_default=True,
+    help="Frames/s of drive time.",
+)
+@click.option(
+    "--playback",
+    type=click.FloatRange(1, 1000),
+    default=30000 / 1001,
+    metavar="HZ",
+    show_default="29.97",
+    help="Frames/s of the clip; as --rate for true speed.",
+)
+@click.option(
+    "--size",
+    callback=_size,
+    default="448x320",
+    metavar="WxH",
+    show_default=True,
+    help="Size of the picture, px.",
+)
+@click.option(
+    "--filmed", is_flag=True, help="As a camera sees it through a window: grey, noisy, blurred, lit by lamps."
+)
+@click.option(
+    "--noise",
+    type=click.FloatRange(0, 60),
+    default=2.0,
+    metavar="LEVELS",
+    show_default=True,
+    help="With --filmed: noise.",
+)
+@click.option(
+    "--blur",
+    type=click.FloatRange(0, 20),
+    default=0.6,
+    metavar="PX",
+    show_default=True,
+    help="With --filmed: lens blur.",
+)
+@click.option(
+    "--flicker",
+    type=click.FloatRange(0, 0.5),
+    default=0.03,
+    metavar="SHARE",
+    show_default=True,
+    help="With --filmed: flicker of the lamps, at 120 Hz.",
+)
+@click.option(
+    "--glare",
+    type=click.FloatRange(0, 250),
+    default=60.0,
+    metavar="LEVELS",
+    show_default=True,
+    help="With --filmed: reflections.",
+)
+@click.option(
+    "--compression",
+    type=click.IntRange(0, 51),
+    default=24,
+    metavar="CRF",
+    show_default=True,
+    help="The encoder's rate factor: 18 is hardly seen.",
+)
+@click.option("--colour", is_flag=True, help="With --filmed: in colour.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=1,
+    metavar="N",
+    show_default=True,
+    help="Seed of noise and reflections.",
+)
+def render(
+    source: Path,
+    out: Path | None,
+    start: float,
+    seconds: float,
+    rate: float,
+    playback: float,
+    size: tuple[int, int],
+    **look: float,
+) -> None:
+    """Film the head of an emulated drive, from a head trace or a run's folder that contains one; the true
+    positions and seeks are written beside the video."""
+    from skylight.camera.motion import find_trace
+    from skylight.camera.render import Film, film_trace
+
+    frames = round(seconds * rate)
+    if not 2 <= frames <= MOST_FRAMES:
+        raise UsageError(
+            f"--seconds {seconds:g} at --rate {rate:g}: {format_count(frames)} frames;"
+            f" film 2 to {format_count(MOST_FRAMES)}"
+        )
+    trace = find_trace(source)
+    path = trace.with_suffix(".mp4") if out is None else out
+    film = Film(
+        rate, playback, noise=look["noise"], blur_px=look["blur"], flicker=look["flicker"],
+        glare=look["glare"], quality=int(look["compression"]),
+        colour=bool(look["colour"]), seed=int(look["seed"]),
+    )  # fmt: skip
+    with ByteProgress(f"filming {path.name}") as progress:
+        truth = film_trace(
+            trace, path, (start, frames), size, film, filmed=bool(look["filmed"]), advance=progress.advance
+        )
+    line(
+        f"Video: {path} ({format_count(frames)} frames, {rate:g} a second of drive time,"
+        f" played at {playback:.2f})"
+    )
+    line(f"Truth: {truth}")

@@ -1,0 +1,141 @@
+"""The commands of test 1: where its reads and writes go, drawn from the seed of the run.
+
+Source: Skylight (FAST '15) section 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skylight.evidence import U64, IoBatch, IoLog, JsonScalar, Op, Stop
+from skylight.probe.drive_type.mixed import PAIRS, STALL_NS
+from skylight.probe.drive_type.writes import TELLING_NS
+from skylight.probe.procedure import Steps
+
+IO_BYTES = 4096
+PLACES = 64
+VISITS = 4
+PLACES_PER_ROUND = 16
+ROUND_IOS = PLACES_PER_ROUND * VISITS
+WIDE_BYTES = 1 << 30
+QUICK_BYTES = 4 << 30  # a quick answer stays within these, at the start
+WIDE_WRITES = 512
+NARROW_BYTES = (16 << 20, 4 << 20)
+SUSTAINED_WRITES = 18_432  # of 64 KiB: 1,152 MiB
+SUSTAINED_REGION_BYTES = 2 << 30  # so wide that a volatile cache cannot write them out in one pass of the arm
+FLUSHES, FLUSHED_BURST = 3, 16
+# Eight of 64 writes this slow are bands being cleaned, not outliers: a piece ends there, for each takes long.
+STALLING = Stop(STALL_NS, count=8, within=64)
+DECISIVE = Stop(TELLING_NS)  # a quick answer has no time to wait for eight
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Offsets of each step, from the seed of the run alone. A quick answer takes half of the samples."""
+
+    steps: Steps
+
+    @property
+    def quick(self) -> bool:
+        """Whether a quick answer is asked for."""
+        return self.steps.known.quick
+
+    @property
+    def places(self) -> int:
+        """How many locations are read."""
+        return PLACES // 2 if self.quick else PLACES
+
+    @property
+    def wide_writes(self) -> int:
+        """How many writes spread over the wide region."""
+        return WIDE_WRITES // 2 if self.quick else WIDE_WRITES
+
+    @property
+    def reach(self) -> int:
+        """Bytes of the target that are sampled, in whole places."""
+        return self.region(QUICK_BYTES if self.quick else self.steps.size)
+
+    @property
+    def io_bytes(self) -> int:
+        """Size of a small read or write."""
+        return max(IO_BYTES, self.steps.block_bytes)
+
+    @property
+    def place_bytes(self) -> int:
+        """Size of a location: the blocks read there."""
+        return VISITS * self.io_bytes
+
+    def region(self, limit_bytes: int) -> int:
+        """Bytes of a region of at most `limit_bytes` at the start, in whole places."""
+        return min(limit_bytes, self.steps.size) // self.place_bytes * self.place_bytes
+
+    def scattered(self, name: str, region: int, count: int, size: int = 0) -> U64:
+        """At most `count` different blocks of `size` bytes (0: the usual) of a region in random order."""
+        size = size or self.io_bytes
+        chosen = self.steps.rng(name).choice(region // size, size=min(count, region // size), replace=False)
+        return chosen.astype(np.uint64) * np.uint64(size)
+
+    def rounds(self, name: str, region: int) -> U64:
+        """Every block of some places of a region, round by round, each round's places interleaved at random.
+
+        The blocks of a place come from its end to its start, so that look-ahead which cannot be switched off
+        finds less to do."""
+        rng = self.steps.rng(name)
+        places = min(self.places, region // self.place_bytes // PLACES_PER_ROUND * PLACES_PER_ROUND)
+        chosen = rng.choice(region // self.place_bytes, size=places, replace=False)
+        offsets = []
+        for group in chosen.reshape(-1, PLACES_PER_ROUND):
+            order = rng.permutation(np.repeat(group, VISITS))
+            visit = np.array([np.count_nonzero(order[:row] == place) for row, place in enumerate(order)])
+            offsets.append(order * VISITS + (VISITS - 1 - visit))
+        return np.concatenate(offsets).astype(np.uint64) * np.uint64(self.io_bytes)
+
+    def bursts(self, region: int) -> IoBatch:
+        """A few bursts of scattered writes, each ended by a FLUSH; several, because one may be an outlier."""
+        where = self.scattered("flush", region, FLUSHES * FLUSHED_BURST).reshape(FLUSHES, -1)
+        writes = IoBatch.writes(np.pad(where, ((0, 0), (0, 1))).ravel(), self.io_bytes)
+        ends = np.zeros(where.shape, bool)
+        last = np.pad(ends, ((0, 0), (0, 1)), constant_values=True).ravel()
+        op = np.where(last, np.uint8(Op.FLUSH), writes.op)
+        return IoBatch(op, writes.offset, np.where(last, np.uint32(0), writes.size))
+
+    def pairs(self, flushed: bool) -> IoBatch:
+        """A read anywhere, then a write in the narrowest region (and its FLUSH), and so on."""
+        region = self.region(NARROW_BYTES[-1])
+        rng = self.steps.rng("writes-after-reads")
+        reads = rng.integers(0, self.reach // self.io_bytes, PAIRS)
+        writes = rng.integers(0, region // self.io_bytes, PAIRS)
+        ops = (Op.READ, Op.WRITE, Op.FLUSH) if flushed else (Op.READ, Op.WRITE)
+        where = np.stack([reads, writes, np.zeros_like(reads)][: len(ops)], axis=1) * self.io_bytes
+        size = [0 if op == Op.FLUSH else self.io_bytes for op in ops]
+        return IoBatch(
+            np.tile(np.array(ops, np.uint8), PAIRS),
+            where.ravel().astype(np.uint64),
+            np.tile(np.array(size, np.uint32), PAIRS),
+        )
+
+    def params(self, region: int, *, flushed: bool = False) -> dict[str, JsonScalar]:
+        """How a step was planned, for readers of the recording."""
+        return {
+            "region_bytes": region,
+            "place_bytes": self.place_bytes,
+            "round_ios": ROUND_IOS,
+            "flushed": flushed,
+            "writes_allowed": self.steps.can_write,
+        }
+
+    def read_back(self, name: str, log: IoLog) -> U64:
+        """One block of each place that was written, read four times over in rounds as by `rounds`."""
+        written = np.sort(log.only(Op.WRITE).offset)
+        places = np.unique(written // np.uint64(self.place_bytes))[: self.places]
+        count = len(places) // PLACES_PER_ROUND * PLACES_PER_ROUND
+        order = self.steps.rng(name).permutation(places)[:count].reshape(-1, PLACES_PER_ROUND)
+        chosen = [
+            self.steps.rng(f"{name}-{number}").permutation(np.repeat(group, VISITS))
+            for number, group in enumerate(order)
+        ]
+        first = np.concatenate([np.empty(0, np.uint64), *chosen]) * np.uint64(self.place_bytes)
+        offsets: U64 = written[np.searchsorted(written, first)]
+        return offsets

@@ -1,0 +1,345 @@
+"""The camera: head positions from the paper's own clips, and from films with a known truth."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from camera_clips import Case, drawn
+from skylight.camera import rate as rates
+from skylight.camera import reading as readings
+from skylight.camera import scale as scales
+from skylight.camera import video
+from skylight.camera.render import write
+from skylight.camera.track import Options, capture_rate, track
+from skylight.cli.app import run
+from skylight.errors import UsageError
+
+Frames = list[NDArray[np.uint8]]
+CLIPS = "st5000as0011-head-videos"
+# The share of the stroke that 95 % of positions must keep within.
+POSITION_ERROR = 0.02
+
+
+# --- The paper's own clips; the numbers are counts by eye, frame by frame.
+
+
+def read_clip(path: Path) -> readings.Reading:
+    found = track(path)
+    captured = capture_rate(found, Options(), None)
+    assert captured.capture_hz == 480, captured.why
+    assert "120 Hz" in captured.why
+    return readings.read(found.position, found.confidence, captured.capture_hz)
+
+
+def test_fragmented_reads_of_the_real_drive(data_dir: Path) -> None:
+    seen = read_clip(data_dir / CLIPS / "fragmented-reads-high-offset.mov")
+    assert seen.places == pytest.approx([0, 1], abs=0.02)
+    assert seen.cycle is not None
+    assert seen.cycle.count == 12
+    assert seen.cycle.frames == pytest.approx(24.1, rel=0.03)
+    whole = [seek for seek in seen.seeks if seek.whole]
+    assert len(whole) == 24
+    assert np.median([seek.end - seek.start for seek in whole]) == pytest.approx(7.5, abs=1.5)
+
+
+def test_band_size_of_the_real_drive(data_dir: Path) -> None:
+    seen = read_clip(data_dir / CLIPS / "band-size.mov")
+    assert seen.places == pytest.approx([0, 1], abs=0.02)
+    there, back = seen.seeks
+    assert there.start == pytest.approx(134, abs=1)
+    assert there.end == pytest.approx(141, abs=1)
+    assert back.end == pytest.approx(242, abs=1)
+    assert [dwell.place for dwell in seen.dwells] == [0, 1, 0]
+
+
+# --- Films with a known truth.
+
+
+def check_against_truth(case: Case, path: Path) -> None:
+    found = track(case.film(path))
+    error = np.abs(found.position - case.truth())
+    assert np.quantile(error, 0.95) < POSITION_ERROR
+    rate_hz = case.clip.film.rate_hz
+    seen = readings.read(found.position, found.confidence, rate_hz).seeks
+    truth = case.clip.seeks()
+    assert len(seen) == len(truth)
+    for seek, (start, end, source, target) in zip(seen, truth, strict=True):
+        assert seek.start == pytest.approx(start, abs=1)
+        assert seek.end == pytest.approx(end, abs=1)
+        assert np.sign(seek.way) == np.sign(target - source)
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_random_films(number: int, tmp_path: Path) -> None:
+    check_against_truth(drawn(number, 260), tmp_path / "film.mp4")
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    """A small film in grey."""
+    plain = drawn(1, 224, 480)
+    return replace(plain, clip=replace(plain.clip, film=replace(plain.clip.film, colour=False)))
+
+
+@pytest.fixture(scope="module")
+def film(case: Case) -> Frames:
+    return list(case.frames())
+
+
+Keep = Callable[[str, Iterable[NDArray[np.uint8]]], Path]
+
+
+@pytest.fixture
+def keep(case: Case, tmp_path: Path) -> Keep:
+    """Writes frames as a clip."""
+
+    def kept(name: str, frames: Iterable[NDArray[np.uint8]]) -> Path:
+        path = tmp_path / name
+        write(path, iter(frames), (case.view.width, case.view.height), case.clip.film, lambda _done: None)
+        return path
+
+    return kept
+
+
+def test_known_positions_and_mirror(case: Case, film: Frames, keep: Keep) -> None:
+    path = keep("film.mp4", film)
+    truth = case.clip.truth()
+    at = (int(np.argmin(truth)), int(np.argmax(truth)))
+    known = tuple((frame, float(truth[frame])) for frame in at)
+    found = track(path, Options(known=known))
+    assert np.quantile(np.abs(found.position - truth), 0.95) < POSITION_ERROR
+    # Mirrored frames show the opposite; with the option, they do not.
+    mirrored = keep("mirrored.mp4", [frame[:, ::-1] for frame in film])
+    assert np.quantile(np.abs(track(mirrored).position - (1 - case.truth())), 0.95) < 2 * POSITION_ERROR
+    right = track(mirrored, Options(mirrored=True))
+    assert np.quantile(np.abs(right.position - case.truth()), 0.95) < POSITION_ERROR
+
+
+# --- What shows no head.
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(UsageError) as refused:
+        track(path)
+    line = str(refused.value)
+    assert line.startswith(str(path))
+    assert "\n" not in line
+    return line
+
+
+def test_a_still_image_and_a_view_without_head(film: Frames, keep: Keep, rng: np.random.Generator) -> None:
+    assert "nothing moves" in refusal(keep("still.mp4", [film[0]] * 60))
+    noise = (
+        np.clip(film[0] * (1 + 0.03 * np.sin(number)) + rng.normal(0, 4, film[0].shape), 0, 255)
+        for number in range(80)
+    )
+    assert "nothing moves" in refusal(keep("none.mp4", [frame.astype(np.uint8) for frame in noise]))
+
+
+def test_a_camera_that_shakes(film: Frames, keep: Keep, rng: np.random.Generator) -> None:
+    shaken = [np.roll(frame, tuple(rng.integers(-2, 3, 2)), (0, 1)) for frame in film]
+    assert "the camera shakes" in refusal(keep("shaken.mp4", shaken))
+
+
+def test_two_things_that_move(film: Frames, keep: Keep) -> None:
+    height, width = film[0].shape
+    rows, columns = np.mgrid[:height, :width]
+    both = []
+    for number, frame in enumerate(film):
+        x, y = width * (0.5 + 0.4 * np.sin(0.31 * number)), height * (0.5 + 0.4 * np.cos(0.17 * number))
+        both.append(np.where(np.hypot(columns - x, rows - y) < width / 14, 220, frame).astype(np.uint8))
+    assert "more than one thing moves" in refusal(keep("two.mp4", both))
+
+
+def test_clips_that_are_cut(film: Frames, keep: Keep, tmp_path: Path) -> None:
+    whole = keep("whole.mp4", film).read_bytes()
+    (tmp_path / "cut.mp4").write_bytes(whole[: len(whole) // 2])
+    assert "moov atom not found" in refusal(tmp_path / "cut.mp4")
+    whole = keep("whole.mkv", film).read_bytes()
+    (tmp_path / "cut.mkv").write_bytes(whole[: len(whole) * 6 // 10])
+    assert any("the clip is cut" in note for note in track(tmp_path / "cut.mkv").notes)
+
+
+def test_files_that_are_no_clips(tmp_path: Path) -> None:
+    (tmp_path / "text.mp4").write_text("no video")
+    assert "no video can be read" in refusal(tmp_path / "text.mp4")
+    assert "no such file" in refusal(tmp_path / "none.mp4")
+    assert "not a file" in refusal(tmp_path)
+
+
+def test_a_codec_that_is_missing(film: Frames, keep: Keep, tmp_path: Path) -> None:
+    path = tmp_path / "codec.avi"
+    command = [video.ffmpeg(), "-v", "error", "-i", str(keep("film.mp4", film)), "-c:v", "mjpeg", str(path)]
+    subprocess.run(command, check=True)
+    path.write_bytes(path.read_bytes().replace(b"MJPG", b"QQQQ"))
+    assert "cannot be decoded" in (line := refusal(path)) or "no video can be read" in line
+
+
+def test_a_varying_rate(case: Case, film: Frames, keep: Keep, tmp_path: Path) -> None:
+    path = tmp_path / "varying.mp4"
+    drop = ["-vf", "select='gt(mod(n,7),0)'", "-fps_mode", "vfr"]
+    subprocess.run(
+        [video.ffmpeg(), "-v", "error", "-i", str(keep("film.mp4", film)), *drop, str(path)], check=True
+    )
+    found = track(path)
+    assert any("varying intervals" in note for note in found.notes)
+    kept = [number for number in range(len(film)) if number % 7]
+    assert found.frames == len(kept)
+    assert np.quantile(np.abs(found.position - case.truth()[kept]), 0.95) < 2 * POSITION_ERROR
+    assert found.clip.times_s == pytest.approx(
+        (np.array(kept) - kept[0]) / case.clip.film.playback_hz, abs=2e-3
+    )
+
+
+# --- Rate, scale, reading.
+
+
+def test_the_rate_by_lamps_rotation_and_period() -> None:
+    frames = np.arange(300)
+    lamp = 0.02 * np.sin(2 * np.pi * frames * 120 / 480)
+    assert rates.by_lamp(lamp, 29.97).capture_hz == 480
+    assert rates.by_lamp(0.02 * np.sin(2 * np.pi * frames * 100 / 240), 25.0).capture_hz == 240
+    assert rates.by_lamp(np.zeros(300), 29.97).capture_hz is None
+    assert rates.by_lamp(0.02 * np.sin(2 * np.pi * frames * 0.21), 29.97).capture_hz is None
+    assert rates.by_period(24.07, 0.0502).capture_hz == pytest.approx(479.5, abs=0.1)
+    assert rates.by_period(None, 0.05).capture_hz is None
+    assert rates.by_rotation(24.1, 5977).capture_hz is not None
+
+
+def test_the_arc_of_the_arm() -> None:
+    arm = scales.Arm()
+    positions = np.linspace(0, 1, 11)
+    assert arm.position(arm.angle(positions)) == pytest.approx(positions)
+    assert np.all(np.diff(arm.angle(positions)) > 0)
+
+
+def graph(levels: list[tuple[float, int]], seek_frames: int, noise: float = 0.003) -> NDArray[np.float64]:
+    """Positions at levels for so many frames each, with seeks between."""
+    rng = np.random.default_rng(5)
+    parts: list[NDArray[np.float64]] = []
+    for number, (level, count) in enumerate(levels):
+        if number:
+            share = (np.arange(seek_frames) + 0.5) / seek_frames
+            way = np.where(share < 0.5, 2 * share**2, 1 - 2 * (1 - share) ** 2)
+            parts.append(levels[number - 1][0] + (level - levels[number - 1][0]) * way)
+        parts.append(np.full(count, level))
+    position = np.concatenate(parts)
+    return position + rng.normal(0, noise, len(position))
+
+
+def test_a_cleaning_is_read() -> None:
+    # As Figure 11 of the paper has it, at 500 frames/s.
+    levels = [(0.0, 600), (0.45, 90), (0.0, 605), (0.45, 113), (0.55, 40), (1.0, 300)]
+    seen = readings.read(graph(levels, 5), np.ones(1768 + 5), 500.0)
+    assert [phase.name for phase in seen.cleaning] == [
+        "idle", "band read", "cache", "band write", "map", "park",
+    ]  # fmt: skip
+    lengths = [phase.end - phase.start for phase in seen.cleaning]
+    assert lengths[1:4] == pytest.approx([90, 605, 113], abs=2)
+
+
+def test_a_band_where_the_map_is() -> None:
+    levels = [(0.0, 600), (0.42, 90), (0.0, 605), (0.42, 160), (1.0, 300)]
+    seen = readings.read(graph(levels, 5), np.ones(1755 + 20), 500.0)
+    assert [phase.name for phase in seen.cleaning][-2:] == ["band write, map", "park"]
+
+
+def test_strokes_are_no_seeks() -> None:
+    # Two strokes inward with a jump back, as on the surfaces of a shingled disk (Figure 19), 2 frames/s.
+    stroke = np.linspace(0, 0.025, 400)
+    position = np.concatenate([stroke, stroke, stroke]) + np.random.default_rng(2).normal(0, 5e-4, 1200)
+    seen = readings.read(position, np.ones(1200), 2.0)
+    assert seen.seeks == ()
+    wide = np.concatenate([0.1 * np.linspace(0, 1, 400)] * 3)
+    seen = readings.read(wide, np.ones(1200), 2.0)
+    assert [seek.way < 0 for seek in seen.seeks] == [True, True]
+    assert [dwell.stroke for dwell in seen.dwells] == ["inward"] * 3
+    assert seen.pattern == "one-way"
+
+
+def test_noise_is_no_seek(rng: np.random.Generator) -> None:
+    quiet = readings.read(rng.normal(0.5, 0.01, 2000), np.ones(2000), 480.0)
+    assert quiet.seeks == ()
+    assert quiet.cycle is None
+
+
+def test_doubtful_frames_claim_nothing() -> None:
+    position = graph([(0.2, 100), (0.8, 100)], 6, 0.001)
+    confidence = np.ones(len(position))
+    confidence[90:120] = 0.1
+    position[95:118] = np.linspace(0, 1, 23)
+    assert readings.read(position, confidence, 480.0).seeks == ()
+
+
+# --- The verb.
+
+
+def test_track_and_render_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "head.arrows"
+    probe = ["probe", "sim:st5000as0011", "--only", "journal", "--json"]
+    assert run([*probe, "--out", str(tmp_path / "run"), "--head-trace", str(trace)]) == 0
+    capsys.readouterr()
+    for name, more in (("plain.mp4", []), ("filmed.mp4", ["--filmed", "--size", "160x120"])):
+        out = tmp_path / name
+        assert run(["camera", "render", str(trace), "-o", str(out), "--seconds", "0.1", *more]) == 0
+        truth = json.loads(out.with_suffix("").with_name(f"{out.stem}.truth.json").read_text())
+        assert len(truth["positions"]) == video.probe(out).frames == 48
+        assert truth["cache"][0] == 0
+    assert run(["camera", "render", str(tmp_path / "run")]) == 2
+    assert "--head-trace" in capsys.readouterr().err
+
+
+def test_track_writes_columns_graph_and_video(
+    film: Frames, keep: Keep, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow as pa
+
+    path, out = keep("film.mp4", film), tmp_path / "found"
+    assert run(["camera", "track", str(path), "--rate", "480", "--json", "-o", str(out)]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["capture_hz"] == 480
+    assert facts["seeks"]
+    with pa.ipc.open_stream(out / "head.arrows") as stream:
+        table = stream.read_all()
+    assert table.column_names == ["frame", "play_s", "time_s", "position", "confidence"]
+    assert table.num_rows == len(film)
+    assert len((out / "head.csv").read_text().splitlines()) == len(film) + 1
+    assert (out / "head.png").stat().st_size > 5000
+    assert video.probe(out / "annotated.mp4").frames == len(film)
+
+
+def test_without_the_extra_the_message_says_what_to_install(film: Frames, keep: Keep) -> None:
+    path = keep("film.mp4", film)
+    code = (
+        "import sys; sys.modules['imageio_ffmpeg'] = sys.modules['cv2'] = None\n"
+        "import skylight.cli.app as app\n"
+        f"sys.exit(app.run(['camera', 'track', {str(path)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env={"PATH": ""}, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'skylight[video]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--region", "1,2,3"], "give X,Y,WIDTH,HEIGHT"),
+        (["--region", "0,0,9000,9000"], "not within the picture"),
+        (["--known", "3"], "give FRAME=POSITION"),
+        (["--known", "3=0.5"], "two or more"),
+        (["--known", "3=0.5", "--known", "99999=1"], "has no frame 99999"),
+    ],
+)
+def test_wrong_use(
+    arguments: list[str], says: str, film: Frames, keep: Keep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["camera", "track", str(keep("film.mp4", film[:20])), *arguments]) == 2
+    assert says in capsys.readouterr().err

@@ -1,0 +1,57 @@
+"""Modules of one crate that import each other.
+
+A module and the modules of its own folder are one thing, written in several files; any other two that name
+each other cannot be read apart. Where that is meant, the heading of one says why, by
+"Imports both ways with `NAME`: REASON", with the last part of the other's path.
+
+Invariant: tests at the end of a file do not count.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from tidy import rust
+
+_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod \w+ \{", re.MULTILINE)
+_SOURCE = re.compile(r"crates/(\w+)/src/(.+)\.rs")
+_REASON = re.compile(r"^//! Imports both ways with `(\w+)`: \S", re.MULTILINE)
+
+Module = tuple[str, ...]
+
+
+def mutual_imports(tree: Mapping[str, str]) -> Iterator[str]:
+    """A line for every two modules that import each other without a reason, and for reasons without need."""
+    crates: dict[str, dict[Module, str]] = {}
+    for path in sorted(tree):
+        if found := _SOURCE.fullmatch(path):
+            module = tuple(part for part in found[2].split("/") if part not in ("lib", "mod"))
+            crates.setdefault(found[1], {})[module] = path
+    for modules in crates.values():
+        named = {module: set(_named(module, tree[path], modules)) for module, path in modules.items()}
+        reasons = {(module, name) for module in modules for name in _REASON.findall(tree[modules[module]])}
+        pairs = {(one, other) for one in named for other in named[one] if one in named[other]}
+        for one, other in sorted(pairs):
+            if one < other and not {(one, other[-1]), (other, one[-1])} & reasons:
+                yield (
+                    f"{modules[one]} and {modules[other]} import each other: move what both need, or say why "
+                    f"in the heading of one: Imports both ways with `{other[-1]}`: ..."
+                )
+        for module, name in sorted(reasons - {(one, other[-1]) for one, other in pairs}):
+            yield f"{modules[module]}: it does not import both ways with `{name}`; leave the line out"
+
+
+def _named(module: Module, text: str, modules: Mapping[Module, str]) -> Iterator[Module]:
+    """The other modules of the crate that a module names, but for its own parts and what it is a part of."""
+    tests = _TESTS.search(text)
+    for _, path in rust.named_paths(text[: tests.start()] if tests else text):
+        parts = path.split("::")
+        if parts[0] == "crate":
+            base: Module = tuple(parts[1:])
+        elif parts[0] == "super":
+            above = sum(part == "super" for part in parts)
+            base = (*module[: len(module) - above], *parts[above:])
+        else:
+            continue
+        found = next((base[:n] for n in range(len(base), 0, -1) if base[:n] in modules), ())
+        if found and found[: len(module)] != module and module[: len(found)] != found:
+            yield found
