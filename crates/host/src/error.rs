@@ -2,8 +2,6 @@
 //!
 //! Invariants: no message has a line break; after a [`Refusal`] nothing was written; a [`Failure`] names the
 //! path, the operation, the byte offset and the error of the kernel.
-//!
-//! Imports both ways with `columns`: errors of a batch name its operations, and checking a batch gives them.
 
 use std::io;
 use std::path::{Path, PathBuf};
