@@ -2,8 +2,6 @@
 //!
 //! Invariants: no message holds a line break; a [`Refusal`] means that nothing was written; a
 //! [`Failure`] names the path, the operation, the byte offset and the kernel's own words.
-//!
-//! Imports both ways with `columns`: errors of a batch name its operations, and checking a batch gives them.
 
 use std::io;
 use std::path::{Path, PathBuf};
