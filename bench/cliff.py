@@ -1,18 +1,20 @@
-"""How fast a shingled drive takes writes with --timing none once its persistent cache is full, beside nbdkit's file
-plugin: the same client, the same file system, in turns.
+"""Writes past the cliff beside nbdkit: how fast a shingled drive takes them once its persistent cache is full.
 
-Before the cliff each run has a new image and fewer writes than fill its cache. Past the cliff the cache is filled
-before each run by the writes that fill it with the fewest bytes: lone blocks, each of which takes a slot of a journal;
-whole bands, in order, where each cache band is as large as a band; random blocks for the logs of a zone. That it is full
-is seen by what the drive writes to its media during the run: more than the host does, since it cleans. The
-amplification of each row is printed; of whole bands in order on emulated-smr-3 it is 1, since these need no cleaning.
+With --timing none, beside nbdkit's file plugin: the same client, the same file system, in turns.
+
+Before the cliff each run has a new image and fewer writes than fill its cache. Past the cliff the cache is
+filled before each run by the writes that fill it with the fewest bytes: lone blocks, each of which takes a
+slot of a journal; whole bands, in order, where each cache band is as large as a band; random blocks for the
+logs of a zone. That it is full is seen by what the drive writes to its media during the run: more than the
+host does, since it cleans. The amplification of each row is printed; of whole bands in order on emulated-
+smr-3 it is 1, since these need no cleaning.
 
 All writes go to the first GiBs of the drive, so the full cache is that of these bands and not of the whole
-drive: 40 MiB of cache for each band of emulated-smr-1, the 20 logs of one zone of emulated-smr-3, all slots of the
-journal of st5000as0011.
+drive: 40 MiB of cache for each band of emulated-smr-1, the 20 logs of one zone of emulated-smr-3, all slots
+of the journal of st5000as0011.
 
-What invalidates results: another load on the machine (the ratio of every turn is printed), a file that does not fit in
-memory, a file system that writes back while a run is measured.
+What invalidates results: another load on the machine (the ratio of every turn is printed), a file that does
+not fit in memory, a file system that writes back while a run is measured.
 
 ``bench/cliff.py [--seconds S] [--turns N] [--json]``; exit code 1 when a row is below its bound.
 """

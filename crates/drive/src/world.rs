@@ -9,6 +9,8 @@
 //!
 //! Invariants: a drive without a world behaves exactly as before this module existed; each kind of random event has
 //! its own substream, so that one condition does not change the draws of another.
+//!
+//! Imports both ways with `drive`: a drive has a world, and what that does to its events is a part of the drive.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use skylight_image::store::fault::Random;
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
-use skylight_serve::core::{Command, Errno, Job, Op};
+use skylight_serve::core::{Command, Completion, Errno, Job, Op};
 
 use crate::Timing;
 use crate::drives::DRIVES;
@@ -22,9 +22,8 @@ fn refuses(timing: Timing) {
         let mut target = AnyTarget::new(image, timing, true, &mut random, 1);
         for (op, data) in [(Op::Append, vec![7; 4096]), (Op::Read, vec![0; 4096])] {
             let sender = sender.clone();
-            let answer = move |completion: skylight_serve::core::Completion| {
-                sender.send(completion.result).expect("the test receives");
-            };
+            let answer =
+                move |completion: Completion| sender.send(completion.result).expect("the test listens");
             target.submit(Job::new(Command::of_bytes(op, 0, 4096), data, Box::new(answer)));
             let result = loop {
                 match results.try_recv() {
