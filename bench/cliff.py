@@ -1,4 +1,4 @@
-"""Writes past the cliff beside nbdkit: how fast a shingled drive takes them once its persistent cache is full.
+"""Writes past the cliff beside nbdkit: how fast they are once the persistent cache is full.
 
 With --timing none, beside nbdkit's file plugin: the same client, the same file system, in turns.
 
