@@ -301,9 +301,9 @@ fn a_trim_removes_data_from_both_caches() {
 fn the_offset_and_size_of_a_flush_mean_nothing() {
     for layer in LAYERS {
         let times = [(0, 0), (50 << 20, 4096)].map(|(offset, size)| {
-            let mut commands = scattered(code::READ, 20);
-            commands.extend([(code::READ, 50 << 20, BLOCK), (code::FLUSH, offset, size)]);
-            run(&mut drive("", layer), &commands, 22)
+            let mut commands = scattered(code::WRITE, 20);
+            commands.extend([(code::WRITE, 50 << 20, BLOCK), (code::FLUSH, offset, size)]);
+            run(&mut drive(SPTF, layer), &commands, 22)
         });
         assert_eq!(times[0], times[1], "{layer}");
     }
