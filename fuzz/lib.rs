@@ -14,7 +14,7 @@ use skylight_image::store::fault::FaultStore;
 use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, ImageError, Options, Store};
 use skylight_serve::core::Shape;
-use skylight_serve::nbd::replay::replay;
+use skylight_serve::nbd::scripted_client::replay;
 use skylight_serve::core::plain::Memory;
 
 /// Small enough to be made anew for every client.

@@ -14,7 +14,7 @@ from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.infer import residence
+from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half
 from skylight.probe.cleaning.rate import BEGUN, ORDER, places
@@ -143,17 +143,21 @@ class TestPeriod:
 
 class TestResidence:
     def test_a_look_spans_the_block_or_is_it(self) -> None:
-        disk = residence.looks([1 << 20], 4096, flash=False)
+        disk = cached_or_native.looks([1 << 20], 4096, flash=False)
         assert list(disk.offset) == [(1 << 20) - 8192, (1 << 20) - 4096]
         assert list(disk.size) == [4096, 12288]
-        flash = residence.looks([1 << 20], 4096, flash=True)
+        flash = cached_or_native.looks([1 << 20], 4096, flash=True)
         assert list(flash.offset) == [(1 << 20) - 4096, 1 << 20]
 
     def test_the_limits(self) -> None:
         turns = np.array([1.02, 2.0, 4.1]) * 1e7
-        assert list(residence.at_home(turns.astype(np.int64), 1e7, flash=False)) == [True, False, False]
+        assert list(cached_or_native.at_home(turns.astype(np.int64), 1e7, flash=False)) == [
+            True,
+            False,
+            False,
+        ]
         turns = np.array([1.02, 0.02]) * 1e7
-        assert list(residence.at_home(turns.astype(np.int64), 1e7, flash=True)) == [True, False]
+        assert list(cached_or_native.at_home(turns.astype(np.int64), 1e7, flash=True)) == [True, False]
 
 
 def test_marks_never_share_a_band_and_begin_and_end_in_the_middle() -> None:

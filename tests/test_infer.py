@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from skylight.evidence import F64
 from skylight.infer import phase
-from skylight.infer.chance import binomial_tail, hypergeometric_tail, ratio_tail
 from skylight.infer.phase import coherence
 from skylight.infer.robust import (
     FIXED_SPREAD,
@@ -22,6 +21,7 @@ from skylight.infer.robust import (
     middle,
     uneven_spread,
 )
+from skylight.infer.tail_probability import binomial_tail, hypergeometric_tail, ratio_tail
 
 MS = 1_000_000
 ROUND = 64

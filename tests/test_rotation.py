@@ -13,7 +13,7 @@ from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.infer import neighbours, reach, turning
+from skylight.infer import adjacent_tracks, minimum_access_time, track_phases
 from skylight.probe.rotation import Rotation
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -92,20 +92,20 @@ class TestTurning:
         x = rng.uniform(0, 12 * track, 900)
         phase = angles(rng, x, track, skew, 0.02)
         phase[rng.choice(900, 9)] = rng.uniform(size=9)
-        found = turning.fit_tracks(x, phase, 64 << 10, 8 << 20)
+        found = track_phases.fit_tracks(x, phase, 64 << 10, 8 << 20)
         assert found is not None and found.track_bytes == pytest.approx(track, rel=0.01)
         assert abs(found.track_bytes / track - 1) < 6 * found.slope_error / found.slope
 
     def test_no_tracks_where_phases_know_nothing_of_addresses(self, rng: np.random.Generator) -> None:
         for _ in range(20):
             x, phase = rng.uniform(0, 8 << 20, 600), rng.uniform(size=600)
-            assert turning.fit_tracks(x, phase, 64 << 10, 8 << 20) is None
+            assert track_phases.fit_tracks(x, phase, 64 << 10, 8 << 20) is None
 
     def test_a_period_is_refined_over_thousands_of_turns(self, rng: np.random.Generator) -> None:
         x = rng.integers(0, 2048, 1000) * 4096.0
         turn = np.cumsum(rng.uniform(1, 3, 1000).astype(int)) + angles(rng, x, 1e6, 0.1, 0.01)
         where = np.asarray(x, np.float64)
-        period = turning.refined(TURN_NS * 1.002, (turn * TURN_NS).astype(np.uint64), where, 16384)
+        period = track_phases.refined(TURN_NS * 1.002, (turn * TURN_NS).astype(np.uint64), where, 16384)
         assert period == pytest.approx(TURN_NS, rel=2e-5)
 
 
@@ -115,11 +115,13 @@ class TestReach:
         ahead = np.mod(block - submit, 1.0) * TURN_NS
         latency = np.where(ahead >= 1_234_000, ahead, ahead + TURN_NS) + rng.uniform(0, 400_000, 400)
         latency[:4] += 60_000_000
-        found = reach.reach_of(reach.ideal_ns(latency, submit, block, TURN_NS), TURN_NS)
+        found = minimum_access_time.reach_of(
+            minimum_access_time.ideal_ns(latency, submit, block, TURN_NS), TURN_NS
+        )
         assert found is not None and found.low_ns <= 1_234_000 <= found.high_ns and found.half_ns < 60_000
 
     def test_is_none_where_latencies_fill_no_turn(self, rng: np.random.Generator) -> None:
-        assert reach.reach_of(rng.uniform(0, 5 * TURN_NS, 300), TURN_NS) is None
+        assert minimum_access_time.reach_of(rng.uniform(0, 5 * TURN_NS, 300), TURN_NS) is None
 
 
 def cylinder_times(
@@ -145,14 +147,14 @@ class TestNeighbours:
         self, rng: np.random.Generator, heads: int, back: bool, arm_ns: float, switch_ns: float
     ) -> None:
         one, other, times = cylinder_times(rng, heads, back=back, arm_ns=arm_ns, switch_ns=switch_ns)
-        found = neighbours.next_track(one, other, times)
+        found = adjacent_tracks.next_track(one, other, times)
         assert found is not None and found.ns == pytest.approx(arm_ns, rel=0.05)
         assert found.heads == heads
 
     def test_one_surface_and_a_rising_curve(self, rng: np.random.Generator) -> None:
         one, other, _ = cylinder_times(rng, 2, back=False, arm_ns=1, switch_ns=1)
         times = 340_000 + 330_000 * (np.minimum(np.abs(one - other), 5) - 1.0)
-        found = neighbours.next_track(one, other, times + rng.normal(0, 8_000, len(times)))
+        found = adjacent_tracks.next_track(one, other, times + rng.normal(0, 8_000, len(times)))
         assert found is not None and found.ns == pytest.approx(340_000, rel=0.05) and found.heads is None
 
     @pytest.mark.parametrize("power", [0.5, 1.0])
@@ -163,14 +165,14 @@ class TestNeighbours:
         rise = (np.abs(one - other) - 1.0) / 42
         for most_ns in (100_000, 240_000, 400_000):
             times = 1_770_000 + most_ns * rise**power + rng.normal(0, 15_000, len(one))
-            found = neighbours.next_track(one, other, times)
+            found = adjacent_tracks.next_track(one, other, times)
             assert found is not None and found.ns == pytest.approx(1_770_000, rel=0.03)
             assert found.heads is None
 
     def test_times_without_a_pattern_say_nothing(self, rng: np.random.Generator) -> None:
         one, other, _ = cylinder_times(rng, 2, back=False, arm_ns=1, switch_ns=1)
         for _ in range(10):
-            assert neighbours.next_track(one, other, rng.uniform(3e5, 2e6, len(one))) is None
+            assert adjacent_tracks.next_track(one, other, rng.uniform(3e5, 2e6, len(one))) is None
 
 
 def test_an_interval_of_95_percent_holds_the_turn_as_often(rng: np.random.Generator) -> None:
@@ -181,7 +183,7 @@ def test_an_interval_of_95_percent_holds_the_turn_as_often(rng: np.random.Genera
         x = (rng.integers(0, 4096, 600) * 4096).astype(np.float64)
         passes = np.cumsum(rng.integers(1, 3, 600)) + x / (2 << 20)
         done = (passes * turn + rng.gamma(2.0, 0.01, 600) * turn).astype(np.uint64)
-        rough = turning.refined(turn * (1 + rng.uniform(-1e-4, 1e-4)), done, x, 16 << 10)
-        period, error = turning.settled(rough, done, x, 16 << 10)
+        rough = track_phases.refined(turn * (1 + rng.uniform(-1e-4, 1e-4)), done, x, 16 << 10)
+        period, error = track_phases.settled(rough, done, x, 16 << 10)
         held += abs(period / turn - 1) <= 1.96 * error
     assert 0.88 <= held / 200 <= 0.99, f"{held} of 200"

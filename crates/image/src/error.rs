@@ -8,7 +8,7 @@ use skylight_drive::profile::ProfileError;
 use skylight_host::Refusal;
 use skylight_layer::Failure;
 
-use crate::store::summed::mismatch_of;
+use crate::store::checksummed::mismatch_of;
 
 /// Where a wrong sector is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

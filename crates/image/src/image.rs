@@ -21,7 +21,7 @@ use crate::interpreter::{Counters, HostWrite, Interpreter};
 use crate::reader::{Reader, Route};
 use crate::recovery::Recovery;
 use crate::shingled::wall_clock;
-use crate::store::summed::SumState;
+use crate::store::checksummed::SumState;
 
 /// A write of the host.
 #[derive(Clone, Copy, Debug)]

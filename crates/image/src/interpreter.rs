@@ -24,18 +24,18 @@ use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, MapChange, Medium, Plan, Step};
 
 use crate::checkpoints::CheckpointState;
+use crate::cleaning_reads::Held;
 use crate::error::ImageError;
 use crate::flush::FlushState;
 use crate::format::superblock::{Part, Superblock};
 use crate::format::tag::{Kind, TAGS, Tag};
-use crate::held::Held;
 use crate::host::HostData;
 pub use crate::host::HostWrite;
 use crate::log::TagLog;
 use crate::planned::Access;
 use crate::planted::{Planted, Plants};
 use crate::reader::Route;
-use crate::room::{Health, Reserved, changes};
+use crate::space::{Health, Reserved, changes};
 use crate::state::State;
 use crate::store::Store;
 

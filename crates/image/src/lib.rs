@@ -3,14 +3,14 @@
 //! The clock gives the steps of a layer's plans a duration; here they get their bytes, and what the drive
 //! writes beside the data is enough to find everything again after a power cut.
 //!
-//! * [`image`]: one drive: layer, store and interpreter; what a server talks to. `making`: how it is made and opened.
+//! * [`image`]: one drive: layer, store and interpreter; what a server talks to. `creation`: how it is made and opened.
 //! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place`, `planned`: where they lie.
 //! * [`store`]: what lies underneath: sparse files, block devices, memory, and a medium that fails.
-//! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `held`: how they are written; `structures`,
+//! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `cleaning_reads`: how they are written; `structure_reader`,
 //!   `replay`, `recovery`: how they are read.
-//! * `room`: what happens where the file system is full, or fails.
-//! * `wrong`: sectors that are known not to be what was written.
-//! * `place`: files and devices, and what is asked of them before anything is written.
+//! * `space`: what happens where the file system is full, or fails.
+//! * `bad_sectors`: sectors that are known not to be what was written.
+//! * `image_files`: files and devices, and what is asked of them before anything is written.
 //! * [`shingled`]: what is kept of a drive whose writes overwrite others, beside its data.
 //! * [`scrub`]: reads all data of an image that has checksums.
 //! * [`maintenance`]: looking at an image, checking it, making it small.
@@ -21,20 +21,21 @@
 //! durable. The formats are in `docs/formats.md`.
 
 mod audit;
+mod bad_sectors;
 mod checkpoints;
+mod cleaning_reads;
+mod creation;
 pub mod error;
 mod flush;
 pub mod format;
-mod held;
 mod host;
 pub mod image;
+mod image_files;
 mod in_place;
 pub mod interpreter;
 mod log;
 pub mod maintenance;
-mod making;
 mod options;
-mod place;
 mod planned;
 #[doc(hidden)]
 pub mod planted;
@@ -42,13 +43,12 @@ mod ranges;
 pub mod reader;
 mod recovery;
 mod replay;
-mod room;
 pub mod scrub;
 pub mod shingled;
+mod space;
 mod state;
 pub mod store;
-mod structures;
-mod wrong;
+mod structure_reader;
 
 pub use error::ImageError;
 pub use flush::PendingSync;

@@ -13,18 +13,18 @@ use std::path::{Path, PathBuf};
 use skylight_drive::profile::Profile;
 use skylight_layer::Idle;
 
+use crate::creation::summed;
 use crate::error::ImageError;
 use crate::format::part::HEAD_BYTES;
 use crate::format::superblock::Superblock;
 use crate::image::Image;
-use crate::making::summed;
+use crate::image_files::reach;
 use crate::options::Options;
-use crate::place::reach;
 use crate::recovery::{Accept, bad_superblock, look};
 use crate::shingled::ShingledInfo;
 use crate::store::device::is_block_device;
 use crate::store::{Access, Store};
-use crate::structures::Reader;
+use crate::structure_reader::Reader;
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 1 << 20;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use skylight_drive::profile::Profile;
 
 use crate::planted::Plants;
-use crate::store::summed::SumOptions;
+use crate::store::checksummed::SumOptions;
 
 /// How an image is made and opened.
 #[derive(Clone, Debug, Default)]

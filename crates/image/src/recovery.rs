@@ -34,7 +34,7 @@ pub use crate::replay::Recovery;
 use crate::replay::Replay;
 use crate::state::State;
 use crate::store::Store;
-use crate::structures::{Bounds, NUMBERS_MAX, Reader, read_checkpoint};
+use crate::structure_reader::{Bounds, NUMBERS_MAX, Reader, read_checkpoint};
 
 /// What a store says, before anything is written.
 struct Understood {

@@ -12,7 +12,7 @@ use crate::format::superblock::Superblock;
 use crate::format::tag::{Kind, Tag, TagBlock};
 use crate::planted::{Planted, Plants};
 use crate::state::State;
-use crate::structures::{Bounds, CHUNK, Reader};
+use crate::structure_reader::{Bounds, CHUNK, Reader};
 
 /// How a store was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,14 +12,14 @@ use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_layer::Layer;
 
+use crate::creation::summed;
 use crate::error::ImageError;
+use crate::image_files::reach;
 use crate::interpreter::Interpreter;
-use crate::making::summed;
 use crate::options::Options;
-use crate::place::reach;
 use crate::recovery::look_into;
 use crate::store::{Access, Store};
-use crate::structures::Reader;
+use crate::structure_reader::Reader;
 
 /// Bytes that are read at a time.
 const CHUNK: u64 = 1 << 20;

@@ -9,7 +9,7 @@ use skylight_drive::profile::Profile;
 use skylight_image::format::superblock::{COPY, Superblock};
 use skylight_image::maintenance::{check, info, repair};
 use skylight_image::planted::Plants;
-use skylight_image::store::summed::SumOptions;
+use skylight_image::store::checksummed::SumOptions;
 use skylight_image::{Image, ImageError, Options};
 
 const CACHED: Options = Options {

@@ -11,11 +11,11 @@ use skylight_image::format::superblock::COPY;
 use skylight_image::maintenance::{check, compact, info};
 use skylight_image::planted::Plants;
 use skylight_image::store::Access;
+use skylight_image::store::checksummed::SumOptions;
 use skylight_image::store::device::DeviceStore;
 use skylight_image::store::fault::FaultStore;
 use skylight_image::store::file::FileStore;
 use skylight_image::store::ram::RamStore;
-use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, ImageError, Options, Store};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use skylight_disk::layout::{Layout, RecordingZone, Skews, segments};
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, Sectors, Shingling};
+use skylight_image::store::checksummed::SumOptions;
 use skylight_image::store::parts::{Part, PartsStore};
 use skylight_image::store::ram::RamStore;
-use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, Options, Store};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{

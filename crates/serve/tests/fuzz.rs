@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use skylight_serve::core::plain::Memory;
 use skylight_serve::core::{Errno, Shape};
-use skylight_serve::nbd::replay::replay;
+use skylight_serve::nbd::scripted_client::replay;
 use skylight_serve::nbd::wire::{self, RawRequest, chunk, handshake_flag, option};
 
 const SIZE: u64 = 1 << 20;

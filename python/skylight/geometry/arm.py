@@ -7,8 +7,8 @@ that any two tracks share (command, transfer) is measured within one track and s
 
 Invariant: reads only. A time that the reads contradict is NaN.
 
-Source: `skylight.infer.reach`, after the minimum time between reads of Worthington, Ganger, Patt and Wilkes
-(SIGMETRICS '95).
+Source: `skylight.infer.minimum_access_time`, after the minimum time between reads of Worthington, Ganger,
+Patt and Wilkes (SIGMETRICS '95).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 
 from skylight.evidence import F64, I64, IoLog
 from skylight.geometry.clock import Platter, circular_median
-from skylight.infer.reach import ideal_ns
-from skylight.infer.turning import phase_of
+from skylight.infer.minimum_access_time import ideal_ns
+from skylight.infer.track_phases import phase_of
 from skylight.probe.rotation import places
 
 READS = 11  # per round
@@ -152,7 +152,7 @@ def soonest_ns(ideal: F64, period_ns: float) -> float:
     """Minimum access time, ns, when commands may reach the drive late: a caught read proves that its time
     suffices, a missed read may only have come late. NaN if too many rows contradict the result.
 
-    `ideal` are the latencies that the mechanics alone would have (`skylight.infer.reach`)."""
+    `ideal` are the latencies that the mechanics alone would have (`skylight.infer.minimum_access_time`)."""
     ideal = ideal[np.isfinite(ideal)]
     if len(ideal) < FEWEST_ROWS:
         return np.nan

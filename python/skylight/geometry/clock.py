@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skylight.evidence import F64, I64, IoBatch, IoLog
-from skylight.infer.turning import centred, phase_of
+from skylight.infer.track_phases import centred, phase_of
 from skylight.probe.procedure import Steps
 
 GOLDEN = 0.6180339887498949  # its multiples modulo 1 are evenly spread for any count

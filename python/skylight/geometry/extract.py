@@ -30,7 +30,7 @@ from skylight.geometry.skew import find_skews
 from skylight.geometry.survey import Grid, survey
 from skylight.geometry.verify import Skews, observed_skews
 from skylight.geometry.zones import ZoneRun, ZoneSearch
-from skylight.infer.turning import Tracks, centred
+from skylight.infer.track_phases import Tracks, centred
 from skylight.probe.procedure import Steps
 from skylight.units import format_size
 

@@ -7,7 +7,7 @@ yield the track length from the rise of the phase with the address.
 
 Invariant: reads only; None for a target without rotation.
 
-Source: `skylight.infer.phase` and `skylight.infer.turning`, which do the inference.
+Source: `skylight.infer.phase` and `skylight.infer.track_phases`, which do the inference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from skylight.evidence import IoLog
 from skylight.geometry.clock import Clock, Platter
 from skylight.infer import phase
-from skylight.infer.turning import ROUGH, Tracks, agreement, centred, phase_of, refined
+from skylight.infer.track_phases import ROUGH, Tracks, agreement, centred, phase_of, refined
 from skylight.probe.rotation import places
 from skylight.probe.rotation.analysis import PLACES_PER_ROUND, ROUND_IOS, ROUNDS, VISITS
 

@@ -26,7 +26,7 @@ from skylight.geometry.layout_models import ArmTimes, ModelFit
 from skylight.geometry.reversals import Reversal, first_reversal
 from skylight.geometry.verify import Skews, phase_jumps
 from skylight.geometry.zones import ZoneRun
-from skylight.infer.turning import centred
+from skylight.infer.track_phases import centred
 
 NEAR_TRACKS, LOG_TRACKS, WIDE_TRACKS, FAR_ZONES = 44, 44, 44, 24
 LONGEST_LOG = 20_000

@@ -14,7 +14,8 @@ not by the planned one. The time of a step is measured with such hops as well.
 
 Invariant: reads only, two per track and criterion; None if no hop differs from a step.
 
-Source: docs/geometry.md, "The layout"; `skylight.infer.reach` for reads that are just caught or missed.
+Source: docs/geometry.md, "The layout"; `skylight.infer.minimum_access_time` for reads that are just caught
+or missed.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from skylight.geometry.clock import GOLDEN, Platter, circular_median
 from skylight.geometry.density_pattern import MOST_HEADS
 from skylight.geometry.verify import phase_jumps
 from skylight.geometry.zones import ZoneRun
-from skylight.infer.reach import ideal_ns
-from skylight.infer.turning import centred, phase_of
+from skylight.infer.minimum_access_time import ideal_ns
+from skylight.infer.track_phases import centred, phase_of
 
 CHUNK_TRACKS = 256
 SKEW_TRACKS = 24

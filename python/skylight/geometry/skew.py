@@ -21,7 +21,7 @@ from skylight.geometry.layout_models import CYLINDER, CYLINDER_SERPENTINE, HYBRI
 from skylight.geometry.result import Skew
 from skylight.geometry.verify import phase_jumps
 from skylight.geometry.zones import ZoneRun
-from skylight.infer.turning import centred
+from skylight.infer.track_phases import centred
 
 STEPS = (4, 12, 40, 96)
 ENOUGH = 0.004

@@ -16,7 +16,7 @@ they are bounded, unlike latencies, and no outlier can feign it. A round with a 
 one, is left out: its phases are lost, and the number of periods to be tried grows with the longest round.
 
 The opposite question, whether completions go on from one another whatever their addresses, is that of
-`skylight.infer.advance`.
+`skylight.infer.phase_step`.
 
 Sources: the rotational signature is Skylight section 4.3 (a missed revolution) turned into a test; circular
 analysis of variance after Mardia and Jupp, "Directional Statistics", chapter 7; Bonferroni for the periods.
@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64
-from skylight.infer.chance import ratio_tail
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
+from skylight.infer.tail_probability import ratio_tail
 
 Complex = NDArray[np.complex128]
 

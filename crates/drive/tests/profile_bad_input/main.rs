@@ -92,7 +92,7 @@ fn unknown_keys() {
         (
             "zero_latency = false",
             "queue_depth = 4",
-            "f.toml:11: [mechanics] queue_depth is not a key here; it belongs in [interface]",
+            "f.toml:11: [mechanics] queue_depth is not a key here; it belongs in [interface] or [conditions]",
         ),
         (
             "kind = \"set-associative\"",

@@ -1,7 +1,7 @@
 //! The on-media formats, byte by byte as `docs/formats.md` has them.
 //!
 //! * [`superblock`]: what the image is, and where its parts lie.
-//! * [`begun`]: that an image is being made.
+//! * [`unfinished`]: that an image is being made.
 //! * [`flash`]: whose a flash is that lies on another device, in images of version 1.
 //! * [`tag`]: blocks of the tag log; a tag says where an extent lies from a sequence number on.
 //! * [`checkpoint`]: where everything lies, at one point of the log.
@@ -12,7 +12,6 @@
 //! Invariants: little-endian; every block of 512 bytes carries a CRC32C, salted with the image's own number, so
 //! that blocks of an older image on the same medium are no blocks; no bytes make a reader panic.
 
-pub mod begun;
 pub mod checkpoint;
 pub mod flash;
 pub mod mark;
@@ -20,6 +19,7 @@ pub mod part;
 pub mod sums;
 pub mod superblock;
 pub mod tag;
+pub mod unfinished;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};

@@ -3,9 +3,9 @@
 //! * [`ram`]: memory, sparse; a copy costs little. For tests, and for drives that need not last.
 //! * [`file`]: a sparse file, in parts where the file system allows no larger one.
 //! * [`device`]: a raw block device.
-//! * [`fold`]: a store without a stretch that nothing lies in.
+//! * [`without_gap`]: a store without a stretch that nothing lies in.
 //! * [`parts`]: several stores, one behind the other.
-//! * [`summed`]: a store that knows what was written, by checksums; `compared`: its reads; `regions`: where a power cut
+//! * [`checksummed`]: a store that knows what was written, by checksums; `checksummed_reads`: its reads; `regions`: where a power cut
 //!   may have taken it.
 //! * [`fault`]: a medium that loses, tears and reorders what was not synced, and fails on demand.
 //!
@@ -13,15 +13,15 @@
 //! zeros; after [`Store::sync`] all that was written before is durable. Offsets and lengths are whole sectors of
 //! 512 bytes, and a store may lose or keep each of them by itself, but never tears one.
 
-mod compared;
+pub mod checksummed;
+mod checksummed_reads;
 pub mod device;
 pub mod fault;
 pub mod file;
-pub mod fold;
 pub mod parts;
 pub mod ram;
 mod regions;
-pub mod summed;
+pub mod without_gap;
 
 use std::io;
 use std::ops::Range;
@@ -173,7 +173,7 @@ pub trait Store: Send {
     }
 
     /// What its checksums have found, if it has any.
-    fn sums(&self) -> Option<summed::SumState> {
+    fn sums(&self) -> Option<checksummed::SumState> {
         None
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::{Value, json};
 use skylight_disk::SECTOR_BYTES;
 use skylight_image::ImageError;
-use skylight_image::store::summed::SumState;
+use skylight_image::store::checksummed::SumState;
 
 use super::filters::log::Sink;
 

@@ -7,7 +7,7 @@
 //! * [`decode`]: from a request on the wire to a command of the core.
 //! * [`transmission`]: the transmission phase. [`reply_buffer`]: encodes replies. [`reply_queue`]: replies of
 //!   an asynchronous backend. [`splice_pipe`]: zero-copy reads.
-//! * [`replay`]: a scripted client for tests and fuzzing.
+//! * [`scripted_client`]: a scripted client for tests and fuzzing.
 //!
 //! Source: the NBD protocol as published by the NBD project (doc/proto.md); modules name the sections that
 //! they implement.
@@ -18,9 +18,9 @@ pub mod busy_poll;
 pub mod channel;
 pub mod decode;
 pub mod handshake;
-pub mod replay;
 pub mod reply_buffer;
 pub mod reply_queue;
+pub mod scripted_client;
 pub mod server;
 pub mod splice_pipe;
 pub mod tls;

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use skylight_image::planted::Plants;
+use skylight_image::store::checksummed::SumOptions;
 use skylight_image::store::fault::{FaultStore, Medium, Random};
 use skylight_image::store::ram::RamStore;
-use skylight_image::store::summed::SumOptions;
 use skylight_image::{Image, Options};
 use skylight_layer::Layer;
 

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64
-from skylight.infer.turning import phasors
+from skylight.infer.track_phases import phasors
 
 C128 = NDArray[np.complex128]
 

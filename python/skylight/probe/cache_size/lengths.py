@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import F64
-from skylight.infer.turning import phasors
+from skylight.infer.track_phases import phasors
 
 Interval = tuple[float, float]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skylight.evidence import Evidence
-from skylight.infer import residence
+from skylight.infer import cached_or_native
 from skylight.probe import Figure
 from skylight.probe.cleaning import cache_bands, rate, trials
 from skylight.probe.drawing import cached_or_cleaned, dashed_line, new_axes, plain_numbers
@@ -78,7 +78,7 @@ def _bands(evidence: Evidence, told: rate.Round, rotation_ns: float, *, flash: b
     drawing, axes = new_axes()
     log = evidence.log(f"{told.name}-look")
     look_ns = log.latency_ns[2::2]  # the first row is the read that may wait, then approach and look in turn
-    home = residence.at_home(look_ns, rotation_ns, flash=flash)
+    home = cached_or_native.at_home(look_ns, rotation_ns, flash=flash)
     number = np.arange(1, len(look_ns) + 1)
     cached_or_cleaned(axes, number, look_ns / 1e6, home)
     dashed_line(axes, rotation_ns / 1e6)

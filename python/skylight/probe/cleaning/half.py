@@ -1,12 +1,12 @@
 """How long a drive that cleans in idle time takes for a band of which every other 64 KiB was written.
 
 At three places a stretch of several bands is written so, with commands queued. Then the drive is left alone
-again and again, each time for its idle time and half of what a band with one block takes, so that at most one
-band is finished; after each pause looks at one block of every cell of the stretch
-(`skylight.infer.residence`) say what went home. What goes home at once is a band, which gives its length here
-without any other test. A last, longer pause lets several bands be cleaned, and the time from the first band
-that was finished to the last is divided by their number. Where the stretch begins or ends amid a band, that
-part of it goes home after as long as a whole band: it counts as one, whenever it comes.
+again and again, each time for its idle time and half of what a band with one block takes, so that at most
+one band is finished; after each pause looks at one block of every cell of the stretch
+(`skylight.infer.cached_or_native`) say what went home. What goes home at once is a band, which gives its
+length here without any other test. A last, longer pause lets several bands be cleaned, and the time from the
+first band that was finished to the last is divided by their number. Where the stretch begins or ends amid a
+band, that part of it goes home after as long as a whole band: it counts as one, whenever it comes.
 
 A cell is looked at by a lone block between two that were never written; it stands for one of the chunks.
 

@@ -2,9 +2,9 @@
 
 Single blocks are written into bands at nine places at even distances in the address space, several at each,
 so far apart that no two share a band. The drive is then left alone for longer than its idle time, and looks
-(`skylight.infer.residence`) say how many went home. The time that it cleaned is the pause less its idle time,
-and the time that the read after the pause had to wait; on average half a band more was begun than was
-finished.
+(`skylight.infer.cached_or_native`) say how many went home. The time that it cleaned is the pause less its
+idle time, and the time that the read after the pause had to wait; on average half a band more was begun than
+was finished.
 
 A first round with a few bands gives an idea; the last one has so many that the time is right and the count is
 large. Each round begins with clean bands: by an erase, or a pause in which all are cleaned.

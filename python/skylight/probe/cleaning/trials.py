@@ -2,9 +2,9 @@
 
 A trial writes a mark (three blocks of one band), reads an anchor elsewhere, leaves the drive alone for a
 while, reads the anchor again and then looks whether the mark's blocks are at their native place
-(`skylight.infer.residence`). The drive had begun to clean if most are, or if the anchor was *late*: the unit
-of cleaning in progress has to end first. Left alone for less than its idle time it still has its heads at the
-anchor, and answers within a revolution.
+(`skylight.infer.cached_or_native`). The drive had begun to clean if most are, or if the anchor was *late*:
+the unit of cleaning in progress has to end first. Left alone for less than its idle time it still has its
+heads at the anchor, and answers within a revolution.
 
 Each trial marks another place of the same band, for which all marks of earlier trials go with it. Only a late
 anchor can mislead (a slow outlier), so it has to be seen again before it counts. A unit that is about to end
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import I64, U64, IoBatch, IoLog, Op
-from skylight.infer import residence
+from skylight.infer import cached_or_native
 from skylight.probe.procedure import Steps
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -78,11 +78,11 @@ class Ground:
 
     def looks(self, blocks: U64) -> IoBatch:
         """Looks at blocks."""
-        return residence.looks(blocks, self.block, flash=self.flash)
+        return cached_or_native.looks(blocks, self.block, flash=self.flash)
 
     def home(self, log: IoLog) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which of the blocks looked at are at their native place."""
-        return residence.at_home(residence.look_ns(log), self.rotation_ns, flash=self.flash)
+        return cached_or_native.at_home(cached_or_native.look_ns(log), self.rotation_ns, flash=self.flash)
 
 
 def begin(steps: Steps, *, flushed: bool) -> Ground:
@@ -92,7 +92,7 @@ def begin(steps: Steps, *, flushed: bool) -> Ground:
     at = steps.rng(BASELINE).integers(16, steps.size // MIB - 16, size=BASELINE_PLACES)
     blocks = np.sort(at).astype(np.uint64) * np.uint64(MIB) + np.uint64(260 * KIB)
     log = steps.run(BASELINE, ground.looks(blocks), params={"flash": flash})
-    rotation_ns = residence.turn_of(residence.look_ns(log))
+    rotation_ns = cached_or_native.turn_of(cached_or_native.look_ns(log))
     places = (2 * np.arange(SPEED_PLACES) + 1) * (steps.size // (2 * SPEED_PLACES)) // MIB * MIB
     pairs = np.stack([places, places + SPEED_BYTES], axis=1).ravel()
     second_ns = steps.run(SPEED, IoBatch.reads(pairs, SPEED_BYTES)).latency_ns[1::2]

@@ -25,7 +25,7 @@ import numpy as np
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.infer.chance import binomial_tail, hypergeometric_tail
+from skylight.infer.tail_probability import binomial_tail, hypergeometric_tail
 from skylight.probe import Cost, Figure
 from skylight.probe.cleaning import trials
 from skylight.probe.cleaning_order import measure as parades

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import I64, U64, IoLog, JsonScalar
-from skylight.infer import residence
+from skylight.infer import cached_or_native
 from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined
 
 MARKS, MORE_BLOCKS, BLOCK_STEP = 20, 5, 16 * KIB
@@ -212,4 +212,6 @@ def test5(ground: Ground, idle_s: float, band_s: float) -> Test5:
     steps.pause(f"{TEST5}pause", pause_s)
     params = {"linear": LINEAR_BLOCKS, "scattered": SCATTERED_BLOCKS, "pause_s": pause_s}
     looked = steps.run(f"{TEST5}look", ground.looks(blocks), params=params)
-    return Test5(LINEAR_BLOCKS, SCATTERED_BLOCKS, pause_s, residence.look_ns(looked), ground.home(looked))
+    return Test5(
+        LINEAR_BLOCKS, SCATTERED_BLOCKS, pause_s, cached_or_native.look_ns(looked), ground.home(looked)
+    )

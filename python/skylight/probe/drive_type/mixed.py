@@ -3,7 +3,7 @@ no head has to go?
 
 The read takes the arm away and lets a random part of a revolution pass. A log on a platter is written where
 it ended: from one write's completion to the next it advances by the same part of a revolution, or by one of a
-few, whatever came between (`skylight.infer.advance`). Writes to flash take as long as ever, so that their
+few, whatever came between (`skylight.infer.phase_step`). Writes to flash take as long as ever, so that their
 latencies pile up: they wait neither for the arm nor for an angle. Writes in place do neither. A write that
 stalled, because a band was cleaned or a sector retried, tells of none of these and is left out.
 
@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import I64, U64
-from skylight.infer.advance import LARGEST_P, NO_ADVANCE, Advance, advance
-from skylight.infer.chance import binomial_tail
 from skylight.infer.phase import Coherence
+from skylight.infer.phase_step import LARGEST_P, NO_ADVANCE, Advance, advance
 from skylight.infer.robust import Spread, confidence_that
+from skylight.infer.tail_probability import binomial_tail
 
 PAIRS = 192
 FEWEST_PAIRS = 16  # of which quartiles mean something; how many tell, the chances say

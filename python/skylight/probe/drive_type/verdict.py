@@ -17,10 +17,10 @@ import numpy as np
 
 from skylight.evidence import I64
 from skylight.findings import UNKNOWN
-from skylight.infer.advance import Advance
-from skylight.infer.chance import binomial_tail
 from skylight.infer.phase import FASTEST_RPM, NONE, Coherence
+from skylight.infer.phase_step import Advance
 from skylight.infer.robust import Spread, confidence_that, folded_spread, uneven_spread
+from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.drive_type.mixed import STALL_NS, Mixed
 from skylight.probe.drive_type.writes import (
     FAST_NS,

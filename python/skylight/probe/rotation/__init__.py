@@ -2,11 +2,12 @@
 
 A block passes under the head at one angle. Reads in random order over a few MiB give the revolution to a few
 parts in a million, and the angle of blocks against their address: it rises by one revolution a track, so its
-slope is the size of a track (`skylight.infer.turning`). Once the angle of every block of some tracks is
+slope is the size of a track (`skylight.infer.track_phases`). Once the angle of every block of some tracks is
 known, so is the soonest that the head can be over a block of another track: blocks that pass sooner are
-missed and cost a revolution more (`skylight.infer.reach`). Less the same on one track, that is arm time: to
-the next track of a surface (`skylight.infer.neighbours` tells it from a head switch), and over the stroke,
-for which the places farthest from each other are looked for, since layouts may put addresses at any radius.
+missed and cost a revolution more (`skylight.infer.minimum_access_time`). Less the same on one track, that is
+arm time: to the next track of a surface (`skylight.infer.adjacent_tracks` tells it from a head switch), and
+over the stroke, for which the places farthest from each other are looked for, since layouts may put
+addresses at any radius.
 
 Invariant: only reads are issued (a drive that is probed with leave to write is erased first where it can be,
 so that no block lies in a cache).

@@ -15,10 +15,10 @@ from functools import cached_property
 import numpy as np
 
 from skylight.evidence import F64, IoLog
-from skylight.infer.neighbours import NextTrack, next_track
+from skylight.infer.adjacent_tracks import NextTrack, next_track
+from skylight.infer.minimum_access_time import Reach
 from skylight.infer.phase import NONE, Coherence
-from skylight.infer.reach import Reach
-from skylight.infer.turning import Tracks
+from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation import places, seeks
 from skylight.probe.rotation.places import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
 from skylight.probe.rotation.seeks import Curve

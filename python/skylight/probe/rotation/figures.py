@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skylight.evidence import F64, Evidence
-from skylight.infer.turning import Tracks, phase_of
+from skylight.infer.track_phases import Tracks, phase_of
 from skylight.probe import Figure
 from skylight.probe.drawing import new_axes
 from skylight.probe.rotation import places

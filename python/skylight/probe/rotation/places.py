@@ -7,7 +7,7 @@ of its blocks lies. Steps that go between places are compared with those angles.
 Invariants: pure functions of logs, used by `measure` to plan and by `infer` to judge alike. Angles of two
 steps, or of two stretches of one, are never compared without aligning them first: a spindle drifts.
 
-Source: as `skylight.infer.turning` and `skylight.infer.reach`.
+Source: as `skylight.infer.track_phases` and `skylight.infer.minimum_access_time`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, IoLog
 from skylight.infer import phase
+from skylight.infer.minimum_access_time import Reach, ideal_ns, reach_of
 from skylight.infer.phase import Coherence
-from skylight.infer.reach import Reach, ideal_ns, reach_of
-from skylight.infer.turning import Tracks, centred, fit_tracks, phase_of, refined, settled
+from skylight.infer.track_phases import Tracks, centred, fit_tracks, phase_of, refined, settled
 
 LEAST_TRACK_BYTES, MOST_TRACK_BYTES = 64 << 10, 8 << 20
 NEAR_BYTES = 16 << 10

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skylight.evidence import EMPTY_LOG, F64, IoBatch, IoLog
-from skylight.infer.turning import Tracks
+from skylight.infer.track_phases import Tracks
 from skylight.probe.procedure import Steps
 from skylight.probe.rotation import seeks
 from skylight.probe.rotation.analysis import (

@@ -3,7 +3,7 @@
 The reach of a block from another track, less the reach within a track, is arm time: overhead and transfer
 cancel. Two things stand between that and `seek_ns`:
 
-* the track that comes next in address may lie on another surface: `skylight.infer.neighbours` tells;
+* the track that comes next in address may lie on another surface: `skylight.infer.adjacent_tracks` tells;
 * addresses do not say at which radius they lie. `fit_curve` needs none: times from the outermost and from the
   innermost place to the others depend on one radius each, and distances add up.
 
@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, IoLog
-from skylight.infer.reach import Reach
-from skylight.infer.turning import Tracks
+from skylight.infer.minimum_access_time import Reach
+from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation.places import Turn, ideals, in_chunks, reaches
 
 FEWEST_TRACKS = 6

@@ -14,8 +14,8 @@ from math import erf, sqrt
 import numpy as np
 
 from skylight.findings import Finding, Known
-from skylight.infer.reach import Reach
-from skylight.infer.turning import Tracks
+from skylight.infer.minimum_access_time import Reach
+from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.findings import ROTATION, SEEK, SEEK_RIGHT, TRACK, TRACK_RIGHT, TURN_RIGHT
 from skylight.units import format_duration, format_size

@@ -2,11 +2,11 @@
 
 Two things are measured. *Throughput*: bursts of sequential 1 MiB reads with look-ahead on at even distances,
 where the paper reads the whole drive. *Track sizes*: a few hundred single-block reads at a place give the
-size of its tracks to about 0.1 % (`skylight.infer.turning`), which the speed of a burst, with its crossings
-of tracks and bands, does not. The first change of size is looked for from both ends by doubling and halving
-(`walk.py`), then stroke after stroke until one pattern explains them all: the surfaces of a drive whose walk
-stays on one surface for thousands of tracks, in one order and back (`sizes.py`). The same sizes and bursts
-tell recording zones apart (`recording.py`).
+size of its tracks to about 0.1 % (`skylight.infer.track_phases`), which the speed of a burst, with its
+crossings of tracks and bands, does not. The first change of size is looked for from both ends by doubling
+and halving (`walk.py`), then stroke after stroke until one pattern explains them all: the surfaces of a
+drive whose walk stays on one surface for thousands of tracks, in one order and back (`sizes.py`). The same
+sizes and bursts tell recording zones apart (`recording.py`).
 
 Invariants: reads only. Drives whose tracks only become shorter have no plateaus, and no finding of them.
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, IoLog
-from skylight.infer.turning import fit_tracks, phase_of
+from skylight.infer.track_phases import fit_tracks, phase_of
 
 READS = 264
 SPREAD_TRACKS = 5.5

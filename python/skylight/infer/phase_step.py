@@ -30,8 +30,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.infer.chance import ratio_tail
 from skylight.infer.robust import BOOTSTRAP_SEED
+from skylight.infer.tail_probability import ratio_tail
 
 Bools = NDArray[np.bool_]
 Complex = NDArray[np.complex128]

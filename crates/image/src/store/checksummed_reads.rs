@@ -1,4 +1,4 @@
-//! The reading half of a store with checksums ([`super::summed`]): what is read is compared with its entries.
+//! The reading half of a store with checksums ([`super::checksummed`]): what is read is compared with its entries.
 //!
 //! Invariants: no byte of the media that was not compared leaves a read; what seems wrong beside a write is read again
 //! while nobody writes.

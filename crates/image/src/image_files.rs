@@ -11,17 +11,17 @@ use skylight_host::Refusal;
 
 use crate::error::ImageError;
 use crate::format::BLOCK;
-use crate::format::begun::Begun;
 use crate::format::flash::FlashHead;
 use crate::format::part::{HEAD_BYTES, PartHead, START};
 use crate::format::superblock::{COPY, Part as Extent, Superblock};
+use crate::format::unfinished::Begun;
 use crate::options::Options;
 use crate::store::device::{DeviceStore, is_block_device};
 use crate::store::file::{FileStore, PART_BYTES, begun_in, is_part_of};
-use crate::store::fold::FoldedStore;
 use crate::store::parts::{Part, PartsStore};
+use crate::store::without_gap::FoldedStore;
 use crate::store::{Access, Store};
-use crate::structures::Reader;
+use crate::structure_reader::Reader;
 
 /// The first version whose parts have heads with the number of the image.
 const HEADS_SINCE: u32 = 2;

@@ -35,11 +35,11 @@ use std::time::{Duration, Instant};
 use skylight_disk::{Direction, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, Plan, Purpose, Step};
 
+use crate::cleaning_reads::Held;
 use crate::error::ImageError;
 use crate::format::BLOCK;
 use crate::format::checkpoint::{CACHED, ENTRIES, MOVED, TORN, WRITER};
 use crate::format::superblock::Superblock;
-use crate::held::Held;
 use crate::interpreter::Interpreter;
 use crate::planted::Planted;
 use crate::store::Store;

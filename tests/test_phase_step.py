@@ -11,9 +11,9 @@ import pytest
 from skylight import _native
 from skylight.engines.sim import SimEngine
 from skylight.evidence import TargetFacts
-from skylight.infer.advance import NO_ADVANCE, advance
-from skylight.infer.chance import binomial_tail
 from skylight.infer.phase import Coherence
+from skylight.infer.phase_step import NO_ADVANCE, advance
+from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.drive_type.mixed import PAIRS, Mixed
 from skylight.probe.suite import SuiteOptions, run_suite
 

@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-pub use super::compared::{Mismatch, mismatch_of};
-use super::compared::{SECTOR, Shared, SummedReads, TOGETHER, entry_at, intended};
+pub use super::checksummed_reads::{Mismatch, mismatch_of};
+use super::checksummed_reads::{SECTOR, Shared, SummedReads, TOGETHER, entry_at, intended};
 use super::regions::Regions;
 use super::{HEAD_BYTES, PartInfo, Reads, Store, Syncs, check_range};
 use crate::format::sums::{

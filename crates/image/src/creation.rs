@@ -9,22 +9,22 @@ use skylight_drive::profile::Profile;
 use skylight_layer::{Layer, Plan};
 
 use crate::checkpoints::write_part_heads;
+use crate::cleaning_reads::Held;
 use crate::error::ImageError;
 use crate::format::checkpoint::Head;
 use crate::format::mark::Mark;
 use crate::format::superblock::{COPY, Superblock, TEXT};
 use crate::format::{BLOCK, checksum, drawn};
-use crate::held::Held;
 use crate::image::Image;
+use crate::image_files;
 use crate::in_place;
 use crate::options::Options;
-use crate::place;
 use crate::recovery::{Accept, Judgement, Recovered, bad_superblock, check_room, mend_superblock, recover};
-use crate::room::{AHEAD_BYTES, reserve_new};
+use crate::space::{AHEAD_BYTES, reserve_new};
+use crate::store::checksummed::SummedStore;
 use crate::store::device::is_block_device;
-use crate::store::summed::SummedStore;
 use crate::store::{Access, Store};
-use crate::structures::Reader;
+use crate::structure_reader::Reader;
 
 impl Image {
     /// Makes the image of a drive in a file, or on a block device, and opens it.
@@ -46,7 +46,7 @@ impl Image {
         options: &Options,
     ) -> Result<Self, ImageError> {
         let mut superblock = superblock(layer.as_ref(), text, options);
-        let store = place::make(path, &mut superblock, layer.media_use().gap, options)?;
+        let store = image_files::make(path, &mut superblock, layer.media_use().gap, options)?;
         Self::format(store, superblock, layer, options)
     }
 
@@ -98,7 +98,7 @@ impl Image {
         options: &Options,
     ) -> Result<Self, ImageError> {
         let mut superblock = superblock(layer.as_ref(), text, options);
-        place::note_parts(store.as_ref(), &mut superblock);
+        image_files::note_parts(store.as_ref(), &mut superblock);
         Self::format(store, superblock, layer, options)
     }
 
@@ -120,7 +120,7 @@ impl Image {
         let place = store.name();
         let failed = |source| ImageError::Io { place: place.clone(), action: "format it", source };
         // The superblocks last: what is cut short is no image, and known for what it is.
-        place::erase(store.as_mut(), superblock.identity)?;
+        image_files::erase(store.as_mut(), superblock.identity)?;
         if superblock.sums.len > 0 {
             // No checksum stands for zeros.
             let from = superblock.sums.start;
@@ -168,7 +168,7 @@ impl Image {
 
     /// The same, and also of an image that lost what was durable, if that is accepted, as far as it can be read.
     pub(crate) fn open_judged(path: &Path, options: &Options, accept: Accept) -> Result<Self, ImageError> {
-        let store = place::reach(path, options, Access::Use)?;
+        let store = image_files::reach(path, options, Access::Use)?;
         let found = Reader(store.as_ref()).superblock()?;
         let place = store.name();
         let profile = Profile::from_toml(&found.0.text, &place)?;
@@ -185,7 +185,7 @@ impl Image {
     /// # Errors
     /// As [`Image::open`].
     pub fn open_at(path: &Path, layer: Box<dyn Layer>, options: &Options) -> Result<Self, ImageError> {
-        Self::open_on(place::reach(path, options, Access::Use)?, layer, options)
+        Self::open_on(image_files::reach(path, options, Access::Use)?, layer, options)
     }
 
     /// Opens an image on a store, for a drive with this layer, and recovers what it holds.

@@ -10,7 +10,7 @@ use skylight_layer::Medium;
 use crate::error::ImageError;
 use crate::interpreter::Interpreter;
 use crate::store::Store;
-use crate::store::summed::SumState;
+use crate::store::checksummed::SumState;
 
 impl Interpreter {
     /// Reads what is to be moved, sectors too that are known to be wrong: these are not what stops a cleaning, and are
