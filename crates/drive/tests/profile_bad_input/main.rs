@@ -206,7 +206,7 @@ fn keys_that_exclude_each_other() {
             "zones = 24\n[flash]\nread = \"1 ms\"\nwrite = \"1 ms\"\nbandwidth = \"1 GB\"\n[x]",
             "f.toml:28: x is not a key here; the keys are \"schema\", \"name\", \"capacity\", \
              \"mechanics\", \"geometry\", \
-             \"interface\", \"layer\", \"flash\", \"jitter\", \"sources\" and \"summary\"",
+             \"interface\", \"layer\", \"conditions\", \"flash\", \"jitter\", \"sources\" and \"summary\"",
         ),
         (
             "[layer]",
