@@ -146,8 +146,8 @@ def test_a_probe_of_a_drive_that_vanishes_ends_with_3_and_can_go_on(
 ) -> None:
     """The whole command, on a target whose reads fail once its settings are gone."""
 
-    def opened(spec: str, *, seed: int, destroy_data: bool) -> DeviceEngine:
-        del spec, seed
+    def opened(spec: str, *, seed: int, destroy_data: bool, conditions: str | None = None) -> DeviceEngine:
+        del spec, seed, conditions
         return disk.open(destroy_data=destroy_data)
 
     def pulled(engine: DeviceEngine, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
