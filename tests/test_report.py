@@ -316,7 +316,7 @@ def test_each_figure_is_there_for_a_wide_and_a_narrow_page_with_a_caption(record
         ("smr", "flash", "smr-flash", "This is a shingled (SMR) disk with a flash cache."),
         ("smr", UNKNOWN, "smr", "This is a shingled (SMR) disk."),
         ("not-rotating", "none", "not-rotating", "This is not a rotating disk."),
-        (UNKNOWN, UNKNOWN, "unknown", "What kind of drive this is could not be told."),
+        (UNKNOWN, UNKNOWN, "unknown", "What kind of drive this is could not be determined."),
     ],
 )
 def test_the_verdict_comes_first_and_in_words(
