@@ -298,7 +298,8 @@ def test_who_uses_it_cannot_be_told(device: Loop, tmp_path: Path, missing: str) 
         }:
             (root / name).symlink_to(f"/{name}")
     opened(destroy_data=False)
-    with pytest.raises(UsageError, match=f"{device.path}: refusing to write.*{missing}.* cannot be read .*; mount "):
+    refusal = f"{device.path}: refusing to write.*{missing}.* cannot be read .*; mount "
+    with pytest.raises(UsageError, match=refusal):
         opened(destroy_data=True)
 
 
