@@ -24,16 +24,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import peer
 
 GIB = 1 << 30
 SIZE_BYTES = 2 * GIB
@@ -47,7 +47,6 @@ FILLS = {
 }
 # What a row must reach of nbdkit's rate.
 BOUNDS = {"before": 1.0, "past": 0.5}
-SKYLIGHT = [sys.executable, "-c", "from skylight.cli import main; main()"]
 
 
 @dataclass(frozen=True)
@@ -64,42 +63,13 @@ class Row:
     amplification: float
 
 
-def uri(socket: Path) -> str:
-    """The name by which clients know a socket."""
-    return f"nbd+unix:///?socket={socket}"
-
-
-@contextmanager
-def server(command: list[str], socket: Path) -> Iterator[Path]:
-    """A server, while it is needed."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        for _ in range(600):
-            if socket.exists() or process.poll() is not None:
-                break
-            time.sleep(0.05)
-        else:
-            sys.exit(f"no server at {socket}")
-        if process.poll() is not None:
-            sys.exit(f"no server at {socket}: {process.communicate()}")
-        yield socket
-    finally:
-        process.terminate()
-        process.communicate(timeout=600)
-        socket.unlink(missing_ok=True)
-
-
 @contextmanager
 def both(drive: str, folder: Path) -> Iterator[tuple[Path, Path]]:
     """A new image of a drive and a new plain file, each served."""
-    ours, peer, plain, image = (folder / name for name in ("ours", "peer", "plain", f"{drive}.img"))
-    with plain.open("wb") as file:
-        file.truncate(SIZE_BYTES)
-    serve = [*SKYLIGHT, "serve", drive, "--image", str(image), "--nbd", f"unix:{ours}"]
-    serve += ["--timing", "none", "--write-cache", "on", "--quiet"]
-    nbdkit = ["nbdkit", "--foreground", "--exit-with-parent", f"--unix={peer}", "file", str(plain)]
-    with server(serve, ours), server(nbdkit, peer):
-        yield ours, peer
+    ours, theirs, plain, image = (folder / name for name in ("ours", "peer", "plain", f"{drive}.img"))
+    nbdkit = peer.nbdkit(plain, theirs, SIZE_BYTES)
+    with peer.server(peer.serve(drive, image, ours), ours), peer.server(nbdkit, theirs):
+        yield ours, theirs
     for path in (image, plain):
         path.unlink()
 
@@ -107,8 +77,7 @@ def both(drive: str, folder: Path) -> Iterator[tuple[Path, Path]]:
 def rate(socket: Path, load: tuple[str, str, int, int], seconds: float | None) -> float:
     """Operations a second, of so many seconds or of as many writes as the load has."""
     kind, block, depth, count = load
-    command = ["fio", "--name=x", "--ioengine=nbd", f"--uri={uri(socket)}", f"--rw={kind}", f"--bs={block}"]
-    command += [f"--iodepth={depth}", f"--size={SIZE_BYTES}", "--randrepeat=0", "--output-format=json"]
+    command = [*peer.fio(socket, kind, block, depth, SIZE_BYTES), "--randrepeat=0", "--output-format=json"]
     if seconds is None:
         command.append(f"--number_ios={count}")
     else:
@@ -121,7 +90,7 @@ def rate(socket: Path, load: tuple[str, str, int, int], seconds: float | None) -
 def moved(socket: Path) -> tuple[int, int]:
     """Bytes that the host wrote and that the drive wrote to its media."""
     done = subprocess.run(
-        [*SKYLIGHT, "status", f"unix:{socket}", "--json"], check=True, capture_output=True, text=True
+        [*peer.SKYLIGHT, "status", f"unix:{socket}", "--json"], check=True, capture_output=True, text=True
     )
     image = json.loads(done.stdout)["drive"]["image"]
     return image["host_bytes"], image["media_bytes"]
@@ -139,23 +108,23 @@ def before_the_cliff(drive: str, load: tuple[str, str, int, int], folder: Path, 
     """A load on new images and files."""
     runs = []
     for _ in range(turns):
-        with both(drive, folder) as (ours, peer):
-            runs.append((measure(ours, load, None), rate(peer, load, None)))
+        with both(drive, folder) as (ours, theirs):
+            runs.append((measure(ours, load, None), rate(theirs, load, None)))
     return _row(drive, "before", load, runs)
 
 
 def past_the_cliff(drive: str, folder: Path, seconds: float, turns: int) -> Iterator[Row]:
     """Every load with a full cache."""
     whole = ("write", "1m", 4, SIZE_BYTES >> 20)
-    with both(drive, folder) as (ours, peer):
-        for socket in (ours, peer):
+    with both(drive, folder) as (ours, theirs):
+        for socket in (ours, theirs):
             rate(socket, whole, None)
         for load in LOADS:
             runs = []
             for _ in range(turns):
                 rate(ours, FILLS[drive], None)
                 os.sync()
-                runs.append((measure(ours, load, seconds), rate(peer, load, seconds)))
+                runs.append((measure(ours, load, seconds), rate(theirs, load, seconds)))
             yield _row(drive, "past", load, runs)
 
 
@@ -163,10 +132,10 @@ def _row(
     drive: str, cliff: str, load: tuple[str, str, int, int], runs: list[tuple[tuple[float, float], float]]
 ) -> Row:
     ratios = [us / them for (us, _), them in runs]
-    ours, peer = statistics.median(us for (us, _), _ in runs), statistics.median(them for _, them in runs)
+    ours, theirs = statistics.median(us for (us, _), _ in runs), statistics.median(them for _, them in runs)
     amplification = statistics.median(amplified for (_, amplified), _ in runs)
     text = f"{load[0]} {load[1]} depth {load[2]}"
-    return Row(drive, cliff, text, ours, peer, statistics.median(ratios), ratios, amplification)
+    return Row(drive, cliff, text, ours, theirs, statistics.median(ratios), ratios, amplification)
 
 
 def show(row: Row) -> None:
@@ -190,9 +159,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where the files lie; a temporary folder if not given")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     options = parser.parse_args()
-    missing = [tool for tool in ("fio", "nbdkit") if shutil.which(tool) is None]
-    if missing:
-        sys.exit(f"{', '.join(missing)} not installed: scripts/test-tools.sh installs what the tests need")
+    peer.check_tools()
     rows: list[Row] = []
     for drive in options.drives.split(","):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:

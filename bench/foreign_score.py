@@ -80,19 +80,9 @@ def show(results: Sequence[Judged]) -> bool:
                     f" {finding.confidence:.4f}; {finding.why}"
                 )
     counted = [each for result in results for each in result.counted()]
-    tally.show_tallies(
-        "device, worst first", ((level, each) for (_, level), each in tally.by_factor(counted).items())
-    )
-    tally.show_tallies("finding, worst first", tally.by_finding(counted).items())
-    table = tally.bins(counted)
-    tally.show_bins(table)
-    falsehoods = tally.confident_falsehoods(counted)
-    print(f"\nconfident falsehoods ({tally.CONFIDENT} or more): {len(falsehoods)} (none)")
-    for each in falsehoods:
-        print(f"  {each.drive} {each.name} at {each.confidence:.4f}")
-    whole = tally.Tally()
-    for each in counted:
-        whole.add(each.outcome)
+    devices = ((level, each) for (_, level), each in tally.by_factor(counted).items())
+    _, falsehoods = tally.show(counted, ("device, worst first", devices), " (none)")
+    whole = tally.of(counted)
     print(
         f"\n{len(results)} devices: right {whole.share('right'):.1%}, wrong {whole.share('wrong'):.1%},"
         f" unknown {whole.share('unknown'):.1%}"

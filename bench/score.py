@@ -242,19 +242,8 @@ def show_in_conditions(results: Sequence[Scored], *, ideal: bool) -> bool:
     conditions; returns whether all targets are met."""
     counted = [each for result in results for each in result.counted()]
     factors = ((f"{factor}: {level}", each) for (factor, level), each in tally.by_factor(counted).items())
-    tally.show_tallies("condition, worst first", factors)
-    tally.show_tallies("finding, worst first", tally.by_finding(counted).items())
-    table = tally.bins(counted)
-    tally.show_bins(table)
-    falsehoods = tally.confident_falsehoods(counted)
-    print(f"\nconfident falsehoods ({tally.CONFIDENT} or more): {len(falsehoods)}")
-    for each in falsehoods:
-        print(f"  {each.drive} ({each.kind}) {each.name} at {each.confidence:.4f}")
-    whole, types = tally.Tally(), tally.Tally()
-    for each in counted:
-        whole.add(each.outcome)
-        if each.name == "drive_type":
-            types.add(each.outcome)
+    table, _ = tally.show(counted, ("condition, worst first", factors))
+    whole, types = tally.of(counted), tally.of(each for each in counted if each.name == "drive_type")
     asked = RIGHT if ideal else RIGHT_IN_CONDITIONS
     print(
         f"\n{len(results)} drives, of what is measurable: right {whole.share('right'):.2%} (asked"

@@ -16,16 +16,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import peer
 
 SIZE_BYTES = 1 << 30
 DRIVES = {
@@ -60,46 +58,15 @@ class Row:
     peer_cpu_us: float
 
 
-def uri(socket: Path) -> str:
-    """The NBD URI of a socket."""
-    return f"nbd+unix:///?socket={socket}"
-
-
-def wait_for(socket: Path, process: subprocess.Popen[str]) -> None:
-    """Waits until a server listens."""
-    for _ in range(600):
-        if socket.exists():
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    sys.exit(f"no server at {socket}: {process.communicate()}")
-
-
-@contextmanager
-def server(command: list[str], socket: Path) -> Iterator[tuple[Path, int]]:
-    """Runs a server; yields its socket and its process."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        wait_for(socket, process)
-        yield socket, process.pid
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-
-
 def fill(socket: Path) -> None:
     """Writes the whole range once, so that no run reads holes."""
-    command = ["fio", "--name=fill", "--ioengine=nbd", f"--uri={uri(socket)}", "--rw=write", "--bs=1m"]
-    command += ["--iodepth=4", f"--size={SIZE_BYTES}", "--end_fsync=1"]
+    command = [*peer.fio(socket, "write", "1m", 4, SIZE_BYTES), "--end_fsync=1"]
     subprocess.run(command, check=True, capture_output=True)
 
 
 def rate(socket: Path, load: tuple[str, str, int], seconds: float) -> float:
     """Operations per second."""
-    kind, block, depth = load
-    command = ["fio", "--name=x", "--ioengine=nbd", f"--uri={uri(socket)}", f"--rw={kind}", f"--bs={block}"]
-    command += [f"--iodepth={depth}", f"--size={SIZE_BYTES}", "--time_based", f"--runtime={seconds}"]
+    command = [*peer.fio(socket, *load, SIZE_BYTES), "--time_based", f"--runtime={seconds}"]
     command += ["--randrepeat=0", "--output-format=json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
@@ -122,24 +89,14 @@ def measure(place: tuple[Path, int], load: tuple[str, str, int], seconds: float)
 
 def compare(name: str, drive: str, folder: Path, seconds: float, turns: int) -> list[Row]:
     """Every load on a drive and on the peer."""
-    ours, peer, plain = folder / "ours", folder / "peer", folder / "plain"
-    with plain.open("wb") as file:
-        file.truncate(SIZE_BYTES)
-    serve = [
-        sys.executable,
-        "-c",
-        "from skylight.cli import main; main()",
-        "serve",
-        drive,
-        "--image",
-        str(folder / f"{name}.img"),
-    ]
-    serve += ["--nbd", f"unix:{ours}", "--timing", "none", "--write-cache", "on", "--quiet"]
-    nbdkit = ["nbdkit", "--foreground", "--exit-with-parent", f"--unix={peer}", "file", str(plain)]
+    ours, theirs = folder / "ours", folder / "peer"
+    nbdkit = peer.nbdkit(folder / "plain", theirs, SIZE_BYTES)
+    serve = peer.serve(drive, folder / f"{name}.img", ours)
     rows = []
-    with server(serve, ours) as our_place, server(nbdkit, peer) as peer_place:
+    with peer.server(serve, ours) as our_process, peer.server(nbdkit, theirs) as their_process:
         fill(ours)
-        fill(peer)
+        fill(theirs)
+        our_place, peer_place = (ours, our_process), (theirs, their_process)
         for load in LOADS:
             runs = [
                 (measure(our_place, load, seconds), measure(peer_place, load, seconds)) for _ in range(turns)
@@ -178,9 +135,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="folder of the files (default: a temporary one)")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     options = parser.parse_args()
-    missing = [tool for tool in ("fio", "nbdkit") if shutil.which(tool) is None]
-    if missing:
-        sys.exit(f"{', '.join(missing)} not installed: scripts/test-tools.sh installs what the tests need")
+    peer.check_tools()
     rows: list[Row] = []
     for name in options.drives.split(","):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:

@@ -192,6 +192,31 @@ def show_tallies(title: str, tallies: Iterable[tuple[str, Tally]]) -> None:
         print(f"{name:34}{numbers}{100 * tally.share('right'):9.1f}{100 * tally.share('wrong'):9.1f}")
 
 
+def of(counted: Iterable[Counted]) -> Tally:
+    """All of them."""
+    whole = Tally()
+    for each in counted:
+        whole.add(each.outcome)
+    return whole
+
+
+def show(
+    counted: list[Counted], divided: tuple[str, Iterable[tuple[str, Tally]]], falsehoods_asked: str = ""
+) -> tuple[list[Bin], int]:
+    """Prints what every score ends with: tallies by what divides it (a title and its rows) and by finding,
+    the calibration table, confident falsehoods; returns that table and the number of falsehoods."""
+    show_tallies(*divided)
+    show_tallies("finding, worst first", by_finding(counted).items())
+    table = bins(counted)
+    show_bins(table)
+    falsehoods = confident_falsehoods(counted)
+    print(f"\nconfident falsehoods ({CONFIDENT} or more): {len(falsehoods)}{falsehoods_asked}")
+    for each in falsehoods:
+        kind = "" if each.kind == each.drive else f" ({each.kind})"
+        print(f"  {each.drive}{kind} {each.name} at {each.confidence:.4f}")
+    return table, len(falsehoods)
+
+
 def document(counted: list[Counted]) -> dict[str, object]:
     """The tallies as JSON."""
     factors: dict[str, dict[str, dict[str, int]]] = {}
