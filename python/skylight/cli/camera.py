@@ -7,8 +7,9 @@ drive's head.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from skylight.camera.rate import Rate
     from skylight.camera.reading import Reading
     from skylight.camera.track import Options, Track
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 SHOWN_SEEKS = 12
 # A film is made in memory and time of its own: an hour of drive time at 480 frames/s has 1.7 million frames.
@@ -79,6 +82,19 @@ def _known(
                 f"{text!r}: give FRAME=POSITION, 0 at the OD and 1 at the ID, as 212=0.5"
             ) from None
     return tuple(pairs)
+
+
+def _number(
+    name: str,
+    values: click.FloatRange | click.IntRange,
+    default: float,
+    unit: str,
+    words: str,
+    *,
+    shown: str | bool = True,
+) -> Callable[[Command], Command]:
+    """An option that takes a number of a range and shows its default."""
+    return click.option(name, type=values, default=default, metavar=unit, show_default=shown, help=words)
 
 
 @camera.command(epilog=_EPILOG)
@@ -226,104 +242,32 @@ def _strokes(reading: Reading) -> list[str]:
 @camera.command(epilog=_EPILOG)
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
     help="The video. Default: SOURCE with .mp4.",
-)
+)  # fmt: skip
+@_number("--start", click.FloatRange(0), 0.0, "S", "Drive time of the first frame, since the first access.")
+@_number("--seconds", click.FloatRange(0, min_open=True), 1.0, "S", "How much drive time to film.")
+@_number("--rate", click.FloatRange(0.01, 100_000), 480.0, "HZ", "Frames/s of drive time.")
+@_number(
+    "--playback", click.FloatRange(1, 1000), 30000 / 1001, "HZ",
+    "Frames/s of the clip; as --rate for true speed.", shown="29.97",
+)  # fmt: skip
 @click.option(
-    "--start",
-    type=click.FloatRange(0),
-    default=0.0,
-    metavar="S",
-    show_default=True,
-    help="Drive time of the first frame, since the first access.",
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0, min_open=True),
-    default=1.0,
-    metavar="S",
-    show_default=True,
-    help="How much drive time to film.",
-)
-@click.option(
-    "--rate",
-    type=click.FloatRange(0.01, 100_000),
-    default=480.0,
-    metavar="HZ",
-    show_default=True,
-    help="Frames/s of drive time.",
-)
-@click.option(
-    "--playback",
-    type=click.FloatRange(1, 1000),
-    default=30000 / 1001,
-    metavar="HZ",
-    show_default="29.97",
-    help="Frames/s of the clip; as --rate for true speed.",
-)
-@click.option(
-    "--size",
-    callback=_size,
-    default="448x320",
-    metavar="WxH",
-    show_default=True,
+    "--size", callback=_size, default="448x320", metavar="WxH", show_default=True,
     help="Size of the picture, px.",
-)
+)  # fmt: skip
 @click.option(
     "--filmed", is_flag=True, help="As a camera sees it through a window: grey, noisy, blurred, lit by lamps."
 )
-@click.option(
-    "--noise",
-    type=click.FloatRange(0, 60),
-    default=2.0,
-    metavar="LEVELS",
-    show_default=True,
-    help="With --filmed: noise.",
+@_number("--noise", click.FloatRange(0, 60), 2.0, "LEVELS", "With --filmed: noise.")
+@_number("--blur", click.FloatRange(0, 20), 0.6, "PX", "With --filmed: lens blur.")
+@_number(
+    "--flicker", click.FloatRange(0, 0.5), 0.03, "SHARE", "With --filmed: flicker of the lamps, at 120 Hz."
 )
-@click.option(
-    "--blur",
-    type=click.FloatRange(0, 20),
-    default=0.6,
-    metavar="PX",
-    show_default=True,
-    help="With --filmed: lens blur.",
-)
-@click.option(
-    "--flicker",
-    type=click.FloatRange(0, 0.5),
-    default=0.03,
-    metavar="SHARE",
-    show_default=True,
-    help="With --filmed: flicker of the lamps, at 120 Hz.",
-)
-@click.option(
-    "--glare",
-    type=click.FloatRange(0, 250),
-    default=60.0,
-    metavar="LEVELS",
-    show_default=True,
-    help="With --filmed: reflections.",
-)
-@click.option(
-    "--compression",
-    type=click.IntRange(0, 51),
-    default=24,
-    metavar="CRF",
-    show_default=True,
-    help="The encoder's rate factor: 18 is hardly seen.",
-)
+@_number("--glare", click.FloatRange(0, 250), 60.0, "LEVELS", "With --filmed: reflections.")
+@_number("--compression", click.IntRange(0, 51), 24, "CRF", "The encoder's rate factor: 18 is hardly seen.")
 @click.option("--colour", is_flag=True, help="With --filmed: in colour.")
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=1,
-    metavar="N",
-    show_default=True,
-    help="Seed of noise and reflections.",
-)
+@_number("--seed", click.IntRange(0, 2**32 - 1), 1, "N", "Seed of noise and reflections.")
 def render(
     source: Path,
     out: Path | None,
