@@ -4,20 +4,20 @@ Each drive is served with --timing model and a log of the model's latency of eve
 same requests from outside: mixed reads and writes over the whole drive, at depths 1 and 4. The difference is
 the overhead of serving: two socket hops, and lateness. One more drive is the st4000nc001 with a
 volatile cache of 128 MiB, filled with random 4 KiB writes first: the costs of a read must not grow with what
-is cached.
+is cached. The control is nbdkit with its delay filter, which answers every request after 10 ms: what its
+client sees above that is the machine's own lateness, and no server can be better for long.
 
 Invalid results: another load on the machine; no second processor for the client; an image on a disk that
 syncs more slowly than the model's drive writes (images lie in memory, in /dev/shm, unless --folder is given).
 
 ``bench/fidelity.py [--seconds S] [--drives A,B] [--json]``; exit code 1 when a drive's median is above 150 us
-or its 99th percentile above 1 ms.
+or its 99th percentile above 1 ms, whatever the control says.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+import peer
 from skylight.reproduce.swd.device import SKYLIGHT, process
 
 MEDIAN_US, P99_US = 150.0, 1000.0
@@ -43,7 +44,12 @@ REAL, PUBLISHED = (
     ("emulated-smr-1", "emulated-smr-2", "emulated-smr-3"),
 )
 DRIVES = (*REAL, *PUBLISHED, FULL_CACHE)
+CONTROL = "control"
+CONTROL_MS = 10
+CONTROL_BYTES = 1 << 30
 DEPTHS = (1, 4)
+# fio does not end a run of less.
+LEAST_S = 2.0
 MEMORY = Path("/dev/shm")
 # fio's names for directions in its logs.
 _OPS = ("read", "write", "trim")
@@ -165,6 +171,21 @@ def fill_cache(socket: Path, image: Path, seed: int, folder: Path) -> None:
         sys.exit("the volatile cache is not full, so its row would mean nothing")
 
 
+def control(folder: Path, seconds: float, seed: int) -> list[Row]:
+    """As `measure`, for the peer: a row for each depth, and one for all of them."""
+    socket, rows, every = folder / "s", [], []
+    with peer.server(peer.delayed(socket, CONTROL_BYTES, CONTROL_MS), socket):
+        for depth in DEPTHS:
+            client = load(socket, depth, seconds / len(DEPTHS), seed + depth, folder)
+            pairs = [(latency_us, CONTROL_MS * 1000.0) for _, latency_us in client]
+            every += pairs
+            rows.append(row_of(CONTROL, str(depth), pairs))
+            show(rows[-1])
+    rows.append(row_of(CONTROL, "all", every))
+    show(rows[-1])
+    return rows
+
+
 def measure(drive: str, folder: Path, seconds: float, seed: int) -> list[Row]:
     """A row for each depth, and one for all of them; `seconds` in all."""
     socket, log, image = folder / "s", folder / "log", folder / f"{drive}.img"
@@ -197,30 +218,38 @@ def measure(drive: str, folder: Path, seconds: float, seed: int) -> list[Row]:
 def main() -> int:
     """Runs the drives that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=300.0, help="of load, all drives together")
+    parser.add_argument("--seconds", type=float, default=300.0, help="of load, control included")
     parser.add_argument("--drives", default=",".join(DRIVES), help="names, separated by commas")
     parser.add_argument("--seed", type=int, default=1, help="of the load")
     parser.add_argument("--folder", type=Path, help="folder of the images, instead of memory")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON, after the lines")
     options = parser.parse_args()
-    if shutil.which("fio") is None:
-        sys.exit("fio is not installed: scripts/test-tools.sh installs what the tests need")
+    peer.check_tools()
     drives = options.drives.split(",")
+    share_s = options.seconds / (2 * len(drives))
+    if share_s < LEAST_S * len(DEPTHS):
+        sys.exit(f"--seconds {options.seconds:g}: give at least {2 * LEAST_S * len(DEPTHS) * len(drives):g}")
     memory = MEMORY if MEMORY.is_dir() else None
     print(f"seed {options.seed}", flush=True)
     rows: list[Row] = []
     for drive in drives:
         with tempfile.TemporaryDirectory(dir=options.folder or memory) as folder:
-            rows += measure(drive, Path(folder), options.seconds / len(drives), options.seed)
+            rows += control(Path(folder), share_s, options.seed)
+            rows += measure(drive, Path(folder), share_s, options.seed)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
-    late = [row for row in rows if row.depth == "all" and (row.median_us > MEDIAN_US or row.p99_us > P99_US)]
-    for row in late:
-        print(
-            f"not the model's time: {row.drive}, median {row.median_us:.0f} us, 99th percentile"
-            f" {row.p99_us:.0f} us above it (at most {MEDIAN_US:.0f} and {P99_US:.0f})",
-            file=sys.stderr,
-        )
+    whole = [row for row in rows if row.depth == "all"]
+    late = []
+    # Each drive follows its control.
+    for machine, row in zip(whole[::2], whole[1::2], strict=True):
+        if row.median_us > MEDIAN_US or row.p99_us > P99_US:
+            late.append(row)
+            print(
+                f"not the model's time: {row.drive}, median {row.median_us:.0f} us, 99th percentile"
+                f" {row.p99_us:.0f} us above it (at most {MEDIAN_US:.0f} and {P99_US:.0f}; the control right"
+                f" before it {machine.median_us:.0f} and {machine.p99_us:.0f})",
+                file=sys.stderr,
+            )
     return 1 if late else 0
 
 

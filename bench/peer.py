@@ -44,6 +44,12 @@ def nbdkit(plain: Path, socket: Path, size_bytes: int) -> list[str]:
     return ["nbdkit", "--foreground", "--exit-with-parent", f"--unix={socket}", "file", str(plain)]
 
 
+def delayed(socket: Path, size_bytes: int, delay_ms: int) -> list[str]:
+    """The command of a peer that answers every read and write after the same time, from memory."""
+    command = ["nbdkit", "--foreground", "--exit-with-parent", f"--unix={socket}", "--filter=delay", "memory"]
+    return [*command, str(size_bytes), f"rdelay={delay_ms}ms", f"wdelay={delay_ms}ms"]
+
+
 @contextmanager
 def server(command: list[str], socket: Path) -> Iterator[int]:
     """Runs a server until the block ends; yields its process once it listens."""
