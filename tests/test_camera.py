@@ -3,9 +3,10 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -343,3 +344,24 @@ def test_wrong_use(
 ) -> None:
     assert run(["camera", "track", str(keep("film.mp4", film[:20])), *arguments]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_clip_that_is_too_long_to_keep_is_decoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = drawn(2, 320, 480)
+    path = case.film(tmp_path / "film.mp4")
+    decoded: list[int] = []
+    frames = video.frames
+
+    def counted(clip: video.Clip, *arguments: Any) -> Iterator[video.U8Frames]:
+        decoded.append(1)
+        return frames(clip, *arguments)
+
+    monkeypatch.setattr("skylight.camera.track.frames", counted)
+    kept = track(path)
+    with_kept = len(decoded)
+    monkeypatch.setattr(video, "MOST_KEPT_BYTES", 100_000)
+    again = track(path)
+    assert np.array_equal(kept.position, again.position)
+    assert len(decoded) - with_kept == with_kept + 1

@@ -54,6 +54,7 @@ class Polar:
 
     def __init__(self, x: F32, y: F32, pivot: Point, bin_px: float) -> None:
         """`x`, `y` are the pixels' coordinates; `bin_px` the width of a bin at the outermost ring."""
+        from scipy import fft
         from scipy.sparse import csr_array
 
         right, up = x - pivot[0], pivot[1] - y
@@ -81,7 +82,7 @@ class Polar:
             shape=(RINGS * self.bins, len(x)),
         )
         self.visible = self.sums(np.ones((1, len(x)), np.float32))[0]
-        self.size = 1 << int(np.ceil(np.log2(2 * self.bins)))
+        self.size = fft.next_fast_len(2 * self.bins, real=True)
 
     def sums(self, masks: F32) -> F32:
         """Each frame's mask summed over the pixels of a bin: (frames, rings, bins)."""
@@ -97,11 +98,12 @@ class Appearance:
         mass = np.maximum(mask.sum(axis=1, dtype=np.float64), 1e-6)
         self.centre = (mask * np.arange(mask.shape[1])).sum(axis=1) / mass
         """The middle of the arm in each ring, in elements of the mask."""
+        from scipy import fft
+
         size = polar.size
-        spectrum = np.fft.rfft(mask, size)
-        self._mask_spectrum = np.conj(spectrum)
-        visible = np.fft.rfft(polar.visible, size)
-        energy = np.fft.irfft(visible * np.conj(np.fft.rfft(mask**2, size)), size).sum(axis=0)
+        self._mask_spectrum = np.conj(fft.rfft(mask, size))
+        visible = fft.rfft(polar.visible, size)
+        energy = fft.irfft((visible * np.conj(fft.rfft(mask**2, size))).sum(axis=0), size)
         # At shift `s`, bin `b` of a frame lies over element `b - s + bins - 1` of the mask.
         self._shifts = (np.arange(polar.bins) - (polar.bins - 1)) % size
         energy = energy[self._shifts]
@@ -126,9 +128,12 @@ class Appearance:
 
     def match(self, sums: F32, masks: F32) -> tuple[F64, F64, F64]:
         """Shift (bins) of each frame, the share explained, and the pixels of the head."""
+        from scipy import fft  # keeps single precision, and so takes half the time of numpy's
+
         size = self.polar.size
-        spectra = np.fft.rfft(sums, size)
-        alike = np.fft.irfft(np.einsum("frk,rk->fk", spectra, self._mask_spectrum), size)[:, self._shifts]
+        spectra = fft.rfft(sums, size)
+        spectra *= self._mask_spectrum
+        alike = fft.irfft(spectra.sum(axis=1), size)[:, self._shifts]
         gain = np.maximum(alike, 0) ** 2 / self._energy
         best = gain.argmax(axis=1)
         rows = np.arange(len(gain))

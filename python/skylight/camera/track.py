@@ -1,7 +1,7 @@
 """Tracking: a clip becomes the head's position in every frame.
 
-Three passes over the file: its packets for the times; a survey, from which background, pivot and appearance
-of the arm are learnt; and all frames again, each matched. Frames are looked at in grey and at a size at
+The file's packets give the times; a survey of all frames the background, pivot and appearance of the arm;
+then all frames, which the survey kept, are matched. Frames are looked at in grey and at a size at
 which the head's movement has a hundred or two of pixels: a larger one costs time and adds nothing.
 
 Invariants: nothing of the result depends on frames' order but the times; a clip without one moving arm ends
@@ -22,7 +22,7 @@ from skylight.camera import rate as rates
 from skylight.camera import scale as scales
 from skylight.camera.background import Background, UnusableClipError
 from skylight.camera.survey import Survey, survey
-from skylight.camera.video import Clip, U8Frames, frames, probe
+from skylight.camera.video import Clip, KeptFrames, U8Frames, frames, probe
 from skylight.errors import UsageError
 
 F64 = NDArray[np.float64]
@@ -128,16 +128,18 @@ def track(path: Path, options: Options | None = None, advance: Advance | None = 
             advance(done, total)
 
     try:
-        view = _whole(clip)
-        found = survey(_counted(clip, view, surveyed, 0), clip.frames)
-        background = backgrounds.first(found, view.region_here(options.region))
-        closer = _closer(clip, view, background)
-        if closer is not None:
-            view = closer
-            found = survey(_counted(clip, view, surveyed, 0), clip.frames)
+        with KeptFrames() as kept:
+            view = _whole(clip)
+            found = survey(_counted(kept.keep(_decoded(clip, view)), surveyed, 0), clip.frames)
             background = backgrounds.first(found, view.region_here(options.region))
-        learnt = _learn(found, background)
-        return _follow(clip, view, options, learnt, surveyed)
+            closer = _closer(clip, view, background)
+            if closer is not None:
+                view = closer
+                found = survey(_counted(kept.keep(_decoded(clip, view)), surveyed, 0), clip.frames)
+                background = backgrounds.first(found, view.region_here(options.region))
+            learnt = _learn(found, background)
+            again = kept.again() if kept.whole else _decoded(clip, view)
+            return _follow(clip, view, options, learnt, _counted(again, surveyed, clip.frames))
     except UnusableClipError as error:
         raise UsageError(f"{path}: {error}") from error
 
@@ -178,9 +180,13 @@ def _closer(clip: Clip, view: _View, background: Background) -> _View | None:
     return _View((round(width * zoom), round(height * zoom)), (left, top, width, height), zoom)
 
 
-def _counted(clip: Clip, view: _View, advance: Callable[[int], None], before: int) -> Iterator[U8Frames]:
+def _decoded(clip: Clip, view: _View) -> Iterator[U8Frames]:
+    return frames(clip, view.size, view.region)
+
+
+def _counted(chunks: Iterator[U8Frames], advance: Callable[[int], None], before: int) -> Iterator[U8Frames]:
     done = before
-    for chunk in frames(clip, view.size, view.region):
+    for chunk in chunks:
         yield chunk
         done += len(chunk)
         advance(done)
@@ -232,12 +238,10 @@ def _learn(found: Survey, background: Background) -> _Learnt:
     return _Learnt(background, polar, appearance, usual)
 
 
-def _follow(
-    clip: Clip, view: _View, options: Options, learnt: _Learnt, advance: Callable[[int], None]
-) -> Track:
+def _follow(clip: Clip, view: _View, options: Options, learnt: _Learnt, chunks: Iterator[U8Frames]) -> Track:
     """Matches every frame."""
     shifts, shares, sizes, lamps = [], [], [], []
-    for chunk in _counted(clip, view, advance, clip.frames):
+    for chunk in chunks:
         masks = learnt.background.masks(chunk)
         shift, explained, pixels = learnt.appearance.match(learnt.polar.sums(masks), masks)
         shifts.append(shift)

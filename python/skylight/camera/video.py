@@ -42,6 +42,9 @@ GENERIC = (
 )
 # A file that declares a length by this much beyond its last frame has lost its end.
 LOST_SHARE, LOST_S = 0.05, 0.2
+# Decoded frames that are kept in a temporary file, so that they need not be decoded again: 15 minutes of film
+# at 30 frames/s and 240 x 170 px.
+MOST_KEPT_BYTES = 1 << 30
 INSTALL = "pip install 'skylight[video]'"
 
 
@@ -180,6 +183,57 @@ def frames(
             errors.seek(0)
             reason = _reason(errors.read().decode(errors="replace"), clip.path)
             raise UsageError(f"{clip.path}: its frames cannot be decoded: {reason}")
+
+
+class KeptFrames:
+    """Frames on their way through, kept in a temporary file without a name to be had again; a context
+    manager. Of a clip with more than `MOST_KEPT_BYTES` nothing is kept."""
+
+    def __init__(self) -> None:
+        """Nothing is kept."""
+        self._file: IO[bytes] | None = None
+        self._shapes: list[tuple[int, ...]] = []
+        self.whole = False
+
+    def keep(self, chunks: Iterator[U8Frames]) -> Iterator[U8Frames]:
+        """The chunks, of which it keeps a copy in place of what it kept before."""
+        self._forget()
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `_forget` closes it
+        for chunk in chunks:
+            if not self._took(chunk):
+                self._forget()
+            yield chunk
+        self.whole = self._file is not None
+
+    def _took(self, chunk: U8Frames) -> bool:
+        if self._file is None or self._file.tell() + chunk.nbytes > MOST_KEPT_BYTES:
+            return False
+        try:
+            self._file.write(chunk.data)
+        except OSError:  # no space left: decoding again needs none
+            return False
+        self._shapes.append(chunk.shape)
+        return True
+
+    def again(self) -> Iterator[U8Frames]:
+        """What is kept, if all of it is."""
+        assert self._file is not None
+        self._file.seek(0)
+        for shape in self._shapes:
+            yield np.frombuffer(self._file.read(int(np.prod(shape))), np.uint8).reshape(shape)
+
+    def _forget(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file, self._shapes, self.whole = None, [], False
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Gives the space back."""
+        self._forget()
 
 
 class VideoWriter:
