@@ -67,12 +67,6 @@ impl Sectors {
         self.0 * SECTOR_BYTES
     }
 
-    /// The sectors of `blocks` blocks.
-    #[inline]
-    pub const fn of_blocks(blocks: u64) -> Self {
-        Self(blocks * BLOCK_SECTORS)
-    }
-
     /// The sectors that `bytes` fill, or `None` if that is not a whole number of sectors.
     ///
     /// ```
@@ -164,13 +158,6 @@ impl Sub for Sectors {
     #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0 - other.0)
-    }
-}
-
-impl Nanos {
-    /// The duration in milliseconds, for display.
-    pub fn as_ms(self) -> f64 {
-        self.0 as f64 / 1e6
     }
 }
 

@@ -20,7 +20,7 @@ use skylight_layer::Layer;
 
 use crate::error::ImageError;
 use crate::format::checkpoint::{
-    CACHED, ENTRIES, Head, MOVED, encode_cached, encode_moved, encode_torn, encode_writer,
+    CACHED, ENTRIES, Head, MOVED, encode_cached, encode_fragment, encode_moved, encode_writer,
 };
 use crate::format::part::PartHead;
 use crate::interpreter::Interpreter;
@@ -162,10 +162,10 @@ impl Interpreter {
         }
         if let Some(overwriting) = layer.overwriting() {
             let kept = overwriting.snapshot();
-            (head.torn, head.writers) = (kept.fragments.len() as u64, kept.stamps.len() as u64);
+            (head.fragments, head.writers) = (kept.fragments.len() as u64, kept.stamps.len() as u64);
             head.writes = kept.writes;
             for fragment in &kept.fragments {
-                encode_torn(fragment, &mut out.bytes);
+                encode_fragment(fragment, &mut out.bytes);
                 wrote = wrote.and_then(|()| out.spill(store, CHUNK));
             }
             for &(extent, by) in &kept.stamps {

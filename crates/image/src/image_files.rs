@@ -7,11 +7,11 @@
 use std::path::Path;
 
 use skylight_disk::PbaExtent;
-use skylight_host::Refusal;
+use skylight_host::RefusalReason;
 
 use crate::error::ImageError;
 use crate::format::BLOCK;
-use crate::format::flash::FlashHead;
+use crate::format::flash;
 use crate::format::part::{HEAD_BYTES, PartHead, START};
 use crate::format::superblock::{COPY, Part as Extent, Superblock};
 use crate::format::unfinished::Begun;
@@ -19,7 +19,6 @@ use crate::options::Options;
 use crate::store::device::{DeviceStore, is_block_device};
 use crate::store::file::{FileStore, PART_BYTES, begun_in, is_part_of};
 use crate::store::parts::{Part, PartsStore};
-use crate::store::without_gap::FoldedStore;
 use crate::store::{Access, Store};
 use crate::structure_reader::Reader;
 
@@ -47,7 +46,7 @@ impl<'a> Ground<'a> {
         let signature = store.signature().map_err(|source| io(&name, "look at it", source))?;
         if let Some(what) = signature {
             let mend = "if nothing on it is needed, remove it with wipefs -a and try again";
-            return Err(Refusal::Signature { path: name, what, mend }.into());
+            return Err(RefusalReason::Signature { what, mend }.of(&name).into());
         }
         check_size(&store, needed_bytes)?;
         Ok(Self::Device(store))
@@ -174,8 +173,8 @@ fn flash_apart(
     if superblock.version < HEADS_SINCE {
         let mut block = [0; BLOCK];
         block.copy_from_slice(&head[..BLOCK]);
-        let known = FlashHead { salt: superblock.salt, len: superblock.flash.len };
-        return if FlashHead::decode(&block) == Some(known) { Ok(apart.into_store()) } else { Err(other()) };
+        let known = flash::is_head(&block, superblock.salt, superblock.flash.len);
+        return if known { Ok(apart.into_store()) } else { Err(other()) };
     }
     let ours =
         |head: &PartHead| head.identity == superblock.identity && u64::from(head.number) == number as u64;
@@ -190,7 +189,7 @@ fn flash_apart(
 }
 
 fn folded(store: Box<dyn Store>, gap: Extent) -> Box<dyn Store> {
-    if gap.len == 0 { store } else { Box::new(FoldedStore::new(store, gap)) }
+    if gap.len == 0 { store } else { Box::new(PartsStore::with_gap(store, gap)) }
 }
 
 /// A file or device that was opened.

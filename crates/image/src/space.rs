@@ -38,7 +38,7 @@ use skylight_layer::{Layer, Plan, Purpose, Step};
 use crate::cleaning_reads::Held;
 use crate::error::ImageError;
 use crate::format::BLOCK;
-use crate::format::checkpoint::{CACHED, ENTRIES, MOVED, TORN, WRITER};
+use crate::format::checkpoint::{CACHED, ENTRIES, FRAGMENT, MOVED, WRITER};
 use crate::format::superblock::Superblock;
 use crate::interpreter::Interpreter;
 use crate::planted::Planted;
@@ -128,8 +128,8 @@ impl Interpreter {
         // An extent of the map is one entry for each access that wrote a part of it.
         let cached = self.state.map.entries() + self.state.rooms.count();
         let bands = self.state.moved.len() + self.state.fixed.as_ref().map_or(0, BTreeMap::len);
-        let (torn, writers) = layer.overwriting().map_or((0, 0), |of| of.snapshot_entries());
-        let overwritten = torn as u64 * TORN as u64 + writers as u64 * WRITER as u64;
+        let (fragments, writers) = layer.overwriting().map_or((0, 0), |of| of.snapshot_entries());
+        let overwritten = fragments as u64 * FRAGMENT as u64 + writers as u64 * WRITER as u64;
         ENTRIES + cached * CACHED as u64 + bands as u64 * MOVED as u64 + overwritten
     }
 

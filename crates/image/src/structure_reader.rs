@@ -10,7 +10,8 @@ use skylight_layer::{CachedExtent, Layer, Overwriting};
 
 use crate::error::ImageError;
 use crate::format::checkpoint::{
-    CACHED, ENTRIES, Head, MOVED, TORN, WRITER, decode_cached, decode_moved, decode_torn, decode_writer,
+    CACHED, ENTRIES, FRAGMENT, Head, MOVED, WRITER, decode_cached, decode_fragment, decode_moved,
+    decode_writer,
 };
 use crate::format::mark::Mark;
 use crate::format::part::{HEAD_BYTES, PartHead};
@@ -306,8 +307,8 @@ fn take_up_overwritten(entries: &[u8], head: &Head, overwriting: Option<&mut dyn
     let Some(overwriting) = overwriting else {
         return entries.is_empty();
     };
-    let (torn, writers) = entries.split_at(head.torn as usize * TORN);
-    let fragments = torn.chunks_exact(TORN).map(decode_torn).collect();
+    let (fragments, writers) = entries.split_at(head.fragments as usize * FRAGMENT);
+    let fragments = fragments.chunks_exact(FRAGMENT).map(decode_fragment).collect();
     let stamps = writers.chunks_exact(WRITER).map(decode_writer).collect();
     let snapshot = Snapshot { fragments, stamps, writes: head.writes };
     head.writes < NUMBERS_MAX && overwriting.restore_snapshot(&snapshot)

@@ -13,7 +13,8 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skylight_host::{
-    Access, CacheSwitch, Columns, Device, End, HostError as Error, Identity, Kind, Log, Refusal, Sysfs,
+    Access, CacheSwitch, Columns, Device, End, HostError as Error, Identity, Kind, Log, Refusal,
+    RefusalReason, Sysfs,
 };
 
 pyo3::create_exception!(
@@ -50,7 +51,7 @@ fn error_of(py: Python<'_>, kind: &str, line: String, times: Option<Times<'_>>) 
 
 fn host_error(py: Python<'_>, error: &Error) -> PyErr {
     let kind = match error {
-        Error::Refused(Refusal::Note { .. }) => "unkept",
+        Error::Refused(Refusal { reason: RefusalReason::Note(_), .. }) => "unkept",
         Error::Refused(_) => "refused",
         Error::Failed(_) | Error::NotRestored(_) => "failed",
     };
@@ -141,6 +142,7 @@ impl HostDevice {
     /// What the target is and declares about itself.
     fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let it = &self.identity;
+        let declared = &it.declared;
         let dict = PyDict::new(py);
         let kind = match it.kind {
             Kind::BlockDevice => "device",
@@ -150,17 +152,17 @@ impl HostDevice {
         dict.set_item("path", &it.path)?;
         dict.set_item("inode", it.inode)?;
         dict.set_item("kernel_name", &it.kernel_name)?;
-        dict.set_item("model", &it.model)?;
-        dict.set_item("serial", &it.serial)?;
-        dict.set_item("firmware", &it.firmware)?;
-        dict.set_item("rotational", it.rotational)?;
-        dict.set_item("rotation_rpm", it.rotation_rpm)?;
+        dict.set_item("model", &declared.model)?;
+        dict.set_item("serial", &declared.serial)?;
+        dict.set_item("firmware", &declared.firmware)?;
+        dict.set_item("rotational", declared.rotational)?;
+        dict.set_item("rotation_rpm", declared.rotation_rpm)?;
         dict.set_item("size_bytes", it.size_bytes)?;
         dict.set_item("block_bytes", it.block_bytes)?;
-        dict.set_item("physical_block_bytes", it.physical_block_bytes)?;
-        dict.set_item("zoned", &it.zoned)?;
-        dict.set_item("write_cache", &it.write_cache)?;
-        dict.set_item("cache_type", &it.cache_type)?;
+        dict.set_item("physical_block_bytes", declared.physical_block_bytes)?;
+        dict.set_item("zoned", &declared.zoned)?;
+        dict.set_item("write_cache", &declared.write_cache)?;
+        dict.set_item("cache_type", &declared.cache_type)?;
         dict.set_item("below", &it.below)?;
         dict.set_item("also_used", &it.also_used)?;
         Ok(dict)

@@ -23,8 +23,7 @@ use skylight_serve::control::client::{self, ControlError};
 use skylight_serve::core::filters::delay::Delays;
 use skylight_serve::core::filters::error::Faults;
 use skylight_serve::core::filters::log::Sink;
-use skylight_serve::core::open::{OpenError, Opened, Plan, Timing, open};
-use skylight_serve::core::shingled::ReadModeName;
+use skylight_serve::core::open::{OpenError, Opened, Plan, open};
 use skylight_serve::endpoint::{Endpoint, EndpointError};
 use skylight_serve::nbd::handshake::TlsPolicy;
 use skylight_serve::nbd::server::{Options, uri_of};
@@ -137,8 +136,8 @@ struct ServeOptions {
 /// Parses the options into a plan.
 fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Plan> {
     let profile = drive.profile_toml.map(|toml| Profile::from_toml(&toml, &drive.origin)).transpose();
-    let timing = Timing::named(&answers.timing)
-        .ok_or_else(|| refused(py, format!("{}: not a timing; use none, model or native", answers.timing)))?;
+    let timing = answers.timing.parse().map_err(|error: String| refused(py, error))?;
+    let read_mode = drive.read_mode.map(|name| name.parse()).transpose();
     let faults = answers.fail.map(|text| text.parse::<Faults>()).transpose();
     Ok(Plan {
         profile: profile.map_err(|error| profile_error(&error))?,
@@ -154,17 +153,11 @@ fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Pla
             write: Duration::from_nanos(write),
         }),
         faults: faults.map_err(|error| refused(py, format!("--fail: {error}")))?,
-        read_mode: drive.read_mode.map(|name| read_mode_of(py, &name)).transpose()?,
+        read_mode: read_mode.map_err(|error: String| refused(py, error))?,
         width_tracks: drive.shingle_width,
         refused: answers.log.as_ref().map(|path| log_to(py, path)).transpose()?,
         log: answers.log.map(|path| log_to(py, &path)).transpose()?,
     })
-}
-
-fn read_mode_of(py: Python<'_>, name: &str) -> PyResult<ReadModeName> {
-    let names = ReadModeName::ALL.map(ReadModeName::name).join(", ");
-    ReadModeName::named(name)
-        .ok_or_else(|| refused(py, format!("{name}: not a read mode; use one of {names}")))
 }
 
 fn tls_policy(py: Python<'_>, files: Option<TlsFiles>) -> PyResult<TlsPolicy> {
@@ -200,33 +193,36 @@ fn log_to(py: Python<'_>, path: &Path) -> PyResult<Sink> {
 #[pyclass(frozen, module = "skylight._native")]
 pub struct DriveServer {
     server: Mutex<Option<Server>>,
-    endpoints: Vec<Endpoint>,
-    tls: bool,
+    /// The endpoints: unix:PATH, tcp:HOST:PORT.
+    #[pyo3(get)]
+    endpoints: Vec<String>,
+    /// The NBD URIs for clients.
+    #[pyo3(get)]
+    uris: Vec<String>,
+    /// The control socket, or None.
+    #[pyo3(get)]
     control: Option<PathBuf>,
+    /// Why there is no control socket, in one line; None if there is one.
+    #[pyo3(get)]
     control_error: Option<String>,
-    facts: Facts,
-}
-
-struct Facts {
+    /// The name of the drive.
+    #[pyo3(get)]
     name: String,
+    /// Size in bytes.
+    #[pyo3(get)]
     size_bytes: u64,
+    /// Whether the image was created just now.
+    #[pyo3(get)]
     created: bool,
+    /// Whether the image had been closed cleanly.
+    #[pyo3(get)]
     clean: bool,
+    /// Redundant structures that were damaged and have been repaired, a line each.
+    #[pyo3(get)]
     mended: Vec<String>,
+    /// Whether the volatile write cache is on.
+    #[pyo3(get)]
     write_cache: bool,
-}
-
-impl Facts {
-    fn of(opened: &Opened) -> Self {
-        Self {
-            name: opened.profile.name.clone(),
-            size_bytes: opened.backend.shape().size,
-            created: opened.created,
-            clean: opened.clean,
-            mended: opened.mended.clone(),
-            write_cache: opened.write_cache,
-        }
-    }
 }
 
 #[pymethods]
@@ -246,7 +242,7 @@ impl DriveServer {
         let tls = tls_policy(py, doors.tls)?;
         let secure = !matches!(tls, TlsPolicy::Off);
         let opened: Opened = py.detach(|| open(plan)).map_err(|error| open_error(py, &error))?;
-        let facts = Facts::of(&opened);
+        let size_bytes = opened.backend.shape().size;
         let options = Options { tls, remote: doors.remote, log: doors.verbose, ..Options::default() };
         let mut server = Server::new(opened.backend);
         let control_error = py
@@ -256,69 +252,19 @@ impl DriveServer {
                 Ok(error)
             })
             .map_err(|error| endpoint_error(py, &error))?;
-        let (endpoints, control) =
-            (server.endpoints().cloned().collect(), server.control().map(Path::to_owned));
-        Ok(Self { server: Mutex::new(Some(server)), endpoints, tls: secure, control, control_error, facts })
-    }
-
-    /// The endpoints: unix:PATH, tcp:HOST:PORT.
-    #[getter]
-    fn endpoints(&self) -> Vec<String> {
-        self.endpoints.iter().map(ToString::to_string).collect()
-    }
-
-    /// The NBD URIs for clients.
-    #[getter]
-    fn uris(&self) -> Vec<String> {
-        self.endpoints.iter().map(|endpoint| uri_of(endpoint, self.tls)).collect()
-    }
-
-    /// The control socket, or None.
-    #[getter]
-    fn control(&self) -> Option<PathBuf> {
-        self.control.clone()
-    }
-
-    /// Why there is no control socket, in one line; None if there is one.
-    #[getter]
-    fn control_error(&self) -> Option<&str> {
-        self.control_error.as_deref()
-    }
-
-    /// The name of the drive.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.facts.name
-    }
-
-    /// Size in bytes.
-    #[getter]
-    fn size_bytes(&self) -> u64 {
-        self.facts.size_bytes
-    }
-
-    /// Whether the image was created just now.
-    #[getter]
-    fn created(&self) -> bool {
-        self.facts.created
-    }
-
-    /// Whether the image had been closed cleanly.
-    #[getter]
-    fn clean(&self) -> bool {
-        self.facts.clean
-    }
-
-    /// Redundant structures that were damaged and have been repaired, a line each.
-    #[getter]
-    fn mended(&self) -> Vec<String> {
-        self.facts.mended.clone()
-    }
-
-    /// Whether the volatile write cache is on.
-    #[getter]
-    fn write_cache(&self) -> bool {
-        self.facts.write_cache
+        Ok(Self {
+            endpoints: server.endpoints().map(ToString::to_string).collect(),
+            uris: server.endpoints().map(|endpoint| uri_of(endpoint, secure)).collect(),
+            control: server.control().map(Path::to_owned),
+            control_error,
+            name: opened.profile.name,
+            size_bytes,
+            created: opened.created,
+            clean: opened.clean,
+            mended: opened.mended,
+            write_cache: opened.write_cache,
+            server: Mutex::new(Some(server)),
+        })
     }
 
     /// The status as JSON; empty once the server is stopped.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserializer, Error as _, Visitor};
+use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
 use skylight_disk::Nanos;
 
@@ -81,7 +81,8 @@ fn split(text: &str) -> Result<Option<(Decimal, &str)>, QuantityError> {
 /// assert_eq!("3.9 TB".parse(), Ok(Bytes(3_900_000_000_000)));
 /// assert_eq!(Bytes(40 << 20).to_string(), "40 MiB");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "Written")]
 pub struct Bytes(pub u64);
 
 /// The units for printing, in increasing order; bare suffixes are only parsed.
@@ -194,29 +195,22 @@ impl Serialize for Bytes {
     }
 }
 
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = Bytes;
+/// A size as a profile may have it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(i64),
+    Text(String),
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{BYTES_WHAT}: {BYTES_HOW}")
-            }
+impl TryFrom<Written> for Bytes {
+    type Error = QuantityError;
 
-            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Bytes, E> {
-                u64::try_from(value).map(Bytes).map_err(|_| E::custom(QuantityError::Negative))
-            }
-
-            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Bytes, E> {
-                Ok(Bytes(value))
-            }
-
-            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Bytes, E> {
-                value.parse().map_err(E::custom)
-            }
+    fn try_from(written: Written) -> Result<Self, QuantityError> {
+        match written {
+            Written::Number(bytes) => u64::try_from(bytes).map(Self).map_err(|_| QuantityError::Negative),
+            Written::Text(text) => text.parse(),
         }
-        deserializer.deserialize_any(Reader)
     }
 }
 

@@ -164,7 +164,9 @@ impl<'a> Shape<'a> {
 
     /// The kinds of a table, by the value of their key `kind`.
     pub(super) fn variants(self) -> Vec<(&'a str, Shape<'a>)> {
-        self.one_of().filter_map(|s| Some((s.0.get("properties")?["kind"].as_str_const()?, s))).collect()
+        self.one_of()
+            .filter_map(|s| Some((s.0.get("properties")?["kind"].get("const")?.as_str()?, s)))
+            .collect()
     }
 
     /// The words that a choice accepts, with their meanings.
@@ -196,17 +198,6 @@ impl<'a> Shape<'a> {
             [low, high] => Some((low, high)),
             _ => None,
         }
-    }
-}
-
-/// The constant string in a property's schema.
-trait ConstStr {
-    fn as_str_const(&self) -> Option<&str>;
-}
-
-impl ConstStr for Value {
-    fn as_str_const(&self) -> Option<&str> {
-        self.get("const")?.as_str()
     }
 }
 
