@@ -66,17 +66,6 @@ impl Sectors {
     pub const fn bytes(self) -> u64 {
         self.0 * SECTOR_BYTES
     }
-
-    /// The sectors that `bytes` fill, or `None` if that is not a whole number of sectors.
-    ///
-    /// ```
-    /// use skylight_disk::Sectors;
-    /// assert_eq!(Sectors::of_bytes(4096), Some(Sectors(8)));
-    /// assert_eq!(Sectors::of_bytes(100), None);
-    /// ```
-    pub const fn of_bytes(bytes: u64) -> Option<Self> {
-        if bytes.is_multiple_of(SECTOR_BYTES) { Some(Self(bytes / SECTOR_BYTES)) } else { None }
-    }
 }
 
 macro_rules! address {

@@ -10,12 +10,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toml::de::DeTable;
 
-use super::check::Check;
-use super::diagnose::{Lines, ProfileError, Source};
+use super::diagnose::ProfileError;
 use super::quantity::{Bytes, Duration};
-use super::{shape, syntax_error};
+use super::shape;
 
 /// How the target can be brought to a known state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -211,17 +209,8 @@ impl Conditions {
     }
 
     fn from_toml(text: &str, origin: &str) -> Result<Self, ProfileError> {
-        let lines = Lines::new(text);
-        let table = DeTable::parse(text).map_err(|error| syntax_error(&error, text, &lines, origin))?;
-        let mut source = Source { origin: origin.to_owned(), text: text.to_owned(), ..Source::default() };
         let schema = shape::schema_of::<ConditionsFile>();
-        let mut check = Check::new(text, &lines, &schema, &mut source);
-        check.file(table.get_ref());
-        check.faults.into_result(origin)?;
-        let file: ConditionsFile = toml::from_str(text).map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| lines.at(span.start));
-            ProfileError::new(origin, line, error.message())
-        })?;
+        let (file, _): (ConditionsFile, _) = super::read(text, origin, &schema, |_, _| Ok(()))?;
         Ok(file.conditions)
     }
 

@@ -65,8 +65,6 @@ pub mod reply {
     pub const ERR_TLS_REQD: u32 = (1 << 31) | 5;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) | 6;
-    /// The server is shutting down.
-    pub const ERR_SHUTDOWN: u32 = (1 << 31) | 7;
     /// The option data is too long.
     pub const ERR_TOO_BIG: u32 = (1 << 31) | 9;
 }
