@@ -9,8 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::device::{
-    Access, check_same, current_size, io_refusal, ioctl_read_only, is_protected, kind_of, metadata_of,
-    open_file, user_of,
+    Access, current_size, io_refusal, is_protected, kind_of, metadata_of, open_file, user_of,
 };
 use crate::error::{Refusal, RefusalReason, printable};
 use crate::identity::Kind;
@@ -58,11 +57,7 @@ impl Claim {
         if let Some(used) = user_of(&name, Kind::BlockDevice, &metadata, node.as_ref(), &sysfs)? {
             return Err(used);
         }
-        let file = open_file(path, &name, Kind::BlockDevice, access)?;
-        check_same(&file, &metadata, &name)?;
-        if writes && ioctl_read_only(&file) {
-            return Err(RefusalReason::ReadOnly.of(&name));
-        }
+        let file = open_file(path, &name, (Kind::BlockDevice, &metadata), access)?;
         let size = current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
         Ok(Self { file, size_bytes: size })
     }

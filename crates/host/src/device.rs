@@ -69,11 +69,7 @@ impl Device {
             (Access::DestroyData, false, Ok(None)) | (Access::ReadOnly, _, Err(_)) => None,
             (Access::ReadOnly, _, Ok(used)) => used,
         };
-        let file = open_file(path, &name, kind, access)?;
-        check_same(&file, &metadata, &name)?;
-        if access == Access::DestroyData && kind == Kind::BlockDevice && ioctl_read_only(&file) {
-            return Err(RefusalReason::ReadOnly.of(&name).into());
-        }
+        let file = open_file(path, &name, (kind, &metadata), access)?;
         let block = block_bytes(&file, kind, &name)?;
         let size_bytes =
             current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
@@ -249,16 +245,23 @@ pub(crate) fn is_protected(node: &Node) -> bool {
     node.flag("ro") == Some(true) || node.disk().flag("ro") == Some(true)
 }
 
-pub(crate) fn open_file(path: &Path, name: &str, kind: Kind, access: Access) -> Result<File, Refusal> {
+/// Opens a target and checks that it is the one that was examined, and writable if it is to be written.
+pub(crate) fn open_file(
+    path: &Path,
+    name: &str,
+    (kind, seen): (Kind, &fs::Metadata),
+    access: Access,
+) -> Result<File, Refusal> {
+    let writes_device = access == Access::DestroyData && kind == Kind::BlockDevice;
     let (mut flags, purpose) = match access {
         Access::ReadOnly => (OFlags::RDONLY, "reading"),
         Access::DestroyData => (OFlags::RDWR, "writing"),
     };
     flags |= OFlags::DIRECT | OFlags::CLOEXEC;
-    if access == Access::DestroyData && kind == Kind::BlockDevice {
+    if writes_device {
         flags |= OFlags::EXCL;
     }
-    rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|errno| {
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|errno| {
         let reason = match errno.raw_os_error() {
             libc::EACCES | libc::EPERM => RefusalReason::no_permission(purpose, is_root()),
             libc::EBUSY => RefusalReason::InUse(" by another program that holds it exclusively".into()),
@@ -269,7 +272,13 @@ pub(crate) fn open_file(path: &Path, name: &str, kind: Kind, access: Access) -> 
             _ => RefusalReason::Io { doing: "opening it", source: errno.into() },
         };
         reason.of(name)
-    })
+    });
+    let file = opened?;
+    check_same(&file, seen, name)?;
+    if writes_device && ioctl_read_only(&file) {
+        return Err(RefusalReason::ReadOnly.of(name));
+    }
+    Ok(file)
 }
 
 /// Whether this process runs as root.
@@ -279,7 +288,7 @@ fn is_root() -> bool {
 }
 
 /// Checks that the opened file is the one that was examined.
-pub(crate) fn check_same(file: &File, seen: &fs::Metadata, name: &str) -> Result<(), Refusal> {
+fn check_same(file: &File, seen: &fs::Metadata, name: &str) -> Result<(), Refusal> {
     let opened = file.metadata().map_err(|source| io_refusal(name, "looking it up", source))?;
     let key = |m: &fs::Metadata| (m.dev(), m.ino(), m.rdev());
     if key(&opened) == key(seen) {
@@ -290,7 +299,7 @@ pub(crate) fn check_same(file: &File, seen: &fs::Metadata, name: &str) -> Result
 }
 
 /// The kernel's read-only flag of an open block device (`BLKROGET`).
-pub(crate) fn ioctl_read_only(file: &File) -> bool {
+fn ioctl_read_only(file: &File) -> bool {
     const BLKROGET: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 94);
     // SAFETY: BLKROGET writes one int to its argument, and to nothing else.
     let answer = unsafe {

@@ -26,6 +26,7 @@ mod device_stack;
 mod engine;
 mod error;
 #[cfg(test)]
+#[path = "../tests/common/fake.rs"]
 mod fake;
 mod identity;
 mod openers;

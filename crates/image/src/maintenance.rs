@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use skylight_drive::profile::Profile;
 use skylight_layer::Idle;
 
@@ -32,7 +33,7 @@ const COPY_BYTES: usize = 1 << 20;
 const PRIVATE: u32 = 0o600;
 
 /// An image in short.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Info {
     /// The version of its formats.
     pub format: u32,

@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use serde::Serialize;
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_layer::Layer;
@@ -31,7 +32,7 @@ const WINDOW: u64 = 1 << 21;
 const NAMED: usize = 100;
 
 /// What a scrub found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Scrubbed {
     /// Bytes that were read and compared.
     pub data_bytes: u64,
@@ -44,6 +45,7 @@ pub struct Scrubbed {
     /// Sectors that differ from their checksums where a power cut may have done it, and count.
     pub unsure_sectors: u64,
     /// Host sector behind the last wrong one.
+    #[serde(skip)]
     wrong_end: Option<u64>,
 }
 

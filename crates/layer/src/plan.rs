@@ -372,7 +372,9 @@ pub trait Layer: Send {
     }
 
     /// Appends one unit of background work to `plan`, if there is any.
-    fn idle(&mut self, plan: &mut Plan) -> Idle;
+    fn idle(&mut self, _plan: &mut Plan) -> Idle {
+        Idle::Nothing
+    }
 
     /// Appends the locations of the pieces of a host extent, in order.
     fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>);

@@ -13,12 +13,11 @@ use std::time::Duration;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use serde::Serialize;
 use skylight_drive::profile::Profile;
 use skylight_image::ImageError;
-use skylight_image::maintenance::{self, Info};
+use skylight_image::maintenance;
 use skylight_image::scrub;
-use skylight_image::shingled::ShingledInfo;
 use skylight_serve::control::client::{self, ControlError};
 use skylight_serve::core::filters::delay::Delays;
 use skylight_serve::core::filters::error::Faults;
@@ -311,70 +310,22 @@ fn serve_control(
     now.map_err(|error: ControlError| refused(py, error))
 }
 
-/// A raw shingled disk: geometry, recording zones, bands and counters.
-fn shingled_dict<'py>(py: Python<'py>, info: &ShingledInfo) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("width_tracks", info.width_tracks)?;
-    dict.set_item("tracks", info.tracks)?;
-    dict.set_item("surfaces", info.surfaces)?;
-    dict.set_item("layout", &info.layout)?;
-    dict.set_item("rotation_ns", info.rotation_ns)?;
-    dict.set_item("track_skew_turns", info.track_skew_turns)?;
-    let zones = info.zones.iter().map(|&(tracks, sectors)| {
-        let zone = PyDict::new(py);
-        zone.set_item("tracks", tracks)?;
-        zone.set_item("sectors_per_track", sectors)?;
-        Ok(zone)
-    });
-    dict.set_item("zones", zones.collect::<PyResult<Vec<_>>>()?)?;
-    dict.set_item("band_tracks", info.band_tracks)?;
-    dict.set_item("efficiency", info.efficiency)?;
-    let bands = info.bands.iter().map(|run| {
-        let band = PyDict::new(py);
-        band.set_item("first_lba", run.first_lba)?;
-        band.set_item("sectors", run.sectors)?;
-        band.set_item("band_sectors", run.band_sectors)?;
-        band.set_item("guard_sectors", run.guard_sectors)?;
-        band.set_item("first_pba", run.first_pba)?;
-        Ok(band)
-    });
-    dict.set_item("bands", bands.collect::<PyResult<Vec<_>>>()?)?;
-    dict.set_item("overwritten_sectors", info.overwritten_sectors)?;
-    dict.set_item("overwritten_fragments", info.overwritten_fragments)?;
-    dict.set_item("writes", info.writes)?;
-    Ok(dict)
+/// A report as Python objects, by way of JSON.
+fn object_of<'py>(py: Python<'py>, report: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let text = serde_json::to_string(report).map_err(|error| error_of(py, "failed", &error))?;
+    py.import("json")?.call_method1("loads", (text,))
 }
 
 fn image_options(cache_on: Option<PathBuf>) -> skylight_image::Options {
     skylight_image::Options { cache_on, ..skylight_image::Options::default() }
 }
 
-fn info_dict<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("format", info.format)?;
-    dict.set_item("drive", &info.drive)?;
-    dict.set_item("capacity_bytes", info.capacity_bytes)?;
-    dict.set_item("stored_bytes", info.stored_bytes)?;
-    dict.set_item("len_bytes", info.len_bytes)?;
-    dict.set_item("clean", info.clean)?;
-    dict.set_item("generation", info.generation)?;
-    dict.set_item("cached_extents", info.cached_extents)?;
-    dict.set_item("cached_bytes", info.cached_bytes)?;
-    dict.set_item("moved_bands", info.moved_bands)?;
-    dict.set_item("tags", info.tags)?;
-    dict.set_item("refused_tags", info.refused_tags)?;
-    dict.set_item("checksums", info.checksums)?;
-    let shingled = info.shingled.as_ref().map(|disk| shingled_dict(py, disk)).transpose()?;
-    dict.set_item("shingled", shingled)?;
-    Ok(dict)
-}
-
 /// Describes an image: version, drive, sizes, cache use, clean shutdown. Raises ServeError.
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None))]
-fn image_info(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<Bound<'_, PyDict>> {
+fn image_info(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<Bound<'_, PyAny>> {
     let found = py.detach(|| maintenance::info(&path, &image_options(cache_on)));
-    info_dict(py, &found.map_err(|error| image_error(py, &error))?)
+    object_of(py, &found.map_err(|error| image_error(py, &error))?)
 }
 
 /// Checks an image without changing it: returns what `image_info` gives, or None, and a line per problem.
@@ -385,10 +336,10 @@ fn image_check(
     py: Python<'_>,
     path: PathBuf,
     cache_on: Option<PathBuf>,
-) -> PyResult<(Option<Bound<'_, PyDict>>, Vec<String>)> {
+) -> PyResult<(Option<Bound<'_, PyAny>>, Vec<String>)> {
     let found = py.detach(|| maintenance::check(&path, &image_options(cache_on)));
     let report = found.map_err(|error| image_error(py, &error))?;
-    Ok((report.info.map(|info| info_dict(py, &info)).transpose()?, report.problems))
+    Ok((report.info.map(|info| object_of(py, &info)).transpose()?, report.problems))
 }
 
 /// Verifies all data of an image against its checksums, without changing it. `progress` is called with the
@@ -401,7 +352,7 @@ fn image_scrub(
     path: PathBuf,
     cache_on: Option<PathBuf>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'_, PyDict>> {
+) -> PyResult<Bound<'_, PyAny>> {
     let mut raised = None;
     let found = py.detach(|| {
         scrub::scrub(&path, &image_options(cache_on), &mut |done, all| {
@@ -418,13 +369,7 @@ fn image_scrub(
         return Err(raised);
     }
     let found = found.map_err(|error| image_error(py, &error))?;
-    let dict = PyDict::new(py);
-    dict.set_item("data_bytes", found.data_bytes)?;
-    dict.set_item("wrong", found.wrong)?;
-    dict.set_item("wrong_extents", found.wrong_extents)?;
-    dict.set_item("wrong_sectors", found.wrong_sectors)?;
-    dict.set_item("unsure_sectors", found.unsure_sectors)?;
-    Ok(dict)
+    object_of(py, &found)
 }
 
 /// Cleans an image and frees unused space; returns the allocated bytes before and after. Raises ServeError.

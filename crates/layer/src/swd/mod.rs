@@ -31,7 +31,7 @@ use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling
 
 use crate::bands::Bands;
 use crate::capabilities::overwriting::{Overwriting, OverwritingCounters, ReadData, ReadMode, Stamp};
-use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
+use crate::plan::{Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::MediaUse;
 use batch::Batch;
 use overwritten::Overwritten;
@@ -205,10 +205,6 @@ impl Layer for Swd {
             Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(command.id, Failure::Unsupported),
         }
         plan.complete(command.id);
-    }
-
-    fn idle(&mut self, _plan: &mut Plan) -> Idle {
-        Idle::Nothing
     }
 
     fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>) {
