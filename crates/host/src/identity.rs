@@ -7,28 +7,33 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use serde::Serialize;
+
 use crate::error::{Refusal, RefusalReason};
 use crate::sysfs::{Node, Sysfs, dev_number};
 
 /// The kind of a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A block device: a disk or a partition.
+    #[serde(rename = "device")]
     BlockDevice,
     /// A regular file.
     File,
 }
 
 /// What a target is and what it declares about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Identity {
-    /// The path as given.
-    pub path: String,
     /// Block device or file.
     pub kind: Kind,
+    /// The path as given.
+    pub path: String,
     /// A key for the drive whose settings may be changed, made of letters, digits, `.`, `_` and `-` only, so
     /// that it can be part of a file name: model and serial number, or, without a serial number, something
     /// that is unique until the next boot. `None` for a file, which has no settings.
+    #[serde(skip)]
     pub key: Option<String>,
     /// The inode number of a file.
     pub inode: Option<u64>,
@@ -39,6 +44,7 @@ pub struct Identity {
     /// Logical block in bytes: the unit of offsets and sizes.
     pub block_bytes: u32,
     /// What the disk declares about itself.
+    #[serde(flatten)]
     pub declared: Declared,
     /// What it is stored on: the backing file of a loop device, the file system of a file.
     pub below: Option<String>,
@@ -47,7 +53,7 @@ pub struct Identity {
 }
 
 /// What a disk declares about itself. Of a file only whether the disk below is rotational is known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Declared {
     /// Manufacturer's model string.
     pub model: Option<String>,

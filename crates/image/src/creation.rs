@@ -118,7 +118,7 @@ impl Image {
             return Err(ImageError::TooSmall { place: store.name(), found_bytes, needed_bytes });
         }
         let place = store.name();
-        let failed = |source| ImageError::Io { place: place.clone(), action: "format it", source };
+        let failed = |source| ImageError::io(&place, "format it", source);
         // The superblocks last: what is cut short is no image, and known for what it is.
         image_files::erase(store.as_mut(), superblock.identity)?;
         if superblock.sums.len > 0 {
@@ -127,11 +127,7 @@ impl Image {
             store.discard(from, superblock.len_bytes() - from).map_err(failed)?;
         }
         let reserved = reserve_new(store.as_mut(), &superblock, options.ahead.unwrap_or(AHEAD_BYTES));
-        reserved.map_err(|source| ImageError::Io {
-            place: place.clone(),
-            action: "allocate its log",
-            source,
-        })?;
+        reserved.map_err(|source| ImageError::io(&place, "allocate its log", source))?;
         let salt = superblock.salt;
         let in_place = in_place::is_wanted(&superblock, &layer.media_use(), options);
         let head = Head { entries_crc: checksum(salt, &[]), clean: true, in_place, ..Head::default() };
@@ -262,5 +258,5 @@ pub(crate) fn summed(
     }
     let place = store.name();
     let over = SummedStore::new(store, superblock, &options.sums);
-    Ok(Box::new(over.map_err(|source| ImageError::Io { place, action: "read its checksums", source })?))
+    Ok(Box::new(over.map_err(|source| ImageError::io(place, "read its checksums", source))?))
 }

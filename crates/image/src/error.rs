@@ -209,6 +209,11 @@ impl ImageError {
         matches!(self, Self::Io { .. }) && Failure::from(self) == Failure::NoSpace
     }
 
+    /// The system refused an action on a file or device.
+    pub(crate) fn io(place: impl fmt::Display, action: &'static str, source: io::Error) -> Self {
+        Self::Io { place: place.to_string(), action, source }
+    }
+
     /// What went wrong with a store; `read` is from which byte of it on was read, and the host sector
     /// of that.
     pub(crate) fn of_store(

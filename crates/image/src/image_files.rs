@@ -43,7 +43,7 @@ impl<'a> Ground<'a> {
             return Err(ImageError::NoConsent(path.to_owned()));
         }
         let name = store.name();
-        let signature = store.signature().map_err(|source| io(&name, "look at it", source))?;
+        let signature = store.signature().map_err(|source| ImageError::io(&name, "look at it", source))?;
         if let Some(what) = signature {
             let mend = "if nothing on it is needed, remove it with wipefs -a and try again";
             return Err(RefusalReason::Signature { what, mend }.of(&name).into());
@@ -60,10 +60,6 @@ impl<'a> Ground<'a> {
             Self::Device(store) => Box::new(store),
         })
     }
-}
-
-fn io(place: &str, action: &'static str, source: std::io::Error) -> ImageError {
-    ImageError::Io { place: place.to_owned(), action, source }
 }
 
 fn check_size(store: &dyn Store, needed_bytes: u64) -> Result<(), ImageError> {
@@ -135,7 +131,7 @@ pub(crate) fn erase(store: &mut dyn Store, identity: u128) -> Result<(), ImageEr
         store.write_at(COPY, &[0; BLOCK])?;
         store.sync()
     };
-    erase().map_err(|source| io(&store.name(), "format it", source))
+    erase().map_err(|source| ImageError::io(&store.name(), "format it", source))
 }
 
 /// Opens the files or devices of an image, and those of its flash.
@@ -169,7 +165,7 @@ fn flash_apart(
     let other = || ImageError::OtherFlash { place: store.name(), image: main.name() };
     let mut head = [0; HEAD_BYTES];
     let read = if store.len_bytes() < START { Ok(()) } else { store.read_at(0, &mut head) };
-    read.map_err(|source| io(&store.name(), "read", source))?;
+    read.map_err(|source| ImageError::io(&store.name(), "read", source))?;
     if superblock.version < HEADS_SINCE {
         let mut block = [0; BLOCK];
         block.copy_from_slice(&head[..BLOCK]);

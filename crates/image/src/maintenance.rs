@@ -112,7 +112,7 @@ fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageE
         |what| format!("{place}: {what}; what is whole serves, and the next use of the image mends it");
     let mut problems: Vec<String> = copies.map(mendable).collect();
     problems.extend(found.faults.iter().map(|fault| reader.faulty(fault).to_string()));
-    let failed = |source| ImageError::Io { place: store.name(), action: "look at it", source };
+    let failed = |source| ImageError::io(store.name(), "look at it", source);
     let info = Info {
         format: superblock.version,
         drive: profile.name.clone(),
@@ -191,8 +191,7 @@ fn keep_if_lost(path: &Path, options: &Options) -> Result<(Vec<String>, Option<P
 /// each part. Holes stay holes.
 fn keep(path: &Path, store: &dyn Store, superblock: &Superblock) -> Result<PathBuf, ImageError> {
     let (kept, file) = new_beside(path)?;
-    let place = kept.display().to_string();
-    let failed = |source| ImageError::Io { place: place.clone(), action: "keep a copy in it", source };
+    let failed = |source| ImageError::io(kept.display(), "keep a copy in it", source);
     let end = superblock.platter.start;
     let mut buffer = vec![0; COPY_BYTES];
     let mut at = 0;
@@ -228,10 +227,7 @@ fn new_beside(path: &Path) -> Result<(PathBuf, File), ImageError> {
         match made {
             Ok(file) => return Ok((name.into(), file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(source) => {
-                let place = PathBuf::from(name).display().to_string();
-                return Err(ImageError::Io { place, action: "create it", source });
-            }
+            Err(source) => return Err(ImageError::io(name.display(), "create it", source)),
         }
     }
 }

@@ -258,7 +258,7 @@ pub(crate) fn mend_superblock(
     bad: u64,
 ) -> Result<(), ImageError> {
     let place = store.name();
-    let failed = |source| ImageError::Io { place: place.clone(), action: "mend its superblock", source };
+    let failed = |source| ImageError::io(&place, "mend its superblock", source);
     let mut text = superblock.text.clone().into_bytes();
     text.resize(text.len().next_multiple_of(BLOCK), 0);
     store.write_at(bad + TEXT, &text).and_then(|()| store.sync()).map_err(failed)?;

@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use skylight_disk::{Direction, LbaExtent, Pba, SECTOR_BYTES, Sectors, Time};
-use skylight_drive::profile::Profile;
+use skylight_drive::profile::{Layout, Profile};
 use skylight_layer::{Bands, CommandId, Layer, Plan, Step};
 
 use crate::error::ImageError;
@@ -59,7 +59,7 @@ pub struct ShingledInfo {
     /// Surfaces.
     pub surfaces: u16,
     /// How sectors go from track to track.
-    pub layout: String,
+    pub layout: Layout,
     /// A turn, ns.
     pub rotation_ns: u64,
     /// How far the next track begins behind the end of the one before, as a share of a turn.
@@ -106,7 +106,7 @@ impl ShingledInfo {
             width_tracks,
             tracks,
             surfaces,
-            layout: profile.geometry.layout.name().to_owned(),
+            layout: profile.geometry.layout,
             rotation_ns,
             track_skew_turns: profile.geometry.track_skew.nanos().get() as f64 / rotation_ns as f64,
             zones: zones

@@ -201,7 +201,7 @@ pub(crate) fn read_part_head(
     let (place, image) = (part.name.clone(), parts[0].name.clone());
     let mut head = [0; HEAD_BYTES];
     let read = store.read_head(number, &mut head);
-    read.map_err(|source| ImageError::Io { place: place.clone(), action: "read its head", source })?;
+    read.map_err(|source| ImageError::io(&place, "read its head", source))?;
     let what = match PartHead::decode(&head) {
         None => "its head does not add up".to_owned(),
         Some(head) if head.identity != superblock.identity => "it is of another image".to_owned(),

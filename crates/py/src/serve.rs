@@ -13,7 +13,6 @@ use std::time::Duration;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use serde::Serialize;
 use skylight_drive::profile::Profile;
 use skylight_image::ImageError;
 use skylight_image::maintenance;
@@ -29,6 +28,7 @@ use skylight_serve::nbd::server::{Options, uri_of};
 use skylight_serve::nbd::tls::server_config;
 use skylight_serve::server::Server;
 
+use crate::object_of;
 use crate::profile::profile_error;
 
 create_exception!(
@@ -310,22 +310,21 @@ fn serve_control(
     now.map_err(|error: ControlError| refused(py, error))
 }
 
-/// A report as Python objects, by way of JSON.
-fn object_of<'py>(py: Python<'py>, report: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
-    let text = serde_json::to_string(report).map_err(|error| error_of(py, "failed", &error))?;
-    py.import("json")?.call_method1("loads", (text,))
-}
-
-fn image_options(cache_on: Option<PathBuf>) -> skylight_image::Options {
-    skylight_image::Options { cache_on, ..skylight_image::Options::default() }
+/// Does something with an image that is not being served, with the interpreter released.
+fn with_image<T: Send>(
+    py: Python<'_>,
+    cache_on: Option<PathBuf>,
+    work: impl FnOnce(&skylight_image::Options) -> Result<T, ImageError> + Send,
+) -> PyResult<T> {
+    let options = skylight_image::Options { cache_on, ..skylight_image::Options::default() };
+    py.detach(|| work(&options)).map_err(|error| image_error(py, &error))
 }
 
 /// Describes an image: version, drive, sizes, cache use, clean shutdown. Raises ServeError.
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None))]
 fn image_info(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<Bound<'_, PyAny>> {
-    let found = py.detach(|| maintenance::info(&path, &image_options(cache_on)));
-    object_of(py, &found.map_err(|error| image_error(py, &error))?)
+    object_of(py, &with_image(py, cache_on, |options| maintenance::info(&path, options))?)
 }
 
 /// Checks an image without changing it: returns what `image_info` gives, or None, and a line per problem.
@@ -337,8 +336,7 @@ fn image_check(
     path: PathBuf,
     cache_on: Option<PathBuf>,
 ) -> PyResult<(Option<Bound<'_, PyAny>>, Vec<String>)> {
-    let found = py.detach(|| maintenance::check(&path, &image_options(cache_on)));
-    let report = found.map_err(|error| image_error(py, &error))?;
+    let report = with_image(py, cache_on, |options| maintenance::check(&path, options))?;
     Ok((report.info.map(|info| object_of(py, &info)).transpose()?, report.problems))
 }
 
@@ -354,8 +352,8 @@ fn image_scrub(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'_, PyAny>> {
     let mut raised = None;
-    let found = py.detach(|| {
-        scrub::scrub(&path, &image_options(cache_on), &mut |done, all| {
+    let found = with_image(py, cache_on, |options| {
+        scrub::scrub(&path, options, &mut |done, all| {
             let Some(progress) = &progress else { return true };
             let outcome = Python::attach(|py| {
                 py.check_signals()?;
@@ -365,19 +363,17 @@ fn image_scrub(
             raised.is_none()
         })
     });
-    if let Some(raised) = raised {
-        return Err(raised);
+    match raised {
+        Some(raised) => Err(raised),
+        None => object_of(py, &found?),
     }
-    let found = found.map_err(|error| image_error(py, &error))?;
-    object_of(py, &found)
 }
 
 /// Cleans an image and frees unused space; returns the allocated bytes before and after. Raises ServeError.
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None))]
 fn image_compact(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<(u64, u64)> {
-    let done = py.detach(|| maintenance::compact(&path, &image_options(cache_on)));
-    done.map_err(|error| image_error(py, &error))
+    with_image(py, cache_on, |options| maintenance::compact(&path, options))
 }
 
 /// Repairs an image: returns lines about repairs, lines about losses, and the file that keeps the original
@@ -391,8 +387,7 @@ fn image_repair(
     cache_on: Option<PathBuf>,
     accept_loss: bool,
 ) -> PyResult<(Vec<String>, Vec<String>, Option<PathBuf>)> {
-    let done = py.detach(|| maintenance::repair(&path, &image_options(cache_on), accept_loss));
-    let repair = done.map_err(|error| image_error(py, &error))?;
+    let repair = with_image(py, cache_on, |options| maintenance::repair(&path, options, accept_loss))?;
     Ok((repair.mended, repair.lost, repair.kept))
 }
 

@@ -240,19 +240,6 @@ pub enum Layout {
     HorizontalZones,
 }
 
-impl Layout {
-    /// The layout's name in profiles.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cylinder => "cylinder",
-            Self::CylinderSerpentine => "cylinder-serpentine",
-            Self::SurfaceSerpentine => "surface-serpentine",
-            Self::HybridSerpentine => "hybrid-serpentine",
-            Self::HorizontalZones => "horizontal-zones",
-        }
-    }
-}
-
 /// A recording zone: tracks with the same number of sectors. One `[[geometry.zone]]` each, from the outermost
 /// on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

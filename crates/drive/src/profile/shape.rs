@@ -217,16 +217,20 @@ pub(super) struct Section<'a> {
 impl Section<'_> {
     /// `[geometry]`, `[[geometry.zone]]`, `[layer] of kind "set-associative"`.
     pub(super) fn heading(&self) -> String {
-        let heading = match (self.path.as_str(), self.repeats) {
-            ("", _) => "the top of the file".to_owned(),
-            (path, true) => format!("[[{path}]]"),
-            (path, false) => format!("[{path}]"),
+        let heading = match self.path.as_str() {
+            "" => "the top of the file".to_owned(),
+            path => in_brackets(path, self.repeats),
         };
         match self.variant {
             Some(kind) => format!("{heading} of kind \"{kind}\""),
             None => heading,
         }
     }
+}
+
+/// The line of TOML that begins a table.
+pub(super) fn in_brackets(path: &str, repeats: bool) -> String {
+    if repeats { format!("[[{path}]]") } else { format!("[{path}]") }
 }
 
 /// All tables of the schema, each before the tables inside it.

@@ -89,7 +89,7 @@ impl DeviceStore {
 }
 
 fn as_device(path: &Path, access: Access) -> Result<Claim, ImageError> {
-    let failed = |source| ImageError::Io { place: path.display().to_string(), action: "open it", source };
+    let failed = |source| ImageError::io(path.display(), "open it", source);
     let mut options = OpenOptions::new();
     options.read(true).write(access == Access::Use).custom_flags(OFlags::DIRECT.bits() as i32);
     let mut file = options.open(path).map_err(failed)?;

@@ -71,10 +71,8 @@ impl Before {
             if !self.begun.as_ref().is_some_and(ours) {
                 FileStore::check_free(&name, self.overwrite)?;
             }
-            std::fs::remove_file(&name).map_err(|source| ImageError::Io {
-                place: name.display().to_string(),
-                action: "remove it, an old part of the image",
-                source,
+            std::fs::remove_file(&name).map_err(|source| {
+                ImageError::io(name.display(), "remove it, an old part of the image", source)
             })?;
         }
         Ok(())
@@ -115,8 +113,7 @@ impl FileStore {
         overwrite: bool,
         part_bytes: Option<u64>,
     ) -> Result<Self, ImageError> {
-        let failed =
-            |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
+        let failed = |action| move |source| ImageError::io(path.display(), action, source);
         let first = open_private(path).map_err(failed("create it"))?;
         lock(&first, path, Access::Use)?;
         let held = first.metadata().map_err(failed("look at it"))?.len();
@@ -141,8 +138,7 @@ impl FileStore {
         before: &Before,
         part_bytes: Option<u64>,
     ) -> Result<Self, ImageError> {
-        let failed =
-            |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
+        let failed = |action| move |source| ImageError::io(path.display(), action, source);
         // While the mark of what was begun is there: it tells which parts are its own.
         if before.split || before.begun.is_some() {
             before.remove_parts(path)?;
@@ -181,7 +177,7 @@ impl FileStore {
     /// # Errors
     /// When another process has it, or the system says no.
     pub fn open(path: &Path, access: Access) -> Result<Self, ImageError> {
-        let failed = |source| ImageError::Io { place: path.display().to_string(), action: "open it", source };
+        let failed = |source| ImageError::io(path.display(), "open it", source);
         let first = open_file(path, access).map_err(failed)?;
         lock(&first, path, access)?;
         let len = first.metadata().map_err(failed)?.len();
@@ -204,8 +200,7 @@ impl FileStore {
         let mut files = Vec::new();
         for (number, &len) in lens.iter().enumerate() {
             let name = if number == 0 { path.clone() } else { part_path(path, number as u64) };
-            let failed =
-                |source| ImageError::Io { place: name.display().to_string(), action: "open it", source };
+            let failed = |source| ImageError::io(name.display(), "open it", source);
             let file = match number {
                 0 => self.files.files[0].try_clone(),
                 _ => open_file(&name, self.access),
@@ -339,10 +334,7 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Image
     match rustix::fs::flock(file, how) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(ImageError::Locked(path.to_owned())),
-        Err(error) => {
-            let place = path.display().to_string();
-            Err(ImageError::Io { place, action: "lock it", source: error.into() })
-        }
+        Err(error) => Err(ImageError::io(path.display(), "lock it", error.into())),
     }
 }
 
