@@ -106,11 +106,7 @@ impl Identity {
             physical_block_bytes: text(&["queue/physical_block_size"]).and_then(|size| size.parse().ok()),
             zoned: text(&["queue/zoned"]),
             write_cache: text(&["queue/write_cache"]),
-            cache_type: disk
-                .as_ref()
-                .and_then(Node::cache_type_file)
-                .and_then(|file| fs::read_to_string(file).ok())
-                .map(|value| value.trim().to_owned()),
+            cache_type: disk.as_ref().and_then(Node::cache_type),
         };
         Self {
             path: path.to_owned(),

@@ -52,10 +52,7 @@ impl WriteCache {
 
     fn of_node(node: &Node) -> Self {
         let disk = node.disk();
-        let declared = disk
-            .cache_type_file()
-            .and_then(|file| read_setting(&file).ok())
-            .or_else(|| disk.text("queue/write_cache"));
+        let declared = disk.cache_type().or_else(|| disk.text("queue/write_cache"));
         declared.map_or(Self::Unknown, |setting| Self::of_setting(&setting))
     }
 }

@@ -113,10 +113,7 @@ impl Image {
         layer: Box<dyn Layer>,
         options: &Options,
     ) -> Result<Self, ImageError> {
-        let (found_bytes, needed_bytes) = (store.len_bytes(), superblock.len_bytes());
-        if found_bytes < needed_bytes {
-            return Err(ImageError::TooSmall { place: store.name(), found_bytes, needed_bytes });
-        }
+        Reader(store.as_ref()).check_size(superblock.len_bytes())?;
         let place = store.name();
         let failed = |source| ImageError::io(&place, "format it", source);
         // The superblocks last: what is cut short is no image, and known for what it is.

@@ -296,11 +296,7 @@ impl Image {
             self.plan.clear();
             self.layer.take(Queue { waiting: &[trim], next: 0 }, &mut self.plan);
             check_done(&self.plan)?;
-            let layer = self.layer.as_mut();
-            match zeros {
-                true => self.interpreter.apply_zeroes(&self.plan, layer, extent)?,
-                false => self.interpreter.apply_trim(&self.plan, layer, extent)?,
-            }
+            self.interpreter.apply_trim(&self.plan, self.layer.as_mut(), extent, zeros)?;
             done += here;
         }
         Ok(())

@@ -48,7 +48,7 @@ impl<'a> Ground<'a> {
             let mend = "if nothing on it is needed, remove it with wipefs -a and try again";
             return Err(RefusalReason::Signature { what, mend }.of(&name).into());
         }
-        check_size(&store, needed_bytes)?;
+        Reader(&store).check_size(needed_bytes)?;
         Ok(Self::Device(store))
     }
 
@@ -60,14 +60,6 @@ impl<'a> Ground<'a> {
             Self::Device(store) => Box::new(store),
         })
     }
-}
-
-fn check_size(store: &dyn Store, needed_bytes: u64) -> Result<(), ImageError> {
-    let (place, found_bytes) = (store.name(), store.len_bytes());
-    if found_bytes < needed_bytes {
-        return Err(ImageError::TooSmall { place, found_bytes, needed_bytes });
-    }
-    Ok(())
 }
 
 /// Makes where an image is to lie; what is left of an older image there is none any more. A file has holes; a
@@ -131,7 +123,7 @@ pub(crate) fn erase(store: &mut dyn Store, identity: u128) -> Result<(), ImageEr
         store.write_at(COPY, &[0; BLOCK])?;
         store.sync()
     };
-    erase().map_err(|source| ImageError::io(&store.name(), "format it", source))
+    erase().map_err(|source| ImageError::io(store.name(), "format it", source))
 }
 
 /// Opens the files or devices of an image, and those of its flash.
@@ -148,9 +140,9 @@ pub(crate) fn reach(path: &Path, options: &Options, access: Access) -> Result<Bo
     };
     let parts = main.parts().len();
     let main = folded(main, found.gap);
-    check_size(main.as_ref(), platters)?;
+    Reader(main.as_ref()).check_size(platters)?;
     let apart = flash_apart(apart, &found, parts, main.as_ref())?;
-    check_size(apart.as_ref(), START + found.flash.len)?;
+    Reader(apart.as_ref()).check_size(START + found.flash.len)?;
     Ok(join(main, apart, &found))
 }
 
@@ -165,7 +157,7 @@ fn flash_apart(
     let other = || ImageError::OtherFlash { place: store.name(), image: main.name() };
     let mut head = [0; HEAD_BYTES];
     let read = if store.len_bytes() < START { Ok(()) } else { store.read_at(0, &mut head) };
-    read.map_err(|source| ImageError::io(&store.name(), "read", source))?;
+    read.map_err(|source| ImageError::io(store.name(), "read", source))?;
     if superblock.version < HEADS_SINCE {
         let mut block = [0; BLOCK];
         block.copy_from_slice(&head[..BLOCK]);

@@ -137,8 +137,9 @@ impl Interpreter {
         self.change(plan, layer, |this, layer| this.steps(plan, layer, writes))
     }
 
-    /// Does what the plan of a trim of `extent` says. What is read there from now on is zeros where the store can
-    /// discard, else something that it ever held.
+    /// Does what the plan of a trim of `extent` says. With `zeros` (a write of zeros), and where the store can discard,
+    /// what is read there from now on is zeros, after a flush also when the power fails; else something that it ever
+    /// held.
     ///
     /// # Errors
     /// As [`Interpreter::apply`].
@@ -147,32 +148,10 @@ impl Interpreter {
         plan: &Plan,
         layer: &mut dyn Layer,
         extent: LbaExtent,
-    ) -> Result<(), ImageError> {
-        self.forget(plan, layer, extent, self.store.can_discard())
-    }
-
-    /// The same for a write of zeros: zeros it is, and after a flush also when the power fails.
-    ///
-    /// # Errors
-    /// As [`Interpreter::apply`].
-    pub fn apply_zeroes(
-        &mut self,
-        plan: &Plan,
-        layer: &mut dyn Layer,
-        extent: LbaExtent,
-    ) -> Result<(), ImageError> {
-        self.forget(plan, layer, extent, true)
-    }
-
-    fn forget(
-        &mut self,
-        plan: &Plan,
-        layer: &mut dyn Layer,
-        extent: LbaExtent,
         zeros: bool,
     ) -> Result<(), ImageError> {
         // What a raw shingled disk forgets, it does not touch: a track that is written destroys others.
-        let zeros = zeros && layer.overwriting().is_none();
+        let zeros = (zeros || self.store.can_discard()) && layer.overwriting().is_none();
         self.change(plan, layer, |this, layer| {
             if zeros {
                 // Before the cache gives up what it has: where that fails, what was read there is still read.

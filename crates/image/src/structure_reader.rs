@@ -60,11 +60,17 @@ impl Reader<'_> {
     /// The superblock, and where the copy of it lies that is damaged, if one is.
     pub fn superblock(&self) -> Result<(Superblock, Option<u64>), ImageError> {
         let (found, bad) = self.superblock_of_parts()?;
-        if found.len_bytes() > self.0.len_bytes() {
-            let (place, needed_bytes) = (self.0.name(), found.len_bytes());
-            return Err(ImageError::TooSmall { place, found_bytes: self.0.len_bytes(), needed_bytes });
-        }
+        self.check_size(found.len_bytes())?;
         Ok((found, bad))
+    }
+
+    /// Whether the store is as large as that.
+    pub fn check_size(&self, needed_bytes: u64) -> Result<(), ImageError> {
+        let (place, found_bytes) = (self.0.name(), self.0.len_bytes());
+        if found_bytes < needed_bytes {
+            return Err(ImageError::TooSmall { place, found_bytes, needed_bytes });
+        }
+        Ok(())
     }
 
     /// The same for a store that may be the first part of the image.

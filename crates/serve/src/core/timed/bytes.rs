@@ -111,7 +111,7 @@ impl Bytes {
             }
         }
         match trim {
-            Some(extent) => interpreter.apply_trim(plan, layer, extent)?,
+            Some(extent) => interpreter.apply_trim(plan, layer, extent, false)?,
             None => interpreter.apply(plan, layer, &writes)?,
         }
         Ok(durable)
