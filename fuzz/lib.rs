@@ -5,17 +5,27 @@
 // The small drives that the power-cut tests use.
 #[path = "../crates/image/tests/power_cuts/drives.rs"]
 pub mod drives;
+// Media: memory, and one that fails.
+#[path = "../crates/image/tests/media/mod.rs"]
+pub mod media;
+// A client that is a row of bytes, what it sends, and the drive that it is served.
+#[path = "../crates/serve/tests/common/encode.rs"]
+pub mod encode;
+#[path = "../crates/serve/tests/common/memory.rs"]
+mod memory;
+#[path = "../crates/serve/tests/common/scripted_client.rs"]
+mod scripted_client;
 
 use drives::{DRIVES, SECTORS};
+use media::fault::FaultStore;
+use media::ram::RamStore;
+use memory::Memory;
+use scripted_client::replay;
 use skylight_image::format::BLOCK;
 use skylight_image::format::checkpoint::{ENTRIES, Head};
 use skylight_image::format::superblock::{COPY, Superblock};
-use skylight_image::store::fault::FaultStore;
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, ImageError, Options, Store};
 use skylight_serve::core::Shape;
-use skylight_serve::nbd::scripted_client::replay;
-use skylight_serve::core::plain::Memory;
 
 /// Small enough to be made anew for every client.
 const DISK_BYTES: u64 = 256 << 10;

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use libfuzzer_sys::fuzz_target;
 use skylight_fuzz::drives::{DRIVES, SECTORS};
 use skylight_fuzz::{Victim, used};
-use skylight_image::store::ram::RamStore;
+use skylight_fuzz::media::ram::RamStore;
 
 thread_local! {
     static USED: RefCell<Vec<RamStore>> = const { RefCell::new(Vec::new()) };

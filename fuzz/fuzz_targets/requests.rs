@@ -4,7 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use skylight_fuzz::say;
-use skylight_serve::nbd::wire::{option, option_bytes};
+use skylight_fuzz::encode::option_bytes;
+use skylight_serve::nbd::wire::option;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&how, requests)) = data.split_first() else {

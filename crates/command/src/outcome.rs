@@ -1,6 +1,5 @@
 //! What a host gets back for a command.
 
-use std::fmt;
 use std::io::ErrorKind;
 
 use skylight_disk::Lba;
@@ -33,33 +32,26 @@ impl Outcome {
 }
 
 /// Why a command failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Failure {
     /// The drive has no such command.
+    #[error("unsupported")]
     Unsupported,
     /// A write to an earlier track destroyed the sectors.
+    #[error("overwritten")]
     Overwritten,
     /// The medium cannot be read or written.
+    #[error("medium error")]
     Medium,
     /// The medium has no space left.
+    #[error("no space")]
     NoSpace,
     /// The medium may not be changed.
+    #[error("not permitted")]
     NotPermitted,
     /// There is no memory to do it.
+    #[error("no memory")]
     NoMemory,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Unsupported => "unsupported",
-            Self::Overwritten => "overwritten",
-            Self::Medium => "medium error",
-            Self::NoSpace => "no space",
-            Self::NotPermitted => "not permitted",
-            Self::NoMemory => "no memory",
-        })
-    }
 }
 
 impl From<ErrorKind> for Failure {

@@ -202,7 +202,9 @@ mod tests {
         let mut at = 0;
         while at < geometry.capacity().get() {
             let position = geometry.position_of(Pba(at));
-            assert_eq!(geometry.pba_of(position.surface, position.track, 0), Some(Pba(at)));
+            let mut starts = Vec::new();
+            geometry.visit_track(position.surface, position.track, &mut |track| starts.push(track.start));
+            assert_eq!(starts, [Pba(at)]);
             walk.push((position.surface, position.track, position.sectors_per_track));
             at += u64::from(position.sectors_per_track);
         }

@@ -66,55 +66,49 @@ impl Sectors {
     pub const fn bytes(self) -> u64 {
         self.0 * SECTOR_BYTES
     }
-
-    /// The sectors of `blocks` blocks.
-    #[inline]
-    pub const fn of_blocks(blocks: u64) -> Self {
-        Self(blocks * BLOCK_SECTORS)
-    }
-
-    /// The sectors that `bytes` fill, or `None` if that is not a whole number of sectors.
-    ///
-    /// ```
-    /// use skylight_disk::Sectors;
-    /// assert_eq!(Sectors::of_bytes(4096), Some(Sectors(8)));
-    /// assert_eq!(Sectors::of_bytes(100), None);
-    /// ```
-    pub const fn of_bytes(bytes: u64) -> Option<Self> {
-        if bytes.is_multiple_of(SECTOR_BYTES) { Some(Self(bytes / SECTOR_BYTES)) } else { None }
-    }
 }
 
-macro_rules! address {
-    ($name:ident, $extent:ident, $what:literal) => {
-        impl Add<Sectors> for $name {
+/// `$name + $count` is a `$name`, the difference of two of them a `$count`.
+macro_rules! arithmetic {
+    ($name:ident, $count:ident) => {
+        impl Add<$count> for $name {
             type Output = Self;
             #[inline]
-            fn add(self, count: Sectors) -> Self {
+            fn add(self, count: $count) -> Self {
                 Self(self.0 + count.0)
             }
         }
 
-        impl AddAssign<Sectors> for $name {
+        impl AddAssign<$count> for $name {
             #[inline]
-            fn add_assign(&mut self, count: Sectors) {
+            fn add_assign(&mut self, count: $count) {
                 self.0 += count.0;
             }
         }
 
         impl Sub for $name {
-            type Output = Sectors;
+            type Output = $count;
             #[inline]
-            fn sub(self, earlier: Self) -> Sectors {
-                Sectors(self.0 - earlier.0)
+            fn sub(self, earlier: Self) -> $count {
+                $count(self.0 - earlier.0)
             }
         }
+    };
+}
 
+arithmetic!(Lba, Sectors);
+arithmetic!(Pba, Sectors);
+arithmetic!(Sectors, Sectors);
+arithmetic!(Time, Nanos);
+arithmetic!(Nanos, Nanos);
+
+macro_rules! extent {
+    ($extent:ident, $address:ident, $what:literal) => {
         #[doc = concat!("A run of sectors on ", $what, ": start and length.")]
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub struct $extent {
             /// The first sector.
-            pub start: $name,
+            pub start: $address,
             /// Number of sectors.
             pub len: Sectors,
         }
@@ -122,13 +116,13 @@ macro_rules! address {
         impl $extent {
             /// The extent of `len` sectors from `start`.
             #[inline]
-            pub const fn new(start: $name, len: Sectors) -> Self {
+            pub const fn new(start: $address, len: Sectors) -> Self {
                 Self { start, len }
             }
 
             /// The first address after the extent.
             #[inline]
-            pub fn end(self) -> $name {
+            pub fn end(self) -> $address {
                 self.start + self.len
             }
 
@@ -141,76 +135,8 @@ macro_rules! address {
     };
 }
 
-address!(Lba, LbaExtent, "the host's address space");
-address!(Pba, PbaExtent, "a medium");
-
-impl Add for Sectors {
-    type Output = Self;
-    #[inline]
-    fn add(self, other: Self) -> Self {
-        Self(self.0 + other.0)
-    }
-}
-
-impl AddAssign for Sectors {
-    #[inline]
-    fn add_assign(&mut self, other: Self) {
-        self.0 += other.0;
-    }
-}
-
-impl Sub for Sectors {
-    type Output = Self;
-    #[inline]
-    fn sub(self, other: Self) -> Self {
-        Self(self.0 - other.0)
-    }
-}
-
-impl Nanos {
-    /// The duration in milliseconds, for display.
-    pub fn as_ms(self) -> f64 {
-        self.0 as f64 / 1e6
-    }
-}
-
-impl Add for Nanos {
-    type Output = Self;
-    #[inline]
-    fn add(self, other: Self) -> Self {
-        Self(self.0 + other.0)
-    }
-}
-
-impl AddAssign for Nanos {
-    #[inline]
-    fn add_assign(&mut self, other: Self) {
-        self.0 += other.0;
-    }
-}
-
-impl Add<Nanos> for Time {
-    type Output = Self;
-    #[inline]
-    fn add(self, duration: Nanos) -> Self {
-        Self(self.0 + duration.0)
-    }
-}
-
-impl AddAssign<Nanos> for Time {
-    #[inline]
-    fn add_assign(&mut self, duration: Nanos) {
-        self.0 += duration.0;
-    }
-}
-
-impl Sub for Time {
-    type Output = Nanos;
-    #[inline]
-    fn sub(self, earlier: Self) -> Nanos {
-        Nanos(self.0 - earlier.0)
-    }
-}
+extent!(LbaExtent, Lba, "the host's address space");
+extent!(PbaExtent, Pba, "a medium");
 
 impl Angle {
     /// The angle of forward rotation from `earlier` to `self`.

@@ -80,10 +80,4 @@ impl Ledger {
             .sum();
         Sectors(sectors).bytes()
     }
-
-    /// Bytes written to the media per byte that the host wrote; `None` before the first write.
-    pub fn write_amplification(&self) -> Option<f64> {
-        let host = self.host_bytes(Direction::Write);
-        (host > 0).then(|| self.media_bytes(Direction::Write) as f64 / host as f64)
-    }
 }

@@ -20,7 +20,7 @@ use skylight_disk::{Nanos, Pba, Sectors, Time};
 use crate::drive::Drive;
 use crate::jitter::substream;
 use crate::media::Media;
-use crate::profile::{BackgroundScan, Conditions, Layer, LookAhead, Profile, Rest, VolatileCache};
+use crate::profile::{Bytes, Conditions, Layer, LookAhead, Profile, VolatileCache};
 
 /// Most reads of other clients that one access waits for. Chosen: a busy disk has short queues of strangers.
 const MAX_OTHER_READS: u64 = 4;
@@ -56,35 +56,6 @@ impl Link {
     }
 }
 
-/// A state of rest.
-#[derive(Clone, Copy, Debug)]
-struct Resting {
-    after: Nanos,
-    wake: Nanos,
-}
-
-impl From<Rest> for Resting {
-    fn from(rest: Rest) -> Self {
-        Self { after: rest.after.nanos(), wake: rest.wake.nanos() }
-    }
-}
-
-/// A background scan and how far it is.
-#[derive(Clone, Copy, Debug)]
-struct Scan {
-    after: Nanos,
-    every: Nanos,
-    size: Sectors,
-    next: Pba,
-}
-
-impl From<BackgroundScan> for Scan {
-    fn from(scan: BackgroundScan) -> Self {
-        let size = Sectors(scan.size.get() / 512);
-        Self { after: scan.after.nanos(), every: scan.every.nanos(), size, next: Pba(0) }
-    }
-}
-
 /// What the drive did while nobody used it, which the next command meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Met {
@@ -92,8 +63,8 @@ enum Met {
     Rested,
     /// The heads are off the platters and take this long to come back.
     Parked(Nanos),
-    /// A scan, of which this many reads have begun, the last one at that time.
-    Scanned(u64, Time),
+    /// A scan, of which this many reads have begun, the last one at that time, each of this size.
+    Scanned(u64, Time, Bytes),
 }
 
 /// See the module documentation.
@@ -102,17 +73,12 @@ pub(crate) struct World {
     /// The drive has platters and an arm.
     platters: bool,
     link: Link,
-    swallows_flush: bool,
-    cache: VolatileCache,
-    look_ahead: LookAhead,
-    gap_mean_ns: f64,
-    gap_jitter: f64,
+    /// Without platters, no state of rest and no scan.
+    conditions: Conditions,
     gaps: Pcg64Mcg,
-    busy_share: f64,
     others: Pcg64Mcg,
-    spin_down: Option<Resting>,
-    head_unload: Option<Resting>,
-    scan: Option<Scan>,
+    /// Where the background scan goes on.
+    next_scanned: Pba,
     /// The media have had no work since then, commands aside.
     media_quiet_since: Time,
 }
@@ -125,42 +91,43 @@ impl World {
         Self {
             platters,
             link: Link { out, back, clock: conditions.clock.nanos() },
-            swallows_flush: conditions.volatile_cache == VolatileCache::IgnoresFlush,
-            cache: conditions.volatile_cache,
-            look_ahead: conditions.look_ahead,
-            gap_mean_ns: conditions.host_gap.ns(),
-            gap_jitter: conditions.host_gap_jitter,
+            conditions: Conditions {
+                spin_down: conditions.spin_down.filter(|_| platters),
+                head_unload: conditions.head_unload.filter(|_| platters),
+                background_scan: conditions.background_scan.filter(|_| platters),
+                ..conditions.clone()
+            },
             gaps: substream(seed, "world.host-gap"),
-            busy_share: conditions.busy_share,
             others: substream(seed, "world.other-clients"),
-            spin_down: conditions.spin_down.filter(|_| platters).map(Resting::from),
-            head_unload: conditions.head_unload.filter(|_| platters).map(Resting::from),
-            scan: conditions.background_scan.filter(|_| platters).map(Scan::from),
+            next_scanned: Pba(0),
             media_quiet_since: Time(0),
         }
     }
 
     /// The next gap of the host between a completion and a submission.
     fn next_gap(&mut self) -> Nanos {
-        if self.gap_mean_ns <= 0.0 {
+        let mean_ns = self.conditions.host_gap.ns();
+        if mean_ns <= 0.0 {
             return Nanos(0);
         }
-        let off = self.gap_jitter * (2.0 * unit(&mut self.gaps) - 1.0);
-        Nanos((self.gap_mean_ns * (1.0 + off)) as u64)
+        let off = self.conditions.host_gap_jitter * (2.0 * unit(&mut self.gaps) - 1.0);
+        Nanos((mean_ns * (1.0 + off)) as u64)
     }
 
     /// What a command finds that arrives at `at` after nobody used the drive since `since`.
-    fn woken(&mut self, since: Time, at: Time) -> Met {
+    fn woken(&self, since: Time, at: Time) -> Met {
+        let Conditions { spin_down, head_unload, background_scan, .. } = &self.conditions;
         let idle = Nanos(at.get().saturating_sub(since.get()));
-        let rest = [self.spin_down, self.head_unload].into_iter().flatten();
-        if let Some(rest) = rest.filter(|rest| idle >= rest.after).max_by_key(|rest| rest.wake) {
-            return Met::Parked(rest.wake);
+        let rests = [spin_down, head_unload].into_iter().flatten();
+        let ended = rests.filter(|rest| idle >= rest.after.nanos());
+        if let Some(wake) = ended.map(|rest| rest.wake.nanos()).max() {
+            return Met::Parked(wake);
         }
-        match self.scan {
-            Some(scan) if idle >= scan.after => {
-                let begun = (idle.get() - scan.after.get()) / scan.every.get().max(1);
-                let last = since + scan.after + Nanos(begun * scan.every.get());
-                Met::Scanned(begun + 1, last)
+        match background_scan {
+            Some(scan) if idle >= scan.after.nanos() => {
+                let (after, every) = (scan.after.nanos(), scan.every.nanos());
+                let begun = (idle.get() - after.get()) / every.get().max(1);
+                Met::Scanned(begun + 1, since + after + Nanos(begun * every.get()), scan.size)
             }
             _ => Met::Rested,
         }
@@ -168,7 +135,8 @@ impl World {
 
     /// How many reads of other clients come before the next access; mostly none.
     fn others_ahead(&mut self) -> u64 {
-        if self.busy_share <= 0.0 || unit(&mut self.others) >= self.busy_share {
+        let busy_share = self.conditions.busy_share;
+        if busy_share <= 0.0 || unit(&mut self.others) >= busy_share {
             return 0;
         }
         1 + below(&mut self.others, MAX_OTHER_READS)
@@ -224,18 +192,22 @@ impl Drive {
 
     /// The state of the volatile cache that no switch changes, if any.
     pub(crate) fn fixed_write_cache(&self) -> Option<bool> {
-        self.world.as_ref()?.cache.fixed()
+        self.world.as_ref()?.conditions.volatile_cache.fixed()
     }
 
     /// Whether no switch changes look-ahead.
     pub(crate) fn look_ahead_is_fixed(&self) -> bool {
-        self.world.as_ref().is_some_and(|world| world.look_ahead == LookAhead::StaysOn)
+        self.world.as_ref().is_some_and(|world| world.conditions.look_ahead == LookAhead::StaysOn)
     }
 
     /// Whether the target completes this command without doing it.
     #[inline]
     pub(crate) fn swallows(&self, op: Op) -> bool {
-        op == Op::Flush && self.world.as_ref().is_some_and(|world| world.swallows_flush)
+        op == Op::Flush
+            && self
+                .world
+                .as_ref()
+                .is_some_and(|world| world.conditions.volatile_cache == VolatileCache::IgnoresFlush)
     }
 
     /// How the host's log differs from what the drive sees.
@@ -267,15 +239,15 @@ impl Drive {
                 self.ahead = None;
                 self.busy_until = self.busy_until.max(at + wake);
             }
-            Met::Scanned(begun, last) => {
-                let Some(scan) = &mut world.scan else { return };
+            Met::Scanned(begun, last, size) => {
+                let size = Sectors(size.get() / 512);
                 let all = self.media.platter_sectors().get();
-                let place = Pba((scan.next.get() + (begun - 1) * scan.size.get()) % all);
-                scan.next = Pba((place.get() + scan.size.get()) % all);
+                let place = Pba((world.next_scanned.get() + (begun - 1) * size.get()) % all);
+                world.next_scanned = Pba((place.get() + size.get()) % all);
                 self.ahead = None;
                 // The reads before it left the head where this one begins.
                 self.media.move_aside(place);
-                let end = self.media.read_aside(place, scan.size, last);
+                let end = self.media.read_aside(place, size, last);
                 self.busy_until = self.busy_until.max(end);
             }
         }

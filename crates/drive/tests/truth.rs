@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value as Json;
 use skylight_disk::{Direction, Nanos};
-use skylight_drive::profile::{CleaningOrder, Layer, Profile};
+use skylight_drive::profile::{CleaningOrder, Conditions, Layer, Profile};
 use skylight_drive::random::{Kind, random_drive};
 use skylight_drive::truth::{Truth, Value};
 use skylight_drive::{Batch, Drive};
@@ -21,9 +21,14 @@ macro_rules! shipped {
     };
 }
 
+/// The truth under ideal conditions.
+fn truth_of(profile: &Profile) -> Truth {
+    Truth::under(profile, &Conditions::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
 fn truth(name: &str, toml: &str) -> Truth {
     let profile = Profile::from_toml(toml, name).unwrap_or_else(|error| panic!("{error}"));
-    Truth::of(&profile).unwrap_or_else(|error| panic!("{error}"))
+    truth_of(&profile)
 }
 
 fn word(truth: &Truth, name: &str) -> &'static str {
@@ -76,7 +81,7 @@ fn st5000as0011_is_the_drive_of_table_3() {
     near(number(&truth, "out_of_band_ns"), 2 * number(&truth, "rotation_ns"), 0.05);
     // S11a: eight plateaus, of 18 to 20 GiB at the start and 4 GiB at the end.
     let plateaus = truth.finding("plateaus").map(|finding| &finding.value);
-    let Some(Value::Plateaus { count: 8, first_bytes, last_bytes }) = plateaus else {
+    let Some(Value::Plateaus { count: 8, first_bytes, last_bytes, .. }) = plateaus else {
         panic!("{plateaus:?}")
     };
     assert!((18 * GIB..=20 * GIB).contains(first_bytes), "{first_bytes}");
@@ -123,7 +128,7 @@ fn random() -> &'static [(Profile, Truth)] {
         let seeds = Kind::ALL.into_iter().flat_map(|kind| (0..SEEDS).map(move |seed| (kind, seed)));
         let drawn = |(kind, seed)| {
             let profile = random_drive(seed, Some(kind)).unwrap_or_else(|error| panic!("{error}")).profile;
-            let truth = Truth::of(&profile).unwrap_or_else(|error| panic!("{error}"));
+            let truth = truth_of(&profile);
             (profile, truth)
         };
         seeds.map(drawn).collect()
@@ -288,7 +293,7 @@ const ZERO_LATENCY: [u64; 3] = [1101, 1102, 1146];
 fn out_of_band_data_is_timed_from_its_first_sector() {
     let seeds = ZERO_LATENCY.map(|seed| {
         let drawn = random_drive(seed, Some(Kind::Journaled)).unwrap_or_else(|error| panic!("{error}"));
-        let truth = Truth::of(&drawn.profile).unwrap_or_else(|error| panic!("{error}"));
+        let truth = truth_of(&drawn.profile);
         assert!(number(&truth, "out_of_band_ns") < number(&truth, "rotation_ns") * 9 / 10, "{seed}");
         (drawn.profile, truth)
     });
@@ -299,7 +304,7 @@ fn out_of_band_data_is_timed_from_its_first_sector() {
         }
         let mut from_the_first = profile.clone();
         from_the_first.mechanics.zero_latency = false;
-        let other = Truth::of(&from_the_first).unwrap_or_else(|error| panic!("{error}"));
+        let other = truth_of(&from_the_first);
         assert_eq!(number(truth, "out_of_band_ns"), number(&other, "out_of_band_ns"), "{}", truth.name);
         looked_at += 1;
     }

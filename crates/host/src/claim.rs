@@ -9,10 +9,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::device::{
-    Access, check_same, current_size, io_refusal, ioctl_read_only, is_protected, kind_of, metadata_of,
-    open_file, user_of,
+    Access, current_size, io_refusal, is_protected, kind_of, metadata_of, open_file, user_of,
 };
-use crate::error::{Refusal, printable};
+use crate::error::{Refusal, RefusalReason, printable};
 use crate::identity::Kind;
 use crate::signatures;
 use crate::sysfs::{Sysfs, dev_number};
@@ -49,20 +48,16 @@ impl Claim {
         let (name, sysfs, writes) = (printable(path), Sysfs::default(), access == Access::DestroyData);
         let metadata = metadata_of(path, &name)?;
         if kind_of(&metadata, &name)? != Kind::BlockDevice {
-            return Err(Refusal::WrongKind { path: name });
+            return Err(RefusalReason::WrongKind.of(&name));
         }
         let node = sysfs.node(dev_number(metadata.rdev()));
         if writes && node.as_ref().is_some_and(is_protected) {
-            return Err(Refusal::ReadOnly { path: name });
+            return Err(RefusalReason::ReadOnly.of(&name));
         }
         if let Some(used) = user_of(&name, Kind::BlockDevice, &metadata, node.as_ref(), &sysfs)? {
             return Err(used);
         }
-        let file = open_file(path, &name, Kind::BlockDevice, access)?;
-        check_same(&file, &metadata, &name)?;
-        if writes && ioctl_read_only(&file) {
-            return Err(Refusal::ReadOnly { path: name });
-        }
+        let file = open_file(path, &name, (Kind::BlockDevice, &metadata), access)?;
         let size = current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
         Ok(Self { file, size_bytes: size })
     }

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::columns::{Columns, Limits, Needs};
 use crate::engine::{Batch, End, Engine, Log};
 pub use crate::engine::{Counters, now_ns};
-use crate::error::{HostError, Reason, Refusal, printable};
+use crate::error::{HostError, Reason, Refusal, RefusalReason, printable};
 use crate::identity::{Identity, Kind};
 use crate::signatures;
 use crate::sysfs::{Node, Sysfs, dev_number};
@@ -64,22 +64,18 @@ impl Device {
         let used = user_of(&name, kind, &metadata, node.as_ref(), sysfs);
         let protected = node.as_ref().is_some_and(is_protected);
         let refusal = match (access, protected, used) {
-            (Access::DestroyData, true, _) => return Err(Refusal::ReadOnly { path: name }.into()),
+            (Access::DestroyData, true, _) => return Err(RefusalReason::ReadOnly.of(&name).into()),
             (Access::DestroyData, false, Err(refusal) | Ok(Some(refusal))) => return Err(refusal.into()),
             (Access::DestroyData, false, Ok(None)) | (Access::ReadOnly, _, Err(_)) => None,
             (Access::ReadOnly, _, Ok(used)) => used,
         };
-        let file = open_file(path, &name, kind, access)?;
-        check_same(&file, &metadata, &name)?;
-        if access == Access::DestroyData && kind == Kind::BlockDevice && ioctl_read_only(&file) {
-            return Err(Refusal::ReadOnly { path: name }.into());
-        }
+        let file = open_file(path, &name, (kind, &metadata), access)?;
         let block = block_bytes(&file, kind, &name)?;
         let size_bytes =
             current_size(&file).map_err(|source| io_refusal(&name, "reading its size", source))?;
         let size = size_bytes - size_bytes % u64::from(block);
         if size < MIN_SIZE_BYTES {
-            return Err(Refusal::TooSmall { path: name, size_bytes }.into());
+            return Err(RefusalReason::TooSmall(size_bytes).of(&name).into());
         }
         let mut identity = match kind {
             Kind::BlockDevice => Identity::of_block_device(&name, node.as_ref(), sysfs, size, block),
@@ -130,8 +126,7 @@ impl Device {
             can_write: self.access == Access::DestroyData,
         };
         let path = self.identity.path.clone();
-        let needs =
-            columns.check(depth, &limits).map_err(|error| Refusal::Columns { path: path.clone(), error })?;
+        let needs = columns.check(depth, &limits).map_err(|error| RefusalReason::Columns(error).of(&path))?;
         if columns.is_empty() {
             return Ok((Log::default(), End::Complete));
         }
@@ -175,11 +170,11 @@ impl Device {
         // Free the old buffers first, so that both never count against a memory limit together.
         let needs = self.engine.take().map_or(*needs, |old| needs.joined(&old.needs()));
         let engine = Engine::new(&needs).map_err(|error| {
-            let (path, reason) = (self.identity.path.clone(), error.to_string());
-            match error.kind() {
-                io::ErrorKind::OutOfMemory => Refusal::NoBuffers { path, reason },
-                _ => Refusal::NoIoUring { path, reason },
-            }
+            let reason = match error.kind() {
+                io::ErrorKind::OutOfMemory => RefusalReason::NoBuffers(error.to_string()),
+                _ => RefusalReason::NoIoUring(error.to_string()),
+            };
+            reason.of(&self.identity.path)
         })?;
         self.engine = Some(engine);
         Ok(())
@@ -187,10 +182,8 @@ impl Device {
 
     /// Refuses a target that holds a foreign signature.
     fn check_signatures(&self) -> Result<(), HostError> {
-        let found = signatures::find(&self.file).map_err(|error| Refusal::CannotExamine {
-            path: self.identity.path.clone(),
-            reason: error.to_string(),
-        })?;
+        let found = signatures::find(&self.file)
+            .map_err(|error| RefusalReason::CannotExamine(error.to_string()).of(&self.identity.path))?;
         let Some(what) = found else { return Ok(()) };
         let mend = match self.identity.kind {
             Kind::BlockDevice => "if nothing on it is needed, remove it with wipefs -a and try again",
@@ -198,34 +191,32 @@ impl Device {
                 "use an empty file, or, if nothing in it is needed, remove it with wipefs -a and try again"
             }
         };
-        Err(Refusal::Signature { path: self.identity.path.clone(), what, mend }.into())
+        Err(RefusalReason::Signature { what, mend }.of(&self.identity.path).into())
     }
 }
 
 pub(crate) fn io_refusal(path: &str, doing: &'static str, source: io::Error) -> Refusal {
-    let path = path.to_owned();
-    Refusal::Io { path, doing, source }
+    RefusalReason::Io { doing, source }.of(path)
 }
 
 pub(crate) fn metadata_of(path: &Path, name: &str) -> Result<fs::Metadata, Refusal> {
     fs::metadata(path).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ENOTDIR) => Refusal::NoSuchPath { path: name.to_owned() },
-        Some(libc::EACCES | libc::EPERM) => Refusal::no_permission(name.to_owned(), "reading", is_root()),
+        Some(libc::ENOENT | libc::ENOTDIR) => RefusalReason::NoSuchPath.of(name),
+        Some(libc::EACCES | libc::EPERM) => RefusalReason::no_permission("reading", is_root()).of(name),
         _ => io_refusal(name, "looking it up", error),
     })
 }
 
 pub(crate) fn kind_of(metadata: &fs::Metadata, name: &str) -> Result<Kind, Refusal> {
     let file_type = metadata.file_type();
-    let path = name.to_owned();
     if file_type.is_block_device() {
         Ok(Kind::BlockDevice)
     } else if file_type.is_file() {
         Ok(Kind::File)
     } else if file_type.is_dir() {
-        Err(Refusal::Directory { path })
+        Err(RefusalReason::Directory.of(name))
     } else {
-        Err(Refusal::WrongKind { path })
+        Err(RefusalReason::WrongKind.of(name))
     }
 }
 
@@ -242,11 +233,10 @@ pub(crate) fn user_of(
         (None, Kind::File) => usage::of_file(name, metadata, sysfs),
         (None, Kind::BlockDevice) => Err(sysfs.without_node(dev_number(metadata.rdev()))),
     };
-    answer.map_err(|unreadable| Refusal::UsersUnknown {
-        path: name.to_owned(),
-        mount: if sysfs.is_proc(&unreadable.what) { "proc at /proc" } else { "sysfs at /sys" },
-        what: printable(&unreadable.what),
-        reason: unreadable.source.to_string(),
+    answer.map_err(|unreadable| {
+        let mount = if sysfs.is_proc(&unreadable.what) { "proc at /proc" } else { "sysfs at /sys" };
+        let (what, reason) = (printable(&unreadable.what), unreadable.source.to_string());
+        RefusalReason::UsersUnknown { what, reason, mount }.of(name)
     })
 }
 
@@ -255,27 +245,40 @@ pub(crate) fn is_protected(node: &Node) -> bool {
     node.flag("ro") == Some(true) || node.disk().flag("ro") == Some(true)
 }
 
-pub(crate) fn open_file(path: &Path, name: &str, kind: Kind, access: Access) -> Result<File, Refusal> {
+/// Opens a target and checks that it is the one that was examined, and writable if it is to be written.
+pub(crate) fn open_file(
+    path: &Path,
+    name: &str,
+    (kind, seen): (Kind, &fs::Metadata),
+    access: Access,
+) -> Result<File, Refusal> {
+    let writes_device = access == Access::DestroyData && kind == Kind::BlockDevice;
     let (mut flags, purpose) = match access {
         Access::ReadOnly => (OFlags::RDONLY, "reading"),
         Access::DestroyData => (OFlags::RDWR, "writing"),
     };
     flags |= OFlags::DIRECT | OFlags::CLOEXEC;
-    if access == Access::DestroyData && kind == Kind::BlockDevice {
+    if writes_device {
         flags |= OFlags::EXCL;
     }
-    let path_text = name.to_owned();
-    rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|errno| match errno.raw_os_error() {
-        libc::EACCES | libc::EPERM => Refusal::no_permission(path_text, purpose, is_root()),
-        libc::EBUSY => {
-            Refusal::InUse { path: path_text, by: " by another program that holds it exclusively".into() }
-        }
-        libc::ETXTBSY => Refusal::InUse { path: path_text, by: " by the kernel".into() },
-        libc::EROFS => Refusal::ReadOnly { path: path_text },
-        libc::EINVAL => Refusal::NoDirectIo { path: path_text },
-        libc::ENOENT => Refusal::NoSuchPath { path: path_text },
-        _ => io_refusal(name, "opening it", errno.into()),
-    })
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|errno| {
+        let reason = match errno.raw_os_error() {
+            libc::EACCES | libc::EPERM => RefusalReason::no_permission(purpose, is_root()),
+            libc::EBUSY => RefusalReason::InUse(" by another program that holds it exclusively".into()),
+            libc::ETXTBSY => RefusalReason::InUse(" by the kernel".into()),
+            libc::EROFS => RefusalReason::ReadOnly,
+            libc::EINVAL => RefusalReason::NoDirectIo,
+            libc::ENOENT => RefusalReason::NoSuchPath,
+            _ => RefusalReason::Io { doing: "opening it", source: errno.into() },
+        };
+        reason.of(name)
+    });
+    let file = opened?;
+    check_same(&file, seen, name)?;
+    if writes_device && ioctl_read_only(&file) {
+        return Err(RefusalReason::ReadOnly.of(name));
+    }
+    Ok(file)
 }
 
 /// Whether this process runs as root.
@@ -285,7 +288,7 @@ fn is_root() -> bool {
 }
 
 /// Checks that the opened file is the one that was examined.
-pub(crate) fn check_same(file: &File, seen: &fs::Metadata, name: &str) -> Result<(), Refusal> {
+fn check_same(file: &File, seen: &fs::Metadata, name: &str) -> Result<(), Refusal> {
     let opened = file.metadata().map_err(|source| io_refusal(name, "looking it up", source))?;
     let key = |m: &fs::Metadata| (m.dev(), m.ino(), m.rdev());
     if key(&opened) == key(seen) {
@@ -296,7 +299,7 @@ pub(crate) fn check_same(file: &File, seen: &fs::Metadata, name: &str) -> Result
 }
 
 /// The kernel's read-only flag of an open block device (`BLKROGET`).
-pub(crate) fn ioctl_read_only(file: &File) -> bool {
+fn ioctl_read_only(file: &File) -> bool {
     const BLKROGET: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 94);
     // SAFETY: BLKROGET writes one int to its argument, and to nothing else.
     let answer = unsafe {
@@ -324,7 +327,7 @@ fn block_bytes(file: &File, kind: Kind, name: &str) -> Result<u32, Refusal> {
         return Ok(DEFAULT);
     }
     match stat.stx_dio_offset_align {
-        0 => Err(Refusal::NoDirectIo { path: name.to_owned() }),
+        0 => Err(RefusalReason::NoDirectIo.of(name)),
         bytes if bytes.is_power_of_two() => Ok(bytes.max(SMALLEST)),
         _ => Ok(DEFAULT),
     }

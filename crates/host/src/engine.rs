@@ -13,6 +13,7 @@ use std::os::fd::RawFd;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
+use serde::Serialize;
 use skylight_command::{Op, code};
 
 use crate::arena::Arena;
@@ -25,7 +26,7 @@ pub const POLL_NS: u64 = 20_000_000;
 const DRAIN_NS: u64 = 1_000_000_000;
 
 /// What was submitted since the target was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Reads.
     pub reads: u64,

@@ -4,90 +4,70 @@
 //! path, the operation, the byte offset and the error of the kernel.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use skylight_command::Op;
 
 /// Why a device was refused. Nothing was written to it.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+#[error("{path}: {reason}")]
+pub struct Refusal {
+    /// The path as given, or that of the restore note.
+    pub path: String,
+    /// The reason, and the mend.
+    pub reason: RefusalReason,
+}
+
+/// The reason of a [`Refusal`].
+#[derive(Debug, thiserror::Error)]
+pub enum RefusalReason {
     /// The path does not exist.
-    #[error("{path}: no such device or file; check the name, for example with lsblk")]
-    NoSuchPath {
-        /// The path as given.
-        path: String,
-    },
+    #[error("no such device or file; check the name, for example with lsblk")]
+    NoSuchPath,
     /// The path is a directory.
-    #[error("{path}: is a directory; name a block device or a file")]
-    Directory {
-        /// The path as given.
-        path: String,
-    },
+    #[error("is a directory; name a block device or a file")]
+    Directory,
     /// The path is a character device, a pipe or a socket.
-    #[error("{path}: is neither a block device nor a regular file; name one of those")]
-    WrongKind {
-        /// The path as given.
-        path: String,
-    },
+    #[error("is neither a block device nor a regular file; name one of those")]
+    WrongKind,
     /// The kernel denied the open.
-    #[error("{path}: no permission to open it for {purpose}; {mend}")]
+    #[error("no permission to open it for {purpose}; {mend}")]
     NoPermission {
-        /// The path as given.
-        path: String,
         /// "reading" or "writing".
         purpose: &'static str,
         /// The mend, which differs for root.
         mend: &'static str,
     },
     /// The device or its file system is write-protected.
-    #[error("{path}: is read-only; clear it with blockdev --setrw, or probe without --destroy-data")]
-    ReadOnly {
-        /// The path as given.
-        path: String,
-    },
+    #[error("is read-only; clear it with blockdev --setrw, or probe without --destroy-data")]
+    ReadOnly,
     /// A file system on the device or on one of its partitions is mounted.
-    #[error("{path}: {what} is mounted at {mount_point}; run umount {mount_point}, or take another drive")]
+    #[error("{what} is mounted at {mount_point}; run umount {mount_point}, or take another drive")]
     Mounted {
-        /// The path as given.
-        path: String,
         /// The device or partition that is mounted.
         what: String,
         /// Where it is mounted.
         mount_point: String,
     },
-    /// The device holds partitions.
-    #[error("{path}: holds {what}; if nothing on it is needed, remove it with wipefs -a and try again")]
-    Partitioned {
-        /// The path as given.
-        path: String,
-        /// What was found.
-        what: String,
-    },
+    /// The device holds these partitions.
+    #[error("holds {0}; if nothing on it is needed, remove it with wipefs -a and try again")]
+    Partitioned(String),
     /// The medium holds a foreign signature.
-    #[error("{path}: holds {what}; {mend}")]
+    #[error("holds {what}; {mend}")]
     Signature {
-        /// The path as given.
-        path: String,
         /// What was found.
         what: String,
         /// What to do.
         mend: &'static str,
     },
-    /// Something else uses the device.
-    #[error("{path}: is in use{by}; stop that use, or take another drive")]
-    InUse {
-        /// The path as given.
-        path: String,
-        /// The user, as far as it is known, with a leading space.
-        by: String,
-    },
+    /// Something else uses the device: the user, as far as it is known, with a leading space.
+    #[error("is in use{0}; stop that use, or take another drive")]
+    InUse(String),
     /// The users of the device cannot be determined.
     #[error(
-        "{path}: refusing to write, because {what}, which lists its users, cannot be read ({reason}); mount {mount}"
+        "refusing to write, because {what}, which lists its users, cannot be read ({reason}); mount {mount}"
     )]
     UsersUnknown {
-        /// The path as given.
-        path: String,
         /// The table that cannot be read.
         what: String,
         /// The error of the kernel.
@@ -95,53 +75,26 @@ pub enum Refusal {
         /// The mend: what to mount where.
         mount: &'static str,
     },
-    /// The medium cannot be examined.
-    #[error("{path}: refusing to write, because its content cannot be examined: {reason}")]
-    CannotExamine {
-        /// The path as given.
-        path: String,
-        /// The reason, and the mend.
-        reason: String,
-    },
-    /// The device is too small for every test.
-    #[error("{path}: has {size_bytes} bytes, too small to measure; take one of at least 64 MiB")]
-    TooSmall {
-        /// The path as given.
-        path: String,
-        /// Its size in bytes.
-        size_bytes: u64,
-    },
+    /// The medium cannot be examined: the reason, and the mend.
+    #[error("refusing to write, because its content cannot be examined: {0}")]
+    CannotExamine(String),
+    /// The device, of this many bytes, is too small for every test.
+    #[error("has {0} bytes, too small to measure; take one of at least 64 MiB")]
+    TooSmall(u64),
     /// The file system does not support direct I/O, so times would be those of the page cache.
+    #[error("the file system does not support direct I/O (O_DIRECT); use ext4 or xfs, or name a device")]
+    NoDirectIo,
+    /// The kernel has no usable io_uring, for this reason.
     #[error(
-        "{path}: the file system does not support direct I/O (O_DIRECT); use ext4 or xfs, or name a device"
+        "io_uring is not available ({0}); enable it (sysctl kernel.io_uring_disabled=0) on Linux 5.11 or newer"
     )]
-    NoDirectIo {
-        /// The path as given.
-        path: String,
-    },
-    /// The kernel has no usable io_uring.
-    #[error(
-        "{path}: io_uring is not available ({reason}); enable it (sysctl kernel.io_uring_disabled=0) on Linux 5.11 or newer"
-    )]
-    NoIoUring {
-        /// The device that was to be opened.
-        path: String,
-        /// The kernel's reason.
-        reason: String,
-    },
-    /// The kernel has no memory for the ring or its buffers.
-    #[error("{path}: no memory for I/O buffers ({reason}); lower the queue depth, or raise ulimit -l")]
-    NoBuffers {
-        /// The device that was to be used.
-        path: String,
-        /// The kernel's reason.
-        reason: String,
-    },
+    NoIoUring(String),
+    /// The kernel has no memory for the ring or its buffers, for this reason.
+    #[error("no memory for I/O buffers ({0}); lower the queue depth, or raise ulimit -l")]
+    NoBuffers(String),
     /// Any other error of opening or inspecting the target.
-    #[error("{path}: {doing} failed: {source}; check that the target is present and works")]
+    #[error("{doing} failed: {source}; check that the target is present and works")]
     Io {
-        /// The path as given.
-        path: String,
         /// What was being done.
         doing: &'static str,
         /// The kernel's answer.
@@ -149,41 +102,31 @@ pub enum Refusal {
     },
     /// The restore note could not be written, so no setting was changed.
     #[error(
-        "{note}: cannot keep the restore note: {source}; make its directory writable, or set SKYLIGHT_STATE to another one"
+        "cannot keep the restore note: {0}; make its directory writable, or set SKYLIGHT_STATE to another one"
     )]
-    Note {
-        /// The note's path.
-        note: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// A restore note that is damaged or belongs to another drive.
-    #[error("{note}: {why}; delete it if the write cache is as you want it")]
-    BadNote {
-        /// The note's path.
-        note: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Invalid columns.
-    #[error("{path}: {error}")]
-    Columns {
-        /// The device they were for.
-        path: String,
-        /// The first thing wrong with them.
-        error: ColumnError,
-    },
+    Note(io::Error),
+    /// What is wrong with a restore note that is damaged or belongs to another drive.
+    #[error("{0}; delete it if the write cache is as you want it")]
+    BadNote(&'static str),
+    /// The first thing wrong with the columns of a batch.
+    #[error(transparent)]
+    Columns(ColumnError),
 }
 
-impl Refusal {
+impl RefusalReason {
     /// Access denied for `purpose`, to root or another user.
-    pub(crate) fn no_permission(path: String, purpose: &'static str, root: bool) -> Self {
+    pub(crate) fn no_permission(purpose: &'static str, root: bool) -> Self {
         let mend = if root {
             "access is denied even to root: by a container (allow the device in it), an immutable file (chattr -i) or a network file system"
         } else {
             "run as root, or get access to it"
         };
-        Self::NoPermission { path, purpose, mend }
+        Self::NoPermission { purpose, mend }
+    }
+
+    /// The refusal of a path for this reason.
+    pub fn of(self, path: &str) -> Refusal {
+        Refusal { path: path.to_owned(), reason: self }
     }
 }
 
@@ -273,13 +216,16 @@ pub enum ColumnError {
 }
 
 /// Why an I/O or the whole target failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// The kernel returned this error number.
+    #[error("{}", io::Error::from_raw_os_error(*.0))]
     Errno(i32),
     /// Fewer bytes were transferred than requested.
+    #[error("only {0} bytes were transferred")]
     Short(u32),
     /// The target has shrunk to this many bytes.
+    #[error("the target has shrunk to {0} bytes")]
     Shrunk(u64),
 }
 
@@ -291,16 +237,6 @@ impl Reason {
                 "free space on the file system that holds it, or use a file that is not sparse"
             }
             _ => "check cables and health (smartctl -a)",
-        }
-    }
-}
-
-impl std::fmt::Display for Reason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Errno(number) => io::Error::from_raw_os_error(*number).fmt(f),
-            Self::Short(bytes) => write!(f, "only {bytes} bytes were transferred"),
-            Self::Shrunk(bytes) => write!(f, "the target has shrunk to {bytes} bytes"),
         }
     }
 }
@@ -363,7 +299,7 @@ mod tests {
 
     #[test]
     fn root_is_not_advised_to_become_root() {
-        let line = |root| Refusal::no_permission("/dev/sdx".into(), "reading", root).to_string();
+        let line = |root| RefusalReason::no_permission("reading", root).of("/dev/sdx").to_string();
         assert_eq!(
             line(false),
             "/dev/sdx: no permission to open it for reading; run as root, or get access to it"

@@ -7,47 +7,64 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use crate::error::Refusal;
+use serde::Serialize;
+
+use crate::error::{Refusal, RefusalReason};
 use crate::sysfs::{Node, Sysfs, dev_number};
 
 /// The kind of a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A block device: a disk or a partition.
+    #[serde(rename = "device")]
     BlockDevice,
     /// A regular file.
     File,
 }
 
 /// What a target is and what it declares about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Identity {
-    /// The path as given.
-    pub path: String,
     /// Block device or file.
     pub kind: Kind,
+    /// The path as given.
+    pub path: String,
     /// A key for the drive whose settings may be changed, made of letters, digits, `.`, `_` and `-` only, so
     /// that it can be part of a file name: model and serial number, or, without a serial number, something
     /// that is unique until the next boot. `None` for a file, which has no settings.
+    #[serde(skip)]
     pub key: Option<String>,
     /// The inode number of a file.
     pub inode: Option<u64>,
     /// The kernel's name of the device; of the one below, for a file.
     pub kernel_name: Option<String>,
+    /// Size in bytes, a multiple of the logical block.
+    pub size_bytes: u64,
+    /// Logical block in bytes: the unit of offsets and sizes.
+    pub block_bytes: u32,
+    /// What the disk declares about itself.
+    #[serde(flatten)]
+    pub declared: Declared,
+    /// What it is stored on: the backing file of a loop device, the file system of a file.
+    pub below: Option<String>,
+    /// Other users of the target when it was opened; their I/O affects the times.
+    pub also_used: Option<String>,
+}
+
+/// What a disk declares about itself. Of a file only whether the disk below is rotational is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Declared {
     /// Manufacturer's model string.
     pub model: Option<String>,
     /// Serial number.
     pub serial: Option<String>,
     /// Firmware revision.
     pub firmware: Option<String>,
-    /// Whether the kernel considers it rotational; for a file, the device below.
+    /// Whether the kernel considers it rotational.
     pub rotational: Option<bool>,
-    /// Rotation rate that the disk declares, rpm.
+    /// Rotation rate, rpm.
     pub rotation_rpm: Option<u16>,
-    /// Size in bytes, a multiple of the logical block.
-    pub size_bytes: u64,
-    /// Logical block in bytes: the unit of offsets and sizes.
-    pub block_bytes: u32,
     /// Physical block in bytes.
     pub physical_block_bytes: Option<u32>,
     /// Zone model: `none`, `host-aware` or `host-managed`.
@@ -56,10 +73,6 @@ pub struct Identity {
     pub write_cache: Option<String>,
     /// The cache setting of the drive itself, where it can be read.
     pub cache_type: Option<String>,
-    /// What it is stored on: the backing file of a loop device, the file system of a file.
-    pub below: Option<String>,
-    /// Other users of the target when it was opened; their I/O affects the times.
-    pub also_used: Option<String>,
 }
 
 impl Identity {
@@ -84,27 +97,26 @@ impl Identity {
         };
         let key =
             if key.is_empty() { boot_key(path, disk.as_ref(), sysfs) } else { sanitized(&key.join("-")) };
+        let declared = Declared {
+            model,
+            serial,
+            firmware: text(&["device/firmware_rev", "device/rev"]),
+            rotational: disk.as_ref().and_then(|d| d.flag("queue/rotational")),
+            rotation_rpm: disk.as_ref().and_then(rotation_rpm),
+            physical_block_bytes: text(&["queue/physical_block_size"]).and_then(|size| size.parse().ok()),
+            zoned: text(&["queue/zoned"]),
+            write_cache: text(&["queue/write_cache"]),
+            cache_type: disk.as_ref().and_then(Node::cache_type),
+        };
         Self {
             path: path.to_owned(),
             kind: Kind::BlockDevice,
             key: Some(key),
             inode: None,
             kernel_name: node.map(Node::name),
-            model,
-            serial,
-            firmware: text(&["device/firmware_rev", "device/rev"]),
-            rotational: disk.as_ref().and_then(|d| d.flag("queue/rotational")),
-            rotation_rpm: disk.as_ref().and_then(rotation_rpm),
             size_bytes,
             block_bytes: block,
-            physical_block_bytes: text(&["queue/physical_block_size"]).and_then(|size| size.parse().ok()),
-            zoned: text(&["queue/zoned"]),
-            write_cache: text(&["queue/write_cache"]),
-            cache_type: disk
-                .as_ref()
-                .and_then(Node::cache_type_file)
-                .and_then(|file| fs::read_to_string(file).ok())
-                .map(|value| value.trim().to_owned()),
+            declared,
             below: text(&["loop/backing_file", "dm/name"]),
             also_used: None,
         }
@@ -123,17 +135,12 @@ impl Identity {
             key: None,
             inode: Some(metadata.ino()),
             kernel_name: node.as_ref().map(Node::name),
-            model: None,
-            serial: None,
-            firmware: None,
-            rotational: disk.and_then(|disk| disk.flag("queue/rotational")),
-            rotation_rpm: None,
             size_bytes,
             block_bytes: block,
-            physical_block_bytes: None,
-            zoned: None,
-            write_cache: None,
-            cache_type: None,
+            declared: Declared {
+                rotational: disk.and_then(|disk| disk.flag("queue/rotational")),
+                ..Declared::default()
+            },
             below: mount.map(|mount| format!("{} on {}", mount.file_system, mount.source)),
             also_used: None,
         }
@@ -141,10 +148,12 @@ impl Identity {
 
     /// Records another use of the target, in the words of the refusal that writing would have caused.
     pub fn note_use(&mut self, refusal: &Refusal) {
-        self.also_used = match refusal {
-            Refusal::Mounted { what, mount_point, .. } => Some(format!("{what} is mounted at {mount_point}")),
-            Refusal::InUse { by, .. } => Some(format!("in use{by}")),
-            Refusal::Partitioned { what, .. } => Some(format!("holds {what}")),
+        self.also_used = match &refusal.reason {
+            RefusalReason::Mounted { what, mount_point } => {
+                Some(format!("{what} is mounted at {mount_point}"))
+            }
+            RefusalReason::InUse(by) => Some(format!("in use{by}")),
+            RefusalReason::Partitioned(what) => Some(format!("holds {what}")),
             _ => None,
         };
     }
@@ -213,14 +222,14 @@ mod tests {
         for node in [node, part] {
             let it = Identity::of_block_device("/dev/sdq", Some(&node), &tree.sysfs(), 5 << 40, 512);
             assert_eq!(it.kernel_name, Some(node.name()));
-            assert_eq!(it.model.as_deref(), Some("ST5000AS0011-1BG"));
-            assert_eq!(it.serial.as_deref(), Some("Z8  1234"));
-            assert_eq!(it.firmware.as_deref(), Some("AR13"));
-            assert_eq!((it.rotational, it.rotation_rpm), (Some(true), Some(5900)));
-            assert_eq!(it.physical_block_bytes, Some(4096));
-            assert_eq!(it.zoned.as_deref(), Some("none"));
-            assert_eq!(it.write_cache.as_deref(), Some("write back"));
-            assert_eq!(it.cache_type.as_deref(), Some("write back"));
+            assert_eq!(it.declared.model.as_deref(), Some("ST5000AS0011-1BG"));
+            assert_eq!(it.declared.serial.as_deref(), Some("Z8  1234"));
+            assert_eq!(it.declared.firmware.as_deref(), Some("AR13"));
+            assert_eq!((it.declared.rotational, it.declared.rotation_rpm), (Some(true), Some(5900)));
+            assert_eq!(it.declared.physical_block_bytes, Some(4096));
+            assert_eq!(it.declared.zoned.as_deref(), Some("none"));
+            assert_eq!(it.declared.write_cache.as_deref(), Some("write back"));
+            assert_eq!(it.declared.cache_type.as_deref(), Some("write back"));
             assert_eq!(it.key.as_deref(), Some("ST5000AS0011-1BG-Z8__1234"));
         }
     }
@@ -253,7 +262,7 @@ mod tests {
     fn what_the_kernel_does_not_report_is_none() {
         let tree = Tree::new("untold");
         let it = Identity::of_block_device("/dev/x y", None, &tree.sysfs(), 1 << 30, 512);
-        assert_eq!((it.model.as_ref(), it.rotational), (None, None));
+        assert_eq!((it.declared.model.as_ref(), it.declared.rotational), (None, None));
         assert_eq!(it.key.as_deref(), Some("_dev_x_y"));
     }
 

@@ -26,6 +26,7 @@ mod device_stack;
 mod engine;
 mod error;
 #[cfg(test)]
+#[path = "../tests/common/fake.rs"]
 mod fake;
 mod identity;
 mod openers;
@@ -38,7 +39,7 @@ pub use claim::Claim;
 pub use columns::{Columns, MAX_BUFFERS_BYTES, MAX_DEPTH, MAX_IO_BYTES};
 pub use device::{Access, Counters, Device, MIN_SIZE_BYTES, now_ns};
 pub use engine::{End, Log, POLL_NS};
-pub use error::{ColumnError, Failure, HostError, NotRestored, Reason, Refusal};
-pub use identity::{Identity, Kind};
+pub use error::{ColumnError, Failure, HostError, NotRestored, Reason, Refusal, RefusalReason};
+pub use identity::{Declared, Identity, Kind};
 pub use settings::{CacheSwitch, RestoreNote, WriteCache};
 pub use sysfs::Sysfs;

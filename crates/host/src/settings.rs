@@ -11,8 +11,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::device::{Access, Device};
-use crate::error::{HostError, NotRestored, Refusal};
+use crate::device::{Access, Device, io_refusal};
+use crate::error::{HostError, NotRestored, RefusalReason};
 use crate::sysfs::Node;
 
 const NOTE_TITLE: &str = "skylight restore note 1";
@@ -52,10 +52,7 @@ impl WriteCache {
 
     fn of_node(node: &Node) -> Self {
         let disk = node.disk();
-        let declared = disk
-            .cache_type_file()
-            .and_then(|file| read_setting(&file).ok())
-            .or_else(|| disk.text("queue/write_cache"));
+        let declared = disk.cache_type().or_else(|| disk.text("queue/write_cache"));
         declared.map_or(Self::Unknown, |setting| Self::of_setting(&setting))
     }
 }
@@ -250,11 +247,8 @@ impl Subject<'_> {
 
     /// Records the current setting, and returns it.
     fn record_setting(&self, file: &Path, note: Option<&Path>) -> Result<String, HostError> {
-        let cache_type = read_setting(file).map_err(|source| Refusal::Io {
-            path: self.path.to_owned(),
-            doing: "reading its cache setting",
-            source,
-        })?;
+        let cache_type = read_setting(file)
+            .map_err(|source| io_refusal(self.path, "reading its cache setting", source))?;
         if let (Some(note), Some(drive)) = (note, &self.drive) {
             let noted = RestoreNote { drive: drive.clone(), cache_type: cache_type.clone() };
             noted.write(note).map_err(|source| note_error(note, source))?;
@@ -274,8 +268,7 @@ fn restore(path: &str, undo: &Undo) -> Result<(), HostError> {
     }
     match undo.note.as_deref().map(fs::remove_file) {
         Some(Err(source)) if source.kind() != io::ErrorKind::NotFound => {
-            let note = undo.note.clone().unwrap_or_default();
-            Err(Refusal::Note { note, source }.into())
+            Err(note_error(undo.note.as_deref().unwrap_or(Path::new("")), source))
         }
         _ => Ok(()),
     }
@@ -291,13 +284,11 @@ fn write_setting(file: &Path, setting: &str) -> io::Result<()> {
 }
 
 fn note_error(note: &Path, source: io::Error) -> HostError {
-    let note = note.to_owned();
-    Refusal::Note { note, source }.into()
+    RefusalReason::Note(source).of(&note.display().to_string()).into()
 }
 
-fn bad_note(note: &Path, why: &str) -> HostError {
-    let (note, why) = (note.to_owned(), why.to_owned());
-    Refusal::BadNote { note, why }.into()
+fn bad_note(note: &Path, why: &'static str) -> HostError {
+    RefusalReason::BadNote(why).of(&note.display().to_string()).into()
 }
 
 #[cfg(test)]

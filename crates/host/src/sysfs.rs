@@ -228,6 +228,11 @@ impl Node {
         let scsi = children(&self.dir.join("device/scsi_disk")).into_iter().map(|dir| dir.join("cache_type"));
         scsi.chain([self.dir.join("cache_type")]).find(|path| path.exists())
     }
+
+    /// The cache setting of the drive itself, where it can be read.
+    pub fn cache_type(&self) -> Option<String> {
+        Some(fs::read_to_string(self.cache_type_file()?).ok()?.trim().to_owned())
+    }
 }
 
 /// Entries of a directory in name order.

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::device_stack::{DeviceStack, FileKey, file_key};
-use crate::error::{Refusal, printable};
+use crate::error::{Refusal, RefusalReason, printable};
 use crate::openers::{self, Targets};
 use crate::sysfs::{Node, Sysfs, Unreadable, block_device_number};
 
@@ -39,7 +39,7 @@ pub fn of_file(path: &str, metadata: &fs::Metadata, sysfs: &Sysfs) -> Result<Opt
 }
 
 fn in_use(path: &str, by: String) -> Refusal {
-    Refusal::InUse { path: path.to_owned(), by }
+    RefusalReason::InUse(by).of(path)
 }
 
 /// Whether a path refers to the device, also by its kernel name.
@@ -53,8 +53,8 @@ fn mounted(path: &str, stack: &DeviceStack, sysfs: &Sysfs) -> Result<Option<Refu
         let is_it =
             |part: &&Node| part.number() == Some(mount.number) || refers_to(Path::new(&mount.source), part);
         if let Some(part) = stack.devices.iter().find(is_it) {
-            let (path, what, mount_point) = (path.to_owned(), part.name(), mount.point);
-            return Ok(Some(Refusal::Mounted { path, what, mount_point }));
+            let (what, mount_point) = (part.name(), mount.point);
+            return Ok(Some(RefusalReason::Mounted { what, mount_point }.of(path)));
         }
     }
     Ok(None)
@@ -113,7 +113,7 @@ fn partitioned(path: &str, partitions: &[Node]) -> Option<Refusal> {
         1 => format!("a partition ({})", first.name()),
         n => format!("{n} partitions ({}, ...)", first.name()),
     };
-    Some(Refusal::Partitioned { path: path.to_owned(), what })
+    Some(RefusalReason::Partitioned(what).of(path))
 }
 
 #[cfg(test)]

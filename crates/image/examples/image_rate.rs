@@ -2,13 +2,16 @@
 //!
 //! `cargo run --release -p skylight-image --example image_rate [FOLDER]`
 
+#[path = "../tests/media/mod.rs"]
+mod media;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use media::ram::RamStore;
 use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
 use skylight_image::store::Access;
 use skylight_image::store::file::FileStore;
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options, Store};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{

@@ -3,12 +3,15 @@
 //!
 //! `cargo run --release -p skylight-image --example take_up`
 
+#[path = "../tests/media/mod.rs"]
+mod media;
+
 use std::path::Path;
 use std::time::Instant;
 
+use media::fault::{FaultStore, Full, Random};
+use media::ram::RamStore;
 use skylight_drive::profile::Profile;
-use skylight_image::store::fault::{FaultStore, Full, Random};
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
 
 fn main() {

@@ -1,6 +1,6 @@
-//! What an interpreter does about sectors that its store knows to be wrong, and has the store do about them.
+//! Sectors with a checksum mismatch: how the interpreter moves them, and what the store does about them.
 //!
-//! Invariant: a wrong sector stops no cleaning; where it is moved to it is as wrong as it was.
+//! Invariant: a wrong sector does not stop a cleaning, and stays wrong at its new address.
 
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ use crate::store::Store;
 use crate::store::checksummed::SumState;
 
 impl Interpreter {
-    /// Reads what is to be moved, sectors too that are known to be wrong: these are not what stops a cleaning, and are
-    /// wrong where they are moved to.
+    /// Reads data to be moved, including wrong sectors, which it returns: they do not stop a cleaning, and stay wrong at
+    /// their new address.
     pub(crate) fn read_to_move(
         &self,
         medium: Medium,
@@ -27,7 +27,7 @@ impl Interpreter {
         read.map_err(|error| self.failed("read", error)).map(|()| bad)
     }
 
-    /// Sectors that were wrong where they were moved from; ranges of what was written from an address on.
+    /// Marks moved sectors as wrong: `bad` are ranges of the bytes written at the address.
     pub(crate) fn spoil(
         &mut self,
         medium: Medium,
@@ -40,21 +40,21 @@ impl Interpreter {
         spoilt.map_err(|error| self.failed("write", error))
     }
 
-    /// The store, and the byte of it at which an address of a medium lies.
+    /// The store, and the byte offset in it of an address of a medium.
     pub(crate) fn at(&self, medium: Medium, pba: Pba) -> (&dyn Store, u64) {
         (self.store.as_ref(), self.part(medium).start + pba.get() * SECTOR_BYTES)
     }
 
-    /// One unit of what the store has to do when nobody asks anything; whether there was any.
+    /// Executes one unit of the store's idle work; returns whether there was any.
     ///
     /// # Errors
-    /// When the store fails, or it was stopped.
+    /// When the store fails, or the interpreter has stopped.
     pub fn rest(&mut self) -> Result<bool, ImageError> {
         self.check_running()?;
         self.store.rest().map_err(|error| self.failed("look at", error))
     }
 
-    /// What checksums have found, if the image has any.
+    /// The state of the checksums, if the image has them.
     pub fn sums(&self) -> Option<SumState> {
         self.store.sums()
     }

@@ -1,13 +1,13 @@
-//! Checkpoints as they are written: in one go, or a piece behind each command, so that none waits for all of it.
+//! Writing of checkpoints: at once, or one piece after each command, so that no command waits for the whole checkpoint.
 //!
-//! One that is written in pieces begins with a flush, and goes on from the log where that left it. Pieces are the
-//! entries of the map by address, each as it is when its turn comes; they need not fit together. What has changed
-//! meanwhile is in the log, whose tags from the beginning on a recovery applies in their order: each sector ends
-//! as its last tag says, or, if it has none, as the entry says that has not changed since. The head comes after a
-//! flush, so that no entry comes of a tag that is lost.
+//! A checkpoint in pieces begins with a flush, and covers the log up to that flush. Its pieces are the entries of the map
+//! by address, each as it is when the piece is written; together they need not be a consistent map. Changes since the
+//! flush are in the log, and a recovery applies all their tags in order: each sector gets the state of its last tag, or,
+//! without one, that of its entry, which has not changed since. The head is written after a flush, so that no entry
+//! depends on a lost tag.
 //!
-//! Invariants: a piece is bounded; all pieces are there before the log is full, else the checkpoint is written
-//! anew in one go; until its heads are written nothing needs it. The parts of the image beside its first file announce a
+//! Invariants: the size of a piece is bounded; all pieces are written before the log is full, otherwise the checkpoint is
+//! written anew at once; a checkpoint is not used until its heads are written. The further parts of an image announce a
 //! checkpoint before its heads are written, and confirm it afterwards.
 //!
 //! Imports both ways with `interpreter`: this is a part of `Interpreter`, which has the checkpoint that is being written as a field.
@@ -20,24 +20,24 @@ use skylight_layer::Layer;
 
 use crate::error::ImageError;
 use crate::format::checkpoint::{
-    CACHED, ENTRIES, Head, MOVED, encode_cached, encode_moved, encode_torn, encode_writer,
+    CACHED, ENTRIES, Head, MOVED, encode_cached, encode_fragment, encode_moved, encode_writer,
 };
 use crate::format::part::PartHead;
 use crate::interpreter::Interpreter;
 use crate::store::Store;
 
-/// Bytes that are written at a time.
+/// Size of a write, bytes.
 const CHUNK: usize = 1 << 20;
-/// What is written in pieces is written in whole blocks of a disk.
+/// Pieces are written in whole physical blocks.
 const ALIGNMENT: usize = 4096;
-/// Entries of a piece: about a millisecond.
+/// Entries per piece: about a millisecond.
 const PIECE: u64 = 4096;
 
 /// Checkpoints in pieces.
 pub(crate) struct CheckpointState {
-    /// The one that is being written.
+    /// The checkpoint in progress.
     begun: Option<Checkpoint>,
-    /// Entries of a piece.
+    /// Entries per piece.
     pub piece: u64,
 }
 
@@ -47,18 +47,18 @@ impl Default for CheckpointState {
     }
 }
 
-/// A checkpoint that is being written.
+/// A checkpoint in progress.
 struct Checkpoint {
     head: Head,
     out: Out,
-    /// The first sector whose entry is not written.
+    /// The first sector whose entry is not written yet.
     next: Lba,
-    /// Entries for cached extents that there is room for.
+    /// Maximum number of entries for cached extents.
     most: u64,
 }
 
 impl Interpreter {
-    /// Writes a checkpoint if the log is half full, in one go if that is short; goes on with one that was begun.
+    /// Writes a checkpoint if the log is half full, at once if it is short; continues one in progress.
     pub(crate) fn checkpoint_if_due(&mut self, layer: &mut dyn Layer) -> Result<(), ImageError> {
         let mut checkpoint = match self.checkpoint.begun.take() {
             Some(begun) => begun,
@@ -94,7 +94,7 @@ impl Interpreter {
         self.finish_checkpoint(checkpoint, false, layer)
     }
 
-    /// Writes a checkpoint of what is durable, in one go.
+    /// Flushes, and writes a whole checkpoint.
     pub(crate) fn checkpoint_now(&mut self, clean: bool, layer: &mut dyn Layer) -> Result<(), ImageError> {
         self.checkpoint.begun = None;
         self.flush_now()?;
@@ -122,7 +122,7 @@ impl Interpreter {
         Checkpoint { head, out, next: Lba(0), most }
     }
 
-    /// Writes entries for cached extents, at most so many; whether these were the last, or more than there is room for.
+    /// Writes entries for cached extents up to a limit; returns whether these were the last, or exceed the area.
     fn write_entries(&mut self, checkpoint: &mut Checkpoint, count: u64) -> Result<bool, ImageError> {
         let Checkpoint { head, out, next, most } = checkpoint;
         let capacity = Sectors(self.superblock.capacity / SECTOR_BYTES);
@@ -162,10 +162,10 @@ impl Interpreter {
         }
         if let Some(overwriting) = layer.overwriting() {
             let kept = overwriting.snapshot();
-            (head.torn, head.writers) = (kept.fragments.len() as u64, kept.stamps.len() as u64);
+            (head.fragments, head.writers) = (kept.fragments.len() as u64, kept.stamps.len() as u64);
             head.writes = kept.writes;
             for fragment in &kept.fragments {
-                encode_torn(fragment, &mut out.bytes);
+                encode_fragment(fragment, &mut out.bytes);
                 wrote = wrote.and_then(|()| out.spill(store, CHUNK));
             }
             for &(extent, by) in &kept.stamps {
@@ -222,7 +222,7 @@ pub(crate) fn write_part_heads(
 
 const WRITE: &str = "write a checkpoint";
 
-/// Entries on their way to the store.
+/// A buffer of entries.
 struct Out {
     at: u64,
     crc: u32,
@@ -230,7 +230,7 @@ struct Out {
 }
 
 impl Out {
-    /// Writes the whole blocks of what there is, if it is so much.
+    /// Writes the whole blocks in the buffer, if it is full.
     fn spill(&mut self, store: &mut dyn Store, least: usize) -> io::Result<()> {
         if self.bytes.len() < least {
             return Ok(());

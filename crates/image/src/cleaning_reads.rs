@@ -1,16 +1,15 @@
-//! What cleanings have read and not written yet, where a raw disk takes its time for every access: so that it is
-//! read once.
+//! Data that cleanings have read and not written yet. On a raw disk, where every access takes time, it is read only once.
 //!
-//! Invariant: what is held is what lies there; what is written over is forgotten.
+//! Invariant: the buffers equal the data on the medium; overwriting an address drops its buffers.
 
 use std::collections::VecDeque;
 
 use skylight_disk::{Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::Medium;
 
-/// The most that is held, bytes: a few bands.
+/// Maximum size of all buffers, bytes: a few bands.
 const MOST: usize = 128 << 20;
-/// The most runs, since all are looked at.
+/// Maximum number of runs, because look-ups are linear.
 const MOST_RUNS: usize = 4096;
 
 struct Run {
@@ -27,7 +26,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Holds what was read; the oldest goes if that is too much.
+    /// Keeps data that was read, and drops the oldest beyond the limits.
     pub fn add(&mut self, (medium, start): (Medium, Pba), bytes: Vec<u8>) {
         let extent = PbaExtent::new(start, Sectors(bytes.len() as u64 / SECTOR_BYTES));
         self.forget(medium, extent);
@@ -40,7 +39,7 @@ impl Held {
         }
     }
 
-    /// Something else lies there now.
+    /// Drops data that was overwritten.
     pub fn forget(&mut self, medium: Medium, extent: PbaExtent) {
         self.runs.retain(|run| {
             let kept =
@@ -50,7 +49,7 @@ impl Held {
         });
     }
 
-    /// What lies from an address on, if all of it is held.
+    /// Copies the data at an address, if all of it is buffered.
     pub fn read(&self, (medium, start): (Medium, Pba), into: &mut [u8]) -> bool {
         let mut done = 0;
         while done < into.len() {

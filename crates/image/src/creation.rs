@@ -1,7 +1,7 @@
-//! Images made, opened, and made where there is none.
+//! Creating and opening images.
 //!
-//! Invariants: what is cut short while it is made is no image, and known for what it is; what is no image of the drive
-//! is overwritten only where that was asked for; an image that was not closed is recovered when it is opened.
+//! Invariants: an interrupted creation leaves no valid image, and is recognised as unfinished; anything but an image of the
+//! drive is overwritten only on request; an image that was not closed is recovered when it is opened.
 
 use std::path::Path;
 
@@ -27,10 +27,10 @@ use crate::store::{Access, Store};
 use crate::structure_reader::Reader;
 
 impl Image {
-    /// Makes the image of a drive in a file, or on a block device, and opens it.
+    /// Creates the image of a drive in a file, or on a block device, and opens it.
     ///
     /// # Errors
-    /// When the drive cannot be built, when something is there already, when the system says no.
+    /// When the drive cannot be built, when the file has content already, when a system call fails.
     pub fn create(path: &Path, profile: &Profile, options: &Options) -> Result<Self, ImageError> {
         Self::create_at(path, skylight_drive::build::layer(profile)?, profile.text(), options)
     }
@@ -50,9 +50,8 @@ impl Image {
         Self::format(store, superblock, layer, options)
     }
 
-    /// Opens the image of a drive, or makes it where there is none, or only a half made one in a file; whether it was
-    /// made. What is no image of the drive is overwritten only if the options say so: on a block device whatever it is, in a file only what is no
-    /// image at all.
+    /// Opens the image of a drive, or creates it if there is none, or only an unfinished one in a file; returns whether it
+    /// was created. With `overwrite` any content of a block device is overwritten, but of a file only what is not an image.
     ///
     /// # Errors
     /// As [`Image::open`] and [`Image::create`].
@@ -87,10 +86,10 @@ impl Image {
         }
     }
 
-    /// Makes the image of a drive with this layer on a store, and opens it; `text` is its profile.
+    /// Creates the image of a drive with this layer on a store, and opens it; `text` is its profile.
     ///
     /// # Errors
-    /// When the store is too small or says no.
+    /// When the store is too small or fails.
     pub fn create_on(
         store: Box<dyn Store>,
         layer: Box<dyn Layer>,
@@ -102,7 +101,7 @@ impl Image {
         Self::format(store, superblock, layer, options)
     }
 
-    /// Bytes of a store for the image of a drive with this layer.
+    /// Size of a store for the image of a drive with this layer, bytes.
     pub fn bytes_needed(layer: &dyn Layer, options: &Options) -> u64 {
         superblock(layer, "", options).len_bytes()
     }
@@ -113,12 +112,9 @@ impl Image {
         layer: Box<dyn Layer>,
         options: &Options,
     ) -> Result<Self, ImageError> {
-        let (found_bytes, needed_bytes) = (store.len_bytes(), superblock.len_bytes());
-        if found_bytes < needed_bytes {
-            return Err(ImageError::TooSmall { place: store.name(), found_bytes, needed_bytes });
-        }
+        Reader(store.as_ref()).check_size(superblock.len_bytes())?;
         let place = store.name();
-        let failed = |source| ImageError::Io { place: place.clone(), action: "format it", source };
+        let failed = |source| ImageError::io(&place, "format it", source);
         // The superblocks last: what is cut short is no image, and known for what it is.
         image_files::erase(store.as_mut(), superblock.identity)?;
         if superblock.sums.len > 0 {
@@ -127,11 +123,7 @@ impl Image {
             store.discard(from, superblock.len_bytes() - from).map_err(failed)?;
         }
         let reserved = reserve_new(store.as_mut(), &superblock, options.ahead.unwrap_or(AHEAD_BYTES));
-        reserved.map_err(|source| ImageError::Io {
-            place: place.clone(),
-            action: "allocate its log",
-            source,
-        })?;
+        reserved.map_err(|source| ImageError::io(&place, "allocate its log", source))?;
         let salt = superblock.salt;
         let in_place = in_place::is_wanted(&superblock, &layer.media_use(), options);
         let head = Head { entries_crc: checksum(salt, &[]), clean: true, in_place, ..Head::default() };
@@ -157,16 +149,16 @@ impl Image {
         Self::start(store, (superblock, None), layer, options, Accept::Nothing)
     }
 
-    /// Opens an image, takes its lock and recovers what it holds.
+    /// Opens, locks and recovers an image.
     ///
     /// # Errors
-    /// When another process has it; when it is no image, of a later version, damaged, or another drive's; when
-    /// the system says no.
+    /// When another process has locked it; when it is not an image, has a later version, is damaged, or belongs to another
+    /// drive; when a system call fails.
     pub fn open(path: &Path, options: &Options) -> Result<Self, ImageError> {
         Self::open_judged(path, options, Accept::Nothing)
     }
 
-    /// The same, and also of an image that lost what was durable, if that is accepted, as far as it can be read.
+    /// The same; with permission also for an image that lost durable changes, as far as it is readable.
     pub(crate) fn open_judged(path: &Path, options: &Options, accept: Accept) -> Result<Self, ImageError> {
         let store = image_files::reach(path, options, Access::Use)?;
         let found = Reader(store.as_ref()).superblock()?;
@@ -180,7 +172,7 @@ impl Image {
         Self::start(store, found, layer, options, accept)
     }
 
-    /// Opens an image for a drive with this layer, whatever its profile says, and recovers what it holds.
+    /// Opens and recovers an image for a drive with this layer, regardless of its profile.
     ///
     /// # Errors
     /// As [`Image::open`].
@@ -188,7 +180,7 @@ impl Image {
         Self::open_on(image_files::reach(path, options, Access::Use)?, layer, options)
     }
 
-    /// Opens an image on a store, for a drive with this layer, and recovers what it holds.
+    /// Opens and recovers an image on a store, for a drive with this layer.
     ///
     /// # Errors
     /// As [`Image::open`].
@@ -201,7 +193,7 @@ impl Image {
         Self::start(store, found, layer, options, Accept::Nothing)
     }
 
-    /// Recovers what a store holds; `bad` is where a copy of the superblock is damaged.
+    /// Recovers the image on a store; `bad` is the offset of a damaged copy of the superblock.
     fn start(
         store: Box<dyn Store>,
         (superblock, bad): (Superblock, Option<u64>),
@@ -236,7 +228,7 @@ impl Image {
     }
 }
 
-/// What a new image is.
+/// The superblock of a new image.
 fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
     let salt = drawn() as u32;
     let (capacity, room) = (layer.capacity().bytes(), layer.media_use());
@@ -251,7 +243,7 @@ fn superblock(layer: &dyn Layer, text: &str, options: &Options) -> Superblock {
     superblock
 }
 
-/// The store of an image, under its checksums if it has any.
+/// The store of an image, with its checksums if it has them.
 pub(crate) fn summed(
     store: Box<dyn Store>,
     superblock: &Superblock,
@@ -262,5 +254,5 @@ pub(crate) fn summed(
     }
     let place = store.name();
     let over = SummedStore::new(store, superblock, &options.sums);
-    Ok(Box::new(over.map_err(|source| ImageError::Io { place, action: "read its checksums", source })?))
+    Ok(Box::new(over.map_err(|source| ImageError::io(place, "read its checksums", source))?))
 }

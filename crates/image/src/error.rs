@@ -1,4 +1,4 @@
-//! What can go wrong with an image, each in one line that names the thing, the place and the mend.
+//! Errors of images, each one line: the place, the problem, the remedy.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,14 @@ use skylight_layer::Failure;
 
 use crate::store::checksummed::mismatch_of;
 
-/// Where a wrong sector is.
+/// The location of a checksum mismatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The first byte, as the image counts.
+    /// Byte offset in the image.
     pub at: u64,
     /// Bytes.
     pub len: u64,
-    /// The first sector, as the host counts, where that is known.
+    /// The first host sector, where known.
     pub first: Option<u64>,
 }
 
@@ -34,17 +34,17 @@ impl fmt::Display for Wrong {
 /// Why an image was refused, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The store said no.
+    /// A system call failed.
     #[error("{place}: cannot {action}: {source}")]
     Io {
         /// The file or device.
         place: String,
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// What is there is not what was written.
+    /// Data differs from its checksum.
     #[error(
         "{place}: checksum mismatch: {wrong}: the file system or the medium has changed them; write these sectors \
          anew, or restore the image from a copy"
@@ -55,40 +55,40 @@ pub enum ImageError {
         /// Where.
         wrong: Wrong,
     },
-    /// A block device is to carry checksums.
+    /// Checksums were requested on a block device.
     #[error(
         "{0}: checksums need a file, whose holes are zeros; leave out --checksums on, and put the image on \
          dm-integrity, or in a file"
     )]
     ChecksumsOnDevice(PathBuf),
-    /// Its data is to be compared with nothing.
+    /// A scrub of an image without checksums.
     #[error(
         "{0}: was made without checksums, so its data cannot be checked; make an image with --checksums on"
     )]
     NoChecksums(String),
-    /// Another process has it.
+    /// Another process has locked it.
     #[error(
         "{0}: is in use: another skylight process serves or checks this image; stop that one, then try again"
     )]
     Locked(PathBuf),
-    /// It exists, and is not to be overwritten.
+    /// It exists and may not be overwritten.
     #[error("{0}: is not empty; name another file, or give --destroy-data to overwrite it")]
     NotEmpty(PathBuf),
-    /// It is a block device, and nobody said that what it holds may go.
+    /// It is a block device, and overwriting its content was not requested.
     #[error(
         "{0}: holds no image of this drive; --destroy-data makes one there, and all that it holds is lost"
     )]
     NoConsent(PathBuf),
-    /// It cannot be had as a block device.
+    /// The block device was refused.
     #[error(transparent)]
     Device(#[from] Refusal),
-    /// The drive has no flash that could lie elsewhere.
+    /// The drive has no flash that could be stored separately.
     #[error("{0}: the drive has no flash cache to keep there; leave out --cache-on")]
     NoFlash(PathBuf),
-    /// Its flash lies elsewhere.
+    /// Its flash is stored separately.
     #[error("{0}: keeps its flash on another file or device; name that with --cache-on")]
     FlashApart(String),
-    /// Its flash lies with the rest.
+    /// Its flash is not stored separately.
     #[error("{0}: keeps no flash on another file or device; leave out --cache-on")]
     FlashWithin(String),
     /// The flash is that of another image.
@@ -109,27 +109,27 @@ pub enum ImageError {
         /// What it is instead.
         what: String,
     },
-    /// It is none of ours.
+    /// It is not an image.
     #[error(
         "{0}: is not a skylight image; name one, or a file that does not exist yet and the drive to be made in it"
     )]
     Foreign(String),
-    /// It is a later version's.
+    /// It has a later format version.
     #[error("{place}: has image format {found}; this skylight reads {known}: use a newer skylight")]
     Newer {
         /// The file or device.
         place: String,
         /// Its version.
         found: u32,
-        /// Ours.
+        /// The newest version that can be read.
         known: u32,
     },
-    /// It does not add up.
+    /// It is damaged.
     #[error("{place}: is damaged: {what}; restore it from a copy")]
     Damaged {
         /// The file or device.
         place: String,
-        /// What does not add up, and where.
+        /// What is inconsistent, and where.
         what: String,
     },
     /// It is the image of another drive.
@@ -149,15 +149,15 @@ pub enum ImageError {
     TooSmall {
         /// The file or device.
         place: String,
-        /// What it holds.
+        /// Its size.
         found_bytes: u64,
-        /// What the image needs.
+        /// The size of the image.
         needed_bytes: u64,
     },
-    /// The profile is none that can be built.
+    /// The profile is invalid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The host asked for something that the drive has not.
+    /// The range of a command is invalid for the drive.
     #[error("offset {offset} and length {length} are not whole sectors of a drive of {capacity_bytes} bytes")]
     OutOfRange {
         /// First byte.
@@ -167,7 +167,7 @@ pub enum ImageError {
         /// Bytes of the drive.
         capacity_bytes: u64,
     },
-    /// The drive itself has not what was asked.
+    /// The drive cannot read the sectors.
     #[error("sectors {first} to {last} cannot be read: {reason}; write them anew")]
     Unreadable {
         /// The first of them.
@@ -177,15 +177,15 @@ pub enum ImageError {
         /// Why.
         reason: Failure,
     },
-    /// The drive did not do a command.
+    /// The drive refused a command.
     #[error("the drive refused the command: {0}; use another drive, or another command")]
     Refused(Failure),
-    /// An error in the middle of a change, after which the media may not be relied on.
+    /// An error in the middle of a change, after which the media are not reliable.
     #[error(
         "the image takes no more changes after an error ({0}); mend that, then stop the server and start it again"
     )]
     Stopped(String),
-    /// Its making was interrupted.
+    /// Its creation was interrupted.
     #[error(
         "{0}: is half made: what made it was interrupted; serve it with the name of a drive to make it anew"
     )]
@@ -193,7 +193,7 @@ pub enum ImageError {
 }
 
 impl From<&ImageError> for Failure {
-    /// What an error of an image is to the command that met it.
+    /// The failure of the command that had this error.
     fn from(error: &ImageError) -> Self {
         match error {
             ImageError::Io { source, .. } => source.kind().into(),
@@ -209,8 +209,12 @@ impl ImageError {
         matches!(self, Self::Io { .. }) && Failure::from(self) == Failure::NoSpace
     }
 
-    /// What went wrong with a store; `read` is from which byte of it on was read, and the host sector
-    /// of that.
+    /// The system refused an action on a file or device.
+    pub(crate) fn io(place: impl fmt::Display, action: &'static str, source: io::Error) -> Self {
+        Self::Io { place: place.to_string(), action, source }
+    }
+
+    /// The error of an action on a store; `read` is the byte offset that was read, and its host sector.
     pub(crate) fn of_store(
         place: String,
         action: &'static str,

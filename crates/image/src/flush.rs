@@ -1,16 +1,16 @@
-//! Flushes: what was done becomes durable, in one go, or by syncs that run beside other commands.
+//! Flushes, either at once or with syncs that run concurrently with other commands.
 //!
-//! A sync of the store may take seconds, and needs nothing of the interpreter. So a flush has three parts:
-//! [`Interpreter::begin_flush`] writes the open block of the log and notes what the sync will make durable, the
-//! caller syncs ([`PendingSync::sync`]) while others go on, and [`Interpreter::finish_sync`] draws the conclusions.
-//! Tags of bands that wait for their data take two syncs: one for the data, one for the tags.
+//! A sync of the store may take seconds, and does not need the interpreter. So a flush has three parts:
+//! [`Interpreter::begin_flush`] writes the open block of the log and notes what the sync will make durable, the caller syncs
+//! ([`PendingSync::sync`]) while other commands continue, and [`Interpreter::finish_sync`] records the result. Tags of bands
+//! that wait for their data need two syncs: one for the data, one for the tags.
 //!
 //! Invariants:
-//! * A sync makes durable what was written before it began. What is done meanwhile counts as not durable: the ranges
-//!   that it gives back stay reserved, its data is not vouched for, and its tags lie in another block of the log.
-//! * The log says of a tag that it is durable only if that tag, and every one before it by number, was in a block that
-//!   was written before the sync began. Tags that still wait for their data are in none.
-//! * A flush in one go does all that a pending sync was begun for; the pending one then has nothing to conclude.
+//! * A sync makes durable what was written before it began. Changes during the sync do not count as durable: the ranges
+//!   that they free stay reserved, and their tags are in another block of the log.
+//! * The log records a tag as durable only if that tag, and every earlier one by number, was in a block that was written
+//!   before the sync began. Tags that still wait for their data are in no block.
+//! * A flush at once includes everything that a pending sync was begun for; the pending one then has no effect.
 //!
 //! Imports both ways with `interpreter`: this is a part of `Interpreter`, which has the flush that is under way as a field.
 

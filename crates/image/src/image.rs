@@ -1,10 +1,10 @@
 //! One drive that keeps its data: a layer, the store under it, and the interpreter between them.
 //!
-//! Semantics are those of a disk. With the write cache off a write is answered when it is durable; with it on,
-//! only a flush and a write with FUA make durable what came before. Reads see what was written last.
+//! Semantics are those of a disk. With the write cache off a write completes when it is durable; with it on, only a flush
+//! and a write with FUA make earlier writes durable. Reads return the last written data.
 //!
-//! Invariants: one process has an image at a time; a command that lies beyond the drive, or not on whole sectors,
-//! changes nothing; an image that was not closed is recovered when it is opened.
+//! Invariants: one process uses an image at a time; a command past the end of the drive, or not of whole sectors, changes
+//! nothing; an image that was not closed is recovered when it is opened.
 
 use std::io;
 use std::time::Duration;
@@ -30,22 +30,22 @@ pub struct Write<'a> {
     pub offset: u64,
     /// Whole sectors.
     pub data: &'a [u8],
-    /// Whether it must be durable when it is answered.
+    /// Whether it must be durable when it completes.
     pub fua: bool,
 }
 
-/// How an image is.
+/// The status of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// The layer's use of its cache.
     pub cache: CacheUse,
-    /// Bytes moved since it was opened.
+    /// Counters since it was opened.
     pub counters: Counters,
-    /// The newest checkpoint.
+    /// The generation of the newest checkpoint.
     pub generation: u32,
-    /// How it was found when it was opened.
+    /// The result of the recovery at opening.
     pub recovery: Recovery,
-    /// What checksums have found, if it has any.
+    /// The state of its checksums, if it has any.
     pub sums: Option<SumState>,
 }
 
@@ -58,11 +58,11 @@ impl Status {
     }
 }
 
-/// Most writes that the layer is shown at a time.
+/// The maximum number of waiting writes passed to the layer.
 const WAITING_MAX: usize = 256;
-/// The most of a trim that is one command, in bytes: a drive's own limit is a few times that.
+/// The longest trim command, bytes: a few times less than a drive's own limit.
 const TRIM_MAX: u64 = 1 << 40;
-/// Zeros that are written at a time.
+/// The longest write of zeros, bytes.
 const ZEROES: u64 = 1 << 20;
 
 /// The error of a read of overwritten sectors.
@@ -71,17 +71,17 @@ pub fn unreadable(part: LbaExtent) -> ImageError {
     ImageError::Unreadable { first, last, reason: Failure::Overwritten }
 }
 
-/// Fails when the layer refused a command of a plan.
+/// Fails if the layer refused a command of the plan.
 fn check_done(plan: &Plan) -> Result<(), ImageError> {
     plan.completions().try_for_each(|(_, outcome)| outcome.status()).map_err(ImageError::Refused)
 }
 
-/// See the module page.
+/// See the module documentation.
 pub struct Image {
     pub(crate) layer: Box<dyn Layer>,
     pub(crate) interpreter: Interpreter,
     pub(crate) capacity: u64,
-    /// Whether the layer has to be asked for each read, and what time it is at each write ([`Overwriting`]).
+    /// Whether the layer has to plan each read, and needs the time of each write ([`Overwriting`]).
     pub(crate) overwrites: bool,
     pub(crate) write_cache: bool,
     pub(crate) recovery: Recovery,
@@ -91,22 +91,22 @@ pub struct Image {
 }
 
 impl Image {
-    /// What was damaged when it was opened and was there twice, and is whole now: a line each.
+    /// Redundant structures that were damaged when it was opened and have been repaired, a line each.
     pub fn mended(&self) -> &[String] {
         &self.mended
     }
 
-    /// Bytes that the host sees.
+    /// Host capacity, bytes.
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity
     }
 
-    /// Whether writes are answered before they are durable.
+    /// Whether writes complete before they are durable.
     pub fn write_cache(&self) -> bool {
         self.write_cache
     }
 
-    /// Switches the write cache; what was written is durable first.
+    /// Switches the write cache, after a flush.
     ///
     /// # Errors
     /// When the store fails.
@@ -139,13 +139,13 @@ impl Image {
     /// Reads what was written last.
     ///
     /// # Errors
-    /// When the range is none of the drive, or the store fails.
+    /// When the range is invalid for the drive, or the store fails.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ImageError> {
         let extent = self.extent(offset, buffer.len() as u64)?;
         if extent.is_empty() || !self.overwrites {
             return self.interpreter.read(extent, buffer, self.layer.as_ref());
         }
-        // Where the data of overwritten sectors is, and whether it is given, only the layer knows.
+        // Only the layer knows the location of overwritten sectors, and whether a read returns them.
         let read = Command::new(CommandId(0), Op::Read, extent);
         self.plan.clear();
         self.layer.take(Queue { waiting: &[read], next: 0 }, &mut self.plan);
@@ -155,8 +155,8 @@ impl Image {
         }
     }
 
-    /// What reads beside whoever has the image, along a [`Route`]; none where only one can read at a time, or where
-    /// the layer must be asked for each read.
+    /// Reads concurrent with the owner of the image, along a [`Route`]; `None` if the store does not support them, or
+    /// if the layer has to plan each read.
     pub fn reader(&self) -> Option<Reader> {
         match self.overwrites {
             true => None,
@@ -164,17 +164,17 @@ impl Image {
         }
     }
 
-    /// Where a read goes. It is right until the image is changed in any way, and whoever takes it sees to that.
+    /// The route of a read: valid until the image changes, which the caller must prevent.
     ///
     /// # Errors
-    /// When the range is none of the drive, or the store failed before.
+    /// When the range is invalid for the drive, or reads are not safe after an error.
     pub fn route(&self, offset: u64, len: u64) -> Result<Route, ImageError> {
         let extent = self.extent(offset, len)?;
         self.interpreter.route(extent, self.layer.as_ref())
     }
 
-    /// Whether every sector has one place for good on the drive itself, so that its bytes may be lent while others write.
-    /// An image in place of another drive keeps what its reads promise: a block is never part old and part new.
+    /// Whether every sector has a fixed location on the drive itself, so that its data may be spliced while others write.
+    /// Of other drives, even if their image is in place, a read never returns a block that is part old and part new.
     pub fn may_lend(&self) -> bool {
         let MediaUse { cached, movable, overwritable, .. } = self.layer.media_use();
         cached.get() == 0 && movable == 0 && overwritable.get() == 0
@@ -183,20 +183,20 @@ impl Image {
     /// Writes.
     ///
     /// # Errors
-    /// When the range is none of the drive, or the store fails.
+    /// When the range is invalid for the drive, or the store fails.
     pub fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), ImageError> {
         self.write_many(&[Write { offset, data, fua }])
     }
 
-    /// Writes that wait together, oldest first: the layer packs them as it packs a deep queue.
+    /// Pending writes, oldest first: the layer packs them as it packs a deep queue.
     ///
     /// # Errors
-    /// When a range is none of the drive, in which case nothing is written, or the store fails.
+    /// When a range is invalid for the drive, in which case nothing is written, or the store fails.
     pub fn write_many(&mut self, writes: &[Write<'_>]) -> Result<(), ImageError> {
         if self.take_writes(writes)? { self.flush() } else { Ok(()) }
     }
 
-    /// The same without making anything durable; whether a flush is due before they are answered.
+    /// The same without a flush; returns whether one is due before they complete.
     ///
     /// # Errors
     /// As [`Image::write_many`].
@@ -208,7 +208,7 @@ impl Image {
                 all.push(HostWrite { id: CommandId(index as u32), extent, data: write.data });
             }
         }
-        // A layer that plans has changed: where nothing can be done it is not asked.
+        // Planning changes the layer, so it must not plan what cannot be executed.
         self.interpreter.check_running()?;
         let mut rest = all.as_slice();
         self.waiting.clear();
@@ -225,7 +225,7 @@ impl Image {
         Ok(!self.write_cache || writes.iter().any(|write| write.fua))
     }
 
-    /// Has the layer take some of the waiting commands, and does what it says.
+    /// Lets the layer take some of the waiting commands, and executes its plan.
     fn take(&mut self, writes: &[HostWrite<'_>]) -> Result<(), ImageError> {
         self.plan.clear();
         if self.overwrites {
@@ -239,16 +239,16 @@ impl Image {
         check_done(&self.plan)
     }
 
-    /// Makes zeros of a range, durable as a write is.
+    /// Writes zeros; durable as a write is.
     ///
     /// # Errors
-    /// When the range is none of the drive, or the store fails.
+    /// When the range is invalid for the drive, or the store fails.
     pub fn write_zeroes(&mut self, offset: u64, len: u64, fua: bool) -> Result<(), ImageError> {
         let due = self.take_zeroes(offset, len)?;
         if due || fua { self.flush() } else { Ok(()) }
     }
 
-    /// The same without making anything durable; whether a flush is due before it is answered.
+    /// The same without a flush; returns whether one is due before it completes.
     ///
     /// # Errors
     /// As [`Image::write_zeroes`].
@@ -260,7 +260,7 @@ impl Image {
         Ok(!self.write_cache)
     }
 
-    /// A drive whose writes overwrite others has no zeros but those that are written, over what they destroy.
+    /// A drive whose writes overwrite others has to write zeros like other data.
     fn take_zeroes_in_place(&mut self, offset: u64, len: u64) -> Result<(), ImageError> {
         self.extent(offset, len)?;
         let zeroes = vec![0; len.min(ZEROES) as usize];
@@ -271,16 +271,16 @@ impl Image {
         Ok(())
     }
 
-    /// What the drive says of overwritten sectors, if its writes overwrite others.
+    /// The overwritten sectors of the drive, if its writes overwrite others.
     pub fn overwriting(&mut self) -> Option<&mut dyn Overwriting> {
         self.layer.overwriting()
     }
 
-    /// Forgets a range: it reads as zeros where the store can discard, and else, or when the power fails before a
-    /// flush, as something that it ever held.
+    /// Discards a range. It reads as zeros if the store can discard; otherwise, or after a power cut before a flush, as
+    /// any data that it has ever held.
     ///
     /// # Errors
-    /// When the range is none of the drive, or the store fails.
+    /// When the range is invalid for the drive, or the store fails.
     pub fn trim(&mut self, offset: u64, len: u64) -> Result<(), ImageError> {
         self.forget(offset, len, false)
     }
@@ -296,17 +296,13 @@ impl Image {
             self.plan.clear();
             self.layer.take(Queue { waiting: &[trim], next: 0 }, &mut self.plan);
             check_done(&self.plan)?;
-            let layer = self.layer.as_mut();
-            match zeros {
-                true => self.interpreter.apply_zeroes(&self.plan, layer, extent)?,
-                false => self.interpreter.apply_trim(&self.plan, layer, extent)?,
-            }
+            self.interpreter.apply_trim(&self.plan, self.layer.as_mut(), extent, zeros)?;
             done += here;
         }
         Ok(())
     }
 
-    /// Makes durable all that was answered.
+    /// Makes all completed writes durable.
     ///
     /// # Errors
     /// When the store fails.
@@ -314,7 +310,7 @@ impl Image {
         self.interpreter.flush()
     }
 
-    /// Begins a flush: the sync that it needs, to be done beside other commands; none if all is durable.
+    /// Starts a flush: returns the sync that it needs, to be executed concurrently; `None` if everything is durable.
     ///
     /// # Errors
     /// When the store fails.
@@ -322,7 +318,7 @@ impl Image {
         self.interpreter.begin_flush()
     }
 
-    /// Goes on with a flush whose sync was done; the next sync that it needs, if it is not at its end.
+    /// Continues a flush after its sync; returns the next sync that it needs, or `None` at its end.
     ///
     /// # Errors
     /// When the sync or the store failed.
@@ -334,7 +330,7 @@ impl Image {
         self.interpreter.finish_sync(sync, synced)
     }
 
-    /// One unit of what the drive does when it is left alone.
+    /// Performs one unit of background work.
     ///
     /// # Errors
     /// When the store fails.
@@ -349,10 +345,10 @@ impl Image {
         Ok(idle)
     }
 
-    /// Where a range lies, in order.
+    /// The locations of a range, in order.
     ///
     /// # Errors
-    /// When the range is none of the drive, or the store fails.
+    /// When the range is invalid for the drive, or the store fails.
     pub fn locate(&self, offset: u64, len: u64) -> Result<Vec<Place>, ImageError> {
         let extent = self.extent(offset, len)?;
         let mut places: Vec<Place> = Vec::new();
@@ -367,7 +363,7 @@ impl Image {
         Ok(places)
     }
 
-    /// Gives back the room of all that nothing reads any more; bytes that this was.
+    /// Discards all dead data; returns its size, bytes.
     ///
     /// # Errors
     /// When the store fails.
@@ -379,7 +375,7 @@ impl Image {
         self.interpreter.discard_but(&mut pieces)
     }
 
-    /// Bytes that the image takes where it lies, and bytes that it would take if nothing of it were holes.
+    /// Allocated bytes, and the size with holes, bytes.
     ///
     /// # Errors
     /// When the store fails.
@@ -387,7 +383,7 @@ impl Image {
         self.interpreter.stored_bytes()
     }
 
-    /// How it is.
+    /// The status.
     pub fn status(&self) -> Status {
         Status {
             cache: self.layer.cache_use(),
@@ -398,23 +394,23 @@ impl Image {
         }
     }
 
-    /// What the last change that was refused for want of space has cost: the layer had to be taken up anew.
+    /// Time to reload the layer after the last change that was refused for lack of space.
     pub fn refused_in(&self) -> Duration {
         self.interpreter.health.refused_in
     }
 
-    /// The layer, to look at.
+    /// The layer.
     pub fn layer(&self) -> &dyn Layer {
         self.layer.as_ref()
     }
 
-    /// The layer and the interpreter, for whoever drives the one and hands its plans to the other. The layer has
-    /// taken up what was found.
+    /// The layer, in its recovered state, and the interpreter, for a drive that calls the layer and passes its plans to the
+    /// interpreter.
     pub fn into_parts(self) -> (Box<dyn Layer>, Interpreter) {
         (self.layer, self.interpreter)
     }
 
-    /// Switches the drive off in order: all is durable, and the next start reads no log.
+    /// Closes the image in order: everything is durable, and the next start replays no log.
     ///
     /// # Errors
     /// When the store fails.

@@ -7,11 +7,11 @@
 use std::path::Path;
 
 use skylight_disk::PbaExtent;
-use skylight_host::Refusal;
+use skylight_host::RefusalReason;
 
 use crate::error::ImageError;
 use crate::format::BLOCK;
-use crate::format::flash::FlashHead;
+use crate::format::flash;
 use crate::format::part::{HEAD_BYTES, PartHead, START};
 use crate::format::superblock::{COPY, Part as Extent, Superblock};
 use crate::format::unfinished::Begun;
@@ -19,7 +19,6 @@ use crate::options::Options;
 use crate::store::device::{DeviceStore, is_block_device};
 use crate::store::file::{FileStore, PART_BYTES, begun_in, is_part_of};
 use crate::store::parts::{Part, PartsStore};
-use crate::store::without_gap::FoldedStore;
 use crate::store::{Access, Store};
 use crate::structure_reader::Reader;
 
@@ -44,12 +43,12 @@ impl<'a> Ground<'a> {
             return Err(ImageError::NoConsent(path.to_owned()));
         }
         let name = store.name();
-        let signature = store.signature().map_err(|source| io(&name, "look at it", source))?;
+        let signature = store.signature().map_err(|source| ImageError::io(&name, "look at it", source))?;
         if let Some(what) = signature {
             let mend = "if nothing on it is needed, remove it with wipefs -a and try again";
-            return Err(Refusal::Signature { path: name, what, mend }.into());
+            return Err(RefusalReason::Signature { what, mend }.of(&name).into());
         }
-        check_size(&store, needed_bytes)?;
+        Reader(&store).check_size(needed_bytes)?;
         Ok(Self::Device(store))
     }
 
@@ -61,18 +60,6 @@ impl<'a> Ground<'a> {
             Self::Device(store) => Box::new(store),
         })
     }
-}
-
-fn io(place: &str, action: &'static str, source: std::io::Error) -> ImageError {
-    ImageError::Io { place: place.to_owned(), action, source }
-}
-
-fn check_size(store: &dyn Store, needed_bytes: u64) -> Result<(), ImageError> {
-    let (place, found_bytes) = (store.name(), store.len_bytes());
-    if found_bytes < needed_bytes {
-        return Err(ImageError::TooSmall { place, found_bytes, needed_bytes });
-    }
-    Ok(())
 }
 
 /// Makes where an image is to lie; what is left of an older image there is none any more. A file has holes; a
@@ -136,7 +123,7 @@ pub(crate) fn erase(store: &mut dyn Store, identity: u128) -> Result<(), ImageEr
         store.write_at(COPY, &[0; BLOCK])?;
         store.sync()
     };
-    erase().map_err(|source| io(&store.name(), "format it", source))
+    erase().map_err(|source| ImageError::io(store.name(), "format it", source))
 }
 
 /// Opens the files or devices of an image, and those of its flash.
@@ -153,9 +140,9 @@ pub(crate) fn reach(path: &Path, options: &Options, access: Access) -> Result<Bo
     };
     let parts = main.parts().len();
     let main = folded(main, found.gap);
-    check_size(main.as_ref(), platters)?;
+    Reader(main.as_ref()).check_size(platters)?;
     let apart = flash_apart(apart, &found, parts, main.as_ref())?;
-    check_size(apart.as_ref(), START + found.flash.len)?;
+    Reader(apart.as_ref()).check_size(START + found.flash.len)?;
     Ok(join(main, apart, &found))
 }
 
@@ -170,12 +157,12 @@ fn flash_apart(
     let other = || ImageError::OtherFlash { place: store.name(), image: main.name() };
     let mut head = [0; HEAD_BYTES];
     let read = if store.len_bytes() < START { Ok(()) } else { store.read_at(0, &mut head) };
-    read.map_err(|source| io(&store.name(), "read", source))?;
+    read.map_err(|source| ImageError::io(store.name(), "read", source))?;
     if superblock.version < HEADS_SINCE {
         let mut block = [0; BLOCK];
         block.copy_from_slice(&head[..BLOCK]);
-        let known = FlashHead { salt: superblock.salt, len: superblock.flash.len };
-        return if FlashHead::decode(&block) == Some(known) { Ok(apart.into_store()) } else { Err(other()) };
+        let known = flash::is_head(&block, superblock.salt, superblock.flash.len);
+        return if known { Ok(apart.into_store()) } else { Err(other()) };
     }
     let ours =
         |head: &PartHead| head.identity == superblock.identity && u64::from(head.number) == number as u64;
@@ -190,7 +177,7 @@ fn flash_apart(
 }
 
 fn folded(store: Box<dyn Store>, gap: Extent) -> Box<dyn Store> {
-    if gap.len == 0 { store } else { Box::new(FoldedStore::new(store, gap)) }
+    if gap.len == 0 { store } else { Box::new(PartsStore::with_gap(store, gap)) }
 }
 
 /// A file or device that was opened.

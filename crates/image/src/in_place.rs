@@ -1,30 +1,30 @@
-//! Images in place: every sector has one place for good, and cleaning costs the image nothing.
+//! Images in place: every sector has one permanent address, and cleaning writes no data.
 //!
-//! A drive's plan writes a block to the persistent cache, and later reads, stages and writes the whole band of it. The
-//! clock charges for each of these accesses. The bytes that a host reads are the same before and after a cleaning, and a
-//! file has no shingles: where only the bytes count, none of this has to happen. So a write goes straight to the native
-//! location of its sectors, whatever the plan says of the cache; out-of-band data, staging, merging and moving a band
-//! write nothing. What changed is written once, and a cleaning of any size is one tag for each band.
+//! In a drive's plan a block is written to the persistent cache, and later its whole band is read, staged and written. The
+//! clock of the model counts each of these accesses. The host reads the same data before and after a cleaning, and a file
+//! has no shingled tracks: where only the data matters, none of these accesses is needed. So a write goes directly to the
+//! native addresses of its sectors, even if the plan writes to the cache; out-of-band data, staging, merging and moving a
+//! band write nothing. Data is written once, and a cleaning of any size is one tag per band.
 //!
-//! Where the *layer* has a sector (in the cache, in a band that was remapped) is still known: tags and checkpoints say
-//! it as in a planned image (`planned.rs`), so a drive that is started again has its cache as full as it was. No read
-//! looks there. A band that the layer remaps stays where it lies: the layer's map and the places of the bytes are two
-//! things, and only the first changes.
+//! The *layer's* addresses of sectors (in the cache, in a remapped band) are still recorded, in tags and checkpoints as in
+//! a planned image (`planned.rs`), so that a restarted drive has the same content in its cache. No read uses them. A band
+//! that the layer remaps is not moved: the layer's map and the addresses of the data are separate, and only the former
+//! changes.
 //!
 //! Why a power cut loses nothing:
-//! * A sector lies at one place. It holds what was written there last, or, until a sync, something older that was there
-//!   since the last sync: all that a cut may leave. A flush syncs. No tag is needed to read, so none has to wait for data.
-//! * Nothing else is ever at that place, so nothing waits for a sync before it is reused: the only syncs are those of
-//!   flushes and of checkpoints.
-//! * Tags are about the layer alone. A cut may take any of those since the last sync, and then all behind the first that
-//!   is missing are ignored: what is left is what a plan that was cut short leaves, which every layer takes up.
+//! * A sector has one address, with the data written last, or, until a sync, older data of the time since the last sync: all
+//!   that a power cut may leave. A flush syncs. No tag is needed to read, so no tag depends on data.
+//! * An address is never reused for another sector, so no reuse requires a sync: the only syncs are those of flushes and
+//!   checkpoints.
+//! * Tags concern only the layer. A power cut may take any of those since the last sync, and then all after the first
+//!   missing one are ignored: the rest is the state after an interrupted plan, from which every layer can be restored.
 //!
-//! An image is in place if its format allows (version 3), it has no flash on another device (whose bytes belong there),
-//! and no disk underneath sets the time. Opened with a disk that does, it becomes a planned one: the drive finds its
-//! bands where the bytes are, and its cache empty. A planned image becomes one in place when it is opened with nothing in
-//! its cache. Either change is durable with a checkpoint before anything else changes.
+//! An image is in place if its format allows that (version 3), its flash is not on another device, and no disk underneath
+//! determines the timing. Opened with such a disk, it becomes a planned image: the drive starts with its bands where the
+//! data is, and with an empty cache. A planned image becomes one in place when it is opened with an empty cache. Either
+//! change is durable by a checkpoint before anything else changes.
 //!
-//! Invariants: bytes of the host lie nowhere but at native locations, and these never change; the map is the layer's.
+//! Invariants: host data is only at native addresses, and these never change; the map is the layer's.
 
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 use skylight_layer::{ExtentMap, Layer, MapChange, MediaUse, Source};

@@ -1,22 +1,22 @@
-//! A plan's bytes: where data goes, when it is durable, and what a recovery will find.
+//! Executes plans on a store: where data is written, when it is durable, and what a recovery finds.
 //!
-//! Bytes lie in one of two ways. In an image *in place* each sector has one place for good, and what a plan says of the
-//! cache and of cleaning moves none (`in_place.rs`). In a *planned* image bytes go where the plan puts them
-//! (`planned.rs`): the data of a host write where the commit of the map says, with a *tag* in the log that names it and
-//! its checksum; a write to a native place goes there at once, and so does what cleaning merges. A tag for a band says
-//! that the band is whole at its place, so it waits until the band's data is durable: [`Interpreter::flush`] syncs,
-//! appends these tags, and syncs again (`flush.rs`).
+//! There are two placements of data. In an image *in place* each sector has one permanent address, and neither the cache
+//! nor cleaning moves it (`in_place.rs`). In a *planned* image data is written where the plan puts it (`planned.rs`): data
+//! of a host write to the address in the commit of the map, with a *tag* in the log that has this address and a checksum
+//! of the data; writes to native addresses, and merged bands, go there directly. The tag of a band records that the band
+//! is complete at its address, so it is written after the band's data is durable: [`Interpreter::flush`] syncs, appends
+//! these tags, and syncs again (`flush.rs`).
 //!
-//! Each access of a plan names where its bytes come from ([`skylight_layer::Source`]), so a step means the same whatever
-//! steps are around it.
+//! Each access of a plan names the source of its data ([`skylight_layer::Source`]), so that the meaning of a step does not
+//! depend on the steps around it.
 //!
 //! Invariants:
-//! * What a cut leaves is the state at the last sync and any of the tags since: each of them, alone or with any
-//!   others, gives sectors a value that was written and that nothing durable comes after.
-//! * Sectors that this may read are not written over: what a change of the map gives back is written again only
-//!   after a sync that made the change durable (`freed`).
-//! * What was done of a plan is a prefix of it, also when the store fails in the middle (`room`): the state changes after
-//!   the writes that it stands for, and what follows a failed step is not done.
+//! * A power cut leaves the state at the last sync and any of the tags since: each of them, alone or with any others, gives
+//!   sectors a value that was written and that no durable write follows.
+//! * Sectors that such a state may read are not overwritten: an address that a change of the map frees is written again
+//!   only after a sync that made the change durable (`freed`).
+//! * The executed part of a plan is a prefix of it, also when the store fails in the middle: the state changes after the
+//!   writes that it describes, and the steps after a failed one are not executed.
 //!
 //! Source: the tags are what Skylight (FAST'15, sections 2 and 4.3) takes a drive's journal entries to hold.
 
@@ -137,8 +137,9 @@ impl Interpreter {
         self.change(plan, layer, |this, layer| this.steps(plan, layer, writes))
     }
 
-    /// Does what the plan of a trim of `extent` says. What is read there from now on is zeros where the store can
-    /// discard, else something that it ever held.
+    /// Does what the plan of a trim of `extent` says. With `zeros` (a write of zeros), and where the store can discard,
+    /// what is read there from now on is zeros, after a flush also when the power fails; else something that it ever
+    /// held.
     ///
     /// # Errors
     /// As [`Interpreter::apply`].
@@ -147,32 +148,10 @@ impl Interpreter {
         plan: &Plan,
         layer: &mut dyn Layer,
         extent: LbaExtent,
-    ) -> Result<(), ImageError> {
-        self.forget(plan, layer, extent, self.store.can_discard())
-    }
-
-    /// The same for a write of zeros: zeros it is, and after a flush also when the power fails.
-    ///
-    /// # Errors
-    /// As [`Interpreter::apply`].
-    pub fn apply_zeroes(
-        &mut self,
-        plan: &Plan,
-        layer: &mut dyn Layer,
-        extent: LbaExtent,
-    ) -> Result<(), ImageError> {
-        self.forget(plan, layer, extent, true)
-    }
-
-    fn forget(
-        &mut self,
-        plan: &Plan,
-        layer: &mut dyn Layer,
-        extent: LbaExtent,
         zeros: bool,
     ) -> Result<(), ImageError> {
         // What a raw shingled disk forgets, it does not touch: a track that is written destroys others.
-        let zeros = zeros && layer.overwriting().is_none();
+        let zeros = (zeros || self.store.can_discard()) && layer.overwriting().is_none();
         self.change(plan, layer, |this, layer| {
             if zeros {
                 // Before the cache gives up what it has: where that fails, what was read there is still read.

@@ -1,11 +1,11 @@
-//! Drives that keep their data: a plan interpreter with bytes, over a file, a block device or memory.
+//! Drives that keep their data: a plan interpreter with bytes, over a file or a block device.
 //!
 //! The clock gives the steps of a layer's plans a duration; here they get their bytes, and what the drive
 //! writes beside the data is enough to find everything again after a power cut.
 //!
 //! * [`image`]: one drive: layer, store and interpreter; what a server talks to. `creation`: how it is made and opened.
 //! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place`, `planned`: where they lie.
-//! * [`store`]: what lies underneath: sparse files, block devices, memory, and a medium that fails.
+//! * [`store`]: what lies underneath: sparse files and block devices.
 //! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `cleaning_reads`: how they are written; `structure_reader`,
 //!   `replay`, `recovery`: how they are read.
 //! * `space`: what happens where the file system is full, or fails.
@@ -20,6 +20,8 @@
 //! written to it, whole; nothing that a recovery may need is written over before a sync has made its successor
 //! durable. The formats are in `docs/formats.md`.
 
+#[cfg(feature = "planted")]
+#[path = "../tests/common/audit.rs"]
 mod audit;
 mod bad_sectors;
 mod checkpoints;

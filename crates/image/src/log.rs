@@ -1,10 +1,10 @@
-//! The tag log as it is written: a ring of blocks, the last of them open.
+//! The writer of the tag log: a ring of blocks, of which the last is open.
 //!
-//! A block that is full is written before the next tag, or by a flush: a write that fails leaves the log as it was, and
-//! is retried. Beside the ring lie two slots for [`Mark`]s, which say how far the log was durable after the last sync.
+//! A full block is written before the next tag, or by a flush; a failed write leaves the log unchanged and is retried. Next
+//! to the ring are two slots for [`Mark`]s, which record how far the log was durable after the last sync.
 //!
-//! Invariants: blocks from `start` to `position` are those that a recovery reads; a block that was synced is
-//! never written again before it is behind a checkpoint; a mark is written after the sync that it speaks of.
+//! Invariants: a recovery reads the blocks from `start` to `position`; a synced block is not written again until a
+//! checkpoint covers it; a mark is written after the sync that it records.
 
 use std::io;
 
@@ -19,35 +19,35 @@ use crate::store::Store;
 pub struct TagLog {
     salt: u32,
     ring: Part,
-    /// Position of the first block that is not in the checkpoint.
+    /// Position of the first block that the checkpoint does not cover.
     start: u64,
     open: TagBlock,
-    /// Whether the open block holds tags that were not written yet.
+    /// Whether the open block has tags that are not written yet.
     unwritten: bool,
-    /// What completed syncs have made durable.
+    /// The mark of what completed syncs have made durable.
     durable: Mark,
     marks: Marks,
-    /// Whether tags before `start` may be missing: until a checkpoint is durable that was made without them, no mark may
-    /// say that tags behind them are durable.
+    /// Whether tags before `start` may be missing: until a checkpoint without them is durable, no mark may record later
+    /// tags as durable.
     has_gaps: bool,
 }
 
-/// Where marks go.
+/// The slots of the marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Marks {
     /// None in images of version 1.
     pub slots: Option<[u64; 2]>,
-    /// The newest mark that is on the medium, if any adds up.
+    /// The newest valid mark on the medium.
     pub newest: Option<Mark>,
-    /// The slot that is written next: not that of the newest.
+    /// The slot to write next: not that of the newest mark.
     pub next: usize,
-    /// Slots that hold no mark: damage, since a cut leaves each as it was or as it is to be.
+    /// Slots without a valid mark: damage, because a power cut leaves either the old or the new mark.
     pub bad: usize,
 }
 
 impl TagLog {
-    /// A log that goes on at `position`, from a checkpoint on, with the marks that were found; `has_gaps` if tags were
-    /// found behind the checkpoint, of which a cut may have left any.
+    /// A log that continues at `position`, after a checkpoint, with the marks that were found; `has_gaps` if there are
+    /// tags after the checkpoint, of which a power cut may have taken any.
     pub fn new(
         superblock: &Superblock,
         position: u64,
@@ -67,28 +67,28 @@ impl TagLog {
         self.ring.len / BLOCK as u64
     }
 
-    /// Tags for which there is room.
+    /// Free space, tags.
     pub fn room(&self) -> u64 {
         let left = self.blocks() - (self.open.position - self.start);
         (left * TAGS as u64).saturating_sub(self.open.tags.len() as u64)
     }
 
-    /// Whether less than half of the ring is left.
+    /// Whether less than half of the ring is free.
     pub fn is_half_full(&self) -> bool {
         (self.open.position - self.start) * 2 > self.blocks()
     }
 
-    /// Position of the first block behind all that were written.
+    /// Position after the last written block.
     pub fn end(&self) -> u64 {
         self.open.position + u64::from(!self.open.tags.is_empty())
     }
 
-    /// The checkpoint that it goes on from.
+    /// The generation of the checkpoint before it.
     pub fn generation(&self) -> u32 {
         self.open.generation
     }
 
-    /// Writes the open block if it is full, and goes on in the next.
+    /// Writes the open block if it is full, and opens the next.
     pub fn make_way(&mut self, store: &mut dyn Store) -> io::Result<()> {
         if self.open.tags.len() == TAGS {
             self.write(store)?;
@@ -104,7 +104,7 @@ impl TagLog {
         self.unwritten = true;
     }
 
-    /// Writes the open block, if there is anything new in it.
+    /// Writes the open block, if it has new tags.
     pub fn write(&mut self, store: &mut dyn Store) -> io::Result<()> {
         if self.unwritten {
             let slot = self.open.position % self.blocks();
@@ -119,13 +119,13 @@ impl TagLog {
         self.open.tags.clear();
     }
 
-    /// All that was appended is durable: it goes on in another block, which says so.
+    /// All appended tags are durable: opens another block, which records that.
     pub fn synced(&mut self, durable: u64) {
         let log_end = self.seal();
         self.says_durable(durable, log_end);
     }
 
-    /// What was written is to be durable by a sync that begins now: it goes on in another block, at this position.
+    /// A sync that makes the written blocks durable begins now: opens another block, and returns its position.
     pub fn seal(&mut self) -> u64 {
         if !self.open.tags.is_empty() {
             self.next_block();
@@ -133,13 +133,13 @@ impl TagLog {
         self.open.position
     }
 
-    /// The tags up to this one are durable, in the blocks before a position: what is written from now on says so.
+    /// The tags up to this one are durable, in the blocks before a position: later blocks and marks record that.
     pub fn says_durable(&mut self, durable: u64, log_end: u64) {
         self.open.durable = durable;
         self.durable = Mark { generation: self.open.generation, durable, log_end };
     }
 
-    /// All that was appended before a position is in a checkpoint, which is durable.
+    /// A durable checkpoint covers all tags before a position.
     pub fn behind_checkpoint(&mut self, generation: u32, position: u64) {
         self.start = position;
         self.open.generation = generation;
@@ -147,7 +147,7 @@ impl TagLog {
         self.has_gaps = false;
     }
 
-    /// Writes a mark of what completed syncs have made durable, if the last one says less.
+    /// Writes a mark of what completed syncs have made durable, if the last mark records less.
     pub fn write_mark(&mut self, store: &mut dyn Store) -> io::Result<()> {
         let said = self.has_gaps || self.marks.newest == Some(self.durable);
         let Some(slots) = self.marks.slots.filter(|_| !said) else {

@@ -1,8 +1,8 @@
-//! What people do with an image that is not in use: look at it, check it, repair it, make it small.
+//! Maintenance of an image that is not in use: describe, check, repair, compact.
 //!
-//! Invariants: looking and checking write nothing, and open nothing for writing; what is wrong is said in one line each,
-//! and the rest is looked at all the same; a repair that loses anything was asked to, and keeps a copy of all that
-//! it may change; making an image small leaves every sector as it reads.
+//! Invariants: describing and checking write nothing, and open nothing for writing; each problem is one line, and does
+//! not keep the rest from being checked; a repair loses data only with permission, and keeps a copy of all structures that
+//! it may change; compacting does not change what any sector reads as.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use skylight_drive::profile::Profile;
 use skylight_layer::Idle;
 
@@ -26,25 +27,25 @@ use crate::store::device::is_block_device;
 use crate::store::{Access, Store};
 use crate::structure_reader::Reader;
 
-/// Bytes that are copied at a time.
+/// Bytes that are copied per read.
 const COPY_BYTES: usize = 1 << 20;
-/// Mode of a file that only its owner can read: the text of a profile and host addresses are nobody else's.
+/// Mode of a file that only its owner can read: the text of a profile and host addresses are private.
 const PRIVATE: u32 = 0o600;
 
-/// An image in short.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The description of an image.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Info {
-    /// The version of its formats.
+    /// Version of its format.
     pub format: u32,
     /// The name of its drive.
     pub drive: String,
-    /// Bytes that the host sees.
+    /// Capacity, bytes.
     pub capacity_bytes: u64,
-    /// Bytes that it takes where it lies.
+    /// Bytes allocated for it.
     pub stored_bytes: u64,
-    /// Bytes that it would take if nothing of it were holes.
+    /// Its length in bytes, holes included.
     pub len_bytes: u64,
-    /// Whether it was switched off in order.
+    /// Whether it was closed cleanly.
     pub clean: bool,
     /// Checkpoints so far.
     pub generation: u32,
@@ -52,40 +53,40 @@ pub struct Info {
     pub cached_extents: u64,
     /// Bytes in the persistent cache.
     pub cached_bytes: u64,
-    /// Bands that lie elsewhere than on a new drive.
+    /// Bands that are remapped, compared with a new drive.
     pub moved_bands: u64,
-    /// Tags behind the newest checkpoint.
+    /// Tags since the newest checkpoint.
     pub tags: u64,
-    /// Of those, how many a power cut has left without their data.
+    /// Of those, the ones refused because a power cut lost their data.
     pub refused_tags: u64,
     /// Whether its data has checksums.
     pub checksums: bool,
-    /// What a raw shingled disk has besides.
+    /// The description of a raw shingled disk.
     pub shingled: Option<ShingledInfo>,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// The image in short, if it could be read.
+    /// The description of the image, if it could be read.
     pub info: Option<Info>,
-    /// What is wrong, one line each; empty if all is well.
+    /// A line per problem.
     pub problems: Vec<String>,
 }
 
-/// Looks at an image.
+/// Describes an image.
 ///
 /// # Errors
-/// When it is in use, is none, or cannot be read.
+/// When it is in use, is not an image, or cannot be read.
 pub fn info(path: &Path, options: &Options) -> Result<Info, ImageError> {
     examine(path, options).map(|(info, _)| info)
 }
 
-/// Checks an image: both superblocks, the newest checkpoint, every block of the log, and that no two sectors lie
-/// at one place.
+/// Checks an image: both superblocks, the newest checkpoint, every block of the log, and that no two sectors are
+/// mapped to the same address.
 ///
 /// # Errors
-/// When it is in use, is none, or cannot be read at all; what is damaged is in the report.
+/// When it is in use, is not an image, or cannot be read at all; damage is in the report.
 pub fn check(path: &Path, options: &Options) -> Result<Report, ImageError> {
     match examine(path, options) {
         Ok((info, problems)) => Ok(Report { info: Some(info), problems }),
@@ -96,7 +97,7 @@ pub fn check(path: &Path, options: &Options) -> Result<Report, ImageError> {
     }
 }
 
-/// What there is to say of an image, and what is wrong with it.
+/// Describes an image and its problems.
 fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageError> {
     let store = reach(path, options, Access::Look)?;
     let (superblock, bad) = Reader(store.as_ref()).superblock()?;
@@ -111,7 +112,7 @@ fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageE
         |what| format!("{place}: {what}; what is whole serves, and the next use of the image mends it");
     let mut problems: Vec<String> = copies.map(mendable).collect();
     problems.extend(found.faults.iter().map(|fault| reader.faulty(fault).to_string()));
-    let failed = |source| ImageError::Io { place: store.name(), action: "look at it", source };
+    let failed = |source| ImageError::io(store.name(), "look at it", source);
     let info = Info {
         format: superblock.version,
         drive: profile.name.clone(),
@@ -131,23 +132,23 @@ fn examine(path: &Path, options: &Options) -> Result<(Info, Vec<String>), ImageE
     Ok((info, problems))
 }
 
-/// What a repair did, a line each.
+/// What a repair did, in lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repair {
-    /// What was damaged and is whole now.
+    /// Damage that was repaired.
     pub mended: Vec<String>,
-    /// What is lost.
+    /// Losses.
     pub lost: Vec<String>,
-    /// Where the image's own structures are kept as they were, if anything was lost.
+    /// The file with a copy of the original structures, if anything was lost.
     pub kept: Option<PathBuf>,
 }
 
-/// Repairs an image: without `accept_loss` what is there twice and damaged once; with it, what durable tags said that are
-/// not there is given up, and the image goes on from what is left.
+/// Repairs an image: without `accept_loss` only redundant structures with one intact copy; with it, the changes of missing
+/// durable tags are given up, and the image continues from the rest.
 ///
 /// # Errors
-/// When it is in use, is none, cannot be repaired, or the system says no; when something was lost and that is not
-/// accepted.
+/// When it is in use, is not an image, cannot be repaired, or a system call fails; when something was lost and that is
+/// not accepted.
 pub fn repair(path: &Path, options: &Options, accept_loss: bool) -> Result<Repair, ImageError> {
     let mut repair = Repair::default();
     if accept_loss {
@@ -166,7 +167,7 @@ pub fn repair(path: &Path, options: &Options, accept_loss: bool) -> Result<Repai
     Ok(repair)
 }
 
-/// Keeps a copy of the structures of an image that lost something; what it lost, and where the copy is.
+/// Keeps a copy of the structures of an image with losses; returns the losses and the file.
 fn keep_if_lost(path: &Path, options: &Options) -> Result<(Vec<String>, Option<PathBuf>), ImageError> {
     let store = reach(path, options, Access::Look)?;
     let reader = Reader(store.as_ref());
@@ -186,12 +187,11 @@ fn keep_if_lost(path: &Path, options: &Options) -> Result<(Vec<String>, Option<P
     Ok((lost, Some(kept)))
 }
 
-/// Copies everything but the data of an image into a new file beside it: the bytes up to the platters, then the head of
-/// each part. Holes stay holes.
+/// Copies everything except the data of an image into a new file beside it: the bytes before the platters, then the head
+/// of each part. Holes stay holes.
 fn keep(path: &Path, store: &dyn Store, superblock: &Superblock) -> Result<PathBuf, ImageError> {
     let (kept, file) = new_beside(path)?;
-    let place = kept.display().to_string();
-    let failed = |source| ImageError::Io { place: place.clone(), action: "keep a copy in it", source };
+    let failed = |source| ImageError::io(kept.display(), "keep a copy in it", source);
     let end = superblock.platter.start;
     let mut buffer = vec![0; COPY_BYTES];
     let mut at = 0;
@@ -216,7 +216,7 @@ fn keep(path: &Path, store: &dyn Store, superblock: &Superblock) -> Result<PathB
     Ok(kept)
 }
 
-/// Makes a file `NAME.damaged-N` beside an image; in the current folder, if the image is a device.
+/// Creates a file `NAME.damaged-N` beside an image; in the current directory, if the image is a device.
 fn new_beside(path: &Path) -> Result<(PathBuf, File), ImageError> {
     let base = if is_block_device(path) { Path::new(path.file_name().unwrap_or_default()) } else { path };
     let mut number = 1;
@@ -227,19 +227,16 @@ fn new_beside(path: &Path) -> Result<(PathBuf, File), ImageError> {
         match made {
             Ok(file) => return Ok((name.into(), file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(source) => {
-                let place = PathBuf::from(name).display().to_string();
-                return Err(ImageError::Io { place, action: "create it", source });
-            }
+            Err(source) => return Err(ImageError::io(name.display(), "create it", source)),
         }
     }
 }
 
-/// Makes an image small: cleans what the drive would clean when it is left alone, and gives back the room of what
-/// nothing reads any more. Bytes that it took before and takes now.
+/// Compacts an image: cleans what the drive would clean when idle, and discards data that can no longer be read. Returns
+/// the allocated bytes before and after.
 ///
 /// # Errors
-/// When it is in use, is none, or the system says no.
+/// When it is in use, is not an image, or a system call fails.
 pub fn compact(path: &Path, options: &Options) -> Result<(u64, u64), ImageError> {
     let mut image = Image::open(path, options)?;
     let (before, _) = image.stored_bytes()?;

@@ -1,4 +1,4 @@
-//! How an image is made and opened.
+//! Options for creating and opening images.
 
 use std::path::PathBuf;
 
@@ -7,40 +7,40 @@ use skylight_drive::profile::Profile;
 use crate::planted::Plants;
 use crate::store::checksummed::SumOptions;
 
-/// How an image is made and opened.
+/// Options for creating and opening images.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whether writes are answered before they are durable.
+    /// Whether the volatile write cache is on: writes complete before they are durable.
     pub write_cache: bool,
-    /// Whether what is there already may be lost, when an image is made.
+    /// Whether a new image may replace existing data.
     pub overwrite: bool,
-    /// Where the flash lies, if not with the rest.
+    /// The file or device of the flash, if it is separate.
     pub cache_on: Option<PathBuf>,
-    /// The drive that it must be, when an image is opened.
+    /// The drive that an existing image must be of.
     pub profile: Option<Profile>,
-    /// Bytes of the tag log, if not what the cache suggests.
+    /// Size of the tag log, bytes, if not the default for the cache.
     pub log_bytes: Option<u64>,
-    /// Whether what a drive writes and reads that has no bytes here (out-of-band data, map merges, staged bands) is
-    /// written and read all the same: where a raw disk underneath sets the time.
+    /// Whether accesses of the drive without data in the image (out-of-band data, map merges, staged bands) are executed
+    /// too, for a raw disk underneath that sets the time.
     pub every_access: bool,
-    /// Whether bytes lie where plans put them, also where no disk underneath sets the time: for tests.
+    /// Whether data lies where plans put it even without such a disk: for tests.
     #[doc(hidden)]
     pub planned: bool,
-    /// Entries of a checkpoint that are written behind a command, if not as many as suit a large drive: for tests.
+    /// Entries in a piece of a checkpoint, if not the default: for tests.
     #[doc(hidden)]
     pub piece: Option<u64>,
-    /// Bytes of each file of a new image, if not as many as the file system takes: for tests.
+    /// Size of each file of a new image, bytes, if not what the file system supports: for tests.
     #[doc(hidden)]
     pub part_bytes: Option<u64>,
-    /// Bytes that are allocated ahead of need, if not as many as suit a large drive: for tests.
+    /// Bytes that are preallocated, if not the default: for tests.
     #[doc(hidden)]
     pub ahead: Option<u64>,
-    /// Whether an image gets checksums of its data when it is made.
+    /// Whether a new image has checksums of its data.
     pub checksums: bool,
-    /// How checksums are kept, if not as suits a large drive: for tests.
+    /// How checksums are kept, if not the default: for tests.
     #[doc(hidden)]
     pub sums: SumOptions,
-    /// For tests of the tests.
+    /// Bugs planted for tests of the tests.
     #[doc(hidden)]
     pub plants: Plants,
 }

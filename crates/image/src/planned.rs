@@ -1,14 +1,14 @@
-//! Planned images: bytes lie where the plan puts them, and cleaning moves them.
+//! Planned images: data is where the plan puts it, and cleaning moves it.
 //!
-//! So it is where the disk underneath sets the time (`--timing native`): it must see the accesses that a drive makes.
-//! An image whose flash lies apart, and one of an older version, are planned too. All others are in place
+//! Images are planned where the disk underneath determines the timing (`--timing native`), because it must get the accesses
+//! of the drive; also if their flash is stored separately, or their version is older. All others are in place
 //! (`in_place.rs`).
 //!
-//! What cleaning writes is what reads return when it writes; the map changes later, and layers begin a cleaning anew
-//! when anything in its band changed. Where only the bytes count, what lies there already is not written again.
+//! Cleaning writes the data that reads return at that time; the map changes later, and layers restart a cleaning when
+//! anything in its band has changed. Where only the data matters, data that is at its address already is not written again.
 //!
-//! Invariants: a cached copy counts until the tag of its band is durable, and that tag waits until the band's data is;
-//! what a change gives back is written over only after a sync that made the change durable.
+//! Invariants: a cached copy is valid until the tag of its band is durable, and that tag is written after the band's data
+//! is durable; an address that a change frees is overwritten only after a sync that made the change durable.
 //!
 //! Imports both ways with `interpreter`: this is a part of `Interpreter`, which hands it the accesses of a plan.
 

@@ -1,17 +1,17 @@
-//! What a store says when it is opened, and the checkpoints that make that short.
+//! Recovery of an image when it is opened, bounded by checkpoints.
 //!
-//! The newest checkpoint says where everything was; the tags that the log has from there on say what changed.
-//! They are taken in the order of their sequence. A tag for data in the cache counts only if the data is there:
-//! it has the tag's checksum, or a later block says that the tag was durable. Data that the store knows to be wrong
-//! was there, so its tag counts, and reading it is an error. What was found is written down as a
-//! checkpoint before anything else happens, so that no tag that was refused is ever read again.
+//! The newest checkpoint has the map; the tags in the log after it are the changes since. They are applied in the order of
+//! their sequence numbers. A tag for data in the cache counts only if its data is on the medium: the data has the tag's
+//! checksum, or a later block records that the tag was durable. Data with a checksum mismatch in the store was written, so
+//! its tag counts, and reading it fails. The recovered state is written as a checkpoint before anything else, so that a
+//! refused tag is never read again.
 //!
-//! What a cut cannot explain is a *fault*: an image with one is refused, and nothing is written to it, so that what is left
-//! stays as it is. Only a repair that was asked to accept the loss goes on. What is there twice and damaged once is
-//! *mended*: the image is used, and the copy written again.
+//! Damage that a power cut cannot explain is a *fault*: an image with one is refused, and nothing is written to it. Only a
+//! repair with permission to lose data continues. A redundant structure with one damaged copy is *mended*: the image is
+//! used, and the copy written again.
 //!
-//! Invariants: recovery writes nothing but a checkpoint and copies of what is whole, so one that is cut is done again with
-//! the same outcome; what does not add up and is no power cut is refused.
+//! Invariants: recovery writes only a checkpoint and copies of intact structures, so that an interrupted recovery is
+//! repeated with the same result; inconsistencies that a power cut cannot explain are refused.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -36,14 +36,14 @@ use crate::state::State;
 use crate::store::Store;
 use crate::structure_reader::{Bounds, NUMBERS_MAX, Reader, read_checkpoint};
 
-/// What a store says, before anything is written.
+/// The state found in a store, before anything is written.
 struct Understood {
     head: Head,
     state: State,
     sequence: u64,
-    /// Of the block behind the last one.
+    /// Position after the last block.
     position: u64,
-    /// Whether there is anything that a checkpoint has to settle.
+    /// Whether a new checkpoint is needed.
     unsettled: bool,
     marks: Marks,
     recovery: Recovery,
@@ -120,7 +120,7 @@ fn understand(
     })
 }
 
-/// The newest checkpoint that can be read, whether both its heads are there, and what it says.
+/// The newest readable checkpoint, whether both its heads are intact, and its content.
 fn newest_checkpoint(
     reader: &Reader<'_>,
     superblock: &Superblock,
@@ -146,7 +146,7 @@ fn newest_checkpoint(
     Err(refused.unwrap_or_else(|| reader.damaged("it has no checkpoint")))
 }
 
-/// Tags behind a checkpoint that were durable, and are in no block of the log.
+/// Tags after a checkpoint that were durable but are missing from the log.
 struct Lost {
     count: u64,
     first: u64,
@@ -154,14 +154,14 @@ struct Lost {
     since: u32,
 }
 
-/// The highest sequence number that was durable, by the head of the checkpoint, by each block, and by the mark.
+/// The highest durable sequence number according to the head of the checkpoint, each block, and the mark.
 fn durable_sequence(head: &Head, blocks: &[TagBlock], mark: Mark) -> u64 {
     let said = blocks.iter().map(|block| block.durable).chain([head.sequence, mark.durable]);
     said.max().unwrap_or(0)
 }
 
 impl Lost {
-    /// The tags that are missing of those that a checkpoint does not cover.
+    /// The missing tags that a checkpoint does not cover.
     fn of(head: &Head, blocks: &[TagBlock], durable: u64) -> Option<Self> {
         let expected = head.covered + 1..=durable;
         let tags = blocks.iter().flat_map(|block| &block.tags).map(|tag| tag.sequence);
@@ -184,37 +184,37 @@ impl fmt::Display for Lost {
     }
 }
 
-/// Which loss of what was durable is accepted.
+/// Which loss of durable changes is accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Accept {
     /// None.
     #[default]
     Nothing,
-    /// All tags that are there count, also those behind the lost ones.
+    /// All intact tags count, including those after missing ones.
     Lost,
-    /// No tag behind the first lost one counts: the image is as it was before that, where all of them do not add up.
+    /// No tag after the first missing one counts: the image is as it was before that, where all tags are inconsistent.
     AllSince,
 }
 
-/// What recovery is to do with an image.
+/// How recovery treats faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Judgement {
-    /// Whether an image with faults is used as far as it can be read.
+    /// Whether an image with faults is used as far as it is readable.
     pub accept: Accept,
     /// For tests of the tests.
     pub plants: Plants,
 }
 
-/// An image that was recovered.
+/// A recovered image.
 pub(crate) struct Recovered {
     pub interpreter: Interpreter,
     pub recovery: Recovery,
-    /// What was damaged and is whole now, a line each.
+    /// Damage that was repaired, a line each.
     pub mended: Vec<String>,
 }
 
-/// Makes a layer and an interpreter take up what a store says. Nothing is written before that, unless there is something
-/// behind the checkpoint: then there is a new one.
+/// Restores a layer and an interpreter from a store. Writes nothing, except a new checkpoint if the log has changes since
+/// the last one.
 ///
 /// # Errors
 /// When the image has a fault that is not accepted, or the store fails.
@@ -245,27 +245,27 @@ pub(crate) fn recover(
     Ok(Recovered { interpreter, recovery: found.recovery, mended: found.mended })
 }
 
-/// That a copy of the superblock is damaged, in words.
+/// The line about a damaged copy of the superblock.
 pub(crate) fn bad_superblock(at: u64) -> String {
     let place = if at == 0 { "at 0" } else { "at 1 MiB" };
     format!("one of its two superblocks, {place}, was damaged")
 }
 
-/// Writes a superblock and its text over the copy that is damaged, as they are in the whole one.
+/// Replaces the damaged copy of a superblock and its text by the intact one.
 pub(crate) fn mend_superblock(
     store: &mut dyn Store,
     superblock: &Superblock,
     bad: u64,
 ) -> Result<(), ImageError> {
     let place = store.name();
-    let failed = |source| ImageError::Io { place: place.clone(), action: "mend its superblock", source };
+    let failed = |source| ImageError::io(&place, "mend its superblock", source);
     let mut text = superblock.text.clone().into_bytes();
     text.resize(text.len().next_multiple_of(BLOCK), 0);
     store.write_at(bad + TEXT, &text).and_then(|()| store.sync()).map_err(failed)?;
     store.write_at(bad, &superblock.encode()).and_then(|()| store.sync()).map_err(failed)
 }
 
-/// An interpreter over a store as it is found, for looking: nothing is written. The layer takes up what was found.
+/// An interpreter over an unchanged store, for reading only. Restores the layer.
 pub(crate) fn look_into(
     store: Box<dyn Store>,
     superblock: Superblock,
@@ -281,7 +281,7 @@ pub(crate) fn look_into(
     Ok(Interpreter::new(store, superblock, log, found.state, found.sequence))
 }
 
-/// What a store says, for people.
+/// The state found in a store, for a report.
 pub(crate) struct Looked {
     pub recovery: Recovery,
     pub generation: u32,
@@ -293,7 +293,7 @@ pub(crate) struct Looked {
     pub mended: Vec<String>,
 }
 
-/// Looks at a store and writes nothing; the layer takes up what was found.
+/// Describes a store without changing it; restores the layer.
 pub(crate) fn look(
     reader: &Reader<'_>,
     superblock: &Superblock,
@@ -313,7 +313,7 @@ pub(crate) fn look(
     })
 }
 
-/// An image's drive must be that of its layer.
+/// Checks that the layer has the media of the image's drive.
 pub(crate) fn check_room(
     place: String,
     superblock: &Superblock,

@@ -1,13 +1,14 @@
-//! Reads all data of an image that nobody serves, and compares it with its checksums.
+//! Verifies all data of an image that is not being served against its checksums.
 //!
-//! What is read is what the host can see, by its addresses: dead data in a cache is nobody's. Holes are left out where
-//! neither data nor checksums were ever written.
+//! It reads the data that the host can read, in the order of host addresses; obsolete data in a cache is not verified.
+//! Holes are skipped where neither data nor checksums were ever written.
 //!
-//! Invariants: nothing is written; a sector that cannot be read is as wrong as one that was changed, and ends nothing.
+//! Invariants: nothing is written; a sector that cannot be read counts as a mismatch, and the scrub continues.
 
 use std::ops::Range;
 use std::path::Path;
 
+use serde::Serialize;
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_layer::Layer;
@@ -21,34 +22,35 @@ use crate::recovery::look_into;
 use crate::store::{Access, Store};
 use crate::structure_reader::Reader;
 
-/// Bytes that are read at a time.
+/// Size of a read, bytes.
 const CHUNK: u64 = 1 << 20;
-/// Bytes that are read at a time where a larger piece cannot be: a page of the system's cache.
+/// Size of a read where a larger one fails, bytes: a page of the page cache.
 const PAGE: usize = 4096;
-/// Sectors of the host that are looked up at a time: 1 GiB.
+/// Host sectors per look-up: 1 GiB.
 const WINDOW: u64 = 1 << 21;
-/// Wrong extents that are named.
+/// Maximum number of wrong extents in the report.
 const NAMED: usize = 100;
 
-/// What a scrub found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The result of a scrub.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Scrubbed {
-    /// Bytes that were read and compared.
+    /// Bytes verified.
     pub data_bytes: u64,
-    /// The first wrong extents: the first sector, as the host counts, and sectors.
+    /// The first wrong extents: first host sector, and sectors.
     pub wrong: Vec<(u64, u64)>,
-    /// Wrong extents, named or not.
+    /// Wrong extents, in the report or not.
     pub wrong_extents: u64,
     /// Sectors in them.
     pub wrong_sectors: u64,
-    /// Sectors that differ from their checksums where a power cut may have done it, and count.
+    /// Sectors that differ from their checksums where a power cut explains it; they are valid.
     pub unsure_sectors: u64,
-    /// Host sector behind the last wrong one.
+    /// Host sector after the last wrong one.
+    #[serde(skip)]
     wrong_end: Option<u64>,
 }
 
 impl Scrubbed {
-    /// A wrong extent; by rising addresses.
+    /// Adds a wrong extent, in increasing order.
     fn note(&mut self, first: u64, sectors: u64) {
         self.wrong_sectors += sectors;
         if self.wrong_end.replace(first + sectors) != Some(first) {
@@ -62,17 +64,17 @@ impl Scrubbed {
     }
 }
 
-/// A stretch of the host's sectors that lies in one piece.
+/// A contiguous extent of host sectors.
 struct Run {
     first: u64,
     at: u64,
     len: u64,
 }
 
-/// Scrubs; `progress` is told bytes that were compared and bytes in all, and says whether to go on.
+/// Scrubs an image; `progress` gets the bytes verified and the total, and returns whether to continue.
 ///
 /// # Errors
-/// When the image is in use, is none, has no checksums, or is damaged in what it is made of.
+/// When the image is in use, is not an image, has no checksums, or its structures are damaged.
 pub fn scrub(
     path: &Path,
     options: &Options,
@@ -128,7 +130,7 @@ pub fn scrub_on(
     Ok(found)
 }
 
-/// The parts of a stretch that are wrong, as ranges of the buffer.
+/// The wrong parts of an extent, as ranges of the buffer.
 fn compare(store: &dyn Store, at: u64, buffer: &mut [u8], bad: &mut Vec<Range<usize>>) {
     if store.read_to_move(at, buffer, bad).is_ok() {
         return;
@@ -143,7 +145,7 @@ fn compare(store: &dyn Store, at: u64, buffer: &mut [u8], bad: &mut Vec<Range<us
     }
 }
 
-/// All that the host can see and that was ever written, by its addresses.
+/// All data that the host can read and that was ever written, in the order of host addresses.
 fn runs_of(interpreter: &Interpreter, layer: &dyn Layer) -> Result<Vec<Run>, ImageError> {
     let (mut runs, capacity): (Vec<Run>, u64) = (Vec::new(), layer.capacity().get());
     for start in (0..capacity).step_by(WINDOW as usize) {

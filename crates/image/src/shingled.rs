@@ -15,8 +15,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
 use skylight_disk::{Direction, LbaExtent, Pba, SECTOR_BYTES, Sectors, Time};
-use skylight_drive::profile::Profile;
+use skylight_drive::profile::{Layout, Profile};
 use skylight_layer::{Bands, CommandId, Layer, Plan, Step};
 
 use crate::error::ImageError;
@@ -25,7 +26,7 @@ use crate::interpreter::Interpreter;
 use crate::planted::Planted;
 
 /// A run of bands of one size, each with a guard behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BandRun {
     /// The first host sector.
     pub first_lba: u64,
@@ -39,8 +40,17 @@ pub struct BandRun {
     pub first_pba: u64,
 }
 
+/// A recording zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Zone {
+    /// Tracks of each surface.
+    pub tracks: u32,
+    /// Sectors of a track.
+    pub sectors_per_track: u32,
+}
+
 /// A raw shingled disk in short, for upper layers that lay out data by its tracks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShingledInfo {
     /// Tracks that a write covers.
     pub width_tracks: u32,
@@ -49,13 +59,13 @@ pub struct ShingledInfo {
     /// Surfaces.
     pub surfaces: u16,
     /// How sectors go from track to track.
-    pub layout: String,
+    pub layout: Layout,
     /// A turn, ns.
     pub rotation_ns: u64,
     /// How far the next track begins behind the end of the one before, as a share of a turn.
     pub track_skew_turns: f64,
-    /// Recording zones from the outer diameter on: tracks of each surface, and sectors of a track.
-    pub zones: Vec<(u32, u32)>,
+    /// Recording zones from the outer diameter on.
+    pub zones: Vec<Zone>,
     /// Tracks of a band, if the disk is banded.
     pub band_tracks: Option<u32>,
     /// The share of the tracks that holds data: b / (b + k - 1), for whole bands.
@@ -96,10 +106,13 @@ impl ShingledInfo {
             width_tracks,
             tracks,
             surfaces,
-            layout: profile.geometry.layout.name().to_owned(),
+            layout: profile.geometry.layout,
             rotation_ns,
             track_skew_turns: profile.geometry.track_skew.nanos().get() as f64 / rotation_ns as f64,
-            zones: zones.iter().map(|zone| (zone.tracks, zone.sectors_per_track)).collect(),
+            zones: zones
+                .iter()
+                .map(|zone| Zone { tracks: zone.tracks, sectors_per_track: zone.sectors_per_track })
+                .collect(),
             band_tracks,
             efficiency: band_tracks.map(efficiency),
             bands,

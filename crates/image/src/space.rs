@@ -1,30 +1,31 @@
-//! What an image does when the file system under it is full.
+//! Handling of errors of the store, in particular of a full file system.
 //!
-//! A write that finds no space is *refused*: it fails, and the drive goes on. What the interpreter has done of a plan is
-//! a prefix of its steps, which is also what a power cut may leave, so the interpreter's own state is right. The layer
-//! has changed its state for the whole plan; it takes up the interpreter's state again, as at a start, and forgets
-//! the cleanings that it had begun. Reads, and the next writes, find layer and media in agreement.
+//! A write without space (ENOSPC) is *refused*: it fails, and the drive continues. The interpreter has executed a prefix of
+//! the plan, which a power cut may leave too, so its own state is valid. The layer has changed its state for the whole
+//! plan; it is restored from the interpreter's state, as at a start, and abandons the cleanings that it had begun. After
+//! that, layer and media agree.
 //!
-//! What a flush and a checkpoint write is allocated before it is needed: the tag log up to some way ahead of its last
-//! block, and in both checkpoint areas the bytes of a checkpoint of the present map, and a margin. A change that needs
-//! more than the file system has is refused before its first step. So a full file system takes no durable write
-//! away, a flush of what was written before succeeds, and an image starts on it. Where the store cannot allocate ahead,
-//! a flush or a checkpoint may be refused as well, and is retried by the next one.
+//! Space for flushes and checkpoints is allocated ahead of need: the tag log to some distance after its last block, and
+//! both checkpoint areas for a checkpoint of the current map with a margin. A change that needs more space than the file
+//! system has is refused before its first step. So on a full file system no durable write is lost, a flush of earlier
+//! writes succeeds, and an image can be opened. Where the store cannot allocate ahead, a flush or a checkpoint may be
+//! refused too, and is retried by the next one.
 //!
-//! A drive whose writes destroy sectors of other tracks has what it knows of them in the layer alone. All that a write of
-//! it needs (blocks of the log, a checkpoint, its own sectors) is allocated before it goes on record, and it is on record
-//! before its first byte is written. What is refused before that is taken back in the layer
-//! ([`skylight_layer::Overwriting::take_back`]), and destroys nothing; a checkpoint meanwhile does not have it. What fails
-//! after that, by an error that no allocation rules out, stays on record: some bytes may be there, so its neighbours
-//! are reported as overwritten and never read as if nothing had happened.
+//! In a drive whose writes overwrite sectors of other tracks, only the layer knows which. Everything that a write needs
+//! (blocks of the log, a checkpoint, its own sectors) is allocated before the write is recorded, and it is recorded before
+//! its first byte is written. A write that is refused earlier is undone in the layer
+//! ([`skylight_layer::Overwriting::take_back`]) and overwrites nothing; a checkpoint in between does not contain it. A
+//! write that fails later, by an error that allocation cannot prevent, stays recorded: some of its bytes may be on the
+//! medium, so its neighbours are reported as overwritten.
 //!
 //! Other errors:
-//! * of a write or a discard: the drive takes no more changes, since nobody knows what the medium does next. Reads go on:
-//!   they need only what was committed, and a commit follows the successful writes of its data.
-//! * of a sync: reads fail too. A system may drop what it could not write, and then gives older bytes without an error.
+//! * of a write or a discard: the drive accepts no more changes, because the state of the medium is unknown. Reads
+//!   continue: they use only committed data, and a commit follows the successful writes of its data.
+//! * of a sync: reads fail too. The system may drop data that it could not write, and then return older data without an
+//!   error.
 //!
-//! Invariants: after a refusal every sector reads as before the plan, or as one of its writes has it; nothing that was
-//! flushed changes.
+//! Invariants: after a refusal every sector reads as before the plan, or as after one of its writes; flushed data does
+//! not change.
 //!
 //! Imports both ways with `interpreter`: this is a part of `Interpreter`, all of whose changes go through it.
 
@@ -38,16 +39,16 @@ use skylight_layer::{Layer, Plan, Purpose, Step};
 use crate::cleaning_reads::Held;
 use crate::error::ImageError;
 use crate::format::BLOCK;
-use crate::format::checkpoint::{CACHED, ENTRIES, MOVED, TORN, WRITER};
+use crate::format::checkpoint::{CACHED, ENTRIES, FRAGMENT, MOVED, WRITER};
 use crate::format::superblock::Superblock;
 use crate::interpreter::Interpreter;
 use crate::planted::Planted;
 use crate::store::Store;
 
-/// Bytes that are allocated ahead of need, of the log and of each checkpoint area, so that few changes have to allocate.
+/// Space allocated ahead of need in the log and in each checkpoint area, bytes, so that few changes have to allocate.
 /// Chosen: 512 flushes or 6,500 entries, and an empty image stays small.
 pub(crate) const AHEAD_BYTES: u64 = 256 << 10;
-/// Blocks that a flush and a checkpoint leave open, however small the plan before them was.
+/// Blocks that a flush and a checkpoint leave open, whatever the size of the plan before them.
 const LOG_BLOCKS_MARGIN: u64 = 16;
 /// Entries that one step of a plan adds at most: an extent, the rest of one that it cuts in two, and an access.
 const ENTRIES_PER_STEP: u64 = 3;
@@ -67,20 +68,20 @@ impl Default for Reserved {
     }
 }
 
-/// What errors have left possible.
+/// What the errors so far still allow.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    /// Why it takes no more changes.
+    /// Why it accepts no more changes.
     stopped: Option<String>,
-    /// Whether a sync failed: what was written before it may be lost, and reads not notice.
+    /// Whether a sync failed: earlier writes may be lost without an error of the reads.
     pub unsafe_reads: bool,
-    /// Whether what a recovery found is in no checkpoint yet: that comes before any change.
+    /// Whether the recovered state still needs a checkpoint, before any change.
     pub unrecorded: bool,
     /// How long the layer took to take up its state after the last refusal.
     pub refused_in: Duration,
 }
 
-/// Whether anything is different after a plan.
+/// Whether a plan changes the map or the media.
 pub(crate) fn changes(plan: &Plan) -> bool {
     plan.steps().iter().any(|step| match step {
         Step::Access { direction, .. } => *direction == Direction::Write,
@@ -89,7 +90,7 @@ pub(crate) fn changes(plan: &Plan) -> bool {
     })
 }
 
-/// Allocates what a new image needs to be flushed and to be started again.
+/// Allocates the space that a new image needs to be flushed and opened again.
 pub(crate) fn reserve_new(store: &mut dyn Store, superblock: &Superblock, ahead: u64) -> io::Result<()> {
     store.reserve(superblock.log.start, superblock.log.len.min(ahead))?;
     superblock
@@ -99,14 +100,14 @@ pub(crate) fn reserve_new(store: &mut dyn Store, superblock: &Superblock, ahead:
 }
 
 impl Interpreter {
-    /// Allocates what an image that exists needs to be flushed and to be started again. An older one, or one that was
-    /// copied, may have holes there: what cannot be had now is asked for again when it is needed.
+    /// Allocates the space that an existing image needs to be flushed and opened again. An older or copied image may have
+    /// holes there: space that is not available now is requested again when it is needed.
     pub(crate) fn reserve_what_can_be(&mut self, layer: &mut dyn Layer) {
         let _ = self.reserve_log(0);
         let _ = self.reserve_checkpoints(0, layer);
     }
 
-    /// Sees to it that the log has space for the tags of so many steps, each in a block of its own, as flushes make it.
+    /// Ensures that the log has space for the tags of `steps` steps, each in its own block, as with a flush after each.
     fn reserve_log(&mut self, steps: u64) -> Result<(), ImageError> {
         let ring = self.superblock.log;
         let blocks = self.log.end() + self.flush.waiting_tags() + steps + LOG_BLOCKS_MARGIN;
@@ -123,17 +124,17 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Bytes of a checkpoint of the present map, at most.
+    /// Maximum size of a checkpoint of the current map, bytes.
     fn checkpoint_bytes(&self, layer: &mut dyn Layer) -> u64 {
         // An extent of the map is one entry for each access that wrote a part of it.
         let cached = self.state.map.entries() + self.state.rooms.count();
         let bands = self.state.moved.len() + self.state.fixed.as_ref().map_or(0, BTreeMap::len);
-        let (torn, writers) = layer.overwriting().map_or((0, 0), |of| of.snapshot_entries());
-        let overwritten = torn as u64 * TORN as u64 + writers as u64 * WRITER as u64;
+        let (fragments, writers) = layer.overwriting().map_or((0, 0), |of| of.snapshot_entries());
+        let overwritten = fragments as u64 * FRAGMENT as u64 + writers as u64 * WRITER as u64;
         ENTRIES + cached * CACHED as u64 + bands as u64 * MOVED as u64 + overwritten
     }
 
-    /// Sees to it that both checkpoint areas have space for a checkpoint of the map as it is after so many steps.
+    /// Ensures that both checkpoint areas have space for a checkpoint of the map after `steps` more steps.
     fn reserve_checkpoints(&mut self, steps: u64, layer: &mut dyn Layer) -> Result<(), ImageError> {
         let needed = self.checkpoint_bytes(layer) + steps * ENTRIES_PER_STEP * CACHED as u64;
         if needed <= self.reserved.checkpoints {
@@ -157,7 +158,7 @@ impl Interpreter {
         Ok(bytes)
     }
 
-    /// Does a change that `layer` has planned, and after it a part of a checkpoint if that is due.
+    /// Executes a change that `layer` has planned, and then a piece of a checkpoint if one is due.
     pub(crate) fn change(
         &mut self,
         plan: &Plan,
@@ -178,12 +179,12 @@ impl Interpreter {
         done
     }
 
-    /// Whether reads are right.
+    /// Checks that reads are reliable.
     pub(crate) fn check_readable(&self) -> Result<(), ImageError> {
         if self.health.unsafe_reads { self.check_running() } else { Ok(()) }
     }
 
-    /// Whether it takes changes.
+    /// Checks that changes are accepted.
     pub(crate) fn check_running(&self) -> Result<(), ImageError> {
         match &self.health.stopped {
             Some(why) => Err(ImageError::Stopped(why.clone())),
@@ -204,7 +205,7 @@ impl Interpreter {
         done
     }
 
-    /// What has to be possible before a plan changes anything.
+    /// Ensures before the first change of a plan that it can be completed.
     pub(crate) fn prepare(&mut self, plan: &Plan, layer: &mut dyn Layer) -> Result<(), ImageError> {
         if self.health.unrecorded {
             self.checkpoint_now(false, layer)?;
@@ -214,7 +215,7 @@ impl Interpreter {
         if layer.overwriting().is_some() { self.reserve_places(plan) } else { Ok(()) }
     }
 
-    /// A write that destroys sectors of other tracks goes on record before its bytes are written: they are allocated
+    /// A write that overwrites sectors of other tracks is recorded before its bytes are written, and its space is allocated
     /// before that.
     fn reserve_places(&mut self, plan: &Plan) -> Result<(), ImageError> {
         for step in plan.steps() {
@@ -230,8 +231,8 @@ impl Interpreter {
         Ok(())
     }
 
-    /// A checkpoint after a recovery, before which nothing may change. Where there is no space for it, reads go on from
-    /// what was found, and the first change tries again.
+    /// The checkpoint after a recovery, before any change. Without space for it, reads use the recovered state, and the
+    /// first change tries again.
     pub(crate) fn record_recovery(&mut self, layer: &mut dyn Layer) -> Result<(), ImageError> {
         self.health.unrecorded = true;
         match self.checkpoint_all(layer) {
@@ -240,7 +241,7 @@ impl Interpreter {
         }
     }
 
-    /// Goes on after an error in a plan that `layer` had made.
+    /// Handles an error during a plan of `layer`.
     pub(crate) fn refuse(&mut self, error: &ImageError, layer: &mut dyn Layer) {
         self.note_error(error);
         if self.plants.has(Planted::LayerKept) {
@@ -260,7 +261,7 @@ impl Interpreter {
         self.health.refused_in = began.elapsed();
     }
 
-    /// Stops what an error does not leave safe to go on with.
+    /// Stops the operations that are unsafe after an error.
     pub(crate) fn note_error(&mut self, error: &ImageError) {
         if self.health.unsafe_reads || !error.is_no_space() {
             self.health.stopped.get_or_insert_with(|| error.to_string());

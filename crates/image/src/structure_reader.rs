@@ -1,8 +1,7 @@
-//! What the structures of an image say, as they are read from a store: superblocks, checkpoints, marks, the log, heads of
-//! parts.
+//! Reads the structures of an image from a store: superblocks, checkpoints, marks, the log, heads of parts.
 //!
-//! Invariants: nothing is written; what does not add up is an error or a line, never a state; no address beyond the
-//! drive reaches a layer.
+//! Invariants: nothing is written; inconsistent structures become an error or a line of a report, never a state; no address
+//! beyond the drive reaches a layer.
 
 use skylight_disk::{LbaExtent, Pba, SECTOR_BYTES};
 use skylight_layer::capabilities::overwriting::Snapshot;
@@ -10,7 +9,8 @@ use skylight_layer::{CachedExtent, Layer, Overwriting};
 
 use crate::error::ImageError;
 use crate::format::checkpoint::{
-    CACHED, ENTRIES, Head, MOVED, TORN, WRITER, decode_cached, decode_moved, decode_torn, decode_writer,
+    CACHED, ENTRIES, FRAGMENT, Head, MOVED, WRITER, decode_cached, decode_fragment, decode_moved,
+    decode_writer,
 };
 use crate::format::mark::Mark;
 use crate::format::part::{HEAD_BYTES, PartHead};
@@ -21,14 +21,14 @@ use crate::log::Marks;
 use crate::state::{BandPlaces, State};
 use crate::store::Store;
 
-/// Bytes that are read at a time.
+/// Size of a read, bytes.
 pub(crate) const CHUNK: usize = 1 << 20;
-/// No image lives long enough for such a sequence number or position.
+/// Limit of sequence numbers and positions, beyond the lifetime of any image.
 pub(crate) const NUMBERS_MAX: u64 = 1 << 60;
-/// The first version whose checkpoints say which tags they have for sure.
+/// The first version whose checkpoints record which tags were durable.
 const COVERED_SINCE: u32 = 2;
 
-/// What is asked of a store, with the words for its errors.
+/// A reader of the structures on a store.
 pub(crate) struct Reader<'a>(pub &'a dyn Store);
 
 impl Reader<'_> {
@@ -56,14 +56,20 @@ impl Reader<'_> {
         Superblock::decode(&block, |at, text| self.0.read_at(offset + at, text).map_err(|_| NotOne::Damaged))
     }
 
-    /// The superblock, and where the copy of it lies that is damaged, if one is.
+    /// The superblock, and the offset of a damaged copy.
     pub fn superblock(&self) -> Result<(Superblock, Option<u64>), ImageError> {
         let (found, bad) = self.superblock_of_parts()?;
-        if found.len_bytes() > self.0.len_bytes() {
-            let (place, needed_bytes) = (self.0.name(), found.len_bytes());
-            return Err(ImageError::TooSmall { place, found_bytes: self.0.len_bytes(), needed_bytes });
-        }
+        self.check_size(found.len_bytes())?;
         Ok((found, bad))
+    }
+
+    /// Checks that the store has at least this size.
+    pub fn check_size(&self, needed_bytes: u64) -> Result<(), ImageError> {
+        let (place, found_bytes) = (self.0.name(), self.0.len_bytes());
+        if found_bytes < needed_bytes {
+            return Err(ImageError::TooSmall { place, found_bytes, needed_bytes });
+        }
+        Ok(())
     }
 
     /// The same for a store that may be the first part of the image.
@@ -89,7 +95,7 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// The newest head of each checkpoint area, newest first, and whether both copies of it are there.
+    /// The newest head of each checkpoint area, newest first, and whether both its copies are intact.
     pub fn heads(&self, superblock: &Superblock) -> Result<Vec<(Head, bool)>, ImageError> {
         let mut heads = Vec::new();
         for (index, area) in superblock.checkpoints.iter().enumerate() {
@@ -130,7 +136,7 @@ impl Reader<'_> {
         Ok(marks)
     }
 
-    /// Which part goes with another checkpoint than the newest, in words.
+    /// A line about a part that belongs to another checkpoint than the newest.
     pub fn stray_part(&self, superblock: &Superblock, generation: u32) -> Result<Option<String>, ImageError> {
         for (number, part) in self.0.parts().iter().enumerate().filter(|(_, part)| part.headed) {
             let head = read_part_head(self.0, superblock, number)?;
@@ -154,7 +160,7 @@ impl Reader<'_> {
         if checksum(superblock.salt, &entries) == head.entries_crc { Ok(entries) } else { Err(wrong()) }
     }
 
-    /// The blocks of the log behind a checkpoint, by position, and the newest checkpoint that any block names.
+    /// The blocks of the log after a checkpoint, by position, and the newest checkpoint that any block names.
     pub fn log(&self, superblock: &Superblock, head: &Head) -> Result<(Vec<TagBlock>, u32), ImageError> {
         let (ring, blocks) = (superblock.log, superblock.log_blocks());
         let mut found = Vec::new();
@@ -187,7 +193,7 @@ impl Reader<'_> {
 /// The head of a part of an image, by the number of the part.
 ///
 /// # Errors
-/// When it does not add up, or is that of another part or image.
+/// When it is damaged, or belongs to another part or image.
 pub(crate) fn read_part_head(
     store: &dyn Store,
     superblock: &Superblock,
@@ -200,7 +206,7 @@ pub(crate) fn read_part_head(
     let (place, image) = (part.name.clone(), parts[0].name.clone());
     let mut head = [0; HEAD_BYTES];
     let read = store.read_head(number, &mut head);
-    read.map_err(|source| ImageError::Io { place: place.clone(), action: "read its head", source })?;
+    read.map_err(|source| ImageError::io(&place, "read its head", source))?;
     let what = match PartHead::decode(&head) {
         None => "its head does not add up".to_owned(),
         Some(head) if head.identity != superblock.identity => "it is of another image".to_owned(),
@@ -215,7 +221,7 @@ pub(crate) fn read_part_head(
     Err(ImageError::WrongPart { place, image, what })
 }
 
-/// What addresses a tag or an entry may have: no other ones reach a layer.
+/// The valid addresses of tags and entries; no others reach a layer.
 pub(crate) struct Bounds {
     capacity: u64,
     cache: u64,
@@ -263,7 +269,7 @@ impl Bounds {
     }
 }
 
-/// What a checkpoint says; a layer whose writes overwrite others takes up what there is of that.
+/// The content of a checkpoint; restores the snapshot of a layer whose writes overwrite others.
 pub(crate) fn read_checkpoint(
     reader: &Reader<'_>,
     superblock: &Superblock,
@@ -301,13 +307,13 @@ pub(crate) fn read_checkpoint(
     Ok(state)
 }
 
-/// Has a drive whose writes overwrite others take up what a checkpoint says of that; whether it may have been so.
+/// Restores the snapshot in a drive whose writes overwrite others; returns whether the snapshot is valid.
 fn take_up_overwritten(entries: &[u8], head: &Head, overwriting: Option<&mut dyn Overwriting>) -> bool {
     let Some(overwriting) = overwriting else {
         return entries.is_empty();
     };
-    let (torn, writers) = entries.split_at(head.torn as usize * TORN);
-    let fragments = torn.chunks_exact(TORN).map(decode_torn).collect();
+    let (fragments, writers) = entries.split_at(head.fragments as usize * FRAGMENT);
+    let fragments = fragments.chunks_exact(FRAGMENT).map(decode_fragment).collect();
     let stamps = writers.chunks_exact(WRITER).map(decode_writer).collect();
     let snapshot = Snapshot { fragments, stamps, writes: head.writes };
     head.writes < NUMBERS_MAX && overwriting.restore_snapshot(&snapshot)

@@ -7,18 +7,19 @@
 mod common;
 #[path = "power_cuts/drives.rs"]
 mod drives;
+mod media;
 
 use std::time::Duration;
 
 use common::number;
 use drives::{DRIVES, Drive, SECTORS};
+use media::fault::{Effect, FaultStore, Random};
+use media::ram::RamStore;
 use skylight_disk::Sectors;
 use skylight_image::format::superblock::{Part, Superblock};
 use skylight_image::planted::{Planted, Plants};
 use skylight_image::scrub::scrub_on;
 use skylight_image::store::checksummed::{SumOptions, SummedStore, mismatch_of};
-use skylight_image::store::fault::{Effect, FaultStore, Random};
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, ImageError, Options, Store};
 use skylight_layer::{Idle, MediaUse};
 

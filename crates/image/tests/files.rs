@@ -1,10 +1,14 @@
 //! Images in files: made, opened, locked, refused, small where nothing was written, and quick to open.
 
+mod media;
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use media::fault::FaultStore;
+use media::ram::RamStore;
 use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_image::format::superblock::COPY;
@@ -13,9 +17,7 @@ use skylight_image::planted::Plants;
 use skylight_image::store::Access;
 use skylight_image::store::checksummed::SumOptions;
 use skylight_image::store::device::DeviceStore;
-use skylight_image::store::fault::FaultStore;
 use skylight_image::store::file::FileStore;
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, ImageError, Options, Store};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{

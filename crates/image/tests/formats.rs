@@ -1,12 +1,14 @@
 //! `docs/formats.md` is what the bytes are: its tables are read here, an image is written from them by hand, and it opens.
 
+mod media;
+
 use std::collections::BTreeMap;
 
+use media::ram::RamStore;
 use skylight_disk::layout::{Layout, RecordingZone, Skews, segments};
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, Sectors, Shingling};
 use skylight_image::store::checksummed::SumOptions;
 use skylight_image::store::parts::{Part, PartsStore};
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options, Store};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{

@@ -1,7 +1,9 @@
 //! A write or trim that the layer refuses is an error with its reason, and changes nothing.
 
+mod media;
+
+use media::ram::RamStore;
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, ImageError, Options};
 use skylight_layer::{Conventional, Failure, Idle, Layer, MediaUse, Medium, Op, Piece, Plan, Queue};
 

@@ -10,8 +10,6 @@
 //!
 //! Source: Jackson et al., "An algorithm for optimal partitioning of data on an interval" (2005), section 2.
 
-use std::fmt;
-
 /// The best segmentation of a sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Segmentation {
@@ -22,26 +20,15 @@ pub struct Segmentation {
 }
 
 /// Invalid columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidColumns {
     /// Columns differ in length.
+    #[error("columns differ in length; give one value per row in each")]
     Lengths,
     /// The earliest start of a segment lies behind its last row, which is given here.
+    #[error("row {0}: the segment starts behind its end; give an earlier row")]
     First(usize),
 }
-
-impl fmt::Display for InvalidColumns {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lengths => write!(formatter, "columns differ in length; give one value per row in each"),
-            Self::First(row) => {
-                write!(formatter, "row {row}: the segment starts behind its end; give an earlier row")
-            }
-        }
-    }
-}
-
-impl std::error::Error for InvalidColumns {}
 
 /// Segments rows whose phases have these cosines and sines. A segment that ends with row `i` starts at row
 /// `earliest_starts[i]` or later, and costs `penalty`.

@@ -10,7 +10,7 @@
 use skylight_command::{Failure, Op};
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
-use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source};
+use crate::plan::{Layer, Medium, Piece, Plan, Purpose, Queue, Source};
 use crate::restore::MediaUse;
 
 /// LBA and PBA are the same number.
@@ -49,10 +49,6 @@ impl Layer for Conventional {
             Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(command.id, Failure::Unsupported),
         }
         plan.complete(command.id);
-    }
-
-    fn idle(&mut self, _plan: &mut Plan) -> Idle {
-        Idle::Nothing
     }
 
     fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>) {

@@ -24,6 +24,7 @@ use skylight_disk::{Lba, LbaExtent, Pba, SPLITMIX64_STEP, Sectors};
 use crate::inner::{Inners, MAX_HEIGHT, Parent, granule, granule_start};
 pub use crate::leaf::Mapped;
 use crate::leaf::{ENTRY_MAX_SECTORS, LEAF_ENTRIES, Leaf, Leaves, NO_LEAF};
+use crate::plan::CacheUse;
 
 /// A position between entries: a leaf and an index in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +131,11 @@ impl ExtentMap {
     /// Allocated memory.
     pub fn bytes(&self) -> u64 {
         self.leaves.bytes() + self.inners.bytes()
+    }
+
+    /// The use of the persistent cache that this map describes.
+    pub fn cache_use(&self) -> CacheUse {
+        CacheUse { live_sectors: self.sectors, map_entries: self.entries, map_bytes: self.bytes() }
     }
 
     /// Prefetches the data for a look-up of an address that will follow soon, best 24 look-ups later: hints

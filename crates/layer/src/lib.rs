@@ -28,7 +28,9 @@ pub use bands::{Bands, StretchSpec};
 pub use capabilities::overwriting::Overwriting;
 pub use conventional::Conventional;
 pub use extent_map::{ExtentMap, MAX_ADDRESS, Mapped};
-pub use fully_associative::{FullyAssociative, FullyAssociativeSpec, ZoneUse};
+#[cfg(feature = "audit")]
+pub use fully_associative::ZoneUse;
+pub use fully_associative::{FullyAssociative, FullyAssociativeSpec};
 pub use journaled::{Journaled, JournaledSpec};
 pub use plan::{
     CacheUse, Idle, Layer, Lba48, MapChange, Medium, Pba48, Piece, Plan, Purpose, Queue, Source, Step,

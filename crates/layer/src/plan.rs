@@ -1,8 +1,8 @@
-//! Plans: what a translation layer wants done, as a list of steps that others give a meaning.
+//! Plans: the work of a translation layer as a list of steps, for interpreters to execute.
 //!
-//! The clock gives steps a duration, an image moves their bytes, a crash tester stops between them
-//! (idea 1 of `docs/architecture.md`). Steps happen in order. A [`Step::Commit`] changes what later reads see, a
-//! [`Step::Complete`] answers the host; neither takes time by itself.
+//! The clock gives steps a duration, an image moves their data, a power-cut test stops between them
+//! (idea 1 of `docs/architecture.md`). Steps execute in order. A [`Step::Commit`] changes what later reads return, a
+//! [`Step::Complete`] completes a command of the host; neither takes time by itself.
 //!
 //! Invariant: a layer has taken exactly those commands whose completion is in its plan.
 
@@ -12,33 +12,33 @@ use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent};
 use crate::capabilities::overwriting::Overwriting;
 use crate::restore::{MediaUse, Misplaced, Recovered};
 
-/// Which medium an access is on.
+/// The medium of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Medium {
-    /// The disk's surfaces.
+    /// The platters.
     Platter,
-    /// Flash beside them.
+    /// Flash.
     Flash,
 }
 
-/// What an access is for: the columns of the ledger.
+/// The purpose of an access, by which the ledger counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Purpose {
     /// Data of a host command at its native location.
     Host,
     /// Data of a host command in the persistent cache.
     Cache,
-    /// What a journal writes beside the data of an entry.
+    /// Out-of-band data of a journal entry.
     OutOfBand,
-    /// Merging the map of the persistent cache to its home.
+    /// Merging the map of the persistent cache at its home location.
     MapMerge,
-    /// Cleaning: reading cached data and the rest of a band.
+    /// Cleaning: reads cached data and the rest of a band.
     CleanRead,
-    /// Cleaning: a merged band kept in the cache until it is rewritten.
+    /// Cleaning: stages a merged band in the cache.
     CleanStage,
-    /// Cleaning: writing a band back.
+    /// Cleaning: writes a merged band to its native location.
     CleanWrite,
-    /// Cleaning: the map's change at its home.
+    /// Cleaning: updates the map at its home location.
     MapUpdate,
 }
 
@@ -55,7 +55,7 @@ impl Purpose {
         Self::MapUpdate,
     ];
 
-    /// The name in tables and columns.
+    /// The name in tables and column headings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -98,48 +98,48 @@ macro_rules! in_48_bits {
 in_48_bits!(Lba48, Lba, "A host sector in 48 bits.");
 in_48_bits!(Pba48, Pba, "A sector of a medium in 48 bits.");
 
-/// Where the bytes of an access come from. The clock ignores it; an image moves the bytes that it names.
+/// The source of the data of an access. The clock ignores it; an image moves the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The medium: a read.
     Medium,
     /// The host writes that the plan completes, from this host sector on: data at its native location.
     Host(Lba48),
-    /// The host writes that the plan completes, into the persistent cache: the commits that follow name each extent
-    /// and the place of it within this access.
+    /// The host writes that the plan completes, into the persistent cache: the commits that follow map each extent to
+    /// its location within this access.
     HostToCache,
-    /// What reads return from this host sector on: cleaning writes it to a native location.
+    /// What reads return from this host sector on: cleaning writes that to a native location.
     Merged(Lba48),
-    /// The drive itself: out-of-band data, maps, a band that is staged.
+    /// The drive itself: out-of-band data, maps, staged bands.
     Internal,
 }
 
-/// A change of where data is found.
+/// A change of the map from host extents to locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapChange {
-    /// The extent is now in the persistent cache, from this address on.
+    /// The extent is in the persistent cache.
     Cached {
-        /// What the host calls it.
+        /// The host extent.
         lba: LbaExtent,
-        /// Where it lies.
+        /// The location of its first sector.
         pba: Pba48,
     },
     /// The extent is at its native location.
     Native {
-        /// What the host calls it.
+        /// The host extent.
         lba: LbaExtent,
     },
-    /// The native location of the extent is another one from now on, and the extent is there.
+    /// The native location of the extent changes, and the extent is there.
     Remapped {
-        /// What the host calls it: a whole band.
+        /// The host extent: a whole band.
         lba: LbaExtent,
-        /// Where it lies.
+        /// Its new native location.
         pba: Pba48,
     },
 }
 
 impl MapChange {
-    /// What the host calls the extent that changes.
+    /// The host extent whose location changes.
     #[inline]
     pub fn extent(&self) -> LbaExtent {
         match *self {
@@ -151,74 +151,73 @@ impl MapChange {
 /// One step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Read or write an extent of a medium.
+    /// Reads or writes an extent of a medium.
     Access {
         /// The medium.
         medium: Medium,
-        /// To or from it.
+        /// Read or write.
         direction: Direction,
-        /// Where.
+        /// The extent.
         extent: PbaExtent,
-        /// What for.
+        /// Its purpose.
         purpose: Purpose,
-        /// Where its bytes come from.
+        /// The source of its data.
         source: Source,
     },
-    /// The next so many accesses may be done in any order: the clock takes the one that the heads reach
-    /// first, others take them as they stand.
+    /// The following accesses may execute in any order: the clock always takes the one that the heads reach first,
+    /// other interpreters keep the order of the plan.
     AnyOrder {
-        /// How many.
+        /// Their number.
         accesses: u32,
     },
-    /// Change the map.
+    /// Changes the map.
     Commit(MapChange),
-    /// What a read has for these sectors of its extent is the pattern, whatever lies there.
+    /// A read returns the pattern for these sectors of its extent.
     Fill {
         /// The read.
         command: CommandId,
-        /// A part of what it asked for.
+        /// A part of its extent.
         extent: LbaExtent,
-        /// Every byte of it.
+        /// The value of every byte.
         pattern: u8,
     },
-    /// A read cannot give these sectors. The [`Step::Complete`] that follows is a failure; the other sectors of the read
-    /// are good.
+    /// A read fails for these sectors of its extent, and its [`Step::Complete`] is a failure; it reads the others.
     Fail {
         /// The read.
         command: CommandId,
-        /// A part of what it asked for.
+        /// A part of its extent.
         extent: LbaExtent,
-        /// Why; the layer knows the details.
+        /// The reason; the layer knows the details.
         reason: Failure,
     },
-    /// Complete a host command.
+    /// Completes a host command.
     Complete {
-        /// Which.
+        /// The command.
         command: CommandId,
-        /// How it ended.
+        /// Its outcome.
         outcome: Outcome,
     },
 }
 
 impl Step {
-    /// Completes a command that is done.
+    /// Completes a command successfully.
     #[inline]
     pub const fn done(command: CommandId) -> Self {
         Self::Complete { command, outcome: Outcome::Done }
     }
 }
 
-// Plans of a cleaning have thousands of them, and the clock reads each.
+// A plan of a cleaning has thousands of steps, all of which the clock reads.
 const _: () = assert!(size_of::<Step>() <= 32);
 
-/// A list of steps; a buffer that is used again for the next plan.
+/// A list of steps: a buffer that is reused for the next plan.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     steps: Vec<Step>,
 }
 
 impl Plan {
-    /// Forgets the steps and keeps the room.
+    /// Removes all steps and keeps the allocation.
     pub fn clear(&mut self) {
         self.steps.clear();
     }
@@ -241,20 +240,20 @@ impl Plan {
         });
     }
 
-    /// Appends a write of bytes from a source.
+    /// Appends a write of data from a source.
     #[inline]
     pub fn write(&mut self, medium: Medium, extent: PbaExtent, purpose: Purpose, source: Source) {
         self.push(Step::Access { medium, direction: Direction::Write, extent, purpose, source });
     }
 
-    /// Appends the read of a piece of what the host asks for.
+    /// Appends a read of a piece of a host extent.
     #[inline]
     pub fn read_piece(&mut self, piece: Piece) {
         let purpose = if piece.cached { Purpose::Cache } else { Purpose::Host };
         self.read(piece.medium, piece.extent, purpose);
     }
 
-    /// Appends reads that may be done in any order; how many is known when they are there.
+    /// Appends reads that may execute in any order.
     pub fn read_in_any_order(
         &mut self,
         (medium, purpose): (Medium, Purpose),
@@ -271,18 +270,18 @@ impl Plan {
         }
     }
 
-    /// Completes a command that is done.
+    /// Completes a command successfully.
     #[inline]
     pub fn complete(&mut self, command: CommandId) {
         self.push(Step::done(command));
     }
 
-    /// Completes a command that failed.
+    /// Completes a command with a failure.
     pub fn fail(&mut self, command: CommandId, failure: Failure) {
         self.push(Step::Complete { command, outcome: Outcome::Failed(failure) });
     }
 
-    /// The commands that the plan completes, in order, and how they ended.
+    /// The commands that the plan completes, in order, with their outcomes.
     pub fn completions(&self) -> impl Iterator<Item = (CommandId, Outcome)> {
         self.steps.iter().filter_map(|step| match *step {
             Step::Complete { command, outcome } => Some((command, outcome)),
@@ -297,12 +296,12 @@ impl Plan {
     }
 }
 
-/// The host commands that wait now.
+/// The waiting host commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue<'a> {
-    /// Oldest first; at least one. Writes may conflict with older writes; nothing else conflicts with an older one.
+    /// Oldest first; at least one. Writes may conflict with older writes; no other command conflicts with an older one.
     pub waiting: &'a [Command],
-    /// The one that the drive's scheduling would serve next. No older one conflicts with it.
+    /// The index of the command that the drive's scheduler would serve next. No older one conflicts with it.
     pub next: usize,
 }
 
@@ -313,14 +312,14 @@ impl Queue<'_> {
         self.waiting[self.next]
     }
 
-    /// Whether a run of waiting commands, taken together, overtakes none that conflicts with one of them.
+    /// Whether a run of waiting commands, taken together, overtakes no command that conflicts with one of them.
     pub fn keeps_order(&self, run: &std::ops::Range<usize>) -> bool {
         let (older, taken) = (&self.waiting[..run.start], &self.waiting[run.clone()]);
         !older.iter().any(|older| taken.iter().any(|command| command.conflicts_with(older)))
     }
 
-    /// Whether a plan that completes these commands keeps the order of all that conflict: the contract of
-    /// [`Layer::take`]. Slow: for assertions.
+    /// Whether a plan keeps the order of all conflicting commands, which is the contract of [`Layer::take`]. Slow: for
+    /// assertions.
     pub fn is_kept_by(&self, plan: &Plan) -> bool {
         let completed =
             |command: &Command| plan.completions().position(|(id, _)| id == command.id).unwrap_or(usize::MAX);
@@ -333,110 +332,110 @@ impl Queue<'_> {
     }
 }
 
-/// A piece of a host extent and where it lies now.
+/// The location of a piece of a host extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The medium.
     pub medium: Medium,
-    /// Where on it.
+    /// The extent on it.
     pub extent: PbaExtent,
-    /// Native location or cache.
+    /// Whether it is in the persistent cache, not at its native location.
     pub cached: bool,
 }
 
-/// What a layer does when left alone.
+/// The result of [`Layer::idle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// Nothing, however long it waits.
+    /// There is no background work.
     Nothing,
-    /// One unit of work, which is in the plan.
+    /// The plan contains one unit of background work.
     Worked,
 }
 
 /// A translation layer: a pure state machine from host commands to plans.
 ///
-/// It has no clock, no files, no threads and no randomness of its own, so the same commands give the same
-/// plans wherever they are interpreted.
+/// It has no clock, files, threads or randomness of its own, so the same commands give the same plans, whatever
+/// interprets them.
 pub trait Layer: Send {
-    /// Sectors that the host sees.
+    /// Host sectors.
     fn capacity(&self) -> skylight_disk::Sectors;
 
-    /// Takes one or more of the waiting commands and appends what they need to `plan`. Commands that conflict
-    /// ([`Command::conflicts_with`]) are completed in the order in which they wait, and none is taken while an
-    /// older one that conflicts with it is left. A command that the layer has no way to do is completed with
+    /// Takes one or more of the waiting commands and appends their steps to `plan`. Conflicting commands
+    /// ([`Command::conflicts_with`]) complete in the order in which they wait, and a command is taken only with or after
+    /// all older ones that conflict with it. Commands that the layer does not implement complete with
     /// [`Failure::Unsupported`].
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan);
 
-    /// How long the drive must be left alone before [`Layer::idle`] is asked; `None` for a layer that never
-    /// works on its own.
+    /// The idle time before [`Layer::idle`] is called; `None` for a layer without background work.
     fn idle_after(&self) -> Option<skylight_disk::Nanos> {
         None
     }
 
-    /// One unit of what it would do with the drive left alone.
-    fn idle(&mut self, plan: &mut Plan) -> Idle;
+    /// Appends one unit of background work to `plan`, if there is any.
+    fn idle(&mut self, _plan: &mut Plan) -> Idle {
+        Idle::Nothing
+    }
 
-    /// Where each piece of a host extent lies now, in the order of the extent.
+    /// Appends the locations of the pieces of a host extent, in order.
     fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>);
 
-    /// Where the first sector of a host extent lies: what a scheduler needs to know.
+    /// The location of the first sector of a host extent, for the scheduler.
     fn locate_first(&self, extent: LbaExtent, write: bool) -> (Medium, Pba);
 
-    /// The part of the drive that a host sector is in, as far as a scheduler minds: a change of the map that is
-    /// no trim lies in one part and moves what [`Layer::locate_first`] answers in that part alone.
+    /// The group of a host sector, for the scheduler: a map change other than a trim affects one group, and changes the
+    /// result of [`Layer::locate_first`] only within it.
     fn location_group(&self, _address: skylight_disk::Lba) -> u32 {
         0
     }
 
-    /// A hint that this address will be asked for soon, so that what is known of it can be fetched into the
-    /// processor's cache. It changes nothing.
+    /// A hint that this address will be looked up soon, so that its map entries can be prefetched. No other effect.
     fn hint(&mut self, _address: skylight_disk::Lba) {}
 
-    /// What the clock of whoever interprets the plans says; for layers that note when something happened.
+    /// Sets the time of the interpreter's clock, for layers that record when something happened.
     fn clock(&mut self, _now: skylight_disk::Time) {}
 
-    /// The capability of a drive whose writes destroy sectors of other tracks.
+    /// The capability of a drive whose writes overwrite sectors of other tracks.
     fn overwriting(&mut self) -> Option<&mut dyn Overwriting> {
         None
     }
 
-    /// Forgets all that was written: an empty cache and the mapping of a new drive.
+    /// Returns to the state of a new drive: an empty cache and the initial mapping.
     fn erase(&mut self);
 
-    /// The room on the media that it uses.
+    /// The space on the media that it uses.
     fn media_use(&self) -> MediaUse;
 
-    /// Where each piece of a host extent lies on a new drive, in the order of the extent: on the platters, but
-    /// for a drive that is all flash.
+    /// Visits the locations of the pieces of a host extent on a new drive, in order: on the platters, except for a drive
+    /// that is all flash.
     fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent));
 
-    /// Whether what is written at a sector gives a part of the medium another use: a log begins there, or a band
-    /// that is found there from the next change of the map on.
+    /// Whether a write at a sector gives a part of the medium another use: it starts a log, or a band that the next map
+    /// change places there.
     fn starts_slot(&self, _pba: Pba) -> bool {
         false
     }
 
-    /// Takes up what was found on the media; a layer without a cache has nothing to take up.
+    /// Restores the state that was found on the media; without effect on a layer without a cache.
     ///
     /// # Errors
-    /// When this drive never puts something where it was found.
+    /// When something was found at a location that this drive never uses for it.
     fn restore(&mut self, _found: &Recovered<'_>) -> Result<(), Misplaced> {
         Ok(())
     }
 
-    /// Sectors of host data in the persistent cache, entries and bytes of the map that finds them.
+    /// The use of the persistent cache and of its map.
     fn cache_use(&self) -> CacheUse {
         CacheUse::default()
     }
 }
 
-/// How full the persistent cache is.
+/// The use of the persistent cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
-    /// Sectors that the map finds in the cache.
+    /// Sectors mapped to the cache.
     pub live_sectors: u64,
     /// Entries of the map.
     pub map_entries: u64,
-    /// Memory that the map takes.
+    /// Memory of the map, bytes.
     pub map_bytes: u64,
 }

@@ -6,15 +6,17 @@
 //! it holds the interpreter.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use skylight_host::{
-    Access, CacheSwitch, Columns, Device, End, HostError as Error, Identity, Kind, Log, Refusal, Sysfs,
+    Access, CacheSwitch, Columns, Device, End, HostError as Error, Identity, Log, Refusal, RefusalReason,
+    Sysfs,
 };
+
+use crate::object_of;
 
 pyo3::create_exception!(
     skylight._native,
@@ -50,7 +52,7 @@ fn error_of(py: Python<'_>, kind: &str, line: String, times: Option<Times<'_>>) 
 
 fn host_error(py: Python<'_>, error: &Error) -> PyErr {
     let kind = match error {
-        Error::Refused(Refusal::Note { .. }) => "unkept",
+        Error::Refused(Refusal { reason: RefusalReason::Note(_), .. }) => "unkept",
         Error::Refused(_) => "refused",
         Error::Failed(_) | Error::NotRestored(_) => "failed",
     };
@@ -69,32 +71,18 @@ pub struct HostDevice {
 }
 
 impl HostDevice {
-    /// The device, unless it is closed or another thread runs I/O on it.
-    fn locked<'a>(&'a self, py: Python<'_>) -> PyResult<MutexGuard<'a, Option<Device>>> {
-        let refuse = |why: &str| {
-            let line = format!("{}: {why}", self.identity.path);
-            Err(error_of(py, "refused", line, None))
-        };
-        let guard = match self.device.try_lock() {
+    /// Runs `work` with the device, unless it is closed or another thread runs I/O on it.
+    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&mut Device) -> Result<T, Error>) -> PyResult<T> {
+        let refused = |why: &str| error_of(py, "refused", format!("{}: {why}", self.identity.path), None);
+        let mut guard = match self.device.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                return refuse("already runs a batch; wait for it to end");
+                return Err(refused("already runs a batch; wait for it to end"));
             }
         };
-        if guard.is_none() {
-            return refuse("was closed; open it again");
-        }
-        Ok(guard)
-    }
-
-    /// Runs `work` with the device.
-    fn with<T>(&self, py: Python<'_>, work: impl FnOnce(&Device) -> Result<T, Error>) -> PyResult<T> {
-        match self.locked(py)?.as_ref().map(work) {
-            Some(Ok(value)) => Ok(value),
-            Some(Err(error)) => Err(host_error(py, &error)),
-            None => Err(error_of(py, "refused", "the device was closed".into(), None)),
-        }
+        let device = guard.as_mut().ok_or_else(|| refused("was closed; open it again"))?;
+        work(device).map_err(|error| host_error(py, &error))
     }
 }
 
@@ -139,42 +127,13 @@ impl HostDevice {
     }
 
     /// What the target is and declares about itself.
-    fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let it = &self.identity;
-        let dict = PyDict::new(py);
-        let kind = match it.kind {
-            Kind::BlockDevice => "device",
-            Kind::File => "file",
-        };
-        dict.set_item("kind", kind)?;
-        dict.set_item("path", &it.path)?;
-        dict.set_item("inode", it.inode)?;
-        dict.set_item("kernel_name", &it.kernel_name)?;
-        dict.set_item("model", &it.model)?;
-        dict.set_item("serial", &it.serial)?;
-        dict.set_item("firmware", &it.firmware)?;
-        dict.set_item("rotational", it.rotational)?;
-        dict.set_item("rotation_rpm", it.rotation_rpm)?;
-        dict.set_item("size_bytes", it.size_bytes)?;
-        dict.set_item("block_bytes", it.block_bytes)?;
-        dict.set_item("physical_block_bytes", it.physical_block_bytes)?;
-        dict.set_item("zoned", &it.zoned)?;
-        dict.set_item("write_cache", &it.write_cache)?;
-        dict.set_item("cache_type", &it.cache_type)?;
-        dict.set_item("below", &it.below)?;
-        dict.set_item("also_used", &it.also_used)?;
-        Ok(dict)
+    fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        object_of(py, &self.identity)
     }
 
     /// I/O submitted so far.
-    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counters = self.with(py, |device| Ok(device.counters()))?;
-        let dict = PyDict::new(py);
-        dict.set_item("reads", counters.reads)?;
-        dict.set_item("writes", counters.writes)?;
-        dict.set_item("write_bytes", counters.write_bytes)?;
-        dict.set_item("flushes", counters.flushes)?;
-        Ok(dict)
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        object_of(py, &self.with(py, |device| Ok(device.counters()))?)
     }
 
     /// Runs a batch; returns when each I/O was submitted and completed, ns.
@@ -189,23 +148,14 @@ impl HostDevice {
         let op = op.as_array().to_vec();
         let offset = offset.as_array().to_vec();
         let size = size.as_array().to_vec();
-        let mut guard = self.locked(py)?;
-        let Some(device) = guard.as_mut() else {
-            return Err(error_of(py, "refused", "the device was closed".into(), None));
-        };
+        let columns = Columns { op: &op, offset: &offset, size: &size };
         let mut raised = None;
-        let result = py.detach(|| {
-            let columns = Columns { op: &op, offset: &offset, size: &size };
-            let mut interrupted = || match Python::attach(|py| py.check_signals()) {
-                Ok(()) => false,
-                Err(error) => {
-                    raised = Some(error);
-                    true
-                }
-            };
-            device.run(columns, depth, &mut interrupted)
-        });
-        let (log, end) = result.map_err(|error| host_error(py, &error))?;
+        let mut interrupted = || {
+            raised = Python::attach(|py| py.check_signals()).err();
+            raised.is_some()
+        };
+        let (log, end) =
+            self.with(py, |device| py.detach(|| device.run(columns, depth, &mut interrupted)))?;
         let times = times_of(py, log);
         let error = match end {
             End::Complete => return Ok(times),
@@ -252,10 +202,7 @@ pub struct HostSwitch {
 
 impl HostSwitch {
     fn switch(&self) -> MutexGuard<'_, CacheSwitch> {
-        match self.switch.lock() {
-            Ok(guard) => guard,
-            Err(poisoned) => poisoned.into_inner(),
-        }
+        self.switch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

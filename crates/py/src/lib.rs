@@ -3,7 +3,9 @@
 //! Invariants: no logic lives here; what Python may call is typed in `python/skylight/_native.pyi`, and a test
 //! compares the two.
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use serde::Serialize;
 
 mod host;
 mod infer;
@@ -11,6 +13,12 @@ mod profile;
 mod random;
 mod serve;
 mod sim;
+
+/// A report as Python objects, by way of JSON.
+fn object_of<'py>(py: Python<'py>, report: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let text = serde_json::to_string(report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    py.import("json")?.call_method1("loads", (text,))
+}
 
 /// Simulated drives, real devices, profiles, served drives, loops of the inference.
 #[pymodule]

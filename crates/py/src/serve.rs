@@ -13,24 +13,22 @@ use std::time::Duration;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use skylight_drive::profile::Profile;
 use skylight_image::ImageError;
-use skylight_image::maintenance::{self, Info};
+use skylight_image::maintenance;
 use skylight_image::scrub;
-use skylight_image::shingled::ShingledInfo;
 use skylight_serve::control::client::{self, ControlError};
 use skylight_serve::core::filters::delay::Delays;
 use skylight_serve::core::filters::error::Faults;
 use skylight_serve::core::filters::log::Sink;
-use skylight_serve::core::open::{OpenError, Opened, Plan, Timing, open};
-use skylight_serve::core::shingled::ReadModeName;
+use skylight_serve::core::open::{OpenError, Opened, Plan, open};
 use skylight_serve::endpoint::{Endpoint, EndpointError};
 use skylight_serve::nbd::handshake::TlsPolicy;
 use skylight_serve::nbd::server::{Options, uri_of};
 use skylight_serve::nbd::tls::server_config;
 use skylight_serve::server::Server;
 
+use crate::object_of;
 use crate::profile::profile_error;
 
 create_exception!(
@@ -137,8 +135,8 @@ struct ServeOptions {
 /// Parses the options into a plan.
 fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Plan> {
     let profile = drive.profile_toml.map(|toml| Profile::from_toml(&toml, &drive.origin)).transpose();
-    let timing = Timing::named(&answers.timing)
-        .ok_or_else(|| refused(py, format!("{}: not a timing; use none, model or native", answers.timing)))?;
+    let timing = answers.timing.parse().map_err(|error: String| refused(py, error))?;
+    let read_mode = drive.read_mode.map(|name| name.parse()).transpose();
     let faults = answers.fail.map(|text| text.parse::<Faults>()).transpose();
     Ok(Plan {
         profile: profile.map_err(|error| profile_error(&error))?,
@@ -154,17 +152,11 @@ fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Pla
             write: Duration::from_nanos(write),
         }),
         faults: faults.map_err(|error| refused(py, format!("--fail: {error}")))?,
-        read_mode: drive.read_mode.map(|name| read_mode_of(py, &name)).transpose()?,
+        read_mode: read_mode.map_err(|error: String| refused(py, error))?,
         width_tracks: drive.shingle_width,
         refused: answers.log.as_ref().map(|path| log_to(py, path)).transpose()?,
         log: answers.log.map(|path| log_to(py, &path)).transpose()?,
     })
-}
-
-fn read_mode_of(py: Python<'_>, name: &str) -> PyResult<ReadModeName> {
-    let names = ReadModeName::ALL.map(ReadModeName::name).join(", ");
-    ReadModeName::named(name)
-        .ok_or_else(|| refused(py, format!("{name}: not a read mode; use one of {names}")))
 }
 
 fn tls_policy(py: Python<'_>, files: Option<TlsFiles>) -> PyResult<TlsPolicy> {
@@ -200,33 +192,36 @@ fn log_to(py: Python<'_>, path: &Path) -> PyResult<Sink> {
 #[pyclass(frozen, module = "skylight._native")]
 pub struct DriveServer {
     server: Mutex<Option<Server>>,
-    endpoints: Vec<Endpoint>,
-    tls: bool,
+    /// The endpoints: unix:PATH, tcp:HOST:PORT.
+    #[pyo3(get)]
+    endpoints: Vec<String>,
+    /// The NBD URIs for clients.
+    #[pyo3(get)]
+    uris: Vec<String>,
+    /// The control socket, or None.
+    #[pyo3(get)]
     control: Option<PathBuf>,
+    /// Why there is no control socket, in one line; None if there is one.
+    #[pyo3(get)]
     control_error: Option<String>,
-    facts: Facts,
-}
-
-struct Facts {
+    /// The name of the drive.
+    #[pyo3(get)]
     name: String,
+    /// Size in bytes.
+    #[pyo3(get)]
     size_bytes: u64,
+    /// Whether the image was created just now.
+    #[pyo3(get)]
     created: bool,
+    /// Whether the image had been closed cleanly.
+    #[pyo3(get)]
     clean: bool,
+    /// Redundant structures that were damaged and have been repaired, a line each.
+    #[pyo3(get)]
     mended: Vec<String>,
+    /// Whether the volatile write cache is on.
+    #[pyo3(get)]
     write_cache: bool,
-}
-
-impl Facts {
-    fn of(opened: &Opened) -> Self {
-        Self {
-            name: opened.profile.name.clone(),
-            size_bytes: opened.backend.shape().size,
-            created: opened.created,
-            clean: opened.clean,
-            mended: opened.mended.clone(),
-            write_cache: opened.write_cache,
-        }
-    }
 }
 
 #[pymethods]
@@ -246,7 +241,7 @@ impl DriveServer {
         let tls = tls_policy(py, doors.tls)?;
         let secure = !matches!(tls, TlsPolicy::Off);
         let opened: Opened = py.detach(|| open(plan)).map_err(|error| open_error(py, &error))?;
-        let facts = Facts::of(&opened);
+        let size_bytes = opened.backend.shape().size;
         let options = Options { tls, remote: doors.remote, log: doors.verbose, ..Options::default() };
         let mut server = Server::new(opened.backend);
         let control_error = py
@@ -256,69 +251,19 @@ impl DriveServer {
                 Ok(error)
             })
             .map_err(|error| endpoint_error(py, &error))?;
-        let (endpoints, control) =
-            (server.endpoints().cloned().collect(), server.control().map(Path::to_owned));
-        Ok(Self { server: Mutex::new(Some(server)), endpoints, tls: secure, control, control_error, facts })
-    }
-
-    /// The endpoints: unix:PATH, tcp:HOST:PORT.
-    #[getter]
-    fn endpoints(&self) -> Vec<String> {
-        self.endpoints.iter().map(ToString::to_string).collect()
-    }
-
-    /// The NBD URIs for clients.
-    #[getter]
-    fn uris(&self) -> Vec<String> {
-        self.endpoints.iter().map(|endpoint| uri_of(endpoint, self.tls)).collect()
-    }
-
-    /// The control socket, or None.
-    #[getter]
-    fn control(&self) -> Option<PathBuf> {
-        self.control.clone()
-    }
-
-    /// Why there is no control socket, in one line; None if there is one.
-    #[getter]
-    fn control_error(&self) -> Option<&str> {
-        self.control_error.as_deref()
-    }
-
-    /// The name of the drive.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.facts.name
-    }
-
-    /// Size in bytes.
-    #[getter]
-    fn size_bytes(&self) -> u64 {
-        self.facts.size_bytes
-    }
-
-    /// Whether the image was created just now.
-    #[getter]
-    fn created(&self) -> bool {
-        self.facts.created
-    }
-
-    /// Whether the image had been closed cleanly.
-    #[getter]
-    fn clean(&self) -> bool {
-        self.facts.clean
-    }
-
-    /// Redundant structures that were damaged and have been repaired, a line each.
-    #[getter]
-    fn mended(&self) -> Vec<String> {
-        self.facts.mended.clone()
-    }
-
-    /// Whether the volatile write cache is on.
-    #[getter]
-    fn write_cache(&self) -> bool {
-        self.facts.write_cache
+        Ok(Self {
+            endpoints: server.endpoints().map(ToString::to_string).collect(),
+            uris: server.endpoints().map(|endpoint| uri_of(endpoint, secure)).collect(),
+            control: server.control().map(Path::to_owned),
+            control_error,
+            name: opened.profile.name,
+            size_bytes,
+            created: opened.created,
+            clean: opened.clean,
+            mended: opened.mended,
+            write_cache: opened.write_cache,
+            server: Mutex::new(Some(server)),
+        })
     }
 
     /// The status as JSON; empty once the server is stopped.
@@ -365,70 +310,21 @@ fn serve_control(
     now.map_err(|error: ControlError| refused(py, error))
 }
 
-/// A raw shingled disk: geometry, recording zones, bands and counters.
-fn shingled_dict<'py>(py: Python<'py>, info: &ShingledInfo) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("width_tracks", info.width_tracks)?;
-    dict.set_item("tracks", info.tracks)?;
-    dict.set_item("surfaces", info.surfaces)?;
-    dict.set_item("layout", &info.layout)?;
-    dict.set_item("rotation_ns", info.rotation_ns)?;
-    dict.set_item("track_skew_turns", info.track_skew_turns)?;
-    let zones = info.zones.iter().map(|&(tracks, sectors)| {
-        let zone = PyDict::new(py);
-        zone.set_item("tracks", tracks)?;
-        zone.set_item("sectors_per_track", sectors)?;
-        Ok(zone)
-    });
-    dict.set_item("zones", zones.collect::<PyResult<Vec<_>>>()?)?;
-    dict.set_item("band_tracks", info.band_tracks)?;
-    dict.set_item("efficiency", info.efficiency)?;
-    let bands = info.bands.iter().map(|run| {
-        let band = PyDict::new(py);
-        band.set_item("first_lba", run.first_lba)?;
-        band.set_item("sectors", run.sectors)?;
-        band.set_item("band_sectors", run.band_sectors)?;
-        band.set_item("guard_sectors", run.guard_sectors)?;
-        band.set_item("first_pba", run.first_pba)?;
-        Ok(band)
-    });
-    dict.set_item("bands", bands.collect::<PyResult<Vec<_>>>()?)?;
-    dict.set_item("overwritten_sectors", info.overwritten_sectors)?;
-    dict.set_item("overwritten_fragments", info.overwritten_fragments)?;
-    dict.set_item("writes", info.writes)?;
-    Ok(dict)
-}
-
-fn image_options(cache_on: Option<PathBuf>) -> skylight_image::Options {
-    skylight_image::Options { cache_on, ..skylight_image::Options::default() }
-}
-
-fn info_dict<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("format", info.format)?;
-    dict.set_item("drive", &info.drive)?;
-    dict.set_item("capacity_bytes", info.capacity_bytes)?;
-    dict.set_item("stored_bytes", info.stored_bytes)?;
-    dict.set_item("len_bytes", info.len_bytes)?;
-    dict.set_item("clean", info.clean)?;
-    dict.set_item("generation", info.generation)?;
-    dict.set_item("cached_extents", info.cached_extents)?;
-    dict.set_item("cached_bytes", info.cached_bytes)?;
-    dict.set_item("moved_bands", info.moved_bands)?;
-    dict.set_item("tags", info.tags)?;
-    dict.set_item("refused_tags", info.refused_tags)?;
-    dict.set_item("checksums", info.checksums)?;
-    let shingled = info.shingled.as_ref().map(|disk| shingled_dict(py, disk)).transpose()?;
-    dict.set_item("shingled", shingled)?;
-    Ok(dict)
+/// Does something with an image that is not being served, with the interpreter released.
+fn with_image<T: Send>(
+    py: Python<'_>,
+    cache_on: Option<PathBuf>,
+    work: impl FnOnce(&skylight_image::Options) -> Result<T, ImageError> + Send,
+) -> PyResult<T> {
+    let options = skylight_image::Options { cache_on, ..skylight_image::Options::default() };
+    py.detach(|| work(&options)).map_err(|error| image_error(py, &error))
 }
 
 /// Describes an image: version, drive, sizes, cache use, clean shutdown. Raises ServeError.
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None))]
-fn image_info(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<Bound<'_, PyDict>> {
-    let found = py.detach(|| maintenance::info(&path, &image_options(cache_on)));
-    info_dict(py, &found.map_err(|error| image_error(py, &error))?)
+fn image_info(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<Bound<'_, PyAny>> {
+    object_of(py, &with_image(py, cache_on, |options| maintenance::info(&path, options))?)
 }
 
 /// Checks an image without changing it: returns what `image_info` gives, or None, and a line per problem.
@@ -439,10 +335,9 @@ fn image_check(
     py: Python<'_>,
     path: PathBuf,
     cache_on: Option<PathBuf>,
-) -> PyResult<(Option<Bound<'_, PyDict>>, Vec<String>)> {
-    let found = py.detach(|| maintenance::check(&path, &image_options(cache_on)));
-    let report = found.map_err(|error| image_error(py, &error))?;
-    Ok((report.info.map(|info| info_dict(py, &info)).transpose()?, report.problems))
+) -> PyResult<(Option<Bound<'_, PyAny>>, Vec<String>)> {
+    let report = with_image(py, cache_on, |options| maintenance::check(&path, options))?;
+    Ok((report.info.map(|info| object_of(py, &info)).transpose()?, report.problems))
 }
 
 /// Verifies all data of an image against its checksums, without changing it. `progress` is called with the
@@ -455,10 +350,10 @@ fn image_scrub(
     path: PathBuf,
     cache_on: Option<PathBuf>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'_, PyDict>> {
+) -> PyResult<Bound<'_, PyAny>> {
     let mut raised = None;
-    let found = py.detach(|| {
-        scrub::scrub(&path, &image_options(cache_on), &mut |done, all| {
+    let found = with_image(py, cache_on, |options| {
+        scrub::scrub(&path, options, &mut |done, all| {
             let Some(progress) = &progress else { return true };
             let outcome = Python::attach(|py| {
                 py.check_signals()?;
@@ -468,25 +363,17 @@ fn image_scrub(
             raised.is_none()
         })
     });
-    if let Some(raised) = raised {
-        return Err(raised);
+    match raised {
+        Some(raised) => Err(raised),
+        None => object_of(py, &found?),
     }
-    let found = found.map_err(|error| image_error(py, &error))?;
-    let dict = PyDict::new(py);
-    dict.set_item("data_bytes", found.data_bytes)?;
-    dict.set_item("wrong", found.wrong)?;
-    dict.set_item("wrong_extents", found.wrong_extents)?;
-    dict.set_item("wrong_sectors", found.wrong_sectors)?;
-    dict.set_item("unsure_sectors", found.unsure_sectors)?;
-    Ok(dict)
 }
 
 /// Cleans an image and frees unused space; returns the allocated bytes before and after. Raises ServeError.
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None))]
 fn image_compact(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<(u64, u64)> {
-    let done = py.detach(|| maintenance::compact(&path, &image_options(cache_on)));
-    done.map_err(|error| image_error(py, &error))
+    with_image(py, cache_on, |options| maintenance::compact(&path, options))
 }
 
 /// Repairs an image: returns lines about repairs, lines about losses, and the file that keeps the original
@@ -500,8 +387,7 @@ fn image_repair(
     cache_on: Option<PathBuf>,
     accept_loss: bool,
 ) -> PyResult<(Vec<String>, Vec<String>, Option<PathBuf>)> {
-    let done = py.detach(|| maintenance::repair(&path, &image_options(cache_on), accept_loss));
-    let repair = done.map_err(|error| image_error(py, &error))?;
+    let repair = with_image(py, cache_on, |options| maintenance::repair(&path, options, accept_loss))?;
     Ok((repair.mended, repair.lost, repair.kept))
 }
 

@@ -28,6 +28,8 @@ type Times<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
 #[pyclass(frozen, module = "skylight._native")]
 pub struct SimDrive {
     drive: Mutex<Drive>,
+    /// The conditions under which the drive is used, as JSON.
+    #[pyo3(get)]
     conditions: String,
 }
 
@@ -65,12 +67,6 @@ impl SimDrive {
         };
         let (drive, conditions) = py.detach(built).map_err(|error| profile_error(&error))?;
         Ok(Self { drive: Mutex::new(drive), conditions })
-    }
-
-    /// The conditions under which the drive is used, as JSON.
-    #[getter]
-    fn conditions(&self) -> &str {
-        &self.conditions
     }
 
     /// Size in bytes.

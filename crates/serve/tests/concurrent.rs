@@ -7,6 +7,8 @@
 mod common;
 #[path = "../../image/tests/power_cuts/drives.rs"]
 mod drives;
+#[path = "../../image/tests/media/mod.rs"]
+mod media;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,8 +16,8 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use common::{Reply, TIMEOUT, TestServer};
 use drives::DRIVES;
+use media::ram::RamStore;
 use skylight_disk::{SPLITMIX64_STEP, splitmix64};
-use skylight_image::store::ram::RamStore;
 use skylight_image::store::{Reads, Syncs};
 use skylight_image::{Image, Options, Store};
 use skylight_serve::core::served::ServedImage;

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::TIMEOUT;
-use serde_json::Value;
+use common::memory::Memory;
+use proptest::prelude::*;
+use serde_json::{Value, json};
 use skylight_serve::control::client::{self, ControlError};
 use skylight_serve::control::server::MAX_CLIENTS;
 use skylight_serve::control::{MAX_REQUEST_BYTES, answer};
 use skylight_serve::core::filters::delay::{Delay, Delays};
-use skylight_serve::core::plain::Memory;
 use skylight_serve::core::{Backend, Service};
 use skylight_serve::endpoint::EndpointError;
 use skylight_serve::server::Server;
@@ -193,4 +194,46 @@ fn an_untrusted_server_and_an_endless_answer_are_refused() {
         });
         assert!(matches!(client::status(&path, None), Err(ControlError::NoServer(..))));
     });
+}
+
+fn service() -> Service {
+    Service::new(Arc::new(Memory::new(1 << 20)))
+}
+
+#[test]
+fn requests_are_answered_and_invalid_ones_explained() {
+    let service = service();
+    let ask = |line: &str| answer(line.as_bytes(), &service);
+    let status = ask(r#"{"request": "status", "more": 1}"#);
+    assert_eq!((&status["ok"], &status["status"]["size_bytes"]), (&json!(true), &json!(1 << 20)));
+    for (line, expected) in [
+        ("", "not a request"),
+        ("{}", "request: missing"),
+        ("[1]", "request: missing"),
+        (r#"{"request": 7}"#, "request: missing"),
+        (r#"{"request": "dance"}"#, "dance: unknown request"),
+        (r#"{"request": "set", "setting": "delay-read"}"#, "value: missing"),
+        (r#"{"request": "set", "setting": "delay-read", "value": "x"}"#, "not a delay"),
+        (r#"{"request": "set", "setting": "delay-read", "value": "5"}"#, "started without delays"),
+    ] {
+        let answer = ask(line);
+        assert_eq!(answer["ok"], json!(false), "{line}");
+        assert!(answer["error"].as_str().is_some_and(|error| error.contains(expected)), "{line}: {answer}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_line_gets_one_short_line_as_answer(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        value in ".{0,3000}",
+        name in prop::sample::select(vec!["read-mode", "delay-read", "delay-write", "fail", "\n"]),
+    ) {
+        let service = service();
+        let request = json!({ "request": "set", "setting": name, "value": value }).to_string();
+        for line in [&bytes[..], request.as_bytes()] {
+            let answer = answer(line, &service).to_string();
+            prop_assert!(!answer.contains('\n') && answer.len() < 8192, "{}", answer);
+        }
+    }
 }

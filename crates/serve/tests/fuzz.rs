@@ -4,13 +4,21 @@
 //! the duration of each test (3600: an hour); cargo-fuzz goes deeper with fuzz/fuzz_targets/handshake.rs and
 //! requests.rs (`make fuzz`).
 
+#[path = "common/encode.rs"]
+mod encode;
+#[path = "common/memory.rs"]
+mod memory;
+#[path = "common/scripted_client.rs"]
+mod scripted_client;
+
 use std::time::{Duration, Instant};
 
+use encode::{option_bytes, request_bytes};
+use memory::Memory;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use skylight_serve::core::plain::Memory;
+use scripted_client::replay;
 use skylight_serve::core::{Errno, Shape};
-use skylight_serve::nbd::scripted_client::replay;
 use skylight_serve::nbd::wire::{self, RawRequest, chunk, handshake_flag, option};
 
 const SIZE: u64 = 1 << 20;
@@ -66,8 +74,8 @@ fn option_data() -> impl Strategy<Value = Vec<u8>> {
 
 fn options() -> impl Strategy<Value = Vec<u8>> {
     let kinds = vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 77];
-    let one = (proptest::sample::select(kinds), option_data())
-        .prop_map(|(kind, data)| wire::option_bytes(kind, &data));
+    let one =
+        (proptest::sample::select(kinds), option_data()).prop_map(|(kind, data)| option_bytes(kind, &data));
     proptest::collection::vec(prop_oneof![20 => one, 1 => noise(30)], 0..6).prop_map(|parts| parts.concat())
 }
 
@@ -81,7 +89,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
             // Few are long, because they take long.
             let len = (len % if cookie % 16 == 0 { 3 << 20 } else { 1 << 15 }) as u32;
             let raw = RawRequest { flags, kind, cookie, offset, len };
-            let mut bytes = raw.to_bytes().to_vec();
+            let mut bytes = request_bytes(&raw).to_vec();
             if kind == wire::command::WRITE {
                 bytes.resize(bytes.len() + payload.unwrap_or(len as usize), 0xa5);
             }
@@ -107,13 +115,13 @@ fn greeting(flags: u32) -> Vec<u8> {
 fn handshake(structured: bool) -> Vec<u8> {
     let mut bytes = greeting(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
     if structured {
-        bytes.extend(wire::option_bytes(option::STRUCTURED_REPLY, &[]));
+        bytes.extend(option_bytes(option::STRUCTURED_REPLY, &[]));
         let contexts =
             [&[0u8; 4][..], &1u32.to_be_bytes(), &length_prefixed(b"base:allocation".to_vec(), None)]
                 .concat();
-        bytes.extend(wire::option_bytes(option::SET_META_CONTEXT, &contexts));
+        bytes.extend(option_bytes(option::SET_META_CONTEXT, &contexts));
     }
-    bytes.extend(wire::option_bytes(option::GO, &[0; 6]));
+    bytes.extend(option_bytes(option::GO, &[0; 6]));
     bytes
 }
 

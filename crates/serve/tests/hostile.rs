@@ -7,9 +7,10 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use common::encode::{option_bytes, request_bytes};
+use common::memory::Memory;
 use common::{Reply, TestServer, context_data, info_data};
 use skylight_serve::core::filters::delay::{Delay, Delays};
-use skylight_serve::core::plain::Memory;
 use skylight_serve::core::{Backend, Errno, Shape};
 use skylight_serve::nbd::server::{MAX_HANDSHAKES, Options};
 use skylight_serve::nbd::wire::{self, RawRequest, chunk, command, command_flag, info, option, reply};
@@ -120,7 +121,7 @@ fn requests_may_arrive_in_fragments_or_batches() {
         for index in 0..600u64 {
             let raw =
                 RawRequest { flags: 0, kind: command::WRITE, cookie: index, offset: index * 512, len: 512 };
-            bytes.extend(raw.to_bytes());
+            bytes.extend(request_bytes(&raw));
             bytes.extend([index as u8; 512]);
         }
         for part in bytes.chunks(1021) {
@@ -184,15 +185,15 @@ fn incomplete_messages_block_no_other_client() {
     // In a request header and in a payload: not dropped while nothing is short.
     let mut slow = server.client(false, &[]);
     let raw = RawRequest { flags: 0, kind: command::WRITE, cookie: 1, offset: 0, len: 8 << 20 };
-    slow.send(&raw.to_bytes()[..13]);
+    slow.send(&request_bytes(&raw)[..13]);
     let mut slower = server.client(false, &[]);
-    slower.send(&raw.to_bytes());
+    slower.send(&request_bytes(&raw));
     slower.send(&[7; 3 << 20]);
     assert_serves(&server);
     let began = Instant::now();
     assert!(silent.is_closed());
     assert!(began.elapsed() < Duration::from_secs(5));
-    slow.send(&raw.to_bytes()[13..]);
+    slow.send(&request_bytes(&raw)[13..]);
     slow.send(&vec![7; 8 << 20]);
     assert_eq!(slow.error(), 0);
     drop(slower);
@@ -246,9 +247,9 @@ fn at_the_client_limit_with_all_busy_a_new_client_is_rejected_and_may_query() {
         assert_eq!(client.error(), 0, "the read before it is with the backend by now");
     }
     let mut fourth = server.greet(3);
-    fourth.send(&wire::option_bytes(option::GO, &info_data("", &[])));
+    fourth.send(&option_bytes(option::GO, &info_data("", &[])));
     assert_eq!(fourth.option_reply().0, reply::ERR_POLICY);
-    fourth.send(&wire::option_bytes(option::INFO, &info_data("", &[])));
+    fourth.send(&option_bytes(option::INFO, &info_data("", &[])));
     assert_eq!(fourth.option_reply().0, reply::INFO);
 }
 
@@ -276,7 +277,7 @@ fn a_client_that_does_not_read_costs_bounded_memory_and_delays_no_other() {
             let raw = RawRequest { flags: 0, kind: command::READ, cookie: 1, offset: 0, len: 1 << 20 };
             // As many as the socket buffers: each requests 1 MiB that is never read.
             let mut asked = 0;
-            while asked < 20_000 && client.socket.write_all(&raw.to_bytes()).is_ok() {
+            while asked < 20_000 && client.socket.write_all(&request_bytes(&raw)).is_ok() {
                 asked += 1;
             }
             assert!(asked > 100, "{asked}");
@@ -309,10 +310,10 @@ fn malformed_options_are_rejected() {
         (4, vec![], reply::ERR_UNSUP),
         (option::GO, vec![0; 1 << 20], reply::ERR_TOO_BIG),
     ] {
-        client.send(&wire::option_bytes(kind, &data));
+        client.send(&option_bytes(kind, &data));
         assert_eq!(client.option_reply().0, expected, "option {kind}");
     }
-    client.send(&wire::option_bytes(option::ABORT, &[]));
+    client.send(&option_bytes(option::ABORT, &[]));
     assert_eq!(client.option_reply().0, reply::ACK);
     assert!(client.is_closed());
     assert!(server.greet(1 << 5).is_closed(), "an unknown client flag");
@@ -329,10 +330,10 @@ fn malformed_options_are_rejected() {
 fn the_export_is_listed_and_described() {
     let server = memory_server();
     let mut client = server.greet(3);
-    client.send(&wire::option_bytes(option::LIST, &[]));
+    client.send(&option_bytes(option::LIST, &[]));
     assert_eq!(client.option_reply(), (reply::SERVER, b"\0\0\0\x04disk".to_vec()));
     assert_eq!(client.option_reply().0, reply::ACK);
-    client.send(&wire::option_bytes(option::INFO, &info_data("disk", &[info::NAME, info::DESCRIPTION])));
+    client.send(&option_bytes(option::INFO, &info_data("disk", &[info::NAME, info::DESCRIPTION])));
     let (_, export) = client.option_reply();
     assert_eq!(wire::u64_at(&export, 2), Some(SIZE));
     let (_, sizes) = client.option_reply();
@@ -342,12 +343,12 @@ fn the_export_is_listed_and_described() {
     assert_eq!(client.option_reply().0, reply::ACK);
     // NBD_OPT_EXPORT_NAME, with its zeroes.
     let mut client = server.greet(1);
-    client.send(&wire::option_bytes(option::EXPORT_NAME, b"disk"));
+    client.send(&option_bytes(option::EXPORT_NAME, b"disk"));
     assert_eq!(wire::u64_at(&client.take(134), 0), Some(SIZE));
     client.send_request(command::FLUSH, 0, 0, 0, &[]);
     assert_eq!(client.error(), 0);
     let mut client = server.greet(3);
-    client.send(&wire::option_bytes(option::EXPORT_NAME, b"another"));
+    client.send(&option_bytes(option::EXPORT_NAME, b"another"));
     assert!(client.is_closed());
 }
 
@@ -355,14 +356,14 @@ fn the_export_is_listed_and_described() {
 fn metadata_contexts_are_listed_set_and_reported() {
     let server = memory_server();
     let mut client = server.greet(3);
-    client.send(&wire::option_bytes(option::STRUCTURED_REPLY, &[]));
+    client.send(&option_bytes(option::STRUCTURED_REPLY, &[]));
     assert_eq!(client.option_reply().0, reply::ACK);
     for (queries, names) in [
         (&[][..], &["base:allocation", "x-skylight:place"][..]),
         (&["base:"], &["base:allocation"]),
         (&["x-skylight:place", "other:thing"], &["x-skylight:place"]),
     ] {
-        client.send(&wire::option_bytes(option::LIST_META_CONTEXT, &context_data("", queries)));
+        client.send(&option_bytes(option::LIST_META_CONTEXT, &context_data("", queries)));
         for name in names {
             let (kind, data) = client.option_reply();
             assert_eq!((kind, &data[4..]), (reply::META_CONTEXT, name.as_bytes()));

@@ -7,7 +7,7 @@
 //! look-up takes one table access and arithmetic; nothing loops over sectors or tracks.
 //!
 //! Invariants: segments are contiguous in PBA; no two segments contain the same sector of the same track;
-//! [`Geometry::pba_of`] is the inverse of [`Geometry::position_of`].
+//! [`Geometry::visit_track`] finds every sector on the track that [`Geometry::position_of`] gives it.
 //! Sources: layouts as classified by Krevat, Tucek and Ganger, "Disks are like snowflakes" (HotOS'11); skew
 //! and slipped sectors as in DiskSim's layout module, checked against its output.
 
@@ -104,21 +104,25 @@ impl Track {
 }
 
 /// Why a table of segments does not describe a disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// The table is empty.
+    #[error("the geometry has no tracks")]
     Empty,
     /// A segment has a zero where a positive number is required.
+    #[error("segment {segment} of the geometry has no tracks, surfaces or sectors")]
     ZeroSize {
         /// The number of the segment.
         segment: usize,
     },
     /// A segment claims more sectors than its tracks have, or extends past track 0.
+    #[error("segment {segment} of the geometry needs more sectors than its tracks have")]
     TooLarge {
         /// The number of the segment.
         segment: usize,
     },
     /// Two segments share a track.
+    #[error("two segments of the geometry claim track {track} of surface {surface}")]
     Overlap {
         /// The surface that both claim.
         surface: u16,
@@ -126,25 +130,6 @@ pub enum GeometryError {
         track: u32,
     },
 }
-
-impl std::fmt::Display for GeometryError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Empty => write!(f, "the geometry has no tracks"),
-            Self::ZeroSize { segment } => {
-                write!(f, "segment {segment} of the geometry has no tracks, surfaces or sectors")
-            }
-            Self::TooLarge { segment } => {
-                write!(f, "segment {segment} of the geometry needs more sectors than its tracks have")
-            }
-            Self::Overlap { surface, track } => {
-                write!(f, "two segments of the geometry claim track {track} of surface {surface}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for GeometryError {}
 
 /// Where a segment starts on a surface. The first sector distinguishes pieces of one track (slipped sectors).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -293,22 +278,6 @@ impl Geometry {
                 return;
             }
         }
-    }
-
-    /// The address of a sector, or `None` if no segment covers it.
-    pub fn pba_of(&self, surface: u16, track: u32, sector: u32) -> Option<Pba> {
-        let wanted = (surface, track, sector);
-        let after = self.by_track.partition_point(|i| (i.surface, i.lowest_track, i.first_sector) <= wanted);
-        let found = self.by_track.get(after.checked_sub(1)?)?;
-        let segment = &self.segments[found.segment as usize];
-        let beyond = track >= found.lowest_track + segment.tracks;
-        if found.surface != surface || beyond || sector >= segment.sectors_per_track {
-            return None;
-        }
-        let linear =
-            segment.ordinal_of(surface, track) * u64::from(segment.sectors_per_track) + u64::from(sector);
-        let pba = segment.start + linear.checked_sub(segment.first_sector)?;
-        (pba < segment.end).then_some(Pba(pba))
     }
 }
 

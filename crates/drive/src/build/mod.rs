@@ -104,7 +104,7 @@ fn mechanics(profile: &Profile) -> Mechanics {
             linear_ns: fitted.linear.ns(),
         },
         None => SeekCurve::Points(
-            given.seek.points.iter().map(|p| (p.tracks as u32, p.time.nanos().get() as u32)).collect(),
+            given.seek.points.iter().map(|p| (p.0 as u32, p.1.nanos().get() as u32)).collect(),
         ),
     };
     Mechanics {

@@ -10,12 +10,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toml::de::DeTable;
 
-use super::check::Check;
-use super::diagnose::{Lines, ProfileError, Source};
+use super::diagnose::ProfileError;
 use super::quantity::{Bytes, Duration};
-use super::{shape, syntax_error};
+use super::shape;
 
 /// How the target can be brought to a known state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -84,84 +82,53 @@ pub enum PriorUse {
     WholeDrive,
 }
 
-mod default {
-    use super::{Bytes, Duration};
-
-    pub(super) const fn queue_depth() -> u32 {
-        super::MAX_QUEUE_DEPTH
-    }
-
-    pub(super) const fn volatile_cache_size() -> Bytes {
-        Bytes(64 << 20)
-    }
-
-    pub(super) const fn no_time() -> Duration {
-        Duration::ZERO
-    }
-
-    pub(super) const fn clock() -> Duration {
-        Duration::from_ns(1.0)
-    }
-}
-
 /// The largest queue of a profile, so a limit that limits nothing.
 pub const MAX_QUEUE_DEPTH: u32 = 32;
 
 /// What a host meets besides the drive. Ideal conditions if left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Conditions {
     /// How the target can be brought to a known state.
-    #[serde(default)]
     #[schemars(extend("examples" = ["none"]))]
     pub erase: Erase,
     /// What happens when the host switches look-ahead.
-    #[serde(default)]
     #[schemars(extend("examples" = ["stays-on"]))]
     pub look_ahead: LookAhead,
     /// Maximum number of commands that the link lets the drive queue; the host holds back the rest.
-    #[serde(default = "default::queue_depth")]
     #[schemars(range(min = 1, max = 32), extend("examples" = [1]))]
     pub queue_depth: u32,
     /// The volatile write cache as the host meets it.
-    #[serde(default)]
     #[schemars(extend("examples" = ["said-off"]))]
     pub volatile_cache: VolatileCache,
     /// Size of a volatile cache that is on although the profile has none: that of a bridge or controller.
-    #[serde(default = "default::volatile_cache_size")]
     #[schemars(extend("x-range" = ["1 MiB", "16 GiB"], "x-multiple" = "4 KiB", "examples" = ["64 MiB"]))]
     pub volatile_cache_size: Bytes,
     /// What was written to the drive right before the measurement.
-    #[serde(default)]
     #[schemars(extend("examples" = ["half-full"]))]
     pub prior_use: PriorUse,
     /// Mean time from a completion until the host submits its next command, in addition to that of the profile.
-    #[serde(default = "default::no_time")]
     #[schemars(extend("x-range" = ["0 ms", "1 s"], "examples" = ["120 us"]))]
     pub host_gap: Duration,
     /// Variation of the host gap: each is drawn uniformly from the mean less this fraction of it to the mean plus it.
-    #[serde(default)]
     #[schemars(range(min = 0, max = 1), extend("examples" = [0.3]))]
     pub host_gap_jitter: f64,
     /// Granularity of the host's clock; times are rounded down to it.
-    #[serde(default = "default::clock")]
     #[schemars(extend("x-range" = ["1 ns", "100 ms"], "examples" = ["1 us"]))]
     pub clock: Duration,
     /// Time that the link adds to a command, half of it before the drive has the command and half after its completion.
-    #[serde(default = "default::no_time")]
     #[schemars(extend("x-range" = ["0 ms", "100 ms"], "examples" = ["0.5 ms"]))]
     pub transport: Duration,
     /// The spindle stops when the drive is idle.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub spin_down: Option<Rest>,
     /// The heads leave the platters when the drive is idle.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub head_unload: Option<Rest>,
     /// The drive reads its media when it is idle.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub background_scan: Option<BackgroundScan>,
     /// Fraction of the media accesses that wait for reads of another client, up to four of them, which move the head.
-    #[serde(default)]
     #[schemars(range(min = 0, max = 1), extend("examples" = [0.1]))]
     pub busy_share: f64,
 }
@@ -199,14 +166,14 @@ impl Default for Conditions {
         Self {
             erase: Erase::default(),
             look_ahead: LookAhead::default(),
-            queue_depth: default::queue_depth(),
+            queue_depth: MAX_QUEUE_DEPTH,
             volatile_cache: VolatileCache::default(),
-            volatile_cache_size: default::volatile_cache_size(),
+            volatile_cache_size: Bytes(64 << 20),
             prior_use: PriorUse::default(),
-            host_gap: default::no_time(),
+            host_gap: Duration::ZERO,
             host_gap_jitter: 0.0,
-            clock: default::clock(),
-            transport: default::no_time(),
+            clock: Duration::from_ns(1.0),
+            transport: Duration::ZERO,
             spin_down: None,
             head_unload: None,
             background_scan: None,
@@ -242,17 +209,8 @@ impl Conditions {
     }
 
     fn from_toml(text: &str, origin: &str) -> Result<Self, ProfileError> {
-        let lines = Lines::new(text);
-        let table = DeTable::parse(text).map_err(|error| syntax_error(&error, text, &lines, origin))?;
-        let mut source = Source { origin: origin.to_owned(), text: text.to_owned(), ..Source::default() };
         let schema = shape::schema_of::<ConditionsFile>();
-        let mut check = Check::new(text, &lines, &schema, &mut source);
-        check.file(table.get_ref());
-        check.faults.into_result(origin)?;
-        let file: ConditionsFile = toml::from_str(text).map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| lines.at(span.start));
-            ProfileError::new(origin, line, error.message())
-        })?;
+        let (file, _): (ConditionsFile, _) = super::read(text, origin, &schema, |_, _| Ok(()))?;
         Ok(file.conditions)
     }
 

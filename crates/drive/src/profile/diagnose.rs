@@ -21,16 +21,6 @@ impl ProfileError {
     pub(super) fn new(origin: &str, line: usize, message: &str) -> Self {
         Self { origin: one_line(origin), line, message: one_line(message) }
     }
-
-    /// The line of the file, counted from 1.
-    pub fn line(&self) -> usize {
-        self.line
-    }
-
-    /// What is wrong and the remedy, without the location.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
 }
 
 /// `text` with all characters escaped that could break a line or a terminal.

@@ -10,11 +10,7 @@ use super::quantity::{Bytes, Duration};
 
 /// Defaults of optional keys.
 mod default {
-    use super::{Bytes, CacheLocation, CleaningOrder, CleaningType};
-
-    pub(super) const fn no_bytes() -> Bytes {
-        Bytes(0)
-    }
+    use super::{Bytes, CacheLocation};
 
     pub(super) const fn one_block() -> Bytes {
         Bytes(4096)
@@ -28,28 +24,8 @@ mod default {
         CacheLocation::Md
     }
 
-    pub(super) const fn fifo() -> CleaningOrder {
-        CleaningOrder::Fifo
-    }
-
-    pub(super) const fn off() -> bool {
-        false
-    }
-
-    pub(super) const fn lazy() -> CleaningType {
-        CleaningType::Lazy
-    }
-
     pub(super) const fn one() -> u32 {
         1
-    }
-
-    pub(super) const fn zero() -> f64 {
-        0.0
-    }
-
-    pub(super) const fn data() -> super::OverwrittenRead {
-        super::OverwrittenRead::Data
     }
 
     pub(super) const fn on() -> bool {
@@ -98,7 +74,7 @@ pub struct Swd {
     #[schemars(range(min = 1, max = 16), extend("examples" = [4]))]
     pub width_tracks: u32,
     /// What a read of an overwritten sector returns.
-    #[serde(default = "default::data")]
+    #[serde(default)]
     #[schemars(extend("examples" = ["data"]))]
     pub read: OverwrittenRead,
     /// The byte for `read = "pattern"`; only for that mode, 0 if left out.
@@ -119,10 +95,11 @@ pub struct Swd {
 }
 
 /// What a read of an overwritten sector returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OverwrittenRead {
     /// The data that overwrote it (data-centric): a single read becomes several.
+    #[default]
     Data,
     /// The same byte for every sector (performance-centric): the read runs as if nothing were overwritten.
     Pattern,
@@ -150,7 +127,7 @@ pub struct SetAssociative {
     #[schemars(range(min = 0.1, max = 1), extend("examples" = [0.95]))]
     pub watermark: f64,
     /// When cache bands are cleaned: only when full, or also in idle time.
-    #[serde(default = "default::lazy")]
+    #[serde(default)]
     #[schemars(extend("examples" = ["lazy"]))]
     pub cleaning: CleaningType,
     /// Idle time before the drive cleans. Required for aggressive cleaning, and only then.
@@ -231,12 +208,12 @@ pub struct Journaled {
     #[schemars(extend("x-range" = ["4 KiB", "64 MiB"], "x-multiple" = "4 KiB", "examples" = ["864 KiB"]))]
     pub quantum: Bytes,
     /// Data written before the data of each entry.
-    #[serde(default = "default::no_bytes")]
+    #[serde(default)]
     #[schemars(extend("x-range" = ["0 B", "64 MiB"], "x-multiple" = "4 KiB", "examples" = ["3808 KiB"]))]
     pub out_of_band: Bytes,
     /// Unused space after each entry. If the head passes it in less time than the command overhead, isolated
     /// writes miss the next slot and wait for a whole revolution.
-    #[serde(default = "default::no_bytes")]
+    #[serde(default)]
     #[schemars(extend("x-range" = ["0 B", "64 MiB"], "x-multiple" = "4 KiB", "examples" = ["40 KiB"]))]
     pub entry_gap: Bytes,
     /// Maximum host data in an entry: waiting writes that fit are packed into one. At least a quantum.
@@ -279,7 +256,7 @@ pub struct Journaled {
     #[schemars(extend("examples" = ["aggressive"]))]
     pub cleaning: CleaningType,
     /// Which band is cleaned first.
-    #[serde(default = "default::fifo")]
+    #[serde(default)]
     #[schemars(extend("examples" = ["random"]))]
     pub cleaning_order: CleaningOrder,
     /// Seed of the random order. Only for cleaning_order = "random".
@@ -291,14 +268,14 @@ pub struct Journaled {
     #[schemars(extend("x-range" = ["0 ms", "3600 s"], "examples" = ["1.24 s"]))]
     pub idle: Option<Duration>,
     /// Whether waiting writes that cover a whole band bypass the cache and go to the band's native location.
-    #[serde(default = "default::off")]
+    #[serde(default)]
     #[schemars(extend("examples" = [true]))]
     pub whole_bands_bypass: bool,
     /// Unused tracks after each band, on each surface of the band. A head that is `k` tracks wide
     /// destroys `k - 1` tracks after the last track of a band, and bands may end anywhere in a track, so `k`
     /// are needed. With guards, no band crosses the edge of a recording zone or of a pass over a surface, and
     /// each of these starts with a guard; without, bands are contiguous.
-    #[serde(default = "default::zero")]
+    #[serde(default)]
     #[schemars(range(min = 0, max = 64), extend("examples" = [2]))]
     pub guard_tracks: f64,
     /// The sizes of bands, from the first address to the last.
@@ -321,20 +298,22 @@ pub struct BandRun {
 }
 
 /// When a drive cleans its persistent cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CleaningType {
     /// Only when a write finds it full.
+    #[default]
     Lazy,
     /// Also after the idle time `idle`.
     Aggressive,
 }
 
 /// Which band is cleaned first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CleaningOrder {
     /// The band of the oldest write in the cache.
+    #[default]
     Fifo,
     /// The band of the newest write.
     Lifo,

@@ -29,17 +29,15 @@ impl Rules<'_> {
             Layer::Journaled(keys) => self.journaled(keys),
         };
         self.profile.layer = layer;
-        match (flash_used, self.profile.flash.is_some()) {
-            (true, false) => self.missing(
+        self.only_where_needed(
+            (flash_used, self.profile.flash.is_some()),
+            (
                 "layer.cache_medium",
                 "the section [flash] is missing; \
                  cache_medium = \"flash\" needs its read, write and bandwidth",
             ),
-            (false, true) => {
-                self.wrong("flash", "is here but the drive has no flash cache; leave the section out");
-            }
-            _ => {}
-        }
+            ("flash", "is here but the drive has no flash cache; leave the section out"),
+        );
     }
 
     /// The drive in messages about keys that exceed it.
@@ -70,30 +68,23 @@ impl Rules<'_> {
 
     /// Checks that a disk cache has a location and a flash cache has none; returns whether it is flash.
     fn cache_location(&mut self, medium: CacheMedium, location: Option<CacheLocation>) -> bool {
-        match (medium, location) {
-            (CacheMedium::Disk, None) => self.missing(
+        self.only_where_needed(
+            (medium == CacheMedium::Disk, location.is_some()),
+            (
                 "layer",
                 "[layer] cache_location is missing; a cache on the disk is at \"od\", \"md\" or \"id\"",
             ),
-            (CacheMedium::Flash, Some(_)) => {
-                self.wrong("layer.cache_location", "is only for a cache on the disk; leave it out for flash");
-            }
-            _ => {}
-        }
+            ("layer.cache_location", "is only for a cache on the disk; leave it out for flash"),
+        );
         medium == CacheMedium::Flash
     }
 
     fn cleaning(&mut self, cleaning: CleaningType, idle: Option<Duration>) {
-        match (cleaning, idle) {
-            (CleaningType::Aggressive, None) => self.missing(
-                "layer",
-                "[layer] idle is missing; cleaning = \"aggressive\" needs it, say, idle = \"1.2 s\"",
-            ),
-            (CleaningType::Lazy, Some(_)) => {
-                self.wrong("layer.idle", "is only for cleaning = \"aggressive\"; leave it out");
-            }
-            _ => {}
-        }
+        self.only_where_needed(
+            (cleaning == CleaningType::Aggressive, idle.is_some()),
+            ("layer", "[layer] idle is missing; cleaning = \"aggressive\" needs it, say, idle = \"1.2 s\""),
+            ("layer.idle", "is only for cleaning = \"aggressive\"; leave it out"),
+        );
     }
 
     fn fully_associative(&mut self, keys: &mut FullyAssociative) {

@@ -29,6 +29,8 @@ mod rules;
 mod schema;
 mod shape;
 
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
 pub use conditions::{
@@ -61,20 +63,8 @@ impl Profile {
     /// The first fault, in one line: invalid TOML, an unknown or missing key, a value of the wrong type or
     /// out of range, or contradictory keys.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, ProfileError> {
-        let lines = Lines::new(text);
-        let table = DeTable::parse(text).map_err(|error| syntax_error(&error, text, &lines, origin))?;
-        check_version(table.get_ref(), text, &lines, origin)?;
-
-        let mut source = Source { origin: origin.to_owned(), text: text.to_owned(), ..Source::default() };
-        let schema = shape::root();
-        let mut check = check::Check::new(text, &lines, &schema, &mut source);
-        check.file(table.get_ref());
-        check.faults.into_result(origin)?;
-
-        let mut profile: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| lines.at(span.start));
-            ProfileError::new(origin, line, error.message())
-        })?;
+        let version = |table: &DeTable<'_>, lines: &Lines| check_version(table, text, lines, origin);
+        let (mut profile, source): (Self, _) = read(text, origin, &shape::root(), version)?;
         profile.source = source;
         rules::apply(&mut profile).into_result(origin)?;
         Ok(profile)
@@ -127,6 +117,27 @@ impl Profile {
     pub fn error_at(&self, path: &str, message: &str) -> ProfileError {
         self.source.error_at(path, message)
     }
+}
+
+/// Parses a file and checks it against a schema; `check_first` comes before the check of its keys.
+fn read<T: DeserializeOwned>(
+    text: &str,
+    origin: &str,
+    schema: &Value,
+    check_first: impl FnOnce(&DeTable<'_>, &Lines) -> Result<(), ProfileError>,
+) -> Result<(T, Source), ProfileError> {
+    let lines = Lines::new(text);
+    let table = DeTable::parse(text).map_err(|error| syntax_error(&error, text, &lines, origin))?;
+    check_first(table.get_ref(), &lines)?;
+    let mut source = Source { origin: origin.to_owned(), text: text.to_owned(), ..Source::default() };
+    let mut check = check::Check::new(text, &lines, schema, &mut source);
+    check.file(table.get_ref());
+    check.faults.into_result(origin)?;
+    let read = toml::from_str(text).map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| lines.at(span.start));
+        ProfileError::new(origin, line, error.message())
+    })?;
+    Ok((read, source))
 }
 
 /// Converts a TOML error; for a duplicate key it names the key.

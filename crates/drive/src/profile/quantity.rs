@@ -7,8 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserializer, Error as _, Visitor};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use skylight_disk::Nanos;
 
@@ -32,10 +31,8 @@ pub enum QuantityError {
     TooLong,
 }
 
-const BYTES_WHAT: &str = "a size";
 const BYTES_HOW: &str = "a number and a unit such as \"40 MiB\", \"3.9 TB\" or \"4k\", or whole bytes";
 const BYTES_UNITS: &str = "B, KiB, MiB, GiB, TiB (binary), k, M, G, T (binary too) or KB, MB, GB, TB (SI)";
-const DURATION_WHAT: &str = "a duration";
 const DURATION_HOW: &str = "a number and a unit such as \"10.17 ms\", \"100 us\" or \"1.2 s\"";
 const DURATION_UNITS: &str = "ns, us, ms or s";
 
@@ -52,8 +49,12 @@ struct Decimal {
     places: usize,
 }
 
-/// Splits `"-37.2 GiB"` into number and unit; `Ok(None)` if it does not start with a number.
-fn split(text: &str) -> Result<Option<(Decimal, &str)>, QuantityError> {
+/// Splits `"-37.2 GiB"` into number and unit; `what` it is and `how` to write it go into the refusal.
+fn split<'t>(
+    text: &'t str,
+    what: &'static str,
+    how: &'static str,
+) -> Result<(Decimal, &'t str), QuantityError> {
     let text = text.trim();
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -64,13 +65,13 @@ fn split(text: &str) -> Result<Option<(Decimal, &str)>, QuantityError> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let pointless = number.contains('.') && fraction.is_empty();
     if whole.is_empty() || pointless || fraction.contains('.') {
-        return Ok(None);
+        return Err(QuantityError::NotANumber(what, how));
     }
     let digits = format!("{whole}{fraction}").trim_start_matches('0').to_owned();
     if digits.len() > MAX_DIGITS || fraction.len() > MAX_PLACES {
         return Err(QuantityError::TooLong);
     }
-    Ok(Some((Decimal { negative, digits, places: fraction.len() }, unit.trim())))
+    Ok((Decimal { negative, digits, places: fraction.len() }, unit.trim()))
 }
 
 /// A number of bytes.
@@ -81,7 +82,15 @@ fn split(text: &str) -> Result<Option<(Decimal, &str)>, QuantityError> {
 /// assert_eq!("3.9 TB".parse(), Ok(Bytes(3_900_000_000_000)));
 /// assert_eq!(Bytes(40 << 20).to_string(), "40 MiB");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// It is serialized as a plain number, which needs no parsing; profiles accept that too.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(try_from = "Written")]
+#[schemars(try_from = "String", inline, description = "")]
+#[schemars(extend("type" = ["string", "integer"], "x-quantity" = "bytes"))]
+#[schemars(extend("pattern" = r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmMgGtTpP]([iI]?[bB])?|[bB])?\s*$"))]
 pub struct Bytes(pub u64);
 
 /// The units for printing, in increasing order; bare suffixes are only parsed.
@@ -139,9 +148,7 @@ impl FromStr for Bytes {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let Some((number, unit)) = split(text)? else {
-            return Err(QuantityError::NotANumber(BYTES_WHAT, BYTES_HOW));
-        };
+        let (number, unit) = split(text, "a size", BYTES_HOW)?;
         if number.negative {
             return Err(QuantityError::Negative);
         }
@@ -187,54 +194,22 @@ fn exact(value: u64, size: u64) -> Option<String> {
     })
 }
 
-impl Serialize for Bytes {
-    /// Serializes a plain number, which needs no parsing; profiles accept that too.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0)
-    }
+/// A size as a profile may have it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(i64),
+    Text(String),
 }
 
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = Bytes;
+impl TryFrom<Written> for Bytes {
+    type Error = QuantityError;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{BYTES_WHAT}: {BYTES_HOW}")
-            }
-
-            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Bytes, E> {
-                u64::try_from(value).map(Bytes).map_err(|_| E::custom(QuantityError::Negative))
-            }
-
-            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Bytes, E> {
-                Ok(Bytes(value))
-            }
-
-            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Bytes, E> {
-                value.parse().map_err(E::custom)
-            }
+    fn try_from(written: Written) -> Result<Self, QuantityError> {
+        match written {
+            Written::Number(bytes) => u64::try_from(bytes).map(Self).map_err(|_| QuantityError::Negative),
+            Written::Text(text) => text.parse(),
         }
-        deserializer.deserialize_any(Reader)
-    }
-}
-
-impl JsonSchema for Bytes {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Bytes".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["string", "integer"],
-            "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmMgGtTpP]([iI]?[bB])?|[bB])?\s*$",
-            "x-quantity": "bytes",
-        })
     }
 }
 
@@ -245,7 +220,10 @@ impl JsonSchema for Bytes {
 /// assert_eq!("10.17 ms".parse(), Ok(Duration::from_ns(10_170_000.0)));
 /// assert_eq!(Duration::from_ns(250.0).to_string(), "250 ns");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(inline, description = "", extend("x-quantity" = "duration"))]
+#[schemars(extend("pattern" = r"^\s*[-+]?[0-9]+(\.[0-9]+)?\s*(ns|us|µs|μs|ms|s)\s*$"))]
 pub struct Duration(f64);
 
 /// Units with their powers of ten in nanoseconds, in decreasing order.
@@ -275,9 +253,7 @@ impl FromStr for Duration {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let Some((number, unit)) = split(text)? else {
-            return Err(QuantityError::NotANumber(DURATION_WHAT, DURATION_HOW));
-        };
+        let (number, unit) = split(text, "a duration", DURATION_HOW)?;
         if unit.is_empty() {
             return Err(QuantityError::NoUnit(DURATION_HOW));
         }
@@ -333,27 +309,10 @@ impl Serialize for Duration {
     }
 }
 
-impl<'de> Deserialize<'de> for Duration {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(D::Error::custom)
-    }
-}
+impl TryFrom<String> for Duration {
+    type Error = QuantityError;
 
-impl JsonSchema for Duration {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Duration".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "pattern": r"^\s*[-+]?[0-9]+(\.[0-9]+)?\s*(ns|us|µs|μs|ms|s)\s*$",
-            "x-quantity": "duration",
-        })
+    fn try_from(text: String) -> Result<Self, QuantityError> {
+        text.parse()
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::EXAMPLE;
 use super::diagnose::Grouped;
-use super::shape::{Section, Shape, Type, root, sections};
+use super::shape::{Section, Shape, Type, in_brackets, root, sections};
 
 const INTRO: &str = "\
 # Profile reference
@@ -71,7 +71,7 @@ fn title(section: &Section<'_>) -> String {
 }
 
 fn title_of(path: &str, repeats: bool, variant: Option<&str>) -> String {
-    let heading = if repeats { format!("`[[{path}]]`") } else { format!("`[{path}]`") };
+    let heading = format!("`{}`", in_brackets(path, repeats));
     match variant {
         Some(kind) => format!("{heading} kind = \"{kind}\""),
         None => heading,
@@ -227,10 +227,9 @@ fn example(section: &Section<'_>) -> Option<String> {
         }
         let _ = writeln!(lines, "{key} = {}", value.replace("],[", "], [").replace(",\"", ", \""));
     }
-    let heading = match (section.path.as_str(), section.repeats) {
-        ("", _) => String::new(),
-        (path, true) => format!("[[{path}]]\n"),
-        (path, false) => format!("[{path}]\n"),
+    let heading = match section.path.as_str() {
+        "" => String::new(),
+        path => in_brackets(path, section.repeats) + "\n",
     };
     (!lines.is_empty()).then(|| heading + &lines)
 }

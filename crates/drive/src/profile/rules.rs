@@ -48,6 +48,21 @@ impl Rules<'_> {
         self.faults.add(Rank::Missing, line, message.to_owned());
     }
 
+    /// Checks a key that one choice of another key needs and no other may have: the section and the message if it is
+    /// missing, the key and the message if it is there.
+    pub(super) fn only_where_needed(
+        &mut self,
+        (needed, given): (bool, bool),
+        missing: (&str, &str),
+        wrong: (&str, &str),
+    ) {
+        match (needed, given) {
+            (true, false) => self.missing(missing.0, missing.1),
+            (false, true) => self.wrong(wrong.0, wrong.1),
+            _ => {}
+        }
+    }
+
     fn name(&mut self) {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let name = &self.profile.name;
@@ -69,8 +84,7 @@ impl Rules<'_> {
     }
 
     fn seek(&mut self) {
-        let decrease =
-            self.profile.mechanics.seek.points.windows(2).position(|pair| pair[0].tracks >= pair[1].tracks);
+        let decrease = self.profile.mechanics.seek.points.windows(2).position(|pair| pair[0].0 >= pair[1].0);
         if let Some(before) = decrease {
             let path = format!("mechanics.seek.points[{}]", before + 1);
             self.wrong(&path, "is not farther than the point before it; distances must rise");
@@ -101,23 +115,19 @@ impl Rules<'_> {
             let message = format!("has {tracks} tracks in all; a surface has {MAX_TRACKS} at most");
             self.wrong("geometry.zone", &message);
         }
-        match (layout == Layout::HybridSerpentine, group_tracks) {
-            (true, None) => self.missing(
+        let grouped = layout == Layout::HybridSerpentine;
+        self.only_where_needed(
+            (grouped, group_tracks.is_some()),
+            (
                 "geometry",
                 "[geometry] group_tracks is missing; \
                  layout = \"hybrid-serpentine\" needs it, say, group_tracks = 200",
             ),
-            (false, Some(_)) => {
-                self.wrong(
-                    "geometry.group_tracks",
-                    "is only for layout = \"hybrid-serpentine\"; leave it out",
-                );
-            }
-            (true, Some(group)) if group > tracks => {
-                let message = format!("is more than the {tracks} tracks of a surface");
-                self.wrong("geometry.group_tracks", &message);
-            }
-            _ => {}
+            ("geometry.group_tracks", "is only for layout = \"hybrid-serpentine\"; leave it out"),
+        );
+        if grouped && group_tracks.is_some_and(|group| group > tracks) {
+            let message = format!("is more than the {tracks} tracks of a surface");
+            self.wrong("geometry.group_tracks", &message);
         }
         let Some(taper) = taper else { return };
         if taper.inner_sectors_per_track > taper.outer_sectors_per_track {

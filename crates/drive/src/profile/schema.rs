@@ -23,34 +23,14 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 /// Defaults of optional keys.
 mod default {
-    use super::{Bytes, Duration, Schedule};
-
-    pub(super) const fn no_time() -> Duration {
-        Duration::ZERO
-    }
-
-    pub(super) const fn schedule() -> Schedule {
-        Schedule::Fifo
-    }
+    use super::Bytes;
 
     pub(super) const fn positioning_window() -> u32 {
         32
     }
 
-    pub(super) const fn off() -> bool {
-        false
-    }
-
-    pub(super) const fn no_memory() -> Bytes {
-        Bytes(0)
-    }
-
     pub(super) const fn read_buffer() -> Bytes {
         Bytes(16 << 20)
-    }
-
-    pub(super) const fn nothing() -> f64 {
-        0.0
     }
 }
 
@@ -115,11 +95,11 @@ pub struct Mechanics {
     #[schemars(extend("x-range" = ["0 ms", "50 ms"], "examples" = ["0.6 ms"]))]
     pub head_switch: Duration,
     /// Additional settling time of a write after the arm has arrived.
-    #[serde(default = "default::no_time")]
+    #[serde(default)]
     #[schemars(extend("x-range" = ["0 ms", "50 ms"], "examples" = ["0.1 ms"]))]
     pub write_settle: Duration,
     /// Whether an access within one track may start at any of its sectors instead of the first.
-    #[serde(default = "default::off")]
+    #[serde(default)]
     #[schemars(extend("examples" = [false]))]
     pub zero_latency: bool,
     /// Seek time by distance.
@@ -177,25 +157,7 @@ impl Fitted {
 
 /// One measured point of a seek curve, in the file `[distance in tracks, time]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "(u64, Duration)", into = "(u64, Duration)")]
-pub struct SeekPoint {
-    /// Distance in tracks.
-    pub tracks: u64,
-    /// Time of the seek.
-    pub time: Duration,
-}
-
-impl From<(u64, Duration)> for SeekPoint {
-    fn from((tracks, time): (u64, Duration)) -> Self {
-        Self { tracks, time }
-    }
-}
-
-impl From<SeekPoint> for (u64, Duration) {
-    fn from(point: SeekPoint) -> Self {
-        (point.tracks, point.time)
-    }
-}
+pub struct SeekPoint(pub u64, pub Duration);
 
 impl JsonSchema for SeekPoint {
     fn inline_schema() -> bool {
@@ -278,19 +240,6 @@ pub enum Layout {
     HorizontalZones,
 }
 
-impl Layout {
-    /// The layout's name in profiles.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cylinder => "cylinder",
-            Self::CylinderSerpentine => "cylinder-serpentine",
-            Self::SurfaceSerpentine => "surface-serpentine",
-            Self::HybridSerpentine => "hybrid-serpentine",
-            Self::HorizontalZones => "horizontal-zones",
-        }
-    }
-}
-
 /// A recording zone: tracks with the same number of sectors. One `[[geometry.zone]]` each, from the outermost
 /// on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -308,7 +257,7 @@ pub struct RecordingZone {
     #[schemars(range(min = 1, max = 10_000_000))]
     pub group_tracks: Option<u64>,
     /// In a `horizontal-zones` layout, whether the passes of this zone run from its inner to its outer edge.
-    #[serde(default = "default::off")]
+    #[serde(default)]
     pub outward: bool,
 }
 
@@ -339,7 +288,7 @@ pub struct Interface {
     #[schemars(range(min = 1, max = 32), extend("examples" = [31]))]
     pub queue_depth: u32,
     /// The order in which the drive serves waiting commands.
-    #[serde(default = "default::schedule")]
+    #[serde(default)]
     #[schemars(extend("examples" = ["shortest-positioning-first"]))]
     pub schedule: Schedule,
     /// Number of accesses among which the firmware chooses the one that the heads reach first, where the
@@ -351,11 +300,11 @@ pub struct Interface {
     #[schemars(extend("x-range" = ["0 ms", "100 ms"], "examples" = ["0.1 ms"]))]
     pub command_overhead: Duration,
     /// Time from a completion to the host's next command.
-    #[serde(default = "default::no_time")]
+    #[serde(default)]
     #[schemars(extend("x-range" = ["0 ms", "1 s"], "examples" = ["0.007 ms"]))]
     pub host_gap: Duration,
     /// Size of the volatile write cache; zero for a drive without one.
-    #[serde(default = "default::no_memory")]
+    #[serde(default)]
     #[schemars(extend("x-range" = ["0 B", "16 GiB"], "x-multiple" = "4 KiB", "examples" = ["64 MiB"]))]
     pub write_cache: Bytes,
     /// Maximum number of runs in the volatile write cache; a run is a sequence of writes that continue each
@@ -364,7 +313,7 @@ pub struct Interface {
     #[schemars(range(min = 1, max = 10_000_000), extend("examples" = [4096]))]
     pub write_cache_runs: Option<u32>,
     /// Whether the volatile write cache is on at power-on.
-    #[serde(default = "default::off")]
+    #[serde(default)]
     #[schemars(extend("examples" = [false]))]
     pub write_cache_on: bool,
     /// Memory for look-ahead on the host's sequential reads.
@@ -372,20 +321,21 @@ pub struct Interface {
     #[schemars(extend("x-range" = ["0 B", "16 GiB"], "x-multiple" = "4 KiB", "examples" = ["16 MiB"]))]
     pub read_buffer: Bytes,
     /// Whether look-ahead is on at power-on.
-    #[serde(default = "default::off")]
+    #[serde(default)]
     #[schemars(extend("examples" = [false]))]
     pub look_ahead: bool,
     /// Whether the drive parks its heads at the inner diameter when it is idle and has no background work.
-    #[serde(default = "default::off")]
+    #[serde(default)]
     #[schemars(extend("examples" = [false]))]
     pub park_when_idle: bool,
 }
 
 /// The order in which a drive serves waiting commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
     /// In order of arrival.
+    #[default]
     Fifo,
     /// The command that the heads reach first, with seek and rotation taken together.
     ShortestPositioningFirst,
@@ -408,23 +358,19 @@ pub struct Flash {
 
 /// Random variation of latency, drawn from the run's seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Jitter {
     /// Standard deviation of a normal draw, as a fraction of a command's media time. Its absolute value is
     /// added, since nothing is faster than the mechanics.
-    #[serde(default = "default::nothing")]
     #[schemars(range(min = 0, max = 0.03), extend("examples" = [0.01]))]
     pub relative: f64,
     /// Upper bound of a uniform extra time of every command.
-    #[serde(default = "default::no_time")]
     #[schemars(extend("x-range" = ["0 ms", "10 ms"], "examples" = ["0.05 ms"]))]
     pub absolute: Duration,
     /// Fraction of the commands that are outliers.
-    #[serde(default = "default::nothing")]
     #[schemars(range(min = 0, max = 1), extend("examples" = [0.001]))]
     pub outlier_rate: f64,
     /// Upper bound of a uniform extra time of an outlier. Above zero if there are outliers.
-    #[serde(default = "default::no_time")]
     #[schemars(extend("x-range" = ["0 ms", "10 s"], "examples" = ["50 ms"]))]
     pub outlier: Duration,
 }

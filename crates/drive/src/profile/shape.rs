@@ -164,7 +164,9 @@ impl<'a> Shape<'a> {
 
     /// The kinds of a table, by the value of their key `kind`.
     pub(super) fn variants(self) -> Vec<(&'a str, Shape<'a>)> {
-        self.one_of().filter_map(|s| Some((s.0.get("properties")?["kind"].as_str_const()?, s))).collect()
+        self.one_of()
+            .filter_map(|s| Some((s.0.get("properties")?["kind"].get("const")?.as_str()?, s)))
+            .collect()
     }
 
     /// The words that a choice accepts, with their meanings.
@@ -199,17 +201,6 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// The constant string in a property's schema.
-trait ConstStr {
-    fn as_str_const(&self) -> Option<&str>;
-}
-
-impl ConstStr for Value {
-    fn as_str_const(&self) -> Option<&str> {
-        self.get("const")?.as_str()
-    }
-}
-
 /// A table of a profile, as in the headings of the file and of the reference page.
 pub(super) struct Section<'a> {
     /// `geometry.zone`; empty for the top of the file.
@@ -226,16 +217,20 @@ pub(super) struct Section<'a> {
 impl Section<'_> {
     /// `[geometry]`, `[[geometry.zone]]`, `[layer] of kind "set-associative"`.
     pub(super) fn heading(&self) -> String {
-        let heading = match (self.path.as_str(), self.repeats) {
-            ("", _) => "the top of the file".to_owned(),
-            (path, true) => format!("[[{path}]]"),
-            (path, false) => format!("[{path}]"),
+        let heading = match self.path.as_str() {
+            "" => "the top of the file".to_owned(),
+            path => in_brackets(path, self.repeats),
         };
         match self.variant {
             Some(kind) => format!("{heading} of kind \"{kind}\""),
             None => heading,
         }
     }
+}
+
+/// The line of TOML that begins a table.
+pub(super) fn in_brackets(path: &str, repeats: bool) -> String {
+    if repeats { format!("[[{path}]]") } else { format!("[{path}]") }
 }
 
 /// All tables of the schema, each before the tables inside it.

@@ -77,7 +77,8 @@ mod tests {
     fn out_of_reach(kind: Kind, conditions: &Conditions) -> Vec<&'static str> {
         let profile = random_drive(5, Some(kind)).unwrap().profile;
         let reached = |truth: Truth| truth.findings.into_iter().filter(|each| each.measurable);
-        let ideal: Vec<_> = reached(Truth::of(&profile).unwrap()).map(|each| each.name).collect();
+        let ideal: Vec<_> =
+            reached(Truth::under(&profile, &Conditions::default()).unwrap()).map(|each| each.name).collect();
         let here: Vec<_> =
             reached(Truth::under(&profile, conditions).unwrap()).map(|each| each.name).collect();
         ideal.into_iter().filter(|name| !here.contains(name)).collect()
@@ -113,7 +114,12 @@ mod tests {
     fn every_rule_names_findings_that_exist_and_is_documented() {
         let page = include_str!("../../../../docs/conditions.md");
         let profile = random_drive(5, Some(Kind::Journaled)).unwrap().profile;
-        let names: Vec<_> = Truth::of(&profile).unwrap().findings.iter().map(|each| each.name).collect();
+        let names: Vec<_> = Truth::under(&profile, &Conditions::default())
+            .unwrap()
+            .findings
+            .iter()
+            .map(|each| each.name)
+            .collect();
         for rule in RULES {
             for name in rule.findings {
                 assert!(names.contains(name) || *name == "plateaus", "{name}");

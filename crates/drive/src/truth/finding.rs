@@ -6,18 +6,21 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 /// A value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Value {
     /// One of several words.
     Word(&'static str),
     /// A number in the finding's unit.
     Number(u64),
     /// Numbers by name.
-    Table(Vec<(&'static str, u64)>),
+    Table(#[serde(serialize_with = "named")] Vec<(&'static str, u64)>),
     /// Steps in the speed of a sequential read.
     Plateaus {
         /// Number of steps before they repeat in the opposite order.
         count: u64,
+        /// Whether they repeat in the opposite order, as they always do.
+        mirrored: bool,
         /// Host bytes in the first step.
         first_bytes: u64,
         /// Host bytes in the last step.
@@ -108,12 +111,11 @@ impl TrueFinding {
 }
 
 /// Numbers by name, as JSON.
-struct Named<'a, T>(&'a [(&'static str, T)]);
-
-impl<T: Serialize> Serialize for Named<'_, T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
+fn named<T: Serialize, S: Serializer>(
+    numbers: &[(&'static str, T)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(numbers.iter().map(|(name, value)| (name, value)))
 }
 
 /// The interval of a finding, as JSON.
@@ -128,31 +130,15 @@ impl Serialize for Interval<'_> {
             Value::Table(values) => {
                 let intervals: Vec<_> =
                     values.iter().map(|&(name, value)| (name, right.interval(value))).collect();
-                Named(&intervals).serialize(serializer)
+                named(&intervals, serializer)
             }
-            Value::Plateaus { count, first_bytes, last_bytes } => Named(&[
-                ("count", Right::Equal.interval(*count)),
-                ("first_bytes", right.interval(*first_bytes)),
-                ("last_bytes", right.interval(*last_bytes)),
-            ])
-            .serialize(serializer),
-        }
-    }
-}
-
-impl Serialize for Value {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Word(word) => serializer.serialize_str(word),
-            Self::Number(number) => serializer.serialize_u64(*number),
-            Self::Table(values) => Named(values).serialize(serializer),
-            Self::Plateaus { count, first_bytes, last_bytes } => {
-                let mut map = serializer.serialize_map(Some(4))?;
-                map.serialize_entry("count", count)?;
-                map.serialize_entry("mirrored", &true)?;
-                map.serialize_entry("first_bytes", first_bytes)?;
-                map.serialize_entry("last_bytes", last_bytes)?;
-                map.end()
+            Value::Plateaus { count, first_bytes, last_bytes, .. } => {
+                let intervals = [
+                    ("count", Right::Equal.interval(*count)),
+                    ("first_bytes", right.interval(*first_bytes)),
+                    ("last_bytes", right.interval(*last_bytes)),
+                ];
+                named(&intervals, serializer)
             }
         }
     }

@@ -22,7 +22,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::json;
 
 use crate::drive::Drive;
-use crate::profile::{Conditions, Layer, MAX_QUEUE_DEPTH, Profile, ProfileError};
+use crate::profile::{Conditions, Layer, Profile, ProfileError};
 pub(crate) use cache::CacheFill;
 pub use finding::{Right, TrueFinding, Value};
 
@@ -38,26 +38,12 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// Determines the truth about the drive of a profile.
-    ///
-    /// # Errors
-    /// If no drive can be built from the profile.
-    pub fn of(profile: &Profile) -> Result<Self, ProfileError> {
-        Self::within(profile, MAX_QUEUE_DEPTH)
-    }
-
     /// Determines the truth about the drive of a profile that is measured under these conditions.
     ///
     /// # Errors
     /// If no drive can be built from the profile.
     pub fn under(profile: &Profile, conditions: &Conditions) -> Result<Self, ProfileError> {
-        let mut truth = Self::within(profile, conditions::depth(conditions))?;
-        conditions::apply(conditions, profile, &mut truth.findings);
-        Ok(truth)
-    }
-
-    /// The truth for a host that has up to `depth` commands wait in the drive.
-    fn within(profile: &Profile, depth: u32) -> Result<Self, ProfileError> {
+        let depth = conditions::depth(conditions);
         let drive = Drive::new(&quiet(profile), 0)?;
         let mut findings = kinds::findings(profile);
         findings.extend(cache::findings(profile, depth));
@@ -71,6 +57,7 @@ impl Truth {
         }
         findings.extend(work::cleaning(profile, depth)?);
         findings.extend(platters::plateaus(profile, &drive));
+        conditions::apply(conditions, profile, &mut findings);
         Ok(Self { name: profile.name.clone(), size_bytes: profile.capacity.get(), findings })
     }
 

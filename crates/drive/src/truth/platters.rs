@@ -108,7 +108,7 @@ pub(super) fn plateaus(profile: &Profile, drive: &Drive) -> Option<TrueFinding> 
     } else {
         None
     };
-    let value = Value::Plateaus { count: density.len() as u64, first_bytes, last_bytes };
+    let value = Value::Plateaus { count: density.len() as u64, mirrored: true, first_bytes, last_bytes };
     let why = "one pass over each surface, then the surfaces in the opposite order; they differ in density";
     let right = Right::Within(0.1);
     let finding = TrueFinding { value, unit: Some("bytes"), right, ..TrueFinding::word("plateaus", "", why) };

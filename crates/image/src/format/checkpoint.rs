@@ -19,7 +19,7 @@ pub const CACHED: usize = 40;
 pub const MOVED: usize = 24;
 
 /// Bytes of an entry for an overwritten fragment.
-pub const TORN: usize = 24;
+pub const FRAGMENT: usize = 24;
 /// Bytes of an entry for who wrote what lies on such fragments.
 pub const WRITER: usize = 32;
 
@@ -27,7 +27,7 @@ pub const WRITER: usize = 32;
 /// a band may be moved for the layer and in the image, and each of the sectors may be a fragment, with data of a write
 /// of its own.
 pub fn most_bytes(cached: u64, moved: u64, overwritable: u64) -> u64 {
-    ENTRIES + cached * CACHED as u64 + 2 * moved * MOVED as u64 + overwritable * (TORN + WRITER) as u64
+    ENTRIES + cached * CACHED as u64 + 2 * moved * MOVED as u64 + overwritable * (FRAGMENT + WRITER) as u64
 }
 
 /// The head of a checkpoint.
@@ -48,7 +48,7 @@ pub struct Head {
     /// Of the entries.
     pub entries_crc: u32,
     /// Entries for overwritten fragments, behind those.
-    pub torn: u64,
+    pub fragments: u64,
     /// Entries for who wrote what lies on them, behind those.
     pub writers: u64,
     /// Writes of a raw shingled disk so far.
@@ -74,7 +74,7 @@ impl Head {
         put_u64(&mut block, 32, self.cached);
         put_u64(&mut block, 40, self.moved);
         put_u32(&mut block, 48, self.entries_crc);
-        put_u64(&mut block, 56, self.torn);
+        put_u64(&mut block, 56, self.fragments);
         put_u64(&mut block, 64, self.writers);
         put_u64(&mut block, 72, self.writes);
         put_u64(&mut block, 80, self.covered);
@@ -98,7 +98,7 @@ impl Head {
             cached: u64_at(block, 32),
             moved: u64_at(block, 40),
             entries_crc: u32_at(block, 48),
-            torn: u64_at(block, 56),
+            fragments: u64_at(block, 56),
             writers: u64_at(block, 64),
             writes: u64_at(block, 72),
             covered: u64_at(block, 80),
@@ -112,7 +112,7 @@ impl Head {
         let of = |count: u64, bytes: usize| count.checked_mul(bytes as u64);
         let layer = of(self.cached, CACHED)?.checked_add(of(self.moved, MOVED)?)?;
         let layer = layer.checked_add(of(self.fixed, MOVED)?)?;
-        layer.checked_add(of(self.torn, TORN)?)?.checked_add(of(self.writers, WRITER)?)
+        layer.checked_add(of(self.fragments, FRAGMENT)?)?.checked_add(of(self.writers, WRITER)?)
     }
 }
 
@@ -150,15 +150,15 @@ pub fn decode_moved(bytes: &[u8]) -> (LbaExtent, Pba) {
 }
 
 /// The entry of an overwritten fragment.
-pub fn encode_torn(fragment: &Destroyed, bytes: &mut Vec<u8>) {
+pub fn encode_fragment(fragment: &Destroyed, bytes: &mut Vec<u8>) {
     bytes.extend(fragment.extent.start.get().to_le_bytes());
     bytes.extend(fragment.first_source.get().to_le_bytes());
     bytes.extend((fragment.extent.len.get() as u32).to_le_bytes());
     bytes.extend(((fragment.last_source - fragment.first_source).get() as u32).to_le_bytes());
 }
 
-/// What [`encode_torn`] wrote.
-pub fn decode_torn(bytes: &[u8]) -> Destroyed {
+/// What [`encode_fragment`] wrote.
+pub fn decode_fragment(bytes: &[u8]) -> Destroyed {
     let first_source = u64_at(bytes, 8);
     Destroyed {
         extent: PbaExtent::new(Pba(u64_at(bytes, 0)), Sectors(u32_at(bytes, 16).into())),

@@ -3,7 +3,6 @@
 //! Invariants: no byte of the media that was not compared leaves a read; what seems wrong beside a write is read again
 //! while nobody writes.
 
-use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,21 +19,14 @@ pub(super) const SECTOR: u64 = BLOCK as u64;
 pub(super) const TOGETHER: usize = 256;
 
 /// The error of a read: sectors that are not what was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("checksum mismatch in {len} bytes at byte {at}")]
 pub struct Mismatch {
     /// The first byte, as the store counts.
     pub at: u64,
     /// Bytes.
     pub len: u64,
 }
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "checksum mismatch in {} bytes at byte {}", self.len, self.at)
-    }
-}
-
-impl std::error::Error for Mismatch {}
 
 /// The mismatch that an error is, if it is one.
 pub fn mismatch_of(error: &io::Error) -> Option<Mismatch> {

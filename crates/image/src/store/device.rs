@@ -1,7 +1,7 @@
 //! A block device as a store, past the page cache (`O_DIRECT`) and for one process alone (`O_EXCL`).
 //!
-//! Direct I/O wants buffers, offsets and lengths aligned to the device's logical blocks: what is not goes through
-//! an aligned buffer, and a part of a block is written with the rest of the block as it is.
+//! Direct I/O requires buffers, offsets and lengths that are aligned to the device's logical blocks. Data goes through an
+//! aligned buffer; a partial block is read, modified and written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -16,9 +16,9 @@ use super::file::lock;
 use super::{Access, Reads, Store, Syncs, check_range, check_within, write_zeros};
 use crate::error::ImageError;
 
-/// Bytes to which all is aligned: no device has larger logical blocks.
+/// Alignment, bytes: no device has larger logical blocks.
 const BLOCK: u64 = 4096;
-/// Bytes of the aligned buffer.
+/// Size of the aligned buffer, bytes.
 const BUFFER: usize = 1 << 20;
 
 /// See the module page.
@@ -39,14 +39,14 @@ pub fn is_block_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
-/// A buffer of which a part is aligned.
+/// An aligned buffer.
 struct Aligned {
     bytes: Vec<u8>,
     from: usize,
 }
 
 impl Aligned {
-    /// For so many bytes, of [`BUFFER`] at most.
+    /// A buffer of `len` bytes, at most [`BUFFER`].
     fn new(len: usize) -> Self {
         let bytes = vec![0; len.min(BUFFER) + 2 * BLOCK as usize];
         let from = bytes.as_ptr().align_offset(BLOCK as usize).min(BLOCK as usize);
@@ -63,10 +63,10 @@ impl Aligned {
 }
 
 impl DeviceStore {
-    /// Opens a device that nobody else uses, or a file as if it were one, which tests do.
+    /// Opens a device exclusively; tests open a file in its place.
     ///
     /// # Errors
-    /// When it is in use, or the system says no.
+    /// When it is in use, or a system call fails.
     pub fn open(path: &Path, access: Access) -> Result<Self, ImageError> {
         let claim = match (is_block_device(path), access) {
             (true, Access::Use) => Claim::new(path)?,
@@ -79,7 +79,7 @@ impl DeviceStore {
         Ok(Self { path: path.to_owned(), claim, buffer: Aligned::new(BUFFER) })
     }
 
-    /// What somebody's data on it is, if it has the signature of any.
+    /// A description of a foreign signature on the device, if there is one.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -89,7 +89,7 @@ impl DeviceStore {
 }
 
 fn as_device(path: &Path, access: Access) -> Result<Claim, ImageError> {
-    let failed = |source| ImageError::Io { place: path.display().to_string(), action: "open it", source };
+    let failed = |source| ImageError::io(path.display(), "open it", source);
     let mut options = OpenOptions::new();
     options.read(true).write(access == Access::Use).custom_flags(OFlags::DIRECT.bits() as i32);
     let mut file = options.open(path).map_err(failed)?;
@@ -97,7 +97,7 @@ fn as_device(path: &Path, access: Access) -> Result<Claim, ImageError> {
     Ok(Claim { file, size_bytes })
 }
 
-/// The aligned pieces of a range: start, length, the part of it that is asked, and where that is in the buffer.
+/// The aligned pieces of a range: start, length, the requested part of the piece, and its offset in the caller's buffer.
 fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>, usize)> {
     let (mut at, end) = (offset, offset + len);
     std::iter::from_fn(move || {
@@ -123,7 +123,7 @@ impl Claimed {
 impl Reads for Claimed {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         check_within(self.len, offset, buffer.len() as u64)?;
-        // One of its own, since many may read at a time; small reads need little.
+        // A buffer of its own, because reads are concurrent; small reads need little memory.
         let mut own = Aligned::new(buffer.len() + BLOCK as usize);
         for (start, len, inside, at) in pieces(offset, buffer.len() as u64) {
             self.file().read_exact_at(own.get_mut(len), start)?;
@@ -188,7 +188,7 @@ impl Store for DeviceStore {
     }
 
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
-        // A device's own discard need not give zeros, so zeros are written.
+        // A discard of a device need not give zeros, so zeros are written.
         write_zeros(self, offset, len)
     }
 }

@@ -1,15 +1,15 @@
 //! A sparse file as a store, locked for as long as it is open.
 //!
-//! Where the file system allows no file of the length asked (ext4: 16 TiB), the image goes on in parts beside it:
-//! `NAME`, `NAME.1`, `NAME.2`, each as long as the first. Each part but the first begins with a head, which is no part of
-//! what the store holds; in images of version 1 it does not.
+//! Where the file system does not allow a file of the required length (ext4: 16 TiB), the image continues in parts beside
+//! it: `NAME`, `NAME.1`, `NAME.2`, each as long as the first. Each part but the first begins with a head, which does not
+//! count as content of the store; parts of images of version 1 have no head.
 //!
-//! A new file is its owner's alone (mode 0600, whatever the umask). Until it holds an image its first block says that one
-//! is being made ([`Begun`]): what is left when that is interrupted is made again by the next try.
+//! A new file is accessible only to its owner (mode 0600, regardless of the umask). Until the image is complete, its first
+//! block marks it as unfinished ([`Begun`]): after an interruption the next attempt creates it anew.
 //!
-//! Invariants: an image is in parts only if its superblock says so, and then each part is as long as it was made; parts of
-//! an older image go when a new one is made in its place; a store that was opened to look at writes nothing, and
-//! any number of processes may have one.
+//! Invariants: an image is in parts only if its superblock says so, and then each part has the length that it was created
+//! with; creating an image removes the parts of an older one in its place; a store opened for looking writes nothing, and
+//! any number of processes may open one.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions};
@@ -28,11 +28,11 @@ use crate::format::BLOCK;
 use crate::format::part::{HEAD_BYTES, PartHead, START};
 use crate::format::unfinished::Begun;
 
-/// A part where one file is not enough: half of what ext4 allows.
+/// Length of a part where one file is not enough: half of what ext4 allows.
 pub const PART_BYTES: u64 = 8 << 40;
-/// Permissions of a new file: its owner's alone, as those of the socket.
+/// Permissions of a new file: only its owner, as for the socket.
 const PRIVATE: u32 = 0o600;
-/// The most parts that are looked for.
+/// Maximum number of parts.
 const PARTS_MAX: u64 = 1024;
 
 /// See the module page.
@@ -52,18 +52,18 @@ struct Files {
     len: u64,
 }
 
-/// What is where a file is made.
+/// What exists at the path of a new file.
 struct Before {
-    /// Whatever it is may go.
+    /// It may be overwritten, whatever it is.
     overwrite: bool,
     /// It may have parts.
     split: bool,
-    /// It is what was left when the making of an image was interrupted.
+    /// It is an unfinished image, whose creation was interrupted.
     begun: Option<Begun>,
 }
 
 impl Before {
-    /// Removes what would be taken for a part of the image: its own parts, and what follows on those of an older image.
+    /// Removes files that would be mistaken for parts of the image: its own parts, and those of an older image.
     fn remove_parts(&self, path: &Path) -> Result<(), ImageError> {
         let stale = (1..PARTS_MAX).map(|number| part_path(path, number)).take_while(|name| name.exists());
         for name in stale {
@@ -71,10 +71,8 @@ impl Before {
             if !self.begun.as_ref().is_some_and(ours) {
                 FileStore::check_free(&name, self.overwrite)?;
             }
-            std::fs::remove_file(&name).map_err(|source| ImageError::Io {
-                place: name.display().to_string(),
-                action: "remove it, an old part of the image",
-                source,
+            std::fs::remove_file(&name).map_err(|source| {
+                ImageError::io(name.display(), "remove it, an old part of the image", source)
             })?;
         }
         Ok(())
@@ -82,10 +80,10 @@ impl Before {
 }
 
 impl FileStore {
-    /// Whether a file may be made: it is not there, is empty, holds nothing but a half made image, or may be overwritten.
+    /// Checks that a file may be created: it does not exist, is empty, holds an unfinished image, or may be overwritten.
     ///
     /// # Errors
-    /// When it may not.
+    /// When it may not be created.
     pub fn check_free(path: &Path, overwrite: bool) -> Result<(), ImageError> {
         if overwrite || std::fs::metadata(path).map_or(true, |found| found.len() == 0) {
             return Ok(());
@@ -96,16 +94,16 @@ impl FileStore {
         }
     }
 
-    /// Makes a file that holds so much, all zeros, and takes its lock.
+    /// Creates and locks a store of this length, all zeros.
     ///
     /// # Errors
-    /// When it, or a part that it needs, exists and is not empty, unless that is to be overwritten; when another
-    /// process has it; when the system says no. What was made just now is removed again.
+    /// When the file, or a part that it needs, exists and is not empty, unless it may be overwritten; when another
+    /// process has locked it; when a system call fails. A file created by the failed call is removed.
     pub fn create(path: &Path, len_bytes: u64, overwrite: bool) -> Result<Self, ImageError> {
         Self::create_in_parts(path, len_bytes, overwrite, None)
     }
 
-    /// The same in parts of so many bytes, which [`FileStore::create`] makes only where one file cannot hold it all.
+    /// The same in parts of `part_bytes`; [`FileStore::create`] uses parts only where one file cannot hold everything.
     ///
     /// # Errors
     /// As [`FileStore::create`].
@@ -115,8 +113,7 @@ impl FileStore {
         overwrite: bool,
         part_bytes: Option<u64>,
     ) -> Result<Self, ImageError> {
-        let failed =
-            |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
+        let failed = |action| move |source| ImageError::io(path.display(), action, source);
         let first = open_private(path).map_err(failed("create it"))?;
         lock(&first, path, Access::Use)?;
         let held = first.metadata().map_err(failed("look at it"))?.len();
@@ -133,7 +130,7 @@ impl FileStore {
         made
     }
 
-    /// Makes `first` and the parts behind it as long as they have to be.
+    /// Sets the lengths of `first` and of the parts after it.
     fn fill(
         path: &Path,
         first: File,
@@ -141,8 +138,7 @@ impl FileStore {
         before: &Before,
         part_bytes: Option<u64>,
     ) -> Result<Self, ImageError> {
-        let failed =
-            |action| move |source| ImageError::Io { place: path.display().to_string(), action, source };
+        let failed = |action| move |source| ImageError::io(path.display(), action, source);
         // While the mark of what was begun is there: it tells which parts are its own.
         if before.split || before.begun.is_some() {
             before.remove_parts(path)?;
@@ -175,13 +171,12 @@ impl FileStore {
         Ok(Self { path: path.to_owned(), access: Access::Use, files })
     }
 
-    /// Opens a file, without the parts that it may go on in, and takes its lock: for this process alone, or to look at
-    /// it beside others that look.
+    /// Opens a file without its further parts, and locks it: exclusively for use, shared for looking.
     ///
     /// # Errors
-    /// When another process has it, or the system says no.
+    /// When another process has locked it, or a system call fails.
     pub fn open(path: &Path, access: Access) -> Result<Self, ImageError> {
-        let failed = |source| ImageError::Io { place: path.display().to_string(), action: "open it", source };
+        let failed = |source| ImageError::io(path.display(), "open it", source);
         let first = open_file(path, access).map_err(failed)?;
         lock(&first, path, access)?;
         let len = first.metadata().map_err(failed)?.len();
@@ -189,10 +184,11 @@ impl FileStore {
         Ok(Self { path: path.to_owned(), access, files })
     }
 
-    /// Opens the parts of which the open file is the first; heads have so many bytes, and all together holds so many.
+    /// Opens the further parts, of `part` bytes with a head of `head` bytes each; the whole store has `len` bytes.
     ///
     /// # Errors
-    /// When a part is missing or not as long as it was made, when there is one too many, when the system says no.
+    /// When a part is missing or has another length than it was created with, when there is one too many, when a system
+    /// call fails.
     pub fn with_parts(self, part: u64, head: u64, len: u64) -> Result<Self, ImageError> {
         let (path, image) = (&self.path, self.path.display().to_string());
         let wrong = |place: &Path, what: String| ImageError::WrongPart {
@@ -204,8 +200,7 @@ impl FileStore {
         let mut files = Vec::new();
         for (number, &len) in lens.iter().enumerate() {
             let name = if number == 0 { path.clone() } else { part_path(path, number as u64) };
-            let failed =
-                |source| ImageError::Io { place: name.display().to_string(), action: "open it", source };
+            let failed = |source| ImageError::io(name.display(), "open it", source);
             let file = match number {
                 0 => self.files.files[0].try_clone(),
                 _ => open_file(&name, self.access),
@@ -238,7 +233,7 @@ fn is_part(path: &Path) -> bool {
     read.is_ok() && PartHead::decode(&head).is_some()
 }
 
-/// The lengths of the files of a store that holds so much, of `part` bytes each but the last.
+/// The lengths of the files of a store of `len` bytes: `part` bytes each, except the last.
 fn file_lens(len: u64, part: u64, head: u64) -> Vec<u64> {
     let mut lens = vec![len.min(part)];
     let (mut rest, most) = (len - lens[0], part.saturating_sub(head).max(1));
@@ -288,8 +283,8 @@ impl Files {
     }
 }
 
-/// Makes a file that only its owner may read and write, or opens the one that is there as it is. A symbolic link to
-/// nothing is not followed.
+/// Creates a file that only its owner may read and write, or opens an existing one unchanged. A dangling symbolic link is
+/// not followed.
 fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -304,13 +299,13 @@ fn open_private(path: &Path) -> io::Result<File> {
     }
 }
 
-/// That the making of an image was interrupted in a file, if it was.
+/// The mark of an unfinished image in a file, if it has one.
 pub(crate) fn begun_in(file: &File) -> Option<Begun> {
     let mut block = [0; BLOCK];
     file.read_exact_at(&mut block, 0).ok().and_then(|()| Begun::decode(&block))
 }
 
-/// Whether a file is a further part of an image that was begun: one with its number.
+/// Whether a file is a further part of an unfinished image: one with its identity.
 pub(crate) fn is_part_of(path: &Path, begun: &Begun) -> bool {
     let mut heads = [0; HEAD_BYTES];
     let read = File::open(path).and_then(|file| file.read_exact_at(&mut heads, 0));
@@ -318,7 +313,7 @@ pub(crate) fn is_part_of(path: &Path, begun: &Begun) -> bool {
     begun.identity != 0 && head.is_some_and(|head| head.identity == begun.identity)
 }
 
-/// Whether a file has no data, however long it is: the part of a half made image, which nothing is lost with.
+/// Whether a file has no data, whatever its length: such a part of an unfinished image can be removed without loss.
 fn is_hole(path: &Path) -> bool {
     let found = File::open(path).map(|file| rustix::fs::seek(file, SeekFrom::Data(0)));
     matches!(found, Ok(Err(rustix::io::Errno::NXIO)))
@@ -330,7 +325,7 @@ fn part_path(path: &Path, number: u64) -> PathBuf {
     name.into()
 }
 
-/// Takes a file for this process, or for all that look at it; others are refused until it is closed.
+/// Locks a file until it is closed: exclusively for use, shared for looking. Others are refused meanwhile.
 pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), ImageError> {
     let how = match access {
         Access::Use => FlockOperation::NonBlockingLockExclusive,
@@ -339,14 +334,11 @@ pub(crate) fn lock(file: &File, path: &Path, access: Access) -> Result<(), Image
     match rustix::fs::flock(file, how) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(ImageError::Locked(path.to_owned())),
-        Err(error) => {
-            let place = path.display().to_string();
-            Err(ImageError::Io { place, action: "lock it", source: error.into() })
-        }
+        Err(error) => Err(ImageError::io(path.display(), "lock it", error.into())),
     }
 }
 
-/// A new name is durable only with its folder.
+/// Syncs the directory: a new name is durable only with it.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()

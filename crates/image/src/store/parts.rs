@@ -1,6 +1,9 @@
-//! Several stores one behind the other: an image whose flash is on another device than its platters.
+//! A store made of parts of others: several one behind the other, as where an image's flash is on another device than its
+//! platters, or one without a gap that nothing ever lies in, so that an image whose drive has one fits on a smaller device.
 //!
 //! Each store but the first may begin with a head, which is no part of what the whole holds.
+//!
+//! Invariant: a gap reads as zeros, and a write to it fails.
 
 use std::io;
 use std::ops::Range;
@@ -9,12 +12,13 @@ use std::sync::Arc;
 
 use super::{PartInfo, Reads, Store, Syncs, check_range, check_within, no_head};
 use crate::format::part::HEAD_BYTES;
+use crate::format::superblock::Part as Extent;
 
-/// Bytes of a store that are in use.
+/// A store of which a part is in use.
 pub struct Part {
-    /// The first of them.
+    /// The first byte that is.
     pub from: u64,
-    /// How many.
+    /// Bytes.
     pub len: u64,
     /// Whether the bytes before these are a head.
     pub headed: bool,
@@ -22,21 +26,85 @@ pub struct Part {
     pub store: Box<dyn Store>,
 }
 
+/// A stretch of the whole; the stretches follow each other.
+#[derive(Clone, Copy)]
+struct Stretch {
+    len: u64,
+    /// Which store it lies in, and from which byte of that on; nowhere if it is the gap.
+    lies: Option<(usize, u64)>,
+}
+
 /// See the module page.
 pub struct PartsStore {
-    parts: Vec<Part>,
+    stores: Vec<Box<dyn Store>>,
+    /// By store: whether it has a head.
+    headed: Vec<bool>,
+    stretches: Vec<Stretch>,
+}
+
+/// The stretches that a range touches: where each begins in which store, and its part of the buffer.
+fn touched(
+    stretches: &[Stretch],
+    offset: u64,
+    len: u64,
+) -> impl Iterator<Item = (Option<(usize, u64)>, Range<usize>)> {
+    let (mut next, end) = (0, offset + len);
+    stretches.iter().filter_map(move |stretch| {
+        let start = next;
+        next += stretch.len;
+        let (from, to) = (offset.max(start), end.min(next));
+        let lies = stretch.lies.map(|(store, first)| (store, first + from.saturating_sub(start)));
+        (from < to).then(|| (lies, (from - offset) as usize..(to - offset) as usize))
+    })
+}
+
+/// Reads, with `read` for what lies in a store.
+fn read_stretches(
+    stretches: &[Stretch],
+    offset: u64,
+    buffer: &mut [u8],
+    read: impl Fn(usize, u64, &mut [u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    check_within(len_of(stretches), offset, buffer.len() as u64)?;
+    touched(stretches, offset, buffer.len() as u64).try_for_each(|(lies, range)| match lies {
+        Some((store, at)) => read(store, at, &mut buffer[range]),
+        None => {
+            buffer[range].fill(0);
+            Ok(())
+        }
+    })
+}
+
+fn len_of(stretches: &[Stretch]) -> u64 {
+    stretches.iter().map(|stretch| stretch.len).sum()
 }
 
 impl PartsStore {
     /// The parts, in order.
     pub fn new(parts: Vec<Part>) -> Self {
-        Self { parts }
+        let stretch =
+            |(index, part): (usize, &Part)| Stretch { len: part.len, lies: Some((index, part.from)) };
+        let stretches = parts.iter().enumerate().map(stretch).collect();
+        let (headed, stores) = parts.into_iter().map(|part| (part.headed, part.store)).unzip();
+        Self { stores, headed, stretches }
     }
 
-    /// Which store has a part by its number among all, and its number there; none for its own first file.
+    /// A store with a gap, of which nothing lies in it: what follows the gap comes right behind what is before.
+    pub fn with_gap(store: Box<dyn Store>, gap: Extent) -> Self {
+        let len = store.len_bytes();
+        let before = len.min(gap.start);
+        let mut stretches = vec![Stretch { len: before, lies: Some((0, 0)) }];
+        if before == gap.start {
+            stretches.push(Stretch { len: gap.len, lies: None });
+            stretches.push(Stretch { len: len - before, lies: Some((0, before)) });
+        }
+        Self { stores: vec![store], headed: vec![false], stretches }
+    }
+
+    /// Which store a part by its number among all is in, and its number there; none for the first file of that store.
     fn find(&self, mut part: usize) -> Option<(usize, Option<usize>)> {
-        for (index, store) in self.parts.iter().enumerate() {
-            let count = store.store.parts().len();
+        for (index, store) in self.stores.iter().enumerate() {
+            let count = store.parts().len();
             if part < count {
                 return Some((index, (part > 0).then_some(part)));
             }
@@ -45,82 +113,80 @@ impl PartsStore {
         None
     }
 
-    fn of(&self, offset: u64, len: u64) -> Vec<(usize, u64, Range<usize>)> {
-        touched(self.parts.iter().map(|part| (part.from, part.len)), offset, len)
+    /// Does something with each stretch of a range that lies in a store.
+    fn each(
+        &mut self,
+        offset: u64,
+        len: u64,
+        mut act: impl FnMut(&mut dyn Store, u64, Range<usize>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        check_range(self, offset, len)?;
+        let Self { stores, stretches, .. } = self;
+        touched(stretches, offset, len).try_for_each(|(lies, range)| match lies {
+            Some((store, at)) => act(stores[store].as_mut(), at, range),
+            None => Ok(()),
+        })
     }
-}
 
-/// The parts that a range touches: which, the offset in its store, and the range of the buffer. Of each part it is
-/// told where it begins in its store, and how long it is.
-fn touched(
-    parts: impl Iterator<Item = (u64, u64)>,
-    offset: u64,
-    len: u64,
-) -> Vec<(usize, u64, Range<usize>)> {
-    let mut found = Vec::new();
-    let (mut start, end) = (0, offset + len);
-    for (index, (first, len)) in parts.enumerate() {
-        let (from, to) = (offset.max(start), end.min(start + len));
-        if from < to {
-            let at = first + (from - start);
-            found.push((index, at, (from - offset) as usize..(to - offset) as usize));
+    fn check_no_gap(&self, offset: u64, len: u64) -> io::Result<()> {
+        match touched(&self.stretches, offset, len).all(|(lies, _)| lies.is_some()) {
+            true => Ok(()),
+            false => Err(io::Error::other("nothing of the drive lies there")),
         }
-        start += len;
     }
-    found
 }
 
-/// The reading half: the first byte and the length of each part, and what reads it.
-struct PartsReads(Vec<(u64, u64, Arc<dyn Reads>)>);
-
-impl PartsReads {
-    fn of(&self, offset: u64, len: u64) -> Vec<(usize, u64, Range<usize>)> {
-        touched(self.0.iter().map(|(from, len, _)| (*from, *len)), offset, len)
-    }
+/// The reading half.
+struct PartsReads {
+    stores: Vec<Arc<dyn Reads>>,
+    stretches: Vec<Stretch>,
 }
 
 impl Reads for PartsReads {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        check_within(self.0.iter().map(|(_, len, _)| len).sum(), offset, buffer.len() as u64)?;
-        let parts = self.of(offset, buffer.len() as u64);
-        parts.into_iter().try_for_each(|(part, at, range)| self.0[part].2.read_at(at, &mut buffer[range]))
+        read_stretches(&self.stretches, offset, buffer, |store, at, part| {
+            self.stores[store].read_at(at, part)
+        })
     }
 
     fn file_of(&self, offset: u64, len: u64) -> Option<(BorrowedFd<'_>, u64)> {
-        match self.of(offset, len).as_slice() {
-            [(part, at, range)] if range.len() as u64 == len => self.0[*part].2.file_of(*at, len),
+        match touched(&self.stretches, offset, len).next()? {
+            (Some((store, at)), range) if range.len() as u64 == len => self.stores[store].file_of(at, len),
             _ => None,
         }
     }
 }
 
-/// What makes each part durable.
+/// What makes each store durable.
 struct PartsSyncs(Vec<Arc<dyn Syncs>>);
 
 impl Syncs for PartsSyncs {
     fn sync(&self) -> io::Result<()> {
-        self.0.iter().try_for_each(|part| part.sync())
+        self.0.iter().try_for_each(|store| store.sync())
     }
 }
 
 impl Store for PartsStore {
     fn name(&self) -> String {
-        let names: Vec<String> = self.parts.iter().map(|part| part.store.name()).collect();
+        let names: Vec<String> = self.stores.iter().map(|store| store.name()).collect();
         names.join(" and ")
     }
 
     fn len_bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.len).sum()
+        len_of(&self.stretches)
     }
 
     fn parts(&self) -> Vec<PartInfo> {
         let mut all = Vec::new();
-        for part in &self.parts {
-            let mut within = part.store.parts();
+        for (index, store) in self.stores.iter().enumerate() {
+            let mut within = store.parts();
+            // What lies behind its gap lies in it too.
+            let of_store = |stretch: &&Stretch| stretch.lies.is_none_or(|(store, _)| store == index);
+            let held: u64 = self.stretches.iter().filter(of_store).map(|stretch| stretch.len).sum();
             let rest: u64 = within.iter().skip(1).map(|part| part.len).sum();
-            within.iter_mut().take(1).for_each(|first| {
-                (first.len, first.headed) = (part.len.saturating_sub(rest), part.headed);
-            });
+            if let Some(first) = within.first_mut() {
+                (first.len, first.headed) = (held.saturating_sub(rest), self.headed[index]);
+            }
             all.append(&mut within);
         }
         all
@@ -128,94 +194,83 @@ impl Store for PartsStore {
 
     fn read_head(&self, part: usize, head: &mut [u8; HEAD_BYTES]) -> io::Result<()> {
         match self.find(part) {
-            Some((store, Some(within))) => self.parts[store].store.read_head(within, head),
-            Some((store, None)) if self.parts[store].headed => self.parts[store].store.read_at(0, head),
+            Some((store, Some(within))) => self.stores[store].read_head(within, head),
+            Some((store, None)) if self.headed[store] => self.stores[store].read_at(0, head),
             _ => Err(no_head()),
         }
     }
 
     fn write_head(&mut self, part: usize, head: &[u8; HEAD_BYTES]) -> io::Result<()> {
         match self.find(part) {
-            Some((store, Some(within))) => self.parts[store].store.write_head(within, head),
-            Some((store, None)) if self.parts[store].headed => self.parts[store].store.write_at(0, head),
+            Some((store, Some(within))) => self.stores[store].write_head(within, head),
+            Some((store, None)) if self.headed[store] => self.stores[store].write_at(0, head),
             _ => Err(no_head()),
         }
     }
 
     fn is_write_dear(&self) -> bool {
-        self.parts.first().is_some_and(|part| part.store.is_write_dear())
+        self.stores.first().is_some_and(|store| store.is_write_dear())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        check_range(self, offset, buffer.len() as u64)?;
-        let parts = self.of(offset, buffer.len() as u64);
-        parts
-            .into_iter()
-            .try_for_each(|(part, at, range)| self.parts[part].store.read_at(at, &mut buffer[range]))
+        read_stretches(&self.stretches, offset, buffer, |store, at, part| {
+            self.stores[store].read_at(at, part)
+        })
     }
 
     fn reader(&self) -> Option<Arc<dyn Reads>> {
-        let parts = self.parts.iter().map(|part| Some((part.from, part.len, part.store.reader()?)));
-        Some(Arc::new(PartsReads(parts.collect::<Option<_>>()?)))
+        let stores: Option<_> = self.stores.iter().map(|store| store.reader()).collect();
+        Some(Arc::new(PartsReads { stores: stores?, stretches: self.stretches.clone() }))
     }
 
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        check_range(self, offset, data.len() as u64)?;
-        let parts = self.of(offset, data.len() as u64);
-        parts.into_iter().try_for_each(|(part, at, range)| self.parts[part].store.write_at(at, &data[range]))
+        self.check_no_gap(offset, data.len() as u64)?;
+        self.each(offset, data.len() as u64, |store, at, range| store.write_at(at, &data[range]))
     }
 
     fn write_durably(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        check_range(self, offset, data.len() as u64)?;
-        let parts = self.of(offset, data.len() as u64);
-        parts
-            .into_iter()
-            .try_for_each(|(part, at, range)| self.parts[part].store.write_durably(at, &data[range]))
+        self.check_no_gap(offset, data.len() as u64)?;
+        self.each(offset, data.len() as u64, |store, at, range| store.write_durably(at, &data[range]))
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.parts.iter_mut().try_for_each(|part| part.store.sync())
+        self.stores.iter_mut().try_for_each(|store| store.sync())
     }
 
     fn syncer(&self) -> Option<Arc<dyn Syncs>> {
-        let parts = self.parts.iter().map(|part| part.store.syncer());
-        Some(Arc::new(PartsSyncs(parts.collect::<Option<_>>()?)))
+        let stores: Option<_> = self.stores.iter().map(|store| store.syncer()).collect();
+        Some(Arc::new(PartsSyncs(stores?)))
     }
 
     fn begin_sync(&mut self, offset: u64, len: u64) {
-        for (part, at, range) in self.of(offset, len) {
-            self.parts[part].store.begin_sync(at, (range.end - range.start) as u64);
-        }
+        // Advice: beyond the end there is nothing to begin.
+        let _ = self.each(offset, len, |store, at, range| {
+            store.begin_sync(at, range.len() as u64);
+            Ok(())
+        });
     }
 
     fn discard(&mut self, offset: u64, len: u64) -> io::Result<()> {
-        check_range(self, offset, len)?;
-        let parts = self.of(offset, len);
-        parts.into_iter().try_for_each(|(part, at, range)| {
-            self.parts[part].store.discard(at, (range.end - range.start) as u64)
-        })
+        self.each(offset, len, |store, at, range| store.discard(at, range.len() as u64))
     }
 
     fn reserve(&mut self, offset: u64, len: u64) -> io::Result<()> {
-        check_range(self, offset, len)?;
-        let parts = self.of(offset, len);
-        parts.into_iter().try_for_each(|(part, at, range)| {
-            self.parts[part].store.reserve(at, (range.end - range.start) as u64)
-        })
+        self.each(offset, len, |store, at, range| store.reserve(at, range.len() as u64))
     }
 
     fn can_discard(&self) -> bool {
-        self.parts.iter().all(|part| part.store.can_discard())
+        self.stores.iter().all(|store| store.can_discard())
     }
 
     fn stored_bytes(&self) -> io::Result<u64> {
-        self.parts.iter().map(|part| part.store.stored_bytes()).sum()
+        self.stores.iter().map(|store| store.stored_bytes()).sum()
     }
 
     fn is_data(&self, offset: u64, len: u64) -> io::Result<(bool, u64)> {
         check_range(self, offset, len)?;
-        match self.of(offset, len).first() {
-            Some((part, at, range)) => self.parts[*part].store.is_data(*at, (range.end - range.start) as u64),
+        match touched(&self.stretches, offset, len).next() {
+            Some((Some((store, at)), range)) => self.stores[store].is_data(at, range.len() as u64),
+            Some((None, range)) => Ok((false, range.len() as u64)),
             None => Ok((false, len)),
         }
     }

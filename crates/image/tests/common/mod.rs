@@ -9,8 +9,8 @@ pub mod windows;
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-use skylight_image::store::fault::{Effect, FaultStore, Medium, Random};
-use skylight_image::store::ram::RamStore;
+use crate::media::fault::{Effect, FaultStore, Medium, Random};
+use crate::media::ram::RamStore;
 use skylight_image::{Image, Options, Store};
 use skylight_layer::Layer;
 

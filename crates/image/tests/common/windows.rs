@@ -4,9 +4,9 @@
 use std::io;
 use std::ops::Range;
 
+use crate::media::fault::FaultStore;
 use skylight_image::Store;
 use skylight_image::format::part::START;
-use skylight_image::store::fault::FaultStore;
 use skylight_image::store::parts::{Part, PartsStore};
 
 struct Window {

@@ -7,6 +7,8 @@
 mod common;
 #[path = "../power_cuts/drives.rs"]
 mod drives;
+#[path = "../media/mod.rs"]
+mod media;
 mod mutate;
 #[path = "../power_cuts/oracle.rs"]
 mod oracle;

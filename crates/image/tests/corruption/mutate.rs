@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::media::fault::{FaultStore, Medium as Buffered, Random};
+use crate::media::ram::RamStore;
 use skylight_image::format::BLOCK;
 use skylight_image::format::checkpoint::ENTRIES;
 use skylight_image::format::part::START;
 use skylight_image::format::superblock::{COPY, Superblock, TEXT};
-use skylight_image::store::fault::{FaultStore, Medium as Buffered, Random};
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, ImageError, Store};
 use skylight_layer::Medium;
 
@@ -92,7 +92,7 @@ pub fn corrupt<L: Subject>(life: &mut L, mutations: u64, tally: &mut Tally) -> R
 
 /// All that was written, as a process leaves it that is killed.
 fn settled<L: Subject>(mut medium: Buffered, life: &mut L) -> RamStore {
-    medium.take(&skylight_image::store::fault::Effect::Sync);
+    medium.take(&crate::media::fault::Effect::Sync);
     medium.cut(life.random())
 }
 

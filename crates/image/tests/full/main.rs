@@ -7,6 +7,8 @@
 mod common;
 #[path = "../power_cuts/drives.rs"]
 mod drives;
+#[path = "../media/mod.rs"]
+mod media;
 mod model;
 mod session;
 
@@ -14,12 +16,12 @@ use std::path::Path;
 
 use common::number;
 use drives::DRIVES;
+use media::fault::{FaultStore, Full};
+use media::ram::RamStore;
 use session::{Seen, Session};
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_image::planted::Planted;
-use skylight_image::store::fault::{FaultStore, Full};
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
 use skylight_layer::capabilities::overwriting::Loss;
 

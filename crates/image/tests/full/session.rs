@@ -1,8 +1,8 @@
 //! One session: an image works, its file system fills up, it works on, there is space again or not, the power fails.
 
+use crate::media::fault::{Effect, FaultStore, Full, Medium, Random};
+use crate::media::ram::RamStore;
 use skylight_image::planted::Planted;
-use skylight_image::store::fault::{Effect, FaultStore, Full, Medium, Random};
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, ImageError, Options, Write};
 
 use crate::drives::{Drive, SECTORS};

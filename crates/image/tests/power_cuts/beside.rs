@@ -4,9 +4,9 @@
 //! given back, and only then ends the flush; it reuses the room, and flushes again. After every effect the power is cut
 //! in several ways.
 
+use crate::media::fault::{Effect, FaultStore, Medium, Random};
+use crate::media::ram::RamStore;
 use skylight_image::planted::Planted;
-use skylight_image::store::fault::{Effect, FaultStore, Medium, Random};
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
 use skylight_layer::Idle;
 

@@ -6,6 +6,8 @@ mod beside;
 #[path = "../common/mod.rs"]
 mod common;
 mod drives;
+#[path = "../media/mod.rs"]
+mod media;
 mod oracle;
 mod run;
 

@@ -8,12 +8,12 @@
 
 use std::time::Duration;
 
+use crate::media::fault::{FaultStore, Medium, Random};
+use crate::media::ram::RamStore;
 use skylight_image::format::sums::{Marks, REGIONS};
 use skylight_image::format::superblock::Superblock;
 use skylight_image::planted::{Planted, Plants};
 use skylight_image::store::checksummed::SumOptions;
-use skylight_image::store::fault::{FaultStore, Medium, Random};
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, ImageError, Options, PendingSync, Store, Write};
 use skylight_layer::{Idle, Layer};
 

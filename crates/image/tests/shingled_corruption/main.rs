@@ -7,6 +7,8 @@
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "the power-cut tests use the rest of it")]
 mod common;
+#[path = "../media/mod.rs"]
+mod media;
 #[path = "../corruption/mutate.rs"]
 mod mutate;
 #[path = "../shingled_cuts/oracle.rs"]

@@ -7,6 +7,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../media/mod.rs"]
+mod media;
 mod oracle;
 mod run;
 #[path = "../../../layer/tests/swd/oracle.rs"]

@@ -19,6 +19,8 @@
 //! Source: Skylight (FAST'15), sections 3.1 and 4.8; Cassuto et al. (MSST'10) and Hall (US 8,687,303) as
 //! cited there.
 
+#[cfg(feature = "audit")]
+#[path = "../../tests/fully_associative/audit.rs"]
 mod audit;
 mod cleaning;
 mod layout;
@@ -32,6 +34,8 @@ use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use crate::extent_map::ExtentMap;
 use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Queue, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
+#[cfg(feature = "audit")]
+pub use audit::ZoneUse;
 use cleaning::Cleaning;
 use layout::{BandAt, Layout};
 use zone::Zone;
@@ -80,17 +84,6 @@ impl FullyAssociativeSpec {
     }
 }
 
-/// The use of the bands of a zone that belong to no logical band.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ZoneUse {
-    /// Free bands.
-    pub free: u32,
-    /// Logs, which contain exceptions.
-    pub logs: u32,
-    /// 1 for a merged band that is not committed yet.
-    pub merged: u32,
-}
-
 /// See the module documentation.
 pub struct FullyAssociative {
     spec: FullyAssociativeSpec,
@@ -114,21 +107,6 @@ impl FullyAssociative {
         let layout = Layout::new(&spec);
         let zones = std::iter::repeat_with(|| None).take(layout.zones()).collect();
         Self { spec, layout, zones, exceptions: ExtentMap::new(), cleaning: None, opened: 0 }
-    }
-
-    /// The number of zones.
-    pub fn zones(&self) -> usize {
-        self.zones.len()
-    }
-
-    /// The use of the bands of a zone that belong to no logical band.
-    pub fn zone_use(&self, zone: usize) -> ZoneUse {
-        let merged = self.cleaning.filter(|cleaning| cleaning.at.zone == zone).and_then(|c| c.merged());
-        let merged = u32::from(merged.is_some());
-        match &self.zones[zone] {
-            Some(zone) => ZoneUse { free: zone.free.len() as u32, logs: zone.logs.len() as u32, merged },
-            None => ZoneUse { free: self.spec.free_bands, logs: 0, merged },
-        }
     }
 
     /// The slot of a logical band.
@@ -322,10 +300,6 @@ impl Layer for FullyAssociative {
     }
 
     fn cache_use(&self) -> CacheUse {
-        CacheUse {
-            live_sectors: self.exceptions.sectors(),
-            map_entries: self.exceptions.entries(),
-            map_bytes: self.exceptions.bytes(),
-        }
+        self.exceptions.cache_use()
     }
 }

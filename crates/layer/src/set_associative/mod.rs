@@ -263,10 +263,6 @@ impl Layer for SetAssociative {
     }
 
     fn cache_use(&self) -> CacheUse {
-        CacheUse {
-            live_sectors: self.exceptions.sectors(),
-            map_entries: self.exceptions.entries(),
-            map_bytes: self.exceptions.bytes(),
-        }
+        self.exceptions.cache_use()
     }
 }

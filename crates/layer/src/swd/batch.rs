@@ -1,14 +1,14 @@
-//! Lone writes brought into the map many at a time, in the order of addresses.
+//! Applies lone writes to the map in batches, in the order of addresses.
 //!
-//! What a write does to the map are a few *events*: its place becomes native, and on each track behind it an extent
-//! becomes overwritten. What becomes of a sector in the end is what the latest event there did to it. So the events
-//! of many writes are sorted by address, a sweep over them leaves of each the stretches where no later one is, and
-//! the map takes these in one pass: leaf by leaf, not write by write. In the same order, the writes of a track come
-//! one after the other, and what lies behind it is looked up once for them.
+//! The effect of a write on the map is a few *events*: its own location becomes native, and on each track behind it an
+//! extent becomes overwritten. The latest event at a sector determines its state. So the events of many writes are sorted
+//! by address, a sweep keeps of each event the stretches without a later one, and the map applies these in one pass, leaf
+//! by leaf instead of write by write. Sorting also brings the writes of a track together, so the tracks behind it are
+//! looked up once.
 //!
-//! Invariants: after a batch the map, the stamps and the counters are what they would be if each write had been
-//! noted on its own, in the order in which they came (an extent that meets another is one with it by what lies at
-//! the edge between them, which no third one changes); what a batch takes is bounded by `MOST_EVENTS`.
+//! Invariants: after a batch the map, the stamps and the counters are as if each write had been applied on its own, in
+//! order (whether two adjacent extents merge depends only on their common edge, which no third one changes); the size of a
+//! batch is bounded by `MOST_EVENTS`.
 
 use std::collections::BinaryHeap;
 use std::num::NonZeroU32;

@@ -1,7 +1,7 @@
-//! The raw shingled disk as a drive whose writes overwrite others: what it says of its sectors, and what an image keeps.
+//! The capability of the raw shingled disk: the state of its sectors, and the snapshot that an image stores.
 //!
-//! The last write waits beside the map until it is on record, or until the next command comes: then taking it back costs
-//! nothing, and needs no second map to go back to.
+//! The last write is kept apart from the map until it is on record, or until the next command, so that it can be taken back
+//! without a second map.
 
 use skylight_disk::shingling::{Destroyed, Pair};
 use skylight_disk::{Geometry, LbaExtent, Pba, PbaExtent, Sectors, Shingling};
@@ -39,12 +39,12 @@ impl Overwriting for Swd {
         self.settle();
         let Self { spec, map, stamps, .. } = self;
         visit_places(spec.bands.as_ref(), extent, &mut |lba, place| {
-            map.visit(&spec.geometry, place, &mut |piece, torn| {
+            map.visit(&spec.geometry, place, &mut |piece, fragment| {
                 let at = lba + (piece.start - place.start);
-                match torn {
+                match fragment {
                     None => visit(LbaExtent::new(at, piece.len), SectorState::Native),
-                    Some(torn) => {
-                        visit_writers(&spec.geometry, stamps, torn, &mut |offset, len, source, by| {
+                    Some(fragment) => {
+                        visit_writers(&spec.geometry, stamps, fragment, &mut |offset, len, source, by| {
                             let extent = LbaExtent::new(at + Sectors(offset), Sectors(len));
                             visit(extent, SectorState::Overwritten { source, by });
                         })

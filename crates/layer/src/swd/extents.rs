@@ -1,28 +1,27 @@
-//! Extents by address, each with something that is known of it: what both maps of the disk are kept in.
+//! Extents by address, each with a value: the data structure of both maps of the disk.
 //!
-//! A write changes what a few places near each other hold: pieces are cut, replaced, joined. So extents lie side by
-//! side in leaves, and a tree finds the leaf. Changes come in the order of addresses, often many at a time
-//! ([`Extents::change_all`]): a leaf that changes is merged with its changes in one go, and the next one is looked for
-//! only if it is not near. A leaf has what begins from its key to before its `until`.
+//! A write changes a few extents close to each other: it cuts, replaces and merges them. So extents are stored adjacent in
+//! leaves, which a tree finds. Changes are applied in the order of addresses, often many at a time
+//! ([`Extents::change_all`]): a leaf is merged with all of its changes at once, and the next leaf is searched for only if it
+//! is not near. A leaf contains the extents that start from its key to before its `until`.
 //!
-//! Invariants: extents do not overlap and are not empty; leaves leave no gap, the first from address 0 and the last
-//! to the greatest; none is empty but the only one; two leaves side by side hold a quarter of what they could, or
-//! one of them did when it last lost something.
+//! Invariants: extents do not overlap and are not empty; leaves cover all addresses without gaps; only a single leaf may be
+//! empty; two adjacent leaves together are a quarter full, or one of them was when it last lost an extent.
 
 use std::collections::BTreeMap;
 
 use crate::inner::prefetch;
 
-/// Entries of a leaf, at most.
+/// Maximum number of entries in a leaf.
 const LEAF: usize = 128;
-/// To go on past more leaves in which nothing changes takes longer than to look for the next that changes.
+/// Maximum number of unchanged leaves to step over: beyond them, searching the tree is faster.
 const IDLE: usize = 8;
-/// How many a search that begins near its end steps over at a time: about as many lie between two that change.
+/// Entries that a nearby search steps over at a time: about the distance between two changed entries.
 const STEP: usize = 8;
 
-/// What is known of an extent.
+/// The value of an extent.
 pub(super) trait Held: Copy + Default {
-    /// How many sectors it has, one at least.
+    /// Length of the extent, at least 1 sector.
     fn sectors(&self) -> u64;
 }
 
@@ -33,19 +32,19 @@ fn end_of<V: Held>(item: &Item<V>) -> u64 {
     item.0 + item.1.sectors()
 }
 
-/// What becomes of an extent, and of those that touch it.
+/// A change of an extent, and of those that it overlaps or adjoins.
 pub(super) trait Change<V> {
-    /// From where, and to before where.
+    /// First sector, and the first one after it.
     fn extent(&self) -> (u64, u64);
-    /// What is there then.
+    /// The new value.
     fn holds(&self) -> Option<V>;
-    /// Whether that may be one with what lies beside it.
+    /// Whether it may merge with its neighbours.
     fn joins(&self) -> bool;
-    /// What is left of an extent before an address in it.
+    /// The part of an extent before an address in it.
     fn before(&self, item: Item<V>, end: u64) -> V;
-    /// What is left of it from an address in it on.
+    /// The part from an address in it on.
     fn behind(&self, item: Item<V>, start: u64) -> V;
-    /// The new one and one that ends where it begins, or begins where it ends, as one, if they are.
+    /// The new extent merged with an adjacent one, if they merge.
     fn joined(&self, first: Item<V>, second: Item<V>) -> Option<V>;
 }
 

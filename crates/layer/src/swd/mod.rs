@@ -1,19 +1,18 @@
-//! The raw shingled disk: no translation, and a write destroys the tracks behind the one it is made to.
+//! The raw shingled disk: no translation, and a write overwrites the tracks behind its own.
 //!
-//! What is written lies where its address puts it, in place, as on a conventional drive; what was on the next
-//! `k - 1` tracks at those angles is gone ([`skylight_disk::shingling`]). A file system or a layer above that
-//! writes where it may not finds out when it reads. What a read gives for an overwritten sector is the read
-//! mode's ([`ReadMode`]): the data that lies there now, a pattern, and in either case an error if errors are
-//! wanted. The address space may be cut into bands with guards behind
-//! them ([`SwdSpec::bands`]), between which writes do no harm.
+//! Every sector has a fixed location, as on a conventional drive. A write destroys the data at its angles on the next
+//! `k - 1` tracks ([`skylight_disk::shingling`]). A file system or layer above that writes where it must not finds out when
+//! it reads. The read mode ([`ReadMode`]) determines what a read returns for an overwritten sector: the data that is there
+//! now, or a pattern, and in either case an error if that is enabled. The address space may consist of bands with guards
+//! ([`SwdSpec::bands`]); writes to one band do not affect another.
 //!
-//! `overwritten` is the map of what was destroyed, `stamps` says by which write, `run` and `runs` hold
-//! back what sequential writes destroy until somebody asks: most of it is written a moment later, and then nothing
-//! was destroyed; `batch` takes the others many at a time. So a write that continues the last one costs the same whatever `k` is.
+//! `overwritten` is the map of overwritten sectors, `stamps` records by which write. Most of what a sequential write
+//! overwrites is itself written next, so `run` and `runs` delay its effects until they are needed; `batch` applies those of
+//! other writes in batches. So a write that continues the last one costs the same for any `k`.
 //!
-//! Invariants: what is overwritten depends on which sectors were written in which order, not on how they were
-//! put into commands, nor on when anyone looked; a sector that is written is native until a track before it is
-//! written; a source holds its own data, so no source is ever looked up again.
+//! Invariants: what is overwritten depends only on which sectors were written in which order, not on the division into
+//! commands or on the times of look-ups; a written sector is native until a track before it is written; a source contains
+//! its own data, so a look-up never follows several sources.
 //!
 //! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), chapter 3; error, banding and geometry
 //! for upper layers: its conclusion.
@@ -32,7 +31,7 @@ use skylight_disk::{Geometry, Lba, LbaExtent, Pba, PbaExtent, Sectors, Shingling
 
 use crate::bands::Bands;
 use crate::capabilities::overwriting::{Overwriting, OverwritingCounters, ReadData, ReadMode, Stamp};
-use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
+use crate::plan::{Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::MediaUse;
 use batch::Batch;
 use overwritten::Overwritten;
@@ -42,38 +41,38 @@ use stamps::Stamps;
 /// A raw shingled disk.
 #[derive(Clone, Debug)]
 pub struct SwdSpec {
-    /// Its tracks.
+    /// The geometry.
     pub geometry: Geometry,
-    /// How many tracks a write covers.
+    /// The width of a write in tracks.
     pub shingling: Shingling,
-    /// Sectors that the host sees; with bands, what these hold.
+    /// Host sectors; with bands, those of all bands.
     pub capacity: Sectors,
-    /// Bands with guards; without, addresses are those of the disk.
+    /// Bands with guards; without bands, host and media addresses are equal.
     pub bands: Option<Bands>,
-    /// What reads give.
+    /// What reads of overwritten sectors return.
     pub mode: ReadMode,
 }
 
-/// See the module page.
+/// See the module documentation.
 pub struct Swd {
     spec: SwdSpec,
     map: Overwritten,
     stamps: Stamps,
     runs: Runs,
     counters: OverwritingCounters,
-    /// What the clock says.
+    /// The time of the clock.
     now: Time,
-    /// The last write, if it is not on record yet: then the map does not have it.
+    /// The last write, while it is not on record: it is not in the map.
     unrecorded: Option<(LbaExtent, Stamp)>,
-    /// The last write that counts among the overwriting ones.
+    /// The last write that was counted as overwriting.
     counted: u64,
-    /// What a read found overwritten, while it is being planned.
-    torn: Vec<(Lba, Destroyed)>,
-    /// The tracks behind one that was written, while they are being looked at.
+    /// The overwritten fragments of the read that is being planned.
+    overwritten: Vec<(Lba, Destroyed)>,
+    /// Buffer: a written track paired with each track behind it.
     behind: Vec<Pair>,
-    /// Lone writes while they are being settled.
+    /// Buffer: the batch that is being settled.
     batch: Batch,
-    /// Where the pieces of the last write lie.
+    /// The locations of the pieces of the last write.
     places: Vec<PbaExtent>,
 }
 
@@ -89,7 +88,7 @@ impl Swd {
             now: Time(0),
             unrecorded: None,
             counted: 0,
-            torn: Vec::new(),
+            overwritten: Vec::new(),
             behind: Vec::new(),
             batch: Batch::default(),
             places: Vec::new(),
@@ -98,8 +97,8 @@ impl Swd {
 
     fn read(&mut self, id: CommandId, extent: LbaExtent, plan: &mut Plan) {
         self.settle();
-        self.torn.clear();
-        let Self { spec, map, torn, .. } = self;
+        self.overwritten.clear();
+        let Self { spec, map, overwritten, .. } = self;
         visit_places(spec.bands.as_ref(), extent, &mut |lba, place| {
             if !map.touches(place) {
                 return plan.read(Medium::Platter, place, Purpose::Host);
@@ -114,11 +113,11 @@ impl Swd {
                     Some(fragment) if overwriting => read_sources(&spec.geometry, fragment, plan),
                     _ => {}
                 }
-                torn.extend(fragment.map(|fragment| (lba + (piece.start - place.start), fragment)));
+                overwritten.extend(fragment.map(|fragment| (lba + (piece.start - place.start), fragment)));
             });
         });
-        if !self.torn.is_empty() {
-            self.tell(id, plan);
+        if !self.overwritten.is_empty() {
+            self.plan_overwritten(id, plan);
             if self.spec.mode.fail {
                 return plan.fail(id, Failure::Overwritten);
             }
@@ -126,11 +125,11 @@ impl Swd {
         plan.complete(id);
     }
 
-    /// What a read that met overwritten sectors says of them.
-    fn tell(&mut self, command: CommandId, plan: &mut Plan) {
-        let torn = std::mem::take(&mut self.torn);
+    /// Counts and plans the overwritten fragments of a read.
+    fn plan_overwritten(&mut self, command: CommandId, plan: &mut Plan) {
+        let overwritten = std::mem::take(&mut self.overwritten);
         self.counters.overwritten_reads += 1;
-        for &(lba, fragment) in &torn {
+        for &(lba, fragment) in &overwritten {
             self.counters.overwritten_sectors_read += fragment.extent.len.get();
             let extent = LbaExtent::new(lba, fragment.extent.len);
             if let ReadData::Pattern(pattern) = self.spec.mode.data {
@@ -140,11 +139,11 @@ impl Swd {
                 plan.push(Step::Fail { command, extent, reason: Failure::Overwritten });
             }
         }
-        self.torn = torn;
+        self.overwritten = overwritten;
     }
 }
 
-/// The sources of an overwritten fragment: reads of runs of them.
+/// Reads the sources of an overwritten fragment, run by run.
 fn read_sources(geometry: &Geometry, fragment: Destroyed, plan: &mut Plan) {
     let Destroyed { extent, first_source, last_source } = fragment;
     let sources = Sources::new(geometry, extent.start, first_source, last_source);
@@ -153,7 +152,7 @@ fn read_sources(geometry: &Geometry, fragment: Destroyed, plan: &mut Plan) {
     });
 }
 
-/// An overwritten fragment by the writes that did it: offset, length, source of the first sector, write.
+/// Visits an overwritten fragment by the writes that overwrote it: offset, length, source of the first sector, write.
 fn visit_writers(
     geometry: &Geometry,
     stamps: &Stamps,
@@ -169,7 +168,7 @@ fn visit_writers(
     });
 }
 
-/// Where the pieces of a host extent lie on the disk, in order, with their host addresses.
+/// Visits the locations of the pieces of a host extent, in order, with their host addresses.
 fn visit_places(bands: Option<&Bands>, extent: LbaExtent, visit: &mut impl FnMut(Lba, PbaExtent)) {
     let Some(bands) = bands else {
         return visit(extent.start, PbaExtent::new(Pba(extent.start.get()), extent.len));
@@ -206,10 +205,6 @@ impl Layer for Swd {
             Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(command.id, Failure::Unsupported),
         }
         plan.complete(command.id);
-    }
-
-    fn idle(&mut self, _plan: &mut Plan) -> Idle {
-        Idle::Nothing
     }
 
     fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>) {

@@ -1,12 +1,12 @@
-//! The overwritten map: which sectors hold data that was written to another track, and to which sector.
+//! The overwritten map: the sectors that contain data written to another track, and the source of each.
 //!
-//! A fragment is a run of such sectors on one track whose sources lie on one other track and rise as the
-//! geometry says ([`Sources`]). Fragments that continue each other are one, so the map's size is that of what
-//! is torn, not of what was written; a look-up is a search in a tree.
+//! A fragment is a run of such sectors on one track whose sources lie on one other track, in the order that the geometry
+//! gives them ([`Sources`]). Fragments that continue each other are merged, so the size of the map grows with what is
+//! overwritten, not with what was written; a look-up is a search in a tree.
 //!
-//! Invariants: fragments do not overlap; a fragment lies on one track and its sources on one; a source is the
-//! written sector itself, never one that it was destroyed by later: what the head left on a track behind stays
-//! what it was when the written track is overwritten in turn.
+//! Invariants: fragments do not overlap; a fragment lies on one track and its sources on one; a source is the written
+//! sector itself, never one that overwrote it later: the data that a write left on a track behind stays when the written
+//! track is overwritten in turn.
 //! Source: the table of (original, mapped) addresses of "Shingled Write Disk Emulator" (UCSC-SSRC-12-05),
 //! section 3.2.2, which has an entry a sector.
 
@@ -107,11 +107,11 @@ pub(super) fn part(geometry: &Geometry, fragment: Destroyed, within: PbaExtent) 
     }
 }
 
-/// See the module page.
+/// See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overwritten {
     fragments: Extents<Entry>,
-    /// A stretch without fragments, where the last look-up found none: the next read is mostly there as well.
+    /// The stretch without fragments around the last look-up that found none: most next reads are in it too.
     intact: PbaExtent,
 }
 
@@ -159,43 +159,43 @@ impl Overwritten {
         let mut at = extent.start;
         for (start, entry) in self.fragments.touching(extent.start.get(), extent.end().get()) {
             let fragment = entry.from(start);
-            let torn = part(geometry, fragment, extent);
-            if at < torn.extent.start {
-                visit(PbaExtent::new(at, torn.extent.start - at), None);
+            let inside = part(geometry, fragment, extent);
+            if at < inside.extent.start {
+                visit(PbaExtent::new(at, inside.extent.start - at), None);
             }
-            visit(torn.extent, Some(torn));
-            at = torn.extent.end();
+            visit(inside.extent, Some(inside));
+            at = inside.extent.end();
         }
         if at < extent.end() {
             visit(PbaExtent::new(at, extent.end() - at), None);
         }
     }
 
-    /// Forgets an extent: it was written.
+    /// Makes an extent native: it was written.
     pub(super) fn clear(&mut self, geometry: &Geometry, extent: PbaExtent) {
         self.fragments.change(Effect { geometry, extent, by: None });
     }
 
-    /// Notes what a write of the first track of a pair destroyed of the second.
+    /// Adds what a write of the first track of a pair overwrote of the second.
     pub(super) fn set(&mut self, geometry: &Geometry, pair: &Pair, destroyed: Destroyed) {
         let by = Some((pair, Entry::of(pair, destroyed)));
         self.note(&[Effect { geometry, extent: destroyed.extent, by }], |&effect| effect);
     }
 
-    /// Notes effects of writes, in order of addresses, none of which has a sector of another.
+    /// Applies effects of writes, in order of addresses and without overlaps.
     #[inline]
     pub(super) fn note<'a, T>(&mut self, effects: &[T], effect: impl Fn(&T) -> Effect<'a>) {
         self.intact = PbaExtent::default();
         self.fragments.change_all(effects, effect);
     }
 
-    /// Nothing is overwritten.
+    /// Makes all sectors native.
     pub(super) fn erase(&mut self) {
         *self = Self::default();
     }
 }
 
-/// What becomes of an extent: it is written, or overwritten by a write of the first track of a pair, with these
+/// The effect of a write on an extent: it is written, or overwritten by a write of the first track of a pair, with these
 /// sources.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effect<'a> {

@@ -1,12 +1,11 @@
-//! Writes that continue each other, and what they destroy when somebody asks.
+//! A run: writes that continue each other, and what they overwrite.
 //!
-//! A sequential write destroys what it is going to write next. Only what a run leaves destroyed at its end is
-//! of use to anyone, and that is known from where the run begins and ends: a run is kept as one extent, with
-//! the number of each write in it, and settled when anything comes to its tracks that does not continue it, when
-//! anything is read, or when so many writes wait that their numbers take room (`runs`).
+//! A sequential write overwrites what it writes next. Only what the run leaves overwritten at its end matters, and that
+//! follows from its start and end: a run is stored as one extent, with the stamp of each of its writes. It is settled when
+//! another command touches its tracks, when anything is read, or when the stamps take too much memory (`runs`).
 //!
-//! Invariant: settling gives the map that every write on its own would have given: sectors of the run are
-//! native unless a track that was written after theirs lies before them; behind the run, the last writer has it.
+//! Invariant: settling gives the same map as applying every write on its own: sectors of the run are native unless a track
+//! before them was written after theirs; behind the run, the last write determines the source.
 
 use skylight_disk::shingling::{self, Destroyed, Pair, Sources};
 use skylight_disk::{Geometry, Pba, PbaExtent, Sectors, Track};
@@ -14,10 +13,10 @@ use skylight_disk::{Geometry, Pba, PbaExtent, Sectors, Track};
 use super::Swd;
 use crate::capabilities::overwriting::Stamp;
 
-/// Writes that are kept in one piece of memory: what is there never moves.
+/// Writes in a page of memory; pages never move.
 const PAGE: usize = 64;
 
-/// Where each write began, and its number.
+/// The start and the stamp of each write.
 pub(super) type Page = Vec<(Pba, Stamp)>;
 
 /// See the module page.
@@ -29,17 +28,17 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Where it ends.
+    /// Its end.
     pub(super) fn end(&self) -> Pba {
         self.extent.end()
     }
 
-    /// What it wrote.
+    /// The extent that it wrote.
     pub(super) fn extent(&self) -> PbaExtent {
         self.extent
     }
 
-    /// How many writes it has.
+    /// The number of its writes.
     pub(super) fn writes(&self) -> usize {
         self.writes
     }
@@ -60,7 +59,7 @@ impl Run {
         self.writes += 1;
     }
 
-    /// Gives its memory back.
+    /// Returns its pages for reuse.
     pub(super) fn give_back(&mut self, spare: &mut Vec<Page>) {
         self.pages.iter_mut().for_each(Vec::clear);
         spare.append(&mut self.pages);
@@ -70,7 +69,7 @@ impl Run {
         self.pages[index / PAGE][index % PAGE]
     }
 
-    /// How many writes begin at or before an address.
+    /// The number of writes that begin at or before an address.
     fn begun_at(&self, address: Pba) -> usize {
         let page =
             self.pages.partition_point(|page| page.first().is_some_and(|&(start, _)| start <= address));

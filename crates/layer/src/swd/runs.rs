@@ -1,20 +1,17 @@
-//! Open runs: writes that continue each other, one run for each place where a host goes on, such as a log in each
-//! of many bands.
+//! Open runs: sequences of writes that continue each other, one for each place where the host appends, such as a log in
+//! each of many bands.
 //!
-//! A run waits with what it destroys (`run`) until somebody asks. That several may wait at once is because they have
-//! nothing to do with each other: the *hull* of a run is all addresses between the first and the last of its tracks
-//! and of those behind them, and hulls of open runs do not overlap. A write that comes into the hull of a run has it
-//! settled first. Where a write ends that continues nothing is remembered. The write that continues it may do so by
-//! chance; the one that continues that opens a run.
+//! The effects of a run (`run`) are delayed until they are needed. Several runs can be open because they are independent:
+//! the *hull* of a run is all addresses between the first and the last of its tracks and of those behind them, and hulls
+//! of open runs do not overlap. A write into the hull of a run settles the run first. The end of a write that continues no
+//! run is remembered. One write that continues it may be chance; the second opens a run.
 //!
-//! A write that continues nothing waits as well, with others of its kind, which are noted together (`batch`): before a
-//! run opens or grows over more tracks, and when they are many. Logs that lie so near each other that each settles
-//! the other's run before that is worth anything are lone writes too: after one such run no other opens until the
-//! lone writes have been noted.
+//! *Lone* writes, which continue nothing, are delayed too, and applied in a batch (`batch`): before a run opens or grows
+//! over more tracks, and when there are many. Logs so close together that each settles the run of the other too early are
+//! treated as lone writes: after one such run no other opens until the lone writes have been applied.
 //!
-//! Invariants: settling open runs in any order gives the map that all their writes give in the order in which they
-//! were made, for no sector is touched by two of them; none of the lone writes that wait touches the hull of an open
-//! run.
+//! Invariants: settling the open runs in any order gives the same map as their writes in order, because no two runs affect
+//! the same sector; no delayed lone write touches the hull of an open run.
 
 use skylight_disk::shingling;
 use skylight_disk::{Pba, PbaExtent, Sectors, Track};
@@ -23,25 +20,25 @@ use super::Swd;
 use super::run::{Page, Run};
 use crate::capabilities::overwriting::Stamp;
 
-/// Most runs that are open: each costs a page of memory.
+/// Maximum number of open runs: each costs a page of memory.
 const MOST_RUNS: usize = 128;
-/// Ends of writes that are remembered, and places for them: so many more that few logs push out each other's.
+/// Remembered ends of writes, and slots for them: many more, so that few logs evict each other's.
 const MOST_ENDS: u64 = 128;
 const END_PLACES: usize = 1024;
-/// Writes in all open runs, at most: 24 bytes each; it is what settling costs that is shared by them.
+/// Maximum number of writes in all open runs, 24 bytes each: they share the cost of settling.
 const MOST_WRITES: usize = 32 * 1024;
 
-/// Lone writes that wait, at most: noting them takes about a millisecond, and a write waits for it. The more there are,
-/// the more of them lie on one track and in one leaf of the map, which are then looked at once for them.
+/// Maximum number of delayed lone writes: applying them takes about a millisecond, for which a write waits. The more
+/// there are, the more share a track and a leaf of the map, which are then looked up once.
 const MOST_LONE: usize = 2048;
 
-/// A run of fewer writes was not worth opening.
+/// Minimum number of writes that makes a run worth opening.
 const FEW_WRITES: usize = 4;
 
-/// A place without sectors.
+/// An empty extent.
 const NOTHING: PbaExtent = PbaExtent::new(Pba(0), Sectors(0));
 
-/// Addresses from the first to before the second.
+/// A range of addresses, `to` excluded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hull {
     from: Pba,
@@ -58,22 +55,22 @@ impl Hull {
     }
 }
 
-/// A run that is open.
+/// An open run.
 #[derive(Clone, Debug)]
 struct Open {
     run: Run,
     hull: Hull,
-    /// The end of the last track that is in the hull with all behind it.
+    /// The end of the last track that is in the hull together with all tracks behind it.
     known_to: Pba,
 }
 
-/// Where a write ended.
+/// The end of a write.
 #[derive(Clone, Copy, Debug)]
 struct End {
     at: Pba,
-    /// Whether it went on from another.
+    /// Whether the write continued another.
     goes_on: bool,
-    /// How many ended before it.
+    /// The number of ends before it.
     number: u64,
 }
 

@@ -1,14 +1,14 @@
-//! Which write a sector was last written by, as far as overwritten sectors have their data from it.
+//! Stamps: the last write of each sector that is the source of an overwritten one.
 //!
-//! Invariants: extents do not overlap; a source of an overwritten sector always has a stamp. Others may have
-//! one until [`Stamps::keep`] is asked to forget them.
+//! Invariants: extents do not overlap; every source of an overwritten sector has a stamp. Other sectors may have one until
+//! [`Stamps::keep`] removes it.
 
 use skylight_disk::{Pba, PbaExtent, Sectors};
 
 use super::extents::{Change, Extents, Held, Item};
 use crate::capabilities::overwriting::Stamp;
 
-/// How long an extent is, and who wrote it.
+/// The length of an extent, and the write that wrote it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
     len: u64,
@@ -21,15 +21,15 @@ impl Held for Written {
     }
 }
 
-/// See the module page.
+/// See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stamps {
     extents: Extents<Written>,
-    /// How many there were after the last clearing out.
+    /// Their number after the last call of [`Stamps::keep`].
     kept: usize,
 }
 
-/// So many may be of no use before it is worth looking.
+/// Useless stamps that are tolerated before they are searched for.
 const SLACK: usize = 1024;
 
 impl Stamps {
@@ -54,12 +54,12 @@ impl Stamps {
         }
     }
 
-    /// Notes who wrote an extent, whoever did before.
+    /// Sets the stamp of an extent.
     pub(super) fn set(&mut self, extent: PbaExtent, stamp: Stamp) {
         self.extents.change(Write { extent, stamp });
     }
 
-    /// The same for many, in order of addresses, none of which has a sector of another.
+    /// The same for many extents, in order of addresses and without overlaps.
     #[inline]
     pub(super) fn set_all<T>(&mut self, writes: &[T], write: impl Fn(&T) -> (PbaExtent, Stamp)) {
         self.extents.change_all(writes, |one| {
@@ -68,13 +68,13 @@ impl Stamps {
         });
     }
 
-    /// Whether it is worth finding out which stamps are still of use: there are many more than the last time, and
-    /// than the fragments that need them.
+    /// Whether it is worth searching for useless stamps: there are many more than after the last time, and than
+    /// fragments that need them.
     pub(super) fn is_crowded(&self, fragments: usize) -> bool {
         self.extents.len() > fragments.max(2 * self.kept) + SLACK
     }
 
-    /// Forgets all but what touches these extents.
+    /// Removes all stamps that do not overlap these extents.
     pub(super) fn keep(&mut self, extents: impl Iterator<Item = PbaExtent>) {
         let mut used: Vec<(u64, u64)> =
             extents.map(|extent| (extent.start.get(), extent.end().get())).collect();
@@ -91,7 +91,7 @@ impl Stamps {
         self.kept = self.extents.len();
     }
 
-    /// Forgets all.
+    /// Removes all stamps.
     pub(super) fn erase(&mut self) {
         *self = Self::default();
     }

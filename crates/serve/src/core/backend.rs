@@ -1,28 +1,28 @@
-//! What every front door asks of what is served.
+//! The interface between front doors and what is served.
 //!
-//! A backend does a command when it is called ([`Backend::execute`]), or takes it and answers later
-//! ([`Backend::submit`]): a drive in model time answers when the model says so. Filters (`filters/`) are backends over a
-//! backend.
+//! A backend executes a command synchronously ([`Backend::execute`]), or accepts it and completes it later
+//! ([`Backend::submit`]): a drive in model time completes commands when the model says so. Filters (`filters/`) are
+//! backends over a backend.
 //!
-//! Invariant: a command that reaches a backend was checked against its [`Shape`] (`validate.rs`).
+//! Invariant: a command that reaches a backend was validated against its [`Shape`] (`validate.rs`).
 
 use std::os::fd::BorrowedFd;
 
 use super::{Command, Errno, Extent, Job, Setting, Shape, StatusQuery};
 
-/// What is served. Called from any number of threads.
+/// What is served; called from any number of threads.
 pub trait Backend: Send + Sync {
-    /// What it is like; it does not change.
+    /// Its size and capabilities; they do not change.
     fn shape(&self) -> &Shape;
 
-    /// Does a command. `data` is as long as [`Command::data_bytes`]: filled by a read, read by a write.
+    /// Executes a command. `data` has [`Command::data_bytes`] bytes: a read fills it, a write reads it.
     ///
     /// # Errors
-    /// As the command fails; then nothing is known of the bytes that it was to change.
+    /// As the command fails; the content of the extent that it was to change is then undefined.
     fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno>;
 
-    /// The same for a command that may take long: it may end with [`Errno::Shutdown`], done in part, once `keep_going` says
-    /// no.
+    /// The same for a command that may take long: once `keep_going` returns false it may fail with
+    /// [`Errno::Shutdown`], partly done.
     ///
     /// # Errors
     /// As [`Backend::execute`].
@@ -35,19 +35,19 @@ pub trait Backend: Send + Sync {
         self.execute(command, data)
     }
 
-    /// Does writes that wait at the same time; what they are worth together is the backend's affair. `results`
-    /// takes one result for each.
+    /// Executes writes that are pending at the same time; the backend decides whether to batch them. Appends one result
+    /// per write to `results`.
     fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
         results.extend(writes.iter_mut().map(|(command, data)| self.execute(command, data)));
     }
 
-    /// Gives `take` the file in which a stretch lies, and where in it, while nothing is being changed; whether it did. Only
-    /// what lies at its place for good is lent, for its bytes may be looked at when the call is over.
-    fn file_at(&self, _offset: u64, _len: u64, _take: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
+    /// Calls `visit` with the file that holds an extent, and the offset in it, while nothing changes; returns whether there
+    /// is one. Only for extents at a fixed location, because the bytes may be read after the call.
+    fn file_at(&self, _offset: u64, _len: u64, _visit: &mut dyn FnMut(BorrowedFd<'_>, u64)) -> bool {
         false
     }
 
-    /// The states of the blocks of an extent: runs from `offset` on, at most `most`; those beyond are left out.
+    /// Appends the states of the blocks of an extent: runs from `offset` on, at most about `limit` of them.
     ///
     /// # Errors
     /// When the blocks cannot be looked up.
@@ -56,22 +56,21 @@ pub trait Backend: Send + Sync {
         offset: u64,
         len: u64,
         query: StatusQuery,
-        most: usize,
+        limit: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno>;
 
-    /// The first byte of an extent that a read refuses, of which [`Backend::execute`] says only that it failed.
+    /// The first byte of an extent that cannot be read, after [`Backend::execute`] has failed a read of it.
     fn refused_at(&self, _offset: u64, _len: u64) -> Option<u64> {
         None
     }
 
-    /// Whether commands take their time, so that others should be taken meanwhile: then they come by
-    /// [`Backend::submit`].
+    /// Whether commands complete later, so that front doors use [`Backend::submit`] and accept others meanwhile.
     fn is_async(&self) -> bool {
         false
     }
 
-    /// Takes a command that is answered at some time.
+    /// Accepts a command that completes later.
     fn submit(&self, job: Job) {
         job.execute_with(
             |command, data, keep_going| self.execute_while(command, data, keep_going),
@@ -84,18 +83,18 @@ pub trait Backend: Send + Sync {
         serde_json::Value::Null
     }
 
-    /// Changes how it works; what it is then, in words.
+    /// Changes a setting; returns its new value in words.
     ///
     /// # Errors
-    /// One line, when it has nothing of the kind.
+    /// One line, when it does not have the setting.
     fn set(&self, setting: &Setting) -> Result<String, String> {
         Err(setting.unavailable())
     }
 
-    /// Ends in order, when nobody asks any more: all is durable.
+    /// Shuts down in order, after the last command: all writes become durable.
     ///
     /// # Errors
-    /// One line that says what failed.
+    /// One line that names what failed.
     fn close(&self) -> Result<(), String> {
         self.execute(&Command::FLUSH, &mut []).map_err(|errno| format!("cannot flush: {errno}"))
     }

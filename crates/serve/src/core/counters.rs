@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Command, OFFERED, Op};
 
-/// See the module page.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Counters {
     commands: [AtomicU64; Op::COUNT],

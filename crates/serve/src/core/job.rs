@@ -88,11 +88,6 @@ impl Job {
         self
     }
 
-    /// The cancellation flag, for commands that are parts of this one.
-    pub fn cancellation(&self) -> Option<Arc<AtomicBool>> {
-        self.cancel.clone()
-    }
-
     /// Whether the client has disconnected.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed))

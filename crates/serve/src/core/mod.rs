@@ -6,8 +6,7 @@
 //! * [`Service`]: a backend with what all front doors share: [`counters`], limits ([`connection`],
 //!   [`memory_budget`]), status and [`Setting`]s.
 //! * [`open`]: from a profile and a path to a backend.
-//! * [`served`]: an image as fast as possible. [`timed`]: an image behind a drive in model time. [`plain`]:
-//!   memory, and a file without a drive.
+//! * [`served`]: an image as fast as possible. [`timed`]: an image behind a drive in model time.
 //! * [`shingled`], [`checksum_errors`]: reports about refused reads.
 //! * [`filters`]: delays, fault injection and the log, each a backend over a backend.
 //!
@@ -23,7 +22,6 @@ pub mod filters;
 mod job;
 pub mod memory_budget;
 pub mod open;
-pub mod plain;
 pub mod served;
 mod service;
 mod settings;

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use skylight_drive::Drive;
@@ -35,17 +36,16 @@ pub enum Timing {
     Native,
 }
 
-impl Timing {
-    /// Parses the name of a timing.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "none" => Some(Self::None),
-            "model" => Some(Self::Model),
-            "native" => Some(Self::Native),
-            _ => None,
-        }
-    }
+impl FromStr for Timing {
+    type Err = String;
 
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = [Self::None, Self::Model, Self::Native].into_iter().find(|timing| timing.name() == name);
+        found.ok_or_else(|| format!("{name}: not a timing; use none, model or native"))
+    }
+}
+
+impl Timing {
     /// One sentence for the description of the drive.
     pub const fn sentence(self) -> &'static str {
         match self {

@@ -41,10 +41,7 @@ impl Setting {
     /// One line, when there is no such setting or value.
     pub fn parse(name: &str, value: &str) -> Result<Self, String> {
         Ok(match name {
-            "read-mode" => Self::ReadMode(ReadModeName::named(value).ok_or_else(|| {
-                let names = ReadModeName::ALL.map(ReadModeName::name).join(", ");
-                format!("{value}: not a read mode; use one of {names}")
-            })?),
+            "read-mode" => Self::ReadMode(value.parse()?),
             "delay-read" => Self::ReadDelay(delay(value)?),
             "delay-write" => Self::WriteDelay(delay(value)?),
             "fail" if value == "off" => Self::Faults(None),

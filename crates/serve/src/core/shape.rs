@@ -1,9 +1,9 @@
-//! What a served drive is like: size, block sizes, what it can do.
+//! The size, block sizes and capabilities of a served drive.
 
-/// Most bytes of a read that must come in one chunk, and of a piece of any other command.
+/// The longest read that is answered in one chunk, and the longest piece of any other command, bytes.
 pub const PIECE_BYTES: usize = 1 << 20;
 
-/// What a backend is like, for its clients.
+/// What clients learn about a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The name of the drive.
@@ -12,27 +12,27 @@ pub struct Shape {
     pub description: String,
     /// Bytes.
     pub size: u64,
-    /// Every offset and length is a multiple of this: a power of two, bytes.
+    /// Logical block: every offset and length is a multiple of it; a power of two, bytes.
     pub block: u32,
-    /// What is done without loss: a power of two, bytes.
+    /// Physical block, without read-modify-write: a power of two, bytes.
     pub preferred: u32,
-    /// Refuses to change.
+    /// Whether commands that change data are refused.
     pub read_only: bool,
-    /// Seeks cost something.
+    /// Whether seeks take time.
     pub rotational: bool,
-    /// A flush on one connection is one for all.
+    /// Whether a flush on one connection makes writes of all connections durable.
     pub multi_conn: bool,
-    /// Knows which blocks are cached ([`super::StatusQuery::Cached`]).
+    /// Whether it reports which blocks are in the persistent cache ([`super::StatusQuery::Cached`]).
     pub places: bool,
-    /// Is a raw shingled disk ([`super::StatusQuery::Overwritten`]).
+    /// Whether it is a raw shingled disk ([`super::StatusQuery::Overwritten`]).
     pub shingled: bool,
-    /// Bytes of a long write that are done at once: whole preferred blocks, at most [`PIECE_BYTES`]. Small where a
-    /// write costs the same in one or in parts: then it is done while the processor still has what came.
+    /// The piece in which a long write is executed, bytes: whole preferred blocks, at most [`PIECE_BYTES`]. Small where
+    /// pieces cost no more than one write, so that data is written while it is still in the processor's cache.
     pub write_piece: usize,
 }
 
 impl Shape {
-    /// A drive of so many bytes with sectors of 512 bytes and blocks of 4 KiB.
+    /// A drive of `size` bytes with sectors of 512 bytes and blocks of 4 KiB.
     pub fn drive(name: impl Into<String>, size: u64) -> Self {
         let (name, description) = (name.into(), String::new());
         let (block, preferred) = (512, 4096);

@@ -4,6 +4,7 @@
 //! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), section 3.2.3 (read modes) and its
 //! conclusion (upper layers ask for the geometry).
 
+use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -47,11 +48,6 @@ impl ReadModeName {
         }
     }
 
-    /// The mode of a name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name)
-    }
-
     /// What the layer calls it; `pattern` is the byte of the pattern.
     pub fn mode(self, pattern: u8) -> ReadMode {
         let (data, fail) = match self {
@@ -71,6 +67,16 @@ impl ReadModeName {
             (ReadData::Overwriting, true) => Self::Development,
             (ReadData::Pattern(_), true) => Self::DevelopmentPerformance,
         }
+    }
+}
+
+impl FromStr for ReadModeName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names = || Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|mode| mode.name() == name);
+        found.ok_or_else(|| format!("{name}: not a read mode; use one of {}", names()))
     }
 }
 
@@ -221,10 +227,10 @@ mod tests {
     #[test]
     fn modes_have_names_both_ways() {
         for mode in ReadModeName::ALL {
-            assert_eq!(ReadModeName::named(mode.name()), Some(mode));
+            assert_eq!(mode.name().parse(), Ok(mode));
             assert_eq!(ReadModeName::of(mode.mode(7)), mode);
         }
-        assert_eq!(ReadModeName::named("errors"), None);
+        assert!("errors".parse::<ReadModeName>().is_err());
     }
 
     #[test]

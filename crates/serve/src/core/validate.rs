@@ -1,12 +1,12 @@
-//! Which commands reach what is served: the checks that every front door needs, whatever protocol it speaks.
+//! Validation of commands, for every front door and protocol.
 //!
-//! A front door decodes its own request, checks its own flags, and calls [`validate`], which makes the [`Command`]: the one
-//! place where bytes become sectors. A backend checks nothing again.
+//! A front door decodes its request, checks the flags of its protocol, and calls [`validate`], which builds the [`Command`].
+//! Only here do bytes become sectors. A backend does not validate again.
 //!
-//! Invariant: a command that passes lies on the drive, is whole blocks, at most [`MAX_TRANSFER_BYTES`] long if it carries
-//! data, and changes nothing on a drive that is read-only.
-//! Source of the errors: what Linux block devices give. A write past the end is ENOSPC, anything else past the end EINVAL,
-//! a change of what is read-only EPERM.
+//! Invariant: the extent of a validated command lies on the drive and is whole blocks, with at most
+//! [`MAX_TRANSFER_BYTES`] of data; on a read-only drive the command changes no data.
+//! Source of the errors: Linux block devices. A write past the end fails with ENOSPC, any other command past the end with
+//! EINVAL, a change of a read-only device with EPERM.
 
 use super::{Command, Errno, Flags, Op, Shape};
 
@@ -14,19 +14,19 @@ use super::{Command, Errno, Flags, Op, Shape};
 /// puts into one request of a block device.
 pub const MAX_TRANSFER_BYTES: u32 = 32 << 20;
 
-/// The operations that a front door decodes today; no protocol has an append yet.
+/// The operations that front doors decode; no protocol has an append yet.
 pub const OFFERED: [Op; 6] = [Op::Read, Op::Write, Op::Flush, Op::Trim, Op::WriteZeroes, Op::Cache];
 
-/// Why an extent is none of a drive.
+/// Why an extent is invalid for a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadExtent {
     /// It ends past the end of the drive.
     PastEnd,
-    /// It is empty, or not whole blocks.
+    /// It is empty or not whole blocks.
     NotBlocks,
 }
 
-/// Checks that an extent is whole blocks of a drive.
+/// Checks that an extent is whole blocks and lies on the drive.
 ///
 /// # Errors
 /// See [`BadExtent`].
@@ -40,7 +40,7 @@ pub fn validate_extent(offset: u64, len: u64, shape: &Shape) -> Result<(), BadEx
     Ok(())
 }
 
-/// Checks a command and makes it; FUA of one that writes nothing is dropped.
+/// Validates and builds a command; drops FUA if it changes no data.
 ///
 /// # Errors
 /// The error with which the command fails.

@@ -7,7 +7,6 @@
 //! * [`decode`]: from a request on the wire to a command of the core.
 //! * [`transmission`]: the transmission phase. [`reply_buffer`]: encodes replies. [`reply_queue`]: replies of
 //!   an asynchronous backend. [`splice_pipe`]: zero-copy reads.
-//! * [`scripted_client`]: a scripted client for tests and fuzzing.
 //!
 //! Source: the NBD protocol as published by the NBD project (doc/proto.md); modules name the sections that
 //! they implement.
@@ -20,7 +19,6 @@ pub mod decode;
 pub mod handshake;
 pub mod reply_buffer;
 pub mod reply_queue;
-pub mod scripted_client;
 pub mod server;
 pub mod splice_pipe;
 pub mod tls;

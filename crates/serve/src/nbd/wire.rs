@@ -65,8 +65,6 @@ pub mod reply {
     pub const ERR_TLS_REQD: u32 = (1 << 31) | 5;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) | 6;
-    /// The server is shutting down.
-    pub const ERR_SHUTDOWN: u32 = (1 << 31) | 7;
     /// The option data is too long.
     pub const ERR_TOO_BIG: u32 = (1 << 31) | 9;
 }
@@ -215,18 +213,6 @@ impl RawRequest {
         })
     }
 
-    /// Encodes the request header, for clients.
-    pub fn to_bytes(&self) -> [u8; REQUEST_BYTES] {
-        let mut bytes = [0; REQUEST_BYTES];
-        bytes[0..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
-        bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());
-        bytes[6..8].copy_from_slice(&self.kind.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
-        bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
-        bytes[24..28].copy_from_slice(&self.len.to_be_bytes());
-        bytes
-    }
-
     /// Length of the payload behind the header, bytes.
     pub fn payload(&self) -> usize {
         if self.kind == command::WRITE { self.len as usize } else { 0 }
@@ -250,15 +236,6 @@ pub fn chunk_header(flags: u16, kind: u16, cookie: u64, len: u32) -> [u8; CHUNK_
     bytes[6..8].copy_from_slice(&kind.to_be_bytes());
     bytes[8..16].copy_from_slice(&cookie.to_be_bytes());
     bytes[16..20].copy_from_slice(&len.to_be_bytes());
-    bytes
-}
-
-/// Encodes an option, for clients.
-pub fn option_bytes(option: u32, data: &[u8]) -> Vec<u8> {
-    let mut bytes = OPTION_MAGIC.to_be_bytes().to_vec();
-    bytes.extend(option.to_be_bytes());
-    bytes.extend((data.len() as u32).to_be_bytes());
-    bytes.extend(data);
     bytes
 }
 

@@ -4,12 +4,16 @@
 // Each test file uses only some of this.
 #![allow(dead_code)]
 
+pub mod encode;
+pub mod memory;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encode::{option_bytes, request_bytes};
 use skylight_serve::core::Backend;
 use skylight_serve::endpoint::Endpoint;
 use skylight_serve::nbd::server::Options;
@@ -57,18 +61,18 @@ impl TestServer {
     pub fn client(&self, structured: bool, contexts: &[&str]) -> Client {
         let mut client = self.greet(3);
         if structured {
-            client.send(&wire::option_bytes(option::STRUCTURED_REPLY, &[]));
+            client.send(&option_bytes(option::STRUCTURED_REPLY, &[]));
             assert_eq!(client.option_reply().0, reply::ACK);
         }
         if !contexts.is_empty() {
-            client.send(&wire::option_bytes(option::SET_META_CONTEXT, &context_data("", contexts)));
+            client.send(&option_bytes(option::SET_META_CONTEXT, &context_data("", contexts)));
             let mut found = 0;
             while client.option_reply().0 == reply::META_CONTEXT {
                 found += 1;
             }
             assert_eq!(found, contexts.len());
         }
-        client.send(&wire::option_bytes(option::GO, &info_data("", &[])));
+        client.send(&option_bytes(option::GO, &info_data("", &[])));
         while client.option_reply().0 != reply::ACK {}
         client
     }
@@ -131,7 +135,7 @@ impl Client {
 
     pub fn send_request(&mut self, kind: u16, flags: u16, offset: u64, len: u32, payload: &[u8]) {
         let raw = RawRequest { flags, kind, cookie: offset ^ u64::from(kind) << 56, offset, len };
-        self.send(&raw.to_bytes());
+        self.send(&request_bytes(&raw));
         self.send(payload);
     }
 

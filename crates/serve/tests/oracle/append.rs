@@ -2,8 +2,8 @@
 
 use std::sync::mpsc::channel;
 
-use skylight_image::store::fault::Random;
-use skylight_image::store::ram::RamStore;
+use crate::media::fault::Random;
+use crate::media::ram::RamStore;
 use skylight_image::{Image, Options};
 use skylight_serve::core::{Command, Completion, Errno, Job, Op};
 

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use crate::media::fault::{FaultStore, Full, Random};
+use crate::media::ram::RamStore;
 use skylight_image::Image;
-use skylight_image::store::fault::{FaultStore, Full, Random};
-use skylight_image::store::ram::RamStore;
 
 use crate::Timing;
 use crate::common::number;

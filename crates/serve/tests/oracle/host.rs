@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use skylight_image::store::fault::{FaultStore, Random};
+use crate::media::fault::{FaultStore, Random};
 use skylight_serve::core::{Command, Completion, Errno, Job, Op as ServedOp};
 
 use crate::drives::SECTORS;

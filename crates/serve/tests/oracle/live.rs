@@ -1,7 +1,7 @@
 //! Drives that are not cut: every read gives what was asked before it.
 
-use skylight_image::store::fault::Random;
-use skylight_image::store::ram::RamStore;
+use crate::media::fault::Random;
+use crate::media::ram::RamStore;
 use skylight_image::{Image, Options};
 
 use crate::Timing;

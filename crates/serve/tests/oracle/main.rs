@@ -34,6 +34,8 @@ mod drives;
 mod full;
 mod host;
 mod live;
+#[path = "../../../image/tests/media/mod.rs"]
+mod media;
 mod planted;
 mod raw;
 mod shadow;

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::media::fault::Random;
 use skylight_drive::drive::Planted as InDrive;
-use skylight_image::store::fault::Random;
 use skylight_serve::core::timed::model::Planted;
 
 use crate::Timing;

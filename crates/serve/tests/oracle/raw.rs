@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime};
 
+use crate::media::fault::Random;
+use crate::media::ram::RamStore;
 use skylight_disk::{Angle, Geometry, SegmentSpec, Shingling};
 use skylight_drive::Drive;
-use skylight_image::store::fault::Random;
-use skylight_image::store::ram::RamStore;
 use skylight_image::{Image, Options};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Swd, SwdSpec};

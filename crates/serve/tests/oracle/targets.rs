@@ -1,10 +1,10 @@
 //! Drives in each timing mode, as a host meets them without a socket between.
 
+use crate::media::fault::Random;
 use skylight_disk::{Nanos, Sectors, Time};
 use skylight_drive::Drive as ModelledDrive;
 use skylight_drive::profile::Profile;
 use skylight_image::Image;
-use skylight_image::store::fault::Random;
 use skylight_serve::core::served::ServedImage;
 use skylight_serve::core::timed::model::{Done, ModelDrive};
 use skylight_serve::core::timed::wake_latency::WakeLatency;

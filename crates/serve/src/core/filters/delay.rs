@@ -3,8 +3,7 @@
 //! Invariants: commands execute at once and their completions are delayed; delays run in parallel;
 //! completions happen in the order in which they are due.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -37,36 +36,10 @@ impl Delays {
     }
 }
 
-/// A delayed completion.
-struct Delayed {
-    due: Instant,
-    number: u64,
-    run: Box<dyn FnOnce() + Send>,
-}
-
-impl PartialEq for Delayed {
-    fn eq(&self, other: &Self) -> bool {
-        (self.due, self.number) == (other.due, other.number)
-    }
-}
-
-impl Eq for Delayed {}
-
-impl PartialOrd for Delayed {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Delayed {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.due, self.number).cmp(&(other.due, other.number))
-    }
-}
-
 #[derive(Default)]
 struct Queue {
-    pending: BinaryHeap<Reverse<Delayed>>,
+    /// Completions by when they are due, in the order in which they were scheduled.
+    pending: BTreeMap<(Instant, u64), Box<dyn FnOnce() + Send>>,
     next: u64,
     closed: bool,
 }
@@ -87,7 +60,7 @@ impl DelayQueue {
         let mut queue = self.queue();
         let number = queue.next;
         queue.next += 1;
-        queue.pending.push(Reverse(Delayed { due, number, run: Box::new(move || complete(completion)) }));
+        queue.pending.insert((due, number), Box::new(move || complete(completion)));
         self.changed.notify_all();
     }
 
@@ -96,13 +69,13 @@ impl DelayQueue {
         let mut queue = self.queue();
         loop {
             let now = Instant::now();
-            let next = queue.pending.peek().map(|Reverse(pending)| pending.due);
+            let next = queue.pending.first_key_value().map(|(&(due, _), _)| due);
             match next {
                 Some(due) if due <= now || queue.closed => {
-                    let pending = queue.pending.pop();
+                    let pending = queue.pending.pop_first();
                     drop(queue);
-                    if let Some(Reverse(pending)) = pending {
-                        (pending.run)();
+                    if let Some((_, complete)) = pending {
+                        complete();
                     }
                     queue = self.queue();
                 }
@@ -188,63 +161,5 @@ impl super::Filter for Delay {
         self.inner.submit(job.intercept(move |completion, complete| {
             timer.schedule(since + delay, completion, complete);
         }));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::channel;
-
-    use super::*;
-    use crate::core::Command;
-    use crate::core::plain::Memory;
-
-    #[test]
-    fn delays_run_in_parallel() {
-        let delays = Delays { read: Duration::from_millis(60), write: Duration::from_millis(20) };
-        let delay = Delay::new(Arc::new(Memory::new(1 << 20)), delays).unwrap();
-        let (sender, receiver) = channel();
-        let began = Instant::now();
-        for index in 0..20 {
-            let sender = sender.clone();
-            let op = if index % 2 == 0 { Op::Read } else { Op::Write };
-            let complete: OnComplete =
-                Box::new(move |completion| sender.send((op, completion.result, began.elapsed())).unwrap());
-            delay.submit(Job::new(Command::of_bytes(op, 0, 512), vec![0; 512], complete));
-        }
-        let completions: Vec<_> = (0..20).map(|_| receiver.recv().unwrap()).collect();
-        assert!(completions[..10].iter().all(|&(op, result, _)| op == Op::Write && result.is_ok()));
-        for (op, _, took) in completions {
-            assert!(took >= delays.of(op), "{op:?} after {took:?}");
-        }
-        // In sequence they would take 800 ms.
-        assert!(began.elapsed() < Duration::from_millis(400));
-    }
-
-    #[test]
-    fn a_delay_can_be_changed_at_run_time() {
-        let delay = Delay::new(Arc::new(Memory::new(1 << 20)), Delays::default()).unwrap();
-        assert_eq!(
-            delay.set(&Setting::ReadDelay(Duration::from_millis(30))),
-            Ok("delay-read 30 ms".to_owned())
-        );
-        let (sender, receiver) = channel();
-        let began = Instant::now();
-        let complete: OnComplete = Box::new(move |completion| sender.send(completion.result).unwrap());
-        delay.submit(Job::new(Command::of_bytes(Op::Read, 0, 512), vec![0; 512], complete));
-        assert_eq!(receiver.recv(), Ok(Ok(())));
-        assert!(began.elapsed() >= Duration::from_millis(30));
-        assert_eq!(Backend::status(&delay), Value::Null, "memory has no status to add to");
-    }
-
-    #[test]
-    fn delayed_commands_complete_at_the_end() {
-        let delays = Delays { read: Duration::from_secs(3600), write: Duration::from_secs(3600) };
-        let delay = Delay::new(Arc::new(Memory::new(1 << 20)), delays).unwrap();
-        let (sender, receiver) = channel();
-        let complete: OnComplete = Box::new(move |completion| sender.send(completion.result).unwrap());
-        delay.submit(Job::new(Command::FLUSH, Vec::new(), complete));
-        drop(delay);
-        assert_eq!(receiver.recv(), Ok(Ok(())));
     }
 }

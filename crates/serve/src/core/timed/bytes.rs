@@ -1,16 +1,16 @@
-//! The bytes of a drive in model time: on the media, in the volatile cache (`volatile_data.rs`) and in flight
+//! The data of a drive in model time: on the media, in the volatile cache (`volatile_data.rs`) and in flight
 //! (`in_flight.rs`).
 //!
-//! Each plan that the drive executes moves its bytes at that moment. A read gets the media, and over them what the
-//! volatile cache holds, at the moment at which it is decided.
+//! When the drive executes a plan, the data of the plan moves. When the outcome of a read is decided, its data is read
+//! from the media and overlaid with that of the volatile cache.
 //!
-//! Invariants: a write is in `cached` from the moment that the drive's cache takes it until a plan has moved its bytes to
-//! the media. The drive lets writes that overlap leave in the order in which it took them (`drive/write_cache.rs`), so
-//! what is cached is never older than what the media have: the newest cached bytes laid over the media are the newest
-//! bytes of every sector. What fails, fails the commands whose bytes it was about.
+//! Invariants: a write is in `cached` from the moment at which the drive's cache accepts it until a plan has moved its data
+//! to the media. The drive destages overlapping writes in the order in which it accepted them (`drive/write_cache.rs`), so
+//! cached data is never older than that of the media: the media overlaid with the newest cached data have the newest data
+//! of every sector. An error fails the commands whose data it concerns.
 //!
-//! Where the file system is full, what the cache holds stays in it, and the drive tries again later. Of such a write some
-//! bytes may be on the media already: the cache still has all of them, and lies over these.
+//! When the file system is full, writes stay in the cache and the drive retries later. Some data of such a write may be on
+//! the media already; the cache still has all of it, and covers it.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
 use crate::core::shingled::Shingles;
 use crate::core::{Command, Op};
 
-/// Reads the media. A sector of them that is wrong is no error where the volatile cache holds a newer one.
+/// Reads the media. A checksum mismatch is no error where the volatile cache has newer data.
 fn read_media(
     interpreter: &Interpreter,
     cached: &VolatileData,
@@ -43,15 +43,15 @@ fn read_media(
     })
 }
 
-/// See the module page.
+/// See the module documentation.
 pub(super) struct Bytes {
     pub(super) interpreter: Interpreter,
     pub(super) commands: CommandTable,
     pub(super) cached: VolatileData,
-    /// Whether writes that are not answered from the volatile cache are durable when answered.
+    /// Whether writes complete before they are durable.
     write_cache: bool,
     pub(super) last_error: Option<String>,
-    /// Whether a plan of the host's commands was refused since somebody looked.
+    /// Whether a plan of host commands was refused since the flag was last taken.
     pub(super) refused_host: bool,
     /// For a raw shingled disk.
     pub(super) shingles: Option<Arc<Shingles>>,
@@ -59,7 +59,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    /// Nothing in flight, nothing cached.
+    /// Without commands in flight and cached writes.
     pub(super) fn new(interpreter: Interpreter, write_cache: bool, shingles: Option<Arc<Shingles>>) -> Self {
         Self {
             interpreter,
@@ -73,7 +73,7 @@ impl Bytes {
         }
     }
 
-    /// Whether a write is answered only when its bytes are on the media.
+    /// Whether a command completes only when its data is on the media.
     pub(super) fn waits_for_media(&self, command: &Command) -> bool {
         matches!(command.op, Op::Write | Op::WriteZeroes) && (command.flags.fua || !self.write_cache)
     }
@@ -84,7 +84,7 @@ impl Bytes {
         Failure::from(error)
     }
 
-    /// Moves the bytes of a plan of the host's commands; whether they have to be durable when these are answered.
+    /// Moves the data of a plan of host commands; returns whether it must be durable when they complete.
     fn host_plan(
         &mut self,
         plan: &Plan,
@@ -111,13 +111,13 @@ impl Bytes {
             }
         }
         match trim {
-            Some(extent) => interpreter.apply_trim(plan, layer, extent)?,
+            Some(extent) => interpreter.apply_trim(plan, layer, extent, false)?,
             None => interpreter.apply(plan, layer, &writes)?,
         }
         Ok(durable)
     }
 
-    /// Moves the bytes of a plan of the volatile cache's writes. If that fails they stay: they were answered.
+    /// Moves the data of a plan of cached writes. If that fails they stay in the cache, because they have completed.
     fn cache_plan(
         &mut self,
         plan: &Plan,
@@ -129,7 +129,7 @@ impl Bytes {
         Ok(())
     }
 
-    /// What a read gets now: the media, and over it what the volatile cache holds; how it ends.
+    /// Reads the media, overlaid with the volatile cache; returns the outcome of the read.
     fn read(&mut self, id: CommandId, outcome: Outcome, layer: &mut dyn Layer) -> Outcome {
         let Some(InFlight { job, planned, .. }) = self.commands.get_mut(id) else {
             return outcome;
@@ -137,7 +137,7 @@ impl Bytes {
         let extent = job.command.extent;
         if let Some(failed) = planned.take() {
             self.cached.overlay(extent, &mut job.data);
-            // What the plan itself fails, newer bytes may mend.
+            // The cache may have newer data for what the plan fails.
             let mendable = outcome == Outcome::Failed(Failure::Overwritten);
             return if mendable { self.check_uncovered(id, &failed, layer) } else { outcome };
         }
@@ -150,7 +150,7 @@ impl Bytes {
         Outcome::Failed(self.note(&error))
     }
 
-    /// Fails a read some parts of which are errors, unless the volatile cache has these.
+    /// Fails a read if the volatile cache does not cover all `parts`, which cannot be read.
     fn check_uncovered(&mut self, id: CommandId, parts: &[LbaExtent], layer: &mut dyn Layer) -> Outcome {
         let Some(disk) = layer.overwriting() else { return Outcome::Done };
         let mut losses = Vec::new();
@@ -169,7 +169,7 @@ impl Bytes {
         Outcome::Done
     }
 
-    /// Reads what the plan of a read of a raw shingled disk says.
+    /// Executes the plan of reads of a raw shingled disk.
     fn planned_read(&mut self, plan: &Plan, ids: &[CommandId]) -> Result<(), ImageError> {
         for &id in ids {
             let Some(InFlight { job, planned, .. }) = self.commands.get_mut(id) else {
@@ -201,7 +201,7 @@ impl PlanExecutor for Bytes {
         };
         match moved {
             Ok(durable) => {
-                // The plan is done whether or not it can be made durable.
+                // The plan has been executed, whether or not it becomes durable.
                 if durable && let Err(error) = self.interpreter.flush() {
                     return ExecutionResult::Failed(self.note(&error));
                 }
@@ -229,7 +229,7 @@ impl PlanExecutor for Bytes {
                     return Outcome::Failed(self.note(&error));
                 }
                 if let Err(error) = self.interpreter.rest() {
-                    // Behind a flush is a good time for what checksums have to do; the flush is none the worse.
+                    // Checksum maintenance runs after a flush; its errors do not fail the flush.
                     self.note(&error);
                 }
                 outcome

@@ -1,24 +1,25 @@
-//! The commands between their arrival and their answer, by the numbers that the drive knows them by.
+//! The table of commands in flight, by the ID that the drive uses.
 //!
-//! Invariant: a number is that of one command until it is answered; numbers of answered commands are used again, so the
-//! table is as long as the deepest queue.
+//! Invariant: an ID belongs to one command until it completes; IDs of completed commands are reused, so the table is as
+//! long as the deepest queue.
 
 use skylight_disk::{LbaExtent, Time};
 use skylight_layer::{Command, CommandId};
 
 use crate::core::Job;
 
-/// A command between its arrival and its answer.
+/// A command in flight.
 pub(super) struct InFlight {
     pub(super) job: Job,
+    /// When it arrived.
     pub(super) came: Time,
-    /// The zeroes of which it is a part.
+    /// The zeroes command of which it is a part.
     pub(super) part_of: Option<u32>,
-    /// Of a raw shingled disk: what its layer's plan has read, and which parts of it are errors.
+    /// For a read of a raw shingled disk whose plan was executed: the parts that the plan fails.
     pub(super) planned: Option<Vec<LbaExtent>>,
 }
 
-/// See the module page.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct CommandTable {
     slots: Vec<Option<InFlight>>,
@@ -26,7 +27,7 @@ pub(super) struct CommandTable {
 }
 
 impl CommandTable {
-    /// A command came and gets its number.
+    /// Adds a command and gives it an ID.
     pub(super) fn start(&mut self, mut job: Job, came: Time, part_of: Option<u32>) -> Command {
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -38,19 +39,19 @@ impl CommandTable {
         command
     }
 
-    /// A command is answered: its number is free.
+    /// Removes a completed command; its ID is free again.
     pub(super) fn finish(&mut self, id: CommandId) -> Option<InFlight> {
         let in_flight = self.slots.get_mut(id.0 as usize)?.take()?;
         self.free.push(id.0);
         Some(in_flight)
     }
 
-    /// The command of a number.
+    /// The command with an ID.
     pub(super) fn get(&self, id: CommandId) -> Option<&InFlight> {
         self.slots.get(id.0 as usize)?.as_ref()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(super) fn get_mut(&mut self, id: CommandId) -> Option<&mut InFlight> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
     }

@@ -1,17 +1,17 @@
-//! An image behind a drive in model time (`--timing model`): the right bytes at the right moment.
+//! A backend that serves an image behind a drive in model time (`--timing model`).
 //!
-//! Virtual time runs with the wall clock. Commands are fed to the drive (`drive/online.rs`) as they come, and
-//! answered when the model says so; each plan that the drive executes moves its bytes at that moment, so one
-//! layer gives the time and the bytes. Writes in the drive's volatile cache are held in memory here, and are lost
-//! with the process, as they would be with the power.
+//! Virtual time runs with the wall clock. Commands are submitted to the drive (`drive/online.rs`) as they arrive, and
+//! complete when the model says so; each plan that the drive executes moves its data at that moment, so a single layer
+//! determines time and data. Writes in the drive's volatile cache are kept in memory here, and are lost with the process,
+//! as they would be in a power cut.
 //!
-//! The parts: `model.rs` is the drive without a clock; `pacer.rs` lets its time run with the wall clock; `in_flight.rs` is
-//! the table of commands in flight; `bytes.rs` moves the bytes, of which `volatile_data.rs` has those of the volatile
-//! cache; `wake_latency.rs` and `lateness.rs` measure how late clients learn of answers.
+//! The parts: `model.rs` is the drive without a clock; `pacer.rs` advances its time with the wall clock; `in_flight.rs` is
+//! the table of commands in flight; `bytes.rs` moves the data, of which `volatile_data.rs` has that of the volatile
+//! cache; `wake_latency.rs` and `lateness.rs` measure how late completions reach clients.
 //!
-//! Invariants: an answer leaves ahead of its time by no more than the [`WakeLatency`] of its client, and nothing that
-//! comes meanwhile is taken as if it had come before that time; how late answers leave goes into a histogram; an
-//! answer that promises durability is given when it is so; what fails, fails the commands whose bytes it was about.
+//! Invariants: a completion is sent ahead of its model time by at most the [`WakeLatency`] of its client, and commands that
+//! arrive in between count as arriving at that time; lateness goes into a histogram; a completion that promises durability
+//! is sent when the data is durable; an error fails the commands whose data it concerns.
 
 mod bytes;
 mod in_flight;

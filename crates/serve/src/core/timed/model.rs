@@ -1,12 +1,13 @@
-//! A drive in model time without a clock: commands are fed with the time at which they came, and whoever has it lets time
-//! pass. Served, that is the wall clock's pacer (`pacer.rs`); tests turn it as fast as they like ([`ModelDrive::run_to`]).
+//! A drive in model time, without a clock: each command is submitted with its arrival time, and the caller advances the
+//! time. In a server the pacer does that with the wall clock (`pacer.rs`); tests advance it as fast as possible
+//! ([`ModelDrive::run_to`]).
 //!
-//! A drive has no command for zeroes, so these are written in parts, one after the other. What came after them and
-//! conflicts with a part that is still to come waits for it here, as what conflicts inside the drive waits there.
+//! The drive has no command for zeroes, so they are written in parts, one after another. A later command that conflicts
+//! with a pending part waits for it here, as conflicting commands wait inside the drive.
 //!
-//! Invariants: commands that conflict take effect in the order in which they were submitted; an answer leaves ahead of
-//! its time by no more than the [`WakeLatency`] of its client, and nothing that comes meanwhile is taken as if it had come
-//! before that time; every command is answered once.
+//! Invariants: conflicting commands take effect in the order of their submission; a completion is sent ahead of its model
+//! time by at most the [`WakeLatency`] of its client, and commands that arrive in between count as arriving at that time;
+//! every command completes once.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::channel;
@@ -23,84 +24,85 @@ use super::in_flight::InFlight;
 use super::wake_latency::WakeLatency;
 use crate::core::{Command, Errno, Job, OnComplete, Op};
 
-/// Zeroes that the drive is asked to write in one command, 1 MiB: the most that a client's write is done in at once too.
+/// The longest part of zeroes, 1 MiB: as the longest piece of a client's write.
 const ZEROES: Sectors = Sectors(2048);
-/// Parts of zeroes that the drive has at a time: others need not wait for all of them, and memory is bounded.
+/// Parts of zeroes outstanding in the drive: bounded, so that other commands need not wait for all of them.
 const MOST_ZEROING: usize = 2;
 
 /// A bug planted for tests of the tests: without the feature `planted` none takes effect.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// Nothing waits for zeroes.
+    /// No command waits for zeroes.
     ZeroesAnyTime,
-    /// What the volatile cache holds is laid over the media newest first.
+    /// Cached data is overlaid newest first.
     OldestOnTop,
     /// One of the drive's.
     Drive(skylight_drive::drive::Planted),
 }
 
-/// What taking up a layer anew takes for each entry of its map, ns: measured, 0.8 to 1.1 us for 1,000 to 20,000 entries.
+/// Time to reload a layer per entry of its map, ns: measured, 0.8 to 1.1 us for 1,000 to 20,000 entries
+/// (`image/examples/take_up.rs`).
 const TAKE_UP_NS: u64 = 1000;
-/// At most this part of the time goes to taking up the layer while writes are refused: one in so many.
+/// While writes are refused, at most one part in this many of the time goes to reloading the layer.
 const TAKE_UP_SHARE: u64 = 8;
 
-/// A command that is answered.
+/// A completed command.
 pub struct Done {
     job: Job,
     result: Result<(), Errno>,
-    /// When the model says that it is answered.
+    /// When it completes according to the model.
     pub at: Time,
-    /// When it is to leave.
+    /// When the completion is to be sent.
     pub due: Time,
 }
 
 impl Done {
-    /// Answers it.
+    /// Sends the completion.
     pub fn finish(self) {
         self.job.finish(self.result);
     }
 }
 
-/// Zeroes of which parts are still to be written.
+/// A zeroes command with pending parts.
 struct Zeroing {
     number: u32,
     job: Job,
     came: Time,
-    /// What was not submitted yet.
+    /// The rest, which has not been submitted.
     rest: LbaExtent,
-    /// The drive has a part of it.
+    /// Whether a part of it is outstanding in the drive.
     in_flight: bool,
 }
 
-/// See the module page.
+/// See the module documentation.
 pub struct ModelDrive {
     pub(super) online: Online,
     pub(super) bytes: Bytes,
-    /// Those of which a part was written last come last.
+    /// The command of the last written part comes last.
     zeroing: VecDeque<Zeroing>,
     next_zeroing: u32,
-    /// Nothing more is begun.
+    /// Whether the drive is shutting down: no part is started any more.
     ending: bool,
-    /// Commands that wait for zeroes, with the times at which they came, oldest first.
+    /// Commands that wait for zeroes, with their arrival times, oldest first.
     behind: Vec<(Job, Time)>,
     answers: Vec<Answered>,
-    /// Commands that are not answered, and the most there were.
+    /// Outstanding commands, and their maximum number so far.
     pub(super) outstanding: usize,
     pub(super) deepest: usize,
-    /// The latest time of the answers that left.
+    /// The latest model time of a completion that was sent.
     answered_until: Time,
     pub(super) wake_latency: WakeLatency,
     plants: Plants<Planted>,
     /// [`ZEROES`], or less for small drives.
     zeroes: Sectors,
-    /// Until when writes that need the media are refused at once, for the last one was.
+    /// Until when writes that need the media are refused without an attempt, because the last one was refused.
     full_until: Time,
-    /// Commands that were, and zeroes that nobody waits for any more.
+    /// Refused commands, and cancelled zeroes.
     refused: Vec<Done>,
 }
 
-/// By how much an answer leaves ahead of its time: its client has slept since it asked, or since another answer.
+/// How far ahead of its time a completion is sent: its client has slept since the request, or since the completion before.
 fn lead(wake_latency: &WakeLatency, bytes: &Bytes, answered_until: Time, answer: Answered) -> Nanos {
     let asked = bytes.commands.get(answer.id).map_or(answer.at, |in_flight| in_flight.came);
     let asleep = Nanos(answer.at.get().saturating_sub(asked.max(answered_until).get()));
@@ -109,15 +111,15 @@ fn lead(wake_latency: &WakeLatency, bytes: &Bytes, answered_until: Time, answer:
 }
 
 impl Zeroing {
-    /// What is still to come.
+    /// The pending rest as a command.
     fn rest(&self) -> Command {
         Command { extent: self.rest, ..self.job.command }
     }
 }
 
 impl ModelDrive {
-    /// A drive whose layer is that of the image behind `interpreter`; its answers leave ahead of their time by the wake-up
-    /// latency of their clients.
+    /// A drive whose layer is that of the image behind `interpreter`; completions are sent ahead of their time by the
+    /// wake-up latency of their clients.
     pub fn new(mut drive: Drive, interpreter: Interpreter, wake_latency: WakeLatency) -> Self {
         let shingles = super::shingles_of(&mut drive);
         let (answered_until, write_cache) = (drive.now(), drive.write_cache());
@@ -157,27 +159,27 @@ impl ModelDrive {
         }
     }
 
-    /// What there is to say of a raw shingled disk.
+    /// The status of a raw shingled disk.
     pub(super) fn shingled(&mut self) -> Option<serde_json::Value> {
         let shingles = self.bytes.shingles.as_ref()?;
         Some(shingles.status(self.online.drive_mut().layer_mut().overwriting()?))
     }
 
-    /// When there is something to do if no command comes.
+    /// The time of the next event if no command arrives.
     pub fn next(&self) -> Option<Time> {
         self.online.next(|answer| lead(&self.wake_latency, &self.bytes, self.answered_until, answer))
     }
 
-    /// Until when everything has happened.
+    /// The time up to which all events have been processed.
     pub fn clock(&self) -> Time {
         self.online.clock()
     }
 
-    /// Takes a command that came at `at`; its data is as long as it says.
+    /// Submits a command that arrived at `at`; its data has [`Command::data_bytes`] bytes.
     pub fn submit(&mut self, job: Job, at: Time) {
         self.outstanding += 1;
         self.deepest = self.deepest.max(self.outstanding);
-        // A client that got an answer ahead of its time asks again after that time.
+        // The client may have received a completion ahead of its time: its next command arrives after that time.
         let at = at.max(self.answered_until);
         if at < self.full_until && self.bytes.waits_for_media(&job.command) {
             self.outstanding -= 1;
@@ -186,7 +188,7 @@ impl ModelDrive {
         self.place(job, at);
     }
 
-    /// After a refused write the layer was taken up anew: writes that follow at once do not pay for that again.
+    /// After a refused write the layer was reloaded: writes that follow at once are refused without another reload.
     fn note_refused(&mut self) {
         if std::mem::take(&mut self.bytes.refused_host) {
             let entries = self.online.drive().cache_use().map_entries;
@@ -194,7 +196,7 @@ impl ModelDrive {
         }
     }
 
-    /// Feeds a command to the drive, unless it has to wait for zeroes.
+    /// Submits a command to the drive, unless it has to wait for zeroes.
     fn place(&mut self, job: Job, came: Time) {
         let to_come = self.zeroing.iter().any(|zeroing| zeroing.rest().conflicts_with(&job.command));
         let waits =
@@ -217,7 +219,7 @@ impl ModelDrive {
         self.online.submit(command, at, &mut self.bytes);
     }
 
-    /// The next parts of zeroes, of each command in turn; what nobody waits for any more is not begun.
+    /// Starts the next parts of zeroes, of each command in turn; cancelled commands end.
     fn zero_on(&mut self, at: Time) {
         while self.zeroing.iter().filter(|zeroing| zeroing.in_flight).count() < MOST_ZEROING {
             let waits = self.zeroing.iter().position(|zeroing| !zeroing.in_flight);
@@ -236,13 +238,13 @@ impl ModelDrive {
             zeroing.in_flight = true;
             let (came, number) = (zeroing.came, zeroing.number);
             self.zeroing.push_back(zeroing);
-            // The command is answered by its last part.
+            // The last part completes the command.
             let job = Job::new(part, vec![0; part.len_bytes() as usize], Box::new(|_| {}));
             self.feed(job, came, at, Some(number));
         }
     }
 
-    /// Takes out the answers that leave now; if there are none, lets time pass until then.
+    /// Takes the completions that are due at `now`; if there are none, advances the time to it.
     pub fn pass(&mut self, now: Time, done: &mut Vec<Done>) {
         done.append(&mut self.refused);
         let mut answers = std::mem::take(&mut self.answers);
@@ -264,7 +266,7 @@ impl ModelDrive {
         self.note_refused();
     }
 
-    /// The same as fast as it goes: everything up to a time happens.
+    /// Processes all events up to a time.
     pub fn run_to(&mut self, until: Time, done: &mut Vec<Done>) {
         while let Some(next) = self.next().filter(|&next| next < until) {
             self.pass(next + Nanos(1), done);
@@ -272,8 +274,8 @@ impl ModelDrive {
         self.pass(until, done);
     }
 
-    /// Switches the drive off in order once nothing is outstanding: what its volatile cache holds reaches the media, and
-    /// the next start reads no log.
+    /// Shuts the drive down in order when no command is outstanding: cached writes reach the media, and the next start
+    /// replays no log.
     ///
     /// # Errors
     /// One line, when the store fails.
@@ -286,13 +288,13 @@ impl ModelDrive {
         flushed.map_err(|errno| format!("cannot flush: {errno}"))
     }
 
-    /// Lets virtual time run ahead of any clock until all that came is answered and flushed; zeroes that are not written
-    /// yet are not. What the flush gave.
+    /// Advances virtual time until all commands have completed and are flushed, except for pending zeroes; returns the
+    /// result of the flush.
     pub(super) fn run_out(&mut self) -> Result<(), Errno> {
         self.ending = true;
         let (sender, receiver) = channel();
         let answer: OnComplete = Box::new(move |completion| {
-            // Whoever asked looks below.
+            // The receiver is read below.
             let _ = sender.send(completion.result);
         });
         let flush = Job::new(Command::FLUSH, Vec::new(), answer);
@@ -327,7 +329,7 @@ impl ModelDrive {
             done.push(Done { job, result, at, due });
             self.zero_on(at);
         }
-        // Fewer zeroes are to come.
+        // Commands may have waited for this part.
         for (job, came) in std::mem::take(&mut self.behind) {
             self.place(job, came);
         }

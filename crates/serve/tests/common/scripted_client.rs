@@ -5,12 +5,12 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::core::connection::Connection;
-use crate::core::counters::Counters;
-use crate::core::{Backend, Shape};
-use crate::nbd::channel::Channel;
-use crate::nbd::handshake::{Export, TlsPolicy, negotiate};
-use crate::nbd::transmission::transmit;
+use skylight_serve::core::connection::Connection;
+use skylight_serve::core::counters::Counters;
+use skylight_serve::core::{Backend, Shape};
+use skylight_serve::nbd::channel::Channel;
+use skylight_serve::nbd::handshake::{Export, TlsPolicy, negotiate};
+use skylight_serve::nbd::transmission::transmit;
 
 /// Replies that are recorded, bytes; the rest is only counted.
 const MAX_RECORDED_BYTES: usize = 1 << 20;

@@ -1,4 +1,5 @@
-//! A consistency check of the whole state, for tests and for long-lived drives.
+//! A consistency check of the whole state of a fully-associative drive, and the use of its bands: a part of the layer
+//! that only its tests compile (feature `audit`).
 //!
 //! Slow: it examines every slot of every written zone and every exception.
 
@@ -18,7 +19,33 @@ enum Role {
     Merged,
 }
 
+/// The use of the bands of a zone that belong to no logical band.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneUse {
+    /// Free bands.
+    pub free: u32,
+    /// Logs, which contain exceptions.
+    pub logs: u32,
+    /// 1 for a merged band that is not committed yet.
+    pub merged: u32,
+}
+
 impl FullyAssociative {
+    /// The number of zones.
+    pub fn zones(&self) -> usize {
+        self.zones.len()
+    }
+
+    /// The use of the bands of a zone that belong to no logical band.
+    pub fn zone_use(&self, zone: usize) -> ZoneUse {
+        let merged = self.cleaning.filter(|cleaning| cleaning.at.zone == zone).and_then(|c| c.merged());
+        let merged = u32::from(merged.is_some());
+        match &self.zones[zone] {
+            Some(zone) => ZoneUse { free: zone.free.len() as u32, logs: zone.logs.len() as u32, merged },
+            None => ZoneUse { free: self.spec.free_bands, logs: 0, merged },
+        }
+    }
+
     /// Checks the invariants of the module documentation.
     ///
     /// # Errors

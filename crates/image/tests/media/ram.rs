@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::{Store, check_range};
+use skylight_image::store::{Store, check_range};
 
 const PAGE: usize = 16 << 10;
 
@@ -119,30 +119,5 @@ impl Store for RamStore {
             return Ok((false, next));
         }
         Ok((true, start(page + 1)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_what_was_written_and_zeros_elsewhere() {
-        let mut store = RamStore::new(1 << 40);
-        let data: Vec<u8> = (0..40_000).map(|k| (k % 251) as u8).collect();
-        store.write_at(16_000, &data).unwrap();
-        let copy = store.clone();
-        store.discard(17_000, 30_000).unwrap();
-        let mut buffer = vec![1; 50_000];
-        store.read_at(15_000, &mut buffer).unwrap();
-        assert!(buffer[..1000].iter().all(|&byte| byte == 0));
-        assert_eq!(buffer[1000..2000], data[..1000]);
-        assert!(buffer[2000..32_000].iter().all(|&byte| byte == 0));
-        assert_eq!(buffer[32_000..41_000], data[31_000..]);
-        copy.read_at(16_000, &mut buffer[..40_000]).unwrap();
-        assert_eq!(buffer[..40_000], data, "a copy keeps what it had");
-        assert_eq!(store.is_data(0, 1 << 30).unwrap(), (true, 16 << 10));
-        assert_eq!(store.is_data(1 << 20, 1 << 30).unwrap(), (false, 1 << 30));
-        assert!(store.write_at((1 << 40) - 1, &[0, 0]).is_err());
     }
 }

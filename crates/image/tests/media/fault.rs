@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skylight_disk::{SPLITMIX64_STEP, splitmix64};
 
+use skylight_image::store::{Store, Syncs, check_range};
+
 use super::ram::RamStore;
-use super::{Store, Syncs, check_range};
 
 const SECTOR: u64 = 512;
 
@@ -389,67 +390,5 @@ impl Store for FaultStore {
 
     fn is_data(&self, offset: u64, len: u64) -> io::Result<(bool, u64)> {
         self.inner().now.is_data(offset, len)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cut_keeps_what_was_synced_and_any_of_the_rest_whole_by_sector() {
-        let mut medium = Medium::new(RamStore::new(4096));
-        medium.take(&Effect::Write(0, vec![1; 2048].into()));
-        medium.take(&Effect::Sync);
-        medium.take(&Effect::Write(512, vec![2; 2048].into()));
-        medium.take(&Effect::Write(1024, vec![3; 512].into()));
-        let mut seen = std::collections::BTreeSet::new();
-        for seed in 0..2000 {
-            let left = medium.cut(&mut Random(seed));
-            let mut bytes = [0; 4096];
-            left.read_at(0, &mut bytes).unwrap();
-            assert!(bytes[..512].iter().all(|&byte| byte == 1));
-            let sectors: Vec<u8> = bytes
-                .chunks(512)
-                .map(|sector| {
-                    assert!(sector.iter().all(|byte| *byte == sector[0]), "torn within a sector");
-                    sector[0]
-                })
-                .collect();
-            seen.insert(sectors[1..5].to_vec());
-        }
-        let all = 2 * 3 * 2 * 2;
-        assert_eq!(seen.len(), all, "every outcome comes up: {seen:?}");
-    }
-
-    #[test]
-    fn what_is_written_durably_lasts_and_nothing_else() {
-        let mut medium = Medium::new(RamStore::new(4096));
-        medium.take(&Effect::Write(0, vec![1; 1536].into()));
-        medium.take(&Effect::WriteDurably(512, vec![2; 512].into()));
-        let mut seen = std::collections::BTreeSet::new();
-        for seed in 0..500 {
-            let mut bytes = [0; 1536];
-            medium.cut(&mut Random(seed)).read_at(0, &mut bytes).unwrap();
-            assert_eq!(bytes[512..1024], [2; 512]);
-            seen.insert((bytes[0], bytes[1024]));
-        }
-        assert_eq!(seen.len(), 4, "{seen:?}");
-    }
-
-    #[test]
-    fn faults_come_and_go() {
-        let mut store = FaultStore::new(RamStore::new(4096));
-        store.write_at(0, &[7; 1024]).unwrap();
-        let mut bytes = [0; 512];
-        store.fail_reads(600..601);
-        store.corrupt_reads(0..2);
-        assert!(store.read_at(512, &mut bytes).is_err());
-        store.read_at(0, &mut bytes).unwrap();
-        assert_eq!(bytes[..3], [7 ^ 0x5a, 7 ^ 0x5a, 7]);
-        store.fail_after(1);
-        assert!(Store::sync(&mut store).is_ok() && Store::sync(&mut store).is_err());
-        store.mend();
-        assert!(store.read_at(512, &mut bytes).is_ok() && Store::sync(&mut store).is_ok());
     }
 }

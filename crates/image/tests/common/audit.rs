@@ -1,4 +1,5 @@
-//! Whether layer and image agree: for tests, since they look at the whole drive.
+//! Whether layer and image agree: a part of the image that only tests compile (feature `planted`), since it looks at the
+//! whole drive.
 //!
 //! Invariant: an audit changes nothing.
 
