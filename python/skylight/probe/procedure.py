@@ -99,9 +99,9 @@ class Steps(Protocol):
         """Secure erase; False where the target has none, or may not be erased (`--reset`)."""
         ...
 
-    def reset(self, name: str) -> State:
+    def reset(self, name: str, *, slow: bool = True) -> State:
         """Brings the target to a known state by the best means that it has (`skylight.probe.reset`); the
-        state that was reached."""
+        state that was reached. Not `slow`, an erase or a TRIM alone."""
         ...
 
     def rng(self, name: str) -> np.random.Generator:
@@ -194,8 +194,9 @@ class Replay(StepNames):
         """Whether the target was erased."""
         return self._next_named(name, "erase").params.get("erased") is True
 
-    def reset(self, name: str) -> State:
+    def reset(self, name: str, *, slow: bool = True) -> State:
         """The state that was reached, by the means that are kept."""
+        del slow
         params = self._next_named(name, "erase").params
         if params.get("erased") is True:
             return State.NEW

@@ -42,6 +42,8 @@ Means = Literal["auto", "erase", "trim", "idle", "rewrite", "none"]
 MEANS: tuple[Means, ...] = ("auto", "erase", "trim", "idle", "rewrite", "none")
 ORDER: tuple[Means, ...] = ("erase", "trim", "idle", "rewrite")
 """What `auto` tries: quick ones first."""
+QUICK = ORDER[:2]
+"""Those that take no time worth a thought."""
 
 
 class State(IntEnum):

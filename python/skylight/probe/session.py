@@ -41,7 +41,7 @@ from skylight.evidence import (
     Stop,
 )
 from skylight.findings import Known
-from skylight.probe.reset import Means, Resets, State, first_means
+from skylight.probe.reset import ORDER, QUICK, Means, Resets, State, first_means
 from skylight.recording import PartWriter, SpentPart
 
 FIRST_PIECE_IOS = 64
@@ -228,10 +228,10 @@ class Session(StepNames):
         as it was."""
         return self._emptied(name, ("erase",)).get("erased") is True
 
-    def reset(self, name: str) -> State:
-        """Brings the target to a known state (`skylight.probe.reset`); an erase or a TRIM is one step, other
+    def reset(self, name: str, *, slow: bool = True) -> State:
+        """Brings the target to a known state (`skylight.probe.reset`); an erase or a TRIM is one step, the slow
         means are steps of their own."""
-        done = self._emptied(name, ("erase", "trim", "idle", "rewrite"))
+        done = self._emptied(name, ORDER if slow else QUICK)
         if done.get("erased") is True:
             return State.NEW
         if done.get("trimmed") is True:
@@ -249,8 +249,8 @@ class Session(StepNames):
         done: dict[str, JsonScalar] = {"erased": "erase" in allowed and self._engine.erase()}
         if not done["erased"] and "trim" in allowed:
             done["trimmed"] = isinstance(self._engine, Trims) and self._engine.trim()
-        if not done["erased"] and not done.get("trimmed") and len(means) > 1:
-            done["left"] = " ".join(one for one in allowed if one not in ("erase", "trim"))
+        if not done["erased"] and not done.get("trimmed") and (left := set(allowed) - set(QUICK)):
+            done["left"] = " ".join(sorted(left))
         if kept is None:
             self._writer.begin(name, "erase", done)
             self._writer.end()

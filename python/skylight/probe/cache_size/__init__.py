@@ -23,14 +23,16 @@ from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
+from skylight.probe.cache_size.writes import Writer, volatile
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
+from skylight.probe.reset import State
 
 USUAL_IOS, USUAL_SECONDS, CACHE_PART = 3_000_000, 7_200.0, 100
 
 
 @dataclass(slots=True)
 class Seen:
-    """What the procedure came to: whether it began, the kind of cache (None if the drive cannot be erased),
+    """What the procedure came to: whether it began, the kind of cache (None if no known state was reached),
     and its size as each kind of cache shows it."""
 
     begun: bool = False
@@ -43,7 +45,9 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
     """The findings from what was seen."""
     if seen.kind is None:
         return verdict.nothing(
-            "The drive cannot be erased, so how much of its cache is in use is not known.", rows
+            "The drive could not be brought to a known state, so how much of its cache is in use is not"
+            " known.",
+            rows,
         )
     if seen.journal is not None:
         return verdict.of_journal(seen.journal, known, rows)
@@ -54,6 +58,14 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
     if seen.kind == "zones":
         return verdict.of_zones(seen.cache_parts, rows)
     return verdict.of_cache_bands(seen.cache_parts, rows)
+
+
+def _is_one_log(known: Known) -> bool:
+    """Whether earlier tests found a journal, or a cache in one place. On a target that has one command at a
+    time no writes are answered together, which otherwise tells a journal from zones."""
+    if known.number("journal_quantum_bytes") is not None or known.word("cache_medium") == "flash":
+        return True
+    return known.word("cache_location") in ("od", "md", "id")
 
 
 class CacheSize(ProcedureTest[Seen]):
@@ -78,20 +90,23 @@ class CacheSize(ProcedureTest[Seen]):
         return Cost(USUAL_IOS, USUAL_SECONDS, facts.size_bytes // CACHE_PART)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
-        """Finds out the kind of cache of a shingled drive and then its size; the target is erased before."""
+        """Finds out the kind of cache of a shingled drive and then its size, each from a known state."""
         if not is_shingled(steps):
             return
-        with steps.settings("settings", write_cache=False, look_ahead=False):
+        with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             seen.begun = True
-            if not steps.erase("erase"):
+            if steps.reset("erase") is State.UNKNOWN:
                 return
             kind, cache_part = kinds.kind_of(steps)
+            if kind == "zones" and _is_one_log(steps.known):
+                kind = "journal"
             if kind == "cache-bands" and cache_part is not None:
                 seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
             elif kind == "zones":
                 seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)
-            elif steps.erase("lone-erase"):
-                seen.kind, seen.journal = kind, journal.measured(steps)
+            elif steps.reset("lone-erase") is not State.UNKNOWN:
+                seen.kind = kind
+                seen.journal = journal.measured(Writer(steps, volatile(steps, report.write_cache)))
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """The sizes of a shingled drive; nothing for one without a persistent cache."""

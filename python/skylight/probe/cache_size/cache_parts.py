@@ -22,6 +22,7 @@ import numpy as np
 from skylight.evidence import IoBatch, Stop
 from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged
 from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 
 BLOCK = 4096
 MOST_CACHE_BANDS = 1_000_000
@@ -108,7 +109,7 @@ def _zones(steps: Steps) -> CacheParts | None:
     The end of the first is come upon from above, since only an address within it costs a band to fill again,
     and what is written must stay within it: halving, then in steps of about the root of what is left, then
     band by band."""
-    if not steps.erase("zone-erase"):
+    if steps.reset("zone-erase") is State.UNKNOWN:
         return None
     cache_part = logged(steps, 0, steps.size, "zone")
     if cache_part is None:
@@ -121,9 +122,13 @@ def _zones(steps: Steps) -> CacheParts | None:
         return None
     low, high = inside // band, 2 * (inside // band) + 2
     for step in (max(math.isqrt(high - low), 1), 1):
-        inside = _first_within(cache_part, [number * band for number in range(high - step, low, -step)])
+        numbers = range(min(high - step, last - 1), low, -step)
+        inside = _first_within(cache_part, [number * band for number in numbers]) if numbers else None
         if inside is not None:
             low, high = inside // band, inside // band + step
         else:
             high = low + step
-    return CacheParts(-(-steps.size // (high * band)), filled, None, band, cache_part.found.count, 1)
+    count = -(-steps.size // (high * band))
+    if count < 2:
+        return None  # one cache for all addresses is no zone
+    return CacheParts(count, filled, None, band, cache_part.found.count, 1)
