@@ -41,8 +41,8 @@ def known_of(drive: str, *, cleaning: bool = False) -> Known:
 def reset(
     tmp_path: Path, drive: str, conditions: str, means: Means = "auto", *, cleaning: bool = False
 ) -> tuple[SimEngine, State, Evidence]:
-    """Writes 200 blocks all over the drive, then resets it; the drive, the state and the evidence. A replay of
-    that takes the same turns."""
+    """Writes 200 blocks all over the drive, then resets it; the drive, the state and the evidence. A replay
+    of that takes the same turns."""
     file = tmp_path / "conditions.toml"
     file.write_text(f'[conditions]\n{conditions}\nclock = "1 us"\n', encoding="utf-8")
     engine = SimEngine.open(drive, conditions=str(file))
@@ -108,7 +108,9 @@ def test_a_drive_that_is_known_to_be_lazy_is_not_left_alone(tmp_path: Path) -> N
 def test_a_lazy_drive_is_rewritten(tmp_path: Path) -> None:
     _, reached, evidence = reset(tmp_path, LAZY, 'erase = "none"')
     assert reached is State.CLEAN
-    written = sum(int(step.rows.size.sum(dtype=np.uint64)) for step in evidence.steps if "-rewrite" in step.name)
+    written = sum(
+        int(step.rows.size.sum(dtype=np.uint64)) for step in evidence.steps if "-rewrite" in step.name
+    )
     assert written == 64 << 30
 
 

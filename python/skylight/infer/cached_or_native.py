@@ -13,8 +13,8 @@ native where it is flash. So does the edge of a track between approach and look:
 after the skew, not after a revolution, and the opposite happens. Both are rare; of several blocks most are
 right.
 
-Look-ahead would have what follows the approach in a buffer; where it stays on, the approach is the block behind
-those that are looked at.
+Look-ahead would have what follows the approach in a buffer; where it stays on, the approach is the block
+behind those that are looked at.
 
 Invariant: each block is looked at once, so a read buffer of the drive has no part in it.
 Source: Skylight (FAST '15) section 4.4 (fragmented reads) and 4.3 (a missed rotation), reduced to one block.

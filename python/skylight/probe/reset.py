@@ -5,14 +5,14 @@
 | `erase` | a secure erase | `NEW` |
 | `trim` | TRIM of the whole target | `CLEAN` |
 | `idle` | idle time, until looks find marks that were written before it at their native place | `CLEAN` |
-| `rewrite` | one small region is written over and over: an old log moves on until it has cleaned all else | `CLEAN` |
+| `rewrite` | one region is written over and over: a log moves on until nothing else is left in it | `CLEAN` |
 | `none` | nothing | `UNKNOWN` |
 
-`auto` tries them in this order, which is that of their time, and ends with the first that succeeds. Idle time counts only if
-the marks looked cached before it, which is its control, so a look that cannot tell never says that it
-succeeded; on a lazy drive it does not, and rewriting follows. Rewriting empties what the region is written
-through: the whole cache if that is one log, otherwise the cache band or the zone of that region. A write that
-stalls in the last half of the rewriting says that older data was still being cleaned.
+`auto` tries them in this order, which is that of their time, and ends with the first that succeeds. Idle time
+counts only if the marks looked cached before it, which is its control, so a look that cannot tell never says
+that it succeeded; on a lazy drive it does not, and rewriting follows. Rewriting empties what the region is
+written through: the whole cache if that is one log, otherwise the cache band or the zone of that region. A
+write that stalls in the last half of the rewriting says that older data was still being cleaned.
 
 Invariants: which means are left to try is kept with the first step of a reset, and everything else follows
 from logs and findings, so that a replay takes the same turns. Idle time and rewriting are bounded, on a real
@@ -68,8 +68,8 @@ MORE_PAUSE = 3.0
 """Idle time once the marks are home, as a multiple of that before it: other bands may have come after them,
 for only some drives clean the oldest first."""
 LONGEST_IDLE_S = 1_200.0
-"""Idle time of one reset of a real target until the marks are home. Chosen: a person waits twenty minutes, and
-a drive cleans some hundred bands in it."""
+"""Idle time of one reset of a real target until the marks are home. Chosen: a person waits twenty minutes,
+and a drive cleans some hundred bands in it."""
 VIRTUAL_IDLE_S = 30 * 86_400.0
 """Idle time of the first reset of an emulated drive: virtual time costs nothing, and a full cache of a large
 drive is cleaned in some days."""

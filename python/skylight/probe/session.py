@@ -224,13 +224,13 @@ class Session(StepNames):
         return log
 
     def erase(self, name: str) -> bool:
-        """Secure erase, as one step: the target is as new. False where it has none, or may not be erased: it is
-        as it was."""
+        """Secure erase, as one step: the target is as new. False where it has none, or may not be erased: it
+        is as it was."""
         return self._emptied(name, ("erase",)).get("erased") is True
 
     def reset(self, name: str, *, slow: bool = True) -> State:
-        """Brings the target to a known state (`skylight.probe.reset`); an erase or a TRIM is one step, the slow
-        means are steps of their own."""
+        """Brings the target to a known state (`skylight.probe.reset`); an erase or a TRIM is one step, the
+        slow means are steps of their own."""
         done = self._emptied(name, ORDER if slow else QUICK)
         if done.get("erased") is True:
             return State.NEW

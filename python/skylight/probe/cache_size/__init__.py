@@ -23,7 +23,7 @@ from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
-from skylight.probe.cache_size.writes import Writer, volatile
+from skylight.probe.cache_size.writes import Writer, flush_needed
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 from skylight.probe.reset import State
 
@@ -106,7 +106,7 @@ class CacheSize(ProcedureTest[Seen]):
                 seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)
             elif steps.reset("lone-erase") is not State.UNKNOWN:
                 seen.kind = kind
-                seen.journal = journal.measured(Writer(steps, volatile(steps, report.write_cache)))
+                seen.journal = journal.measured(Writer(steps, flush_needed(steps, report.write_cache)))
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """The sizes of a shingled drive; nothing for one without a persistent cache."""

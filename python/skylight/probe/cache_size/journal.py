@@ -29,7 +29,7 @@ from skylight.evidence import F64, IoBatch, IoLog, Stop
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import MISSED_TURNS, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.cache_parts import DEPTH, spread
-from skylight.probe.cache_size.writes import Writer
+from skylight.probe.cache_size.writes import QUICK_TURNS, Writer
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
@@ -248,8 +248,8 @@ def _filled(writer: Writer, name: str, sizes: tuple[tuple[int, int], ...], quant
 
 
 def _first_went(steps: Steps, name: str, size: int) -> bool:
-    """Whether the first writes of a fill are home, so that nothing older was in the cache; not asked of a drive
-    that cleans when it is left alone, for that has cleaned all else."""
+    """Whether the first writes of a fill are home, so that nothing older was in the cache; not asked of a
+    drive that cleans when it is left alone, for that has cleaned all else."""
     rotation_ns = steps.known.number("rotation_ns")
     if steps.known.word("cleaning_type") == "aggressive":
         return True
@@ -320,7 +320,13 @@ def measured(writer: Writer) -> Journal:
     """Runs all of it; the drive is cleaned before each part."""
     steps, quanta = writer.steps, Quanta(writer)
     quantum = quanta.quantum()
-    if quantum is None:
+    on_disk = steps.known.word("cache_medium") == "disk"
+    quick_ns = QUICK_TURNS * _turn_ns(steps) if on_disk else 0.0
+    if not writer.flushed and quanta.lone(BLOCK).median_ns < quick_ns:
+        writer = Writer(steps, flushed=True)  # a volatile cache that is reported as off
+        quanta = Quanta(writer)
+        quantum = quanta.quantum()
+    if quantum is None or quanta.lone(BLOCK).median_ns < quick_ns:
         return Journal(None, 0.0, 0.0, (), None, None)
     lone, two = quanta.lone(BLOCK), quanta.lone(2 * quantum)
     quantum_ns = two.median_ns - lone.median_ns

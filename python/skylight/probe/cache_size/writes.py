@@ -5,7 +5,7 @@ wait together; a write is done when the FLUSH behind it is. So an entry of the j
 writes out is seen as one that waiting writes make.
 
 A volatile cache that is reported as off shows in writes that are done long before the platters can have come
-round, and on flash in a FLUSH that takes much longer than writes do (`volatile`).
+round (`QUICK_TURNS`), and on flash in a FLUSH that takes much longer than writes do (`flush_needed`).
 
 Invariant: the log that is returned holds writes alone, in their order.
 Source: Skylight (FAST '15), section 4.3, footnote 2 (results with the volatile cache on are those of a queue
@@ -23,7 +23,8 @@ from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.procedure import Steps
 
 QUICK_TURNS = 0.2
-"""A lone write that takes a smaller part of a revolution was not on a platter; the mean wait is half of one."""
+"""A lone write that takes a smaller part of a revolution was not on a platter; the mean wait is half of
+one."""
 BURST_WRITES, BURST_BYTES = 64, 256 << 10
 SLOW_FLUSH, SLOW_FLUSH_NS = 8.0, 5_000_000
 """A FLUSH that takes so many times as long as a write, and at least so long, wrote data out."""
@@ -80,17 +81,11 @@ class Writer:
         return settled(self.steps.run(name, with_flushes(io, DEPTH), until=until))
 
 
-def volatile(steps: Steps, reported: bool | None) -> bool:
-    """Whether a FLUSH is needed: a volatile cache is on, or may be, or is though it is reported as off."""
-    if reported is not False:
-        return True
+def flush_needed(steps: Steps, reported: bool | None) -> bool:
+    """Whether a volatile cache is on, or may be, as far as is reported and, of flash, as a FLUSH shows."""
+    if reported is not False or steps.known.word("cache_medium") != "flash":
+        return reported is not False
     where = spread(steps.size, BURST_WRITES, BURST_BYTES, phase=0.41)
-    if steps.known.word("cache_medium") != "flash":
-        rotation_ns = steps.known.number("rotation_ns")
-        if rotation_ns is None:
-            return False
-        log = steps.run("burst", IoBatch.writes(where, 4096))
-        return float(np.median(log.latency_ns)) < QUICK_TURNS * rotation_ns
     log = steps.run("burst", with_flushes(IoBatch.writes(where, BURST_BYTES), BURST_WRITES))
     if len(log) <= BURST_WRITES:
         return False

@@ -10,14 +10,14 @@ Each trial marks another place of the same band, for which all marks of earlier 
 anchor can mislead (a slow outlier), so it has to be seen again before it counts. A unit that is about to end
 makes no anchor late, so a search guards its lower end with trials a few revolutions below it.
 
-That the drive *cleans* is a claim of a cause, so each sign has a control (`Search.check`). A mark that is looked at
-right after it was written must look cached, or looks cannot tell; and a pause of which anchors alone were
-late is repeated with a clean cache: a drive that spins down, unloads its heads or scans its media is late
-then too. Where that control fails, or cannot be made, late anchors do not count, and the time found is that
-after which a first band was cleaned.
+That the drive *cleans* is a claim of a cause, so each sign has a control (`Search.check`). A mark that is
+looked at right after it was written must look cached, or looks cannot tell; and a pause of which anchors
+alone were late is repeated with a clean cache: a drive that spins down, unloads its heads or scans its media
+is late then too. Where that control fails, or cannot be made, late anchors do not count, and the time found
+is that after which a first band was cleaned.
 
-Where looks at blocks at home are late now and then (`Ground.noisy`, a drive that others use), a mark has several
-copies, of which few are enough to show what no delay brings about.
+Where looks at blocks at home are late now and then (`Ground.noisy`, a drive that others use), a mark has
+several copies, of which few are enough to show what no delay brings about.
 
 Invariant: what is done next depends on logs only.
 Source: Skylight (FAST '15), section 4.5, Test 3 and Figure 11.
@@ -53,15 +53,15 @@ SPEED_PLACES, SPEED_BYTES = 9, 16 * MIB
 BASELINE_PLACES = 24
 TRIAL = "trial-"
 NOISY_TURNS, FEWEST_NOISY = 1.5, 2
-"""Of the looks at the baseline, so many so much longer than a revolution are no outliers: of 24, an outlier in
-200 brings two about in one drive of 150."""
+"""Of the looks at the baseline, so many so much longer than a revolution are no outliers: of 24, an outlier
+in 200 brings two about in one drive of 150."""
 COPIES, TELLING_COPIES, COPY_STEP_BLOCKS = 7, 3, 3
-"""Copies of a mark on a drive that others use, blocks from one to the next, and how many decide. With a fifth of
-the looks delayed, fewer than three of seven are undelayed once in 200; with one in 30 misread at the end of a
-track, three are in one of a thousand."""
+"""Copies of a mark on a drive that others use, blocks from one to the next, and how many decide. With a fifth
+of the looks delayed, fewer than three of seven are undelayed once in 200; with one in 30 misread at the end
+of a track, three are in one of a thousand."""
 CONTROL, CONTROL_PAUSE_S, CONTROLS = "control-", 0.03, 3
-"""Controls: their steps, the pause of the one without idle time, in which a volatile cache is written out, and
-how often each is made; most decide."""
+"""Controls: their steps, the pause of the one without idle time, in which a volatile cache is written out,
+and how often each is made; most decide."""
 
 
 def joined(*batches: IoBatch) -> IoBatch:
@@ -107,7 +107,9 @@ class Ground:
     def copies_of(self, marks: U64) -> U64:
         """The blocks of marks, one mark after the other."""
         step = COPY_STEP_BLOCKS * self.block
-        return np.asarray((marks[:, None] + step * np.arange(self.copies, dtype=np.uint64)).ravel(), np.uint64)
+        return np.asarray(
+            (marks[:, None] + step * np.arange(self.copies, dtype=np.uint64)).ravel(), np.uint64
+        )
 
     def marks(self, marks: U64) -> IoBatch:
         """Writes of marks."""
@@ -174,8 +176,8 @@ class Trial:
 
 
 def _most(home: Bools) -> bool:
-    """Whether most are home: one may meet a slow outlier, or the edge of a track, where the next block comes at
-    once."""
+    """Whether most are home: one may meet a slow outlier, or the edge of a track, where the next block comes
+    at once."""
     return 2 * int(np.count_nonzero(home)) > len(home)
 
 

@@ -29,8 +29,8 @@ LEAST_CONFIDENCE = 0.5
 STRAY = 0.005**2  # two slow outliers in the one place that names the cache bands
 COUNT_ERROR = 0.3  # of a band: how far the one in progress is not known
 FIRST_BAND_ERROR = 0.25
-"""How far the first band may differ from the mean of those all over the drive, as a standard deviation: tracks
-at the OD pass up to 2.5 times as fast as at the ID, and it lies in between."""
+"""How far the first band may differ from the mean of those all over the drive, as a standard deviation:
+tracks at the OD pass up to 2.5 times as fast as at the ID, and it lies in between."""
 MODEL_ERROR = 0.03  # bands between the places differ from those at them
 
 

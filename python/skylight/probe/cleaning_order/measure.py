@@ -109,7 +109,8 @@ def marks(size: int, direction: str, bands: CacheBands | None) -> U64:
 
 
 def _blocks(ground: Ground, first: U64) -> U64:
-    """All blocks of the marks, in the order of writing: more of each in the second half, behind their copies."""
+    """All blocks of the marks, in the order of writing: more of each in the second half, behind their
+    copies."""
     parts = []
     for number, block in enumerate(first):
         copies = ground.copies_of(first[number : number + 1])
