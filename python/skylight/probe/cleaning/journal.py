@@ -130,7 +130,7 @@ def _fill(ground: Ground, filler: Filler) -> bool:
     """Fills the cache; False where it does not fill."""
     steps, count = ground.steps, MOST_FILLED // filler.step
     first = steps.run(f"{ONE}-fill-0", ground.writes(filler.next(FIRST_PIECE), filler.step))
-    stop = Stop(int(np.median(writes_ns(first))) + MORE_NS, ROW, ROW)
+    stop = _row(ground, int(np.median(writes_ns(first))) + MORE_NS)
     for number in range(1, count // PIECE + 2):
         where = filler.next(PIECE)
         log = steps.run(f"{ONE}-fill-{number}", ground.writes(where, filler.step), until=stop)
@@ -139,6 +139,11 @@ def _fill(ground: Ground, filler: Filler) -> bool:
             filler.used -= PIECE - done
             return True
     return False
+
+
+def _row(ground: Ground, latency_ns: int) -> Stop:
+    """Several stalls in a row; where a FLUSH follows each write, that is what stalls."""
+    return Stop(latency_ns, ROW, 2 * ROW if ground.flushed else ROW)
 
 
 def _one(marks_log: IoLog, stalls: IoLog, home: NDArray[np.bool_]) -> One | None:
@@ -179,7 +184,7 @@ def _halves(ground: Ground, one_s: float, quantum: int, filled: tuple[int, int],
         early = max(0, int(early_part * (count - STRETCH_COST * data / large)))
         filler = Filler(steps.size, large)
         if early:
-            row = Stop(int(STALL_PART * one_s * 1e9) + MORE_NS, ROW, ROW)
+            row = _row(ground, int(STALL_PART * one_s * 1e9) + MORE_NS)
             writes = ground.writes(filler.next(early), large)
             if row.reached(steps.run(f"{name}-early", writes, until=row)):
                 continue
