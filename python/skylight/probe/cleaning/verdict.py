@@ -195,7 +195,8 @@ def _waits(waits: journal.Seen, rows: Sequence[str]) -> Finding:
     counted = sum(len(stalls) for stalls in waits.half_ns.values())
     apart = max(float(np.std(stalls) / np.mean(stalls)) for stalls in waits.half_ns.values())
     part = chance_within(BAND_WITHIN, math.hypot(apart / math.sqrt(len(half.PLACES)), MODEL_ERROR))
-    confidence = part * chance_within(BAND_WITHIN, MODEL_ERROR)
+    counts = waits.one.bands + counted
+    confidence = part * chance_within(BAND_WITHIN, MODEL_ERROR) * share(counts, counts)
     why = (
         f"with the cache full, {waits.one.bands} single blocks waited {format_duration(one_ns)} each for a"
         f" band with one written block, and {counted} writes {format_duration(half_ns)} for one with every"
