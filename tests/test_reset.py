@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import struct
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from skylight import _native
 from skylight.cli.app import cli
 from skylight.engines.device import BLKDISCARD, DeviceEngine
-from skylight.engines.sim import SimEngine
+from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import TargetError
 from skylight.evidence import Evidence, IoBatch, TargetFacts
 from skylight.findings import Finding, Known
@@ -23,35 +25,42 @@ from skylight.probe.session import Session
 from skylight.recording import Recording
 
 LAZY, AGGRESSIVE = "emulated-smr-1", "st5000as0011"
-KNOWN = {LAZY: (5_400, "lazy"), AGGRESSIVE: (5_900, "aggressive")}
+LAZY_JOURNAL = "1018"  # a random drive
 BLOCK = 4096
+USE = IoBatch.writes(np.arange(100, dtype=np.uint64) * np.uint64(10 << 30), BLOCK)
 
 
-def known_of(drive: str, *, cleaning: bool = False) -> Known:
-    """What the tests before find of the drive."""
-    rpm, kind = KNOWN[drive]
-    found = [
-        Finding("drive_type", "smr", None, None, 1.0, ""),
-        Finding("rotation_ns", 60e9 / rpm, "ns", None, 1.0, ""),
-        Finding("cache_medium", "disk", None, None, 1.0, ""),
-    ]
-    return Known([*found, Finding("cleaning_type", kind, None, None, 1.0, "")] if cleaning else found)
+def known_of(text: str, turns: float, *, cleaning: bool) -> Known:
+    """What the tests before find of the drive, with the rotation that many times as long."""
+    truth = json.loads(_native.profile_truth(text, "drive"))["findings"]
+    names = ("drive_type", "rotation_ns", "cache_medium", *(("cleaning_type",) if cleaning else ()))
+    values = {name: truth[name]["value"] for name in names}
+    values["rotation_ns"] *= turns
+    return Known([Finding(name, value, None, None, 1.0, "") for name, value in values.items()])
 
 
 def reset(
-    tmp_path: Path, drive: str, conditions: str, means: Means = "auto", *, cleaning: bool = False
+    tmp_path: Path,
+    drive: str,
+    conditions: str,
+    means: Means = "auto",
+    *,
+    cleaning: bool = False,
+    turns: float = 1.0,
 ) -> tuple[SimEngine, State, Evidence]:
-    """Writes 200 blocks all over the drive, then resets it; the drive, the state and the evidence. A replay
+    """Writes blocks all over the drive, then resets it; the drive, the state and the evidence. A replay
     of that takes the same turns."""
     file = tmp_path / "conditions.toml"
     file.write_text(f'[conditions]\n{conditions}\nclock = "1 us"\n', encoding="utf-8")
-    engine = SimEngine.open(drive, conditions=str(file))
-    known = known_of(drive, cleaning=cleaning)
+    text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
+    (tmp_path / "drive.toml").write_text(text, encoding="utf-8")
+    engine = SimEngine.open(str(tmp_path / "drive.toml"), conditions=str(file))
+    known = known_of(text, turns, cleaning=cleaning)
     recording = Recording.create(tmp_path / "recording", engine.describe(), {}, 1)
     with recording.part("any") as writer:
         session = Session(engine, writer, test="any", seed=1, known=known, reset=means)
         with session.settings("settings", write_cache=False, look_ahead=False):
-            session.run("use", IoBatch.writes(np.arange(200, dtype=np.uint64) * np.uint64(5 << 30), BLOCK))
+            session.run("use", USE)
             assert engine.counters()["cache_live_bytes"] > 0
             state = session.reset("reset")
         writer.complete()
@@ -59,7 +68,7 @@ def reset(
     assert evidence is not None
     again = Replay(evidence, known)
     with again.settings("settings", write_cache=False, look_ahead=False):
-        again.run("use", IoBatch.writes([], BLOCK))
+        again.run("use", USE)
         assert again.reset("reset") is state
     assert again.names == session.names
     return engine, state, evidence
@@ -86,9 +95,8 @@ def test_a_drive_that_cleans_when_idle_is_left_alone(tmp_path: Path, ahead: str)
 
 
 def test_idle_time_does_not_count_without_its_control(tmp_path: Path) -> None:
-    # The marks stay in the volatile cache, where they are read at once: that is not where they belong.
-    condition = 'erase = "none"\nvolatile_cache = "ignores-flush"\nvolatile_cache_size = "64 MiB"'
-    _, reached, _ = reset(tmp_path, AGGRESSIVE, condition, "idle")
+    # With a revolution three times as long a cached block looks at home.
+    _, reached, _ = reset(tmp_path, AGGRESSIVE, 'erase = "none"', "idle", turns=3.0)
     assert reached is State.UNKNOWN
 
 
@@ -105,9 +113,10 @@ def test_a_drive_that_is_known_to_be_lazy_is_not_left_alone(tmp_path: Path) -> N
     assert not any(step.kind == "pause" for step in evidence.steps)
 
 
-def test_a_lazy_drive_is_rewritten(tmp_path: Path) -> None:
-    _, reached, evidence = reset(tmp_path, LAZY, 'erase = "none"')
+def test_a_lazy_log_is_rewritten(tmp_path: Path) -> None:
+    engine, reached, evidence = reset(tmp_path, LAZY_JOURNAL, 'erase = "none"\nprior_use = "half-full"')
     assert reached is State.CLEAN
+    assert engine.counters()["cache_live_bytes"] < 2 << 20
     written = sum(
         int(step.rows.size.sum(dtype=np.uint64)) for step in evidence.steps if "-rewrite" in step.name
     )

@@ -20,7 +20,7 @@ from skylight.findings import Finding, Known
 from skylight.infer.robust import share
 from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate, trials
 from skylight.probe.cleaning.findings import BAND, BAND_RIGHT, CACHE_BANDS, START, START_RIGHT, TYPE
-from skylight.probe.cleaning.trials import Trial
+from skylight.probe.cleaning.trials import Controls, Trial
 from skylight.units import format_duration, format_size
 
 START_WITHIN, BAND_WITHIN = START_RIGHT.part, BAND_RIGHT.part
@@ -52,7 +52,7 @@ class Seen:
 
     ground: trials.Ground | None = None
     trials: list[Trial] = field(default_factory=list)
-    controls: trials.Controls = field(default_factory=trials.Controls)
+    controls: Controls = field(default_factory=Controls)
     cache_bands: cache_bands.Seen = field(default_factory=cache_bands.Seen)
     rounds: list[rate.Round] = field(default_factory=list)
     halves: dict[int, half.Progress] = field(default_factory=dict)
