@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from skylight.evidence import U64, IoBatch
+from skylight.evidence import U64, IoBatch, Op
 from skylight.infer import cached_or_native
 from skylight.units import format_seconds, format_size
 
@@ -151,6 +151,7 @@ class Resets:
             paces_ns.append(log.span_ns)
             if len(log) < len(piece) or (sum(paces_ns) > LONGEST_REWRITE_NS and not virtual):
                 return False
+        steps.run(f"{name}-flush", IoBatch.make(Op.FLUSH, [0], 0))
         return max(paces_ns[len(paces_ns) // 2 :]) <= SAME_PACE * min(paces_ns)
 
 

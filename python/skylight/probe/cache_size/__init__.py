@@ -23,7 +23,7 @@ from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
-from skylight.probe.cache_size.writes import Writer, flush_needed
+from skylight.probe.flushed import FlushedSteps, volatile
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 from skylight.probe.reset import State
 
@@ -36,6 +36,7 @@ class Seen:
     and its size as each kind of cache shows it."""
 
     begun: bool = False
+    ignores_flush: bool = False
     kind: Kind | None = None
     cache_parts: CacheParts | None = None
     journal: Journal | None = None
@@ -43,6 +44,8 @@ class Seen:
 
 def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
     """The findings from what was seen."""
+    if seen.ignores_flush:
+        return verdict.nothing("A volatile cache ignores FLUSH, so what is on the medium is not known.", rows)
     if seen.kind is None:
         return verdict.nothing(
             "The drive could not be brought to a known state, so how much of its cache is in use is not"
@@ -60,12 +63,15 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
     return verdict.of_cache_bands(seen.cache_parts, rows)
 
 
-def _is_one_log(known: Known) -> bool:
-    """Whether earlier tests found a journal, or a cache in one place. On a target that has one command at a
-    time no writes are answered together, which otherwise tells a journal from zones."""
-    if known.number("journal_quantum_bytes") is not None or known.word("cache_medium") == "flash":
-        return True
-    return known.word("cache_location") in ("od", "md", "id")
+def _agreed(known: Known, kind: Kind) -> Kind:
+    """The kind, where earlier tests found a journal, or where the cache is. Writes that wait together tell a
+    journal from zones, but not where one command waits at a time, nor through a volatile cache."""
+    if kind == "cache-bands":
+        return kind
+    where = known.word("cache_location")
+    if known.number("journal_quantum_bytes") is not None or where in ("od", "md", "id"):
+        return "journal"
+    return "zones" if where == "many" else kind
 
 
 class CacheSize(ProcedureTest[Seen]):
@@ -93,20 +99,27 @@ class CacheSize(ProcedureTest[Seen]):
         """Finds out the kind of cache of a shingled drive and then its size, each from a known state."""
         if not is_shingled(steps):
             return
-        with steps.settings("settings", write_cache=False, look_ahead=False) as report:
+        with steps.settings("settings", write_cache=False, look_ahead=False):
             seen.begun = True
-            if steps.reset("erase") is State.UNKNOWN:
+            cache = volatile(steps)
+            if cache == "ignores-flush":
+                seen.ignores_flush = True
                 return
-            kind, cache_part = kinds.kind_of(steps)
-            if kind == "zones" and _is_one_log(steps.known):
-                kind = "journal"
-            if kind == "cache-bands" and cache_part is not None:
-                seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
-            elif kind == "zones":
-                seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)
-            elif steps.reset("lone-erase") is not State.UNKNOWN:
-                seen.kind = kind
-                seen.journal = journal.measured(Writer(steps, flush_needed(steps, report.write_cache)))
+            self._measure(steps if cache == "off" else FlushedSteps(steps), seen)
+
+    @staticmethod
+    def _measure(steps: Steps, seen: Seen) -> None:
+        state = steps.reset("erase")
+        kind, cache_part = kinds.kind_of(steps)
+        kind = _agreed(steps.known, kind)
+        if kind == "cache-bands" and cache_part is not None:
+            seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
+        elif state is State.UNKNOWN:
+            return
+        elif kind == "zones":
+            seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)
+        elif steps.reset("lone-erase") is not State.UNKNOWN:
+            seen.kind, seen.journal = kind, journal.measured(steps)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """The sizes of a shingled drive; nothing for one without a persistent cache."""

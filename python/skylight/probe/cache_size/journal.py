@@ -29,7 +29,7 @@ from skylight.evidence import F64, IoBatch, IoLog, Stop
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import MISSED_TURNS, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.cache_parts import DEPTH, spread
-from skylight.probe.cache_size.writes import QUICK_TURNS, Writer
+from skylight.probe.flushed import FlushedSteps
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
@@ -129,9 +129,9 @@ class Lone:
 class Quanta:
     """Lone writes of growing size: where they begin to take a quantum more."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, steps: Steps) -> None:
         """The drive is to be clean."""
-        self._writer, self._steps = writer, writer.steps
+        self._steps = steps
         self._known: dict[int, Lone] = {}
         self._sizes = 0
 
@@ -140,7 +140,7 @@ class Quanta:
         if size not in self._known:
             self._sizes += 1
             where = spread(self._steps.size, LONE_WRITES, max(size, 1 << 20), phase=self._sizes * 0.137 % 1)
-            self._known[size] = Lone.of(self._writer.lone("lone", IoBatch.writes(where, size)))
+            self._known[size] = Lone.of(self._steps.run("lone", IoBatch.writes(where, size)))
         return self._known[size]
 
     def edge(self, low: int, high: int) -> int | None:
@@ -200,12 +200,11 @@ class _Pace:
     entry_ns: float | None
 
 
-def _pace(writer: Writer, name: str, size: int) -> _Pace:
+def _pace(steps: Steps, name: str, size: int) -> _Pace:
     """Measured on a clean drive, and cleaned again: what the fill begins with may reach its end."""
-    steps = writer.steps
     steps.reset(f"{name}-usual-erase")
     count = CALIBRATION if size > BLOCK else BLOCK_CALIBRATION
-    log = writer.deep(f"{name}-deep-usual", _writes(steps, 0, count, size))
+    log = steps.run(f"{name}-deep-usual", _writes(steps, 0, count, size), depth=DEPTH)
     # Entries may take one of two times, as they catch the next place or miss it: the usual is the longer one.
     return _Pace(float(np.percentile(log.latency_ns, 85)), usual(log.complete_ns))
 
@@ -220,14 +219,13 @@ def _limit_ns(steps: Steps, usual_ns: float) -> int:
     return int(max(SLOW * usual_ns, usual_ns + MISSED_TURNS * _turn_ns(steps)))
 
 
-def _filled(writer: Writer, name: str, sizes: tuple[tuple[int, int], ...], quantum: int) -> list[Fill]:
+def _filled(steps: Steps, name: str, sizes: tuple[tuple[int, int], ...], quantum: int) -> list[Fill]:
     """Fills from clean until cleaning: lone at first, for the smallest caches, then deep.
 
     `sizes` are how many quanta a write has (0: a block) and how many such writes there are at most. One
     `Fill` for each part."""
     parts = [(quantum * quanta or BLOCK, quanta, count) for quanta, count in sizes]
-    steps = writer.steps
-    paces = [_pace(writer, name, size) for size, _, _ in parts]
+    paces = [_pace(steps, name, size) for size, _, _ in parts]
     state = steps.reset(f"{name}-erase")
     if state is State.UNKNOWN:
         return []
@@ -235,11 +233,11 @@ def _filled(writer: Writer, name: str, sizes: tuple[tuple[int, int], ...], quant
     for number, ((size, quanta, count), pace) in enumerate(zip(parts, paces, strict=True)):
         count = min(count, steps.size // size * 3 // 4)
         if number == 0 and quanta:
-            fills.append(_lone_fill(writer, name, size, quanta))
+            fills.append(_lone_fill(steps, name, size, quanta))
             if fills[-1].ended:
                 break
         done = sum(fill.writes for fill in fills if fill.size == size)
-        fills.append(_deep_fill(writer, f"{name}-{number}", size, quanta, (done, count), pace))
+        fills.append(_deep_fill(steps, f"{name}-{number}", size, quanta, (done, count), pace))
         if fills[-1].ended:
             break
     if state is State.CLEAN and fills[-1].ended and not _first_went(steps, name, parts[0][0]):
@@ -263,12 +261,11 @@ def _first_went(steps: Steps, name: str, size: int) -> bool:
     return 2 * int(np.count_nonzero(home)) > len(home)
 
 
-def _lone_fill(writer: Writer, name: str, size: int, quanta: int) -> Fill:
+def _lone_fill(steps: Steps, name: str, size: int, quanta: int) -> Fill:
     """The first writes, one at a time."""
-    steps = writer.steps
-    pace = writer.lone(f"{name}-usual", _writes(steps, 0, LONE_USUAL, size))
+    pace = steps.run(f"{name}-usual", _writes(steps, 0, LONE_USUAL, size))
     until = Stop(_limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
-    log = writer.lone(f"{name}-lone", _writes(steps, LONE_USUAL, FIRST_WRITES, size), until)
+    log = steps.run(f"{name}-lone", _writes(steps, LONE_USUAL, FIRST_WRITES, size), until=until)
     rotation_ns = _turn_ns(steps)
     found = (
         change_point(log.submit_ns, log.complete_ns, rotation_ns=rotation_ns) if until.reached(log) else None
@@ -277,22 +274,22 @@ def _lone_fill(writer: Writer, name: str, size: int, quanta: int) -> Fill:
 
 
 def _deep_fill(
-    writer: Writer, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
+    steps: Steps, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
 ) -> Fill:
     """Writes at depth, of these numbers, until cleaning begins and goes on; a merge next to an outlier only
     looks like it."""
-    steps = writer.steps
-    until = Stop(_limit_ns(steps, pace.latency_ns), *DEEP_STOP)
+    count = 2 * DEPTH if isinstance(steps, FlushedSteps) else DEEP_STOP[0]  # whole groups
+    until = Stop(_limit_ns(steps, pace.latency_ns), count, DEEP_STOP[1])
     logs: list[IoLog] = []
     at, count = between
     while at < count:
         io = _writes(steps, at, count - at, size)
-        log = writer.deep(f"{name}-deep", io, until)
+        log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
         logs.append(log)
         at += len(log)
         if not until.reached(log) or at >= count:
             break
-        on = writer.deep(f"{name}-deep-on", io.part(len(log), len(log) + 2 * DEPTH))
+        on = steps.run(f"{name}-deep-on", io.part(len(log), len(log) + 2 * DEPTH), depth=DEPTH)
         logs.append(on)
         at += len(on)
         if len(on) == 0 or np.median(on.latency_ns) >= until.latency_ns:
@@ -316,60 +313,53 @@ def _fill(name: str, size: int, quanta: int, writes: int, found: ChangePoint | N
     )
 
 
-def measured(writer: Writer) -> Journal:
+def measured(steps: Steps) -> Journal:
     """Runs all of it; the drive is cleaned before each part."""
-    steps, quanta = writer.steps, Quanta(writer)
+    quanta = Quanta(steps)
     quantum = quanta.quantum()
-    on_disk = steps.known.word("cache_medium") == "disk"
-    quick_ns = QUICK_TURNS * _turn_ns(steps) if on_disk else 0.0
-    if not writer.flushed and quanta.lone(BLOCK).median_ns < quick_ns:
-        writer = Writer(steps, flushed=True)  # a volatile cache that is reported as off
-        quanta = Quanta(writer)
-        quantum = quanta.quantum()
-    if quantum is None or quanta.lone(BLOCK).median_ns < quick_ns:
+    if quantum is None:
         return Journal(None, 0.0, 0.0, (), None, None)
     lone, two = quanta.lone(BLOCK), quanta.lone(2 * quantum)
     quantum_ns = two.median_ns - lone.median_ns
-    rate = _rate(writer, quantum)
-    lone_entries = _entries(writer, quantum)
+    rate = _rate(steps, quantum)
+    lone_entries = _entries(steps, quantum)
     largest = _largest(steps, quanta, quantum)
-    fills = _filled(writer, "fill", ((1, SMALL_WRITES), (largest, MOST_WRITES)), quantum)
-    deep = _filled(writer, "map", ((0, MAP_WRITES),), quantum)
+    fills = _filled(steps, "fill", ((1, SMALL_WRITES), (largest, MOST_WRITES)), quantum)
+    deep = _filled(steps, "map", ((0, MAP_WRITES),), quantum)
     places, in_map = _limits(fills, deep, quantum)
     if places is None and in_map is not None and largest > 1:
-        larger = _filled(writer, "large", ((largest, MOST_WRITES),), quantum)
+        larger = _filled(steps, "large", ((largest, MOST_WRITES),), quantum)
         places, _ = _limits(larger, deep, quantum)
         fills += larger
     return Journal(quantum, quantum_ns, lone.median_ns, (*fills, *deep), places, in_map, rate, lone_entries)
 
 
-def _entries(writer: Writer, quantum: int) -> Entries | None:
+def _entries(steps: Steps, quantum: int) -> Entries | None:
     """Lone blocks, the first of them read back before more are written, and lone writes of a few quanta where
     entries may be as long; None for a cache that is not on disk."""
-    steps = writer.steps
     if steps.known.word("cache_medium") != "disk" or steps.reset("entries-erase") is State.UNKNOWN:
         return None
     io = _writes(steps, 0, LONE_ENTRIES, BLOCK)
-    first = writer.lone("entries-written", io.part(0, READ_BACK))
+    first = steps.run("entries-written", io.part(0, READ_BACK))
     back = steps.run("entries-read", IoBatch.reads(io.offset[:READ_BACK], BLOCK))
-    more = writer.lone("entries-more", io.part(READ_BACK, LONE_ENTRIES))
+    more = steps.run("entries-more", io.part(READ_BACK, LONE_ENTRIES))
     done_ns = np.concatenate([first.complete_ns, more.complete_ns]).astype(np.float64)
     most = steps.known.number("journal_entry_max_bytes") or 0.0
     longer = {}
     for quanta in LONG_QUANTA:
         if quanta * quantum <= ENTRY_SURE * most and steps.reset(f"entries-{quanta}-erase"):
-            log = writer.lone(f"entries-{quanta}", _writes(steps, 0, LONG_ENTRIES, quanta * quantum))
+            log = steps.run(f"entries-{quanta}", _writes(steps, 0, LONG_ENTRIES, quanta * quantum))
             longer[quanta] = log.complete_ns.astype(np.float64)
     return Entries(done_ns, back.complete_ns.astype(np.float64), longer)
 
 
-def _rate(writer: Writer, quantum: int) -> Rate | None:
+def _rate(steps: Steps, quantum: int) -> Rate | None:
     """What a quantum takes, from entries of fewer and of more; None if all hold as many.
 
     Writes have to be so large that those that wait fill more than one entry: else each entry begins when the
     one before has ended, a revolution late."""
-    entry = writer.steps.known.number("journal_entry_max_bytes")
-    if entry is None or writer.steps.reset("rate-erase") is State.UNKNOWN:
+    entry = steps.known.number("journal_entry_max_bytes")
+    if entry is None or steps.reset("rate-erase") is State.UNKNOWN:
         return None
     sizes = {
         quantum,
@@ -379,7 +369,7 @@ def _rate(writer: Writer, quantum: int) -> Rate | None:
     paced = []
     for size in sorted(sizes):
         count = max(int(RATE_QUANTA * quantum / size), 2 * DEPTH if size < quantum else FEWEST_ENTRIES + 2)
-        took = _paced(writer, "rate", size, count)
+        took = _paced(steps, "rate", size, count)
         if took is not None:
             paced.append((-(-took[1] * size // quantum), took[0]))
     if not paced:
@@ -391,9 +381,9 @@ def _rate(writer: Writer, quantum: int) -> Rate | None:
     return Rate(quantum_ns, max(few[1] - few[0] * quantum_ns, 0.0))
 
 
-def _paced(writer: Writer, name: str, size: int, count: int) -> tuple[float, int] | None:
+def _paced(steps: Steps, name: str, size: int, count: int) -> tuple[float, int] | None:
     """From entry to entry (ns) and writes in one, of entries as full as most; None if there are few."""
-    log = writer.deep(name, _writes(writer.steps, 0, count, size))
+    log = steps.run(name, _writes(steps, 0, count, size), depth=DEPTH)
     done, at = entries(log.complete_ns)
     took, writes = np.diff(done), np.diff(at)
     if len(writes) < FEWEST_ENTRIES:

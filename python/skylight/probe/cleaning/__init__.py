@@ -61,7 +61,6 @@ class CleaningTest(ProcedureTest[Seen]):
         if not is_shingled(steps) or steps.size < trials.LEAST_TARGET_BYTES:
             return
         with steps.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
-            steps.reset(trials.ERASE)
             search = trials.Search(trials.begin(steps, report), seen.trials, seen.controls)
             seen.ground = search.ground
             search.run()

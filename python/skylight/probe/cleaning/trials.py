@@ -33,6 +33,7 @@ import numpy as np
 
 from skylight.evidence import I64, U64, Bools, IoBatch, IoLog, Op, SettingsReport
 from skylight.infer import cached_or_native
+from skylight.probe.flushed import volatile
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
@@ -74,7 +75,8 @@ def joined(*batches: IoBatch) -> IoBatch:
 class Ground:
     """What all parts share: the steps, whether the cache is flash, whether writes need a FLUSH, one
     revolution (ns), how fast blocks pass under the heads at some places, whether looks go backwards because
-    look-ahead may be on, and whether looks are delayed now and then."""
+    look-ahead may be on, whether looks are delayed now and then, and whether writes are on the medium after a
+    FLUSH."""
 
     steps: Steps
     flash: bool
@@ -83,6 +85,7 @@ class Ground:
     bytes_a_second: tuple[float, ...] = ()
     backwards: bool = False
     noisy: bool = False
+    settles: bool = True
 
     @property
     def copies(self) -> int:
@@ -134,14 +137,20 @@ class Ground:
 
 
 def begin(steps: Steps, report: SettingsReport) -> Ground:
-    """Measures a revolution and the speed of the platters on blocks never written."""
-    flash, flushed = steps.known.word("cache_medium") == "flash", report.write_cache is not False
-    ground = Ground(steps, flash, flushed, 1.0, backwards=report.look_ahead is not False)
+    """A known state; then measures a revolution and the speed of the platters on blocks never written."""
+    cache, flash = volatile(steps), steps.known.word("cache_medium") == "flash"
+    steps.reset(ERASE)
+    flushed = cache != "off" or report.write_cache is not False
+    ahead = report.look_ahead is not False
+    ground = Ground(steps, flash, flushed, 1.0, backwards=ahead, settles=cache != "ignores-flush")
     at = steps.rng(BASELINE).integers(16, steps.size // MIB - 16, size=BASELINE_PLACES)
     blocks = np.sort(at).astype(np.uint64) * np.uint64(MIB) + np.uint64(260 * KIB)
     log = steps.run(BASELINE, ground.looks(blocks), params={"flash": flash})
     looked_ns = cached_or_native.look_ns(log)
+    known_ns = steps.known.number("rotation_ns")
     rotation_ns = cached_or_native.turn_of(looked_ns)
+    if known_ns is not None and rotation_ns > NOISY_TURNS * known_ns:
+        rotation_ns = known_ns  # most of the blocks were cached, or the drive was not at rest
     noisy = int(np.count_nonzero(looked_ns > NOISY_TURNS * rotation_ns)) >= FEWEST_NOISY
     places = (2 * np.arange(SPEED_PLACES) + 1) * (steps.size // (2 * SPEED_PLACES)) // MIB * MIB
     pairs = np.stack([places, places + SPEED_BYTES], axis=1).ravel()
@@ -205,8 +214,9 @@ class Search:
     marked: int = 0
 
     def __post_init__(self) -> None:
-        """On a drive that others use every anchor may be late."""
-        self.controls.late_counts = not self.ground.noisy
+        """On a drive that others use every anchor may be late, and while a volatile cache writes out as
+        well."""
+        self.controls.late_counts = self.ground.settles and not self.ground.noisy
 
     @property
     def _base(self) -> int:
@@ -247,7 +257,7 @@ class Search:
     def run(self) -> None:
         """Longer and longer pauses, then ever closer ones; with the controls."""
         self._find()
-        self._check_looks()
+        self.controls.looks_tell = not any(trial.cleaned for trial in self.seen) or self._looks_tell()
         if self.controls.looks_tell and self.controls.late_counts and not self._late_is_cleaning():
             self.controls.late_counts = False
             self.seen[:] = [replace(trial, late=False) for trial in self.seen]
@@ -255,20 +265,6 @@ class Search:
                 self._find(after_s=max(trial.pause_s for trial in self.seen))
             else:
                 self._closer()
-
-    def _check_looks(self) -> None:
-        """Whether looks find new marks in the cache; if they do not, with a FLUSH behind each write, for a
-        volatile cache may be on that is reported as off. Asked only if something looked clean."""
-        if not any(trial.cleaned for trial in self.seen):
-            self.controls.looks_tell = True
-            return
-        self.controls.looks_tell = self._looks_tell()
-        if not self.controls.looks_tell and not self.ground.flushed:
-            self.ground = replace(self.ground, flushed=True)
-            self.controls.looks_tell = self._looks_tell()
-            if self.controls.looks_tell:
-                self.seen.clear()
-                self._find()
 
     def _looks_tell(self) -> bool:
         steps, home = self.ground.steps, 0

@@ -71,7 +71,6 @@ class CleaningOrder(ProcedureTest[Seen]):
         idle_s = idle_ns / 1e9
         band_s = band_ns / 1e9 if band_ns is not None else max(0.3, idle_s / 8)
         with steps.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
-            steps.reset(trials.ERASE)
             ground = trials.begin(steps, report)
             seen.ground = ground
             bands = _cache_bands(known)
