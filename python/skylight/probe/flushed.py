@@ -26,7 +26,8 @@ from skylight.probe.reset import State
 Volatile = Literal["off", "on", "ignores-flush"]
 
 BURST = "burst"
-BURST_WRITES, BURST_BYTES = 64, 256 << 10
+BURST_WRITES, BURST_BYTES = 64, 64 << 10
+"""The smallest volatile caches hold 8 MiB, twice as much."""
 SLOW_FLUSH, SLOW_FLUSH_NS = 8.0, 5_000_000
 """A FLUSH that takes so many times as long as a write, and at least so long, wrote data out: several writes
 wait for it, and none is done in less."""

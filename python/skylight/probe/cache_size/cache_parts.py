@@ -20,13 +20,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import IoBatch, Stop
-from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged
+from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged, spread
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
 BLOCK = 4096
 MOST_CACHE_BANDS = 1_000_000
 TRIES = 6
+BOUND_ROUNDS, BOUND_ENOUGH, SPARE_BYTES = 5, 3, 64 << 20
+"""Rounds that ask whether a full zone stalls for writes to it alone, and how many have to say so: of stalls
+of a tenth of all writes, three of five do in one case of a hundred."""
 AGAIN_INTO_BAND = 2 << 20  # clear of what was written there the first time
 
 
@@ -95,6 +98,21 @@ def _first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
     raise Unsettled
 
 
+def _is_bound(cache_part: CachePart, end: int) -> bool:
+    """Whether the full zone stalls for a write to it and not for one behind its end, several times: stalls
+    that others bring about, and merges of a map, come anywhere."""
+    limit, steps = cache_part.found.limit_ns, cache_part.steps
+    behind = spread(steps.size - end - SPARE_BYTES, BOUND_ROUNDS, SPARE_BYTES, phase=0.3) + np.uint64(end)
+    bound = 0
+    for address in behind:
+        if not cache_part.refill():
+            continue
+        log = steps.run(f"{cache_part.name}-bound", IoBatch.writes([address], cache_part.size))
+        elsewhere = int(log.latency_ns[0]) >= limit
+        bound += not elsewhere and int(cache_part.put(1).latency_ns[0]) >= limit
+    return bound >= BOUND_ENOUGH
+
+
 def zones(steps: Steps) -> CacheParts | None:
     """All zones, from the first; None if it is not seen how large they are."""
     try:
@@ -118,8 +136,8 @@ def _zones(steps: Steps) -> CacheParts | None:
     last = steps.size // band - 1
     halves = [last // 2**power for power in range(1, last.bit_length())]
     inside = _first_within(cache_part, [number * band for number in halves])
-    if inside is None:
-        return None
+    if inside is None or inside == halves[0] * band:
+        return None  # a zone of half of the drive is none: what stalls there stalls everywhere
     low, high = inside // band, 2 * (inside // band) + 2
     for step in (max(math.isqrt(high - low), 1), 1):
         numbers = range(min(high - step, last - 1), low, -step)
@@ -128,7 +146,6 @@ def _zones(steps: Steps) -> CacheParts | None:
             low, high = inside // band, inside // band + step
         else:
             high = low + step
-    count = -(-steps.size // (high * band))
-    if count < 2:
-        return None  # one cache for all addresses is no zone
-    return CacheParts(count, filled, None, band, cache_part.found.count, 1)
+    if not _is_bound(cache_part, high * band):
+        return None
+    return CacheParts(-(-steps.size // (high * band)), filled, None, band, cache_part.found.count, 1)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skylight.evidence import F64, IoBatch, IoLog, Stop
+from skylight.evidence import F64, U64, Bools, IoBatch, IoLog, Stop
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import MISSED_TURNS, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.cache_parts import DEPTH, spread
@@ -52,6 +52,9 @@ MAP_WRITES = 2_600_000
 CALIBRATION, BLOCK_CALIBRATION, DEEP_STOP = 4 * DEPTH, 40 * DEPTH, (64, 64)
 SLOW = 2.2
 SLOWEST_TURN_NS = 60e9 / 3_600
+STAYED, STAYED_BETWEEN, MOST_GONE = 40, (0.03, 0.5), 0.1
+"""Looks at writes of a fill, between which shares of it, and how many may be home: cleaning that began a
+tenth of the fill ago has moved a tenth of them, and a few are misread at the end of a track."""
 SAME = 0.03
 """As many, give or take: two counts of one limit differ by an entry's writes at most."""
 
@@ -240,25 +243,43 @@ def _filled(steps: Steps, name: str, sizes: tuple[tuple[int, int], ...], quantum
         fills.append(_deep_fill(steps, f"{name}-{number}", size, quanta, (done, count), pace))
         if fills[-1].ended:
             break
-    if state is State.CLEAN and fills[-1].ended and not _first_went(steps, name, parts[0][0]):
+    if not fills[-1].ended:
+        return fills
+    sure = state is State.NEW or _first_went(steps, name, parts[0][0])
+    plain = state is State.NEW and not isinstance(steps, FlushedSteps) and fills[-1].writes_an_entry > 1
+    if not sure or (not plain and not _most_stayed(steps, name, parts[0][0], fills)):
         fills[-1] = replace(fills[-1], ended=False)
     return fills
+
+
+def _most_stayed(steps: Steps, name: str, size: int, fills: list[Fill]) -> bool:
+    """Whether cleaning has only just begun: hardly any of the earlier writes of the fill are home. Where one
+    write waits at a time, and what is cleaned gives many places back, it begins without a drop of the
+    rate."""
+    count = fills[0].writes if len(fills) == 1 else sum(fill.writes for fill in fills if fill.size == size)
+    early, late = (round(share * count) for share in STAYED_BETWEEN)
+    where = spread(steps.size, late + 1, size)[np.linspace(early, late, STAYED, dtype=np.int64)]
+    return int(np.count_nonzero(_home(steps, f"{name}-stayed", where[where > 0]))) <= MOST_GONE * STAYED
 
 
 def _first_went(steps: Steps, name: str, size: int) -> bool:
     """Whether the first writes of a fill are home, so that nothing older was in the cache; not asked of a
     drive that cleans when it is left alone, for that has cleaned all else."""
-    rotation_ns = steps.known.number("rotation_ns")
     if steps.known.word("cleaning_type") == "aggressive":
         return True
-    if rotation_ns is None:
-        return False
-    flash = steps.known.word("cache_medium") == "flash"
     first = spread(steps.size, LONE_USUAL + 1, size)[1:]  # not at address 0, which has no block before it
-    looks = cached_or_native.looks(first, max(BLOCK, steps.block_bytes), flash=flash, backwards=True)
-    looked_ns = cached_or_native.look_ns(steps.run(f"{name}-first", looks))
-    home = cached_or_native.at_home(looked_ns, rotation_ns, flash=flash)
+    home = _home(steps, f"{name}-first", first)
     return 2 * int(np.count_nonzero(home)) > len(home)
+
+
+def _home(steps: Steps, name: str, blocks: U64) -> Bools:
+    """Which blocks are at their native place; all where the rotation is not known."""
+    rotation_ns, flash = steps.known.number("rotation_ns"), steps.known.word("cache_medium") == "flash"
+    if rotation_ns is None:
+        return np.ones(len(blocks), np.bool_)
+    looks = cached_or_native.looks(blocks, max(BLOCK, steps.block_bytes), flash=flash, backwards=True)
+    looked_ns = cached_or_native.look_ns(steps.run(name, looks))
+    return cached_or_native.at_home(looked_ns, rotation_ns, flash=flash)
 
 
 def _lone_fill(steps: Steps, name: str, size: int, quanta: int) -> Fill:
