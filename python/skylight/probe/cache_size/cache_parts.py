@@ -61,6 +61,8 @@ def cache_bands(steps: Steps, cache_part: CachePart) -> CacheParts | None:
     if index is None:
         return None
     count = index + 1
+    if count < 2 or cache_part.period * cache_part.size > band + cache_part.size:
+        return None  # what serves every band, or takes more than one, is no cache band
     checks = 1
     for number in (1, 2, 3):
         address = number * count * band
@@ -127,7 +129,8 @@ def _zones(steps: Steps) -> CacheParts | None:
     The end of the first is come upon from above, since only an address within it costs a band to fill again,
     and what is written must stay within it: halving, then in steps of about the root of what is left, then
     band by band."""
-    if steps.reset("zone-erase") is State.UNKNOWN:
+    # Rewriting would leave a log of the zone in use.
+    if steps.reset("zone-erase", slow=steps.known.word("cleaning_type") != "lazy") is State.UNKNOWN:
         return None
     cache_part = logged(steps, 0, steps.size, "zone")
     if cache_part is None:

@@ -55,6 +55,10 @@ SLOWEST_TURN_NS = 60e9 / 3_600
 STAYED, STAYED_BETWEEN, MOST_GONE = 40, (0.03, 0.5), 0.1
 """Looks at writes of a fill, between which shares of it, and how many may be home: cleaning that began a
 tenth of the fill ago has moved a tenth of them, and a few are misread at the end of a track."""
+ASKED, SOME_GONE = 8, 2
+"""Looks at the first and at the newest writes of a fill, and how many of them at home are no misread ones."""
+MOST_PARTS = 200
+"""Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
 SAME = 0.03
 """As many, give or take: two counts of one limit differ by an entry's writes at most."""
 
@@ -72,6 +76,8 @@ class Fill:
     clear: float
     entry_ns: float
     writes_an_entry: float
+    beyond: int = 0
+    """Writes after cleaning had begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,43 +239,57 @@ def _filled(steps: Steps, name: str, sizes: tuple[tuple[int, int], ...], quantum
     if state is State.UNKNOWN:
         return []
     fills: list[Fill] = []
+    check = _Check(steps, name, parts[0][0], state)
     for number, ((size, quanta, count), pace) in enumerate(zip(parts, paces, strict=True)):
         count = min(count, steps.size // size * 3 // 4)
         if number == 0 and quanta:
-            fills.append(_lone_fill(steps, name, size, quanta))
+            fills.append(_lone_fill(check, size, quanta))
             if fills[-1].ended:
                 break
         done = sum(fill.writes for fill in fills if fill.size == size)
-        fills.append(_deep_fill(steps, f"{name}-{number}", size, quanta, (done, count), pace))
+        fills.append(_deep_fill(check, f"{name}-{number}", size, quanta, (done, count), pace))
         if fills[-1].ended:
             break
-    if not fills[-1].ended:
-        return fills
-    sure = state is State.NEW or _first_went(steps, name, parts[0][0])
-    plain = state is State.NEW and not isinstance(steps, FlushedSteps) and fills[-1].writes_an_entry > 1
-    if not sure or (not plain and not _most_stayed(steps, name, parts[0][0], fills)):
+    if fills[-1].ended and not check.most_stayed(fills):
         fills[-1] = replace(fills[-1], ended=False)
     return fills
 
 
-def _most_stayed(steps: Steps, name: str, size: int, fills: list[Fill]) -> bool:
-    """Whether cleaning has only just begun: hardly any of the earlier writes of the fill are home. Where one
-    write waits at a time, and what is cleaned gives many places back, it begins without a drop of the
-    rate."""
-    count = fills[0].writes if len(fills) == 1 else sum(fill.writes for fill in fills if fill.size == size)
-    early, late = (round(share * count) for share in STAYED_BETWEEN)
-    where = spread(steps.size, late + 1, size)[np.linspace(early, late, STAYED, dtype=np.int64)]
-    return int(np.count_nonzero(_home(steps, f"{name}-stayed", where[where > 0]))) <= MOST_GONE * STAYED
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """What looks say of a fill, of the name and of the size of its first writes, that began in this state.
 
+    Nothing has to be asked where the drive was as new and answers several writes at once: then the rate drops
+    when cleaning begins, and for no other reason."""
 
-def _first_went(steps: Steps, name: str, size: int) -> bool:
-    """Whether the first writes of a fill are home, so that nothing older was in the cache; not asked of a
-    drive that cleans when it is left alone, for that has cleaned all else."""
-    if steps.known.word("cleaning_type") == "aggressive":
-        return True
-    first = spread(steps.size, LONE_USUAL + 1, size)[1:]  # not at address 0, which has no block before it
-    home = _home(steps, f"{name}-first", first)
-    return 2 * int(np.count_nonzero(home)) > len(home)
+    steps: Steps
+    name: str
+    size: int
+    state: State
+
+    def plain(self, writes_an_entry: float) -> bool:
+        """Whether nothing has to be asked."""
+        return self.state is State.NEW and not isinstance(self.steps, FlushedSteps) and writes_an_entry > 1
+
+    def begun(self, size: int, done: int) -> bool:
+        """Whether cleaning has begun, after so many writes of a size: of the first writes, or of the newest,
+        some are home. Older data than the first would be cleaned before them."""
+        first = spread(self.steps.size, ASKED + 1, self.size)[1:]  # address 0 has no block before it
+        newest = spread(self.steps.size, done, size)[-ASKED:]
+        home = _home(self.steps, f"{self.name}-begun", np.concatenate([first, newest]))
+        return max(np.count_nonzero(home[:ASKED]), np.count_nonzero(home[ASKED:])) >= SOME_GONE
+
+    def most_stayed(self, fills: list[Fill]) -> bool:
+        """Whether cleaning had only just begun: of the earlier writes hardly more are home than were written
+        since. Where one write waits at a time, and what is cleaned gives many places back, it begins without
+        a drop of the rate."""
+        if self.plain(fills[-1].writes_an_entry):
+            return True
+        count = sum(fill.writes for fill in fills if fill.size == self.size)
+        early, late = (round(share * count) for share in STAYED_BETWEEN)
+        where = spread(self.steps.size, late + 1, self.size)[np.linspace(early, late, STAYED, dtype=np.int64)]
+        gone = int(np.count_nonzero(_home(self.steps, f"{self.name}-stayed", where[where > 0])))
+        return gone <= (MOST_GONE + fills[-1].beyond / max(fills[-1].writes, 1)) * STAYED
 
 
 def _home(steps: Steps, name: str, blocks: U64) -> Bools:
@@ -282,55 +302,64 @@ def _home(steps: Steps, name: str, blocks: U64) -> Bools:
     return cached_or_native.at_home(looked_ns, rotation_ns, flash=flash)
 
 
-def _lone_fill(steps: Steps, name: str, size: int, quanta: int) -> Fill:
+def _lone_fill(check: _Check, size: int, quanta: int) -> Fill:
     """The first writes, one at a time."""
+    steps, name = check.steps, check.name
     pace = steps.run(f"{name}-usual", _writes(steps, 0, LONE_USUAL, size))
     until = Stop(_limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
     log = steps.run(f"{name}-lone", _writes(steps, LONE_USUAL, FIRST_WRITES, size), until=until)
-    rotation_ns = _turn_ns(steps)
-    found = (
-        change_point(log.submit_ns, log.complete_ns, rotation_ns=rotation_ns) if until.reached(log) else None
-    )
-    return _fill(name, size, quanta, LONE_USUAL + (found.writes if found else len(log)), found)
+    found = None
+    done = LONE_USUAL + len(log)
+    if until.reached(log) and (check.plain(2.0) or check.begun(size, done)):
+        found = change_point(log.submit_ns, log.complete_ns, rotation_ns=_turn_ns(steps))
+    return _fill(name, size, quanta, (done, LONE_USUAL + found.writes if found else done), found)
 
 
 def _deep_fill(
-    steps: Steps, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
+    check: _Check, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
 ) -> Fill:
     """Writes at depth, of these numbers, until cleaning begins and goes on; a merge next to an outlier only
     looks like it."""
-    count = 2 * DEPTH if isinstance(steps, FlushedSteps) else DEEP_STOP[0]  # whole groups
-    until = Stop(_limit_ns(steps, pace.latency_ns), count, DEEP_STOP[1])
+    steps = check.steps
+    whole_groups = 2 * DEPTH if isinstance(steps, FlushedSteps) else DEEP_STOP[0]
+    until = Stop(_limit_ns(steps, pace.latency_ns), whole_groups, DEEP_STOP[1])
     logs: list[IoLog] = []
     at, count = between
-    while at < count:
+    while at < count and len(logs) < MOST_PARTS:
         io = _writes(steps, at, count - at, size)
         log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
         logs.append(log)
         at += len(log)
-        if not until.reached(log) or at >= count:
+        if len(log) in (0, len(io)):
             break
         on = steps.run(f"{name}-deep-on", io.part(len(log), len(log) + 2 * DEPTH), depth=DEPTH)
         logs.append(on)
         at += len(on)
-        if len(on) == 0 or np.median(on.latency_ns) >= until.latency_ns:
-            whole = IoLog.joined(logs)
-            found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, _turn_ns(steps))
-            return _fill(name, size, quanta, found.writes if found else len(whole), found)
-    return _fill(name, size, quanta, sum(len(log) for log in logs), None)
+        if len(on) and np.median(on.latency_ns) < until.latency_ns:
+            continue
+        whole = IoLog.joined(logs)
+        found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, _turn_ns(steps))
+        an_entry = found.writes_an_entry if found else 0.0
+        if check.plain(an_entry) or check.begun(size, at):
+            written = at - between[0]
+            return _fill(name, size, quanta, (written, found.writes if found else written), found)
+    return _fill(name, size, quanta, (at - between[0], at - between[0]), None)
 
 
-def _fill(name: str, size: int, quanta: int, writes: int, found: ChangePoint | None) -> Fill:
+def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: ChangePoint | None) -> Fill:
+    """`writes` are those made, and those before cleaning."""
+    made, before = writes
     return Fill(
         name,
         size,
         quanta,
-        writes,
-        writes * max(quanta, 1),
+        before,
+        before * max(quanta, 1),
         found is not None,
         found.sum if found else 0.0,
         found.usual_ns if found else 0.0,
         found.writes_an_entry if found else 0.0,
+        made - before,
     )
 
 
@@ -345,12 +374,14 @@ def measured(steps: Steps) -> Journal:
     rate = _rate(steps, quantum)
     lone_entries = _entries(steps, quantum)
     largest = _largest(steps, quanta, quantum)
+    flushed = isinstance(steps, FlushedSteps)
     fills = _filled(steps, "fill", ((1, SMALL_WRITES), (largest, MOST_WRITES)), quantum)
     deep = _filled(steps, "map", ((0, MAP_WRITES),), quantum)
-    places, in_map = _limits(fills, deep, quantum)
+    places, in_map = _limits(fills, deep, quantum, flushed=flushed)
     if places is None and in_map is not None and largest > 1:
         larger = _filled(steps, "large", ((largest, MOST_WRITES),), quantum)
-        places, _ = _limits(larger, deep, quantum)
+        places, map_by_larger = _limits(larger, deep, quantum, flushed=flushed)
+        in_map = in_map if places is None else map_by_larger
         fills += larger
     return Journal(quantum, quantum_ns, lone.median_ns, (*fills, *deep), places, in_map, rate, lone_entries)
 
@@ -433,17 +464,23 @@ def _largest(steps: Steps, quanta: Quanta, quantum: int) -> int:
     return 1
 
 
-def _limits(fills: list[Fill], deep: list[Fill], quantum: int) -> tuple[int | None, int | None]:
+def _limits(
+    fills: list[Fill], deep: list[Fill], quantum: int, *, flushed: bool = False
+) -> tuple[int | None, int | None]:
     """Places and map entries in use when cleaning began, from a fill with whole quanta and one with"
     " blocks."""
     met = bool(fills) and fills[-1].ended
     places = sum(fill.places for fill in fills) if met else None
     writes = sum(fill.writes for fill in fills)
     if not deep or not deep[-1].ended:
-        return places, None
+        # What may have been the map full would have ended the fill with whole quanta as well.
+        unlimited = bool(deep) and (deep[-1].clear == 0 or deep[-1].writes > (1 + 2 * SAME) * writes)
+        return (places if unlimited else None), None
     blocks = deep[-1]
     an_entry = max(round(blocks.writes_an_entry), 1)
     used = blocks.writes / an_entry * -(-an_entry * BLOCK // quantum)
+    if flushed:
+        used = blocks.writes  # how a volatile cache packs them is not seen: at worst each takes a place
     if places is not None and abs(writes - blocks.writes) <= max(SAME * blocks.writes, 2 * DEPTH):
         return None, blocks.writes  # the fill ended where the map was full
     if places is not None and used >= (1 - 2 * SAME) * places:

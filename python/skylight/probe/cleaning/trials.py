@@ -164,8 +164,8 @@ def begin(steps: Steps, report: SettingsReport) -> Ground:
 
 
 def clear(ground: Ground, name: str, rest_s: float) -> None:
-    """Leaves no dirty band behind: by an erase, or by idle time in which all should be cleaned, which a TRIM may
-    precede: dead blocks keep the age of the part of a cache that they are in, until it is found empty."""
+    """Leaves no dirty band behind: by an erase, or by idle time in which all should be cleaned, which a TRIM
+    may precede: dead blocks keep the age of the part of a cache that they are in, until it is found empty."""
     if ground.steps.reset(f"{name}-erase", slow=False) is not State.NEW:
         ground.steps.pause(f"{name}-rest", rest_s)
 

@@ -31,6 +31,9 @@ COUNT_ERROR = 0.3  # of a band: how far the one in progress is not known
 FIRST_BAND_ERROR = 0.25
 """How far the first band may differ from the mean of those all over the drive, as a standard deviation:
 tracks at the OD pass up to 2.5 times as fast as at the ID, and it lies in between."""
+OTHERS_ERROR = 0.08
+"""How far other clients delay cleaning, as a standard deviation: a band is some dozens of accesses, a tenth
+of which may wait for others."""
 MODEL_ERROR = 0.03  # bands between the places differ from those at them
 
 
@@ -180,6 +183,8 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     apart_half = math.hypot(
         COUNT_ERROR / counted * math.sqrt(3), pauses * idle_error / (counted * half_s), MODEL_ERROR
     )
+    if seen.ground is not None and seen.ground.noisy:
+        apart_one, apart_half = (math.hypot(apart, OTHERS_ERROR) for apart in (apart_one, apart_half))
     confidence = chance_within(BAND_WITHIN, apart_one) * chance_within(BAND_WITHIN, apart_half)
     why = f"{single}, {counted} bands with every other 64 KiB written {format_duration(half_s * 1e9)} each"
     if confidence < LEAST_CONFIDENCE:
