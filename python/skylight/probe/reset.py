@@ -72,8 +72,8 @@ LONGEST_IDLE_S = 1_200.0
 """Idle time of one reset of a real target until the marks are home. Chosen: a person waits twenty minutes,
 and a drive cleans some hundred bands in it."""
 VIRTUAL_IDLE_S = 30 * 86_400.0
-"""Idle time of the first reset of an emulated drive: virtual time costs nothing, and a full cache of a large
-drive is cleaned in some days."""
+"""Idle time of each reset of an emulated drive: virtual time costs nothing, and a full cache of a large drive is
+cleaned in some days."""
 REGION_BYTES, WRITE_BYTES, REWRITE_DEPTH = 1 << 20, 256 << 10, 31
 """What is written over and over, in writes of what size, how many at a time: within one band, and of any
 journal entry a good part."""
@@ -99,7 +99,6 @@ def first_means(chosen: Means) -> tuple[Means, ...]:
 class Resets:
     """What the resets of a test have shown so far."""
 
-    idled: bool = False
     idle_fails: bool = False
     rewrites: int = 0
 
@@ -126,15 +125,14 @@ class Resets:
         steps.run(f"{name}-marks", IoBatch.flushed_writes(marks, _block(steps)))
         told = not home(f"{name}-cached")
         virtual = steps.target.kind == "sim"
-        pause_s, total_s = VIRTUAL_IDLE_S if virtual and not self.idled else FIRST_PAUSE_S, 0.0
-        self.idled = True
+        pause_s, total_s = VIRTUAL_IDLE_S if virtual else FIRST_PAUSE_S, 0.0
         while total_s == 0.0 or not (cleaned := home(f"{name}-look")):
             if total_s >= (VIRTUAL_IDLE_S if virtual else LONGEST_IDLE_S):
                 self.idle_fails = True
                 return False
             steps.pause(f"{name}-idle", pause_s)
             total_s, pause_s = total_s + pause_s, 2 * pause_s
-        if total_s < VIRTUAL_IDLE_S:
+        if not virtual:
             steps.pause(f"{name}-more", MORE_PAUSE * total_s)
         return told and cleaned
 
