@@ -72,8 +72,8 @@ LONGEST_IDLE_S = 1_200.0
 """Idle time of one reset of a real target until the marks are home. Chosen: a person waits twenty minutes,
 and a drive cleans some hundred bands in it."""
 VIRTUAL_IDLE_S = 30 * 86_400.0
-"""Idle time of each reset of an emulated drive: virtual time costs nothing, and a full cache of a large drive is
-cleaned in some days."""
+"""Idle time of each reset of an emulated drive: virtual time costs nothing, and a full cache of a large drive
+is cleaned in some days."""
 REGION_BYTES, WRITE_BYTES, REWRITE_DEPTH = 1 << 20, 256 << 10, 31
 """What is written over and over, in writes of what size, how many at a time: within one band, and of any
 journal entry a good part."""
