@@ -1,7 +1,7 @@
 """Writes that are on the medium when they are done, whether a volatile cache is on or not.
 
-`volatile` finds out whether one is on: some writes and a FLUSH, whatever the target reports. Where the FLUSH
-takes much longer than a write, there was something to write out. `FlushedSteps` are the steps of such a
+`volatile` finds out whether one is on, by which of a write and the FLUSH behind it waits for the medium,
+whatever the target reports. `FlushedSteps` are the steps of such a
 target: a FLUSH follows each lone write, and each group of as many writes as else would wait together; a write
 is done when the FLUSH behind it is. So an entry of the journal that a volatile cache writes out is seen as
 one that waiting writes make.
@@ -26,14 +26,15 @@ from skylight.probe.reset import State
 Volatile = Literal["off", "on", "ignores-flush"]
 
 BURST = "burst"
+PAIRS, PAIR_BYTES = 32, 4096
+TELLING_TURNS = 0.2
+"""A FLUSH that takes so much of a revolution longer than the write before it waited for the platters, and a
+write that takes so much longer than the FLUSH behind it did: the mean wait is half a revolution or more."""
 BURST_WRITES, BURST_BYTES = 64, 64 << 10
 """The smallest volatile caches hold 8 MiB, twice as much."""
 SLOW_FLUSH, SLOW_FLUSH_NS = 8.0, 5_000_000
 """A FLUSH that takes so many times as long as a write, and at least so long, wrote data out: several writes
 wait for it, and none is done in less."""
-QUICK_TURNS = 0.25
-"""Writes of which most take a smaller part of a revolution were not on platters: scattered ones wait for half
-of one on average, those behind each other in a log for a whole one."""
 MOST_WITHIN = 64
 
 
@@ -63,20 +64,34 @@ def settled(log: IoLog) -> IoLog:
     return IoLog(whole.op, whole.offset, whole.size, whole.submit_ns, done_ns)
 
 
-def volatile(steps: Steps) -> Volatile:
-    """Whether a volatile cache is on, and whether it obeys a FLUSH, as far as that shows: on flash a FLUSH
-    that is ignored does not."""
-    where = np.arange(BURST_WRITES, dtype=np.uint64) * np.uint64(steps.size // (BURST_WRITES + 1) >> 20 << 20)
+def volatile(steps: Steps, *, reported: bool | None) -> Volatile:
+    """Whether a volatile cache is on, and whether it obeys a FLUSH. On flash a FLUSH that is ignored shows
+    only where the cache is reported as on."""
+    rotation_ns = steps.known.number("rotation_ns")
+    where = np.arange(1, BURST_WRITES + 1, dtype=np.uint64) * np.uint64(_pitch(steps))
+    if rotation_ns is not None and steps.known.word("cache_medium") == "disk":
+        return _on_disk(steps.run(BURST, IoBatch.flushed_writes(where[:PAIRS], PAIR_BYTES)), rotation_ns)
     log = steps.run(BURST, with_flushes(IoBatch.writes(where, BURST_BYTES), BURST_WRITES))
-    writes_ns = log.only(Op.WRITE).latency_ns
-    if len(writes_ns) == 0 or len(log) <= BURST_WRITES:
+    if len(log) <= BURST_WRITES:
         return "off"
-    usual_ns = float(np.median(writes_ns))
+    usual_ns = float(np.median(log.latency_ns[:-1]))
     if int(log.latency_ns[-1]) > max(SLOW_FLUSH * usual_ns, SLOW_FLUSH_NS):
         return "on"
-    rotation_ns = steps.known.number("rotation_ns")
-    on_disk = rotation_ns is not None and steps.known.word("cache_medium") == "disk"
-    return "ignores-flush" if on_disk and usual_ns < QUICK_TURNS * (rotation_ns or 0.0) else "off"
+    return "ignores-flush" if reported else "off"
+
+
+def _pitch(steps: Steps) -> int:
+    return steps.size // (BURST_WRITES + 2) >> 20 << 20
+
+
+def _on_disk(log: IoLog, rotation_ns: float) -> Volatile:
+    """From lone writes, each with a FLUSH behind it: which of the two waits for the platters, if any does."""
+    more_ns = np.sort(log.only(Op.FLUSH).latency_ns - log.only(Op.WRITE).latency_ns)
+    tenth = len(more_ns) // 10  # some met an outlier or another client
+    turns = float(np.mean(more_ns[tenth : len(more_ns) - tenth])) / rotation_ns
+    if turns > TELLING_TURNS:
+        return "on"
+    return "off" if turns < -TELLING_TURNS else "ignores-flush"
 
 
 class FlushedSteps:

@@ -12,7 +12,7 @@
 counts only if the marks looked cached before it, which is its control, so a look that cannot tell never says
 that it succeeded; on a lazy drive it does not, and rewriting follows. Rewriting empties what the region is
 written through: the whole cache if that is one log, otherwise the cache band or the zone of that region.
-Where a part of the last half of the rewriting takes longer than the quickest, older data was still being
+Where a part of the last quarter of the rewriting takes longer than the quickest, older data was still being
 cleaned.
 
 Invariants: which means are left to try is kept with the first step of a reset, and everything else follows
@@ -137,7 +137,7 @@ class Resets:
         return told and cleaned
 
     def _rewrite(self, steps: Steps, name: str) -> bool:
-        """Whether the region was rewritten often enough, the last half of it at an even pace."""
+        """Whether the region was rewritten often enough, the last quarter of it at an even pace."""
         slots, virtual = REGION_BYTES // WRITE_BYTES, steps.target.kind == "sim"
         self.rewrites += 1
         if self.rewrites > MOST_REWRITES and not virtual:
@@ -150,7 +150,7 @@ class Resets:
             if len(log) < len(piece) or (sum(paces_ns) > LONGEST_REWRITE_NS and not virtual):
                 return False
         steps.run(f"{name}-flush", IoBatch.make(Op.FLUSH, [0], 0))
-        return max(paces_ns[len(paces_ns) // 2 :]) <= SAME_PACE * min(paces_ns)
+        return max(paces_ns[-len(paces_ns) // 4 :]) <= SAME_PACE * min(paces_ns)
 
 
 def _block(steps: Steps) -> int:

@@ -99,9 +99,9 @@ class CacheSize(ProcedureTest[Seen]):
         """Finds out the kind of cache of a shingled drive and then its size, each from a known state."""
         if not is_shingled(steps):
             return
-        with steps.settings("settings", write_cache=False, look_ahead=False):
+        with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             seen.begun = True
-            cache = volatile(steps)
+            cache = volatile(steps, reported=report.write_cache)
             if cache == "ignores-flush":
                 seen.ignores_flush = True
                 return

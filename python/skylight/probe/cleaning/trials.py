@@ -139,7 +139,7 @@ class Ground:
 
 def begin(steps: Steps, report: SettingsReport) -> Ground:
     """A known state; then measures a revolution and the speed of the platters on blocks never written."""
-    cache, flash = volatile(steps), steps.known.word("cache_medium") == "flash"
+    cache, flash = volatile(steps, reported=report.write_cache), steps.known.word("cache_medium") == "flash"
     steps.reset(ERASE)
     flushed = cache != "off" or report.write_cache is not False
     ahead = report.look_ahead is not False

@@ -141,16 +141,16 @@ def _start_before(seen: Seen, first_s: float) -> Finding:
     """When cleaning begins, from the time after which a first band was clean and what a band takes."""
     one, (low_s, high_s) = rate.best(seen.rounds), trials.bracket(seen.trials)
     first = f"a first band was clean after {format_duration(first_s * 1e9)}"
-    bands = seen.cache_bands
+    bands, begun = seen.cache_bands, (0.0, high_s * 1e9)
     if one is None and not bands.measured:
-        return START.unknown(f"{first}, but how long it was cleaned is not known")
+        return START.unknown(f"{first}, but how long it was cleaned is not known", interval=begun)
     band_s = bands.more_ns / 1e9 if one is None else one.band_s
     start_s = first_s - band_s
     apart_s = math.hypot((high_s - low_s) / math.sqrt(12), FIRST_BAND_ERROR * band_s)
     why = f"{first}, and a band takes {format_duration(band_s * 1e9)}"
     confidence = chance_within(START_WITHIN, apart_s / start_s) if start_s > 0 else 0.0
     if confidence < LEAST_CONFIDENCE:
-        return START.unknown(f"{why}: what is left is too little to be known", _rows(seen.trials))
+        return START.unknown(f"{why}: what is left is too little to be known", _rows(seen.trials), begun)
     interval = (max(start_s - 2 * apart_s, 0.0) * 1e9, (start_s + 2 * apart_s) * 1e9)
     return START.found(round(start_s * 1e9), confidence, why, _rows(seen.trials), interval)
 
