@@ -120,7 +120,8 @@ class Resets:
 
         def home(step: str) -> bool:
             looked_ns = cached_or_native.look_ns(steps.run(step, looks))
-            return 2 * np.count_nonzero(cached_or_native.at_home(looked_ns, rotation_ns, flash=flash)) > MARKS
+            at_home = cached_or_native.at_home(looked_ns, rotation_ns, flash=flash)
+            return 2 * int(np.count_nonzero(at_home)) > MARKS
 
         steps.run(f"{name}-marks", IoBatch.flushed_writes(marks, _block(steps)))
         told = not home(f"{name}-cached")

@@ -104,6 +104,8 @@ def _is_bound(cache_part: CachePart, end: int) -> bool:
     """Whether the full zone stalls for a write to it and not for one behind its end, several times: stalls
     that others bring about, and merges of a map, come anywhere."""
     limit, steps = cache_part.found.limit_ns, cache_part.steps
+    if steps.size - end < 2 * SPARE_BYTES:
+        return False  # what stalls everywhere is one cache, or others bring it about
     behind = spread(steps.size - end - SPARE_BYTES, BOUND_ROUNDS, SPARE_BYTES, phase=0.3) + np.uint64(end)
     bound = 0
     for address in behind:
@@ -139,8 +141,8 @@ def _zones(steps: Steps) -> CacheParts | None:
     last = steps.size // band - 1
     halves = [last // 2**power for power in range(1, last.bit_length())]
     inside = _first_within(cache_part, [number * band for number in halves])
-    if inside is None or inside == halves[0] * band:
-        return None  # a zone of half of the drive is none: what stalls there stalls everywhere
+    if inside is None:
+        return None
     low, high = inside // band, 2 * (inside // band) + 2
     for step in (max(math.isqrt(high - low), 1), 1):
         numbers = range(min(high - step, last - 1), low, -step)

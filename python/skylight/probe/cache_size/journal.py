@@ -277,7 +277,7 @@ class _Check:
         first = spread(self.steps.size, ASKED + 1, self.size)[1:]  # address 0 has no block before it
         newest = spread(self.steps.size, done, size)[-ASKED:]
         home = _home(self.steps, f"{self.name}-begun", np.concatenate([first, newest]))
-        return max(np.count_nonzero(home[:ASKED]), np.count_nonzero(home[ASKED:])) >= SOME_GONE
+        return max(int(np.count_nonzero(half)) for half in (home[:ASKED], home[ASKED:])) >= SOME_GONE
 
     def most_stayed(self, fills: list[Fill]) -> bool:
         """Whether cleaning had only just begun: of the earlier writes hardly more are home than were written

@@ -82,13 +82,12 @@ class Layout:
         """The half-written bands."""
         return Stretch(self.start + (MARKS + 2) * self.pitch, self.length, self.cell)
 
-    def parts(self, ground: Ground) -> tuple[IoBatch, IoBatch]:
+    def parts(self, size: int, block: int, copies: int = 1) -> tuple[IoBatch, IoBatch]:
         """The writes behind the marks, up to the drive's end: the stretch, in blocks, and more data."""
         behind = self.stretch.start + self.stretch.length + 64 * KIB
-        size = ground.steps.size
         count = max(0, min(MOST_FILLED, size // 8, size - behind)) // MIB
         where = behind + np.arange(count, dtype=np.uint64) * np.uint64(MIB)
-        return self.stretch.writes(ground), IoBatch.writes(where, FILL)
+        return self.stretch.writes(block, copies), IoBatch.writes(where, FILL)
 
 
 def measure(ground: Ground, places: dict[int, Place]) -> None:
@@ -116,7 +115,7 @@ def _place(ground: Ground, name: str, place: int, layout: Layout) -> Watched:
     steps, seen, waits, more_ns = ground.steps, Watched(), False, 0
     over = np.full(OVER_WRITES, layout.over, np.uint64)
     steps.run(f"{name}-marks", joined(ground.marks(layout.marks), IoBatch.writes(over, OVER)))
-    for part, writes in enumerate(layout.parts(ground), 1):
+    for part, writes in enumerate(layout.parts(steps.size, ground.block, ground.copies), 1):
         if len(writes) <= FIRST_PIECE:
             break
         first = steps.run(f"{name}-{part}-first", writes.part(0, FIRST_PIECE))

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import U64, IoBatch, Op
 from skylight.probe.cleaning.rate import BEGUN, longest_band
-from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, clear, joined, without_first
+from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, clear, copies_of, joined, without_first
 
 CHUNK = 64 * KIB
 PLACES = (1, 3, 5)
@@ -52,7 +52,7 @@ class Stretch:
     length: int
     cell: int
 
-    def writes(self, ground: Ground) -> IoBatch:
+    def writes(self, block: int, copies: int = 1) -> IoBatch:
         """Every other chunk, from the second on; in each cell one is a mark, which may go on behind it."""
         at = np.arange(CHUNK, self.length, 2 * CHUNK, dtype=np.uint64)
         size = np.full(len(at), CHUNK, np.uint32)
@@ -62,7 +62,7 @@ class Stretch:
             at[~lone] + np.uint64(self.start),
             size[~lone],
         )
-        marks = IoBatch.writes(ground.copies_of(self.blocks), ground.block)
+        marks = IoBatch.writes(copies_of(self.blocks, block, copies), block)
         both = joined(others, marks)
         order = np.argsort(both.offset, kind="stable")
         return IoBatch(both.op[order], both.offset[order], both.size[order])
@@ -166,7 +166,7 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         name = f"{HALF}{place}-{shorter + 1}"
         clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
         flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
-        steps.run(f"{name}-write", joined(stretch.writes(ground), flush), depth=DEPTH)
+        steps.run(f"{name}-write", joined(stretch.writes(ground.block, ground.copies), flush), depth=DEPTH)
         params = {"cell": stretch.cell, "place": place}
         log = steps.run(f"{name}-look-0", ground.looks(stretch.blocks), params=params)
         home = ground.home(log)

@@ -179,7 +179,7 @@ def _halves(ground: Ground, one_s: float, quantum: int, filled: tuple[int, int],
         name, stretches = f"{HALF}-{number}", _stretches(ground, one_s, stretch_part)
         steps.reset(f"{name}-erase")
         for place, stretch in stretches.items():
-            steps.run(f"{name}-{place}-write", stretch.writes(ground), depth=half.DEPTH)
+            steps.run(f"{name}-{place}-write", stretch.writes(ground.block, ground.copies), depth=half.DEPTH)
         data = sum(stretch.length for stretch in stretches.values()) // 2
         early = max(0, int(early_part * (count - STRETCH_COST * data / large)))
         filler = Filler(steps.size, large)

@@ -53,10 +53,10 @@ SETTINGS, ERASE, BASELINE, SPEED = "settings", "erase", "baseline", "speed"
 SPEED_PLACES, SPEED_BYTES = 9, 16 * MIB
 BASELINE_PLACES = 24
 TRIAL = "trial-"
-NOISY_TURNS, FEWEST_NOISY = 1.5, 1
-"""A look at the baseline that takes so much longer than a revolution may be an outlier; then nothing is lost
-by copies. Of a drive a tenth of whose accesses wait for other clients, one in twelve shows none in 24
-looks."""
+NOISY_TURNS, FEWEST_NOISY = 1.5, 2
+"""Looks at the baseline that take so much longer than a revolution, and how many of them are no outlier.
+Where there is one, as many blocks again are looked at: of a drive a tenth of whose accesses wait for other
+clients, one in eight then shows no second."""
 COPIES, TELLING_COPIES, COPY_STEP_BLOCKS = 7, 3, 3
 """Copies of a mark on a drive that others use, blocks from one to the next, and how many decide. With a fifth
 of the looks delayed, fewer than three of seven are undelayed once in 200; with one in 30 misread at the end
@@ -70,6 +70,12 @@ def joined(*batches: IoBatch) -> IoBatch:
     """Batches one after the other."""
     parts = [[getattr(batch, name) for batch in batches] for name in ("op", "offset", "size")]
     return IoBatch(*(np.concatenate(part) for part in parts))
+
+
+def copies_of(marks: U64, block: int, copies: int) -> U64:
+    """The blocks of marks of so many copies, one mark after the other."""
+    step = np.arange(copies, dtype=np.uint64) * np.uint64(COPY_STEP_BLOCKS * block)
+    return np.asarray((marks[:, None] + step).ravel(), np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +116,7 @@ class Ground:
 
     def copies_of(self, marks: U64) -> U64:
         """The blocks of marks, one mark after the other."""
-        step = COPY_STEP_BLOCKS * self.block
-        return np.asarray(
-            (marks[:, None] + step * np.arange(self.copies, dtype=np.uint64)).ravel(), np.uint64
-        )
+        return copies_of(marks, self.block, self.copies)
 
     def marks(self, marks: U64) -> IoBatch:
         """Writes of marks."""
@@ -137,6 +140,14 @@ class Ground:
         return np.asarray(np.count_nonzero(of_each, axis=1) >= TELLING_COPIES, np.bool_)
 
 
+def _baseline(ground: Ground, name: str) -> I64:
+    """Looks at blocks never written, ns."""
+    steps = ground.steps
+    at = steps.rng(name).integers(16, steps.size // MIB - 16, size=BASELINE_PLACES)
+    blocks = np.sort(at).astype(np.uint64) * np.uint64(MIB) + np.uint64(260 * KIB)
+    return cached_or_native.look_ns(steps.run(name, ground.looks(blocks), params={"flash": ground.flash}))
+
+
 def begin(steps: Steps, report: SettingsReport) -> Ground:
     """A known state; then measures a revolution and the speed of the platters on blocks never written."""
     cache, flash = volatile(steps, reported=report.write_cache), steps.known.word("cache_medium") == "flash"
@@ -144,15 +155,15 @@ def begin(steps: Steps, report: SettingsReport) -> Ground:
     flushed = cache != "off" or report.write_cache is not False
     ahead = report.look_ahead is not False
     ground = Ground(steps, flash, flushed, 1.0, backwards=ahead, settles=cache != "ignores-flush")
-    at = steps.rng(BASELINE).integers(16, steps.size // MIB - 16, size=BASELINE_PLACES)
-    blocks = np.sort(at).astype(np.uint64) * np.uint64(MIB) + np.uint64(260 * KIB)
-    log = steps.run(BASELINE, ground.looks(blocks), params={"flash": flash})
-    looked_ns = cached_or_native.look_ns(log)
+    looked_ns = _baseline(ground, BASELINE)
     known_ns = steps.known.number("rotation_ns")
     rotation_ns = cached_or_native.turn_of(looked_ns)
     if known_ns is not None and rotation_ns > NOISY_TURNS * known_ns:
         rotation_ns = known_ns  # most of the blocks were cached, or the drive was not at rest
-    noisy = int(np.count_nonzero(looked_ns > NOISY_TURNS * rotation_ns)) >= FEWEST_NOISY
+    late = int(np.count_nonzero(looked_ns > NOISY_TURNS * rotation_ns))
+    if late == 1:
+        late += int(np.count_nonzero(_baseline(ground, f"{BASELINE}-again") > NOISY_TURNS * rotation_ns))
+    noisy = late >= FEWEST_NOISY
     places = (2 * np.arange(SPEED_PLACES) + 1) * (steps.size // (2 * SPEED_PLACES)) // MIB * MIB
     pairs = np.stack([places, places + SPEED_BYTES], axis=1).ravel()
     second_ns = steps.run(SPEED, IoBatch.reads(pairs, SPEED_BYTES)).latency_ns[1::2]
