@@ -63,7 +63,10 @@ of the looks delayed, fewer than three of seven are undelayed once in 200; with 
 of a track, three are in one of a thousand."""
 CONTROL, CONTROL_PAUSE_S, CONTROLS = "control-", 0.03, 3
 """Controls: their steps, the pause of the one without idle time, in which a volatile cache is written out,
-and how often each is made; most decide."""
+and how often each is made."""
+BEYOND_CONTROL = 1.5
+"""An anchor is late where it takes so many times the latest of the controls. Chosen: an arm that was parked
+comes from elsewhere, within a seek and a revolution; a drive that spins up takes about as long each time."""
 
 
 def joined(*batches: IoBatch) -> IoBatch:
@@ -215,6 +218,8 @@ class Controls:
 
     looks_tell: bool | None = None
     late_counts: bool = True
+    late_ns: float = 0.0
+    """From what latency on anchors are late beyond what the control shows, ns."""
 
 
 @dataclass(slots=True)
@@ -255,7 +260,7 @@ class Search:
         look = joined(anchors[1], self.ground.looks(mark))
         log = steps.run(f"{name}-look", look, params={"pause_s": pause_s})
         anchor_ns, cleaned = int(log.latency_ns[0]), _most(self.ground.home(without_first(log)))
-        late = self.controls.late_counts and anchor_ns > self.ground.late_ns
+        late = self.controls.late_counts and anchor_ns > max(self.ground.late_ns, self.controls.late_ns)
         self.seen.append(Trial(number, pause_s, anchor_ns, cleaned, late))
         return self.seen[-1]
 
@@ -272,8 +277,9 @@ class Search:
         self._find()
         self.controls.looks_tell = not any(trial.cleaned for trial in self.seen) or self._looks_tell()
         if self.controls.looks_tell and self.controls.late_counts and not self._late_is_cleaning():
-            self.controls.late_counts = False
-            self.seen[:] = [replace(trial, late=False) for trial in self.seen]
+            limit_ns = self.controls.late_ns
+            self.seen[:] = [replace(trial, late=trial.anchor_ns > limit_ns) for trial in self.seen]
+            self.controls.late_counts = any(trial.late and not trial.cleaned for trial in self.seen)
             if math.isinf(bracket(self.seen)[1]):
                 self._find(after_s=max(trial.pause_s for trial in self.seen))
             else:
@@ -289,22 +295,26 @@ class Search:
         return 2 * home < CONTROLS
 
     def _late_is_cleaning(self) -> bool:
-        """Whether a pause of which anchors alone were late leaves them in time if the cache is clean; also if
-        there is no such pause."""
+        """Whether a pause of which anchors alone were late leaves them in time if the cache is clean, or if
+        there is no such pause. Else `late_ns` is set, to infinity where no clean cache is to be had."""
         high_s = bracket(self.seen)[1]
         alone = [trial for trial in self.seen if trial.late and not trial.cleaned]
         if math.isinf(high_s) or not alone:
             return True
-        steps, late = self.ground.steps, 0
+        steps, anchors_ns = self.ground.steps, list[int]()
         pause_s = max(trial.pause_s for trial in alone)
         for number in range(1, CONTROLS + 1):
             if steps.reset(f"{CONTROL}erase") is State.UNKNOWN:
+                self.controls.late_ns = math.inf
                 return False
             anchors = self._anchors(LARGEST_TRIALS + number)
             steps.run(f"{CONTROL}anchor", anchors[0])
             steps.pause(f"{CONTROL}pause", pause_s)
-            late += int(steps.run(f"{CONTROL}late", anchors[1]).latency_ns[0]) > self.ground.late_ns
-        return 2 * late < CONTROLS
+            anchors_ns.append(int(steps.run(f"{CONTROL}late", anchors[1]).latency_ns[0]))
+        if max(anchors_ns) <= self.ground.late_ns:
+            return True
+        self.controls.late_ns = BEYOND_CONTROL * max(anchors_ns)
+        return False
 
     def _find(self, after_s: float = 0.0) -> None:
         pause_s = max(SHORTEST_S, STEP * after_s)
