@@ -2,15 +2,18 @@
 
 Writes of the profile are 192 KiB, one at a time, so that the starts of cached writes lie at many angles both
 in a journal of quanta and in a plain log; few of them, so that the smallest cache takes them. Every read of
-cached data is of another block, for a drive's buffer may hold what was read before.
+cached data is of another block, for a drive's buffer may hold what was read before. A FLUSH
+ends the writes, whatever the target reports of its volatile cache, and a short pause lets one that ignores it
+write out what it holds.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from skylight.evidence import U64, IoBatch, IoLog
+from skylight.evidence import U64, IoBatch, IoLog, Op
 from skylight.probe.cache_location.verdict import REGIONS, Seen
+from skylight.probe.cleaning.trials import joined
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
@@ -21,6 +24,9 @@ SPAN_BYTES = 4 << 20
 PLACES = 16
 CYCLES = 40
 LEAST_BYTES = 1 << 30
+WRITTEN_OUT_S = 0.1
+"""Idle time in which a volatile cache writes some MiB to the media. Chosen: a few dozen writes take less, and
+no drive is known that begins to clean so soon."""
 
 
 def start_of(region: str, size: int) -> int:
@@ -35,7 +41,7 @@ def measure(steps: Steps, seen: Seen) -> None:
         return
     for region in REGIONS:
         seen.fragmented[region] = _fragments(steps, region).latency_ns
-    steps.erase("erase-profile")
+    steps.reset("erase-profile", slow=False)
     cached = {region: _cache(steps, region) for region in REGIONS}
     for one, other in (("low", "low"), ("low", "high"), ("low", "mid")):
         name = f"cached-{one}-{other}"
@@ -54,11 +60,18 @@ def measure(steps: Steps, seen: Seen) -> None:
 def _fragments(steps: Steps, region: str) -> IoLog:
     """Test 2 of the paper at one region."""
     block = max(BLOCK, steps.block_bytes)
-    steps.erase(f"erase-{region}")
+    steps.reset(f"erase-{region}", slow=False)
     start = start_of(region, steps.size)
     offsets = start + np.arange(2 * FRAGMENTS, dtype=np.uint64) * np.uint64(block)
-    steps.run(f"fragment-{region}", IoBatch.writes(offsets[::2], block))
+    _write(steps, f"fragment-{region}", offsets[::2], block)
     return steps.run(f"fragmented-{region}", IoBatch.reads(offsets, block))
+
+
+def _write(steps: Steps, name: str, offsets: U64, size: int) -> None:
+    """Writes to the persistent cache, through a volatile one."""
+    flush = IoBatch.make(Op.FLUSH, [0], 0)
+    steps.run(name, joined(IoBatch.writes(offsets, size), flush))
+    steps.pause(f"{name}-out", WRITTEN_OUT_S)
 
 
 def _cache(steps: Steps, region: str) -> U64:
@@ -68,7 +81,7 @@ def _cache(steps: Steps, region: str) -> U64:
     starts = (
         start_of(region, steps.size) + np.arange(WRITES, dtype=np.uint64) * np.uint64(span) + np.uint64(block)
     )
-    steps.run(f"cache-{region}", IoBatch.writes(starts, WRITE_BYTES))
+    _write(steps, f"cache-{region}", starts, WRITE_BYTES)
     inside = np.arange(WRITE_BYTES // block, dtype=np.uint64) * np.uint64(block)
     blocks = (starts[:, None] + inside[None, :]).ravel()
     return np.asarray(steps.rng(f"cache-{region}").permutation(blocks), np.uint64)

@@ -23,17 +23,20 @@ from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
+from skylight.probe.flushed import FlushedSteps, volatile
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
+from skylight.probe.reset import State
 
 USUAL_IOS, USUAL_SECONDS, CACHE_PART = 3_000_000, 7_200.0, 100
 
 
 @dataclass(slots=True)
 class Seen:
-    """What the procedure came to: whether it began, the kind of cache (None if the drive cannot be erased),
+    """What the procedure came to: whether it began, the kind of cache (None if no known state was reached),
     and its size as each kind of cache shows it."""
 
     begun: bool = False
+    ignores_flush: bool = False
     kind: Kind | None = None
     cache_parts: CacheParts | None = None
     journal: Journal | None = None
@@ -41,9 +44,13 @@ class Seen:
 
 def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
     """The findings from what was seen."""
+    if seen.ignores_flush:
+        return verdict.nothing("A volatile cache ignores FLUSH, so what is on the medium is not known.", rows)
     if seen.kind is None:
         return verdict.nothing(
-            "The drive cannot be erased, so how much of its cache is in use is not known.", rows
+            "The drive could not be brought to a known state, so how much of its cache is in use is not"
+            " known.",
+            rows,
         )
     if seen.journal is not None:
         return verdict.of_journal(seen.journal, known, rows)
@@ -54,6 +61,17 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
     if seen.kind == "zones":
         return verdict.of_zones(seen.cache_parts, rows)
     return verdict.of_cache_bands(seen.cache_parts, rows)
+
+
+def _agreed(known: Known, kind: Kind) -> Kind:
+    """The kind, where earlier tests found a journal, or where the cache is. Writes that wait together tell a
+    journal from zones, but not where one command waits at a time, nor through a volatile cache."""
+    if kind == "cache-bands":
+        return kind
+    where = known.word("cache_location")
+    if known.number("journal_quantum_bytes") is not None or where in ("od", "md", "id"):
+        return "journal"
+    return "zones" if where == "many" else kind
 
 
 class CacheSize(ProcedureTest[Seen]):
@@ -78,20 +96,30 @@ class CacheSize(ProcedureTest[Seen]):
         return Cost(USUAL_IOS, USUAL_SECONDS, facts.size_bytes // CACHE_PART)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
-        """Finds out the kind of cache of a shingled drive and then its size; the target is erased before."""
+        """Finds out the kind of cache of a shingled drive and then its size, each from a known state."""
         if not is_shingled(steps):
             return
-        with steps.settings("settings", write_cache=False, look_ahead=False):
+        with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             seen.begun = True
-            if not steps.erase("erase"):
+            cache = volatile(steps, reported=report.write_cache)
+            if cache == "ignores-flush":
+                seen.ignores_flush = True
                 return
-            kind, cache_part = kinds.kind_of(steps)
-            if kind == "cache-bands" and cache_part is not None:
-                seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
-            elif kind == "zones":
-                seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)
-            elif steps.erase("lone-erase"):
-                seen.kind, seen.journal = kind, journal.measured(steps)
+            self._measure(steps if cache == "off" else FlushedSteps(steps), seen)
+
+    @staticmethod
+    def _measure(steps: Steps, seen: Seen) -> None:
+        state = steps.reset("erase")
+        kind, cache_part = kinds.kind_of(steps)
+        kind = _agreed(steps.known, kind)
+        if kind == "cache-bands" and cache_part is not None:
+            seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
+        elif state is State.UNKNOWN:
+            return
+        elif kind == "zones":
+            seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)
+        elif steps.reset("lone-erase") is not State.UNKNOWN:
+            seen.kind, seen.journal = kind, journal.measured(steps)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """The sizes of a shingled drive; nothing for one without a persistent cache."""

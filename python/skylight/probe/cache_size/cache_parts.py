@@ -20,12 +20,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import IoBatch, Stop
-from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged
+from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged, spread
 from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 
 BLOCK = 4096
 MOST_CACHE_BANDS = 1_000_000
 TRIES = 6
+BOUND_ROUNDS, BOUND_ENOUGH, SPARE_BYTES = 5, 3, 64 << 20
+"""Rounds that ask whether a full zone stalls for writes to it alone, and how many have to say so: of stalls
+of a tenth of all writes, three of five do in one case of a hundred."""
 AGAIN_INTO_BAND = 2 << 20  # clear of what was written there the first time
 
 
@@ -57,6 +61,8 @@ def cache_bands(steps: Steps, cache_part: CachePart) -> CacheParts | None:
     if index is None:
         return None
     count = index + 1
+    if count < 2 or cache_part.period * cache_part.size > band + cache_part.size:
+        return None  # what serves every band, or takes more than one, is no cache band
     checks = 1
     for number in (1, 2, 3):
         address = number * count * band
@@ -94,6 +100,23 @@ def _first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
     raise Unsettled
 
 
+def _is_bound(cache_part: CachePart, end: int) -> bool:
+    """Whether the full zone stalls for a write to it and not for one behind its end, several times: stalls
+    that others bring about, and merges of a map, come anywhere."""
+    limit, steps = cache_part.found.limit_ns, cache_part.steps
+    if steps.size - end < 2 * SPARE_BYTES:
+        return False  # what stalls everywhere is one cache, or others bring it about
+    behind = spread(steps.size - end - SPARE_BYTES, BOUND_ROUNDS, SPARE_BYTES, phase=0.3) + np.uint64(end)
+    bound = 0
+    for address in behind:
+        if not cache_part.refill():
+            continue
+        log = steps.run(f"{cache_part.name}-bound", IoBatch.writes([address], cache_part.size))
+        elsewhere = int(log.latency_ns[0]) >= limit
+        bound += not elsewhere and int(cache_part.put(1).latency_ns[0]) >= limit
+    return bound >= BOUND_ENOUGH
+
+
 def zones(steps: Steps) -> CacheParts | None:
     """All zones, from the first; None if it is not seen how large they are."""
     try:
@@ -108,7 +131,8 @@ def _zones(steps: Steps) -> CacheParts | None:
     The end of the first is come upon from above, since only an address within it costs a band to fill again,
     and what is written must stay within it: halving, then in steps of about the root of what is left, then
     band by band."""
-    if not steps.erase("zone-erase"):
+    # Rewriting would leave a log of the zone in use.
+    if steps.reset("zone-erase", slow=steps.known.word("cleaning_type") != "lazy") is State.UNKNOWN:
         return None
     cache_part = logged(steps, 0, steps.size, "zone")
     if cache_part is None:
@@ -121,9 +145,12 @@ def _zones(steps: Steps) -> CacheParts | None:
         return None
     low, high = inside // band, 2 * (inside // band) + 2
     for step in (max(math.isqrt(high - low), 1), 1):
-        inside = _first_within(cache_part, [number * band for number in range(high - step, low, -step)])
+        numbers = range(min(high - step, last - 1), low, -step)
+        inside = _first_within(cache_part, [number * band for number in numbers]) if numbers else None
         if inside is not None:
             low, high = inside // band, inside // band + step
         else:
             high = low + step
+    if not _is_bound(cache_part, high * band):
+        return None
     return CacheParts(-(-steps.size // (high * band)), filled, None, band, cache_part.found.count, 1)

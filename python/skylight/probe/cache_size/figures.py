@@ -18,6 +18,7 @@ from skylight.findings import Finding
 from skylight.infer.stalls import entries
 from skylight.probe import Figure
 from skylight.probe.drawing import MARKERS, new_axes, plain_numbers
+from skylight.probe.flushed import settled
 from skylight.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -28,11 +29,10 @@ FILLS = (("fill", "whole quanta"), ("large", "many quanta"), ("map", "4 KiB, wai
 
 
 def _joined(evidence: Evidence, name: str) -> IoLog:
-    """All of a fill, part after part."""
+    """All of a fill, part after part; not what was done for a known state before them."""
     mine = (f"{name}-usual", f"{name}-lone", f"{name}-0-deep", f"{name}-1-deep")
-    return IoLog.joined(
-        [step.rows for step in evidence.steps if step.name.startswith(mine) and len(step.rows)]
-    )
+    parts = [step for step in evidence.steps if step.name.startswith(mine) and "-erase" not in step.name]
+    return IoLog.joined([settled(step.rows) for step in parts if len(step.rows)])
 
 
 def _fill_figure(evidence: Evidence) -> Figure | None:

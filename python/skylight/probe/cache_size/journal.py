@@ -12,21 +12,26 @@ place and still need a map entry each. So
 Lone writes of 4 KiB need not fill the cache: each takes a place and a map entry, so they are as many as the
 fewer of both.
 
-Invariant: every fill begins on an erased drive, and its addresses are all different.
+Invariant: every fill begins on a clean drive, and its addresses are all different. If it is not as new and
+cleans only what it must, what was written first has to be home after the fill: else older data was in the
+cache, and the fill says nothing.
 Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14 and Table 2; docs/figures.md, rows S6a
 to S8a.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skylight.evidence import F64, IoBatch, IoLog, Stop
+from skylight.evidence import F64, U64, Bools, IoBatch, IoLog, Stop
+from skylight.infer import cached_or_native
 from skylight.infer.stalls import MISSED_TURNS, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.cache_parts import DEPTH, spread
+from skylight.probe.flushed import FlushedSteps
 from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 
 BLOCK = 4096
 LONE_WRITES = 24
@@ -47,6 +52,13 @@ MAP_WRITES = 2_600_000
 CALIBRATION, BLOCK_CALIBRATION, DEEP_STOP = 4 * DEPTH, 40 * DEPTH, (64, 64)
 SLOW = 2.2
 SLOWEST_TURN_NS = 60e9 / 3_600
+STAYED, STAYED_BETWEEN, MOST_GONE = 40, (0.03, 0.5), 0.1
+"""Looks at writes of a fill, between which shares of it, and how many may be home: cleaning that began a
+tenth of the fill ago has moved a tenth of them, and a few are misread at the end of a track."""
+ASKED, SOME_GONE = 8, 2
+"""Looks at the first and at the newest writes of a fill, and how many of them at home are no misread ones."""
+MOST_PARTS = 200
+"""Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
 SAME = 0.03
 """As many, give or take: two counts of one limit differ by an entry's writes at most."""
 
@@ -64,6 +76,8 @@ class Fill:
     clear: float
     entry_ns: float
     writes_an_entry: float
+    beyond: int = 0
+    """Writes after cleaning had begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +139,7 @@ class Quanta:
     """Lone writes of growing size: where they begin to take a quantum more."""
 
     def __init__(self, steps: Steps) -> None:
-        """The drive is to be as new."""
+        """The drive is to be clean."""
         self._steps = steps
         self._known: dict[int, Lone] = {}
         self._sizes = 0
@@ -196,8 +210,8 @@ class _Pace:
 
 
 def _pace(steps: Steps, name: str, size: int) -> _Pace:
-    """Measured on an erased drive, and erased again: what the fill begins with may reach its end."""
-    steps.erase(f"{name}-usual-erase")
+    """Measured on a clean drive, and cleaned again: what the fill begins with may reach its end."""
+    steps.reset(f"{name}-usual-erase")
     count = CALIBRATION if size > BLOCK else BLOCK_CALIBRATION
     log = steps.run(f"{name}-deep-usual", _writes(steps, 0, count, size), depth=DEPTH)
     # Entries may take one of two times, as they catch the next place or miss it: the usual is the longer one.
@@ -215,82 +229,142 @@ def _limit_ns(steps: Steps, usual_ns: float) -> int:
 
 
 def _filled(steps: Steps, name: str, sizes: tuple[tuple[int, int], ...], quantum: int) -> list[Fill]:
-    """Fills from erased until cleaning: lone at first, for the smallest caches, then deep.
+    """Fills from clean until cleaning: lone at first, for the smallest caches, then deep.
 
     `sizes` are how many quanta a write has (0: a block) and how many such writes there are at most. One
     `Fill` for each part."""
     parts = [(quantum * quanta or BLOCK, quanta, count) for quanta, count in sizes]
     paces = [_pace(steps, name, size) for size, _, _ in parts]
-    if not steps.erase(f"{name}-erase"):
+    state = steps.reset(f"{name}-erase")
+    if state is State.UNKNOWN:
         return []
     fills: list[Fill] = []
+    check = _Check(steps, name, parts[0][0], state)
     for number, ((size, quanta, count), pace) in enumerate(zip(parts, paces, strict=True)):
         count = min(count, steps.size // size * 3 // 4)
         if number == 0 and quanta:
-            fill = _lone_fill(steps, name, size, quanta)
-            if fill.ended:
-                return [fill]
-            fills.append(fill)
+            fills.append(_lone_fill(check, size, quanta))
+            if fills[-1].ended:
+                break
         done = sum(fill.writes for fill in fills if fill.size == size)
-        fills.append(_deep_fill(steps, f"{name}-{number}", size, quanta, (done, count), pace))
+        fills.append(_deep_fill(check, f"{name}-{number}", size, quanta, (done, count), pace))
         if fills[-1].ended:
             break
+    if fills[-1].ended and not check.most_stayed(fills):
+        fills[-1] = replace(fills[-1], ended=False)
     return fills
 
 
-def _lone_fill(steps: Steps, name: str, size: int, quanta: int) -> Fill:
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """What looks say of a fill, of the name and of the size of its first writes, that began in this state.
+
+    Nothing has to be asked where the drive was as new and answers several writes at once: then the rate drops
+    when cleaning begins, and for no other reason."""
+
+    steps: Steps
+    name: str
+    size: int
+    state: State
+
+    def plain(self, writes_an_entry: float) -> bool:
+        """Whether nothing has to be asked."""
+        return self.state is State.NEW and not isinstance(self.steps, FlushedSteps) and writes_an_entry > 1
+
+    def begun(self, size: int, done: int) -> bool:
+        """Whether cleaning has begun, after so many writes of a size: of the first writes, or of the newest,
+        some are home. Older data than the first would be cleaned before them."""
+        first = spread(self.steps.size, ASKED + 1, self.size)[1:]  # address 0 has no block before it
+        newest = spread(self.steps.size, done, size)[-ASKED:]
+        home = _home(self.steps, f"{self.name}-begun", np.concatenate([first, newest]))
+        return max(int(np.count_nonzero(half)) for half in (home[:ASKED], home[ASKED:])) >= SOME_GONE
+
+    def most_stayed(self, fills: list[Fill]) -> bool:
+        """Whether cleaning had only just begun: of the earlier writes hardly more are home than were written
+        since. Where one write waits at a time, and what is cleaned gives many places back, it begins without
+        a drop of the rate."""
+        if self.plain(fills[-1].writes_an_entry):
+            return True
+        count = sum(fill.writes for fill in fills if fill.size == self.size)
+        early, late = (round(share * count) for share in STAYED_BETWEEN)
+        where = spread(self.steps.size, late + 1, self.size)[np.linspace(early, late, STAYED, dtype=np.int64)]
+        gone = int(np.count_nonzero(_home(self.steps, f"{self.name}-stayed", where[where > 0])))
+        return gone <= (MOST_GONE + fills[-1].beyond / max(fills[-1].writes, 1)) * STAYED
+
+
+def _home(steps: Steps, name: str, blocks: U64) -> Bools:
+    """Which blocks are at their native place; all where the rotation is not known."""
+    rotation_ns, flash = steps.known.number("rotation_ns"), steps.known.word("cache_medium") == "flash"
+    if rotation_ns is None:
+        return np.ones(len(blocks), np.bool_)
+    looks = cached_or_native.looks(blocks, max(BLOCK, steps.block_bytes), flash=flash, backwards=True)
+    looked_ns = cached_or_native.look_ns(steps.run(name, looks))
+    return cached_or_native.at_home(looked_ns, rotation_ns, flash=flash)
+
+
+def _lone_fill(check: _Check, size: int, quanta: int) -> Fill:
     """The first writes, one at a time."""
+    steps, name = check.steps, check.name
     pace = steps.run(f"{name}-usual", _writes(steps, 0, LONE_USUAL, size))
     until = Stop(_limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
     log = steps.run(f"{name}-lone", _writes(steps, LONE_USUAL, FIRST_WRITES, size), until=until)
-    rotation_ns = _turn_ns(steps)
-    found = (
-        change_point(log.submit_ns, log.complete_ns, rotation_ns=rotation_ns) if until.reached(log) else None
-    )
-    return _fill(name, size, quanta, LONE_USUAL + (found.writes if found else len(log)), found)
+    found = None
+    done = LONE_USUAL + len(log)
+    if until.reached(log) and (check.plain(2.0) or check.begun(size, done)):
+        found = change_point(log.submit_ns, log.complete_ns, rotation_ns=_turn_ns(steps))
+    return _fill(name, size, quanta, (done, LONE_USUAL + found.writes if found else done), found)
 
 
 def _deep_fill(
-    steps: Steps, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
+    check: _Check, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
 ) -> Fill:
     """Writes at depth, of these numbers, until cleaning begins and goes on; a merge next to an outlier only
     looks like it."""
-    until = Stop(_limit_ns(steps, pace.latency_ns), *DEEP_STOP)
+    steps = check.steps
+    whole_groups = 2 * DEPTH if isinstance(steps, FlushedSteps) else DEEP_STOP[0]
+    until = Stop(_limit_ns(steps, pace.latency_ns), whole_groups, DEEP_STOP[1])
     logs: list[IoLog] = []
     at, count = between
-    while at < count:
+    while at < count and len(logs) < MOST_PARTS:
         io = _writes(steps, at, count - at, size)
         log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
         logs.append(log)
         at += len(log)
-        if not until.reached(log) or at >= count:
+        if len(log) in (0, len(io)):
             break
         on = steps.run(f"{name}-deep-on", io.part(len(log), len(log) + 2 * DEPTH), depth=DEPTH)
         logs.append(on)
         at += len(on)
-        if len(on) == 0 or np.median(on.latency_ns) >= until.latency_ns:
-            whole = IoLog.joined(logs)
-            found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, _turn_ns(steps))
-            return _fill(name, size, quanta, found.writes if found else len(whole), found)
-    return _fill(name, size, quanta, sum(len(log) for log in logs), None)
+        if len(on) and np.median(on.latency_ns) < until.latency_ns:
+            continue
+        whole = IoLog.joined(logs)
+        found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, _turn_ns(steps))
+        an_entry = found.writes_an_entry if found else 0.0
+        if check.plain(an_entry) or check.begun(size, at):
+            written = at - between[0]
+            return _fill(name, size, quanta, (written, found.writes if found else written), found)
+    return _fill(name, size, quanta, (at - between[0], at - between[0]), None)
 
 
-def _fill(name: str, size: int, quanta: int, writes: int, found: ChangePoint | None) -> Fill:
+def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: ChangePoint | None) -> Fill:
+    """`writes` are those made, and those before cleaning."""
+    made, before = writes
     return Fill(
         name,
         size,
         quanta,
-        writes,
-        writes * max(quanta, 1),
+        before,
+        before * max(quanta, 1),
         found is not None,
         found.sum if found else 0.0,
         found.usual_ns if found else 0.0,
         found.writes_an_entry if found else 0.0,
+        made - before,
     )
 
 
 def measured(steps: Steps) -> Journal:
-    """Runs all of it; the drive is erased before each part."""
+    """Runs all of it; the drive is cleaned before each part."""
     quanta = Quanta(steps)
     quantum = quanta.quantum()
     if quantum is None:
@@ -300,12 +374,14 @@ def measured(steps: Steps) -> Journal:
     rate = _rate(steps, quantum)
     lone_entries = _entries(steps, quantum)
     largest = _largest(steps, quanta, quantum)
+    flushed = isinstance(steps, FlushedSteps)
     fills = _filled(steps, "fill", ((1, SMALL_WRITES), (largest, MOST_WRITES)), quantum)
     deep = _filled(steps, "map", ((0, MAP_WRITES),), quantum)
-    places, in_map = _limits(fills, deep, quantum)
+    places, in_map = _limits(fills, deep, quantum, flushed=flushed)
     if places is None and in_map is not None and largest > 1:
         larger = _filled(steps, "large", ((largest, MOST_WRITES),), quantum)
-        places, _ = _limits(larger, deep, quantum)
+        places, map_by_larger = _limits(larger, deep, quantum, flushed=flushed)
+        in_map = in_map if places is None else map_by_larger
         fills += larger
     return Journal(quantum, quantum_ns, lone.median_ns, (*fills, *deep), places, in_map, rate, lone_entries)
 
@@ -313,7 +389,7 @@ def measured(steps: Steps) -> Journal:
 def _entries(steps: Steps, quantum: int) -> Entries | None:
     """Lone blocks, the first of them read back before more are written, and lone writes of a few quanta where
     entries may be as long; None for a cache that is not on disk."""
-    if steps.known.word("cache_medium") != "disk" or not steps.erase("entries-erase"):
+    if steps.known.word("cache_medium") != "disk" or steps.reset("entries-erase") is State.UNKNOWN:
         return None
     io = _writes(steps, 0, LONE_ENTRIES, BLOCK)
     first = steps.run("entries-written", io.part(0, READ_BACK))
@@ -323,7 +399,7 @@ def _entries(steps: Steps, quantum: int) -> Entries | None:
     most = steps.known.number("journal_entry_max_bytes") or 0.0
     longer = {}
     for quanta in LONG_QUANTA:
-        if quanta * quantum <= ENTRY_SURE * most and steps.erase(f"entries-{quanta}-erase"):
+        if quanta * quantum <= ENTRY_SURE * most and steps.reset(f"entries-{quanta}-erase"):
             log = steps.run(f"entries-{quanta}", _writes(steps, 0, LONG_ENTRIES, quanta * quantum))
             longer[quanta] = log.complete_ns.astype(np.float64)
     return Entries(done_ns, back.complete_ns.astype(np.float64), longer)
@@ -335,7 +411,7 @@ def _rate(steps: Steps, quantum: int) -> Rate | None:
     Writes have to be so large that those that wait fill more than one entry: else each entry begins when the
     one before has ended, a revolution late."""
     entry = steps.known.number("journal_entry_max_bytes")
-    if entry is None or not steps.erase("rate-erase"):
+    if entry is None or steps.reset("rate-erase") is State.UNKNOWN:
         return None
     sizes = {
         quantum,
@@ -388,17 +464,23 @@ def _largest(steps: Steps, quanta: Quanta, quantum: int) -> int:
     return 1
 
 
-def _limits(fills: list[Fill], deep: list[Fill], quantum: int) -> tuple[int | None, int | None]:
+def _limits(
+    fills: list[Fill], deep: list[Fill], quantum: int, *, flushed: bool = False
+) -> tuple[int | None, int | None]:
     """Places and map entries in use when cleaning began, from a fill with whole quanta and one with"
     " blocks."""
     met = bool(fills) and fills[-1].ended
     places = sum(fill.places for fill in fills) if met else None
     writes = sum(fill.writes for fill in fills)
     if not deep or not deep[-1].ended:
-        return places, None
+        # What may have been the map full would have ended the fill with whole quanta as well.
+        unlimited = bool(deep) and (deep[-1].clear == 0 or deep[-1].writes > (1 + 2 * SAME) * writes)
+        return (places if unlimited else None), None
     blocks = deep[-1]
     an_entry = max(round(blocks.writes_an_entry), 1)
     used = blocks.writes / an_entry * -(-an_entry * BLOCK // quantum)
+    if flushed:
+        used = blocks.writes  # how a volatile cache packs them is not seen: at worst each takes a place
     if places is not None and abs(writes - blocks.writes) <= max(SAME * blocks.writes, 2 * DEPTH):
         return None, blocks.writes  # the fill ended where the map was full
     if places is not None and used >= (1 - 2 * SAME) * places:

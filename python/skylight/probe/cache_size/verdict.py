@@ -313,7 +313,11 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
     fills = [fill for fill in journal.fills if fill.quanta]
     told = "; ".join(f"{format_count(fill.writes)} of {format_size(fill.size)}" for fill in fills)
     if journal.places is None:
-        met = "the map was full before the places" if journal.map_entries else "cleaning did not start"
+        met = (
+            "the map was full before the places"
+            if journal.map_entries
+            else "no start of cleaning was seen that older data cannot explain"
+        )
         why = f"With writes of whole quanta ({told}) {met}."
         sizes = [CACHE.unknown(why, rows), FILL.unknown(why, rows)]
     else:

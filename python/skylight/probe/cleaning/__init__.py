@@ -30,6 +30,8 @@ from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 IOS, DEVICE_S, WRITTEN = 120_000, 7_200.0, 10 << 30
 LAZY_SHARE, LAZY_BYTES_A_SECOND = 10, 150e6  # a lazy drive's cache is filled twice: a tenth of it in all
 REFINE_PART = 0.06
+REST_IDLES = 10.0
+"""Idle times after which the one band of the trials should be clean, where it cannot be erased."""
 
 
 class CleaningTest(ProcedureTest[Seen]):
@@ -59,37 +61,40 @@ class CleaningTest(ProcedureTest[Seen]):
         if not is_shingled(steps) or steps.size < trials.LEAST_TARGET_BYTES:
             return
         with steps.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
-            steps.erase(trials.ERASE)
-            ground = seen.ground = trials.begin(steps, flushed=report.write_cache is not False)
-            search = trials.Search(ground, seen.trials)
+            search = trials.Search(trials.begin(steps, report), seen.trials, seen.controls)
+            seen.ground = search.ground
             search.run()
+            ground = seen.ground = search.ground
+            if not seen.controls.looks_tell:
+                return
             quantum = steps.known.number("journal_quantum_bytes")
             # Entries of a journal that are shorter than a write make merges come at a number of bytes too.
             if quantum is None and cache_bands.measure(ground, seen.cache_bands):
                 return
-            idle = idle_time(seen.trials)
-            if idle is not None:
-                self._bands(ground, search, idle, seen)
+            idle_s = idle_time(seen.trials)
+            if idle_s is not None:
+                self._bands(search, idle_s, seen)
             elif quantum is not None and quantum >= ground.block:
                 journal.measure(ground, int(quantum), seen.waits)
             elif steps.known.word("cache_location") == "many":
                 free_bands.measure(ground, seen.zones)
 
-    def _bands(self, ground: trials.Ground, search: trials.Search, idle_s: float, seen: Seen) -> None:
-        steps = ground.steps
-        steps.erase("bands-erase")
-        idea = rate.run_rounds(ground, idle_s, seen.rounds)
+    def _bands(self, search: trials.Search, idle_s: float, seen: Seen) -> None:
+        """Where late anchors do not count, the idle time includes the cleaning of a first band."""
+        ground, first = search.ground, 0 if seen.controls.late_counts else 1
+        trials.clear(ground, "bands", REST_IDLES * idle_s)
+        idea = rate.run_rounds(ground, idle_s, seen.rounds, first)
         if idea is None:
             return
-        steps.erase("refine-erase")
+        trials.clear(ground, "refine", REST_IDLES * idle_s)
         search.narrow(lambda _: REFINE_PART * idea.band_s, trials.MORE_GUARD_TURNS)
-        refined = idle_time(seen.trials)
-        if refined is None:
+        refined_s = idle_time(seen.trials)
+        if refined_s is None:
             return
-        steps.erase("again-erase")
-        one = rate.settle(ground, idea, refined, 0.0, seen.rounds, first=2 * rate.ROUNDS + 1)
-        if one is not None:
-            half.measure(ground, refined, one.band_s, seen.halves)
+        trials.clear(ground, "again", REST_IDLES * idle_s)
+        one = rate.settle(ground, idea, refined_s, 0.0, seen.rounds, first=2 * rate.ROUNDS + 1)
+        if one is not None and ground.settles:
+            half.measure(ground, max(refined_s - first * one.band_s, 0.0), one.band_s, seen.halves)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """When and how it cleans, and how long a band takes; nothing of a drive that has no cache."""

@@ -29,6 +29,7 @@ from skylight.probe.cleaning import half, rate
 from skylight.probe.cleaning.half import Bools, Stretch
 from skylight.probe.cleaning.journal import front
 from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined
+from skylight.probe.reset import State
 
 MARKS = 6
 OVER, OVER_WRITES = 256 * KIB, 1060  # 265 MiB: more than a log
@@ -81,12 +82,12 @@ class Layout:
         """The half-written bands."""
         return Stretch(self.start + (MARKS + 2) * self.pitch, self.length, self.cell)
 
-    def parts(self, size: int, block: int) -> tuple[IoBatch, IoBatch]:
+    def parts(self, size: int, block: int, copies: int = 1) -> tuple[IoBatch, IoBatch]:
         """The writes behind the marks, up to the drive's end: the stretch, in blocks, and more data."""
         behind = self.stretch.start + self.stretch.length + 64 * KIB
         count = max(0, min(MOST_FILLED, size // 8, size - behind)) // MIB
         where = behind + np.arange(count, dtype=np.uint64) * np.uint64(MIB)
-        return self.stretch.writes(block), IoBatch.writes(where, FILL)
+        return self.stretch.writes(block, copies), IoBatch.writes(where, FILL)
 
 
 def measure(ground: Ground, places: dict[int, Place]) -> None:
@@ -98,7 +99,7 @@ def measure(ground: Ground, places: dict[int, Place]) -> None:
     for place in half.PLACES:
         for attempt in range(len(SHIFTS)):
             name = f"{ZONE}{place}-{attempt + 1}"
-            if not ground.steps.erase(f"{name}-erase"):
+            if ground.steps.reset(f"{name}-erase", slow=False) is State.UNKNOWN:
                 return
             layout = Layout.at(ground.steps.size, place, attempt, band if attempt else None)
             seen = _place(ground, name, place, layout)
@@ -113,8 +114,8 @@ def _place(ground: Ground, name: str, place: int, layout: Layout) -> Watched:
     """One attempt: writes until some wait in a row, then watched ones until enough was seen."""
     steps, seen, waits, more_ns = ground.steps, Watched(), False, 0
     over = np.full(OVER_WRITES, layout.over, np.uint64)
-    steps.run(f"{name}-marks", joined(ground.writes(layout.marks), IoBatch.writes(over, OVER)))
-    for part, writes in enumerate(layout.parts(steps.size, ground.block), 1):
+    steps.run(f"{name}-marks", joined(ground.marks(layout.marks), IoBatch.writes(over, OVER)))
+    for part, writes in enumerate(layout.parts(steps.size, ground.block, ground.copies), 1):
         if len(writes) <= FIRST_PIECE:
             break
         first = steps.run(f"{name}-{part}-first", writes.part(0, FIRST_PIECE))

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import U64, IoBatch, Op
 from skylight.probe.cleaning.rate import BEGUN, longest_band
-from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, joined, without_first
+from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, clear, copies_of, joined, without_first
 
 CHUNK = 64 * KIB
 PLACES = (1, 3, 5)
@@ -52,14 +52,20 @@ class Stretch:
     length: int
     cell: int
 
-    def writes(self, block: int) -> IoBatch:
-        """Every other chunk, from the second on; in each cell one is a lone block."""
+    def writes(self, block: int, copies: int = 1) -> IoBatch:
+        """Every other chunk, from the second on; in each cell one is a mark, which may go on behind it."""
         at = np.arange(CHUNK, self.length, 2 * CHUNK, dtype=np.uint64)
         size = np.full(len(at), CHUNK, np.uint32)
         lone = at % np.uint64(self.cell) == CHUNK
-        size[lone] = block
-        at[lone] += np.uint64(CHUNK // 2)
-        return IoBatch(np.full(len(at), int(Op.WRITE), np.uint8), at + np.uint64(self.start), size)
+        others = IoBatch(
+            np.full(int(np.count_nonzero(~lone)), int(Op.WRITE), np.uint8),
+            at[~lone] + np.uint64(self.start),
+            size[~lone],
+        )
+        marks = IoBatch.writes(copies_of(self.blocks, block, copies), block)
+        both = joined(others, marks)
+        order = np.argsort(both.offset, kind="stable")
+        return IoBatch(both.op[order], both.offset[order], both.size[order])
 
     @property
     def blocks(self) -> U64:
@@ -158,10 +164,9 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         if stretch.length < SHORTEST_STRETCH:
             return
         name = f"{HALF}{place}-{shorter + 1}"
-        if not steps.erase(f"{name}-erase"):
-            steps.pause(f"{name}-rest", 2 * idle_s + 4 * STRETCH_BANDS * one_s)
+        clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
         flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
-        steps.run(f"{name}-write", joined(stretch.writes(ground.block), flush), depth=DEPTH)
+        steps.run(f"{name}-write", joined(stretch.writes(ground.block, ground.copies), flush), depth=DEPTH)
         params = {"cell": stretch.cell, "place": place}
         log = steps.run(f"{name}-look-0", ground.looks(stretch.blocks), params=params)
         home = ground.home(log)

@@ -23,6 +23,7 @@ from skylight.probe.cleaning import half, rate
 from skylight.probe.cleaning.half import Stretch
 from skylight.probe.cleaning.rate import CLUSTERS, longest_band
 from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, writes_ns
+from skylight.probe.reset import State
 
 EACH, TOLD_EACH = 12, 4
 FILL_QUANTA, LARGEST_FILL_WRITE = 4, 8 * MIB
@@ -109,9 +110,9 @@ class Seen:
 def measure(ground: Ground, quantum: int, seen: Seen) -> None:
     """Fills the cache behind single blocks, then behind half-written bands."""
     steps = ground.steps
-    if not steps.erase(f"{ONE}-erase"):
+    if steps.reset(f"{ONE}-erase") is State.UNKNOWN:
         return  # what earlier tests wrote is older
-    marks_log = steps.run(f"{ONE}-marks", ground.writes(marks(steps.size)))
+    marks_log = steps.run(f"{ONE}-marks", ground.marks(marks(steps.size)))
     large = max(ground.block, min(LARGEST_FILL_WRITE, FILL_QUANTA * quantum) // ground.block * ground.block)
     filler = Filler(steps.size, large)
     if not _fill(ground, filler):
@@ -129,7 +130,7 @@ def _fill(ground: Ground, filler: Filler) -> bool:
     """Fills the cache; False where it does not fill."""
     steps, count = ground.steps, MOST_FILLED // filler.step
     first = steps.run(f"{ONE}-fill-0", ground.writes(filler.next(FIRST_PIECE), filler.step))
-    stop = Stop(int(np.median(writes_ns(first))) + MORE_NS, ROW, ROW)
+    stop = _row(ground, int(np.median(writes_ns(first))) + MORE_NS)
     for number in range(1, count // PIECE + 2):
         where = filler.next(PIECE)
         log = steps.run(f"{ONE}-fill-{number}", ground.writes(where, filler.step), until=stop)
@@ -138,6 +139,11 @@ def _fill(ground: Ground, filler: Filler) -> bool:
             filler.used -= PIECE - done
             return True
     return False
+
+
+def _row(ground: Ground, latency_ns: int) -> Stop:
+    """Several stalls in a row; where a FLUSH follows each write, that is what stalls."""
+    return Stop(latency_ns, ROW, 2 * ROW if ground.flushed else ROW)
 
 
 def _one(marks_log: IoLog, stalls: IoLog, home: NDArray[np.bool_]) -> One | None:
@@ -171,14 +177,14 @@ def _halves(ground: Ground, one_s: float, quantum: int, filled: tuple[int, int],
     steps, (large, count) = ground.steps, filled
     for number, (early_part, stretch_part) in enumerate(ATTEMPTS, 1):
         name, stretches = f"{HALF}-{number}", _stretches(ground, one_s, stretch_part)
-        steps.erase(f"{name}-erase")
+        steps.reset(f"{name}-erase")
         for place, stretch in stretches.items():
-            steps.run(f"{name}-{place}-write", stretch.writes(ground.block), depth=half.DEPTH)
+            steps.run(f"{name}-{place}-write", stretch.writes(ground.block, ground.copies), depth=half.DEPTH)
         data = sum(stretch.length for stretch in stretches.values()) // 2
         early = max(0, int(early_part * (count - STRETCH_COST * data / large)))
         filler = Filler(steps.size, large)
         if early:
-            row = Stop(int(STALL_PART * one_s * 1e9) + MORE_NS, ROW, ROW)
+            row = _row(ground, int(STALL_PART * one_s * 1e9) + MORE_NS)
             writes = ground.writes(filler.next(early), large)
             if row.reached(steps.run(f"{name}-early", writes, until=row)):
                 continue

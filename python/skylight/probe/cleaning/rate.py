@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import U64, IoBatch
-from skylight.probe.cleaning.trials import INSIDE, MIB, Ground, joined, without_first
+from skylight.probe.cleaning.trials import INSIDE, MIB, Ground, clear, joined, without_first
 
 CLUSTERS = 9
 LARGEST_EACH = 40
@@ -57,6 +57,8 @@ class Round:
     pause_s: float
     waited_s: float
     idle_s: float
+    before: int = 0
+    """Bands that were finished when the idle time ended: 1 if that includes a first band."""
 
     @property
     def count(self) -> int:
@@ -81,7 +83,7 @@ class Round:
     @property
     def band_s(self) -> float:
         """Time for a band, s."""
-        return self.work_s / (self.count + BEGUN)
+        return self.work_s / (max(self.count - self.before, 0) + BEGUN)
 
 
 def places(size: int, each: int, pitch: int) -> U64:
@@ -97,8 +99,9 @@ def longest_band(ground: Ground, band_s: float, bytes_a_second: float) -> int:
     return int(min(LARGEST_BAND, math.ceil(at_most / MIB) * MIB + MIB))
 
 
-def run_rounds(ground: Ground, idle_s: float, rounds: list[Round]) -> Round | None:
-    """Rounds until one tells, and that one; see the module's page. All of them are put into `rounds`."""
+def run_rounds(ground: Ground, idle_s: float, rounds: list[Round], before: int) -> Round | None:
+    """Rounds until one tells, and that one; see the module's page. All of them are put into `rounds`; of the
+    idle time see `Round.before`."""
     size, work_s, each, pitch = (
         ground.steps.size,
         max(LEAST_WORK_S, WORK_IDLE_PART * idle_s),
@@ -107,7 +110,7 @@ def run_rounds(ground: Ground, idle_s: float, rounds: list[Round]) -> Round | No
     )
     for number in range(1, ROUNDS + 1):
         each = max(1, min(each, LARGEST_EACH, size // (2 * CLUSTERS) // pitch))
-        seen = _round(ground, number, places(size, each, pitch), idle_s, work_s)
+        seen = _round(ground, number, places(size, each, pitch), (idle_s, work_s), before)
         rounds.append(seen)
         if seen.whole:
             pitch = min(pitch, longest_band(ground, seen.work_s / seen.count, max(ground.bytes_a_second)))
@@ -139,7 +142,7 @@ def settle(
         if not INSIDE_BY * low_s < work_s < high_s / INSIDE_BY:
             work_s = math.sqrt(low_s * high_s) if low_s > 0 and math.isfinite(high_s) else work_s
             work_s = max(work_s, 2 * low_s) if math.isinf(high_s) else min(work_s, LESS * high_s)
-        seen = _round(ground, number, marks, idle_s, work_s)
+        seen = _round(ground, number, marks, (idle_s, work_s), idea.before)
         rounds.append(seen)
         if seen.tells:
             return seen
@@ -150,26 +153,26 @@ def settle(
     return None
 
 
-def _round(ground: Ground, number: int, marks: U64, idle_s: float, work_s: float) -> Round:
-    steps, name = ground.steps, f"{ROUND}{number}"
+def _round(ground: Ground, number: int, marks: U64, times_s: tuple[float, float], before: int) -> Round:
+    (idle_s, work_s), steps, name = times_s, ground.steps, f"{ROUND}{number}"
     anchor = int(marks[len(marks) // 2]) + 64 * MIB
     anchors = [IoBatch.reads([anchor - back], ground.block) for back in (0, 16 << 10)]
-    steps.run(f"{name}-write", joined(ground.writes(marks), anchors[0]))
+    steps.run(f"{name}-write", joined(ground.marks(marks), anchors[0]))
     pause_s = idle_s + work_s
     steps.pause(f"{name}-pause", pause_s)
     params = {"pause_s": pause_s, "idle_s": idle_s}
     log = steps.run(f"{name}-look", joined(anchors[1], ground.looks(marks)), params=params)
     waited_s = max(0.0, float(log.latency_ns[0]) - ground.rotation_ns / 2) / 1e9
-    seen = Round(name, ground.home(without_first(log)), pause_s, waited_s, idle_s)
+    seen = Round(name, ground.home(without_first(log)), pause_s, waited_s, idle_s, before)
     _clear(ground, number, seen)
     return seen
 
 
 def _clear(ground: Ground, number: int, seen: Round) -> None:
     """Leaves no dirty band behind: by an erase, or by twice the pause that it should take."""
-    if not seen.whole and not ground.steps.erase(f"{ROUND}{number}-erase"):
+    if not seen.whole:
         left = len(seen.home) - seen.count
-        ground.steps.pause(f"{ROUND}{number}-rest", 2 * seen.idle_s + 2 * (left + 1) * seen.band_s)
+        clear(ground, f"{ROUND}{number}", 2 * seen.idle_s + 2 * (left + 1) * seen.band_s)
 
 
 def best(rounds: list[Round]) -> Round | None:

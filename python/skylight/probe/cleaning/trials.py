@@ -10,6 +10,15 @@ Each trial marks another place of the same band, for which all marks of earlier 
 anchor can mislead (a slow outlier), so it has to be seen again before it counts. A unit that is about to end
 makes no anchor late, so a search guards its lower end with trials a few revolutions below it.
 
+That the drive *cleans* is a claim of a cause, so each sign has a control (`Search.check`). A mark that is
+looked at right after it was written must look cached, or looks cannot tell; and a pause of which anchors
+alone were late is repeated with a clean cache: a drive that spins down, unloads its heads or scans its media
+is late then too. Where that control fails, or cannot be made, late anchors do not count, and the time found
+is that after which a first band was cleaned.
+
+Where looks at blocks at home are late now and then (`Ground.noisy`, a drive that others use), a mark has
+several copies, of which few are enough to show what no delay brings about.
+
 Invariant: what is done next depends on logs only.
 Source: Skylight (FAST '15), section 4.5, Test 3 and Figure 11.
 """
@@ -18,13 +27,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skylight.evidence import I64, U64, IoBatch, IoLog, Op
+from skylight.evidence import I64, U64, Bools, IoBatch, IoLog, Op, SettingsReport
 from skylight.infer import cached_or_native
+from skylight.probe.flushed import volatile
 from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 BLOCK_BYTES = 4096
@@ -42,6 +53,20 @@ SETTINGS, ERASE, BASELINE, SPEED = "settings", "erase", "baseline", "speed"
 SPEED_PLACES, SPEED_BYTES = 9, 16 * MIB
 BASELINE_PLACES = 24
 TRIAL = "trial-"
+NOISY_TURNS, FEWEST_NOISY = 1.5, 2
+"""Looks at the baseline that take so much longer than a revolution, and how many of them are no outlier.
+Where there is one, as many blocks again are looked at: of a drive a tenth of whose accesses wait for other
+clients, one in eight then shows no second."""
+COPIES, TELLING_COPIES, COPY_STEP_BLOCKS = 7, 3, 3
+"""Copies of a mark on a drive that others use, blocks from one to the next, and how many decide. With a fifth
+of the looks delayed, fewer than three of seven are undelayed once in 200; with one in 30 misread at the end
+of a track, three are in one of a thousand."""
+CONTROL, CONTROL_PAUSE_S, CONTROLS = "control-", 0.03, 3
+"""Controls: their steps, the pause of the one without idle time, in which a volatile cache is written out,
+and how often each is made."""
+BEYOND_CONTROL = 1.5
+"""An anchor is late where it takes so many times the latest of the controls. Chosen: an arm that was parked
+comes from elsewhere, within a seek and a revolution; a drive that spins up takes about as long each time."""
 
 
 def joined(*batches: IoBatch) -> IoBatch:
@@ -50,16 +75,32 @@ def joined(*batches: IoBatch) -> IoBatch:
     return IoBatch(*(np.concatenate(part) for part in parts))
 
 
+def copies_of(marks: U64, block: int, copies: int) -> U64:
+    """The blocks of marks of so many copies, one mark after the other."""
+    step = np.arange(copies, dtype=np.uint64) * np.uint64(COPY_STEP_BLOCKS * block)
+    return np.asarray((marks[:, None] + step).ravel(), np.uint64)
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What all parts share: the steps, whether the cache is flash, whether writes need a FLUSH, one
-    revolution (ns), how fast blocks pass under the heads at some places."""
+    revolution (ns), how fast blocks pass under the heads at some places, whether looks go backwards because
+    look-ahead may be on, whether looks are delayed now and then, and whether writes are on the medium after a
+    FLUSH."""
 
     steps: Steps
     flash: bool
     flushed: bool
     rotation_ns: float
     bytes_a_second: tuple[float, ...] = ()
+    backwards: bool = False
+    noisy: bool = False
+    settles: bool = True
+
+    @property
+    def copies(self) -> int:
+        """Blocks of a mark."""
+        return COPIES if self.noisy else 1
 
     @property
     def block(self) -> int:
@@ -76,30 +117,71 @@ class Ground:
         make = IoBatch.flushed_writes if self.flushed else IoBatch.writes
         return make(offsets, size or self.block)
 
-    def looks(self, blocks: U64) -> IoBatch:
-        """Looks at blocks."""
-        return cached_or_native.looks(blocks, self.block, flash=self.flash)
+    def copies_of(self, marks: U64) -> U64:
+        """The blocks of marks, one mark after the other."""
+        return copies_of(marks, self.block, self.copies)
 
-    def home(self, log: IoLog) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which of the blocks looked at are at their native place."""
-        return cached_or_native.at_home(cached_or_native.look_ns(log), self.rotation_ns, flash=self.flash)
+    def marks(self, marks: U64) -> IoBatch:
+        """Writes of marks."""
+        return self.writes(self.copies_of(marks))
+
+    def looks(self, marks: U64) -> IoBatch:
+        """Looks at marks."""
+        blocks = self.copies_of(marks)
+        return cached_or_native.looks(blocks, self.block, flash=self.flash, backwards=self.backwards)
+
+    def home(self, log: IoLog) -> Bools:
+        """Which of the marks looked at are at their native place. A delayed look at a block at home looks
+        cached where the cache is on disk, and one at a cached block looks at home where it is flash."""
+        looked_ns = cached_or_native.look_ns(log)
+        home = cached_or_native.at_home(looked_ns, self.rotation_ns, flash=self.flash)
+        if self.copies == 1:
+            return home
+        of_each = home.reshape(-1, self.copies)
+        if self.flash:
+            return np.asarray(np.count_nonzero(~of_each, axis=1) < TELLING_COPIES, np.bool_)
+        return np.asarray(np.count_nonzero(of_each, axis=1) >= TELLING_COPIES, np.bool_)
 
 
-def begin(steps: Steps, *, flushed: bool) -> Ground:
-    """Measures a revolution and the speed of the platters on blocks never written."""
-    flash = steps.known.word("cache_medium") == "flash"
-    ground = Ground(steps, flash, flushed, 1.0)
-    at = steps.rng(BASELINE).integers(16, steps.size // MIB - 16, size=BASELINE_PLACES)
+def _baseline(ground: Ground, name: str) -> I64:
+    """Looks at blocks never written, ns."""
+    steps = ground.steps
+    at = steps.rng(name).integers(16, steps.size // MIB - 16, size=BASELINE_PLACES)
     blocks = np.sort(at).astype(np.uint64) * np.uint64(MIB) + np.uint64(260 * KIB)
-    log = steps.run(BASELINE, ground.looks(blocks), params={"flash": flash})
-    rotation_ns = cached_or_native.turn_of(cached_or_native.look_ns(log))
+    return cached_or_native.look_ns(steps.run(name, ground.looks(blocks), params={"flash": ground.flash}))
+
+
+def begin(steps: Steps, report: SettingsReport) -> Ground:
+    """A known state; then measures a revolution and the speed of the platters on blocks never written."""
+    cache, flash = volatile(steps, reported=report.write_cache), steps.known.word("cache_medium") == "flash"
+    steps.reset(ERASE)
+    flushed = cache != "off" or report.write_cache is not False
+    ahead = report.look_ahead is not False
+    ground = Ground(steps, flash, flushed, 1.0, backwards=ahead, settles=cache != "ignores-flush")
+    looked_ns = _baseline(ground, BASELINE)
+    known_ns = steps.known.number("rotation_ns")
+    rotation_ns = cached_or_native.turn_of(looked_ns)
+    if known_ns is not None and rotation_ns > NOISY_TURNS * known_ns:
+        rotation_ns = known_ns  # most of the blocks were cached, or the drive was not at rest
+    late = int(np.count_nonzero(looked_ns > NOISY_TURNS * rotation_ns))
+    if late == 1:
+        late += int(np.count_nonzero(_baseline(ground, f"{BASELINE}-again") > NOISY_TURNS * rotation_ns))
+    noisy = late >= FEWEST_NOISY
     places = (2 * np.arange(SPEED_PLACES) + 1) * (steps.size // (2 * SPEED_PLACES)) // MIB * MIB
     pairs = np.stack([places, places + SPEED_BYTES], axis=1).ravel()
     second_ns = steps.run(SPEED, IoBatch.reads(pairs, SPEED_BYTES)).latency_ns[1::2]
     passing_ns = np.maximum(
         second_ns - rotation_ns, second_ns / 4
     )  # the second of a pair first misses its revolution
-    return Ground(steps, flash, flushed, rotation_ns, tuple(SPEED_BYTES * 1e9 / passing_ns))
+    speeds = tuple(SPEED_BYTES * 1e9 / passing_ns)
+    return replace(ground, rotation_ns=rotation_ns, bytes_a_second=speeds, noisy=noisy)
+
+
+def clear(ground: Ground, name: str, rest_s: float) -> None:
+    """Leaves no dirty band behind: by an erase, or by idle time in which all should be cleaned, which a TRIM
+    may precede: dead blocks keep the age of the part of a cache that they are in, until it is found empty."""
+    if ground.steps.reset(f"{name}-erase", slow=False) is not State.NEW:
+        ground.steps.pause(f"{name}-rest", rest_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +200,10 @@ class Trial:
         return self.cleaned or self.late
 
 
-def _trial(number: int, pause_s: float, log: IoLog, ground: Ground) -> Trial:
-    anchor_ns = int(log.latency_ns[0])
-    home = ground.home(without_first(log))
-    # One of them may meet a slow outlier, or the edge of a track, where the next block comes at once.
-    cleaned = 2 * int(np.count_nonzero(home)) > len(home)
-    return Trial(number, pause_s, anchor_ns, cleaned, anchor_ns > ground.late_ns)
+def _most(home: Bools) -> bool:
+    """Whether most are home: one may meet a slow outlier, or the edge of a track, where the next block comes
+    at once."""
+    return 2 * int(np.count_nonzero(home)) > len(home)
 
 
 def without_first(log: IoLog) -> IoLog:
@@ -132,28 +212,57 @@ def without_first(log: IoLog) -> IoLog:
 
 
 @dataclass(slots=True)
+class Controls:
+    """What the controls showed: whether looks find a new mark in the cache (None if it was not asked), and
+    whether late anchors count."""
+
+    looks_tell: bool | None = None
+    late_counts: bool = True
+    late_ns: float = 0.0
+    """From what latency on anchors are late beyond what the control shows, ns."""
+
+
+@dataclass(slots=True)
 class Search:
     """The search for the idle time; see the module's page."""
 
     ground: Ground
     seen: list[Trial]
+    controls: Controls = field(default_factory=Controls)
+    marked: int = 0
+
+    def __post_init__(self) -> None:
+        """On a drive that others use every anchor may be late, and while a volatile cache writes out as
+        well."""
+        self.controls.late_counts = self.ground.settles and not self.ground.noisy
+
+    @property
+    def _base(self) -> int:
+        return self.ground.steps.size * 3 // 8 // PLACE_BYTES * PLACE_BYTES + INSIDE
+
+    def _mark(self) -> U64:
+        """The next mark: another place of the same band."""
+        self.marked += 1
+        blocks = np.arange(1 if self.ground.noisy else MARK_BLOCKS, dtype=np.uint64) * np.uint64(BLOCK_STEP)
+        step = 2 * MARK_STEP if self.ground.noisy else MARK_STEP
+        return np.asarray(blocks + np.uint64(self._base + self.marked * step), np.uint64)
+
+    def _anchors(self, number: int) -> list[IoBatch]:
+        anchor = self._base + GIB - number * ANCHOR_STEP
+        return [IoBatch.reads([anchor - back], self.ground.block) for back in (0, ANCHOR_STEP // 2)]
 
     def trial(self, pause_s: float) -> Trial:
         """One trial."""
         steps, number = self.ground.steps, len(self.seen) + 1
-        base = steps.size * 3 // 8 // PLACE_BYTES * PLACE_BYTES + INSIDE
-        mark = base + number * MARK_STEP
-        marks = (mark + BLOCK_STEP * np.arange(MARK_BLOCKS)).astype(np.uint64)
-        anchor = base + GIB - number * ANCHOR_STEP
-        anchors = [IoBatch.reads([anchor - back], self.ground.block) for back in (0, ANCHOR_STEP // 2)]
-        name = f"{TRIAL}{number}"
-        steps.run(f"{name}-mark", joined(self.ground.writes(marks), anchors[0]))
+        mark, anchors, name = self._mark(), self._anchors(number), f"{TRIAL}{number}"
+        steps.run(f"{name}-mark", joined(self.ground.marks(mark), anchors[0]))
         steps.pause(f"{name}-pause", pause_s)
-        look = joined(anchors[1], self.ground.looks(marks))
+        look = joined(anchors[1], self.ground.looks(mark))
         log = steps.run(f"{name}-look", look, params={"pause_s": pause_s})
-        seen = _trial(number, pause_s, log, self.ground)
-        self.seen.append(seen)
-        return seen
+        anchor_ns, cleaned = int(log.latency_ns[0]), _most(self.ground.home(without_first(log)))
+        late = self.controls.late_counts and anchor_ns > max(self.ground.late_ns, self.controls.late_ns)
+        self.seen.append(Trial(number, pause_s, anchor_ns, cleaned, late))
+        return self.seen[-1]
 
     def begun(self, pause_s: float) -> bool:
         """Whether cleaning begins within such a pause; a late anchor alone has to be seen twice of three."""
@@ -164,12 +273,58 @@ class Search:
         return second.begun or self.trial(pause_s).begun
 
     def run(self) -> None:
-        """Longer and longer pauses, then ever closer ones."""
-        pause_s = SHORTEST_S
-        while not self.begun(pause_s):
-            pause_s *= STEP
-            if pause_s > LONGEST_S:
+        """Longer and longer pauses, then ever closer ones; with the controls."""
+        self._find()
+        self.controls.looks_tell = not any(trial.cleaned for trial in self.seen) or self._looks_tell()
+        if self.controls.looks_tell and self.controls.late_counts and not self._late_is_cleaning():
+            limit_ns = self.controls.late_ns
+            self.seen[:] = [replace(trial, late=trial.anchor_ns > limit_ns) for trial in self.seen]
+            self.controls.late_counts = any(trial.late and not trial.cleaned for trial in self.seen)
+            if math.isinf(bracket(self.seen)[1]):
+                self._find(after_s=max(trial.pause_s for trial in self.seen))
+            else:
+                self._closer()
+
+    def _looks_tell(self) -> bool:
+        steps, home = self.ground.steps, 0
+        for _ in range(CONTROLS):
+            mark = self._mark()
+            steps.run(f"{CONTROL}mark", self.ground.marks(mark))
+            steps.pause(f"{CONTROL}no-pause", CONTROL_PAUSE_S)
+            home += _most(self.ground.home(steps.run(f"{CONTROL}look", self.ground.looks(mark))))
+        return 2 * home < CONTROLS
+
+    def _late_is_cleaning(self) -> bool:
+        """Whether a pause of which anchors alone were late leaves them in time if the cache is clean, or if
+        there is no such pause. Else `late_ns` is set, to infinity where no clean cache is to be had."""
+        high_s = bracket(self.seen)[1]
+        alone = [trial for trial in self.seen if trial.late and not trial.cleaned]
+        if math.isinf(high_s) or not alone:
+            return True
+        steps, anchors_ns = self.ground.steps, list[int]()
+        pause_s = max(trial.pause_s for trial in alone)
+        for number in range(1, CONTROLS + 1):
+            if steps.reset(f"{CONTROL}erase") is State.UNKNOWN:
+                self.controls.late_ns = math.inf
+                return False
+            anchors = self._anchors(LARGEST_TRIALS + number)
+            steps.run(f"{CONTROL}anchor", anchors[0])
+            steps.pause(f"{CONTROL}pause", pause_s)
+            anchors_ns.append(int(steps.run(f"{CONTROL}late", anchors[1]).latency_ns[0]))
+        if max(anchors_ns) <= self.ground.late_ns:
+            return True
+        self.controls.late_ns = BEYOND_CONTROL * max(anchors_ns)
+        return False
+
+    def _find(self, after_s: float = 0.0) -> None:
+        pause_s = max(SHORTEST_S, STEP * after_s)
+        while pause_s <= LONGEST_S:
+            if self.begun(pause_s):
+                self._closer()
                 return
+            pause_s *= STEP
+
+    def _closer(self) -> None:
         self.narrow(lambda low_s: low_s * (CLOSE_ENOUGH - 1), GUARD_TURNS)
 
     def narrow(self, width_s: Callable[[float], float], guard_turns: tuple[float, ...]) -> None:

@@ -20,7 +20,7 @@ from skylight.findings import Finding, Known
 from skylight.infer.robust import share
 from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate, trials
 from skylight.probe.cleaning.findings import BAND, BAND_RIGHT, CACHE_BANDS, START, START_RIGHT, TYPE
-from skylight.probe.cleaning.trials import Trial
+from skylight.probe.cleaning.trials import Controls, Trial
 from skylight.units import format_duration, format_size
 
 START_WITHIN, BAND_WITHIN = START_RIGHT.part, BAND_RIGHT.part
@@ -28,6 +28,12 @@ LAZY_FROM_S = 240.0
 LEAST_CONFIDENCE = 0.5
 STRAY = 0.005**2  # two slow outliers in the one place that names the cache bands
 COUNT_ERROR = 0.3  # of a band: how far the one in progress is not known
+FIRST_BAND_ERROR = 0.25
+"""How far the first band may differ from the mean of those all over the drive, as a standard deviation:
+tracks at the OD pass up to 2.5 times as fast as at the ID, and it lies in between."""
+OTHERS_ERROR = 0.08
+"""How far other clients delay cleaning, as a standard deviation: a band is some dozens of accesses, a tenth
+of which may wait for others."""
 MODEL_ERROR = 0.03  # bands between the places differ from those at them
 
 
@@ -49,6 +55,7 @@ class Seen:
 
     ground: trials.Ground | None = None
     trials: list[Trial] = field(default_factory=list)
+    controls: Controls = field(default_factory=Controls)
     cache_bands: cache_bands.Seen = field(default_factory=cache_bands.Seen)
     rounds: list[rate.Round] = field(default_factory=list)
     halves: dict[int, half.Progress] = field(default_factory=dict)
@@ -65,10 +72,13 @@ def judge(seen: Seen, known: Known, size: int, rows: Sequence[str]) -> list[Find
         why = "no trial was made: the drive type is not known" if kind is None else _no_trial(size)
         return [TYPE.unknown(why)]
     bands = seen.cache_bands
+    if seen.controls.looks_tell is False:
+        why = "blocks look clean right after they were written: looks cannot tell where they lie"
+        return [TYPE.unknown(why, _rows(seen.trials))]
     kind_of = _cleaning_type(seen.trials, bands)
     found = [kind_of]
     if kind_of.value != "lazy":
-        found.append(_start(seen.trials))
+        found.append(_start(seen))
     found.append(_band(seen, rows))
     if bands.measured and bands.band is not None:
         found.append(_cache_bands(bands, bands.band))
@@ -110,19 +120,39 @@ def _cleaning_type(seen: list[Trial], bands: cache_bands.Seen) -> Finding:
     return TYPE.found("lazy", share(agree, len(seen)), why, _rows(seen))
 
 
-def _start(seen: list[Trial]) -> Finding:
-    low_s, high_s = trials.bracket(seen)
-    idle_s = idle_time(seen)
+def _start(seen: Seen) -> Finding:
+    low_s, high_s = trials.bracket(seen.trials)
+    idle_s = idle_time(seen.trials)
     if idle_s is None:
         return START.unknown("no pause was seen in which cleaning had begun, or none in which it had not")
     why = (
         f"cleaning had not begun after {format_duration(low_s * 1e9)} of idle time, and had after"
         f" {format_duration(high_s * 1e9)}"
     )
-    ends = [t for t in seen if low_s * (1 - START_WITHIN) <= t.pause_s <= high_s * (1 + START_WITHIN)]
+    if not seen.controls.late_counts:
+        return _start_before(seen, idle_s)
+    ends = [t for t in seen.trials if low_s * (1 - START_WITHIN) <= t.pause_s <= high_s * (1 + START_WITHIN)]
     agree = sum(t.begun == (t.pause_s >= high_s) for t in ends)
     confidence = share(agree, len(ends))
     return START.found(round(idle_s * 1e9), confidence, why, _rows(ends), (low_s * 1e9, high_s * 1e9))
+
+
+def _start_before(seen: Seen, first_s: float) -> Finding:
+    """When cleaning begins, from the time after which a first band was clean and what a band takes."""
+    one, (low_s, high_s) = rate.best(seen.rounds), trials.bracket(seen.trials)
+    first = f"a first band was clean after {format_duration(first_s * 1e9)}"
+    bands, begun = seen.cache_bands, (0.0, high_s * 1e9)
+    if one is None and not bands.measured:
+        return START.unknown(f"{first}, but how long it was cleaned is not known", interval=begun)
+    band_s = bands.more_ns / 1e9 if one is None else one.band_s
+    start_s = first_s - band_s
+    apart_s = math.hypot((high_s - low_s) / math.sqrt(12), FIRST_BAND_ERROR * band_s)
+    why = f"{first}, and a band takes {format_duration(band_s * 1e9)}"
+    confidence = chance_within(START_WITHIN, apart_s / start_s) if start_s > 0 else 0.0
+    if confidence < LEAST_CONFIDENCE:
+        return START.unknown(f"{why}: what is left is too little to be known", _rows(seen.trials), begun)
+    interval = (max(start_s - 2 * apart_s, 0.0) * 1e9, (start_s + 2 * apart_s) * 1e9)
+    return START.found(round(start_s * 1e9), confidence, why, _rows(seen.trials), interval)
 
 
 def _band(seen: Seen, rows: Sequence[str]) -> Finding:
@@ -153,6 +183,8 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     apart_half = math.hypot(
         COUNT_ERROR / counted * math.sqrt(3), pauses * idle_error / (counted * half_s), MODEL_ERROR
     )
+    if seen.ground is not None and seen.ground.noisy:
+        apart_one, apart_half = (math.hypot(apart, OTHERS_ERROR) for apart in (apart_one, apart_half))
     confidence = chance_within(BAND_WITHIN, apart_one) * chance_within(BAND_WITHIN, apart_half)
     why = f"{single}, {counted} bands with every other 64 KiB written {format_duration(half_s * 1e9)} each"
     if confidence < LEAST_CONFIDENCE:
@@ -170,7 +202,8 @@ def _waits(waits: journal.Seen, rows: Sequence[str]) -> Finding:
     counted = sum(len(stalls) for stalls in waits.half_ns.values())
     apart = max(float(np.std(stalls) / np.mean(stalls)) for stalls in waits.half_ns.values())
     part = chance_within(BAND_WITHIN, math.hypot(apart / math.sqrt(len(half.PLACES)), MODEL_ERROR))
-    confidence = part * chance_within(BAND_WITHIN, MODEL_ERROR)
+    counts = waits.one.bands + counted
+    confidence = part * chance_within(BAND_WITHIN, MODEL_ERROR) * share(counts, counts)
     why = (
         f"with the cache full, {waits.one.bands} single blocks waited {format_duration(one_ns)} each for a"
         f" band with one written block, and {counted} writes {format_duration(half_ns)} for one with every"

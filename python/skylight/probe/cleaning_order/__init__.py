@@ -63,7 +63,7 @@ class CleaningOrder(ProcedureTest[Seen]):
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """A parade up, one down, and Test 5."""
         known = steps.known
-        idle_ns, band_ns = known.number("cleaning_start_ns"), known.part("cleaning_band_ns", "one_block")
+        idle_ns, band_ns = _idle_ns(known), known.part("cleaning_band_ns", "one_block")
         if not _applies(known) or idle_ns is None or not steps.can_write:
             return
         if steps.size < trials.LEAST_TARGET_BYTES:
@@ -71,8 +71,7 @@ class CleaningOrder(ProcedureTest[Seen]):
         idle_s = idle_ns / 1e9
         band_s = band_ns / 1e9 if band_ns is not None else max(0.3, idle_s / 8)
         with steps.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
-            steps.erase(trials.ERASE)
-            ground = trials.begin(steps, flushed=report.write_cache is not False)
+            ground = trials.begin(steps, report)
             seen.ground = ground
             bands = _cache_bands(known)
             if bands is not None and bands.count < parades.MARKS:
@@ -93,7 +92,11 @@ class CleaningOrder(ProcedureTest[Seen]):
         if seen.ground is None:
             why = "no marks were written: when the drive cleans is not known, or writes are not allowed"
             return [ORDER.unknown(why)]
-        return [_judge_few(seen.few) if seen.few else _judge(seen.parades)]
+        found = _judge_few(seen.few) if seen.few else _judge(seen.parades)
+        if found.value == "other" and not seen.ground.settles:
+            why = "a volatile cache that ignores FLUSH writes out in an order of its own"
+            return [ORDER.unknown(f"{found.why}, but {why}", found.rows)]
+        return [found]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Which marks were cleaned, and Test 5 in the manner of the paper's Figure 13."""
@@ -103,6 +106,14 @@ class CleaningOrder(ProcedureTest[Seen]):
 def _applies(known: Known) -> bool:
     aggressive = known.word("drive_type") == "smr" and known.word("cleaning_type") == "aggressive"
     return aggressive and (_cache_bands(known) is not None or known.get("cache_bands") is None)
+
+
+def _idle_ns(known: Known) -> float | None:
+    """When cleaning begins, or at least by when a first band is clean: the parades find their own pauses."""
+    start = known.get("cleaning_start_ns")
+    if start is None or start.known or start.interval is None:
+        return known.number("cleaning_start_ns")
+    return start.interval[1]
 
 
 def _cache_bands(known: Known) -> parades.CacheBands | None:

@@ -11,7 +11,7 @@ Source: Skylight (FAST '15), section 4.5.1, Test 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import comb
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import I64, U64, IoLog, JsonScalar
 from skylight.infer import cached_or_native
-from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined
+from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, clear, joined
 
 MARKS, MORE_BLOCKS, BLOCK_STEP = 20, 5, 16 * KIB
 LEAST_CLEANED = 5
@@ -108,12 +108,15 @@ def marks(size: int, direction: str, bands: CacheBands | None) -> U64:
     return np.asarray((first if direction == UP else first[::-1]) + INSIDE, np.uint64)
 
 
-def _blocks(first: U64) -> U64:
-    """All blocks of the marks, in the order of writing: more of each in the second half."""
+def _blocks(ground: Ground, first: U64) -> U64:
+    """All blocks of the marks, in the order of writing: more of each in the second half, behind their
+    copies."""
     parts = []
     for number, block in enumerate(first):
-        count = MORE_BLOCKS if number >= len(first) // 2 else 1
-        parts.append(block + np.arange(count, dtype=np.uint64) * np.uint64(BLOCK_STEP))
+        copies = ground.copies_of(first[number : number + 1])
+        count = MORE_BLOCKS - 1 if number >= len(first) // 2 else 0
+        more = np.uint64(BLOCK_STEP) * np.arange(1, count + 1, dtype=np.uint64)
+        parts.append(np.concatenate([copies, block + (copies[-1] - copies[0]) + more]))
     return np.concatenate(parts)
 
 
@@ -126,7 +129,7 @@ def parade(
     for number in range(1, TRIES + 1):
         name = f"{direction}-{number}"
         _clear(ground, name, idle_s, work_s)
-        before = joined(ground.writes(_blocks(first)), ground.looks(first))
+        before = joined(ground.writes(_blocks(ground, first)), ground.looks(first))
         log = ground.steps.run(f"{name}-write", before, params={"marks": MARKS})
         ground.steps.pause(f"{name}-pause", idle_s + work_s)
         params: dict[str, JsonScalar] = {"pause_s": idle_s + work_s, "direction": direction}
@@ -153,7 +156,7 @@ def few_marks(ground: Ground, idle_s: float, band_s: float, bands: CacheBands, s
         name = f"{FEW}-{number}"
         _clear(ground, name, idle_s, len(first) * band_s)
         order = rng.permutation(len(first))
-        before = joined(ground.writes(_blocks(first[order])), ground.looks(first[order]))
+        before = joined(ground.writes(_blocks(ground, first[order])), ground.looks(first[order]))
         log = steps.run(f"{name}-write", before, params={"marks": len(first)})
         steps.pause(f"{name}-pause", pause_s)
         params: dict[str, JsonScalar] = {"pause_s": pause_s, "direction": FEW, "marks": len(first)}
@@ -183,9 +186,8 @@ def few_first(size: int, bands: CacheBands) -> U64:
 
 
 def _clear(ground: Ground, name: str, idle_s: float, work_s: float) -> None:
-    """Begins with clean bands: by an erase, or a pause in which all are cleaned."""
-    if not ground.steps.erase(f"{name}-erase"):
-        ground.steps.pause(f"{name}-rest", 2 * idle_s + 4 * work_s)
+    """Begins with clean bands."""
+    clear(ground, name, 2 * idle_s + 4 * work_s)
 
 
 def _parade(name: str, before: IoLog, after: IoLog, ground: Ground, *, few: bool = False) -> Parade:
@@ -197,8 +199,9 @@ def _last(log: IoLog, count: int) -> IoLog:
 
 
 def test5(ground: Ground, idle_s: float, band_s: float) -> Test5:
-    """The paper's Test 5: blocks of a small region, blocks all over, more blocks of the region; a pause."""
-    steps = ground.steps
+    """The paper's Test 5: blocks of a small region, blocks all over, more blocks of the region; a pause. Each
+    mark is a single block."""
+    steps, ground = ground.steps, replace(ground, noisy=False)
     _clear(ground, TEST5, idle_s, MARKS * band_s)
     rng = steps.rng(TEST5)
     slots = rng.permutation(LINEAR_BYTES // (64 * KIB))[: 2 * LINEAR_BLOCKS].astype(np.uint64)

@@ -1,0 +1,166 @@
+"""Writes that are on the medium when they are done, whether a volatile cache is on or not.
+
+`volatile` finds out whether one is on, by which of a write and the FLUSH behind it waits for the medium,
+whatever the target reports. `FlushedSteps` are the steps of such a
+target: a FLUSH follows each lone write, and each group of as many writes as else would wait together; a write
+is done when the FLUSH behind it is. So an entry of the journal that a volatile cache writes out is seen as
+one that waiting writes make.
+
+Invariant: the log that `FlushedSteps` return holds the commands that were asked for alone, in their order.
+Source: Skylight (FAST '15), section 4.3, footnote 2 (results with the volatile cache on are those of a queue
+depth of 31).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Literal
+
+import numpy as np
+
+from skylight.evidence import U64, IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop
+from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
+
+Volatile = Literal["off", "on", "ignores-flush"]
+
+BURST = "burst"
+PAIRS, PAIR_BYTES = 32, 4096
+TELLING_TURNS = 0.2
+"""A FLUSH that takes so much of a revolution longer than the write before it waited for the platters, and a
+write that takes so much longer than the FLUSH behind it did: the mean wait is half a revolution or more."""
+BURST_WRITES, BURST_BYTES = 64, 64 << 10
+"""The smallest volatile caches hold 8 MiB, twice as much."""
+SLOW_FLUSH, SLOW_FLUSH_NS = 8.0, 5_000_000
+"""A FLUSH that takes so many times as long as a write, and at least so long, wrote data out: several writes
+wait for it, and none is done in less."""
+MOST_WITHIN = 64
+
+
+def with_flushes(io: IoBatch, group: int) -> IoBatch:
+    """A FLUSH behind each group of so many writes, and behind the last.
+
+    >>> with_flushes(IoBatch.writes([0, 4096, 8192], 4096), 2).op
+    array([1, 1, 2, 1, 2], dtype=uint8)
+    """
+    at = np.append(np.arange(group, len(io), group), len(io))
+    return IoBatch(
+        np.insert(io.op, at, int(Op.FLUSH)), np.insert(io.offset, at, 0), np.insert(io.size, at, 0)
+    )
+
+
+def settled(log: IoLog) -> IoLog:
+    """The writes of a log, each done when the FLUSH behind it was; those behind the last are as they were."""
+    flushes = np.flatnonzero(log.op == int(Op.FLUSH))
+    if not len(flushes):
+        return log
+    writes = np.flatnonzero(log.op == int(Op.WRITE))
+    behind = np.searchsorted(flushes, writes)
+    done_ns = log.complete_ns[writes].copy()
+    told = behind < len(flushes)
+    done_ns[told] = np.maximum(done_ns[told], log.complete_ns[flushes[behind[told]]])
+    whole = log.rows(writes)
+    return IoLog(whole.op, whole.offset, whole.size, whole.submit_ns, done_ns)
+
+
+def volatile(steps: Steps, *, reported: bool | None) -> Volatile:
+    """Whether a volatile cache is on, and whether it obeys a FLUSH. On flash a FLUSH that is ignored shows
+    only where the cache is reported as on."""
+    rotation_ns = steps.known.number("rotation_ns")
+    where = np.arange(1, BURST_WRITES + 1, dtype=np.uint64) * np.uint64(_pitch(steps))
+    if rotation_ns is not None and steps.known.word("cache_medium") == "disk":
+        return _on_disk(steps.run(BURST, IoBatch.flushed_writes(where[:PAIRS], PAIR_BYTES)), rotation_ns)
+    log = steps.run(BURST, with_flushes(IoBatch.writes(where, BURST_BYTES), BURST_WRITES))
+    if len(log) <= BURST_WRITES:
+        return "off"
+    usual_ns = float(np.median(log.latency_ns[:-1]))
+    if int(log.latency_ns[-1]) > max(SLOW_FLUSH * usual_ns, SLOW_FLUSH_NS):
+        return "on"
+    return "ignores-flush" if reported else "off"
+
+
+def _pitch(steps: Steps) -> int:
+    return steps.size // (BURST_WRITES + 2) >> 20 << 20
+
+
+def _on_disk(log: IoLog, rotation_ns: float) -> Volatile:
+    """From lone writes, each with a FLUSH behind it: which of the two waits for the platters, if any does."""
+    more_ns = np.sort(log.only(Op.FLUSH).latency_ns - log.only(Op.WRITE).latency_ns)
+    tenth = len(more_ns) // 10  # some met an outlier or another client
+    turns = float(np.mean(more_ns[tenth : len(more_ns) - tenth])) / rotation_ns
+    if turns > TELLING_TURNS:
+        return "on"
+    return "off" if turns < -TELLING_TURNS else "ignores-flush"
+
+
+class FlushedSteps:
+    """The steps of a target whose writes need a FLUSH (`skylight.probe.procedure.Steps`)."""
+
+    def __init__(self, steps: Steps) -> None:
+        """Passes on what does not write."""
+        self._steps = steps
+        self.target, self.size, self.block_bytes = steps.target, steps.size, steps.block_bytes
+        self.known, self.can_write = steps.known, steps.can_write
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The steps so far."""
+        return self._steps.names
+
+    def run(
+        self,
+        name: str,
+        io: IoBatch,
+        *,
+        depth: int = 1,
+        until: Stop | None = None,
+        params: Mapping[str, JsonScalar] | None = None,
+        share: float = 1.0,
+    ) -> IoLog:
+        """Does the batch; writes one at a time where they would wait together, with a FLUSH behind the
+        group."""
+        if len(io) == 0 or bool(np.any(io.op != int(Op.WRITE))):
+            return self._steps.run(name, io, depth=depth, until=until, params=params, share=share)
+        if until is not None:
+            # Of a group the FLUSH alone waits; one more group than that may be cut by the window.
+            count = max(until.count // depth, 1)
+            until = Stop(
+                until.latency_ns, count, min(until.within * 2 if depth == 1 else MOST_WITHIN, MOST_WITHIN)
+            )
+        io = with_flushes(io, depth)
+        return settled(self._steps.run(name, io, until=until, params=params, share=share))
+
+    def spent(self) -> bool:
+        """Whether the budget of device time is used up."""
+        return self._steps.spent()
+
+    def expect(self, total_ios: int) -> None:
+        """Updates how many I/Os the whole procedure takes."""
+        self._steps.expect(total_ios)
+
+    def holes(self, offsets: U64) -> float | None:
+        """The share of these offsets at which nothing is stored."""
+        return self._steps.holes(offsets)
+
+    def pause(self, name: str, seconds: float) -> None:
+        """Leaves the target alone."""
+        self._steps.pause(name, seconds)
+
+    def erase(self, name: str) -> bool:
+        """Secure erase."""
+        return self._steps.erase(name)
+
+    def reset(self, name: str, *, slow: bool = True) -> State:
+        """A known state."""
+        return self._steps.reset(name, slow=slow)
+
+    def rng(self, name: str) -> np.random.Generator:
+        """Randomness for what a batch holds."""
+        return self._steps.rng(name)
+
+    def settings(
+        self, name: str, *, write_cache: bool, look_ahead: bool
+    ) -> AbstractContextManager[SettingsReport]:
+        """Settings in force."""
+        return self._steps.settings(name, write_cache=write_cache, look_ahead=look_ahead)
