@@ -104,9 +104,7 @@ class CacheSize(ProcedureTest[Seen]):
     def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
         """No size is known; that there is a map at all was not seen."""
         del seen
-        return verdict.nothing(
-            f"The test was cut short before {steps.cut}; go on with --resume.", steps.names
-        )
+        return verdict.nothing(steps.why_cut, steps.names)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Entries of the fills against what was written, around the start of cleaning."""

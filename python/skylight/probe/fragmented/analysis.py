@@ -20,9 +20,11 @@ from math import ceil, sqrt
 
 import numpy as np
 
+from skylight.engines.fio_log import EVEN_GAP_NS
 from skylight.evidence import F64, Evidence, Op, Step
 from skylight.infer import fragmented
 from skylight.infer.fragmented import Marks, TurnFit
+from skylight.units import format_duration
 
 STRIDES = (1, 2, 3, 4)
 MOST_GAPS = 0.01
@@ -33,6 +35,11 @@ FIRST_PART, LAST_PART = 0.01, 0.99
 MIDDLE = (0.4, 0.6)
 SINGLE_FIRST_BYTES = 1 << 30
 PAST_MIDDLE = sqrt(2.0)
+LONGEST_GAP_NS = 1e12
+FLOOR_PARTS = 8
+"""Parts of a log that are compared: the way to the cache differs from one stretch of addresses to the next, by
+more than the windows within a stretch differ, so windows are no independent samples of it."""
+FEWEST_FLOOR_READS = FLOOR_PARTS * 2 * fragmented.WINDOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,12 @@ class Place:
             return f"Reads of {self.name} overlap: completion times are only known of one read at a time."
         if self.pitch_bytes == 0:
             return f"Reads of {self.name} are not in address order at one distance."
+        spread_ns = self.step.number("host_gap_spread_ns", LONGEST_GAP_NS) or 0.0
+        if self.home is None and spread_ns > EVEN_GAP_NS:
+            return (
+                f"The pauses between the reads of {self.name} vary by {format_duration(spread_ns)} from one"
+                " to the next, so at which angle a block passed is not known."
+            )
         if self.home is None:
             return f"Completions of {self.name} follow no rotation that its reads could tell."
         return ""
@@ -117,10 +130,15 @@ class Place:
         together = fragmented.coherence(np.diff(self.done_ns), self.home.fit.turn)
         return bool(together[0] < fragmented.COHERENT)
 
+    @property
+    def enough(self) -> bool:
+        """Whether the log holds enough reads to say by how much the way varies over it."""
+        return self.count >= FEWEST_FLOOR_READS
+
     @cached_property
     def floors_ns(self) -> F64:
         """The way there or back in each window of reads; none where waits are not even over a revolution."""
-        if self.home is None or not self.elsewhere or self.count < 4 * fragmented.WINDOW:
+        if self.home is None or not self.elsewhere or not self.enough:
             return np.empty(0)
         turn = self.home.fit.turn
         if fragmented.uneven(self.latency_ns, turn) > fragmented.EVEN:

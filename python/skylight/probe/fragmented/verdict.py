@@ -13,13 +13,20 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from skylight.engines.fio_log import JOB
 from skylight.evidence import F64
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.fragmented import Marks, within
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.probe.cache_location.findings import LOCATION
 from skylight.probe.drive_type.findings import DRIVE_TYPE
-from skylight.probe.fragmented.analysis import Home, Place, place_names
+from skylight.probe.fragmented.analysis import (
+    FEWEST_FLOOR_READS,
+    FLOOR_PARTS,
+    Home,
+    Place,
+    place_names,
+)
 from skylight.probe.fragmented.findings import CACHE_STEP, FLOOR, SKEW
 from skylight.probe.rotation.findings import ROTATION, TRACK, TRACK_RIGHT, TURN_RIGHT
 from skylight.units import format_capacity, format_count, format_duration, format_size
@@ -90,7 +97,8 @@ def turn_and_error(home: Home) -> tuple[float, float]:
 def _rotation(places: Sequence[Place]) -> Finding:
     homes = _homes(places)
     if not homes:
-        return ROTATION.unknown(_troubles(places, "No log follows a rotation."))
+        why = _troubles(places, "No log follows a rotation.")
+        return ROTATION.unknown(f"{why} The job to run instead: {JOB}")
     found = np.array([turn_and_error(home) for _, home in homes])
     weight = 1 / np.maximum(found[:, 1], 1.0) ** 2
     turn = float(np.average(found[:, 0], weights=weight))
@@ -161,6 +169,12 @@ def _with_floor(places: Sequence[Place]) -> list[Place]:
 
 
 def _no_floor(places: Sequence[Place]) -> str:
+    few = [place for place in places if not place.trouble and place.elsewhere and not place.enough]
+    if few:
+        return (
+            f"{few[0].name} holds {format_count(few[0].count)} reads, and the way varies over a log: at least"
+            f" {format_count(FEWEST_FLOOR_READS)} are needed."
+        )
     return _troubles(
         places, "No log alternates between two places with a wait that is even over a revolution."
     )
@@ -175,7 +189,7 @@ def _floors(places: Sequence[Place], names: dict[str, str]) -> Finding:
     for place in seen:
         floor = float(place.floor_ns or 0.0)
         low, high = np.quantile(place.floors_ns, [0.1, 0.9])
-        error = _median_error(place.floors_ns)
+        error = _error_of_parts(place.floors_ns)
         value[names[place.name]] = round(floor)
         confidence *= within(error / floor, FLOOR_WIDTH) if floor > 0 else 0.0
         words.append(
@@ -189,11 +203,10 @@ def _floors(places: Sequence[Place], names: dict[str, str]) -> Finding:
     return FLOOR.found(value, confidence, why, _rows(seen))
 
 
-def _median_error(values: F64) -> float:
-    """Standard error of the median, from resamples."""
-    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
-    drawn = rng.choice(values, (RESAMPLES, len(values)))
-    return float(np.median(drawn, axis=1).std())
+def _error_of_parts(values: F64) -> float:
+    """Standard error of the median over a log whose parts differ: from the scatter of their medians."""
+    medians = np.array([np.median(part) for part in np.array_split(values, FLOOR_PARTS)])
+    return float(medians.std(ddof=1) / np.sqrt(FLOOR_PARTS))
 
 
 def _place_of_cache(floor: dict[str, float]) -> str:
