@@ -16,7 +16,7 @@ from skylight.engines import scratch
 from skylight.engines.declared import hints_of
 from skylight.engines.scratch import BLOCK, Run, ScratchFile, runs_of
 from skylight.errors import UsageError
-from skylight.evidence import TargetFacts
+from skylight.evidence import JsonScalar, TargetFacts
 from skylight.findings import UNKNOWN, Finding
 from skylight.probe.suite import IN_A_FILE, OF_PLACES, PROPERTIES, _in_a_file
 from skylight.report.hints import hints
@@ -121,7 +121,7 @@ def fiemap(extents: list[tuple[int, int, int, int]]) -> Callable[[int, int, byte
 
 def test_extents_that_follow_each_other_are_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = fiemap([(0, 100, 10, 0), (10, 110, 10, 0), (20, 300, 10, 0), (30, 310, 10, 1)])
-    monkeypatch.setattr(scratch.fcntl, "ioctl", answer)
+    monkeypatch.setattr("fcntl.ioctl", answer)
     assert runs_of(0, "x") == [Run(0, 100, 20), Run(20, 300, 20)]
 
 
@@ -129,7 +129,7 @@ def test_extents_that_follow_each_other_are_one_run(monkeypatch: pytest.MonkeyPa
 def test_extents_that_are_no_plain_data_are_refused(
     flag: int, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scratch.fcntl, "ioctl", fiemap([(0, 100, 10, 0), (10, 200, 10, flag | 1)]))
+    monkeypatch.setattr("fcntl.ioctl", fiemap([(0, 100, 10, 0), (10, 200, 10, flag | 1)]))
     with pytest.raises(UsageError, match=why):
         runs_of(0, "x")
 
@@ -187,7 +187,12 @@ class TestHints:
             "drive_type": Finding("drive_type", UNKNOWN, None, None, 0.0, "only reads"),
             "rotation_ns": Finding("rotation_ns", 10_038_000, "ns", None, 1.0, "turns"),
         }
-        declared = {"model": "ST8000AS0002-1NA", "rotational": True, "trim": True, "zoned": "none"}
+        declared: dict[str, JsonScalar] = {
+            "model": "ST8000AS0002-1NA",
+            "rotational": True,
+            "trim": True,
+            "zoned": "none",
+        }
         seen = verdict(found, declared)
         assert seen.headline == "A rotating disk, 5,977 rpm; whether it is shingled is not known."
         said = dict(seen.points)["Declared, not measured"]

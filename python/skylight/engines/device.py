@@ -211,7 +211,9 @@ class DeviceEngine:
         except _native.HostError as error:
             _raise(error)
         identity = host.identity()
-        known = {k: v for k, v in identity.items() if v is not None and k not in _FACTS}
+        known: dict[str, JsonScalar] = {
+            k: v for k, v in identity.items() if v is not None and k not in _FACTS
+        }
         if identity["kind"] == "file":
             known["file"] = one_line(os.path.realpath(path))
         known |= {**hints_of(path), **(declared or {})}

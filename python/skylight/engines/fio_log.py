@@ -54,10 +54,9 @@ FEWEST_COMPARED, MOST_COMPARED = 32, 100_000
 FOLLOWS = 0.7
 ROUNDED_MS = 1 / 12**0.5
 """Standard deviation of a time that is cut to whole milliseconds."""
-APART_ROWS = 16
-"""Rows over which the wander of the gaps is looked for: it grows with their number, rounding does not."""
-EVEN_GAP_NS = 20_000
-"""Gaps that vary by less from read to read are one gap: a thousandth of a revolution over four reads."""
+APART_ROWS, APART_PART = 512, 4
+"""Rows over which the wander of the gaps is looked for, a quarter of a shorter log: it grows with their
+number, rounding does not."""
 MOST_FOLLOWED = 64
 
 JOB = (
@@ -255,7 +254,7 @@ def rebuilt(time_ms: I64, latency_ns: I64) -> tuple[I64, float, float]:
     waits = np.where(paused, beyond_ns, gap_ns)
     left = lag - gap_ns * np.arange(1, len(lag) + 1)
     spread_ns = _wander(left)
-    if spread_ns > EVEN_GAP_NS:
+    if spread_ns > 0:
         waits += np.diff(_followed(left, spread_ns), prepend=0.0)
     done = np.cumsum(latency_ns[:-1] + waits)
     submit_ns = np.maximum.accumulate(np.concatenate([[0.0], done]))
@@ -264,13 +263,13 @@ def rebuilt(time_ms: I64, latency_ns: I64) -> tuple[I64, float, float]:
 
 def _wander(left_ns: F64) -> float:
     """By how much gaps vary from one to the next, ns: what the clock is off over some rows, beyond the
-    rounding of both ends."""
-    apart = left_ns[APART_ROWS:] - left_ns[:-APART_ROWS]
-    if len(apart) < APART_ROWS:
+    millisecond that rounding both ends can make; 0 within that."""
+    rows = min(APART_ROWS, len(left_ns) // APART_PART)
+    if rows == 0:
         return 0.0
-    low, high = np.quantile(apart, [0.16, 0.84])
-    beyond = (float(high - low) / 2) ** 2 - 2 * (ROUNDED_MS * MS_NS) ** 2
-    return float((max(beyond, 0.0) / APART_ROWS) ** 0.5)
+    low, high = np.quantile(left_ns[rows:] - left_ns[:-rows], [0.16, 0.84])
+    beyond = (float(high - low) / 2) ** 2 - MS_NS**2
+    return float((max(beyond, 0.0) / rows) ** 0.5)
 
 
 def _followed(left_ns: F64, spread_ns: float) -> F64:

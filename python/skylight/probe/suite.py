@@ -265,7 +265,7 @@ class Account:
             "likely_seconds": self.planned.likely_seconds,
             "unshingled_seconds": self.planned.unshingled_seconds,
             "most_seconds": self.planned.device_seconds,
-            "most_bytes_written": self.planned.bytes_written,
+            "most_bytes_written": int(self.planned.bytes_written),
             "device_seconds": self.device_seconds,
             "bytes_written": self.bytes_written,
         }

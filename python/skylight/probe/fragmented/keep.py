@@ -19,7 +19,7 @@ def keep_logs(drive: DriveLogs, recording: Path) -> None:
     """Writes the logs of a drive as a recording into the directory `recording`."""
     kept = Recording.create(recording, drive.facts, {"writes": False}, 0)
     for name, writes in ((FragmentedReads.name, False), (LoggedWrites.name, True)):
-        logs = [log for log in drive.logs if (log.rows.op[0] == int(Op.WRITE)) is writes]
+        logs = [log for log in drive.logs if bool(log.rows.op[0] == int(Op.WRITE)) is writes]
         if not logs:
             continue
         with kept.part(name) as part:

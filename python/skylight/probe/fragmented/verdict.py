@@ -22,7 +22,6 @@ from skylight.probe.cache_location.findings import LOCATION
 from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.fragmented.analysis import (
     FEWEST_FLOOR_READS,
-    FLOOR_PARTS,
     Home,
     Place,
     place_names,
@@ -189,7 +188,7 @@ def _floors(places: Sequence[Place], names: dict[str, str]) -> Finding:
     for place in seen:
         floor = float(place.floor_ns or 0.0)
         low, high = np.quantile(place.floors_ns, [0.1, 0.9])
-        error = _error_of_parts(place.floors_ns)
+        error = float(np.hypot(_median_error(place.floors_ns), place.stretch_error * floor))
         value[names[place.name]] = round(floor)
         confidence *= within(error / floor, FLOOR_WIDTH) if floor > 0 else 0.0
         words.append(
@@ -203,10 +202,11 @@ def _floors(places: Sequence[Place], names: dict[str, str]) -> Finding:
     return FLOOR.found(value, confidence, why, _rows(seen))
 
 
-def _error_of_parts(values: F64) -> float:
-    """Standard error of the median over a log whose parts differ: from the scatter of their medians."""
-    medians = np.array([np.median(part) for part in np.array_split(values, FLOOR_PARTS)])
-    return float(medians.std(ddof=1) / np.sqrt(FLOOR_PARTS))
+def _median_error(values: F64) -> float:
+    """Standard error of the median, from resamples."""
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    drawn = rng.choice(values, (RESAMPLES, len(values)))
+    return float(np.median(drawn, axis=1).std())
 
 
 def _place_of_cache(floor: dict[str, float]) -> str:
@@ -241,7 +241,11 @@ def _location(places: Sequence[Place], names: dict[str, str]) -> Finding:
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
 
     def again() -> str:
-        drawn = {names[p.name]: float(np.median(rng.choice(p.floors_ns, len(p.floors_ns)))) for p in seen}
+        drawn = {
+            names[p.name]: float(np.median(rng.choice(p.floors_ns, len(p.floors_ns))))
+            * float(rng.normal(1.0, p.stretch_error))
+            for p in seen
+        }
         return _place_of_cache(drawn)
 
     confidence = share(sum(again() == place for _ in range(RESAMPLES)))

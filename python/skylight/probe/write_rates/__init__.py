@@ -121,13 +121,15 @@ class WriteRates(ProcedureTest[Runs]):
                 logs[CACHED_STREAM] = last_part(
                     self._pieces(steps, CACHED_STREAM, self._stream(steps, stream))
                 )
-        if steps.known.word("drive_type") != "smr":
-            return
-        steps.erase("erase-cliff")
-        with steps.settings("settings-cliff", write_cache=False, look_ahead=False) as report:
-            if report.write_cache is not True:
-                seen.cliff = Cliff()
-                cliff.measure(steps, seen.cliff)
+        past = seen.cliff = Cliff()
+        if steps.known.word("drive_type") == "smr":
+            steps.erase("erase-cliff")
+            with steps.settings("settings-cliff", write_cache=False, look_ahead=False) as report:
+                if report.write_cache is not True:
+                    cliff.measure(steps, past)
+        with steps.settings("settings-stream", write_cache=True, look_ahead=False) as report:
+            past.stream_cached = report.write_cache is True
+            cliff.stream(steps, past)
 
     @staticmethod
     def _pieces(steps: Steps, name: str, io: IoBatch) -> IoLog:
@@ -158,10 +160,9 @@ class WriteRates(ProcedureTest[Runs]):
             *self._finding(seen.logs, RANDOM_RATE, RANDOM, 1),
             *self._finding(seen.logs, SEQUENTIAL_RATE, SEQUENTIAL, STREAM_BYTES),
         ]
-        if seen.cliff is not None:
-            return [*rates, *cliff_verdict.judge(seen.cliff, steps.known, steps.size)]
-        stream = [cliff_verdict.fill_drive(each, steps.known, steps.size) for each in rates[1:]]
-        return [*rates, *(stream if steps.known.word("drive_type") == "cmr" else [])]
+        if seen.cliff is None:
+            return rates
+        return [*rates, *cliff_verdict.judge(seen.cliff, steps.known, steps.size)]
 
     @staticmethod
     def _finding(seen: dict[str, IoLog], found: Property, runs: dict[str, str], scale: int) -> list[Finding]:

@@ -2,13 +2,15 @@
 
 Random blocks are written one at a time, which fill a cache with the fewest bytes, until their pace falls for
 good; what they then keep, and how long each waits, is what a workload that does not rest gets. Writes in
-order follow, with the cache full: a rebuild, or a copy of a whole drive.
+order follow, with the persistent cache full and the volatile one on, as it is where nobody switched it off: a
+rebuild, or a copy of a whole drive.
 
 A cache whose parts fill on their own is full for a workload over the whole drive only when all parts are; so
 one part is filled, by writes to the data that it serves (`Region`), and stands for all: they are alike.
 
-Invariant: the pace past the cliff is that of whole periods, from the end of the first piece that was slow to
-the end of the last, so neither an end of the run that is fast nor one that is slow counts too much.
+Invariant: where slow pieces and fast ones take turns, the pace past the cliff is that of whole periods, from
+the beginning of the first slow spell to that of the last; where it stays slow, that of all but the first slow
+piece.
 
 Source: Skylight (FAST '15) sections 4.6 and 6.
 """
@@ -25,15 +27,20 @@ from skylight.probe.procedure import Steps
 
 BLOCK_BYTES = 4096
 STREAM_BYTES, STREAM_DEPTH = 1 << 20, 31
-LEAST_STREAM_BYTES, STREAM_BANDS = 512 << 20, 6
-"""Written in order with the cache full: so much, and so many bands at least, of which the last two thirds
-count. The first bands may fill what little space is left."""
+STREAM_WRITES, STREAM_S, MOST_STREAM_WRITES = 1_024, 60.0, 4_096
+"""Written in order: pieces of so many, for so long, of which the last two thirds count. The first of them may
+fill what little space is left."""
 COUNTED_FROM = 1 / 3
 
 PIECE_S = 30.0
 """Device time of a piece before the cliff: long beside a merge of a cache's map, of 0.3 s, short beside what
 fills a cache."""
-FIRST_WRITES, MOST_WRITES = 256, 1 << 17
+FIRST_WRITES, FIRST_S = 4_096, 10.0
+"""The first piece, with a cache that has space: as many writes as take so long, or so many. Long beside a
+merge of a map, and less than any cache takes."""
+LEAST_WRITES, MOST_WRITES = 64, 1 << 14
+MOST_RANDOM_WRITES = 1 << 21
+"""Of all pieces: 8 GiB."""
 FELL = 1.5
 """The cliff: a write takes so many times as long on average as in the first piece, with a cache that has
 space. Less is no cliff to speak of."""
@@ -43,8 +50,8 @@ SLOW_COUNT, SLOW_WITHIN = 16, 64
 median of the first piece, and a tenth of a second."""
 FILL_S = 3_600.0
 """After which the cliff is given up."""
-SUSTAINED_S, LEAST_SLOW = 900.0, 3
-"""Past the cliff for so long, and for so many slow pieces at least."""
+SUSTAINED_S, LEAST_SLOW, LEAST_PERIODS = 900.0, 4, 2
+"""Past the cliff for so long, and for so many slow pieces in a row or so many whole periods at least."""
 MOST_SUSTAINED_S = 3_600.0
 ZONE_BYTES = 2 << 30
 """What is written to of a drive whose cache has logs for each zone, as far as a zone is not known."""
@@ -86,11 +93,14 @@ class Region:
 @dataclass(slots=True)
 class Cliff:
     """Pieces of random writes in their order, the region that they went to, and the writes in order behind
-    them; None where these were not made."""
+    them, None where these were not made; whether these had the volatile write cache; how many
+    writes were tried as a first piece."""
 
     region: Region | None = None
     pieces: list[IoLog] = field(default_factory=list)
     stream: IoLog | None = None
+    stream_cached: bool = False
+    tried: int = 0
 
     @property
     def slow(self) -> list[int]:
@@ -106,12 +116,19 @@ class Cliff:
         slow = self.slow
         return sum(len(log) for log in self.pieces[: slow[0]]) if slow else 0
 
+    @property
+    def spells(self) -> list[int]:
+        """The pieces that begin a slow spell."""
+        slow = self.slow
+        return [number for number in slow if number - 1 not in slow]
+
     def past(self) -> IoLog:
         """The writes of whole periods past the cliff; none where it was not seen often enough."""
-        slow = self.slow
-        if len(slow) < LEAST_SLOW:
-            return IoLog.joined([])
-        return IoLog.joined(self.pieces[slow[0] + 1 : slow[-1] + 1])
+        slow, spells = self.slow, self.spells
+        if len(spells) > 1:
+            return IoLog.joined(self.pieces[spells[0] : spells[-1]])
+        stays = len(slow) >= LEAST_SLOW and slow[-1] == len(self.pieces) - 1
+        return IoLog.joined(self.pieces[slow[1] :] if stays else [])
 
     def device_s(self) -> tuple[float, float]:
         """Device time up to the cliff, and since."""
@@ -122,10 +139,12 @@ class Cliff:
     def enough(self) -> bool:
         """Whether there is no reason to go on: the cliff was seen for long, or is not to be had."""
         before_s, since_s = self.device_s()
+        if sum(map(len, self.pieces)) >= MOST_RANDOM_WRITES:
+            return True
         if not self.slow:
             return before_s >= FILL_S
-        whole = since_s >= SUSTAINED_S and len(self.slow) >= LEAST_SLOW
-        return whole or since_s >= MOST_SUSTAINED_S
+        seen = len(self.past()) > 0 and (len(self.spells) == 1 or len(self.spells) > LEAST_PERIODS)
+        return since_s >= MOST_SUSTAINED_S or (since_s >= SUSTAINED_S and seen)
 
 
 def _mean_ns(log: IoLog) -> float:
@@ -133,29 +152,39 @@ def _mean_ns(log: IoLog) -> float:
 
 
 def measure(steps: Steps, seen: Cliff) -> None:
-    """Writes to a shingled drive until it has been past its cliff for long, then in order."""
+    """Random writes to a shingled drive until it has been past its cliff for long."""
     region = seen.region = Region.of(steps.known, steps.size)
     block = max(BLOCK_BYTES, steps.block_bytes)
     rng = steps.rng("cliff")
-    count, until = FIRST_WRITES, None
     while not seen.enough():
-        io = IoBatch.writes(region.random(rng, count, block), block)
-        log = steps.run("cliff", io, until=until)
+        count, until = _next(seen)
+        log = steps.run("cliff", IoBatch.writes(region.random(rng, count, block), block), until=until)
         if len(log) == 0:
             return
         seen.pieces.append(log)
-        if until is None and log.span_ns < PIECE_S * 1e9 / 2:
-            seen.pieces.pop()  # too short to be the pace that others are held against
-        elif until is None:
-            slow_ns = max(round(SLOW_PART * float(np.median(log.latency_ns))), SLOW_NS)
-            until = Stop(slow_ns, SLOW_COUNT, SLOW_WITHIN)
-        pace_ns = max(_mean_ns(log), 1.0)
-        count = int(np.clip(PIECE_S * 1e9 / pace_ns, SLOW_WITHIN, min(4 * count, MOST_WRITES)))
-    if len(seen.slow) >= LEAST_SLOW:
-        band = steps.known.part("band_bytes", "md") or 0
-        pieces = int(max(LEAST_STREAM_BYTES, STREAM_BANDS * band)) // STREAM_BYTES
-        io = IoBatch.writes(region.in_order(pieces, STREAM_BYTES), STREAM_BYTES)
-        seen.stream = steps.run("cliff-stream", io, depth=STREAM_DEPTH)
+        if len(seen.pieces) == 1 and len(log) < FIRST_WRITES and log.span_ns < FIRST_S * 1e9:
+            seen.pieces.clear()  # too short to be what others are held against
+
+
+def _next(seen: Cliff) -> tuple[int, Stop | None]:
+    """How many writes the next piece holds, and what ends it early."""
+    if not seen.pieces:
+        seen.tried = min(4 * seen.tried, FIRST_WRITES) if seen.tried else LEAST_WRITES
+        return seen.tried, None
+    slow_ns = max(round(SLOW_PART * float(np.median(seen.pieces[0].latency_ns))), SLOW_NS)
+    count = int(np.clip(PIECE_S * 1e9 / max(_mean_ns(seen.pieces[-1]), 1.0), LEAST_WRITES, MOST_WRITES))
+    return count, Stop(slow_ns, SLOW_COUNT, SLOW_WITHIN)
+
+
+def stream(steps: Steps, seen: Cliff) -> None:
+    """Writes in order, to the data that one part of the cache serves."""
+    if seen.region is None:
+        seen.region = Region.of(steps.known, steps.size)
+    io = IoBatch.writes(seen.region.in_order(MOST_STREAM_WRITES, STREAM_BYTES), STREAM_BYTES)
+    done = IoLog.joined([])
+    while len(done) < len(io) and done.span_ns < STREAM_S * 1e9:
+        part = io.part(len(done), len(done) + STREAM_WRITES)
+        seen.stream = done = IoLog.joined([done, steps.run("stream", part, depth=STREAM_DEPTH)])
 
 
 def counted_stream(log: IoLog) -> IoLog:

@@ -26,7 +26,7 @@ WITHIN = 0.25
 SEEN_ONE_IN = 100
 """Of waits the finding gives the 99th percentile."""
 
-CLIFF, STREAM = "cliff", "cliff-stream"
+CLIFF, STREAM = "cliff", "stream"
 
 
 def sureness(log: IoLog) -> float:
@@ -45,13 +45,16 @@ def per_second(log: IoLog) -> float:
 
 
 def judge(seen: Cliff, known: Known, size_bytes: int) -> list[Finding]:
-    """The findings of a shingled drive past its cliff; unknown with the reason where it was not seen."""
+    """The findings of a shingled drive past its cliff, unknown with the reason where it was not seen; of
+    another, how long the whole of it takes."""
+    fill = _fill_drive(seen, known, size_bytes)
+    if known.word("drive_type") != "smr":
+        return [fill]
     past = seen.past()
     if not len(past):
         why = _not_seen(seen)
-        return [found.unknown(why) for found in (FULL_RATES, STALL, DRAIN, FILL_DRIVE)]
-    rates, waits = of_past(seen, past)
-    return [rates, waits, _drain(seen, known, size_bytes), fill_drive(rates, known, size_bytes)]
+        return [*(found.unknown(why) for found in (FULL_RATES, STALL, DRAIN)), fill]
+    return [*of_past(seen, past), _drain(seen, known, size_bytes), fill]
 
 
 def of_past(seen: Cliff, past: IoLog) -> tuple[Finding, Finding]:
@@ -90,12 +93,11 @@ def _rates(seen: Cliff, past: IoLog) -> Finding:
         stream = counted_stream(seen.stream)
         value["sequential_bytes_per_s"] = round(per_second(stream) * STREAM_BYTES)
         confidence, rows = min(confidence, sureness(stream)), [CLIFF, STREAM]
-        why += f", {format_size(len(stream) * STREAM_BYTES)} in order at {_mb(value)} MB/s"
+        why += (
+            f", {format_size(len(stream) * STREAM_BYTES)} in order, write cache {_on(seen)}, at"
+            f" {per_second(stream) * STREAM_BYTES / 1e6:,.1f} MB/s"
+        )
     return FULL_RATES.found(value, confidence, why + ".", rows)
-
-
-def _mb(value: dict[str, int | float | bool | str]) -> str:
-    return f"{float(value['sequential_bytes_per_s']) / 1e6:,.1f}"
 
 
 def _stalls(past: IoLog) -> Finding:
@@ -137,22 +139,22 @@ def _drain(seen: Cliff, known: Known, size_bytes: int) -> Finding:
     return DRAIN.found(round(start + dirty * one), sure, why, [CLIFF])
 
 
-def fill_drive(rates: Finding, known: Known, size_bytes: int) -> Finding:
-    """Time to write the whole drive in order, at the pace of a finding of sequential writes; slower towards
-    the inner diameter as reads are, where that was found."""
-    value = rates.value if isinstance(rates.value, dict) else {}
-    pace = next((float(value[key]) for key in SEQUENTIAL_KEYS if key in value), 0.0)
-    if not pace:
+def _fill_drive(seen: Cliff, known: Known, size_bytes: int) -> Finding:
+    """Time to write the whole drive in order; slower towards the inner diameter as reads are, where that was
+    found."""
+    if seen.stream is None or not len(seen.stream):
         return FILL_DRIVE.unknown("No pace of writes in order was measured.")
+    stream = counted_stream(seen.stream)
+    pace = per_second(stream) * STREAM_BYTES
     ends = [known.part("throughput_bytes_per_s", key) for key in ("od", "md", "id")]
     speeds = [each for each in ends if each]
     slower, words = 1.0, ""
     if len(speeds) == len(ends):
         slower = float(np.mean([speeds[0] / each for each in speeds]))
         words = f", as much slower towards the inner diameter as reads are ({slower:.2f} times on average)"
-    why = f"{format_size(size_bytes)} in order at {pace / 1e6:,.0f} MB/s{words}."
-    return FILL_DRIVE.found(round(size_bytes / pace * slower * 1e9), rates.confidence, why, rates.rows)
+    why = f"{format_size(size_bytes)} in order at {pace / 1e6:,.0f} MB/s, write cache {_on(seen)}{words}."
+    return FILL_DRIVE.found(round(size_bytes / pace * slower * 1e9), sureness(stream), why, [STREAM])
 
 
-SEQUENTIAL_KEYS = ("sequential_bytes_per_s", "write_cache_on", "write_cache_off")
-"""Where a finding of write rates has that of writes in order, the most telling first."""
+def _on(seen: Cliff) -> str:
+    return "on" if seen.stream_cached else "off"

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from skylight.evidence import Evidence, IoLog, Op, Step, TargetFacts
-from skylight.findings import Finding, Known
+from skylight.findings import Finding, Known, Property
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.session import Session
 from skylight.probe.write_rates import cliff_verdict
@@ -34,7 +34,7 @@ class LoggedWrites:
 
     name = "logged_writes"
     title = "Writes in logs"
-    findings = (FULL_RATES, STALL)
+    findings: tuple[Property, ...] = (FULL_RATES, STALL)
     axis: Axis = "time"
     needs: tuple[str, ...] = ()
     summary = "Latency logs of writes that go on for long: the pace that is left when the cache is full."
