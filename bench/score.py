@@ -190,7 +190,7 @@ def calibration(results: Sequence[Scored]) -> dict[str, tuple[int, int]]:
         for name, held in result.held.items():
             for each in (name, "all"):
                 hits, total = counts.get(each, (0, 0))
-                counts[each] = (hits + held, total + 1)
+                counts[each] = (hits + bool(held), total + 1)
     return counts
 
 

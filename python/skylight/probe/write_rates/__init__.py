@@ -40,8 +40,8 @@ STREAM_BYTES, LONE_STREAM_WRITES, CACHED_STREAM_WRITES = 256 << 10, 512, 8_192
 LAST_SHARE = 0.25  # of a run with the cache on: what it does once that is full
 
 MOST_IOS = LONE_WRITES + DEEP_WRITES + CACHED_WRITES + LONE_STREAM_WRITES + CACHED_STREAM_WRITES + (1 << 20)
-MOST_S, MOST_BYTES = 4 * 3_600.0, 8 << 30
-LIKELY_S, UNSHINGLED_S = 2_400.0, 900.0
+MOST_S, MOST_BYTES = 14_400.0, 20 << 30
+LIKELY_S, UNSHINGLED_S = 2_400.0, 850.0
 
 OFF, ON = "settings-off", "settings-on"
 LONE, DEEPER, CACHED = "random-lone", "random-deep", "random-cached"
