@@ -42,7 +42,7 @@ def kept(out: Path) -> Evidence:
 
 
 class TestSession:
-    @pytest.mark.parametrize("latency_s", [0.1, 1.0, 9.0, 40.0])
+    @pytest.mark.parametrize("latency_s", [0.1, 1.0, 9.0])
     def test_device_time_ends_a_run_in_time(self, latency_s: float, tmp_path: Path) -> None:
         with session(Bound(400 * S, 1 << 40), tmp_path / "r", round(latency_s * S)) as (one, engine):
             with pytest.raises(BoundReached):

@@ -139,7 +139,7 @@ def test_interrupted_runs_resume_to_the_same_evidence(kept: Path, tmp_path: Path
 
 
 def test_a_device_is_not_asked_again_for_what_is_recorded(tmp_path: Path) -> None:
-    drive = Interrupting(KIND, stop_at=8)
+    drive = Interrupting(KIND, stop_at=4)
     drive.repeatable = False
     with pytest.raises(KeyboardInterrupt):
         probe(tmp_path / "r", drive=drive)

@@ -40,7 +40,7 @@ from skylight.probe.suite import (
     run_suite,
 )
 from skylight.recording import RECORDING_DIR, Recording, recording_dir
-from skylight.units import format_capacity, format_percent, format_seconds, format_size
+from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
 
 DEFAULT_OUT = Path("skylight-report")
 HEAD_TRACE = "--head-trace"
@@ -262,7 +262,8 @@ def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], opti
     planned = {test: cost for test, cost in costs.items() if cost.ios}
     idle = [test.title for test in tests if test not in planned]
     for test, cost in planned.items():
-        line(f"  plan: {test.title}: {_times(cost)}, {_written(cost, can_write)}")
+        requests = f"up to {format_count(cost.ios)} requests"
+        line(f"  plan: {test.title}: {requests}, {_times(cost)}, {_written(cost, can_write)}")
     if idle:
         line(f"  skipped, since they need --destroy-data: {', '.join(idle)}")
     whole = Cost(*(sum(getattr(cost, part.name) for cost in planned.values()) for part in fields(Cost)))

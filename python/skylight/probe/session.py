@@ -55,16 +55,12 @@ LARGEST_PIECE_IOS = 1 << 16
 PIECE_NS = 500_000_000
 
 SLOWEST_NS = 10_000_000_000
-"""The mean time of a command that a piece is cut for. Slower than a write that waits for the largest band
-known, 256 MiB, to be read and written at 75 MB/s."""
+"""The mean time of a command that a piece is cut for, if none was slower yet. Slower than a write that waits
+for the largest band known, 256 MiB, to be read and written at 75 MB/s."""
 
-FIRST_IOS = 4
-"""Commands of the first piece of a test; each further piece may hold twice as many. A target whose commands are
-slower than the mean above is known by then. A queue is not cut for it."""
-
-LATE_NS = 60_000_000_000
-"""Of a bound, kept back for the commands that are under way when the rest is spent: as long as a kernel waits
-for a disk, twice (`/sys/block/*/device/timeout` is 30 s)."""
+LATE_NS = 600_000_000_000
+"""Of a bound, kept back for the commands that are under way when the rest is spent, or as much as the slowest
+so far took: a set-associative cache cleans all data bands of a cache band for one write, in minutes."""
 
 MOST_LATE = 0.25
 """Of a short bound, at most this share is kept back."""
@@ -82,10 +78,9 @@ class Bound:
     """Device time (ns, pauses included) and bytes written that a test may take.
 
     >>> bound = Bound(1_000 * 10**9, 10_000)
-    >>> reads, writes = IoBatch.reads([0] * 300, 4096), IoBatch.writes([0] * 300, 4096)
-    >>> bound.fits(reads, depth=31), bound.fits(reads), bound.fits(writes)
-    (100, 4, 2)
-    >>> bound.fits_pause(1_000 * 10**9), bound.fits_pause(900 * 10**9)
+    >>> bound.fits(IoBatch.reads([0] * 300, 4096)), bound.fits(IoBatch.writes([0] * 300, 4096))
+    (100, 2)
+    >>> bound.fits_pause(1_000 * 10**9), bound.fits_pause(700 * 10**9)
     (False, True)
     """
 
@@ -96,8 +91,7 @@ class Bound:
         self._left_ns = device_ns
         self._left_bytes = bytes_written
         self._late_ns = min(LATE_NS, round(MOST_LATE * device_ns))
-        self._slowest_ns = SLOWEST_NS
-        self._trusted_ios = FIRST_IOS
+        self._slowest_ns = 0
         self.why = ""
         """What did not suffice for the last command or pause that was asked for, in words."""
 
@@ -106,8 +100,7 @@ class Bound:
         slow as commands may be without reaching the stop; 0 when nothing is left."""
         if not self.fits_pause(0):
             return 0
-        most = max(1, self._left_ns // self._worst_ns(depth, until))
-        io = io.part(0, min(most, self._trusted_ios) if depth == 1 else most)
+        io = io.part(0, max(1, self._left_ns // self._worst_ns(depth, until)))
         written = np.cumsum(np.where(io.op == int(Op.WRITE), io.size, 0), dtype=np.int64)
         count = int(np.searchsorted(written, self._left_bytes, side="right"))
         if count == 0:
@@ -116,7 +109,9 @@ class Bound:
 
     def _worst_ns(self, depth: int, until: Stop | None) -> int:
         """The slowest pace that commands can keep without reaching the stop, ns a command."""
-        worst_ns = self._slowest_ns
+        worst_ns = max(
+            SLOWEST_NS, self._slowest_ns // depth
+        )  # waiting in a queue is in each of its latencies
         if until is None:
             return worst_ns
         slow = (until.count - 1) / until.within
@@ -133,8 +128,8 @@ class Bound:
         """Subtracts what was done."""
         self._left_bytes -= int(log.size[log.op == int(Op.WRITE)].sum(dtype=np.int64))
         self.spend_ns(log.span_ns)
-        self._slowest_ns = max(self._slowest_ns, log.span_ns // max(len(log), 1))
-        self._trusted_ios *= 2
+        self._slowest_ns = max(self._slowest_ns, int(log.latency_ns.max(initial=0)))
+        self._late_ns = max(self._late_ns, int(log.latency_ns.max(initial=0)))
 
     @property
     def left_ns(self) -> int:
