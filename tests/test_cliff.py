@@ -88,7 +88,7 @@ def test_a_drive_without_a_cache_has_no_cliff() -> None:
 
 
 def test_a_region_stays_within_the_bands_of_one_cache_band() -> None:
-    bands = {"count": 10, "band_bytes": 1 << 20}
+    bands: Value = {"count": 10, "band_bytes": 1 << 20}
     region = Region.of(Known([Finding("cache_bands", bands, None, None, 1.0, "made")]), (95 << 20) + 5)
     rng = np.random.default_rng(1)
     for where in (region.random(rng, 5_000, 4096), region.in_order(5_000, 64 << 10)):

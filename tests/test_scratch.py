@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from skylight.cli import probe as verb
 from skylight.cli.app import cli
 from skylight.engines import scratch
 from skylight.engines.declared import hints_of
+from skylight.engines.device import DeviceEngine
 from skylight.engines.scratch import BLOCK, Run, ScratchFile, runs_of
 from skylight.errors import UsageError
 from skylight.evidence import JsonScalar, TargetFacts
@@ -139,6 +140,41 @@ def test_the_numbers_are_those_of_the_kernel() -> None:
     assert (scratch._HEAD.size, scratch._EXTENT.size) == (32, 56)
     number = 3 << 30 | scratch._HEAD.size << 16 | ord("f") << 8 | 11
     assert number == scratch.FIEMAP
+
+
+@pytest.mark.usefixtures("one_run")
+class TestProbe:
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(scratch, "SCRATCH_BYTES", 64 << 20)
+        monkeypatch.setattr(scratch, "LEAST_BYTES", 64 << 20)
+
+    @staticmethod
+    def probe(tmp_path: Path) -> Result:
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        only = ["--only", "drive_type", "--out", str(tmp_path / "out")]
+        done = CliRunner().invoke(cli, ["probe", "--scratch", str(disk), *only])
+        assert left_in(disk) == []
+        return done
+
+    def test_the_plan_says_where_the_file_lies_and_what_stays_unknown(self, tmp_path: Path) -> None:
+        done = self.probe(tmp_path)
+        assert done.exit_code == 0, done.output
+        for words in (
+            "writing a scratch file of 64 MiB; it is removed afterwards",
+            "it lies in one piece at 1.07 GB to 1.14 GB",
+            "not looked for: Cache location, Persistent cache size, Band size",
+            "risk: none to your files",
+        ):
+            assert words in done.output, done.output
+
+    def test_ctrl_c_removes_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def pressed(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(DeviceEngine, "run", pressed)
+        assert self.probe(tmp_path).exit_code != 0
 
 
 @pytest.mark.parametrize(
