@@ -35,7 +35,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -47,7 +47,7 @@ from skylight.errors import SkylightError
 from skylight.evidence import TargetFacts
 from skylight.findings import Finding
 from skylight.probe.scoring import SCORED, Mark, holds, score
-from skylight.probe.suite import SuiteOptions, run_suite
+from skylight.probe.suite import Account, SuiteOptions, accounts, run_suite
 
 RIGHT, WRONG = 0.98, 0.005
 RIGHT_IN_CONDITIONS = 0.95
@@ -59,13 +59,14 @@ CONFUSED = tuple(found.name for found in SCORED if found.unit is None)  # words
 
 @dataclass(frozen=True)
 class Probed:
-    """What a probe found, CPU seconds it took, device seconds at its end and when its last command was
-    sent."""
+    """What a probe found, CPU seconds it took, device seconds at its end, when its last command was sent, and
+    what each test took of what it was to cost."""
 
     findings: list[Finding]
     cpu_seconds: float
     device_seconds: float
     last_sent_seconds: float
+    accounts: list[Account] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def probe_text(text: str, seed: int, options: SuiteOptions, conditions: str) -> 
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     logs = [step.rows for evidence in result.evidence for step in evidence.steps if len(step.rows)]
     last_sent_ns = max((int(log.submit_ns.max()) for log in logs), default=0)
-    return Probed(result.findings, spent, drive.now_ns / 1e9, last_sent_ns / 1e9)
+    return Probed(result.findings, spent, drive.now_ns / 1e9, last_sent_ns / 1e9, accounts(result))
 
 
 def scored(drive: str, *, kind: str | None, options: SuiteOptions, conditions: str | None) -> Scored:
@@ -189,7 +190,7 @@ def calibration(results: Sequence[Scored]) -> dict[str, tuple[int, int]]:
         for name, held in result.held.items():
             for each in (name, "all"):
                 hits, total = counts.get(each, (0, 0))
-                counts[each] = (hits + held, total + 1)
+                counts[each] = (hits + bool(held), total + 1)
     return counts
 
 
@@ -272,6 +273,22 @@ def show_time(results: Sequence[Scored]) -> bool:
     return all(result.probed.last_sent_seconds <= QUICK_S for result in results)
 
 
+def show_bounds(results: Sequence[Scored]) -> bool:
+    """Prints how many tests took no more than was printed before them, and names the others; returns whether
+    there are none."""
+    told = [(result, account) for result in results for account in result.probed.accounts]
+    for result, account in told:
+        if not account.within:
+            print(
+                f"{result.drive} {account.test}: {account.device_seconds:,.0f} s of"
+                f" {account.planned.device_seconds:,.0f}, {account.bytes_written:,} B of"
+                f" {account.planned.bytes_written:,}"
+            )
+    within = sum(account.within for _, account in told)
+    print(f"device time and bytes within the printed bound: {within} of {len(told)}")
+    return within == len(told)
+
+
 def show_intervals(results: Sequence[Scored]) -> bool:
     """Prints the share of intervals that contain the truth; returns whether it meets the target."""
     hits, total = calibration(results).get("all", (0, 0))
@@ -295,6 +312,7 @@ def as_json(results: Sequence[Scored]) -> str:
                 "cpu_seconds": result.probed.cpu_seconds,
                 "conditions": None if result.conditions is None else asdict(result.conditions),
                 "out_of_reach": sorted(result.out_of_reach),
+                "plan": {account.test: account.to_json() for account in result.probed.accounts},
                 "marks": [asdict(mark) for mark in result.marks],
             }
             for result in results
@@ -379,9 +397,11 @@ def main() -> int:
 def shown(results: Sequence[Scored], arguments: argparse.Namespace) -> bool:
     """Prints all tables; returns whether the targets are met: under conditions, of what is measurable."""
     if arguments.conditions is None:
-        return show(results, quick=arguments.quick)
-    show_tables(results)
-    return show_in_conditions(results, ideal=arguments.conditions == IDEAL)
+        good = show(results, quick=arguments.quick)
+    else:
+        show_tables(results)
+        good = show_in_conditions(results, ideal=arguments.conditions == IDEAL)
+    return show_bounds(results) and good
 
 
 if __name__ == "__main__":

@@ -143,17 +143,21 @@ def test_blocks_packed_into_a_cache_leave_the_tracks_unknown(tmp_path: Path) -> 
     assert not found["cache_location"].known
 
 
-def alternating(count: int = COUNT, *, turn: int = TURN_NS, floor: int = 3_000_000) -> np.ndarray:
+def alternating(
+    count: int = COUNT, *, turn: int = TURN_NS, floor: int = 3_000_000, gaps: np.ndarray | None = None
+) -> np.ndarray:
     """Latencies of reads between home blocks, 250 of 8 KiB a track with a skew of 0.5 ms, and blocks
-    elsewhere at random angles: the head is ready `floor` after the last read and waits for its block."""
+    elsewhere at random angles: the head is ready `floor` after the last read and waits for its block. `gaps`
+    are the host's pauses, ns."""
     rng = np.random.default_rng(3)
+    pauses = np.full(count, 7_000) if gaps is None else gaps
     home = np.arange(count // 2) * turn // 250 + np.arange(count // 2) // 250 * 500_000
     angle = np.stack([home, rng.integers(0, turn, count // 2)], axis=1).ravel() % turn
     latency, now = np.empty(count, np.int64), 0
     for read, at in enumerate(angle):
-        ready = now + 7_000 + floor
+        ready = now + int(pauses[read]) + floor
         latency[read] = floor + (at - ready) % turn
-        now += 7_000 + latency[read]
+        now += int(pauses[read]) + latency[read]
     return latency
 
 
@@ -165,6 +169,43 @@ def test_made_reads_come_out_as_made(tmp_path: Path) -> None:
     assert part(found, "track_skew_ns", "od") == pytest.approx(500_000, rel=0.01)
     assert part(found, "seek_floor_ns", "od") == pytest.approx(3_000_000, rel=0.05)
     assert not found["cache_step_turns"].known  # they lie at random
+
+
+def irregular(rng: np.random.Generator, most_ns: int, count: int = 8192) -> str:
+    """The log of a client whose pauses are anything up to `most_ns`."""
+    gaps = rng.integers(0, most_ns, count)
+    latency = alternating(count, gaps=gaps)
+    time_ms = np.cumsum(latency + gaps) // 1_000_000
+    rows = zip(time_ms, latency, in_order(count), strict=True)
+    return "".join(f"{at}, {ns}, 0, 4096, {place}, 0\n" for at, ns, place in rows)
+
+
+@pytest.mark.parametrize("most_us", [10, 60, 200, 800, 1_900])
+def test_an_irregular_client_gives_the_right_answer_or_the_reason(
+    tmp_path: Path, rng: np.random.Generator, most_us: int
+) -> None:
+    path = write_log(tmp_path, "a_lat.1.log", irregular(rng, most_us * 1000))
+    found = findings(path)
+    turn = found["rotation_ns"]
+    if most_us <= 10:
+        assert turn.known
+    if turn.known:
+        assert turn.value == pytest.approx(TURN_NS, rel=1e-3)
+    elif most_us >= 200:
+        assert "vary by" in turn.why and "The job to run instead: fio " in turn.why
+
+
+def test_part_of_a_log_is_less_sure_of_the_way_to_the_cache(real_low: Evidence, data_dir: Path) -> None:
+    whole = evidence_of(str(data_dir / REAL / "read-high_lat.1.log.gz"))
+    step = whole.steps[0]
+    part = Evidence(
+        TEST.name, whole.target, [Step(step.name, "run", step.params, step.rows.rows(slice(2048)))]
+    )
+    of_whole, of_part = (
+        next(each for each in TEST.infer(one, Known()) if each.name == "seek_floor_ns")
+        for one in (whole, part)
+    )
+    assert of_part.confidence < 0.5 < of_whole.confidence, "18.4 ms, where all give 15.5"
 
 
 def test_slow_reads_now_and_then_do_not_matter(tmp_path: Path, rng: np.random.Generator) -> None:

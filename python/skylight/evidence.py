@@ -34,7 +34,7 @@ JsonScalar = str | int | float | bool | None
 """A value that evidence may carry beside its columns."""
 
 Params = Mapping[str, JsonScalar]
-StepKind = Literal["run", "pause", "settings", "erase"]
+StepKind = Literal["run", "pause", "settings", "erase", "bound"]
 
 
 class Op(IntEnum):
@@ -248,7 +248,8 @@ class SettingsReport:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action on the target: a run of I/O (with its log), a pause, a settings report, an erase."""
+    """One action on the target: a run of I/O (with its log), a pause, a settings report, an erase; or the
+    bound that ended the test."""
 
     name: str
     kind: StepKind
@@ -259,6 +260,18 @@ class Step:
     def rows(self) -> IoLog:
         """The log; empty for a step without I/O."""
         return EMPTY_LOG if self.log is None else self.log
+
+    @property
+    def device_ns(self) -> int:
+        """Time that it took on the target, ns."""
+        if self.kind == "pause":
+            seconds = self.params.get("seconds")
+            return round(float(seconds) * 1e9) if isinstance(seconds, int | float) else 0
+        return self.rows.span_ns
+
+    def bytes_of(self, op: Op) -> int:
+        """Bytes that it moved with one operation."""
+        return int(self.rows.size[self.rows.op == int(op)].sum(dtype=np.uint64))
 
     def number(self, name: str, most: float) -> float | None:
         """A parameter from 0 to `most`; None if it is absent. Refuses the recording otherwise."""
@@ -286,6 +299,11 @@ class Evidence:
     cut: list[Step] = field(default_factory=list)
     shown: Any = field(default=None, init=False, repr=False, compare=False)
     """What the test saw in it when it was inferred from last; figures show that."""
+
+    @property
+    def done(self) -> tuple[Step, ...]:
+        """All that was done to the target: also the steps that were interrupted."""
+        return (*self.steps, *self.cut)
 
     def step(self, name: str) -> Step | None:
         """The step of that name, or None."""

@@ -20,6 +20,7 @@ __all__ = [
     "format_count",
     "format_duration",
     "format_percent",
+    "format_rate",
     "format_seconds",
     "format_size",
 ]
@@ -88,6 +89,11 @@ def format_seconds(duration_s: float) -> str:
 def format_count(count: int) -> str:
     """A count with thousands separators: ``22,800``."""
     return f"{count:,}"
+
+
+def format_rate(per_second: float) -> str:
+    """Events a second: ``1,243``, and of fewer than ten two digits: ``3.8``."""
+    return f"{per_second:,.0f}" if per_second >= 9.95 else f"{per_second:.2g}"
 
 
 def format_percent(share: float) -> str:

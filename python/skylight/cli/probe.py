@@ -7,13 +7,12 @@ and the report. ``skylight.probe.suite`` and ``skylight.report`` do the work; th
 from __future__ import annotations
 
 import itertools
-import math
 import re
 import shlex
 import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import click
@@ -21,20 +20,23 @@ import click
 from skylight.cli.console import DeviceProgress, headline, line, table
 from skylight.cli.targets import check_distinct, check_results_folder
 from skylight.engines import Engine, Target, open_target, parse_target
+from skylight.engines.device import DeviceEngine
 from skylight.engines.fio_log import DriveLogs, read_logs, short_name
 from skylight.engines.head_trace import HeadTraceFile
+from skylight.engines.scratch import ScratchFile
 from skylight.engines.sim import SimEngine
 from skylight.errors import INTERRUPTED, SkylightError, UsageError
 from skylight.evidence import TargetFacts
-from skylight.probe import Test
+from skylight.probe import Cost, Test
 from skylight.probe.fragmented.keep import keep_logs
 from skylight.probe.reset import MEANS, Means, words
 from skylight.probe.suite import (
-    QUICK_SECONDS,
+    IN_A_FILE,
     TESTS,
     SuiteOptions,
     SuiteResult,
     chosen,
+    cost_of,
     infer_suite,
     run_suite,
 )
@@ -67,6 +69,7 @@ Examples:
   skylight probe /dev/sdX                     reads only
   skylight probe /dev/sdX --destroy-data      the full result, in hours; its data is lost
   skylight probe /dev/sdX --destroy-data --quick             its kind, in a minute
+  skylight probe --scratch /mnt/data          a drive with data on it: writes to a file of its own
   skylight probe sim:emulated-smr-1 --only band_size,zones
   skylight probe recording:skylight-report/sdX --out again
   skylight probe sim:st5000as0011 --only cleaning --head-trace head.arrows
@@ -206,10 +209,46 @@ def _opened(
     return engines
 
 
+def _for_scratch(targets: Sequence[str], names: tuple[str, ...], more: bool) -> tuple[str, ...]:
+    """The tests that a scratch file can answer; refuses what needs a whole drive."""
+    if targets:
+        raise UsageError(f"--scratch makes its own target; omit {targets[0]}")
+    if more:
+        raise UsageError(
+            "--scratch makes a file and removes it: it goes without --resume, --destroy-data and --quick"
+        )
+    for name in names:
+        if name not in IN_A_FILE:
+            raise UsageError(f"--only {name} needs a whole drive; with --scratch: {', '.join(IN_A_FILE)}")
+    return names or IN_A_FILE
+
+
+def _opened_scratch(folder: Path, stack: ExitStack, *, quiet: bool) -> Engine:
+    """An engine for a scratch file in a folder; ``stack`` closes it and removes the file."""
+    file = ScratchFile(folder)
+    if not quiet:
+        line(f"{folder}: writing a scratch file of {format_size(file.size())}; it is removed afterwards")
+    stack.enter_context(file)
+    engine = DeviceEngine.open(str(file.path), destroy_data=True, declared=file.declared())
+    if not quiet:
+        pieces = "one piece" if len(file.runs) == 1 else f"{len(file.runs)} pieces"
+        first, last = file.runs[0], file.runs[-1]
+        where = f"{format_capacity(first.physical)} to {format_capacity(last.physical + last.length)}"
+        line(f"{folder}: it lies in {pieces} at {where} of the device below")
+        line("  what needs the whole drive is not looked for: " + ", ".join(_not_in_a_file()))
+    return stack.enter_context(closing(engine))
+
+
+def _not_in_a_file() -> list[str]:
+    return [test.title for test in TESTS if test.name not in IN_A_FILE]
+
+
 def _risk(facts: TargetFacts, can_write: bool, bytes_written: int) -> str:
     """The plan's line about the data on the target."""
     if facts.kind == "sim":
         return "none; the drive is emulated"
+    if facts.declared.get("scratch") is True:
+        return f"none to your files; up to {format_size(bytes_written)} are written to the scratch file"
     if not can_write:
         return "none; nothing is written, so findings may be unknown (--destroy-data allows writes)"
     return (
@@ -219,32 +258,35 @@ def _risk(facts: TargetFacts, can_write: bool, bytes_written: int) -> str:
 
 def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], options: SuiteOptions) -> None:
     """Prints what will be done to a live target, before it is done."""
-    seed, most_seconds = options.seed, QUICK_SECONDS if options.quick else math.inf
-    line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {seed}")
-    written, seconds, idle = 0, 0.0, []
-    for test in tests:
-        cost = test.estimate(facts, writes=can_write)
-        if cost.ios == 0:
-            idle.append(test.title)
-            continue
-        written += cost.bytes_written
-        takes = min(cost.device_seconds, most_seconds)
-        seconds += takes
-        writes = f"{format_size(cost.bytes_written)} written" if can_write else "reads only"
-        line(
-            f"  plan: {test.title}: up to {format_count(cost.ios)} requests, "
-            f"{format_seconds(takes)} of device time, {writes}"
-        )
+    line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {options.seed}")
+    costs = {test: cost_of(test, facts, writes=can_write, quick=options.quick) for test in tests}
+    planned = {test: cost for test, cost in costs.items() if cost.ios}
+    idle = [test.title for test in tests if test not in planned]
+    for test, cost in planned.items():
+        requests = f"up to {format_count(cost.ios)} requests"
+        line(f"  plan: {test.title}: {requests}, {_times(cost)}, {_written(cost, can_write)}")
     if idle:
         line(f"  skipped, since they need --destroy-data: {', '.join(idle)}")
-    if len(tests) > 1:
-        line(
-            f"  in total: up to {format_seconds(seconds)} of device time; far less on a target that is not a"
-            " shingled disk"
-        )
+    whole = Cost(*(sum(getattr(cost, part.name) for cost in planned.values()) for part in fields(Cost)))
+    if len(planned) > 1:
+        line(f"  in total: {_times(whole)}, {_written(whole, can_write)}")
     if can_write:
         line(f"  reset: {words(options.reset, virtual=facts.kind == 'sim')}")
-    line(f"  risk: {_risk(facts, can_write, written)}")
+    line(f"  risk: {_risk(facts, can_write, whole.bytes_written)}")
+
+
+def _times(cost: Cost) -> str:
+    """Device time as the plan says it: the likely, and the bound."""
+    likely, other = cost.likely_seconds, cost.unshingled_seconds
+    shingled = "" if likely == other else f" on a shingled disk, {format_seconds(other)} on another"
+    if likely and not other:
+        shingled = " on a shingled disk, nothing on another"
+    return f"likely {format_seconds(likely)}{shingled}, at most {format_seconds(cost.device_seconds)}"
+
+
+def _written(cost: Cost, can_write: bool) -> str:
+    """What is overwritten, as the plan says it."""
+    return f"at most {format_size(cost.bytes_written)} written" if can_write else "reads only"
 
 
 def _forget(job: Job, made: Sequence[Path]) -> None:
@@ -281,11 +323,18 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
 
 def _print_findings(result: SuiteResult) -> None:
     """Prints the verdict sentence and the table of findings."""
+    from skylight.report.declared import is_raw_shingled
+    from skylight.report.hints import hints
     from skylight.report.model import finding_rows
     from skylight.report.words import verdict
 
     line()
-    headline(verdict({finding.name: finding for finding in result.findings}).headline)
+    found = {finding.name: finding for finding in result.findings}
+    seen = verdict(found, result.target.declared, raw=is_raw_shingled(result.target))
+    headline(seen.headline)
+    if seen.kind == "unknown":
+        for sentence in hints(result.target.declared):
+            line(f"declared: {sentence}")
     for note in dict.fromkeys(result.notes):
         line(f"note: {note}")
     table(
@@ -349,7 +398,7 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET..")
+@click.argument("targets", nargs=-1, metavar="TARGET..")
 @click.option("--only", metavar="TEST,..", help="Run only these tests, and those they depend on.")
 @click.option("--quick", is_flag=True, help="Only determine whether the drive is shingled, and of what kind.")
 @click.option(
@@ -384,6 +433,13 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
 )
 @click.option("--destroy-data", is_flag=True, help="Allow writes to a device or file. Its data is lost.")
 @click.option(
+    "--scratch",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="In place of TARGET: probe the drive below a mounted file system by a file in DIR, made for it and"
+    " removed afterwards. What needs the whole drive stays unknown.",
+)
+@click.option(
     HEAD_TRACE,
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -399,17 +455,23 @@ def probe(
     resume: bool,
     conditions: str | None,
     destroy_data: bool,
+    scratch: Path | None,
     head_trace: Path | None,
     reset: Means,
 ) -> None:
     """Measure what a drive is, and write a report.
 
-    Nothing is ever written to a device or a file without --destroy-data. Two or more targets give one
-    report that compares them.
+    Nothing is ever written to a device or a file without --destroy-data; with --scratch, only to the file
+    that it makes. Two or more targets give one report that compares them.
     """
     names = _only(only)
+    if scratch is not None:
+        names = _for_scratch(targets, names, resume or destroy_data or quick)
+        targets = (str(scratch),)
+    elif not targets:
+        raise click.MissingParameter(param_hint="'TARGET..'", param_type="argument")
     jobs, page = _jobs(targets, out, resume)
-    _check_choice(jobs, bool(names), quick, destroy_data)
+    _check_choice(jobs, only is not None, quick, destroy_data)
     check_distinct([job.target for job in jobs])
     if head_trace is not None:
         _check_head_trace(jobs, resume)
@@ -419,7 +481,11 @@ def probe(
     trace: HeadTraceFile | None = None
     try:
         with ExitStack() as stack:
-            engines = _opened(jobs, seed, destroy_data, conditions, stack)
+            engines: list[Engine | DriveLogs | None]
+            if scratch is None:
+                engines = _opened(jobs, seed, destroy_data, conditions, stack)
+            else:
+                engines = [_opened_scratch(scratch, stack, quiet=as_json)]
             if head_trace is not None and isinstance(engines[0], SimEngine):
                 trace = stack.enter_context(HeadTraceFile(head_trace, engines[0]))
             for job, engine in zip(jobs, engines, strict=True):

@@ -27,6 +27,7 @@ from typing import NoReturn, Protocol
 import numpy as np
 
 from skylight import _native
+from skylight.engines.declared import hints_of
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line
 from skylight.evidence import (
     EMPTY_LOG,
@@ -200,19 +201,29 @@ class DeviceEngine:
         self.repeatable = False
 
     @classmethod
-    def open(cls, path: str, *, destroy_data: bool = False, root: str | None = None) -> DeviceEngine:
+    def open(
+        cls,
+        path: str,
+        *,
+        destroy_data: bool = False,
+        root: str | None = None,
+        declared: Mapping[str, JsonScalar] | None = None,
+    ) -> DeviceEngine:
         """Opens a device or file, and restores the settings that a killed run left changed.
 
-        `root` is the parent of `sys` and `proc`, for tests."""
+        `root` is the parent of `sys` and `proc`, for tests; `declared` is what else is known of it."""
         try:
             host = _native.HostDevice(path, destroy_data, root)
         except _native.HostError as error:
             _raise(error)
         identity = host.identity()
-        declared = {k: v for k, v in identity.items() if v is not None and k not in _FACTS}
+        known: dict[str, JsonScalar] = {
+            k: v for k, v in identity.items() if v is not None and k not in _FACTS
+        }
         if identity["kind"] == "file":
-            declared["file"] = one_line(os.path.realpath(path))
-        facts = TargetFacts(str(identity["kind"]), path, host.size_bytes, host.block_bytes, declared)
+            known["file"] = one_line(os.path.realpath(path))
+        known |= {**hints_of(path), **(declared or {})}
+        facts = TargetFacts(str(identity["kind"]), path, host.size_bytes, host.block_bytes, known)
         engine = cls(host, facts, can_write=destroy_data)
         engine._path = path
         try:

@@ -7,7 +7,9 @@ docs/fio-logs.md has the rule and every refusal.
 
 The time column has whole milliseconds, too coarse for angles. For a log with one I/O at a time the clock is
 rebuilt: each completion is the one before plus the host's gap plus the latency. The gap is the excess of the
-time column over the latencies, per read; a pause of 2 ms or more is inserted where the log shows it.
+time column over the latencies, per read; a pause of 2 ms or more is inserted where the log shows it. Of a
+client whose gaps vary the clock follows the time column, as finely as that allows, and the params say how
+much they vary: whoever needs angles decides whether that is too much.
 
 Invariants: a file is used whole or refused in one line with its line number; the same files yield the same
 evidence; the step's params record what a log lacks (offsets, a clock for deep queues).
@@ -50,6 +52,18 @@ SURELY_BUSY, BARELY_BUSY = 0.5, 0.05
 GAP_WINDOWS = 9
 FEWEST_COMPARED, MOST_COMPARED = 32, 100_000
 FOLLOWS = 0.7
+ROUNDED_MS = 1 / 12**0.5
+"""Standard deviation of a time that is cut to whole milliseconds."""
+APART_ROWS, APART_PART = 512, 4
+"""Rows over which the wander of the gaps is looked for, a quarter of a shorter log: it grows with their
+number, rounding does not."""
+MOST_FOLLOWED = 64
+
+JOB = (
+    "fio --name=r --filename=/dev/sdX --readonly --direct=1 --ioengine=sync --bs=4k --rw=read --size=128m"
+    " --write_lat_log=r --log_offset=1"
+)
+"""The job whose log tells most without a write."""
 
 _NAME = re.compile(r"(?P<stem>.+?)_(?P<kind>lat|clat|slat|bw|iops|hist)(?:\.(?P<job>\d+))?\.log(?:\.gz)?")
 _FIELD = re.compile(rb"\s*(?:0[xX][0-9a-fA-F]{1,15}|[0-9]{1,18})\s*")
@@ -180,12 +194,12 @@ def read_log(path: Path, name: str) -> FioLog:
     unit_ns, reason = unit_of(columns, path)
     latency_ns = columns.value * unit_ns
     depth = depth_of(columns.time_ms, latency_ns)
-    gap_ns = 0.0
+    gap_ns = spread_ns = 0.0
     if columns.issue_ns is not None:
         submit_ns = columns.issue_ns - columns.issue_ns.min()
         complete_ns, clock = submit_ns + latency_ns, "issue times"
     elif depth == 1:
-        submit_ns, gap_ns = rebuilt(columns.time_ms, latency_ns)
+        submit_ns, gap_ns, spread_ns = rebuilt(columns.time_ms, latency_ns)
         complete_ns, clock = submit_ns + latency_ns, "running sum"
     else:
         complete_ns = (columns.time_ms - columns.time_ms[0]) * MS_NS
@@ -206,6 +220,7 @@ def read_log(path: Path, name: str) -> FioLog:
         "offsets": columns.offset is not None,
         "clock": clock,
         "host_gap_ns": round(gap_ns, 1),
+        "host_gap_spread_ns": round(spread_ns, 1),
         "unit": {1: "ns", 1000: "us"}[unit_ns],
         "unit_reason": reason,
         "file": path.name,
@@ -224,8 +239,9 @@ def depth_of(time_ms: I64, latency_ns: I64) -> int:
     return max(2, round(busy))
 
 
-def rebuilt(time_ms: I64, latency_ns: I64) -> tuple[I64, float]:
-    """Submission times (ns from 0) of consecutive I/Os, and the host's usual gap (ns).
+def rebuilt(time_ms: I64, latency_ns: I64) -> tuple[I64, float, float]:
+    """Submission times (ns from 0) of consecutive I/Os, the host's usual gap, and by how much its gaps vary
+    from one to the next (ns).
 
     The gap is the median, over parts of the log, of the slope of the time column minus the latencies. fio
     occasionally enlarges its arrays, which takes time that is part of no latency."""
@@ -236,8 +252,33 @@ def rebuilt(time_ms: I64, latency_ns: I64) -> tuple[I64, float]:
     slopes = [_slope(part) for part in parts if len(part) > 1]
     gap_ns = max(float(np.median(slopes)) if slopes else 0.0, 0.0)
     waits = np.where(paused, beyond_ns, gap_ns)
+    left = lag - gap_ns * np.arange(1, len(lag) + 1)
+    spread_ns = _wander(left)
+    if spread_ns > 0:
+        waits += np.diff(_followed(left, spread_ns), prepend=0.0)
     done = np.cumsum(latency_ns[:-1] + waits)
-    return np.concatenate([[0.0], done]).round().astype(np.int64), gap_ns
+    submit_ns = np.maximum.accumulate(np.concatenate([[0.0], done]))
+    return submit_ns.round().astype(np.int64), gap_ns, spread_ns
+
+
+def _wander(left_ns: F64) -> float:
+    """By how much gaps vary from one to the next, ns: what the clock is off over some rows, beyond the
+    millisecond that rounding both ends can make; 0 within that."""
+    rows = min(APART_ROWS, len(left_ns) // APART_PART)
+    if rows == 0:
+        return 0.0
+    low, high = np.quantile(left_ns[rows:] - left_ns[:-rows], [0.16, 0.84])
+    beyond = (float(high - low) / 2) ** 2 - MS_NS**2
+    return float((max(beyond, 0.0) / rows) ** 0.5)
+
+
+def _followed(left_ns: F64, spread_ns: float) -> F64:
+    """What the gaps add up to beyond the usual one: the mean over as many rows as wander by no more than
+    the rounding."""
+    rows = int(np.clip((ROUNDED_MS * MS_NS / spread_ns) ** 2, 1, MOST_FOLLOWED))
+    padded = np.pad(left_ns, (rows, rows), mode="edge")
+    mean = np.convolve(padded, np.full(2 * rows + 1, 1 / (2 * rows + 1)), "valid")
+    return np.asarray(mean - mean[0])
 
 
 def _slope(values: F64) -> float:

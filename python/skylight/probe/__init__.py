@@ -31,11 +31,16 @@ Axis = Literal["number", "time", "address"]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a test asks of a target at most: I/Os, device time, bytes it overwrites."""
+    """What a test asks of a target.
+
+    At most: I/Os, device time (pauses included), bytes written; to the last two the session holds it. Likely:
+    the device time on a shingled disk, and on one that is none."""
 
     ios: int
     device_seconds: float
     bytes_written: int
+    likely_seconds: float = 0.0
+    unshingled_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class Test(Protocol):
     axis: Axis
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
-        """An upper estimate of what `measure` costs on such a target, with or without leave to write."""
+        """What `measure` costs on such a target, with or without leave to write."""
         ...
 
     def measure(self, session: Session) -> None:

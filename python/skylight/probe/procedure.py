@@ -8,7 +8,7 @@ what is known only.
 `ProcedureTest` is a test of the suite that is written so: its procedure, and the verdict on what that saw.
 
 Invariant: a replay asks for the steps of the evidence in their order and in no other; evidence that ends
-early, or goes on differently, raises `CutShort`.
+early, also at the bound of the test, or goes on differently, raises `CutShort`.
 
 Source: docs/architecture.md, idea 3.
 """
@@ -19,7 +19,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -132,13 +132,27 @@ class Replay(StepNames):
         self.known = known
         self.can_write = known.writes
         self.cut = ""
+        self._why_cut = "The test was cut short"
+        self._mend = "; go on with --resume"
+
+    @property
+    def why_cut(self) -> str:
+        """Why the evidence ends before the procedure does, as a sentence."""
+        return f"{self._why_cut} before {self.cut}{self._mend}."
+
+    def _end(self, name: str) -> NoReturn:
+        """Ends the replay before the step of that name: there the evidence ends."""
+        step = self._steps[self._at] if self._at < len(self._steps) else None
+        if step is not None and step.kind == "bound":
+            self._why_cut, self._mend = f"The test reached its bound of {step.params.get('why')}", ""
+        self.cut = name
+        raise CutShort(name)
 
     def _next(self, name: str, kind: StepKind) -> Step:
         """The next step, which must be of this name and kind."""
         step = self._steps[self._at] if self._at < len(self._steps) else None
         if step is None or (step.name, step.kind) != (name, kind):
-            self.cut = name
-            raise CutShort(name)
+            self._end(name)
         self._at += 1
         return step
 
@@ -166,9 +180,10 @@ class Replay(StepNames):
         step = self._next_named(name, "run")
         log, limit_ns = step.rows, step.number("left_ns", math.inf)
         over = limit_ns is not None and log.span_ns >= limit_ns
-        if len(log) > len(io) or (until is None and not over and len(log) != len(io)):
-            self.cut = name
-            raise CutShort(name)
+        after = self._steps[self._at] if self._at < len(self._steps) else None
+        bound = after is not None and after.kind == "bound" and after.params.get("step") == step.name
+        if bound or len(log) > len(io) or (until is None and not over and len(log) != len(io)):
+            self._end(name)
         if limit_ns is not None:
             self._left_ns = (limit_ns if self._left_ns is None else self._left_ns) - log.span_ns
         return log
@@ -269,8 +284,7 @@ class ProcedureTest(ABC, Generic[Seen]):
         judge a part."""
         if self.judges_part:
             return self.verdict(seen, steps)
-        why = f"The test was cut short before {steps.cut}; go on with --resume."
-        return [each.unknown(why, steps.names) for each in self.findings]
+        return [each.unknown(steps.why_cut, steps.names) for each in self.findings]
 
     def measure(self, session: Session) -> None:
         """Runs the procedure on a live target."""

@@ -13,6 +13,10 @@ A run may have a budget of device time, which all its steps share: no command is
 step may end early or hold nothing. What is left depends on the logs alone, so a resumed run is cut at the
 same commands, and a replay takes the same decisions.
 
+A test has a bound of device time, pauses included, and of bytes written: that of the plan. It is held here
+and nowhere else: what does not fit is not sent, the evidence ends with a step of the kind `bound` that says
+why, and `BoundReached` ends the procedure. A replay ends at the same step, because the evidence does.
+
 Source: docs/architecture.md, idea 3.
 """
 
@@ -23,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
@@ -35,6 +40,7 @@ from skylight.evidence import (
     IoBatch,
     IoLog,
     JsonScalar,
+    Op,
     SettingsReport,
     Step,
     StepKind,
@@ -43,10 +49,97 @@ from skylight.evidence import (
 from skylight.findings import Known
 from skylight.probe.reset import ORDER, QUICK, Means, Resets, State, first_means
 from skylight.recording import PartWriter, SpentPart
+from skylight.units import format_seconds, format_size
 
 FIRST_PIECE_IOS = 64
 LARGEST_PIECE_IOS = 1 << 16
 PIECE_NS = 500_000_000
+
+SLOWEST_NS = 10_000_000_000
+"""The mean time of a command that a piece is cut for, if none was slower yet. Slower than a write that waits
+for the largest band known, 256 MiB, to be read and written at 75 MB/s."""
+
+LATE_NS = 600_000_000_000
+"""Of a bound, kept back for the commands that are under way when the rest is spent, or as much as the slowest
+so far took: a set-associative cache cleans all data bands of a cache band for one write, in minutes."""
+
+MOST_LATE = 0.25
+"""Of a short bound, at most this share is kept back."""
+
+
+BOUND = "bound"
+"""The name of the step that ends the evidence of a test at its bound."""
+
+
+class BoundReached(Exception):
+    """The test may ask no more of its target: device time or bytes written have reached their bound."""
+
+
+class Bound:
+    """Device time (ns, pauses included) and bytes written that a test may take.
+
+    >>> bound = Bound(1_000 * 10**9, 10_000)
+    >>> bound.fits(IoBatch.reads([0] * 300, 4096)), bound.fits(IoBatch.writes([0] * 300, 4096))
+    (100, 2)
+    >>> bound.fits_pause(1_000 * 10**9), bound.fits_pause(700 * 10**9)
+    (False, True)
+    """
+
+    def __init__(self, device_ns: int, bytes_written: int) -> None:
+        """Begins with all of it left."""
+        self.device_ns = device_ns
+        self.bytes_written = bytes_written
+        self._left_ns = device_ns
+        self._left_bytes = bytes_written
+        self._late_ns = min(LATE_NS, round(MOST_LATE * device_ns))
+        self._slowest_ns = 0
+        self.why = ""
+        """What did not suffice for the last command or pause that was asked for, in words."""
+
+    def fits(self, io: IoBatch, depth: int = 1, until: Stop | None = None) -> int:
+        """How many of the first commands may be sent before the bound is looked at again, in case each is as
+        slow as commands may be without reaching the stop; 0 when nothing is left."""
+        if not self.fits_pause(0):
+            return 0
+        io = io.part(0, max(1, self._left_ns // self._worst_ns(depth, until)))
+        written = np.cumsum(np.where(io.op == int(Op.WRITE), io.size, 0), dtype=np.int64)
+        count = int(np.searchsorted(written, self._left_bytes, side="right"))
+        if count == 0:
+            self.why = f"{format_size(self.bytes_written)} written"
+        return count
+
+    def _worst_ns(self, depth: int, until: Stop | None) -> int:
+        """The slowest pace that commands can keep without reaching the stop, ns a command."""
+        worst_ns = max(
+            SLOWEST_NS, self._slowest_ns // depth
+        )  # waiting in a queue is in each of its latencies
+        if until is None:
+            return worst_ns
+        slow = (until.count - 1) / until.within
+        return max(1, round(slow * worst_ns + (1 - slow) * min(until.latency_ns / depth, worst_ns)))
+
+    def fits_pause(self, pause_ns: int) -> bool:
+        """Whether the target may be left alone for that long, and asked for more afterwards."""
+        fits = pause_ns < self._left_ns - self._late_ns
+        if not fits:
+            self.why = f"{format_seconds(self.device_ns / 1e9)} of device time"
+        return fits
+
+    def spend(self, log: IoLog) -> None:
+        """Subtracts what was done."""
+        self._left_bytes -= int(log.size[log.op == int(Op.WRITE)].sum(dtype=np.int64))
+        self.spend_ns(log.span_ns)
+        self._slowest_ns = max(self._slowest_ns, int(log.latency_ns.max(initial=0)))
+        self._late_ns = max(self._late_ns, int(log.latency_ns.max(initial=0)))
+
+    @property
+    def left_ns(self) -> int:
+        """Device time that is left, ns."""
+        return max(self._left_ns, 0)
+
+    def spend_ns(self, device_ns: int) -> None:
+        """Subtracts device time."""
+        self._left_ns -= device_ns
 
 
 class Budget:
@@ -144,13 +237,13 @@ class Session(StepNames):
         before: Evidence | None = None,
         known: Known | None = None,
         total_ios: int = 0,
-        most_device_ns: int | None = None,
+        bound: Bound | None = None,
         budget: Budget | None = None,
         progress: Progress | None = None,
         place: str = "",
         reset: Means = "auto",
     ) -> None:
-        """`before` is what an interrupted recording holds, `most_device_ns` the estimate announced, `reset`
+        """`before` is what an interrupted recording holds, `bound` that of the plan, none without one; `reset`
         how the target may be brought to a known state."""
         super().__init__()
         self._means = first_means(reset)
@@ -161,8 +254,9 @@ class Session(StepNames):
         self._done_steps = 0
         self._progress = progress
         self._place = place
-        self._most_device_ns = most_device_ns
+        self._bound = bound
         self._budget = budget
+        self._at_bound = False
         self._done_ios = 0
         self._total_ios = total_ios
         self._device_ns = 0
@@ -173,6 +267,9 @@ class Session(StepNames):
         self.size = self.target.size_bytes
         self.block_bytes = self.target.block_bytes
         self.can_write = engine.can_write
+        if bound is not None and before is not None and not engine.repeatable:
+            for cut in before.cut:  # it was done to the target, though nobody uses it
+                bound.spend(cut.rows)
 
     def rng(self, name: str) -> np.random.Generator:
         """A generator of its own for each name, from the seed alone: what a step draws never depends on
@@ -214,14 +311,27 @@ class Session(StepNames):
                 self._advance(name, kept.rows)
                 if self._budget is not None:
                     self._budget.spend(kept.rows)
+                if self._bound is not None:
+                    self._bound.spend(kept.rows)
+                    self._at_bound = self._ends_at(name)
             elif not self._execute(_Order(name, io, depth, until, None, limit_ns)).equals(kept.rows):
                 raise self._other_drive(name)
-            return kept.rows
-        left: dict[str, JsonScalar] = {} if limit_ns is None else {"left_ns": limit_ns}
-        self._writer.begin(name, "run", {"depth": depth, **(params or {}), **left})
-        log = self._execute(_Order(name, io, depth, until, self._writer, limit_ns))
-        self._writer.end()
+            log = kept.rows
+        else:
+            left: dict[str, JsonScalar] = {} if limit_ns is None else {"left_ns": limit_ns}
+            self._writer.begin(name, "run", {"depth": depth, **(params or {}), **left})
+            log = self._execute(_Order(name, io, depth, until, self._writer, limit_ns))
+            self._writer.end()
+        if self._at_bound:
+            self._end_at_bound(name)
         return log
+
+    def _end_at_bound(self, name: str) -> NoReturn:
+        """Ends the test in the step of that name, or before it."""
+        if self._recorded(BOUND, "bound") is None and self._bound is not None:
+            self._writer.begin(BOUND, "bound", {"step": name, "why": self._bound.why})
+            self._writer.end()
+        raise BoundReached(name)
 
     def erase(self, name: str) -> bool:
         """Secure erase, as one step: the target is as new. False where it has none, or may not be erased: it
@@ -260,6 +370,11 @@ class Session(StepNames):
         """Leaves the target alone for that long, as one step."""
         name = self._named(name)
         kept = self._recorded(name, "pause")
+        if self._bound is not None:
+            pause_ns = round(seconds * 1e9)
+            if kept is None and not self._bound.fits_pause(pause_ns):
+                self._end_at_bound(name)
+            self._bound.spend_ns(pause_ns)
         if kept is None:
             self._writer.begin(name, "pause", {"seconds": seconds})
             self._engine.pause(seconds)
@@ -283,14 +398,22 @@ class Session(StepNames):
             yield report
 
     def _recorded(self, name: str, kind: StepKind) -> Step | None:
-        """The next step of the interrupted recording if it holds one; it must be the one asked for."""
+        """The next step of the interrupted recording if it holds one; it must be the one asked for, or the
+        one that says why that was not done."""
         if self._done_steps >= len(self._before):
             return None
+        if self._ends_at(name):
+            raise BoundReached(name)
         step = self._before[self._done_steps]
         self._done_steps += 1
         if (step.name, step.kind) != (name, kind):
             raise self._other_drive(name)
         return step
+
+    def _ends_at(self, name: str) -> bool:
+        """Whether the interrupted recording goes on with the bound that ended the step of that name."""
+        step = self._before[self._done_steps] if self._done_steps < len(self._before) else None
+        return step is not None and step.kind == "bound" and step.params.get("step") == name
 
     def _check_plan(self, kept: Step, io: IoBatch) -> None:
         was, io = kept.rows.batch, io.part(0, len(kept.rows))  # the step may have been stopped early
@@ -312,13 +435,15 @@ class Session(StepNames):
         until = order.until
         patient = self._engine.repeatable  # virtual time costs no one a wait
         first, piece = 0, FIRST_PIECE_IOS if order.depth == 1 else LARGEST_PIECE_IOS
-        while first < len(order.io):
-            asked = order.io.part(first, first + piece)
+        recent = EMPTY_LOG
+        while asked := self._allowed(order, order.io.part(first, first + piece)):
             log = self._piece(order, asked, until)
             first += len(log)
             logs.append(log)
-            if until is not None and (len(log) < len(asked) or until.reached(log)):
-                break
+            if until is not None:
+                recent = IoLog.joined([recent.rows(slice(-until.within, None)), log])
+                if len(log) < len(asked) or until.reached(recent):
+                    break
             if order.depth == 1:
                 longer = patient or log.span_ns < PIECE_NS
                 piece = min(2 * piece, LARGEST_PIECE_IOS) if longer else max(piece // 2, 1)
@@ -335,7 +460,10 @@ class Session(StepNames):
                 slow_ns = min(
                     slow_ns, order.until.latency_ns
                 )  # each that counts ends a piece: none is missed
-            log = self._piece(order, order.io.part(len(done), len(done) + size), Stop(slow_ns))
+            asked = self._allowed(order, order.io.part(len(done), len(done) + size))
+            if not asked:
+                break
+            log = self._piece(order, asked, Stop(slow_ns))
             budget.saw(log)
             done = IoLog.joined([done, log])
             left_ns = limit_ns - done.span_ns
@@ -343,6 +471,14 @@ class Session(StepNames):
                 break
         budget.spend(done)
         return done
+
+    def _allowed(self, order: _Order, io: IoBatch) -> IoBatch:
+        """The first of these commands, as far as the bound lets them be sent. None of them at the bound."""
+        if self._bound is None or len(io) == 0:
+            return io
+        count = self._bound.fits(io, order.depth, order.until)
+        self._at_bound = count == 0
+        return io.part(0, count)
 
     def _piece(self, order: _Order, io: IoBatch, until: Stop | None) -> IoLog:
         """Runs, keeps and reports one piece. Of a piece that fails or is interrupted, the recording keeps
@@ -357,6 +493,8 @@ class Session(StepNames):
             raise
         if order.writer is not None:
             order.writer.rows(log)
+        if self._bound is not None:
+            self._bound.spend(log)
         self._advance(order.name, log)
         return log
 
@@ -367,8 +505,8 @@ class Session(StepNames):
         self._total_ios = max(self._total_ios, self._done_ios)
         if self._progress is not None and self._done_ios:
             left = self._device_ns * (self._total_ios - self._done_ios) // self._done_ios
-            if self._most_device_ns is not None:
-                left = min(left, max(self._most_device_ns - self._device_ns, 0))
+            if self._bound is not None:
+                left = min(left, self._bound.left_ns)
             report = ProgressReport(
                 self._test, name, self._done_ios, self._total_ios, self._device_ns, left, self._place
             )

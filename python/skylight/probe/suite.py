@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -20,9 +21,9 @@ from types import MappingProxyType
 
 from skylight.engines import Engine
 from skylight.errors import KeepError, UsageError
-from skylight.evidence import Evidence, JsonScalar, TargetFacts
-from skylight.findings import Finding, Known, Property
-from skylight.probe import Figure, Test
+from skylight.evidence import Evidence, JsonScalar, Op, TargetFacts
+from skylight.findings import UNKNOWN, Finding, Known, Property
+from skylight.probe import Cost, Figure, Test
 from skylight.probe.band_size import BandSize
 from skylight.probe.cache_location import CacheLocation
 from skylight.probe.cache_size import CacheSize
@@ -34,10 +35,12 @@ from skylight.probe.journal import Journal
 from skylight.probe.mapping import Mapping as BlockMapping
 from skylight.probe.reset import Means
 from skylight.probe.rotation import Rotation
-from skylight.probe.session import Budget, Progress, Session
+from skylight.probe.session import Bound, BoundReached, Budget, Progress, Session
 from skylight.probe.write_rates import WriteRates
+from skylight.probe.write_rates.logged import LoggedWrites
 from skylight.probe.zones import Zones
 from skylight.recording import PartWriter, Recording, SpentPart
+from skylight.units import format_size
 
 TESTS: tuple[Test, ...] = (
     DriveType(),
@@ -54,7 +57,7 @@ TESTS: tuple[Test, ...] = (
 )
 """In the order they run: each may use what earlier ones found."""
 
-LOG_TESTS: tuple[Test, ...] = (FragmentedReads(),)
+LOG_TESTS: tuple[Test, ...] = (FragmentedReads(), LoggedWrites())
 """Tests that read logs of other tools (`skylight.engines.fio_log`) and measure nothing."""
 
 ALL_TESTS = (*TESTS, *LOG_TESTS)
@@ -68,9 +71,18 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
 QUICK = ("drive_type",)
 """What is run for a quick answer."""
 
-QUICK_SECONDS = 50.0
-"""Device time of a quick answer, after which no command is sent. A minute is promised; the last command may
+IN_A_FILE = ("drive_type", "rotation", "journal", "cleaning", "cleaning_order")
+"""What is run in a scratch file: the other tests need addresses all over the drive."""
+
+OF_PLACES = ("track_bytes", "seek_ns", "cache_location")
+"""What these find that holds of places of the whole drive."""
+
+QUICK_SECONDS, QUICK_BOUND_SECONDS = 50.0, 60.0
+"""Device time of a quick answer, after which no command is sent, and what is promised. The last command may
 be a stall of cleaning, of which most take less than the ten seconds between."""
+
+NEVER_NS = 1 << 62
+"""Device time that no test takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +211,7 @@ def _measured(
     complete = before is not None and before.complete
     writer: PartWriter | SpentPart = SpentPart(recording.path) if complete else recording.part(test.name)
     with writer:
-        cost = test.estimate(facts, writes=engine.can_write)
+        cost = cost_of(test, facts, writes=engine.can_write, quick=budget is not None)
         session = Session(
             engine,
             writer,
@@ -208,13 +220,14 @@ def _measured(
             before=before,
             known=known,
             total_ios=cost.ios,
-            most_device_ns=round(min(cost.device_seconds, _most_seconds(budget)) * 1e9),
+            bound=_bound(cost, quick=budget is not None),
             budget=budget,
             progress=progress,
             place=place,
             reset=reset,
         )
-        test.measure(session)
+        with suppress(BoundReached):  # the evidence says so, and the next test goes on
+            test.measure(session)
         writer.complete()
     kept = before if complete else recording.evidence(test.name)
     if kept is None:
@@ -222,8 +235,63 @@ def _measured(
     return kept
 
 
-def _most_seconds(budget: Budget | None) -> float:
-    return float("inf") if budget is None else budget.total_ns / 1e9
+def cost_of(test: Test, facts: TargetFacts, *, writes: bool, quick: bool) -> Cost:
+    """What a test costs, and what it is held to: the plan of a person and the bound of the session."""
+    cost = test.estimate(facts, writes=writes)
+    if not quick or cost.ios == 0:
+        return cost
+    likely = min(cost.likely_seconds, QUICK_SECONDS)
+    return replace(cost, device_seconds=QUICK_BOUND_SECONDS, likely_seconds=likely)
+
+
+def _bound(cost: Cost, *, quick: bool) -> Bound:
+    """What the session holds a test to. The device time of a quick answer is that of its budget."""
+    return Bound(NEVER_NS if quick else round(cost.device_seconds * 1e9), cost.bytes_written)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a test was to cost, and what it took: device time, pauses included, and bytes written."""
+
+    test: str
+    planned: Cost
+    device_seconds: float
+    bytes_written: int
+
+    @property
+    def within(self) -> bool:
+        """Whether it took no more than was said."""
+        planned = self.planned
+        return self.device_seconds <= planned.device_seconds and self.bytes_written <= planned.bytes_written
+
+    def to_json(self) -> dict[str, object]:
+        """The JSON form."""
+        return {
+            "likely_seconds": self.planned.likely_seconds,
+            "unshingled_seconds": self.planned.unshingled_seconds,
+            "most_seconds": self.planned.device_seconds,
+            "most_bytes_written": int(self.planned.bytes_written),
+            "device_seconds": self.device_seconds,
+            "bytes_written": self.bytes_written,
+        }
+
+
+def accounts(result: SuiteResult) -> list[Account]:
+    """The accounts of the tests that ran; none where another version of the suite made the plan."""
+    writes, quick = (result.options.get(name) is True for name in ("writes", "quick"))
+    if result.options.get("suite") != suite_digest():
+        return []
+    by_name = {test.name: test for test in TESTS}
+    told = []
+    for kept in result.evidence:
+        if kept.test not in by_name:
+            continue
+        # What was cut short on an emulated drive was not done to the drive that went on.
+        steps = kept.steps if result.target.kind == "sim" else kept.done
+        planned = cost_of(by_name[kept.test], result.target, writes=writes, quick=quick)
+        seconds = sum(step.device_ns for step in steps) / 1e9
+        told.append(Account(kept.test, planned, seconds, sum(step.bytes_of(Op.WRITE) for step in steps)))
+    return told
 
 
 def nothing_known(recording: Recording) -> Known:
@@ -260,13 +328,34 @@ def _inferred(test: Test, evidence: Evidence, known: Known, path: Path) -> list[
         findings = test.infer(evidence, known)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
+    if evidence.target.declared.get("scratch") is True:
+        findings = [_in_a_file(finding, evidence.target) for finding in findings]
     if evidence.complete:
-        return findings
+        return [_at_bound(finding, evidence) for finding in findings]
     why = f"The evidence of {test.title.lower()} is not whole; go on with --resume, or probe again."
     return [
         finding if finding.known or "--resume" in finding.why else replace(finding, why=why)
         for finding in findings
     ]
+
+
+def _in_a_file(finding: Finding, target: TargetFacts) -> Finding:
+    """Of a scratch file, what holds of places of the whole drive is unknown."""
+    if finding.name not in OF_PLACES:
+        return finding
+    why = f"A file of {format_size(target.size_bytes)} lies in one part of the drive; probe the whole drive."
+    return replace(finding, value=UNKNOWN, interval=None, confidence=0.0, why=why)
+
+
+def _at_bound(finding: Finding, evidence: Evidence) -> Finding:
+    """What is unknown after a test that reached its bound is so for that reason too."""
+    last = evidence.steps[-1] if evidence.steps else None
+    if finding.known or last is None or last.kind != "bound":
+        return finding
+    said = f"The test reached its bound of {last.params.get('why')} in {last.params.get('step')}."
+    if "its bound of" in finding.why or "--resume" in finding.why:
+        return replace(finding, why=said)
+    return replace(finding, why=f"{said} {finding.why}")
 
 
 def draw_suite(result: SuiteResult) -> list[Figure]:

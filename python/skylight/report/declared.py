@@ -23,14 +23,14 @@ from typing import Any
 
 from skylight.engines.sim import read_profile
 from skylight.errors import UsageError
-from skylight.evidence import Evidence, JsonScalar, Op
+from skylight.evidence import Evidence, JsonScalar, Op, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.scoring import score
 from skylight.probe.suite import SuiteResult
 from skylight.report.values import DASH, finding_row
 from skylight.units import format_capacity, format_count, format_size
 
-__all__ = ["AGREES", "DIFFERS", "NOT_MEASURED", "Claim", "Claims", "claims_of"]
+__all__ = ["AGREES", "DIFFERS", "NOT_MEASURED", "Claim", "Claims", "claims_of", "is_raw_shingled"]
 
 AGREES, DIFFERS, NOT_MEASURED = "agrees", "differs", "not measured"
 _OUTCOMES = {"right": AGREES, "wrong": DIFFERS, "unknown": NOT_MEASURED}
@@ -193,6 +193,28 @@ def _write_cache(setting: str, known: Known) -> Claim:
 
 
 # --- an emulated drive
+
+
+def is_raw_shingled(target: TargetFacts) -> bool:
+    """Whether a target is the emulated disk without a translation layer, as its profile says: timing does not
+    tell it from a conventional one."""
+    if target.kind != "sim":
+        return False
+    try:
+        text, origin = read_profile(target.name.removeprefix("sim:"))
+    except UsageError:
+        return False
+    same = hashlib.sha256(text.encode()).hexdigest() == target.declared.get("profile_sha256")
+    return same and _layer_kind(text, origin) == "swd"
+
+
+def _layer_kind(text: str, origin: str) -> str:
+    from skylight import _native
+
+    try:
+        return str(json.loads(_native.profile_check(text, origin))["layer"]["kind"])
+    except _native.ProfileError:
+        return ""
 
 
 def _of_profile(result: SuiteResult) -> Claims:

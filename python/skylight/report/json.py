@@ -1,8 +1,8 @@
 """The JSON of a probe.
 
-What for: machines. One target gives ``{"schema": 1, "target": {...}, "findings": {NAME: {...}}}``; two or
-more give ``{"schema": 1, "targets": [{"target": {...}, "findings": {...}}, ...]}`` in the order of the
-command line.
+What for: machines. One target gives ``{"schema": 1, "target": {...}, "findings": {NAME: {...}}, "plan":
+{TEST: {...}}}``; two or more give ``{"schema": 1, "targets": [{"target": {...}, ...}, ...]}`` in the order
+of the command line.
 
 Invariants:
 - Every finding has value, unit, interval, confidence and why; a value that is not known is ``"unknown"``.
@@ -18,14 +18,20 @@ import json
 from collections.abc import Mapping, Sequence
 
 from skylight.findings import SCHEMA, findings_json
-from skylight.probe.suite import SuiteResult
+from skylight.probe.suite import SuiteResult, accounts
 
 __all__ = ["document_text", "probe_document"]
 
 
 def probe_document(results: Sequence[SuiteResult]) -> dict[str, object]:
     """The document of one ``skylight probe``."""
-    documents = [findings_json(result.target, result.findings) for result in results]
+    documents = [
+        {
+            **findings_json(result.target, result.findings),
+            "plan": {account.test: account.to_json() for account in accounts(result)},
+        }
+        for result in results
+    ]
     if len(documents) == 1:
         return documents[0]
     parts = [{name: part for name, part in one.items() if name != "schema"} for one in documents]

@@ -12,9 +12,9 @@ Source: Skylight (FAST '15) section 6.
 from __future__ import annotations
 
 from skylight.findings import Known
-from skylight.units import format_count, format_duration, format_size
+from skylight.units import format_count, format_duration, format_rate, format_seconds, format_size
 
-__all__ = ["limits"]
+__all__ = ["felt", "lasting", "limits"]
 
 _LITTLE = 1.5  # a gain below this is not worth a setting
 
@@ -25,8 +25,10 @@ def limits(known: Known) -> tuple[tuple[str, str], ...]:
         return ()
     said = (
         ("Before the cliff", _burst(known)),
+        ("Past the cliff", _past(known)),
         ("To recover", _recovery(known)),
         ("Stalls", _stalls(known)),
+        ("To fill or rebuild", _whole(known)),
         ("Queue and write cache", _settings(known)),
     )
     return tuple((title, words) for title, words in said if words)
@@ -60,6 +62,7 @@ def _recovery(known: Known) -> str:
     """How long it must be left alone."""
     kind, start = known.word("cleaning_type"), known.number("cleaning_start_ns")
     one, half = known.part("cleaning_band_ns", "one_block"), known.part("cleaning_band_ns", "half")
+    drain = known.number("drain_ns")
     if kind == "lazy":
         words = "It does not clean when left alone: cleaning comes in the middle of the next burst."
     elif kind == "aggressive" and start is not None:
@@ -74,6 +77,10 @@ def _recovery(known: Known) -> str:
         if kind == "aggressive":
             hour = 3600e9 / one
             words += f" In an hour of rest it cleans at most {format_count(int(float(f'{hour:.2g}')))} bands."
+    if drain is not None:
+        words += (
+            f" To empty a cache that random writes filled it needs {format_seconds(drain / 1e9)} of rest."
+        )
     return words
 
 
@@ -87,9 +94,68 @@ def _stalls(known: Known) -> str:
             f"Every {format_count(int(every))}th write waits {format_duration(cost)} longer, for the map of"
             " the cache to be merged."
         )
-    if band is not None:
+    most, longest = known.part("stall_ns", "p99"), known.part("stall_ns", "longest")
+    if most is not None and longest is not None:
+        words.append(
+            f"With the cache full, one random write in a hundred waits {format_duration(most)} or longer; the"
+            f" longest that was seen waited {format_duration(longest)}."
+        )
+    elif band is not None:
         words.append(f"With the cache full, a write can wait {format_duration(band)} and more for one band.")
     return " ".join(words)
+
+
+def _paces(known: Known) -> tuple[float | None, float | None]:
+    """Random writes a second, one at a time: with space in the cache, and with none."""
+    return known.part("random_write_rate", "one_at_a_time"), known.part("full_cache_rates", "random_per_s")
+
+
+def _past(known: Known) -> str:
+    """What is left of its pace."""
+    before, after = _paces(known)
+    stream = known.part("full_cache_rates", "sequential_bytes_per_s")
+    if after is None:
+        return ""
+    instead = f" instead of {format_rate(before)}" if before else ""
+    words = f"Random writes one at a time: {format_rate(after)} a second{instead}, for as long as they go on."
+    return words + (f" In order it writes {stream / 1e6:,.0f} MB/s then." if stream else "")
+
+
+def _whole(known: Known) -> str:
+    """How long the whole drive takes."""
+    fill = known.number("fill_drive_ns")
+    if fill is None:
+        return ""
+    words = (
+        f"To write the whole drive in order, as a copy or a rebuild does, takes {format_seconds(fill / 1e9)}"
+    )
+    random = _paces(known)[1]
+    more = f", and longer by {1 / random:,.2g} s for every random write that comes between" if random else ""
+    return f"{words} with its cache full{more}."
+
+
+def felt(known: Known) -> str:
+    """How a shingled drive feels under random writes that do not stop; empty where that was not measured."""
+    before, after = _paces(known)
+    longest = known.part("stall_ns", "longest")
+    if before is None or after is None or longest is None:
+        return ""
+    return (
+        "In short bursts, fast. Under small random writes that do not stop it falls from"
+        f" {format_rate(before)} to {format_rate(after)} a second once its cache is full, and single writes"
+        f" wait up to {format_duration(longest)}."
+    )
+
+
+def lasting(known: Known) -> str:
+    """Random writes that do not stop, one at a time, for the comparison; empty where not measured."""
+    before, after = _paces(known)
+    longest = known.part("stall_ns", "longest")
+    if known.word("drive_type") == "cmr" and before is not None:
+        return f"{format_rate(before)} a second: it has no cache to fill"
+    if after is None or longest is None:
+        return ""
+    return f"{format_rate(after)} a second, one waits up to {format_duration(longest)}"
 
 
 def _settings(known: Known) -> str:

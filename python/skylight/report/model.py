@@ -26,9 +26,9 @@ from skylight.findings import Finding, Known
 from skylight.probe import Test
 from skylight.probe.suite import ALL_TESTS, SuiteResult
 from skylight.recording import HEADER
-from skylight.report.declared import Claims, claims_of
+from skylight.report.declared import Claims, claims_of, is_raw_shingled
 from skylight.report.figures import RenderedFigure, render_figures
-from skylight.report.limits import limits
+from skylight.report.limits import lasting, limits
 from skylight.report.plots import Plot, plot_of
 from skylight.report.values import DASH, FindingRow, finding_row, finding_rows
 from skylight.report.words import Verdict, confidence_words, finding_title, verdict
@@ -106,6 +106,7 @@ class TargetView:
     capacity: str
     verdict: Verdict
     limits: tuple[tuple[str, str], ...]
+    lasting: str
     sure: str
     findings: tuple[FindingRow, ...]
     claims: Claims
@@ -132,19 +133,6 @@ class Comparison:
 
     title: str
     cells: tuple[Cell, ...]
-
-
-def _device_time_ns(step: Step) -> int:
-    """Time that the step took on the target, ns."""
-    if step.kind == "pause":
-        seconds = step.params.get("seconds")
-        return round(float(seconds) * 1e9) if isinstance(seconds, int | float) else 0
-    return step.rows.span_ns
-
-
-def _bytes(log: IoLog, op: Op) -> int:
-    """Bytes that the log moved with one operation."""
-    return int(log.size[log.op == int(op)].sum(dtype=np.uint64))
 
 
 def _sizes(log: IoLog) -> str:
@@ -193,7 +181,7 @@ def _settings_words(params: Mapping[str, JsonScalar]) -> str:
 def _step_row(step: Step) -> StepRow:
     """A step as a line of "what was done"."""
     log = step.rows
-    read, written = _bytes(log, Op.READ), _bytes(log, Op.WRITE)
+    read, written = step.bytes_of(Op.READ), step.bytes_of(Op.WRITE)
     if step.kind == "pause":
         what = "left alone"
     elif step.kind == "settings":
@@ -201,9 +189,11 @@ def _step_row(step: Step) -> StepRow:
     elif step.kind == "erase":
         trimmed = "TRIM of all of it" if step.params.get("trimmed") else "no secure erase: left as it was"
         what = "secure erase" if step.params.get("erased") else trimmed
+    elif step.kind == "bound":
+        what = f"bound of {step.params.get('why')} reached in {step.params.get('step')}: the test ends"
     else:
         what = _run_words(step)
-    time_ns = _device_time_ns(step)
+    time_ns = step.device_ns
     return StepRow(
         step.name,
         what,
@@ -243,12 +233,12 @@ def _test_view(test: Test, evidence: Evidence, findings: Sequence[Finding], salt
 
 def _totals(evidence: Sequence[Evidence]) -> tuple[int, int, int, int]:
     """Requests, bytes read, bytes written, device time (ns) of all steps, also of those cut short."""
-    steps = [step for kept in evidence for step in (*kept.steps, *kept.cut)]
+    steps = [step for kept in evidence for step in kept.done]
     return (
         sum(len(step.rows) for step in steps),
-        sum(_bytes(step.rows, Op.READ) for step in steps),
-        sum(_bytes(step.rows, Op.WRITE) for step in steps),
-        sum(_device_time_ns(step) for step in steps),
+        sum(step.bytes_of(Op.READ) for step in steps),
+        sum(step.bytes_of(Op.WRITE) for step in steps),
+        sum(step.device_ns for step in steps),
     )
 
 
@@ -328,7 +318,7 @@ def target_view(result: SuiteResult, recording: Path, page_dir: Path, number: in
     """The view of one target; ``recording`` is its directory, ``page_dir`` the directory of the page."""
     found = {finding.name: finding for finding in result.findings}
     tests = {test.name: test for test in ALL_TESTS}
-    seen = verdict(found)
+    seen = verdict(found, result.target.declared, raw=is_raw_shingled(result.target))
     totals = _totals(result.evidence)
     target = result.target
     base = os.path.relpath(recording, page_dir)
@@ -339,6 +329,7 @@ def target_view(result: SuiteResult, recording: Path, page_dir: Path, number: in
         capacity=format_capacity(target.size_bytes),
         verdict=seen,
         limits=limits(Known(result.findings)),
+        lasting=lasting(Known(result.findings)),
         sure=confidence_words(seen.confidence),
         findings=finding_rows(result.findings),
         claims=claims_of(result),
@@ -356,10 +347,13 @@ def target_view(result: SuiteResult, recording: Path, page_dir: Path, number: in
 
 
 def compare(views: Sequence[TargetView]) -> tuple[Comparison, ...]:
-    """The comparing table: the verdict, then each finding that any target has, in the order they first
-    appear."""
+    """The comparing table: the verdict, what each keeps up, then each finding that any target has, in the
+    order they first appear."""
     names = dict.fromkeys(row.name for view in views for row in view.findings)
     lines = [Comparison("Verdict", tuple(Cell(view.verdict.short, None) for view in views))]
+    if any(view.lasting for view in views):
+        cells = [Cell(view.lasting or DASH, None) for view in views]
+        lines.append(Comparison("Random writes that do not stop", tuple(cells)))
     for name in names:
         cells = []
         for view in views:

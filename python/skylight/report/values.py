@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from skylight.findings import Finding
 from skylight.report.words import finding_title, value_words
-from skylight.units import format_count, format_duration, format_size
+from skylight.units import format_count, format_duration, format_rate, format_size
 
 __all__ = ["DASH", "FindingRow", "finding_row", "finding_rows"]
 
@@ -39,7 +39,7 @@ def _number(value: float, unit: str | None) -> str:
     if unit == "bytes/s":
         return f"{value / 1e6:,.0f} MB/s"
     if unit == "writes/s":
-        return f"{value:,.0f} a second"
+        return f"{format_rate(value)} a second"
     whole = float(value).is_integer() or abs(value) >= 1000
     text = format_count(round(value)) if whole else f"{value:.4g}"
     return f"{text} {unit}" if unit else text
@@ -56,12 +56,14 @@ def _key(name: str) -> str:
     """The name of a part of a finding, as people write it."""
     if name in ("od", "md", "id"):
         return name.upper()
-    return name.removesuffix("_bytes").removesuffix("_ns").replace("_", " ")
+    for end in ("_bytes_per_s", "_per_s", "_bytes", "_ns"):
+        name = name.removesuffix(end)
+    return name.replace("_", " ")
 
 
 def _unit(name: str, unit: str | None) -> str | None:
     """The unit of a part of a finding: what its name ends with, none for a count, else the finding's."""
-    ends = {"_bytes": "bytes", "_ns": "ns"}
+    ends = {"_bytes_per_s": "bytes/s", "_per_s": "writes/s", "_bytes": "bytes", "_ns": "ns"}
     own = next((each for end, each in ends.items() if name.endswith(end)), unit)
     return None if name in ("count", "at_least") else own
 

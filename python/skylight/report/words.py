@@ -17,8 +17,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skylight.findings import UNKNOWN, Finding
+from skylight.evidence import Params
+from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.suite import PROPERTIES
+from skylight.report.hints import hints
+from skylight.report.limits import felt
 
 __all__ = ["Verdict", "confidence_words", "finding_title", "sentence", "value_words", "verdict"]
 
@@ -40,14 +43,23 @@ class Verdict:
 
 
 _CMR_LEAD = """
-Its tracks lie side by side, so any block can be rewritten in place. It keeps its pace under random
-writes for as long as they last.
+It writes where it is told to, without a persistent cache. It keeps its pace under random writes for as long
+as they last.
 """
 _CMR_POINTS = """
 How it will feel: As any hard disk does: a random read or write costs a seek and part of a revolution, every \
 time alike.
 Good for: RAID, ZFS and Btrfs pools with their rebuilds, virtual machines, databases, backup.
 What to avoid: Nothing beyond what is slow on every hard disk: many small random requests at once.
+"""
+_RAW_LEAD = """
+It writes where it is told to, without a persistent cache, so its timing is that of a conventional disk. But
+its tracks overlap and no layer manages them: a write destroys what lies on the tracks beside it.
+"""
+_RAW_POINTS = """
+How it will feel: As any hard disk does, until what was overwritten is read.
+Good for: Software that knows the tracks and writes each band in order.
+What to avoid: RAID, file systems, all that rewrites in place: it loses data.
 """
 _SMR_LEAD = """
 Its tracks overlap like roof shingles, so it cannot rewrite one in place. Small writes first go to a
@@ -102,23 +114,42 @@ def sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}{'' if text[-1] in '.!?' else '.'}" if text else ""
 
 
-def _shingled(drive: Finding, medium: str) -> Verdict:
-    """The verdict on a shingled disk whose persistent cache is on ``medium``."""
+def _shingled(drive: Finding, medium: str, measured: str) -> Verdict:
+    """The verdict on a shingled disk whose persistent cache is on ``medium``; ``measured`` is how this one
+    feels past its cliff, if that was found."""
     kind = {"disk": "smr-disk", "flash": "smr-flash"}.get(medium, "smr")
     place = {"smr-disk": " with its cache on the disk", "smr-flash": " with a flash cache"}.get(kind, "")
     return Verdict(
         kind,
         f"This is a shingled (SMR) disk{place}.",
         _words(_SMR_LEAD.format(where=_SMR_WHERE[kind])),
-        _points(_SMR_POINTS),
+        _felt(_points(_SMR_POINTS), measured),
         f"shingled (SMR){place}",
         drive.confidence,
         drive.why,
     )
 
 
-def verdict(findings: Mapping[str, Finding]) -> Verdict:
-    """The verdict that the findings of one target carry."""
+def _felt(points: tuple[tuple[str, str], ...], measured: str) -> tuple[tuple[str, str], ...]:
+    """Points of which the first says how this drive feels, where that was measured."""
+    return ((points[0][0], measured), *points[1:]) if measured else points
+
+
+def _without_type(findings: Mapping[str, Finding], declared: Params, why: str) -> Verdict:
+    """The verdict where the drive type is unknown: first what was found, then what is declared."""
+    headline = "What kind of drive this is could not be determined."
+    rotation_ns = Known(findings.values()).number("rotation_ns")
+    if rotation_ns is not None:
+        headline = f"A rotating disk, {60e9 / rotation_ns:,.0f} rpm; whether it is shingled is not known."
+    lead = sentence(why) or "The measurements do not carry a verdict."
+    said = hints(declared) if rotation_ns is not None else ()
+    points = (*_points(_UNKNOWN_POINTS), *((("Declared, not measured", " ".join(said)),) if said else ()))
+    return Verdict("unknown", headline, lead, points, "not known", None, why)
+
+
+def verdict(findings: Mapping[str, Finding], declared: Params | None = None, *, raw: bool = False) -> Verdict:
+    """The verdict that the findings of one target carry. ``declared`` are its declared properties; ``raw``
+    says that it is known to be shingled without a translation layer, which no timing shows."""
     drive = findings.get("drive_type")
     if drive is None:
         lead = "The tests that ran do not say what kind of drive this is."
@@ -126,17 +157,18 @@ def verdict(findings: Mapping[str, Finding]) -> Verdict:
         return Verdict("unknown", "The drive type was not measured.", lead, points, "not measured", None, "")
     if drive.value == "smr":
         medium = findings.get("cache_medium")
-        return _shingled(drive, str(medium.value) if medium else UNKNOWN)
+        return _shingled(drive, str(medium.value) if medium else UNKNOWN, felt(Known(findings.values())))
     sure, why = drive.confidence, drive.why
+    if drive.value == "cmr" and raw:
+        headline, short = "This is a raw shingled disk: it writes in place.", "raw shingled, writes in place"
+        return Verdict("smr", headline, _words(_RAW_LEAD), _points(_RAW_POINTS), short, sure, why)
     if drive.value == "cmr":
         headline, lead, points = "This is a conventional (CMR) disk.", _words(_CMR_LEAD), _points(_CMR_POINTS)
         return Verdict("cmr", headline, lead, points, "conventional (CMR)", sure, why)
     if drive.value == "not-rotating":
         headline, lead, points = "This is not a rotating disk.", _words(_STILL_LEAD), _points(_STILL_POINTS)
         return Verdict("not-rotating", headline, lead, points, "not a rotating disk", sure, why)
-    headline = "What kind of drive this is could not be determined."
-    lead = sentence(why) or "The measurements do not carry a verdict."
-    return Verdict("unknown", headline, lead, _points(_UNKNOWN_POINTS), "not known", None, why)
+    return _without_type(findings, declared or {}, why)
 
 
 def confidence_words(confidence: float | None) -> str:

@@ -26,7 +26,8 @@ from skylight.probe.band_size.journaled import Band
 from skylight.probe.band_size.random_order import Fit
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 
-USUAL_IOS, USUAL_SECONDS, USUAL_BYTES = 60_000, 3_600.0, 40 << 30
+USUAL_IOS, MOST_S, LIKELY_S = 60_000, 28_800.0, 300.0
+LEAST_BYTES, CACHE_PART, MOST_BYTES = 8 << 30, 8, 1 << 40  # a cache of a sixteenth of the drive, filled twice
 
 
 @dataclass(slots=True)
@@ -56,10 +57,11 @@ class BandSize(ProcedureTest[Seen]):
     begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
-        """At most this on most drives; a lazy drive with one journal is filled twice."""
+        """At most this; a lazy drive with one journal is filled twice."""
         if not writes:
             return Cost(0, 0.0, 0)
-        return Cost(USUAL_IOS, USUAL_SECONDS, min(USUAL_BYTES, facts.size_bytes))
+        written = min(LEAST_BYTES + facts.size_bytes // CACHE_PART, MOST_BYTES)
+        return Cost(USUAL_IOS, MOST_S, written, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Finds out the kind of cache of a shingled drive and then its bands; the target is erased before."""

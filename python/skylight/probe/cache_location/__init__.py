@@ -30,7 +30,7 @@ from skylight.probe.cache_location.measure import CYCLES, FRAGMENTS, PLACES, WRI
 from skylight.probe.cache_location.verdict import REGIONS, Seen, judge
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
-SLOWEST_IO_S = 0.03
+MOST_S, LIKELY_S = 1_200.0, 40.0
 
 
 def _without_disk_cache(known: Known) -> Finding | None:
@@ -67,7 +67,7 @@ class CacheLocation(ProcedureTest[Seen]):
         regions = len(REGIONS)
         reads = 2 * FRAGMENTS * regions + 2 * CYCLES * (PLACES + regions)
         written = regions * (FRAGMENTS + WRITES)
-        return Cost(reads + written, (reads + written) * SLOWEST_IO_S, regions * (8 << 20))
+        return Cost(reads + written, MOST_S, regions * (8 << 20), LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Writes fragments and reads them; nothing where no cache on disk can be."""

@@ -27,7 +27,8 @@ from skylight.probe.flushed import FlushedSteps, volatile
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 from skylight.probe.reset import State
 
-USUAL_IOS, USUAL_SECONDS, CACHE_PART = 3_000_000, 7_200.0, 100
+MOST_IOS, MOST_S, LIKELY_S = 3_000_000, 28_800.0, 800.0
+LEAST_BYTES, CACHE_PART, MOST_BYTES = 8 << 30, 8, 1 << 40
 
 
 @dataclass(slots=True)
@@ -90,10 +91,11 @@ class CacheSize(ProcedureTest[Seen]):
     begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
-        """At most this on most drives; the largest caches take longer."""
+        """At most this: a cache of a tenth of the drive, filled once."""
         if not writes:
             return Cost(0, 0.0, 0)
-        return Cost(USUAL_IOS, USUAL_SECONDS, facts.size_bytes // CACHE_PART)
+        written = min(LEAST_BYTES + facts.size_bytes // CACHE_PART, MOST_BYTES)
+        return Cost(MOST_IOS, MOST_S, written, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Finds out the kind of cache of a shingled drive and then its size, each from a known state."""
@@ -132,9 +134,7 @@ class CacheSize(ProcedureTest[Seen]):
     def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
         """No size is known; that there is a map at all was not seen."""
         del seen
-        return verdict.nothing(
-            f"The test was cut short before {steps.cut}; go on with --resume.", steps.names
-        )
+        return verdict.nothing(steps.why_cut, steps.names)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Entries of the fills against what was written, around the start of cleaning."""

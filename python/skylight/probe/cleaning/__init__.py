@@ -27,8 +27,8 @@ from skylight.probe.cleaning.findings import FINDINGS
 from skylight.probe.cleaning.verdict import Seen, idle_time, judge
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
-IOS, DEVICE_S, WRITTEN = 120_000, 7_200.0, 10 << 30
-LAZY_SHARE, LAZY_BYTES_A_SECOND = 10, 150e6  # a lazy drive's cache is filled twice: a tenth of it in all
+IOS, MOST_S, LIKELY_S, WRITTEN = 120_000, 28_800.0, 900.0, 10 << 30
+LAZY_SHARE = 10  # a lazy drive's cache is filled twice: a tenth of it in all
 REFINE_PART = 0.06
 REST_IDLES = 10.0
 """Idle times after which the one band of the trials should be clean, where it cannot be erased."""
@@ -50,11 +50,12 @@ class CleaningTest(ProcedureTest[Seen]):
     begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
-        """At most about this: on a drive that waits two minutes before it cleans, or on a lazy one."""
+        """At most this: a drive that waits two minutes before it cleans, or a lazy one of which the cache is
+        filled twice, a tenth of the drive in all."""
         if not writes or facts.size_bytes < trials.LEAST_TARGET_BYTES:
             return Cost(0, 0.0, 0)
         filled = min(2 * journal.MOST_FILLED, facts.size_bytes // LAZY_SHARE)
-        return Cost(IOS, DEVICE_S + filled / LAZY_BYTES_A_SECOND, WRITTEN + filled)
+        return Cost(IOS, MOST_S, WRITTEN + filled, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Trials; then cache bands, or bands cleaned in idle time, or bands that writes wait for."""

@@ -34,7 +34,7 @@ from skylight.probe.cleaning_order.findings import FINDINGS, ORDER
 from skylight.probe.cleaning_order.measure import Parade, Seen
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 
-IOS, DEVICE_S, WRITTEN = 2_500, 1_800.0, 8 << 20
+IOS, MOST_S, LIKELY_S, WRITTEN = 2_500, 14_400.0, 120.0, 1 << 30
 MISREAD = 0.015  # of marks, by slow outliers; where a track ends a mark tells nothing from the start
 LARGEST_CHANCE = 1e-3
 STRAYS = 1  # marks of a parade that may be out of line
@@ -55,10 +55,10 @@ class CleaningOrder(ProcedureTest[Seen]):
     begin = Seen
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
-        """At most about this, on a drive that waits two minutes before it cleans."""
+        """At most this: a drive that waits two minutes before it cleans."""
         if not writes or facts.size_bytes < trials.LEAST_TARGET_BYTES:
             return Cost(0, 0.0, 0)
-        return Cost(IOS, DEVICE_S, WRITTEN)
+        return Cost(IOS, MOST_S, WRITTEN, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """A parade up, one down, and Test 5."""

@@ -58,7 +58,6 @@ from skylight.probe.drive_type.plan import (
 )
 from skylight.probe.drive_type.verdict import Observed, judge, reads_fast, slow_flush
 from skylight.probe.drive_type.writes import (
-    FAST_LARGE_NS,
     FEWEST_SHARE,
     LARGE_BYTES,
     Sustained,
@@ -72,7 +71,8 @@ MOST_PIECES = 96  # most are shorter where bands are cleaned all the time
 # A quick answer's shares of its device time: the rest is for sustained writes, which need half a minute.
 WIDE_SHARE, MIXED_SHARE, FLUSH_SHARE = 0.2, 0.3, 0.1
 LEAST_TARGET_BYTES = 4 << 20
-SLOWEST_IO_S = 0.03
+MOST_READ_S, LIKELY_READ_S = 120.0, 5.0
+MOST_S, LIKELY_S, UNSHINGLED_S = 1_800.0, 25.0, 15.0
 NARROW = ("writes-narrow", "writes-narrowest")
 FLUSHED_NARROW = ("writes-narrow-flushed", "writes-narrowest-flushed")
 
@@ -117,22 +117,17 @@ class DriveType(ProcedureTest[Observed]):
     begin = Observed
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
-        """At most this: the longest branch, fast writes that are doubted, then flushed.
-
-        The time allows for slow commands, but takes sustained writes as the fast ones they follow: a drive
-        that does not keep its promise takes longer.
-        """
+        """At most this: the longest branch, fast writes that are doubted, then flushed, on a drive whose
+        sustained writes stall."""
         if not writes:
-            return Cost(PLACES * VISITS, PLACES * VISITS * SLOWEST_IO_S, 0)
+            return Cost(PLACES * VISITS, MOST_READ_S, 0, LIKELY_READ_S, LIKELY_READ_S)
         reads = 2 * PLACES * VISITS
         narrow = len(NARROW_BYTES) * PLACES * VISITS
         sustained = SUSTAINED_WRITES
         single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS
-        seconds = (
-            reads + WIDE_WRITES + 2 * narrow + 5 * PAIRS
-        ) * SLOWEST_IO_S + sustained * FAST_LARGE_NS / 1e9
         written = single * max(IO_BYTES, facts.block_bytes) + min(sustained * LARGE_BYTES, facts.size_bytes)
-        return Cost(reads + single + sustained + FLUSHES + narrow + 3 * PAIRS, seconds, written)
+        ios = reads + single + sustained + FLUSHES + narrow + 3 * PAIRS
+        return Cost(ios, MOST_S, written, LIKELY_S, UNSHINGLED_S)
 
     def procedure(self, steps: Steps, seen: Observed) -> None:
         """Reads, then writes if they are allowed, then narrower writes as long as those vary."""

@@ -23,6 +23,7 @@ import numpy as np
 from skylight.evidence import F64, Evidence, Op, Step
 from skylight.infer import fragmented
 from skylight.infer.fragmented import Marks, TurnFit
+from skylight.units import format_duration
 
 STRIDES = (1, 2, 3, 4)
 MOST_GAPS = 0.01
@@ -33,6 +34,12 @@ FIRST_PART, LAST_PART = 0.01, 0.99
 MIDDLE = (0.4, 0.6)
 SINGLE_FIRST_BYTES = 1 << 30
 PAST_MIDDLE = sqrt(2.0)
+LONGEST_GAP_NS = 1e12
+FEWEST_FLOOR_READS = 4 * fragmented.WINDOW
+STRETCH_READS, STRETCH_VARIES = 8_192, 0.1
+"""The way to the cache differs from one stretch of addresses to the next by more than the windows within one
+differ, so a log of one stretch says nothing of others, however well its windows agree. Measured: on a real
+ST8000AS0022 it stays within 3 % for 7,168 reads and then is 17 % shorter for the next 25,600."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,12 @@ class Place:
             return f"Reads of {self.name} overlap: completion times are only known of one read at a time."
         if self.pitch_bytes == 0:
             return f"Reads of {self.name} are not in address order at one distance."
+        spread_ns = self.step.number("host_gap_spread_ns", LONGEST_GAP_NS) or 0.0
+        if self.home is None and spread_ns > 0:
+            return (
+                f"The pauses between the reads of {self.name} vary by {format_duration(spread_ns)} from one"
+                " to the next, so at which angle a block passed is not known."
+            )
         if self.home is None:
             return f"Completions of {self.name} follow no rotation that its reads could tell."
         return ""
@@ -117,10 +130,20 @@ class Place:
         together = fragmented.coherence(np.diff(self.done_ns), self.home.fit.turn)
         return bool(together[0] < fragmented.COHERENT)
 
+    @property
+    def stretch_error(self) -> float:
+        """Error of a way that was seen on so few stretches of addresses, as a share of it."""
+        return STRETCH_VARIES / sqrt(max(self.count / STRETCH_READS, 1.0))
+
+    @property
+    def enough(self) -> bool:
+        """Whether the log holds enough reads to say by how much the way varies over it."""
+        return self.count >= FEWEST_FLOOR_READS
+
     @cached_property
     def floors_ns(self) -> F64:
         """The way there or back in each window of reads; none where waits are not even over a revolution."""
-        if self.home is None or not self.elsewhere or self.count < 4 * fragmented.WINDOW:
+        if self.home is None or not self.elsewhere or not self.enough:
             return np.empty(0)
         turn = self.home.fit.turn
         if fragmented.uneven(self.latency_ns, turn) > fragmented.EVEN:

@@ -13,13 +13,19 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from skylight.engines.fio_log import JOB
 from skylight.evidence import F64
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.fragmented import Marks, within
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.probe.cache_location.findings import LOCATION
 from skylight.probe.drive_type.findings import DRIVE_TYPE
-from skylight.probe.fragmented.analysis import Home, Place, place_names
+from skylight.probe.fragmented.analysis import (
+    FEWEST_FLOOR_READS,
+    Home,
+    Place,
+    place_names,
+)
 from skylight.probe.fragmented.findings import CACHE_STEP, FLOOR, SKEW
 from skylight.probe.rotation.findings import ROTATION, TRACK, TRACK_RIGHT, TURN_RIGHT
 from skylight.units import format_capacity, format_count, format_duration, format_size
@@ -90,7 +96,8 @@ def turn_and_error(home: Home) -> tuple[float, float]:
 def _rotation(places: Sequence[Place]) -> Finding:
     homes = _homes(places)
     if not homes:
-        return ROTATION.unknown(_troubles(places, "No log follows a rotation."))
+        why = _troubles(places, "No log follows a rotation.")
+        return ROTATION.unknown(f"{why} The job to run instead: {JOB}")
     found = np.array([turn_and_error(home) for _, home in homes])
     weight = 1 / np.maximum(found[:, 1], 1.0) ** 2
     turn = float(np.average(found[:, 0], weights=weight))
@@ -161,6 +168,12 @@ def _with_floor(places: Sequence[Place]) -> list[Place]:
 
 
 def _no_floor(places: Sequence[Place]) -> str:
+    few = [place for place in places if not place.trouble and place.elsewhere and not place.enough]
+    if few:
+        return (
+            f"{few[0].name} holds {format_count(few[0].count)} reads, and the way varies over a log: at least"
+            f" {format_count(FEWEST_FLOOR_READS)} are needed."
+        )
     return _troubles(
         places, "No log alternates between two places with a wait that is even over a revolution."
     )
@@ -175,7 +188,7 @@ def _floors(places: Sequence[Place], names: dict[str, str]) -> Finding:
     for place in seen:
         floor = float(place.floor_ns or 0.0)
         low, high = np.quantile(place.floors_ns, [0.1, 0.9])
-        error = _median_error(place.floors_ns)
+        error = float(np.hypot(_median_error(place.floors_ns), place.stretch_error * floor))
         value[names[place.name]] = round(floor)
         confidence *= within(error / floor, FLOOR_WIDTH) if floor > 0 else 0.0
         words.append(
@@ -228,7 +241,11 @@ def _location(places: Sequence[Place], names: dict[str, str]) -> Finding:
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
 
     def again() -> str:
-        drawn = {names[p.name]: float(np.median(rng.choice(p.floors_ns, len(p.floors_ns)))) for p in seen}
+        drawn = {
+            names[p.name]: float(np.median(rng.choice(p.floors_ns, len(p.floors_ns))))
+            * float(rng.normal(1.0, p.stretch_error))
+            for p in seen
+        }
         return _place_of_cache(drawn)
 
     confidence = share(sum(again() == place for _ in range(RESAMPLES)))

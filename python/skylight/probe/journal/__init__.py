@@ -44,7 +44,7 @@ from skylight.probe.journal.out_of_band import FAST_CYCLES
 from skylight.probe.journal.verdict import judge, observe
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
-SLOWEST_IO_S = 0.04
+MOST_S, LIKELY_S = 3_600.0, 120.0
 MOST_BYTES = 12 << 30
 
 
@@ -71,8 +71,7 @@ class Journal(ProcedureTest[Runs]):
         single = 2 * MOST_LONE + 2 * APART
         sized = 60 * WRITES["flash"] + (QUEUE_RUNS + LADDER_STEPS) * 2 * DEPTH
         cycles = 4 * FAST_CYCLES
-        seconds = (single + sized + cycles) * SLOWEST_IO_S
-        return Cost(single + sized + 2 * APART + cycles, seconds, MOST_BYTES)
+        return Cost(single + sized + 2 * APART + cycles, MOST_S, MOST_BYTES, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Runs) -> None:
         """Sizes, queues, many lone writes and the first entry, as far as the drive has a journal."""

@@ -24,7 +24,8 @@ from skylight.probe.mapping.findings import FINDINGS, MAPPING
 from skylight.probe.mapping.measure import MOST_NOISE, Seen, before_and_after
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 
-USUAL_IOS, USUAL_SECONDS = 10_000, 1_200.0
+USUAL_IOS, MOST_S, LIKELY_S = 10_000, 7_200.0, 60.0
+LEAST_BYTES, CACHE_PART, MOST_BYTES = 8 << 30, 8, 1 << 40  # a cache of an eighth of the drive, filled once
 FEWEST = 4
 MISREAD = 0.05  # of the bands that stayed: an outlier in most readings, a track's edge
 LEAST_ODDS = math.log(100)
@@ -80,10 +81,11 @@ class Mapping(ProcedureTest[Trial]):
     begin = Trial
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
-        """At most this on most drives; a lazy drive with one journal is filled once."""
+        """At most this; a lazy drive with one journal is filled once."""
         if not writes:
             return Cost(0, 0.0, 0)
-        return Cost(USUAL_IOS, USUAL_SECONDS, min(8 << 30, facts.size_bytes))
+        written = min(LEAST_BYTES + facts.size_bytes // CACHE_PART, MOST_BYTES)
+        return Cost(USUAL_IOS, MOST_S, written, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Trial) -> None:
         """On a shingled drive that may be written to and whose rotation is known."""

@@ -30,7 +30,7 @@ from skylight.probe.rotation.findings import FINDINGS
 from skylight.probe.rotation.plan import Seen
 from skylight.probe.rotation.verdict import judge
 
-SLOWEST_READ_S = 0.012
+MOST_S, LIKELY_S = 1_800.0, 130.0
 
 
 class Rotation(ProcedureTest[Seen]):
@@ -51,7 +51,7 @@ class Rotation(ProcedureTest[Seen]):
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """At most this: every step with all its reads."""
         del facts, writes
-        return Cost(plan.MOST_IOS, plan.MOST_IOS * SLOWEST_READ_S, 0)
+        return Cost(plan.MOST_IOS, MOST_S, 0, LIKELY_S, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Reads, step by step, as long as each step can build on the one before."""

@@ -3,10 +3,10 @@
 Random 4 KiB writes one at a time, with 31 waiting, and with the volatile write cache on; sequential writes
 with the cache off and on. A shingled drive that packs waiting writes into one journal entry gains an order of
 magnitude from either, and needs the cache for sequential writes at full speed; a conventional disk gains
-little.
+little. Of a shingled drive also what is left of that once its persistent cache is full (`cliff`).
 
-Invariants: with the cache on, rates are those of the last part of a run, when a volatile cache that was empty
-at its start has filled; a drive whose persistent cache fills meanwhile shows what it then does.
+Invariants: with the volatile cache on, rates are those of the last part of a run, when one that was empty at
+its start has filled. They are those before the cliff: a run that comes to it ends.
 
 Source: Skylight (FAST '15) section 6 (recommendations) and 6.2; docs/figures.md, rows S13 and S14.
 """
@@ -14,23 +14,34 @@ Source: Skylight (FAST '15) section 6 (recommendations) and 6.2; docs/figures.md
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, Stop, TargetFacts
 from skylight.findings import Finding, Property
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.probe import Cost, Figure
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
+from skylight.probe.write_rates import cliff, cliff_verdict
+from skylight.probe.write_rates.cliff import Cliff
 from skylight.probe.write_rates.figures import draw
 from skylight.probe.write_rates.findings import FINDINGS, RANDOM_RATE, SEQUENTIAL_RATE
 
 BLOCK_BYTES = 4096
 LONE_WRITES, DEEP_WRITES, CACHED_WRITES = 256, 2_048, 131_072
+CACHED_PIECE, CACHED_S = 4_096, 600.0
+"""With the volatile cache on: writes of a piece, and device time after which no piece follows. A drive that
+has not filled a volatile cache by then does not profit from it."""
+STALL = Stop(2_000_000_000, 4, 64)
+"""The persistent cache is full: four writes of two seconds, which no seek, retry or merge of a map takes."""
 DEEP = 31
 STREAM_BYTES, LONE_STREAM_WRITES, CACHED_STREAM_WRITES = 256 << 10, 512, 8_192
 LAST_SHARE = 0.25  # of a run with the cache on: what it does once that is full
-SLOWEST_S = 0.03
+
+MOST_IOS = LONE_WRITES + DEEP_WRITES + CACHED_WRITES + LONE_STREAM_WRITES + CACHED_STREAM_WRITES + (1 << 20)
+MOST_S, MOST_BYTES = 14_400.0, 20 << 30
+LIKELY_S, UNSHINGLED_S = 2_400.0, 850.0
 
 OFF, ON = "settings-off", "settings-on"
 LONE, DEEPER, CACHED = "random-lone", "random-deep", "random-cached"
@@ -39,8 +50,13 @@ RANDOM = {LONE: "one_at_a_time", DEEPER: "31_waiting", CACHED: "write_cache_on"}
 SEQUENTIAL = {STREAM: "write_cache_off", CACHED_STREAM: "write_cache_on"}
 
 
-Runs = dict[str, IoLog]
-"""The runs that were done, by the names of their steps: of each what counts."""
+@dataclass(slots=True)
+class Runs:
+    """The runs that were done, by the names of their steps, of each what counts; and the cliff, of a shingled
+    drive."""
+
+    logs: dict[str, IoLog] = field(default_factory=dict)
+    cliff: Cliff | None = None
 
 
 def last_part(log: IoLog) -> IoLog:
@@ -74,36 +90,57 @@ class WriteRates(ProcedureTest[Runs]):
     summary = (
         "Random 4 KiB writes one at a time, with 31 waiting and with the volatile write cache on, and"
         " sequential writes with the cache off and on: what a queue and the cache are worth on this drive."
+        " Of a shingled disk also what it keeps up, and how long a write waits, once its persistent cache is"
+        " full."
     )
     needs: tuple[str, ...] = ("drive_type",)
     judges_part = True
-    begin = dict
+    begin = Runs
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
-        """Every run at the pace of a slow disk."""
+        """The bound: the cliff to its end, beside what comes before it."""
         if not writes:
             return Cost(0, 0.0, 0)
-        random = LONE_WRITES + DEEP_WRITES + CACHED_WRITES
-        stream = LONE_STREAM_WRITES + CACHED_STREAM_WRITES
-        seconds = (LONE_WRITES + DEEP_WRITES + LONE_STREAM_WRITES) * SLOWEST_S + CACHED_WRITES * SLOWEST_S / 4
-        written = random * BLOCK_BYTES + stream * STREAM_BYTES
-        return Cost(random + stream, seconds + stream * SLOWEST_S / 10, min(written, 4 * facts.size_bytes))
+        return Cost(MOST_IOS, MOST_S, MOST_BYTES, LIKELY_S, UNSHINGLED_S)
 
     def procedure(self, steps: Steps, seen: Runs) -> None:
         """Writes with the volatile cache off, then, where it can be switched on, with it on."""
         if not steps.can_write or steps.known.word("drive_type") not in ("cmr", "smr"):
             return
+        logs = seen.logs
         steps.erase("erase")
         with steps.settings(OFF, write_cache=False, look_ahead=False):
-            seen[LONE] = steps.run(LONE, self._random(steps, LONE, LONE_WRITES))
-            seen[DEEPER] = steps.run(DEEPER, self._random(steps, DEEPER, DEEP_WRITES), depth=DEEP)
-            seen[STREAM] = steps.run(STREAM, self._stream(steps, LONE_STREAM_WRITES))
+            logs[LONE] = steps.run(LONE, self._random(steps, LONE, LONE_WRITES))
+            logs[DEEPER] = steps.run(DEEPER, self._random(steps, DEEPER, DEEP_WRITES), depth=DEEP)
+            logs[STREAM] = steps.run(STREAM, self._stream(steps, LONE_STREAM_WRITES))
         steps.erase("erase-again")
         with steps.settings(ON, write_cache=True, look_ahead=False) as report:
             if report.write_cache:
-                seen[CACHED] = last_part(steps.run(CACHED, self._random(steps, CACHED, CACHED_WRITES)))
-                stream = steps.run(CACHED_STREAM, self._stream(steps, CACHED_STREAM_WRITES))
-                seen[CACHED_STREAM] = last_part(stream)
+                random, stream = self._random(steps, CACHED, CACHED_WRITES), CACHED_STREAM_WRITES
+                logs[CACHED] = last_part(self._pieces(steps, CACHED, random))
+                logs[CACHED_STREAM] = last_part(
+                    self._pieces(steps, CACHED_STREAM, self._stream(steps, stream))
+                )
+        past = seen.cliff = Cliff()
+        if steps.known.word("drive_type") == "smr":
+            steps.erase("erase-cliff")
+            with steps.settings("settings-cliff", write_cache=False, look_ahead=False) as report:
+                if report.write_cache is not True:
+                    cliff.measure(steps, past)
+        with steps.settings("settings-stream", write_cache=True, look_ahead=False) as report:
+            past.stream_cached = report.write_cache is True
+            cliff.stream(steps, past)
+
+    @staticmethod
+    def _pieces(steps: Steps, name: str, io: IoBatch) -> IoLog:
+        """The batch in pieces, until the persistent cache is full or the time for it is over."""
+        done = IoLog.joined([])
+        while len(done) < len(io) and done.span_ns < CACHED_S * 1e9:
+            log = steps.run(name, io.part(len(done), len(done) + CACHED_PIECE), until=STALL)
+            done = IoLog.joined([done, log])
+            if STALL.reached(log):
+                break
+        return done
 
     @staticmethod
     def _random(steps: Steps, name: str, count: int) -> IoBatch:
@@ -117,15 +154,18 @@ class WriteRates(ProcedureTest[Runs]):
         return IoBatch.writes(np.arange(places, dtype=np.uint64) * np.uint64(STREAM_BYTES), STREAM_BYTES)
 
     def verdict(self, seen: Runs, steps: Replay) -> list[Finding]:
-        """Random writes a second and bytes a second of sequential ones, as far as measured."""
-        del steps
-        return [
-            *self._finding(seen, RANDOM_RATE, RANDOM, 1),
-            *self._finding(seen, SEQUENTIAL_RATE, SEQUENTIAL, STREAM_BYTES),
+        """Random writes a second and bytes a second of sequential ones, as far as measured; then what is left
+        of them past the cliff, and what follows for the whole drive."""
+        rates = [
+            *self._finding(seen.logs, RANDOM_RATE, RANDOM, 1),
+            *self._finding(seen.logs, SEQUENTIAL_RATE, SEQUENTIAL, STREAM_BYTES),
         ]
+        if seen.cliff is None:
+            return rates
+        return [*rates, *cliff_verdict.judge(seen.cliff, steps.known, steps.size)]
 
     @staticmethod
-    def _finding(seen: Runs, found: Property, runs: dict[str, str], scale: int) -> list[Finding]:
+    def _finding(seen: dict[str, IoLog], found: Property, runs: dict[str, str], scale: int) -> list[Finding]:
         logs = {step: seen[step] for step in runs if step in seen and len(seen[step])}
         if not logs:
             return []

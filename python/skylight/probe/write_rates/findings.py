@@ -6,4 +6,8 @@ from skylight.findings import Property
 
 RANDOM_RATE = Property("random_write_rate", "Random 4 KiB writes", "writes/s")
 SEQUENTIAL_RATE = Property("sequential_write_rate", "Sequential writes", "bytes/s")
-FINDINGS: tuple[Property, ...] = (RANDOM_RATE, SEQUENTIAL_RATE)
+FULL_RATES = Property("full_cache_rates", "Writes with the cache full")
+STALL = Property("stall_ns", "Waits of writes with the cache full", "ns")
+DRAIN = Property("drain_ns", "Idle time that empties a full cache", "ns")
+FILL_DRIVE = Property("fill_drive_ns", "Time to write the whole drive in order", "ns")
+FINDINGS: tuple[Property, ...] = (RANDOM_RATE, SEQUENTIAL_RATE, FULL_RATES, STALL, DRAIN, FILL_DRIVE)

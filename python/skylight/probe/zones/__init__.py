@@ -35,7 +35,7 @@ IO_BYTES = 4096
 MOST_PLACES = 250
 SPARE_PLACES = 2
 LEAST_BYTES = 1 << 30
-TURN_S = 0.0145
+MOST_S, LIKELY_S = 3_600.0, 150.0
 PROFILE = "profile"
 
 
@@ -72,7 +72,7 @@ class Zones(ProcedureTest[Seen]):
         """At most this: every burst, and as many places as the search may ask for."""
         del facts, writes
         ios = BURSTS * BURST_READS + MOST_PLACES * READS
-        return Cost(ios, BURSTS * BURST_READS * 0.02 + MOST_PLACES * READS * TURN_S / 3, 0)
+        return Cost(ios, MOST_S, 0, LIKELY_S, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """The profile, then the search."""

@@ -1,0 +1,50 @@
+"""What a drive declares that hints at shingling, read from the kernel: nothing is sent to the drive.
+
+`trim`: it takes TRIM (or UNMAP), which a rotating disk has a use for only if it maps its blocks.
+`zoned_drive`: what it declares of zones itself (`host-aware`, `drive-managed`); the kernel's own `zoned`
+leaves out disks that manage them.
+
+Invariant: a property that the kernel does not show is absent, never false.
+
+Source: Linux, Documentation/ABI/stable/sysfs-block (`discard_max_bytes`); SBC-4, 6.6.2, Block Device
+Characteristics VPD page (B1h), field ZONED: byte 8, bits 5 and 4.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from skylight.evidence import JsonScalar
+
+SYSFS = Path("/sys")
+ZONED_BYTE, ZONED_SHIFT, ZONED_MASK = 8, 4, 0b11
+ZONED = {1: "host-aware", 2: "drive-managed"}
+
+
+def hints_of(path: str, sysfs: Path = SYSFS) -> dict[str, JsonScalar]:
+    """The properties of the disk at that path: a block device, or the device below a file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return {}
+    number = status.st_rdev if stat.S_ISBLK(status.st_mode) else status.st_dev
+    link = sysfs / f"dev/block/{os.major(number)}:{os.minor(number)}"
+    try:
+        device = link.resolve(strict=True)
+    except OSError:
+        return {}
+    disk = device.parent if (device / "partition").exists() else device
+    found: dict[str, JsonScalar] = {}
+    with suppress(OSError, ValueError):
+        found["trim"] = int((disk / "queue/discard_max_bytes").read_text()) > 0
+    try:
+        page = (disk / "device/vpd_pgb1").read_bytes()
+    except OSError:
+        return found
+    zoned = ZONED.get(page[ZONED_BYTE] >> ZONED_SHIFT & ZONED_MASK) if len(page) > ZONED_BYTE else None
+    if zoned is not None:
+        found["zoned_drive"] = zoned
+    return found

@@ -1,0 +1,138 @@
+"""A plan keeps its word: device time and bytes written stay within what was printed, whatever the drive does,
+and a test that reaches its bound ends with what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skylight import _native
+from skylight.engines.sim import SimEngine
+from skylight.evidence import Evidence, IoBatch, Stop, TargetFacts
+from skylight.findings import Known
+from skylight.probe import Cost
+from skylight.probe.procedure import CutShort, Replay
+from skylight.probe.session import Bound, BoundReached, Session
+from skylight.probe.suite import SuiteOptions, SuiteResult, accounts, infer_suite, run_suite
+from skylight.probe.write_rates import WriteRates
+from skylight.recording import Recording
+from test_quick import Slow
+
+S = 1_000_000_000
+WRITES = IoBatch.writes(np.arange(2_000) * 4096, 4096)
+
+
+@contextmanager
+def session(bound: Bound, out: Path, latency_ns: int = S) -> Iterator[tuple[Session, Slow]]:
+    engine = Slow(latency_ns, stops=True)
+    recording = Recording.create(out, engine.describe(), {"writes": True}, 1)
+    with recording.part("drive_type") as writer:
+        yield Session(engine, writer, test="drive_type", seed=1, bound=bound), engine
+
+
+def kept(out: Path) -> Evidence:
+    evidence = Recording.open(out).evidence("drive_type")
+    assert evidence is not None
+    return evidence
+
+
+class TestSession:
+    @pytest.mark.parametrize("latency_s", [0.1, 1.0, 9.0])
+    def test_device_time_ends_a_run_in_time(self, latency_s: float, tmp_path: Path) -> None:
+        with session(Bound(400 * S, 1 << 40), tmp_path / "r", round(latency_s * S)) as (one, engine):
+            with pytest.raises(BoundReached):
+                for _ in range(300):
+                    one.run("writes", WRITES)
+            assert engine.now_ns <= 400 * S
+        steps = kept(tmp_path / "r").steps
+        assert [steps[-1].kind, steps[-1].params["why"]] == ["bound", "6 min 40 s of device time"]
+
+    def test_bytes_written_are_held_to_the_byte(self, tmp_path: Path) -> None:
+        with session(Bound(10**6 * S, 10 * 4096 + 1), tmp_path / "r") as (one, engine):
+            one.run("reads", IoBatch.reads(np.arange(5) * 4096, 4096))
+            with pytest.raises(BoundReached):
+                one.run("writes", WRITES)
+            assert engine.sent == 5 + 10
+        assert kept(tmp_path / "r").steps[-1].params["why"] == "40 KiB written"
+
+    def test_a_stop_that_comes_first_is_no_bound(self, tmp_path: Path) -> None:
+        with session(Bound(10**6 * S, 10 * 4096), tmp_path / "r") as (one, _):
+            assert len(one.run("writes", WRITES, until=Stop(S // 2))) == 1
+
+    def test_pauses_are_device_time(self, tmp_path: Path) -> None:
+        with session(Bound(1_000 * S, 1 << 40), tmp_path / "r") as (one, engine):
+            one.pause("rest", 600.0)
+            with pytest.raises(BoundReached):
+                one.pause("rest", 600.0)
+            assert engine.now_ns == 600 * S
+        assert [step.kind for step in kept(tmp_path / "r").steps] == ["pause", "bound"]
+
+    def test_a_replay_ends_at_the_same_step_and_says_why(self, tmp_path: Path) -> None:
+        with session(Bound(10**6 * S, 10 * 4096), tmp_path / "r") as (one, _):
+            one.run("some", IoBatch.writes([0, 4096], 4096))
+            with pytest.raises(BoundReached):
+                one.run("more", WRITES)
+        replay = Replay(kept(tmp_path / "r"), Known())
+        assert len(replay.run("some", IoBatch.writes([0, 4096], 4096))) == 2
+        with pytest.raises(CutShort):
+            replay.run("more", WRITES)
+        assert replay.why_cut == "The test reached its bound of 40 KiB written before more."
+
+
+def of_rates(out: Path, **options: bool) -> SuiteResult:
+    return run_suite(SimEngine.open("st5000as0011"), out, SuiteOptions(only=("write_rates",), **options))
+
+
+class TestSuite:
+    @pytest.mark.parametrize(
+        "bound", [Cost(1, 90.0, 1 << 40), Cost(1, 1e6, 64 << 20), Cost(1, 600.0, 1 << 40)]
+    )
+    def test_a_test_at_its_bound_ends_with_what_it_has(
+        self, bound: Cost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(WriteRates, "estimate", lambda *_, **__: bound)
+        result = of_rates(tmp_path / "r")
+        account = accounts(result)[-1]
+        assert account.test == "write_rates" and account.within
+        found = {finding.name: finding for finding in result.findings}
+        rates = found["random_write_rate"].value
+        assert isinstance(rates, dict) and "one_at_a_time" in rates
+        assert all("reached its bound of" in each.why for each in result.findings if not each.known)
+        assert infer_suite(tmp_path / "r").findings == result.findings
+        again = of_rates(tmp_path / "r", resume=True)
+        assert again.findings == result.findings
+
+    def test_a_run_that_was_cut_goes_on_to_the_same_bound(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(WriteRates, "estimate", lambda *_, **__: Cost(1, 400.0, 1 << 40))
+        whole = of_rates(tmp_path / "whole")
+        engine = SimEngine.open("st5000as0011")
+        run, calls = engine.run, iter(range(60))
+
+        def cut(io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> object:
+            if next(calls, None) is None:
+                raise KeyboardInterrupt
+            return run(io, depth=depth, until=until)
+
+        engine.run = cut  # type: ignore[method-assign, assignment]  # a key is pressed
+        with pytest.raises(KeyboardInterrupt):
+            run_suite(engine, tmp_path / "cut", SuiteOptions(only=("write_rates",)))
+        assert of_rates(tmp_path / "cut", resume=True).findings == whole.findings
+
+
+@pytest.mark.parametrize("seed", [76003, 76011])
+def test_a_whole_probe_of_a_random_drive_takes_no_more_than_was_printed(seed: int, tmp_path: Path) -> None:
+    drive = _native.SimDrive(_native.random_profile(seed, None), "drive.toml", seed)
+    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
+    result = run_suite(SimEngine(drive, facts), tmp_path / "r", SuiteOptions())
+    told = accounts(result)
+    assert len(told) == len(result.evidence)
+    assert [account.test for account in told if not account.within] == [], f"seed {seed}"
+    short = [replace(account, planned=Cost(1, 1e-9, 0)) for account in told if account.device_seconds]
+    assert not any(account.within for account in short)
