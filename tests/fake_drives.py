@@ -78,6 +78,7 @@ class FakeDrive:
         self.dirty: deque[tuple[int, int]] = deque()
         self.dirty_blocks = 0
         self.in_flash = 0
+        self.flash_blocks: set[int] = set()
         self.cache_on = True
         self.ahead: dict[int, int] = {}
         self.written: set[int] = set()
@@ -164,7 +165,9 @@ class FakeDrive:
             return
         if any(first <= offset < first + t.read_ahead_bytes for first in list(self.ahead)[-32:]):
             return
-        if offset in self.locations:
+        if offset in self.flash_blocks:
+            self.now += t.flash_write
+        elif offset in self.locations:
             self.go(*self.locations[offset])
         else:
             self.in_place(offset)
@@ -199,8 +202,10 @@ class FakeDrive:
         t = self.traits
         self.now += t.flash_write + (size - 4096) / t.flash_bytes_a_ms
         self.in_flash += size
+        self.flash_blocks.update(range(offset, offset + size, 4096))
         if t.flash_band_bytes and self.in_flash >= t.flash_band_bytes:
             self.in_flash = 0
+            self.flash_blocks.clear()
             self.now += t.flash_clean
 
     def in_place(self, offset: int, size: int = 4096) -> None:
@@ -227,7 +232,8 @@ class FakeDrive:
         place = cache * t.band_bytes + used * 4096
         track, within = divmod(place, t.track_bytes)
         where = (0.95 + 0.04 * cache / t.cache_bands, within / t.track_bytes + track * t.skew)
-        self.locations[offset] = where
+        for block in range(size // 4096):  # one behind the other, each a little further around
+            self.locations[offset + 4096 * block] = (where[0], where[1] + 4096 * block / t.track_bytes)
         self.go(*where, size)
 
     def append_journal(self, offset: int, size: int) -> None:
@@ -244,7 +250,8 @@ class FakeDrive:
         turns = t.journal_turns + (size - 4096) / t.track_bytes
         self.now += turns * t.turn
         self.log_phase = (self.log_phase + turns) % 1.0
-        self.locations[offset] = (0.0, self.log_phase)
+        for block in range(size // 4096):
+            self.locations[offset + 4096 * block] = (0.0, self.log_phase + 4096 * block / t.track_bytes)
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:

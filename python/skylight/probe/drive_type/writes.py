@@ -40,23 +40,24 @@ LATE_SHARE = 0.75  # share of latencies of at least a revolution before whole re
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """One step of writes: latency of each (ns; with its FLUSH if `flushed`) and how completions follow the
-    address."""
+    """One step of writes: latency of each (ns; with its FLUSH if `flushed`), how completions follow the
+    address, and the tick of the clock (ns)."""
 
     name: str
     region_bytes: int
     flushed: bool
     latency_ns: I64
     tied: Coherence
+    tick_ns: int = 0
 
     @property
     def spread(self) -> Spread:
         """Summary of the latencies."""
-        return Spread.of(self.latency_ns)
+        return Spread.of(self.latency_ns, self.tick_ns)
 
     def fixed(self, turning: Coherence | None) -> bool:
         """True for one latency, give or take jitter and whole revolutions of a disk that rotates."""
-        return is_fixed(self.latency_ns, turning)
+        return is_fixed(self.latency_ns, turning, self.tick_ns)
 
     def quick(self, turning: Coherence | None) -> bool:
         """True if the writes did not wait for a platter: flash, a volatile cache, an eager log."""
@@ -135,9 +136,9 @@ class Sustained:
         return bool(np.any(self.latency_ns[-FEWEST_SHARE:] >= TELLING_NS))
 
 
-def is_fixed(latency_ns: I64, turning: Coherence | None) -> bool:
+def is_fixed(latency_ns: I64, turning: Coherence | None, tick_ns: int = 0) -> bool:
     """True for one latency, give or take jitter and, given a rotation, whole revolutions."""
-    if Spread.of(latency_ns).fixed:
+    if Spread.of(latency_ns, tick_ns).fixed:
         return True
     if turning is None:
         return False

@@ -35,6 +35,8 @@ OTHERS = (0.003, 0.011, 0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21, 0.24, 0.3, 0.3
           0.76, 0.8, 0.83, 0.86, 0.885, 0.91, 0.93, 0.95, 0.97, 0.985, 0.993, 1.0)  # fmt: skip
 """Parts of the address space that are looked at for their radius: dense at the ends, where horizontal zones
 may have the outermost and innermost track anywhere."""
+MOST_GROWTH, MOST_ZONE_STEP = 0.02, 0.25
+"""How much more a track may hold than one further out, which is the error of both, and how much less."""
 STARS = ("from-first", "from-far", "from-back", "from-there")
 FINE = "-fine"
 
@@ -77,8 +79,25 @@ class Analysis:
 
     @cached_property
     def last(self) -> Tracks | None:
-        """Tracks up to the last address."""
-        return self._around("id", 0.25, 1.3)
+        """Tracks up to the last address, if they are there.
+
+        What was written last may lie in a cache elsewhere, where tracks hold more than those just before the
+        end. Further in they hold less, and hardly less than a zone on."""
+        end, before = self._around("id", 0.25, 1.3), self._around("id-before", 0.25, 1.3)
+        if end is None or before is None:
+            return before if end is None else end
+        grown = end.track_bytes / before.track_bytes
+        if grown > 1.0 + MOST_GROWTH:
+            return before
+        return end if grown >= 1.0 - MOST_ZONE_STEP else None
+
+    @cached_property
+    def stripe(self) -> int | None:
+        """The size of the stripes that addresses go to several disks in, if they do."""
+        log = self._log("first")
+        if self.rough is None or self.turn is None or len(log) == 0:
+            return None
+        return places.stripe_under(log, self.turn, self.rough)
 
     def _around(self, name: str, low: float, high: float) -> Tracks | None:
         """Tracks of a step whose size is between two multiples of that at the start."""

@@ -21,6 +21,7 @@ from skylight.evidence import F64, IoLog
 from skylight.infer import phase
 from skylight.infer.minimum_access_time import Reach, ideal_ns, reach_of
 from skylight.infer.phase import Coherence
+from skylight.infer.striped import stripe_of
 from skylight.infer.track_phases import Tracks, centred, fit_tracks, phase_of, refined, settled
 
 LEAST_TRACK_BYTES, MOST_TRACK_BYTES = 64 << 10, 8 << 20
@@ -63,6 +64,12 @@ def place_of(log: IoLog, turn: Turn, low: float, high: float) -> Tracks | None:
         return None
     angle = phase_of(log.complete_ns, int(log.complete_ns[0]), turn.period_ns)
     return fit_tracks(log.offset.astype(np.float64), angle, low, high)
+
+
+def stripe_under(log: IoLog, turn: Turn, tracks: Tracks) -> int | None:
+    """The stripes that the blocks of a step lie in, if they do."""
+    angle = phase_of(log.complete_ns, int(log.complete_ns[0]), turn.period_ns)
+    return stripe_of(log.offset.astype(np.float64), angle, tracks)
 
 
 def aligned(log: IoLog, model: F64, group: NDArray[np.integer], period_ns: float) -> tuple[F64, F64]:
