@@ -53,7 +53,7 @@ class TestMoved:
         moved = (np.arange(len(before)) < share * BLOCKS) & ~CONTROL
         after = np.where(moved, rng.random(len(before)), before) + 0.37  # the spindle stood elsewhere
         found = moved_between(read_at(before, rng), read_at(after, rng), CONTROL, TURN_NS)
-        assert found is not None and found.count == BLOCKS and found.quick == 0
+        assert found is not None and found.count == BLOCKS and not found.flash
         assert abs(found.share - share) < 3.5 * found.error
 
     def test_a_block_that_left_flash_has_moved(self, rng: np.random.Generator) -> None:
@@ -62,7 +62,7 @@ class TestMoved:
         found = moved_between(
             read_at(angle, rng, quick=~CONTROL), read_at(angle, rng, quick=kept), CONTROL, TURN_NS
         )
-        assert found is not None and found.quick == 1 and abs(found.share - 0.5) < 0.15
+        assert found is not None and found.flash and abs(found.share - 0.5) < 0.15
 
     def test_controls_that_disagree_say_nothing(self, rng: np.random.Generator) -> None:
         logs = [read_at(rng.random(BLOCKS + CONTROLS), rng) for _ in range(2)]
@@ -98,21 +98,21 @@ class TestModels:
         return models.likeliest(models.posterior(clues), lambda model: model.drive_type)
 
     def test_a_log_alone_does_not_prove_shingling(self) -> None:
-        kind, chance = self.said(models.landing("log", 1e-6), models.unwritten(False))
+        kind, chance = self.said(models.landing("log"), models.unwritten(False))
         assert kind == "smr" and chance < 0.9
 
     def test_the_cost_of_a_block_decides(self) -> None:
-        log = models.landing("log", 1e-6)
+        log = models.landing("log")
         for with_band, expected in ((True, "smr"), (False, "cmr")):
             kind, chance = self.said(log, models.cost(with_band=with_band, words="", rows=()))
             assert kind == expected and chance > 0.9
 
     def test_a_volume_that_knows_what_was_never_written_says_less(self) -> None:
-        log, unmoved = models.landing("log", 1e-6), models.unmoved("", ())
+        log, unmoved = models.landing("log"), models.unmoved("", ())
         assert self.said(log, models.unwritten(True), unmoved)[1] < 0.7
 
     def test_a_log_in_other_parts_is_no_conventional_disk(self) -> None:
-        home = models.landing("home", 1e-6)
+        home = models.landing("home")
         assert self.said(home, models.elsewhere(4, 0, "", ()))[0] == "cmr"
         assert self.said(home, models.elsewhere(0, 4, "", ()))[0] == "smr"
 

@@ -3,8 +3,8 @@
 Blocks are read, something happens (a pause), and blocks beside them are read, in the same order. Phases of a
 block that stayed differ between the two by what all differ by, the angle at which the second reading began;
 those of a block that moved differ by anything. Blocks that nobody wrote are the *controls*: they give that
-common difference and how far phases scatter about it. A read far quicker than those of the controls was
-answered without the platter; a block of which only one of the two was has moved too.
+common difference and how far phases scatter about it. Where nearly all blocks are read far quicker than the
+controls, they lie where no platter is, and have moved once they are not.
 
 So no seek curve, layout or address of a cache enters, and neither delays of the host nor other clients do:
 they make a read later by whole revolutions, or by none.
@@ -33,26 +33,26 @@ LEAST_WIDTH, MOST_WIDTH = 0.04, 0.25  # revolutions; wider, half of what moved w
 WITHIN = 0.9  # share of the controls by which the width is set
 QUICK_SHARE = 0.5  # of the time of the quickest tenth of the controls: such a read needs no platter
 QUICKEST_PART = 0.1
+ALL_QUICK = 0.9  # in a log on a platter, where no seek is needed, half are
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The share of the blocks that moved, of how many, and its standard error; `quick` is the share that was
-    answered without the platter before."""
+    """The share of the blocks that moved, of how many, and its standard error; whether they lay where no
+    platter is."""
 
     share: float
     error: float
     count: int
-    quick: float
+    flash: bool
 
 
 def moved_between(before: IoLog, after: IoLog, control: Bools, period_ns: float) -> Moved | None:
     """What moved between two readings of the same blocks in the same order; None where controls disagree."""
     if len(before) != len(after) or int(control.sum()) < FEWEST_CONTROLS or bool(control.all()):
         return None
-    first, then = before.latency_ns, after.latency_ns
-    was_quick = first < QUICK_SHARE * float(np.quantile(first[control], QUICKEST_PART))
-    is_quick = then < QUICK_SHARE * float(np.quantile(then[control], QUICKEST_PART))
+    was_quick, is_quick = (_quick(log.latency_ns, control) for log in (before, after))
+    flash = float(was_quick[~control].mean()) >= ALL_QUICK
     turned = _phase(after, period_ns) - _phase(before, period_ns)
     mean = complex(phasors(turned[control]).mean())
     if abs(mean) < LEAST_AGREEMENT:
@@ -61,16 +61,21 @@ def moved_between(before: IoLog, after: IoLog, control: Bools, period_ns: float)
     width = max(LEAST_WIDTH, float(np.quantile(off[control], WITHIN)))
     if width > MOST_WIDTH:
         return None
-    away = np.where(was_quick | is_quick, was_quick != is_quick, off > width)
-    stayed_away, moved_away = float(away[control].mean()), 1.0 - 2.0 * width
+    away = was_quick != is_quick if flash else off > width
+    stayed_away = 0.0 if flash else float(away[control].mean())
+    scale = (1.0 if flash else 1.0 - 2.0 * width) - stayed_away
     asked = away[~control]
-    scale = moved_away - stayed_away
     seen = float(asked.mean())
     share = min(max((seen - stayed_away) / scale, 0.0), 1.0)
     # One more of either kind, so that a share of none or all is not taken for certain.
     smoothed = (asked.sum() + 1) / (len(asked) + 2)
     error = float(np.sqrt(smoothed * (1 - smoothed) / len(asked))) / scale
-    return Moved(share, error, len(asked), float(was_quick[~control].mean()))
+    return Moved(share, error, len(asked), flash)
+
+
+def _quick(latency_ns: NDArray[np.int64], control: Bools) -> Bools:
+    """Reads too quick for a platter, given those of the controls."""
+    return np.asarray(latency_ns < QUICK_SHARE * float(np.quantile(latency_ns[control], QUICKEST_PART)))
 
 
 def _phase(log: IoLog, period_ns: float) -> F64:

@@ -63,7 +63,7 @@ from skylight.probe.drive_type.plan import (
     WIDE_WRITES,
     Plan,
 )
-from skylight.probe.drive_type.verdict import judge
+from skylight.probe.drive_type.verdict import in_log, judge
 from skylight.probe.drive_type.writes import (
     FAST_LARGE_NS,
     FEWEST_SHARE,
@@ -243,7 +243,9 @@ class DriveType(ProcedureTest[Observed]):
                 )
                 for first in range(0, len(log), rows)
             )  # fmt: skip
-        elif where.logged and not seen.stalled:
+        logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
+        # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.
+        if logged and not seen.stalled and (seen.read_back is None or seen.read_back.where == "flash"):
             seen.settled = settling.settle(plan, turning.period_ns)
 
     @staticmethod

@@ -52,7 +52,7 @@ MODELS: tuple[Model, ...] = (
     # to go home. What it costs when they are wrong: such a disk is called shingled, at the confidence that
     # stands here.
     Model("not a rotating disk", 0.27, "not-rotating", "none", "unseen"),
-    Model("a disk written in place", 0.275, "cmr", "none", "home"),
+    Model("a disk written in place", 0.2725, "cmr", "none", "home"),
     Model("several disks written in place", 0.04, "cmr", "none", "home"),
     Model("a thin volume or a sparse file on such a disk", 0.03, "cmr", "none", "home", maps=True),
     Model("a shingled disk with a log on its platters", 0.20, "smr", "disk", "log", with_band=True),
@@ -60,6 +60,7 @@ MODELS: tuple[Model, ...] = (
     Model("a thin volume on a shingled disk", 0.005, "smr", "disk", "log", maps=True, with_band=True),
     Model("a shingled disk with a flash cache", 0.05, "smr", "flash", "flash", with_band=True),
     Model("an ordinary disk with a log on its platters", 0.025, "cmr", "disk", "log", alone=True),
+    Model("an ordinary disk, in part with a log", 0.0025, "cmr", "disk", "home", "log", alone=True),
     Model("a log-structured volume on any disk", 0.015, UNKNOWN, "disk", "log", maps=True),
     Model("an ordinary disk behind flash or memory", 0.02, "cmr", UNKNOWN, "flash", alone=True),
     Model("a volume behind which no disk shows", 0.04, UNKNOWN, UNKNOWN, "unseen", maps=True),
@@ -69,6 +70,7 @@ MODELS: tuple[Model, ...] = (
 CHANCES = {
     # Chances that no evidence gives, chosen; each would have to be off by ten to change what is said.
     "anything": 0.05,  # that what is none of these shows any one sign
+    "landing mistaken": 1e-4,  # the signs of a landing, of which each has a chance of 1e-6 by itself
     "unwritten is quick, without a map": 0.1,  # a drive that knows what was never written or was trimmed
     "unwritten is quick, with a map": 0.9,
     "cost mistaken": 0.005,  # both bounds of a cost are wrong: a drive that paused, or did other work first
@@ -90,8 +92,9 @@ class Clue:
     rows: tuple[str, ...] = ()
 
 
-def landing(where: Lands | Literal["either"], mistaken: float) -> Clue:
+def landing(where: Lands | Literal["either"]) -> Clue:
     """Writes at the start were seen to land there; `either` is a log or flash."""
+    mistaken = CHANCES["landing mistaken"]
 
     def chance(model: Model) -> float:
         if where == "either":

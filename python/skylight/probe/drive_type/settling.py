@@ -39,9 +39,6 @@ TRIAL_PLACE_NS = (
 ALONE_NS = 50_000_000.0
 # The smallest bands in use are of some megabytes: read, set aside, written, each with a seek and a wait.
 BAND_NS = 62_000_000.0
-# Blocks that lie in a log are read from a platter, those in flash are not; where some are and some are not, a
-# volatile cache still held them, and leaving that is no move.
-FEW_QUICK = 0.2
 SURE_ERRORS = 2.0  # standard errors that a share may be off
 MOST_WRITES = SAMPLE + MOST_PLACES
 MOST_READS = (len(RUNGS_S) + 3) * (SAMPLE + CONTROLS)
@@ -110,7 +107,7 @@ def settle(plan: Plan, period_ns: float) -> Settled:
     for number, seconds in enumerate(RUNGS_S, 1):
         steps.pause("settle-pause", seconds)
         moved = first.look(plan, number, period_ns)
-        if moved is None or not (moved.quick <= FEW_QUICK or moved.quick >= 1 - FEW_QUICK):
+        if moved is None:
             break
         rungs.append((seconds, moved))
         if moved.share >= MOVING:

@@ -47,7 +47,7 @@ def judge(seen: Observed, kind: str) -> Verdict:
     found = land(seen, kind)
     if found.where == "unknown":
         return Verdict(UNKNOWN, UNKNOWN, 0.0, found.why, found.rows)
-    clues = [models.landing(found.where, 1.0 - found.confidence), *_clues(seen, found)]
+    clues = [models.landing(found.where), *_clues(seen, found)]
     likely = models.posterior(clues)
     drive_type, type_chance = models.likeliest(likely, lambda model: model.drive_type)
     medium, medium_chance = models.likeliest(likely, lambda model: model.cache_medium)
@@ -114,10 +114,15 @@ def in_place(writes: Writes, turning: Coherence) -> bool:
     return tied.rotates and abs(tied.period_ns / turning.period_ns - 1) <= PERIOD_TOLERANCE
 
 
+def in_log(writes: Writes, turning: Coherence) -> bool:
+    """True for writes of one latency that do not follow their address."""
+    return not in_place(writes, turning) and writes.fixed(turning)
+
+
 def _elsewhere(parts: tuple[Writes, ...], turning: Coherence) -> Clue:
     """How many other parts of the addresses are written in place."""
     home = sum(in_place(writes, turning) for writes in parts)
-    away = sum(not in_place(writes, turning) and writes.fixed(turning) for writes in parts)
+    away = sum(in_log(writes, turning) for writes in parts)
     words = f"Of {len(parts)} other parts of the addresses {home} are written in place"
     words += f" and {away} to a log or a cache." if away else "."
     return models.elsewhere(home, away, words, ("writes-elsewhere",))

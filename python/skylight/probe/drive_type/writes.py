@@ -164,13 +164,14 @@ def cleaned_between(latency_ns: I64, limit_ns: float) -> bool:
     has to: since some stall half of the writes were fast, but all together took longer than any disk takes
     for as many (and for `FEWEST_SHARE`, if they are fewer), even without the slowest of them, which may be a
     retry unless it is longer than any."""
+    slowest_write_ns = SLOWEST_WRITE_NS + (float(np.median(latency_ns)) if len(latency_ns) else 0.0)
     for first in np.flatnonzero(latency_ns >= STALL_NS):
         since_ns = latency_ns[first:]
         if len(since_ns) < FEWEST_SINCE_STALL:
             break
         slowest_ns = int(since_ns.max())
         retry_ns = slowest_ns if slowest_ns < LONGEST_RETRY_NS else 0
-        too_long = int(since_ns.sum()) - retry_ns > SLOWEST_WRITE_NS * max(len(since_ns), FEWEST_SHARE)
+        too_long = int(since_ns.sum()) - retry_ns > slowest_write_ns * max(len(since_ns), FEWEST_SHARE)
         if too_long and float(np.median(since_ns)) < max(FAST_READ_NS, limit_ns):
             return True
     return False
