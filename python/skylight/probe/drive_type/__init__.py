@@ -36,7 +36,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from skylight.errors import UsageError
-from skylight.evidence import I64, U64, Evidence, IoBatch, IoLog, Op, Params, TargetFacts
+from skylight.evidence import I64, U64, Evidence, IoBatch, IoLog, Op, Params, Stop, TargetFacts
 from skylight.findings import Finding
 from skylight.infer import phase
 from skylight.infer.phase import Coherence
@@ -136,12 +136,13 @@ class DriveType(ProcedureTest[Observed]):
         narrow = len(NARROW_BYTES) * PLACES * VISITS
         sustained, settled = SUSTAINED_WRITES, settling.MOST_WRITES
         single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS + PLACES * VISITS + 2 * PLACES
+        sustained += readback.MOST_AROUND
         block = max(IO_BYTES, facts.block_bytes)
         seconds = (
             (reads + WIDE_WRITES + 2 * narrow + 5 * PAIRS + 2 * PLACES * VISITS + settled) * SLOWEST_IO_S
             + sustained * FAST_LARGE_NS / 1e9
             + settling.LONGEST_S
-            + readback.REST_S
+            + readback.RESTS * readback.REST_S
         )
         written = (single + settled * settling.UNIT_BLOCKS) * block
         written += min(sustained * LARGE_BYTES, facts.size_bytes)
@@ -176,10 +177,14 @@ class DriveType(ProcedureTest[Observed]):
         where = plan.scattered("writes-wide", region, plan.wide_writes)
         if flushed:
             steps.expect(plan.places * VISITS * 2 + 2 * len(where))
-        log = self._write(plan, "writes-wide", where, region, flushed=flushed)
+        until = None if plan.quick else STALLING
+        log = self._write(plan, "writes-wide", where, region, flushed=flushed, until=until)
         wide = writes_of("writes-wide", log, region, flushed=flushed)
         if len(wide.latency_ns):
             seen.wide = wide
+        if not plan.quick and STALLING.reached(log):
+            seen.crowded_ns = wide.latency_ns
+            return
         if steps.spent() or seen.wide is None:
             return
         if not seen.reads.rotates and reads_fast(seen.reads_ns):
@@ -216,16 +221,19 @@ class DriveType(ProcedureTest[Observed]):
 
     def _doubt(self, plan: Plan, seen: Observed, wide: Writes) -> None:
         """More writes than a volatile cache holds, and blocks written before and after them, read back."""
-        region = plan.reach
-        if region < readback.LEAST_TARGET_BYTES:
+        turning = rotation(seen)
+        if turning is None or plan.reach < readback.LEAST_TARGET_BYTES:
             self._sustain(plan, seen, wide)
             return
-        readback.write_one(plan, "writes-early", 0, region)
+        early = readback.write_early(plan)
+        if STALLING.reached(early):
+            seen.crowded_ns = early.latency_ns
+            return
         self._sustain(plan, seen, wide)
-        readback.write_one(plan, "writes-late", 2, region)
-        plan.steps.pause("rest", readback.REST_S)
+        readback.write_late(plan)
+        readback.rest(plan)
         usual_ns = float(np.median(seen.reads_ns if seen.reads.rotates else seen.back_ns))
-        seen.read_back = readback.read_all(plan, "read-back", usual_ns)
+        seen.read_back = readback.read_all(plan, "read-back", usual_ns, turning.period_ns)
 
     def _explain(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
         """What still separates models once it is known where writes land at the start."""
@@ -267,10 +275,12 @@ class DriveType(ProcedureTest[Observed]):
         return log.latency_ns[np.sort(first)], phase.coherence(log.complete_ns, place, ROUND_IOS)
 
     @staticmethod
-    def _write(plan: Plan, name: str, where: U64, region: int, *, flushed: bool) -> IoLog:
-        make = IoBatch.flushed_writes if flushed else IoBatch.writes
+    def _write(
+        plan: Plan, name: str, where: U64, region: int, *, flushed: bool, until: Stop | None = None
+    ) -> IoLog:
+        io = (IoBatch.flushed_writes if flushed else IoBatch.writes)(where, plan.io_bytes)
         params = plan.params(region, flushed=flushed)
-        return plan.steps.run(name, make(where, plan.io_bytes), params=params, share=WIDE_SHARE)
+        return plan.steps.run(name, io, until=until, params=params, share=WIDE_SHARE)
 
     @staticmethod
     def _mix(plan: Plan, turning: Coherence, *, flushed: bool, share: float) -> Mixed:

@@ -20,7 +20,15 @@ import numpy as np
 from skylight.evidence import I64
 from skylight.infer.phase import FASTEST_RPM, NONE, Coherence
 from skylight.infer.phase_step import Advance
-from skylight.infer.robust import Spread, centre, confidence_that, folded_spread, uneven_spread, within_tick
+from skylight.infer.robust import (
+    Spread,
+    centre,
+    confidence_that,
+    folded_spread,
+    tick_of,
+    uneven_spread,
+    within_tick,
+)
 from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.drive_type.mixed import STALL_NS, Mixed
 from skylight.probe.drive_type.readback import ReadBack
@@ -42,8 +50,8 @@ SLOW_FIXED_NS = 3_500_000
 LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none
 UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the revolution
 PERIOD_TOLERANCE = 0.01
-# Less than 16 writes to a log take at the least, a fifth of a revolution, and more than a tick of any clock.
-LEAST_FLUSH_WORK_NS = 1_500_000
+# Less than 16 writes to a log or to flash take; that noise favours seven of eight pairs has a chance of 4 %.
+LEAST_FLUSH_WORK_NS = 250_000
 NOT_HOME_MISTAKEN = 0.03  # that blocks at their places share no angle although others of the drive do: chosen
 LARGE_VOLATILE_BYTES = 512 << 20  # a cache that takes as much is rather flash or memory than a disk's own
 
@@ -74,6 +82,7 @@ class Observed:
     read_back: ReadBack | None = None
     elsewhere: tuple[Writes, ...] = ()
     settled: Settled | None = None
+    crowded_ns: I64 = field(default_factory=_no_latencies)  # writes of which many waited as for cleaning
 
     @property
     def cleaned_early(self) -> bool:
@@ -83,7 +92,7 @@ class Observed:
     @property
     def stalled(self) -> bool:
         """True if bands were cleaned between writes."""
-        if cleaned_early(self.wide, self.mixed):
+        if len(self.crowded_ns) or cleaned_early(self.wide, self.mixed):
             return True
         return self.wide is not None and self.sustained.cleaned(self.wide)
 
@@ -125,12 +134,12 @@ def reads_fast(first_visits_ns: I64) -> bool:
 
 
 def slow_flush(flush_ns: I64) -> bool:
-    """True if a FLUSH after fast writes had work to do, unlike the one right after it: they were in a
-    volatile cache."""
-    worked_ns, idle_ns = flush_ns[0::2], flush_ns[1::2]
-    if len(idle_ns) == 0:
-        return False
-    return float(np.median(worked_ns)) > float(np.median(idle_ns)) + LEAST_FLUSH_WORK_NS
+    """True if nearly each FLUSH after fast writes had work to do, unlike the one right after it: they were in
+    a volatile cache."""
+    pairs = len(flush_ns) // 2
+    work_ns = flush_ns[: 2 * pairs : 2] - flush_ns[1 : 2 * pairs : 2]
+    least_ns = LEAST_FLUSH_WORK_NS + tick_of(flush_ns.astype(np.uint64))
+    return pairs > 1 and int(np.count_nonzero(work_ns > least_ns)) >= pairs - 1
 
 
 def _median_below(limit_ns: float) -> Callable[[I64], bool]:
@@ -216,7 +225,8 @@ def _without_rotation(seen: Observed, kind: str) -> Landing:
     if seen.wide is not None:
         spread = seen.wide.spread
         back_ns = float(np.median(seen.back_ns)) if len(seen.back_ns) else 0.0
-        missed_turns = kind != "file" and spread.fixed and spread.median_ns >= SLOW_FIXED_NS
+        link_ns = median_ns * (2 if seen.wide.flushed else 1)  # what commands take at the least, or nearly so
+        missed_turns = kind != "file" and spread.fixed and spread.median_ns - link_ns >= SLOW_FIXED_NS
         if missed_turns or back_ns >= FAST_READ_NS:
             return _unknown(
                 f"Reads of blocks not written before take {_ms(median_ns)}, too fast for a rotating disk,"
@@ -250,6 +260,8 @@ def _without_rotation(seen: Observed, kind: str) -> Landing:
 def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
     """The disk rotates: what it does with writes decides."""
     mixed = seen.mixed
+    if len(seen.crowded_ns):
+        return _crowded(seen.crowded_ns, wide, turning)
     if mixed is not None and mixed.logged:
         return _logged(mixed)
     if wide.quick(turning) or (mixed is not None and mixed.level):
@@ -299,6 +311,18 @@ def _logged(mixed: Mixed) -> Landing:
     return Landing("log", confidence, why, ("reads", mixed.name))
 
 
+def _crowded(latency_ns: I64, wide: Writes, turning: Coherence) -> Landing:
+    """Writes of which many wait longer than for any place on a disk: a cache that is full."""
+    late = int(np.count_nonzero(latency_ns >= STALL_NS))
+    why = (
+        f"On a disk that follows {_turn(turning)} {late} of {len(latency_ns)} random writes waited"
+        f" {_ms(STALL_NS)} or longer, and all {_ms(float(latency_ns.mean()))} on average, as for bands to be"
+        " cleaned: they go to a persistent cache that is full."
+    )
+    confidence = turning.confidence * (1 - turning.p_value)
+    return Landing("either", confidence, why, ("reads", wide.name))
+
+
 def _flushed_flash(mixed: Mixed) -> Landing:
     """Writes that FLUSH brings to a medium, which wait neither for the arm nor for an angle."""
     median = _ms(float(np.median(mixed.latency_ns)))
@@ -320,7 +344,9 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
         f" FLUSH finds nothing to do; blocks written before and after {format_size(between)} of others"
     )
     confidence = turning.confidence * (1 - turning.p_value)
-    if back.where == "home" and not seen.sustained.cleaned(wide):
+    if back.where != "flash" and seen.sustained.cleaned(wide):
+        return _crowded(seen.sustained.latency_ns, wide, turning)
+    if back.where == "home":
         confidence *= back.tied.confidence * (1 - back.tied.p_value)
         why = f"{start} are read at one angle where they are neighbours: written in place, behind a cache."
         return Landing("home", confidence, why, rows, between >= LARGE_VOLATILE_BYTES)
@@ -329,6 +355,12 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
             f"{start} are read from a platter, but neighbours at no common angle: they are written to a log."
         )
         return Landing("log", confidence * (1 - NOT_HOME_MISTAKEN), why, rows)
+    if back.where == "unknown":
+        return _unknown(
+            f"{start} are read neither alike nor at angles that say whether they lie at their places; leave"
+            " the drive idle for an hour and probe again.",
+            *rows,
+        )
     return _doubted(seen, wide, turning)
 
 

@@ -26,7 +26,7 @@ NARROW_BYTES = (16 << 20, 4 << 20)
 PARTS = (0.2, 0.45, 0.7, 0.95)  # of the addresses: a drive may write in place at the start alone
 SUSTAINED_WRITES = 18_432  # of 64 KiB: 1,152 MiB
 SUSTAINED_REGION_BYTES = 2 << 30  # so wide that a volatile cache cannot write them out in one pass of the arm
-FLUSHES, FLUSHED_BURST = 3, 16
+FLUSHES, FLUSHED_BURST = 8, 16
 # Eight of 64 writes this slow are bands being cleaned, not outliers: a piece ends there, for each takes long.
 STALLING = Stop(STALL_NS, count=8, within=64)
 DECISIVE = Stop(TELLING_NS)  # a quick answer has no time to wait for eight

@@ -53,7 +53,7 @@ def judge(seen: Observed, kind: str) -> Verdict:
     medium, medium_chance = models.likeliest(likely, lambda model: model.cache_medium)
     if type_chance < LEAST_LIKELY:
         drive_type = UNKNOWN
-    if medium_chance < LEAST_LIKELY or found.cached:
+    if medium_chance < LEAST_LIKELY or found.cached or found.where == "either":
         medium = UNKNOWN
     said = " ".join(clue.words for clue in clues if clue.words)
     why = " ".join(part for part in (found.why, said, _most_likely(likely)) if part)

@@ -127,8 +127,14 @@ class Sustained:
         return before_bytes >= MOST_VOLATILE_BYTES or long or self.cleaned(writes)
 
     def cleaned(self, writes: Writes) -> bool:
-        """True if bands were cleaned meanwhile."""
-        return cleaned_between(self.latency_ns, self.limit_ns(writes))
+        """True if bands were cleaned meanwhile: between writes that were fast, or so that all of them took
+        twice as long as any disk takes, whatever the slowest of them was."""
+        if cleaned_between(self.latency_ns, self.limit_ns(writes)):
+            return True
+        if not self.tells:
+            return False
+        all_but_one_ns = int(self.latency_ns.sum()) - int(self.latency_ns.max())
+        return all_but_one_ns > 2 * SLOWEST_WRITE_NS * len(self.latency_ns)
 
     @property
     def stalled_lately(self) -> bool:
