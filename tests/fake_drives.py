@@ -79,6 +79,7 @@ class FakeDrive:
         self.dirty_blocks = 0
         self.in_flash = 0
         self.flash_blocks: set[int] = set()
+        self.in_cache: set[int] = set()
         self.cache_on = True
         self.ahead: dict[int, int] = {}
         self.written: set[int] = set()
@@ -103,7 +104,11 @@ class FakeDrive:
             self.calls.append("restored")
 
     def pause(self, seconds: float) -> None:
-        self.now += 1e3 * seconds
+        """What a volatile cache holds is written out while nobody comes."""
+        until = self.now + 1e3 * seconds
+        while self.dirty and self.now < until:
+            self.write_out()
+        self.now = max(self.now, until)
 
     def erase(self) -> bool:
         return False
@@ -157,6 +162,7 @@ class FakeDrive:
             for offset, size in sorted(self.dirty):
                 self.store(offset, size)
             self.dirty.clear()
+            self.in_cache.clear()
             self.dirty_blocks = 0
 
     def read(self, offset: int) -> None:
@@ -165,8 +171,10 @@ class FakeDrive:
             return
         if any(first <= offset < first + t.read_ahead_bytes for first in list(self.ahead)[-32:]):
             return
+        if offset in self.in_cache:
+            return
         if offset in self.flash_blocks:
-            self.now += t.flash_write
+            self.now += 0.1
         elif offset in self.locations:
             self.go(*self.locations[offset])
         else:
@@ -180,13 +188,19 @@ class FakeDrive:
         self.written.update(range(offset, offset + size, 4096))
         if self.cache_on and t.cache_writes:
             while self.dirty and self.dirty_blocks + size // 4096 > t.cache_writes:
-                oldest = self.dirty.popleft()
-                self.dirty_blocks -= oldest[1] // 4096
-                self.store(*oldest)
+                self.write_out()
             self.dirty.append((offset, size))
+            self.in_cache.update(range(offset, offset + size, 4096))
             self.dirty_blocks += size // 4096
         else:
             self.store(offset, size)
+
+    def write_out(self) -> None:
+        """The oldest write leaves the volatile cache."""
+        offset, size = self.dirty.popleft()
+        self.dirty_blocks -= size // 4096
+        self.in_cache.difference_update(range(offset, offset + size, 4096))
+        self.store(offset, size)
 
     def store(self, offset: int, size: int) -> None:
         """Puts a block where it survives, in the way of this kind of drive."""

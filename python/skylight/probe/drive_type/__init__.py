@@ -71,6 +71,7 @@ from skylight.probe.drive_type.writes import (
     Sustained,
     Writes,
     cleaned_early,
+    took_too_long,
 )
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 
@@ -182,7 +183,7 @@ class DriveType(ProcedureTest[Observed]):
         wide = writes_of("writes-wide", log, region, flushed=flushed)
         if len(wide.latency_ns):
             seen.wide = wide
-        if not plan.quick and STALLING.reached(log):
+        if not plan.quick and STALLING.reached(log) and took_too_long(wide.latency_ns, cached=0):
             seen.crowded_ns = wide.latency_ns
             return
         if steps.spent() or seen.wide is None:
@@ -226,7 +227,7 @@ class DriveType(ProcedureTest[Observed]):
             self._sustain(plan, seen, wide)
             return
         early = readback.write_early(plan)
-        if STALLING.reached(early):
+        if took_too_long(early.latency_ns):
             seen.crowded_ns = early.latency_ns
             return
         self._sustain(plan, seen, wide)

@@ -357,8 +357,9 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
         return Landing("log", confidence * (1 - NOT_HOME_MISTAKEN), why, rows)
     if back.where == "unknown":
         return _unknown(
-            f"{start} are read neither alike nor at angles that say whether they lie at their places; leave"
-            " the drive idle for an hour and probe again.",
+            f"{start} are read neither alike nor at angles that say whether they lie at their places: flash,"
+            " or a volatile write cache that is on and ignores FLUSH; connect the drive without a bridge in"
+            " between, switch its write cache off (hdparm -W 0), leave it idle for an hour and probe again.",
             *rows,
         )
     return _doubted(seen, wide, turning)

@@ -28,6 +28,7 @@ LEAST_VOLATILE_BYTES, LONG_NS = 128 << 20, 30_000_000_000  # more than most hold
 SLOWEST_WRITE_NS = 25_000_000  # a disk's random write within 2 GiB, with room to spare
 FEWEST_SHARE = 64  # writes of which a share means anything
 FEWEST_SINCE_STALL = 8
+SMALL_BEFORE = 1_024  # writes of test 1 before the large ones, all small: a volatile cache may hold them all
 TELLING_NS = FEWEST_SHARE * SLOWEST_WRITE_NS  # a stall that makes so many slower than a disk's
 LONGEST_RETRY_NS = 30_000_000_000  # no disk tries longer for one sector: hosts give up at 30 s
 SLOW_SHARE = 0.2
@@ -128,13 +129,8 @@ class Sustained:
 
     def cleaned(self, writes: Writes) -> bool:
         """True if bands were cleaned meanwhile: between writes that were fast, or so that all of them took
-        twice as long as any disk takes, whatever the slowest of them was."""
-        if cleaned_between(self.latency_ns, self.limit_ns(writes)):
-            return True
-        if not self.tells:
-            return False
-        all_but_one_ns = int(self.latency_ns.sum()) - int(self.latency_ns.max())
-        return all_but_one_ns > 2 * SLOWEST_WRITE_NS * len(self.latency_ns)
+        longer than any disk takes."""
+        return cleaned_between(self.latency_ns, self.limit_ns(writes)) or took_too_long(self.latency_ns)
 
     @property
     def stalled_lately(self) -> bool:
@@ -163,6 +159,15 @@ def waiting(limit_ns: float) -> Callable[[I64], bool]:
         return bool(stalled or waited > SLOW_SHARE * len(latency_ns))
 
     return holds
+
+
+def took_too_long(latency_ns: I64, cached: int = SMALL_BEFORE) -> bool:
+    """True if writes took twice as long as they take any disk, even without the slowest, which may be a
+    retry, and although a volatile cache may have to write out as many small ones as came before."""
+    if len(latency_ns) == 0:
+        return False
+    most_ns = 2 * SLOWEST_WRITE_NS * (len(latency_ns) + cached)
+    return int(latency_ns.sum()) - int(latency_ns.max()) > most_ns
 
 
 def cleaned_between(latency_ns: I64, limit_ns: float) -> bool:
