@@ -66,7 +66,10 @@ def _tracks(found: Analysis) -> Finding:
     if found.stripe is not None:
         return TRACK.unknown(_striped_words(found.stripe))
     parts = {"od": found.near, "md": found.middle, "id": found.last}
-    sizes, confidence = dict[str, int | float | bool | str](), 1.0
+    if found.last is not None and found.end_at_home == 0.0:
+        why = "Tracks under the last addresses are not those of the end of a drive: they may lie in a cache."
+        return TRACK.unknown(why, ("md", "id", "id-before"))
+    sizes, confidence = dict[str, int | float | bool | str](), found.end_at_home
     for name, tracks in parts.items():
         if tracks is None or tracks.slope_error / tracks.slope > MOST_TRACK_ERROR:
             where = {"od": "first", "md": "middle", "id": "last"}[name]
