@@ -53,6 +53,7 @@ PERIOD_TOLERANCE = 0.01
 # Less than 16 writes to a log or to flash take; that noise favours seven of eight pairs has a chance of 4 %.
 LEAST_FLUSH_WORK_NS = 250_000
 NOT_HOME_MISTAKEN = 0.03  # that blocks at their places share no angle although others of the drive do: chosen
+LYING = 0.1  # that a cache is on which is said to be off, and ignores FLUSH: chosen, as some bridges do both
 LARGE_VOLATILE_BYTES = 512 << 20  # a cache that takes as much is rather flash or memory than a disk's own
 
 MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
@@ -335,6 +336,17 @@ def _flushed_flash(mixed: Mixed) -> Landing:
     return Landing("flash", confidence, why, ("reads", mixed.name, "flush"))
 
 
+def _said_off(wide: Writes, mixed: Mixed, confidence: float) -> Landing:
+    """Writes that wait for nothing but bands being cleaned, on a drive that says that no volatile cache is
+    on: flash, unless that is a lie and FLUSH is one too."""
+    why = (
+        f"Random {wide.what} take {_ms(wide.spread.median_ns)}, as long after a random read as ever, with the"
+        " volatile write cache off by the drive's word and a FLUSH that finds nothing to do, and they stall"
+        " as for bands to be cleaned: they go to a flash cache."
+    )
+    return Landing("flash", confidence * mixed.level_confidence * (1 - LYING), why, ("reads", mixed.name))
+
+
 def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack) -> Landing:
     """Fast writes whose medium only reading them back shows."""
     rows = ("reads", wide.name, "flush", *seen.sustained.rows, "read-back")
@@ -345,6 +357,9 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
     )
     confidence = turning.confidence * (1 - turning.p_value)
     if back.where != "flash" and seen.sustained.cleaned(wide):
+        mixed = seen.mixed
+        if not wide.flushed and mixed is not None and mixed.level:
+            return _said_off(wide, mixed, confidence)
         return _crowded(seen.sustained.latency_ns, wide, turning)
     if back.where == "home":
         confidence *= back.tied.confidence * (1 - back.tied.p_value)

@@ -38,8 +38,8 @@ may have the outermost and innermost track anywhere."""
 MOST_DIFFERENCE = 0.03
 """How far track sizes 1 GiB apart may differ: by the error of both, and hardly ever by a zone."""
 ZONE_ENDS = 0.7
-"""How likely tracks that hold less at the end do so because a zone ends before: a prior, chosen, since the last
-zone of a drive may be cut short. Else drives that place data anywhere in a zone have moved it."""
+"""How likely tracks that hold less at the end do so because a zone ends before: a prior, chosen, since the
+last zone of a drive may be cut short. Else drives that place data anywhere in a zone have moved it."""
 LEAST_SHRINKING = 1.08
 """How much more a track in the middle of the addresses holds than the last, where sizes fall from the first
 to the middle one: 1.2 where the outermost holds only half as much again as the innermost."""
@@ -92,9 +92,9 @@ class Analysis:
     def end_at_home(self) -> float:
         """How likely blocks up to the last address lie there.
 
-        What was written last may lie in a cache. Then tracks there hold more than those just before the end, or
-        hardly less than in the middle of the drive. Where they hold less than just before, a zone ends between,
-        or they were moved further in."""
+        What was written last may lie in a cache. Then tracks there hold more than those just before the end,
+        or hardly less than in the middle of the drive. Where they hold less than just before, a zone ends
+        between, or they were moved further in."""
         end, before = self.last, self._around("id-before", 0.25, 1.3)
         if end is None or self.near is None or self.middle is None:
             return 0.0

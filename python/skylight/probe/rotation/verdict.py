@@ -84,7 +84,7 @@ def _tracks(found: Analysis) -> Finding:
 
 def _striped_words(stripe: int) -> str:
     return (
-        f"Angles follow the address modulo {format_size(stripe)}: addresses go to several disks in turn, and"
+        f"Angles begin anew about every {format_size(stripe)}: addresses go to several disks in turn, and"
         " what passes in a revolution is no track of any."
     )
 
