@@ -98,7 +98,7 @@ def write_early(plan: Plan) -> IoLog:
     they plainly wait for bands to be cleaned."""
     rng, where = plan.steps.rng("writes-early"), places(plan)
     slots = AROUND_BYTES // LARGE_BYTES
-    times = rng.integers(0, slots // 2, len(where))
+    times = rng.permutation(np.arange(len(where)) % (slots // 2))  # the same in all, whatever is drawn
     begin = np.repeat(where // np.uint64(AROUND_BYTES) * np.uint64(AROUND_BYTES), times)
     # No slot is that of the place itself, which has one of the first few of its own.
     own = np.repeat(where % np.uint64(AROUND_BYTES) // np.uint64(LARGE_BYTES), times)
