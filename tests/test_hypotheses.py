@@ -70,7 +70,7 @@ class TestMoved:
 
 
 class TestStripes:
-    @pytest.mark.parametrize("stripe", [32 << 10, 64 << 10, 256 << 10])
+    @pytest.mark.parametrize("stripe", [32 << 10, 64 << 10, 128 << 10])
     def test_stripes_of_two_disks_are_found(self, stripe: int, rng: np.random.Generator) -> None:
         x = rng.choice(2048, 1024, replace=False) * 4096.0
         on_disk = x // (2 * stripe) * stripe + x % stripe

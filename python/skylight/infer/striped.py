@@ -7,7 +7,7 @@ nothing follows the address modulo a power of two. Where phases are so exact tha
 other stripe, its pieces are far shorter than the tracks that they are said to be.
 
 Invariant: a stripe is found only with a slope of at least half of what two disks have, and far beyond the
-scatter; or where half of many pieces are no whole tracks.
+scatter; or where half of many pieces are no quarter of a track.
 
 Source: the layout of RAID-0 after Patterson, Gibson and Katz, "A case for redundant arrays of inexpensive
 disks" (SIGMOD '88); linear regression on the sawtooth.
@@ -23,7 +23,7 @@ from skylight.infer.track_phases import OUTLIER_TURNS, Tracks, centred
 STRIPES = tuple(part << power for power in range(12, 20) for part in (2, 3))  # 8 KiB to 1.5 MiB
 LEAST_SLOPE = 0.5  # of the slope that stripes of two disks leave
 FEWEST_PIECES = 8
-SHORT_TURNS = 0.7  # whole tracks reach over a revolution, give or take the blocks that were not read
+SHORT_TURNS = 0.25  # whole tracks reach over a revolution; parts of some may end at bands or reach less
 LEAST_ERRORS = 6.0  # standard errors: with 16 sizes tried, one in a hundred million by chance
 
 

@@ -231,10 +231,10 @@ class DriveType(ProcedureTest[Observed]):
             seen.crowded_ns = early.latency_ns
             return
         self._sustain(plan, seen, wide)
-        readback.write_late(plan)
+        late = readback.write_late(plan)
         readback.rest(plan)
         usual_ns = float(np.median(seen.reads_ns if seen.reads.rotates else seen.back_ns))
-        seen.read_back = readback.read_all(plan, "read-back", usual_ns, turning.period_ns)
+        seen.read_back = readback.read_all(plan, (early, late), usual_ns, turning.period_ns)
 
     def _explain(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
         """What still separates models once it is known where writes land at the start."""

@@ -356,12 +356,13 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
         f" FLUSH finds nothing to do; blocks written before and after {format_size(between)} of others"
     )
     confidence = turning.confidence * (1 - turning.p_value)
-    if back.where != "flash" and seen.sustained.cleaned(wide):
+    contradicts = back.where == "home" and seen.stalled
+    if back.where not in ("flash", "home") and seen.stalled:
         mixed = seen.mixed
         if not wide.flushed and mixed is not None and mixed.level:
             return _said_off(wide, mixed, confidence)
         return _crowded(seen.sustained.latency_ns, wide, turning)
-    if back.where == "home":
+    if back.where == "home" and not contradicts:
         confidence *= back.tied.confidence * (1 - back.tied.p_value)
         why = f"{start} are read at one angle where they are neighbours: written in place, behind a cache."
         return Landing("home", confidence, why, rows, between >= LARGE_VOLATILE_BYTES)
@@ -370,7 +371,7 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
             f"{start} are read from a platter, but neighbours at no common angle: they are written to a log."
         )
         return Landing("log", confidence * (1 - NOT_HOME_MISTAKEN), why, rows)
-    if back.where == "unknown":
+    if back.where == "unknown" or contradicts:
         return _unknown(
             f"{start} are read neither alike nor at angles that say whether they lie at their places: flash,"
             " or a volatile write cache that is on and ignores FLUSH; connect the drive without a bridge in"

@@ -13,7 +13,8 @@ each part of the addresses has its own, and where writes are sorted by address. 
 
 Before that the drive gets many short rests: a volatile cache writes out what it holds, but a drive that
 cleans bands when it is idle finds no time, and what it brings home would look as if it had been written
-there. Places of which a block is still answered by a cache are left out.
+there. Places of which a block is still answered by a cache, or was not written before writes stalled, are
+left out.
 
 Invariant: each block is read once, in descending order within a place, so no read buffer answers.
 
@@ -22,6 +23,7 @@ Source: as `skylight.infer.phase`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -126,18 +128,21 @@ def rest(plan: Plan) -> None:
         plan.steps.run("rest-read", IoBatch.reads([block * plan.io_bytes], plan.io_bytes))
 
 
-def read_all(plan: Plan, name: str, usual_ns: float, period_ns: float) -> ReadBack:
-    """Reads both blocks of each place, in rounds of places in random order, the later block first."""
-    rng, unit = plan.steps.rng(name), UNIT_BLOCKS * plan.io_bytes
+def read_all(plan: Plan, written: Sequence[IoLog], usual_ns: float, period_ns: float) -> ReadBack:
+    """Reads both blocks of each place, in rounds of places in random order, the later block first. What
+    counts are places that each of some logs wrote to."""
+    rng, unit = plan.steps.rng("read-back"), UNIT_BLOCKS * plan.io_bytes
     offsets = []
     for group in places(plan).reshape(-1, PLACES_PER_ROUND):
         order = rng.permutation(np.repeat(np.arange(PLACES_PER_ROUND), 2))
         visit = np.array([np.count_nonzero(order[:row] == place) for row, place in enumerate(order)])
         offsets.append(group[order] + ((1 - visit) * 2 * plan.io_bytes).astype(np.uint64))
     io = IoBatch.reads(np.concatenate([np.empty(0, np.uint64), *offsets]), plan.io_bytes)
-    log = plan.steps.run(name, io, params=plan.params(plan.reach)).only(Op.READ)
+    log = plan.steps.run("read-back", io, params=plan.params(plan.reach)).only(Op.READ)
     place = log.offset // np.uint64(unit)
     cached = place[log.latency_ns < CACHED * usual_ns]
     wanted = ~np.isin(place, cached)
+    for each in written:
+        wanted &= np.isin(place, each.offset[each.size == plan.io_bytes] // np.uint64(unit))
     tied = phase.coherence(log.complete_ns, place, 2 * PLACES_PER_ROUND, wanted)
     return ReadBack(log.latency_ns, tied, usual_ns, period_ns, int(wanted.sum()) // 2)
