@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from skylight.evidence import I64, U64
 from skylight.infer.phase import Coherence
 from skylight.infer.phase_step import LARGEST_P, NO_ADVANCE, Advance, advance
-from skylight.infer.robust import Spread, confidence_that
+from skylight.infer.robust import Spread, confidence_that, within_tick
 from skylight.infer.tail_probability import binomial_tail
 
 PAIRS = 192
@@ -57,7 +57,9 @@ class Mixed:
         random part of a revolution away."""
         if not self._apart:
             return NO_ADVANCE
-        return advance(self.complete_ns, self.turning.period_ns, self._stalled)
+        # Of a revolution that is nearly some ticks long the multiples would be alike for the clock's sake.
+        complete_ns = within_tick(self.complete_ns, self.tick_ns) if self.tick_ns else self.complete_ns
+        return advance(complete_ns, self.turning.period_ns, self._stalled)
 
     @property
     def flushed(self) -> bool:
