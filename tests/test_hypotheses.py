@@ -11,6 +11,7 @@ from devices.base import Device, Disk
 from devices.caches import BATTERY, MediaCache, WriteBack
 from devices.family import CMR, FAMILY
 from skylight import _native
+from skylight.engines import Engine
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import F64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding
@@ -65,24 +66,30 @@ class TestMoved:
         assert found is not None and found.flash and abs(found.share - 0.5) < 0.15
 
     def test_controls_that_disagree_say_nothing(self, rng: np.random.Generator) -> None:
-        logs = [read_at(rng.random(BLOCKS + CONTROLS), rng) for _ in range(2)]
-        assert moved_between(*logs, CONTROL, TURN_NS) is None
+        one, other = (read_at(rng.random(BLOCKS + CONTROLS), rng) for _ in range(2))
+        assert moved_between(one, other, CONTROL, TURN_NS) is None
+
+
+def blocks(rng: np.random.Generator) -> F64:
+    """Addresses of half of the blocks of 8 MiB."""
+    return np.asarray(rng.choice(2048, 1024, replace=False) * 4096, np.float64)
 
 
 class TestStripes:
     @pytest.mark.parametrize("stripe", [32 << 10, 64 << 10, 128 << 10])
     def test_stripes_of_two_disks_are_found(self, stripe: int, rng: np.random.Generator) -> None:
-        x = rng.choice(2048, 1024, replace=False) * 4096.0
+        x = blocks(rng)
         on_disk = x // (2 * stripe) * stripe + x % stripe
-        phase = np.mod(on_disk / 1.1e6 + np.abs(rng.normal(0, SPREAD, len(x))), 1.0)
+        phase = np.mod(on_disk / 1.1e6 + np.abs(rng.normal(0, SPREAD, len(x))), 1.0).astype(np.float64)
         tracks = fit_tracks(x, phase, 64 << 10, 8 << 20)
         assert tracks is not None and stripe_of(x, phase, tracks) is not None
 
     @pytest.mark.parametrize("track", [400_000.0, 1 << 20, 2_500_000.0])
     def test_one_disk_has_none(self, track: float, rng: np.random.Generator) -> None:
         for skew in (0.0, 0.1, 0.4):
-            x = rng.choice(2048, 1024, replace=False) * 4096.0
-            phase = np.mod(x / track + skew * (x // track) + np.abs(rng.normal(0, 0.03, len(x))), 1.0)
+            x = blocks(rng)
+            late = np.abs(rng.normal(0, 0.03, len(x)))
+            phase = np.mod(x / track + skew * (x // track) + late, 1.0).astype(np.float64)
             tracks = fit_tracks(x, phase, 64 << 10, 8 << 20)
             assert tracks is not None and stripe_of(x, phase, tracks) is None
 
@@ -122,13 +129,14 @@ class TestModels:
 
 def test_a_tick_of_the_clock_is_no_spread() -> None:
     times = np.array([3_000_000, 12_000_000, 22_000_000, 31_000_000], np.uint64)
-    assert tick_of(times) == 1_000_000 and tick_of(times + np.arange(4, dtype=np.uint64)) == 0
+    finer = np.array([3_000_000, 12_000_001, 22_000_002], np.uint64)
+    assert tick_of(times) == 1_000_000 and tick_of(finer) == 0
     latency = np.array([1_000_000, 2_000_000] * 20)
     assert Spread.of(latency, 1_000_000).fixed and not Spread.of(latency).fixed
 
 
-def found(device: object, out: Path) -> dict[str, Finding]:
-    result = run_suite(device, out / "r", SuiteOptions(only=("drive_type",)))  # type: ignore[arg-type]
+def found(device: Engine, out: Path) -> dict[str, Finding]:
+    result = run_suite(device, out / "r", SuiteOptions(only=("drive_type",)))
     return {finding.name: finding for finding in result.findings}
 
 

@@ -83,7 +83,9 @@ def tick_of(*times_ns: NDArray[np.uint64]) -> int:
 def within_tick(latency_ns: NDArray[np.generic], tick_ns: int) -> NDArray[np.float64]:
     """Latencies spread over their tick: as they may have been, by a draw that is always the same."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
-    return latency_ns + tick_ns * (rng.random(len(latency_ns)) - 0.5)
+    return np.asarray(
+        latency_ns.astype(np.float64) + tick_ns * (rng.random(len(latency_ns)) - 0.5), np.float64
+    )
 
 
 def middle(values: NDArray[np.generic]) -> float:

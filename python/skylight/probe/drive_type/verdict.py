@@ -25,6 +25,7 @@ from skylight.probe.drive_type.landing import (
 )
 from skylight.probe.drive_type.models import Clue, Model
 from skylight.probe.drive_type.plan import PARTS
+from skylight.probe.drive_type.settling import Settled
 from skylight.probe.drive_type.writes import FAST_READ_NS, Writes
 
 LEAST_LIKELY = 0.7  # a value is said that is more than twice as likely as all others together
@@ -88,14 +89,12 @@ def _clues(seen: Observed, found: Landing) -> list[Clue]:
     if found.logged and seen.stalled:
         clues.append(models.stalls())
     if seen.settled is not None and seen.settled.rungs:
-        clues.append(_settled(seen))
+        clues.append(_settled(seen.settled))
     return clues
 
 
-def _settled(seen: Observed) -> Clue:
+def _settled(settled: Settled) -> Clue:
     """What it costs to bring a block home."""
-    settled = seen.settled
-    assert settled is not None
     if settled.with_band:
         words = f"What only shingling explains: {settled.words}, as a block takes its band along."
         return models.cost(with_band=True, words=words, rows=settled.names)
