@@ -78,6 +78,8 @@ class FakeDrive:
         self.dirty: deque[tuple[int, int]] = deque()
         self.dirty_blocks = 0
         self.in_flash = 0
+        self.flash_blocks: set[int] = set()
+        self.in_cache: set[int] = set()
         self.cache_on = True
         self.ahead: dict[int, int] = {}
         self.written: set[int] = set()
@@ -102,7 +104,11 @@ class FakeDrive:
             self.calls.append("restored")
 
     def pause(self, seconds: float) -> None:
-        self.now += 1e3 * seconds
+        """What a volatile cache holds is written out while nobody comes."""
+        until = self.now + 1e3 * seconds
+        while self.dirty and self.now < until:
+            self.write_out()
+        self.now = max(self.now, until)
 
     def erase(self) -> bool:
         return False
@@ -156,6 +162,7 @@ class FakeDrive:
             for offset, size in sorted(self.dirty):
                 self.store(offset, size)
             self.dirty.clear()
+            self.in_cache.clear()
             self.dirty_blocks = 0
 
     def read(self, offset: int) -> None:
@@ -164,7 +171,11 @@ class FakeDrive:
             return
         if any(first <= offset < first + t.read_ahead_bytes for first in list(self.ahead)[-32:]):
             return
-        if offset in self.locations:
+        if offset in self.in_cache:
+            return
+        if offset in self.flash_blocks:
+            self.now += 0.1
+        elif offset in self.locations:
             self.go(*self.locations[offset])
         else:
             self.in_place(offset)
@@ -177,13 +188,19 @@ class FakeDrive:
         self.written.update(range(offset, offset + size, 4096))
         if self.cache_on and t.cache_writes:
             while self.dirty and self.dirty_blocks + size // 4096 > t.cache_writes:
-                oldest = self.dirty.popleft()
-                self.dirty_blocks -= oldest[1] // 4096
-                self.store(*oldest)
+                self.write_out()
             self.dirty.append((offset, size))
+            self.in_cache.update(range(offset, offset + size, 4096))
             self.dirty_blocks += size // 4096
         else:
             self.store(offset, size)
+
+    def write_out(self) -> None:
+        """The oldest write leaves the volatile cache."""
+        offset, size = self.dirty.popleft()
+        self.dirty_blocks -= size // 4096
+        self.in_cache.difference_update(range(offset, offset + size, 4096))
+        self.store(offset, size)
 
     def store(self, offset: int, size: int) -> None:
         """Puts a block where it survives, in the way of this kind of drive."""
@@ -199,8 +216,10 @@ class FakeDrive:
         t = self.traits
         self.now += t.flash_write + (size - 4096) / t.flash_bytes_a_ms
         self.in_flash += size
+        self.flash_blocks.update(range(offset, offset + size, 4096))
         if t.flash_band_bytes and self.in_flash >= t.flash_band_bytes:
             self.in_flash = 0
+            self.flash_blocks.clear()
             self.now += t.flash_clean
 
     def in_place(self, offset: int, size: int = 4096) -> None:
@@ -227,7 +246,8 @@ class FakeDrive:
         place = cache * t.band_bytes + used * 4096
         track, within = divmod(place, t.track_bytes)
         where = (0.95 + 0.04 * cache / t.cache_bands, within / t.track_bytes + track * t.skew)
-        self.locations[offset] = where
+        for block in range(size // 4096):  # one behind the other, each a little further around
+            self.locations[offset + 4096 * block] = (where[0], where[1] + 4096 * block / t.track_bytes)
         self.go(*where, size)
 
     def append_journal(self, offset: int, size: int) -> None:
@@ -244,7 +264,8 @@ class FakeDrive:
         turns = t.journal_turns + (size - 4096) / t.track_bytes
         self.now += turns * t.turn
         self.log_phase = (self.log_phase + turns) % 1.0
-        self.locations[offset] = (0.0, self.log_phase)
+        for block in range(size // 4096):
+            self.locations[offset + 4096 * block] = (0.0, self.log_phase + 4096 * block / t.track_bytes)
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:

@@ -29,6 +29,8 @@ CMR, SMR, SMALL_SMR = "st4000nc001", "st5000as0011", "emulated-smr-1"
 NETWORK_BYTES = 2_000_000_000_000
 
 Row = Mapping[str, Any]
+ONE_BY_ONE = "[conditions]\nqueue_depth = 1\n"
+"""A disk in a device gets its commands one by one (`devices.base`)."""
 
 
 def word(value: str) -> Row:
@@ -61,7 +63,7 @@ class Foreign:
         answers = {name: list(rows) for name, rows in self.accepts.items()}
         if self.like is not None:
             profile, names = self.like
-            truth = json.loads(_native.profile_truth(Disk(profile, 1).toml, profile))["findings"]
+            truth = json.loads(_native.profile_truth(Disk(profile, 1).toml, profile, ONE_BY_ONE))["findings"]
             for name in names:
                 if name in truth:
                     row = truth[name]
@@ -145,12 +147,12 @@ def _arrays() -> list[Foreign]:
         ),
         Foreign(
             "host-aware",
-            "conventional up to 16 GiB, shingled behind",
+            "conventional up to 16 GiB, shingled behind, where it cleans as such a disk does",
             lambda seed: Concatenated(
                 "host-aware", [Disk(SMR, seed, conventional=True), Disk(SMR, seed)], 16 * GIB
             ),
             {"cache_location": (word("many"), word("od"))},
-            (SMR, ALL_OF_SMR),
+            (SMR, (*ALL_OF_SMR, "cleaning_band_ns", "cleaning_order")),
         ),
     ]
 

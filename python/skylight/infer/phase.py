@@ -97,9 +97,14 @@ class _Groups:
         return np.asarray(between, np.float64), np.asarray(total, np.float64)
 
 
-def coherence(complete_ns: NDArray[np.generic], place: NDArray[np.generic], round_rows: int) -> Coherence:
+def coherence(
+    complete_ns: NDArray[np.generic],
+    place: NDArray[np.generic],
+    round_rows: int,
+    wanted: NDArray[np.bool_] | None = None,
+) -> Coherence:
     """Tests completions for a rotation. `place` labels the rows, each label within one round of `round_rows`
-    rows."""
+    rows; of these only the `wanted` ones count, if given, all of a place or none."""
     rows = len(complete_ns)
     if rows < round_rows or round_rows < 2:
         return NONE
@@ -107,6 +112,10 @@ def coherence(complete_ns: NDArray[np.generic], place: NDArray[np.generic], roun
     kept, longest_s = _steady(time_s, round_rows)
     if longest_s * FASTEST_RPM / 60 < FEWEST_TURNS:
         return NONE
+    if wanted is not None:
+        kept &= wanted
+        if not kept.any():
+            return NONE
     time_s, place, rows = time_s[kept], place[kept], int(np.count_nonzero(kept))
     _, round_of_row = np.unique((np.arange(len(kept)) // round_rows)[kept], return_inverse=True)
     if rows > LARGEST_ROWS:

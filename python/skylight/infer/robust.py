@@ -10,6 +10,9 @@ noise give an interquartile range of 1.35 * sqrt(2) * sqrt((0.03 * 4 ms)^2 + (0.
 of the median. A wait for a random angle has one of half a revolution, at least 30 % of a median that holds
 half a revolution, a short seek and the overhead.
 
+A coarse clock counts in *ticks*: a latency of one value shows as two neighbouring ones, so a spread of a tick
+is none; and evenness is asked of latencies that are spread over their tick.
+
 Source: Skylight section 4.3 (fixed or varying); bootstrap after Efron and Tibshirani, "An Introduction to the
 Bootstrap"."""
 
@@ -25,18 +28,20 @@ from skylight.evidence import I64
 
 FIXED_SPREAD = 0.12
 VARYING_SPREAD = 0.22
+FINEST_TICK_NS, COARSEST_TICK_NS = 10_000, 10_000_000  # a coarser common part of all times is no clock's
 RESAMPLES = 400
 BOOTSTRAP_SEED = 20150216  # any constant: it only makes the same evidence give the same confidence
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Count and quartiles of latencies, ns."""
+    """Count and quartiles of latencies, and the tick of the clock, ns."""
 
     count: int
     q1_ns: float
     median_ns: float
     q3_ns: float
+    tick_ns: int = 0
 
     @property
     def iqr_ns(self) -> float:
@@ -51,18 +56,36 @@ class Spread:
     @property
     def fixed(self) -> bool:
         """True for one value give or take jitter."""
-        return self.relative <= FIXED_SPREAD
+        return self.relative <= FIXED_SPREAD or self.iqr_ns <= self.tick_ns
 
     @property
     def varying(self) -> bool:
         """True for a spread that no jitter explains."""
-        return self.relative >= VARYING_SPREAD
+        return self.relative >= VARYING_SPREAD and not self.fixed
 
     @staticmethod
-    def of(latency_ns: NDArray[np.generic]) -> Spread:
+    def of(latency_ns: NDArray[np.generic], tick_ns: int = 0) -> Spread:
         """The summary of at least one latency."""
-        points = np.percentile(latency_ns.astype(np.float64), [25, 50, 75])
-        return Spread(len(latency_ns), *(float(point) for point in points))
+        q1_ns, median_ns, q3_ns = np.percentile(latency_ns.astype(np.float64), [25, 50, 75]).tolist()
+        return Spread(len(latency_ns), q1_ns, median_ns, q3_ns, tick_ns)
+
+
+def tick_of(*times_ns: NDArray[np.uint64]) -> int:
+    """The tick of the clock that gave these times, ns; 0 of a clock too fine to matter.
+
+    >>> tick_of(np.array([5_000_000, 12_000_000, 13_000_000], np.uint64))
+    1000000
+    """
+    tick = int(np.gcd.reduce(np.concatenate(times_ns))) if any(len(each) for each in times_ns) else 0
+    return tick if FINEST_TICK_NS <= tick <= COARSEST_TICK_NS else 0
+
+
+def within_tick(latency_ns: NDArray[np.generic], tick_ns: int) -> NDArray[np.float64]:
+    """Latencies spread over their tick: as they may have been, by a draw that is always the same."""
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    return np.asarray(
+        latency_ns.astype(np.float64) + tick_ns * (rng.random(len(latency_ns)) - 0.5), np.float64
+    )
 
 
 def middle(values: NDArray[np.generic]) -> float:
@@ -74,6 +97,18 @@ def middle(values: NDArray[np.generic]) -> float:
     ordered = np.sort(values, axis=None)
     half, odd = divmod(len(ordered), 2)
     return float(ordered[half]) if odd else (float(ordered[half - 1]) + float(ordered[half])) / 2
+
+
+def centre(values: NDArray[np.generic]) -> float:
+    """The mean of the middle four fifths of at least one value: outliers do not matter to it, nor does the
+    tick of a clock, which leaves a median at one of two neighbouring values.
+
+    >>> centre(np.array([2, 3] * 9 + [0, 90]))
+    2.5
+    """
+    ordered = np.sort(values, axis=None).astype(np.float64)
+    cut = len(ordered) // 10
+    return float(ordered[cut : len(ordered) - cut].mean())
 
 
 def confidence_that(latency_ns: I64, holds: Callable[[I64], bool]) -> float:

@@ -36,6 +36,8 @@ MOST_S, LIKELY_S = 1_200.0, 40.0
 def _without_disk_cache(known: Known) -> Finding | None:
     """What earlier findings say of drives that have no cache on disk; None where the test is needed."""
     kind, medium = known.get("drive_type"), known.get("cache_medium")
+    if kind is not None and kind.value == "cmr" and medium is not None and medium.value != "none":
+        return LOCATION.unknown("where a drive that is not shingled has its cache is not looked for")
     if kind is not None and kind.value in ("cmr", "not-rotating"):
         why = f"the drive is {kind.value} and has no persistent cache on disk"
         return LOCATION.found("none", kind.confidence, why)

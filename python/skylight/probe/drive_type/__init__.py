@@ -15,6 +15,10 @@ said. Where the write cache is not known to be off, a FLUSH follows each write a
 that complete at once on a rotating disk are doubted, whatever the drive says of its write cache: a FLUSH must
 then find nothing to do, and more data than a volatile cache holds must be written as fast.
 
+That writes go to a log does not make a disk shingled: what it costs to bring a block home does (`settling`).
+That they are written in place at the start does not make it conventional: other parts are asked too. What the
+target is follows from all of it by the models of `models`.
+
 A quick answer has a budget of device time, which its steps share. The log of each step shows what it left, so
 a replay over the recording takes the same decisions.
 
@@ -32,13 +36,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from skylight.errors import UsageError
-from skylight.evidence import I64, U64, Evidence, IoBatch, IoLog, Op, Params, TargetFacts
+from skylight.evidence import I64, U64, Evidence, IoBatch, IoLog, Op, Params, Stop, TargetFacts
 from skylight.findings import Finding
 from skylight.infer import phase
 from skylight.infer.phase import Coherence
+from skylight.infer.robust import tick_of
 from skylight.probe import Cost, Figure
+from skylight.probe.drive_type import readback, settling
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
+from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
 from skylight.probe.drive_type.mixed import PAIRS, Mixed
 from skylight.probe.drive_type.plan import (
     DECISIVE,
@@ -56,13 +63,14 @@ from skylight.probe.drive_type.plan import (
     WIDE_WRITES,
     Plan,
 )
-from skylight.probe.drive_type.verdict import Observed, judge, reads_fast, slow_flush
+from skylight.probe.drive_type.verdict import in_log, judge
 from skylight.probe.drive_type.writes import (
     FEWEST_SHARE,
     LARGE_BYTES,
     Sustained,
     Writes,
     cleaned_early,
+    took_too_long,
 )
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 
@@ -90,7 +98,7 @@ def writes_of(name: str, log: IoLog, region: int, *, flushed: bool, place_bytes:
     tied = phase.NONE
     if place_bytes:
         tied = phase.coherence(complete_ns, writes.offset // np.uint64(place_bytes), ROUND_IOS)
-    return Writes(name, region, flushed, latency_ns, tied)
+    return Writes(name, region, flushed, latency_ns, tied, tick_of(log.submit_ns, log.complete_ns))
 
 
 def mixed_of(name: str, log: IoLog, turning: Coherence, *, flushed: bool) -> Mixed:
@@ -99,7 +107,8 @@ def mixed_of(name: str, log: IoLog, turning: Coherence, *, flushed: bool) -> Mix
     done_ns = log.only(Op.FLUSH).complete_ns if flushed else writes.complete_ns
     count = min(len(writes), len(done_ns))
     latency_ns = done_ns[:count].astype(np.int64) - writes.submit_ns[:count].astype(np.int64)
-    return Mixed(name, log.only(Op.READ).latency_ns, latency_ns, done_ns[:count], turning)
+    tick_ns = tick_of(log.submit_ns, log.complete_ns)
+    return Mixed(name, log.only(Op.READ).latency_ns, latency_ns, done_ns[:count], turning, tick_ns)
 
 
 class DriveType(ProcedureTest[Observed]):
@@ -121,12 +130,16 @@ class DriveType(ProcedureTest[Observed]):
         sustained writes stall."""
         if not writes:
             return Cost(PLACES * VISITS, MOST_READ_S, 0, LIKELY_READ_S, LIKELY_READ_S)
-        reads = 2 * PLACES * VISITS
+        reads = 2 * PLACES * VISITS + readback.MOST_READS + settling.MOST_READS
         narrow = len(NARROW_BYTES) * PLACES * VISITS
-        sustained = SUSTAINED_WRITES
-        single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS
-        written = single * max(IO_BYTES, facts.block_bytes) + min(sustained * LARGE_BYTES, facts.size_bytes)
-        ios = reads + single + sustained + FLUSHES + narrow + 3 * PAIRS
+        sustained, settled = SUSTAINED_WRITES, settling.MOST_WRITES
+        single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS + PLACES * VISITS + 2 * PLACES
+        sustained += readback.MOST_AROUND
+        block = max(IO_BYTES, facts.block_bytes)
+        written = (single + settled * settling.UNIT_BLOCKS) * block
+        written += min(sustained * LARGE_BYTES, facts.size_bytes)
+        flushes = 2 * FLUSHES + narrow + PLACES * VISITS + 2
+        ios = reads + single + sustained + settled + flushes + 3 * PAIRS
         return Cost(ios, MOST_S, written, LIKELY_S, UNSHINGLED_S)
 
     def procedure(self, steps: Steps, seen: Observed) -> None:
@@ -147,17 +160,24 @@ class DriveType(ProcedureTest[Observed]):
             params = {} if holes is None else {"holes": holes}
             seen.reads_ns, seen.reads = self._read(plan, "reads", where, plan.reach, params)
             if steps.can_write and not steps.spent():
-                self._writes(plan, seen, flushed=report.write_cache is not False)
+                flushed = report.write_cache is not False
+                self._writes(plan, seen, flushed=flushed)
+                if not plan.quick:
+                    self._explain(plan, seen, flushed=flushed)
 
     def _writes(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
         steps, region = plan.steps, plan.region(WIDE_BYTES)
         where = plan.scattered("writes-wide", region, plan.wide_writes)
         if flushed:
             steps.expect(plan.places * VISITS * 2 + 2 * len(where))
-        log = self._write(plan, "writes-wide", where, region, flushed=flushed)
+        until = None if plan.quick else STALLING
+        log = self._write(plan, "writes-wide", where, region, flushed=flushed, until=until)
         wide = writes_of("writes-wide", log, region, flushed=flushed)
         if len(wide.latency_ns):
             seen.wide = wide
+        if not plan.quick and STALLING.reached(log) and took_too_long(wide.latency_ns, cached=0):
+            seen.crowded_ns = wide.latency_ns
+            return
         if steps.spent() or seen.wide is None:
             return
         if not seen.reads.rotates and reads_fast(seen.reads_ns):
@@ -165,6 +185,7 @@ class DriveType(ProcedureTest[Observed]):
             back = plan.read_back("reads-back", log)
             seen.back_ns, seen.back = self._read(plan, "reads-back", back, region)
             if not seen.back.rotates:
+                seen.flush_ns = self._flush(plan, region)
                 return
         turning = next((reads for reads in (seen.reads, seen.back) if reads.rotates), None)
         if turning is not None:
@@ -177,17 +198,62 @@ class DriveType(ProcedureTest[Observed]):
             if not wide.fixed(turning):
                 self._narrow(plan, seen.narrow, turning, NARROW, flushed=flushed)
             return
-        if flushed or (plan.quick and cleaned_early(wide, mixed)):
+        if plan.quick and (flushed or cleaned_early(wide, mixed)):
             return
-        bursts, params = plan.bursts(region), plan.params(region)
-        flush = steps.run("flush", bursts, params=params, share=FLUSH_SHARE).only(Op.FLUSH)
-        seen.flush_ns = flush.latency_ns
+        seen.flush_ns = self._flush(plan, region)
         if slow_flush(seen.flush_ns):
-            if turning is not None:
+            if turning is not None and not flushed:
                 seen.mixed = self._mix(plan, turning, flushed=True, share=MIXED_SHARE)
-            self._narrow(plan, seen.flushed_narrow, turning, FLUSHED_NARROW, flushed=True)
-        elif not (plan.quick and mixed is not None and mixed.outlasts):
+            if seen.mixed is None or not seen.mixed.level:
+                self._narrow(plan, seen.flushed_narrow, turning, FLUSHED_NARROW, flushed=True)
+        elif plan.quick:
+            if mixed is None or not mixed.outlasts:
+                self._sustain(plan, seen, wide)
+        else:
+            self._doubt(plan, seen, wide)
+
+    def _doubt(self, plan: Plan, seen: Observed, wide: Writes) -> None:
+        """More writes than a volatile cache holds, and blocks written before and after them, read back."""
+        turning = rotation(seen)
+        if turning is None or plan.reach < readback.LEAST_TARGET_BYTES:
             self._sustain(plan, seen, wide)
+            return
+        early = readback.write_early(plan)
+        if took_too_long(early.latency_ns):
+            seen.crowded_ns = early.latency_ns
+            return
+        self._sustain(plan, seen, wide)
+        late = readback.write_late(plan)
+        readback.rest(plan)
+        usual_ns = float(np.median(seen.reads_ns if seen.reads.rotates else seen.back_ns))
+        seen.read_back = readback.read_all(plan, (early, late), usual_ns, turning.period_ns)
+
+    def _explain(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
+        """What still separates models once it is known where writes land at the start."""
+        where, turning = land(seen, plan.steps.target.kind), rotation(seen)
+        if turning is None:
+            return
+        if where.where == "home" and seen.read_back is None:
+            flushed = flushed or bool(seen.flushed_narrow)
+            log = self._write(plan, "writes-elsewhere", plan.elsewhere(), plan.reach, flushed=flushed)
+            rows = ROUND_IOS * (2 if flushed else 1)
+            seen.elsewhere = tuple(
+                writes_of(
+                    "writes-elsewhere", log.rows(slice(first, first + rows)), NARROW_BYTES[-1],
+                    flushed=flushed, place_bytes=plan.place_bytes,
+                )
+                for first in range(0, len(log), rows)
+            )  # fmt: skip
+        logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
+        # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.
+        if logged and not seen.stalled and (seen.read_back is None or seen.read_back.where == "flash"):
+            seen.settled = settling.settle(plan, turning.period_ns)
+
+    @staticmethod
+    def _flush(plan: Plan, region: int) -> I64:
+        """How long FLUSH takes after a few writes."""
+        log = plan.steps.run("flush", plan.bursts(region), params=plan.params(region), share=FLUSH_SHARE)
+        return log.only(Op.FLUSH).latency_ns
 
     @staticmethod
     def _read(
@@ -202,10 +268,12 @@ class DriveType(ProcedureTest[Observed]):
         return log.latency_ns[np.sort(first)], phase.coherence(log.complete_ns, place, ROUND_IOS)
 
     @staticmethod
-    def _write(plan: Plan, name: str, where: U64, region: int, *, flushed: bool) -> IoLog:
-        make = IoBatch.flushed_writes if flushed else IoBatch.writes
+    def _write(
+        plan: Plan, name: str, where: U64, region: int, *, flushed: bool, until: Stop | None = None
+    ) -> IoLog:
+        io = (IoBatch.flushed_writes if flushed else IoBatch.writes)(where, plan.io_bytes)
         params = plan.params(region, flushed=flushed)
-        return plan.steps.run(name, make(where, plan.io_bytes), params=params, share=WIDE_SHARE)
+        return plan.steps.run(name, io, until=until, params=params, share=WIDE_SHARE)
 
     @staticmethod
     def _mix(plan: Plan, turning: Coherence, *, flushed: bool, share: float) -> Mixed:

@@ -15,7 +15,7 @@ import numpy as np
 from skylight.evidence import I64
 from skylight.probe import Figure
 from skylight.probe.drawing import MARKERS, dashed_line, new_axes
-from skylight.probe.drive_type.verdict import Observed, rotation
+from skylight.probe.drive_type.landing import Observed, rotation
 from skylight.probe.drive_type.writes import Writes
 from skylight.units import format_duration, format_size
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from skylight.evidence import I64, U64
 from skylight.infer.phase import Coherence
 from skylight.infer.phase_step import LARGEST_P, NO_ADVANCE, Advance, advance
-from skylight.infer.robust import Spread, confidence_that
+from skylight.infer.robust import Spread, confidence_that, within_tick
 from skylight.infer.tail_probability import binomial_tail
 
 PAIRS = 192
@@ -41,13 +41,15 @@ STALL_TURNS = 10  # or than the longest entry of a journal on a slow disk
 
 @dataclass(frozen=True)
 class Mixed:
-    """Latency of random reads and of the writes after each, completion of these (ns), and the rotation."""
+    """Latency of random reads and of the writes after each, completion of these (ns), the rotation, and the
+    tick of the clock (ns)."""
 
     name: str
     reads_ns: I64
     latency_ns: I64
     complete_ns: U64
     turning: Coherence
+    tick_ns: int = 0
 
     @cached_property
     def steps(self) -> Advance:
@@ -55,7 +57,14 @@ class Mixed:
         random part of a revolution away."""
         if not self._apart:
             return NO_ADVANCE
-        return advance(self.complete_ns, self.turning.period_ns, self._stalled)
+        # Of a revolution that is nearly some ticks long the multiples would be alike for the clock's sake.
+        complete_ns = within_tick(self.complete_ns, self.tick_ns) if self.tick_ns else self.complete_ns
+        return advance(complete_ns, self.turning.period_ns, self._stalled)
+
+    @property
+    def flushed(self) -> bool:
+        """Whether a FLUSH followed each write."""
+        return self.name.endswith("-flushed")
 
     @property
     def logged(self) -> bool:
@@ -86,7 +95,8 @@ class Mixed:
         begin at any of them."""
         count = len(self._moving_ns)
         others = self._pile(self._moving_ns) - 1
-        return min(1.0, count * binomial_tail(others, count - 1, LEVEL_TURNS))
+        chance = (self._level_ns + self.tick_ns) / self.turning.period_ns
+        return min(1.0, count * binomial_tail(others, count - 1, chance))
 
     @property
     def level_confidence(self) -> float:
@@ -115,10 +125,15 @@ class Mixed:
             return False
         return Spread.of(self.reads_ns).iqr_ns >= AWAY_TURNS * self.turning.period_ns
 
+    @property
+    def _level_ns(self) -> float:
+        """How far apart latencies of flash are: no closer than the clock tells."""
+        return max(LEVEL_TURNS * self.turning.period_ns, self.tick_ns)
+
     def _pile(self, latency_ns: I64) -> int:
-        """The most latencies within a tenth of a revolution from one of them on."""
+        """The most latencies so near each other, from one of them on."""
         ordered = np.sort(latency_ns)
-        ends = np.searchsorted(ordered, ordered + LEVEL_TURNS * self.turning.period_ns, side="right")
+        ends = np.searchsorted(ordered, ordered + self._level_ns, side="right")
         return int((ends - np.arange(len(ordered))).max())
 
     def _is_level(self, latency_ns: I64) -> bool:

@@ -23,9 +23,10 @@ WIDE_BYTES = 1 << 30
 QUICK_BYTES = 4 << 30  # a quick answer stays within these, at the start
 WIDE_WRITES = 512
 NARROW_BYTES = (16 << 20, 4 << 20)
+PARTS = (0.2, 0.45, 0.7, 0.95)  # of the addresses: a drive may write in place at the start alone
 SUSTAINED_WRITES = 18_432  # of 64 KiB: 1,152 MiB
 SUSTAINED_REGION_BYTES = 2 << 30  # so wide that a volatile cache cannot write them out in one pass of the arm
-FLUSHES, FLUSHED_BURST = 3, 16
+FLUSHES, FLUSHED_BURST = 8, 16
 # Eight of 64 writes this slow are bands being cleaned, not outliers: a piece ends there, for each takes long.
 STALLING = Stop(STALL_NS, count=8, within=64)
 DECISIVE = Stop(TELLING_NS)  # a quick answer has no time to wait for eight
@@ -92,12 +93,22 @@ class Plan:
             offsets.append(order * VISITS + (VISITS - 1 - visit))
         return np.concatenate(offsets).astype(np.uint64) * np.uint64(self.io_bytes)
 
+    def elsewhere(self) -> U64:
+        """A round in a narrow region of each of some other parts of the addresses."""
+        begins = [int(part * (self.reach - NARROW_BYTES[-1])) // self.place_bytes for part in PARTS]
+        rounds = self.rounds("writes-elsewhere", self.region(NARROW_BYTES[-1])).reshape(-1, ROUND_IOS)
+        where = [
+            each + np.uint64(begin * self.place_bytes) for begin, each in zip(begins, rounds, strict=False)
+        ]
+        return np.concatenate(where)
+
     def bursts(self, region: int) -> IoBatch:
-        """A few bursts of scattered writes, each ended by a FLUSH; several, because one may be an outlier."""
+        """A few bursts of scattered writes, each ended by a FLUSH, and by another that finds nothing to do;
+        several, because one may be an outlier."""
         where = self.scattered("flush", region, FLUSHES * FLUSHED_BURST).reshape(FLUSHES, -1)
-        writes = IoBatch.writes(np.pad(where, ((0, 0), (0, 1))).ravel(), self.io_bytes)
+        writes = IoBatch.writes(np.pad(where, ((0, 0), (0, 2))).ravel(), self.io_bytes)
         ends = np.zeros(where.shape, bool)
-        last = np.pad(ends, ((0, 0), (0, 1)), constant_values=True).ravel()
+        last = np.pad(ends, ((0, 0), (0, 2)), constant_values=True).ravel()
         op = np.where(last, np.uint8(Op.FLUSH), writes.op)
         return IoBatch(op, writes.offset, np.where(last, np.uint32(0), writes.size))
 

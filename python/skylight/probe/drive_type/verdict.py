@@ -1,85 +1,34 @@
-"""The verdict of test 1: from what was observed to a drive type, with confidence and a reason.
+"""The verdict of test 1: what the target may be, given where its writes land and what else was seen.
 
-Every branch ends in a positive sign or in "unknown". Conventional needs writes whose completions follow their
-address around the revolution; shingled needs writes that are fixed on a disk whose reads follow a rotation;
-not rotating needs reads too fast for any rotating disk and free of a rotation. The absence of one sign is
-never taken for another.
+Each thing that was seen is a clue with a chance under every model (`models`); the value of a finding is the
+likeliest over all models, and is said from `LEAST_LIKELY` on. Its confidence is that, times the confidence of
+where writes land: a finding is never surer than what it rests on.
 
-Source: Skylight (FAST '15) section 4.3; `skylight.infer` for the statistics.
+Source: docs/tests/drive-type.md, "What it may be".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import I64
 from skylight.findings import UNKNOWN
-from skylight.infer.phase import FASTEST_RPM, NONE, Coherence
-from skylight.infer.phase_step import Advance
-from skylight.infer.robust import Spread, confidence_that, folded_spread, uneven_spread
-from skylight.infer.tail_probability import binomial_tail
-from skylight.probe.drive_type.mixed import STALL_NS, Mixed
-from skylight.probe.drive_type.writes import (
-    FAST_NS,
-    FAST_READ_NS,
-    LARGE_BYTES,
-    Sustained,
-    Writes,
-    cleaned_early,
-    is_fixed,
-    waiting,
+from skylight.infer.phase import Coherence
+from skylight.probe.drive_type import models
+from skylight.probe.drive_type.landing import (
+    PERIOD_TOLERANCE,
+    Landing,
+    Observed,
+    land,
+    rotation,
 )
-from skylight.units import format_duration, format_size
+from skylight.probe.drive_type.models import Clue, Model
+from skylight.probe.drive_type.plan import PARTS
+from skylight.probe.drive_type.settling import Settled
+from skylight.probe.drive_type.writes import FAST_READ_NS, Writes
 
-# One revolution at more than 17,000 rpm: fixed writes above it may be missed revolutions.
-SLOW_FIXED_NS = 3_500_000
-LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none
-UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the revolution
-PERIOD_TOLERANCE = 0.01
-LONG_FLUSH_TURNS = 3
-
-MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
-
-
-def _no_latencies() -> I64:
-    return np.empty(0, np.int64)
-
-
-@dataclass(slots=True)
-class Observed:
-    """Everything the verdict rests on. Empty arrays and None stand for steps that were not run."""
-
-    writes_allowed: bool = True
-    quick: bool = False  # a quick answer, whose time is bounded
-    holes: float = 0.0  # share of places that hold nothing but zeros, as far as the engine knows
-    reads_ns: I64 = field(default_factory=_no_latencies)
-    reads: Coherence = NONE
-    back_ns: I64 = field(default_factory=_no_latencies)
-    back: Coherence = NONE
-    wide: Writes | None = None
-    mixed: Mixed | None = None
-    narrow: list[Writes] = field(default_factory=list)
-    flushed_narrow: list[Writes] = field(default_factory=list)
-    flush_ns: I64 = field(default_factory=_no_latencies)
-    sustained: Sustained = field(default_factory=lambda: Sustained.of([]))
-
-    @property
-    def cleaned_early(self) -> bool:
-        """True if a quick answer saw bands cleaned between the 4 KiB writes and doubted no further."""
-        return self.quick and len(self.flush_ns) == 0 and cleaned_early(self.wide, self.mixed)
-
-    @property
-    def outlasts(self) -> bool:
-        """True if writes take longer than a volatile cache would, whatever it says of itself."""
-        return self.mixed is not None and self.mixed.outlasts
-
-    @property
-    def ladder(self) -> list[Writes]:
-        """Narrow writes that count: those with a FLUSH each if there are any."""
-        return self.flushed_narrow or self.narrow
+LEAST_LIKELY = 0.7  # a value is said that is more than twice as likely as all others together
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,309 +43,85 @@ class Verdict:
     medium_confidence: float = 0.0
 
 
-def reads_fast(first_visits_ns: I64) -> bool:
-    """True for reads faster than any rotating disk's."""
-    return len(first_visits_ns) > 0 and float(np.median(first_visits_ns)) < FAST_READ_NS
-
-
-def slow_flush(flush_ns: I64) -> bool:
-    """True if a FLUSH after fast writes had work to do: they were in a volatile cache."""
-    return len(flush_ns) > 0 and float(np.median(flush_ns)) > LONG_FLUSH_TURNS * SLOW_FIXED_NS
-
-
-def _median_below(limit_ns: float) -> Callable[[I64], bool]:
-    return lambda latency_ns: float(np.median(latency_ns)) < limit_ns
-
-
-def _unknown(why: str, *rows: str) -> Verdict:
-    return Verdict(UNKNOWN, UNKNOWN, 0.0, why, rows)
-
-
-def _cut(seen: Observed, before: str, *rows: str) -> Verdict:
-    if seen.quick:
-        return _unknown(f"The time of a quick answer was over before {before}; probe without --quick.", *rows)
-    return _unknown(f"The test was cut short before {before}; go on with --resume.", *rows)
-
-
-def _ms(value_ns: float) -> str:
-    return format_duration(value_ns)
-
-
 def judge(seen: Observed, kind: str) -> Verdict:
     """The verdict on what was observed of a target of this kind."""
-    verdict = _judge(seen, kind)
-    if verdict.drive_type != UNKNOWN and verdict.confidence < LEAST_CONFIDENCE:
-        close = f" That is too close to the limits (confidence {verdict.confidence:.2f})"
-        return _unknown(f"{verdict.why}{close}; probe again, on an idle drive.", *verdict.rows)
-    if verdict.cache_medium != UNKNOWN and verdict.medium_confidence < LEAST_CONFIDENCE:
-        return replace(verdict, cache_medium=UNKNOWN, medium_confidence=0.0)
-    return verdict
+    found = land(seen, kind)
+    if found.where == "unknown":
+        return Verdict(UNKNOWN, UNKNOWN, 0.0, found.why, found.rows)
+    clues = [models.landing(found.where), *_clues(seen, found)]
+    likely = models.posterior(clues)
+    drive_type, type_chance = models.likeliest(likely, lambda model: model.drive_type)
+    medium, medium_chance = models.likeliest(likely, lambda model: model.cache_medium)
+    if type_chance < LEAST_LIKELY:
+        drive_type = UNKNOWN
+    if medium_chance < LEAST_LIKELY or found.cached or found.where == "either":
+        medium = UNKNOWN
+    said = " ".join(clue.words for clue in clues if clue.words)
+    why = " ".join(part for part in (found.why, said, _most_likely(likely)) if part)
+    rows = (*found.rows, *(row for clue in clues for row in clue.rows))
+    return Verdict(
+        drive_type,
+        medium,
+        0.0 if drive_type == UNKNOWN else type_chance * found.confidence,
+        why,
+        rows,
+        0.0 if medium == UNKNOWN else medium_chance * found.confidence,
+    )
 
 
-def _judge(seen: Observed, kind: str) -> Verdict:
-    if len(seen.reads_ns) == 0:
-        return _unknown("The evidence holds no whole step of reads; go on with --resume or probe again.")
+def _most_likely(likely: dict[Model, float]) -> str:
+    """The models that are left, in words; nothing where one is."""
+    shown = [f"{model.name} ({100 * chance:.3g} %)" for model, chance in likely.items() if chance >= 0.01]
+    return f"Most likely: {', '.join(shown)}." if len(shown) > 1 else ""
+
+
+def _clues(seen: Observed, found: Landing) -> list[Clue]:
+    """What was seen beside where writes land."""
+    if found.where == "unseen":
+        slow = len(seen.flush_ns) > 0 and float(np.median(seen.flush_ns)) >= FAST_READ_NS
+        return [models.flush(slow)] if len(seen.flush_ns) else []
+    clues = [models.unwritten(not seen.reads.rotates and seen.back.rotates)]
     turning = rotation(seen)
-    if turning is None:
-        return _without_rotation(seen, kind)
-    if seen.wide is None:
-        return _no_writes(seen, turning)
-    return _by_writes(seen, seen.wide, turning)
+    if found.where == "home" and seen.read_back is not None:
+        clues.append(models.elsewhere(len(PARTS), 0, "", ()))  # places all over the target were read back
+    if seen.elsewhere and turning is not None:
+        clues.append(_elsewhere(seen.elsewhere, turning))
+    if found.logged and seen.stalled:
+        clues.append(models.stalls())
+    if seen.settled is not None and seen.settled.rungs:
+        clues.append(_settled(seen.settled))
+    return clues
 
 
-def rotation(seen: Observed) -> Coherence | None:
-    """The rotation that reads, or else narrow writes, follow."""
-    for signs in (seen.reads, seen.back, *(writes.tied for writes in reversed(seen.ladder))):
-        if signs.rotates:
-            return signs
-    return None
+def _settled(settled: Settled) -> Clue:
+    """What it costs to bring a block home."""
+    if settled.with_band:
+        words = f"What only shingling explains: {settled.words}, as a block takes its band along."
+        return models.cost(with_band=True, words=words, rows=settled.names)
+    if settled.alone:
+        words = f"It need not be shingled: {settled.words}, as a block goes home by itself."
+        return models.cost(with_band=False, words=words, rows=settled.names)
+    words = f"A log alone is no sign of shingling, and {settled.words}."
+    if settled.moves:
+        return Clue(lambda _: 1.0, words, settled.names)
+    return models.unmoved(words, settled.names)
 
 
-def _turn(turning: Coherence) -> str:
-    return f"a rotation of {_ms(turning.period_ns)} ({turning.rpm:,.0f} rpm)"
+def in_place(writes: Writes, turning: Coherence) -> bool:
+    """True for writes whose completions follow their address around the same rotation as reads."""
+    tied = writes.tied
+    return tied.rotates and abs(tied.period_ns / turning.period_ns - 1) <= PERIOD_TOLERANCE
 
 
-def _no_writes(seen: Observed, turning: Coherence) -> Verdict:
-    start = f"Reads follow {_turn(turning)}: a rotating disk. Whether it is shingled shows in writes only: "
-    if seen.writes_allowed:
-        return _unknown(start + "the test was cut short before them, go on with --resume.", "reads")
-    return _unknown(start + "probe a drive whose data may be lost with --destroy-data.", "reads")
+def in_log(writes: Writes, turning: Coherence) -> bool:
+    """True for writes of one latency that do not follow their address."""
+    return not in_place(writes, turning) and writes.fixed(turning)
 
 
-def _chance_of_speed(latency_ns: I64) -> float:
-    """Upper bound of the chance that a rotating disk serves so many reads so fast.
-
-    The wait for the angle alone is even over a revolution, so at most x / revolution of its reads take less
-    than x; binomial tail at four limits, times four."""
-    rotation_ns = 60e9 / FASTEST_RPM
-    limits_ns = (500_000, 1_000_000, 2_000_000, FAST_READ_NS)
-    tails = (
-        binomial_tail(int(np.count_nonzero(latency_ns < limit)), len(latency_ns), limit / rotation_ns)
-        for limit in limits_ns
-    )
-    return min(1.0, 4 * min(tails))
-
-
-def _without_rotation(seen: Observed, kind: str) -> Verdict:
-    """No completions follow a rotation: not a rotating disk if it is also too fast for one."""
-    median_ns = float(np.median(seen.reads_ns))
-    if not reads_fast(seen.reads_ns):
-        return _unknown(
-            f"Reads take {_ms(median_ns)} (median), as slow as a rotating disk's, but follow no rotation: a"
-            " slow network or virtual disk, several disks, or a busy one; probe the bare, idle drive.",
-            "reads",
-        )
-    if seen.wide is not None:
-        spread = seen.wide.spread
-        back_ns = float(np.median(seen.back_ns)) if len(seen.back_ns) else 0.0
-        missed_turns = kind != "file" and spread.fixed and spread.median_ns >= SLOW_FIXED_NS
-        if missed_turns or back_ns >= FAST_READ_NS:
-            return _unknown(
-                f"Reads of blocks not written before take {_ms(median_ns)}, too fast for a rotating disk,"
-                f" but {seen.wide.what} take {_ms(spread.median_ns)} and reading them back {_ms(back_ns)},"
-                " which may be one that need not fetch such blocks; write the drive full once and probe"
-                " again.",
-                "reads", "writes-wide", "reads-back",
-            )  # fmt: skip
-    if seen.wide is None and seen.holes > MANY_HOLES:
-        return _unknown(
-            f"Reads take {_ms(median_ns)}, but {100 * seen.holes:.0f} % of the places looked at hold nothing"
-            " but zeros: holes of a sparse file or blocks never written, which a file system or a drive may"
-            " answer without the medium; probe one that is written in full, or let the test write to it"
-            " (--destroy-data).",
-            "reads",
-        )
-    chance = _chance_of_speed(seen.reads_ns)
-    quick = confidence_that(seen.reads_ns, _median_below(FAST_READ_NS))
-    untied = seen.reads.confidence if seen.reads.period_ns else 1.0  # a round too short to tell says nothing
-    confidence = (1.0 - chance * untied) * quick
-    why = (
-        f"Random 4 KiB reads all over the target take {_ms(median_ns)} (median of {len(seen.reads_ns)}"
-        " places) and follow no rotation; a rotating disk waits half a revolution,"
-        f" {_ms(30e9 / FASTEST_RPM)} or more, and seeks."
-    )
-    if seen.wide is None:
-        why += " Nothing was written, so this rests on reads of whatever the target holds."
-    return Verdict("not-rotating", "none", confidence, why, ("reads",), confidence)
-
-
-def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
-    """The disk rotates: what it does with writes decides."""
-    mixed = seen.mixed
-    if mixed is not None and mixed.logged:
-        return _logged(mixed)
-    if wide.quick(turning) or (mixed is not None and mixed.level):
-        if wide.flushed:
-            return _unknown(
-                f"{_ms(wide.spread.median_ns)} for a 4 KiB write and its FLUSH on a disk that follows"
-                f" {_turn(turning)}: flash, or a volatile write cache that ignores FLUSH and is not known to"
-                " be off; switch the write cache off (hdparm -W 0) and probe again.",
-                *("reads", wide.name),
-            )
-        if seen.cleaned_early:
-            return _not_waiting(seen, wide, turning)
-        if not slow_flush(seen.flush_ns):
-            return _doubted(seen, wide, turning)
-    elif wide.fixed(turning):
-        return _shingled(wide, turning)
-    for writes in seen.ladder:
-        if writes.quick(turning):
-            return _neither(writes, turning, "faster than over a wider region, as from a volatile cache")
-        if writes.fixed(turning):
-            return _shingled(writes, turning)
-    if len(seen.ladder) < 2:
-        return _cut(seen, "writes were repeated in a narrow region", wide.name)
-    return _conventional(seen.ladder[-1], turning)
-
-
-def _alike(steps: Advance) -> str:
-    """Words for how alike the steps of a log are."""
-    times = f" taken {steps.times} times over" if steps.times > 1 else ""
-    return f"mean phase vector {steps.length:.2f} of 1 over {steps.count} steps{times}"
-
-
-def _logged(mixed: Mixed) -> Verdict:
-    """Writes that go on from one another around the revolution, whatever came between: a log on the
-    platter."""
-    confidence = mixed.logged_confidence
-    why = (
-        "Random 4 KiB writes with a random read before each complete like parts of a revolution after one"
-        f" another ({_alike(mixed.steps)}) on a disk whose reads follow {_turn(mixed.turning)}: they are"
-        " appended to a log on the platter, not written in place."
-    )
-    return Verdict("smr", "disk", confidence, why, ("reads", mixed.name), confidence)
-
-
-def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
-    """Fast writes after which a FLUSH had nothing to do: did more than a volatile cache holds stay fast?"""
-    more = seen.sustained
-    written = format_size(more.total_bytes)
-    start = (
-        f"On a disk that follows {_turn(turning)} random {wide.what} take {_ms(wide.spread.median_ns)} and a"
-        " FLUSH finds nothing to do"
-    )
-    rows = ("reads", wide.name, "flush", *more.rows)
-    if len(seen.flush_ns) == 0 or (len(more.tail_ns) == 0 and not seen.outlasts):
-        return _cut(seen, "fast writes were doubted", wide.name)
-    if len(more.tail_ns) and more.slow(wide):
-        return _unknown(
-            f"{start}, but after {written} of random writes of {format_size(LARGE_BYTES)} the last take"
-            f" {_ms(float(np.median(more.tail_ns)))} (median): a volatile write cache that is on, whatever"
-            " the drive says, and ignores FLUSH, or a flash cache that is full; connect the drive without a"
-            " bridge in between, switch its write cache off (hdparm -W 0), leave it idle for an hour and"
-            " probe again.",
-            *rows,
-        )
-    if not more.enough(wide) and not seen.outlasts:
-        mend = "go on with --resume if the test was cut short, or probe the whole disk"
-        if seen.quick:
-            mend = "probe without --quick, which had no time for more"
-        return _unknown(
-            f"{start}, but only {written} more were written, which a volatile cache may hold; {mend}.", *rows
-        )
-    return _not_waiting(seen, wide, turning)
-
-
-def _stalls(latency_ns: I64) -> str:
-    """Words for the writes that waited while the drive cleaned."""
-    stalls = int(np.count_nonzero(latency_ns >= STALL_NS))
-    if not stalls:
-        return ""
-    return f" ({stalls:,} of {len(latency_ns):,} waited {_ms(STALL_NS)} or longer, as for cleaning)"
-
-
-def _kept_up(seen: Observed, wide: Writes) -> tuple[float, str]:
-    """How sure it is that a volatile cache would not have kept up, and words for why."""
-    more, mixed = seen.sustained, seen.mixed
-    if mixed is not None and len(more.tail_ns) == 0:
-        return (
-            1.0,
-            f", longer than a quarter of the reads ({_ms(mixed.quarter_ns)}), as no volatile cache does",
-        )
-    slow = waiting(more.limit_ns(wide))
-    words = (
-        f", and each of {len(more.latency_ns):,} more of {format_size(LARGE_BYTES)},"
-        f" {format_size(more.total_bytes)} in all, {_ms(float(np.median(more.tail_ns)))}"
-        f"{_stalls(more.latency_ns)}"
-    )
-    return confidence_that(more.tail_ns, lambda drawn: not slow(drawn)), words
-
-
-def _not_waiting(seen: Observed, wide: Writes, turning: Coherence) -> Verdict:
-    """Writes that stay quick without a volatile cache: flash under 1 ms, else flash or an eager log."""
-    rows: tuple[str, ...] = ("reads", wide.name)
-    confidence = turning.confidence * (1 - turning.p_value)
-    why = (
-        f"Reads follow {_turn(turning)}, so a platter rotates, but random {wide.what} take"
-        f" {_ms(wide.spread.median_ns)} with the volatile write cache off"
-    )
-    if seen.cleaned_early:
-        why += f"{_stalls(wide.latency_ns)}: "
-    else:
-        rows += ("flush", *seen.sustained.rows)
-        kept, words = _kept_up(seen, wide)
-        confidence *= kept
-        why += f", a FLUSH after them {_ms(float(np.median(seen.flush_ns)))}{words}: "
-    mixed = seen.mixed
-    if mixed is not None and mixed.level:
-        confidence *= mixed.level_confidence
-        why += "they go to a flash cache, since they wait neither for the arm after a read nor for an angle."
-        return Verdict("smr", "flash", confidence, why, (*rows, mixed.name), confidence)
-    if wide.spread.median_ns < FAST_NS:
-        confidence *= confidence_that(wide.latency_ns, _median_below(FAST_NS))
-        return Verdict("smr", "flash", confidence, why + "they go to a flash cache.", rows, confidence)
-    confidence *= confidence_that(wide.latency_ns, lambda drawn: Spread.of(drawn).fixed)
-    why += "they are not written in place, but less than a revolution fits flash as well as a log on disk."
-    return Verdict("smr", UNKNOWN, confidence, why, rows)
-
-
-def _shingled(writes: Writes, turning: Coherence) -> Verdict:
-    """Fixed latency on a rotating disk: appended to a log. Where that lies, only writes after reads tell."""
-    spread = writes.spread
-    turns = spread.median_ns / turning.period_ns
-    confidence = turning.confidence * (1 - turning.p_value)
-    confidence *= confidence_that(writes.latency_ns, lambda drawn: is_fixed(drawn, turning))
-    arc = folded_spread(writes.latency_ns, turning.period_ns)
-    how = (
-        f"interquartile range {100 * spread.relative:.1f} % of it"
-        if spread.fixed
-        else f"give or take whole revolutions: half of them within {100 * arc:.1f} % of a revolution"
-    )
-    why = (
-        f"Random {writes.what} take a fixed {_ms(spread.median_ns)}, {turns:.2f} revolutions ({how}), on a"
-        f" disk whose reads follow {_turn(turning)}: they are appended to a log, not written in place."
-    )
-    return Verdict("smr", UNKNOWN, confidence, why, ("reads", writes.name))
-
-
-def _neither(writes: Writes, turning: Coherence, what: str) -> Verdict:
-    spread = writes.spread
-    return _unknown(
-        f"Random {writes.what} on a disk that follows {_turn(turning)} take {_ms(spread.median_ns)}"
-        f" (quartiles {_ms(spread.q1_ns)} to {_ms(spread.q3_ns)}), {what}; leave the drive idle for an hour"
-        " and probe again.",
-        "reads", writes.name,
-    )  # fmt: skip
-
-
-def _conventional(writes: Writes, turning: Coherence) -> Verdict:
-    """Varying in the narrowest region: conventional if written in place, which shows in the phase."""
-    spread, tied = writes.spread, writes.tied
-    if not spread.varying:
-        return _neither(writes, turning, "neither fixed nor varying")
-    if not tied.rotates or abs(tied.period_ns / turning.period_ns - 1) > PERIOD_TOLERANCE:
-        return _neither(
-            writes, turning, "varying, but completions do not follow the address as writes in place do"
-        )
-    uneven = uneven_spread(writes.latency_ns, tied.period_ns)
-    if uneven > UNEVEN:
-        what = "varying, but not evenly over a revolution as waits for an angle are"
-        return _neither(writes, turning, what)
-    confidence = turning.confidence * tied.confidence * (1 - tied.p_value)
-    confidence *= confidence_that(writes.latency_ns, lambda drawn: Spread.of(drawn).varying)
-    why = (
-        f"Random {writes.what} vary evenly over a revolution (quartiles {_ms(spread.q1_ns)} to"
-        f" {_ms(spread.q3_ns)}) and their completions follow their address around {_turn(tied)}: they are"
-        " written in place."
-    )
-    return Verdict("cmr", "none", confidence, why, ("reads", writes.name), confidence)
+def _elsewhere(parts: tuple[Writes, ...], turning: Coherence) -> Clue:
+    """How many other parts of the addresses are written in place."""
+    home = sum(in_place(writes, turning) for writes in parts)
+    away = sum(in_log(writes, turning) for writes in parts)
+    words = f"Of {len(parts)} other parts of the addresses {home} are written in place"
+    words += f" and {away} to a log or a cache." if away else "."
+    return models.elsewhere(home, away, words, ("writes-elsewhere",))

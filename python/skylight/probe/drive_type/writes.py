@@ -28,6 +28,7 @@ LEAST_VOLATILE_BYTES, LONG_NS = 128 << 20, 30_000_000_000  # more than most hold
 SLOWEST_WRITE_NS = 25_000_000  # a disk's random write within 2 GiB, with room to spare
 FEWEST_SHARE = 64  # writes of which a share means anything
 FEWEST_SINCE_STALL = 8
+SMALL_BEFORE = 1_024  # writes of test 1 before the large ones, all small: a volatile cache may hold them all
 TELLING_NS = FEWEST_SHARE * SLOWEST_WRITE_NS  # a stall that makes so many slower than a disk's
 LONGEST_RETRY_NS = 30_000_000_000  # no disk tries longer for one sector: hosts give up at 30 s
 SLOW_SHARE = 0.2
@@ -40,23 +41,24 @@ LATE_SHARE = 0.75  # share of latencies of at least a revolution before whole re
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """One step of writes: latency of each (ns; with its FLUSH if `flushed`) and how completions follow the
-    address."""
+    """One step of writes: latency of each (ns; with its FLUSH if `flushed`), how completions follow the
+    address, and the tick of the clock (ns)."""
 
     name: str
     region_bytes: int
     flushed: bool
     latency_ns: I64
     tied: Coherence
+    tick_ns: int = 0
 
     @property
     def spread(self) -> Spread:
         """Summary of the latencies."""
-        return Spread.of(self.latency_ns)
+        return Spread.of(self.latency_ns, self.tick_ns)
 
     def fixed(self, turning: Coherence | None) -> bool:
         """True for one latency, give or take jitter and whole revolutions of a disk that rotates."""
-        return is_fixed(self.latency_ns, turning)
+        return is_fixed(self.latency_ns, turning, self.tick_ns)
 
     def quick(self, turning: Coherence | None) -> bool:
         """True if the writes did not wait for a platter: flash, a volatile cache, an eager log."""
@@ -126,8 +128,9 @@ class Sustained:
         return before_bytes >= MOST_VOLATILE_BYTES or long or self.cleaned(writes)
 
     def cleaned(self, writes: Writes) -> bool:
-        """True if bands were cleaned meanwhile."""
-        return cleaned_between(self.latency_ns, self.limit_ns(writes))
+        """True if bands were cleaned meanwhile: between writes that were fast, or so that all of them took
+        longer than any disk takes."""
+        return cleaned_between(self.latency_ns, self.limit_ns(writes)) or took_too_long(self.latency_ns)
 
     @property
     def stalled_lately(self) -> bool:
@@ -135,9 +138,9 @@ class Sustained:
         return bool(np.any(self.latency_ns[-FEWEST_SHARE:] >= TELLING_NS))
 
 
-def is_fixed(latency_ns: I64, turning: Coherence | None) -> bool:
+def is_fixed(latency_ns: I64, turning: Coherence | None, tick_ns: int = 0) -> bool:
     """True for one latency, give or take jitter and, given a rotation, whole revolutions."""
-    if Spread.of(latency_ns).fixed:
+    if Spread.of(latency_ns, tick_ns).fixed:
         return True
     if turning is None:
         return False
@@ -158,18 +161,28 @@ def waiting(limit_ns: float) -> Callable[[I64], bool]:
     return holds
 
 
+def took_too_long(latency_ns: I64, cached: int = SMALL_BEFORE) -> bool:
+    """True if writes took twice as long as they take any disk, even without the slowest, which may be a
+    retry, and although a volatile cache may have to write out as many small ones as came before."""
+    if len(latency_ns) == 0:
+        return False
+    most_ns = 2 * SLOWEST_WRITE_NS * (len(latency_ns) + cached)
+    return int(latency_ns.sum()) - int(latency_ns.max()) > most_ns
+
+
 def cleaned_between(latency_ns: I64, limit_ns: float) -> bool:
     """True if bands were cleaned between writes of which `limit_ns` is still fast, which no conventional disk
     has to: since some stall half of the writes were fast, but all together took longer than any disk takes
     for as many (and for `FEWEST_SHARE`, if they are fewer), even without the slowest of them, which may be a
     retry unless it is longer than any."""
+    slowest_write_ns = SLOWEST_WRITE_NS + (float(np.median(latency_ns)) if len(latency_ns) else 0.0)
     for first in np.flatnonzero(latency_ns >= STALL_NS):
         since_ns = latency_ns[first:]
         if len(since_ns) < FEWEST_SINCE_STALL:
             break
         slowest_ns = int(since_ns.max())
         retry_ns = slowest_ns if slowest_ns < LONGEST_RETRY_NS else 0
-        too_long = int(since_ns.sum()) - retry_ns > SLOWEST_WRITE_NS * max(len(since_ns), FEWEST_SHARE)
+        too_long = int(since_ns.sum()) - retry_ns > slowest_write_ns * max(len(since_ns), FEWEST_SHARE)
         if too_long and float(np.median(since_ns)) < max(FAST_READ_NS, limit_ns):
             return True
     return False

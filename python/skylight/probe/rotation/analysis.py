@@ -35,6 +35,14 @@ OTHERS = (0.003, 0.011, 0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21, 0.24, 0.3, 0.3
           0.76, 0.8, 0.83, 0.86, 0.885, 0.91, 0.93, 0.95, 0.97, 0.985, 0.993, 1.0)  # fmt: skip
 """Parts of the address space that are looked at for their radius: dense at the ends, where horizontal zones
 may have the outermost and innermost track anywhere."""
+MOST_DIFFERENCE = 0.03
+"""How far track sizes 1 GiB apart may differ: by the error of both, and hardly ever by a zone."""
+ZONE_ENDS = 0.7
+"""How likely tracks that hold less at the end do so because a zone ends before: a prior, chosen, since the
+last zone of a drive may be cut short. Else drives that place data anywhere in a zone have moved it."""
+LEAST_SHRINKING = 1.08
+"""How much more a track in the middle of the addresses holds than the last, where sizes fall from the first
+to the middle one: 1.2 where the outermost holds only half as much again as the innermost."""
 STARS = ("from-first", "from-far", "from-back", "from-there")
 FINE = "-fine"
 
@@ -79,6 +87,31 @@ class Analysis:
     def last(self) -> Tracks | None:
         """Tracks up to the last address."""
         return self._around("id", 0.25, 1.3)
+
+    @cached_property
+    def end_at_home(self) -> float:
+        """How likely blocks up to the last address lie there.
+
+        What was written last may lie in a cache. Then tracks there hold more than those just before the end,
+        or hardly less than in the middle of the drive. Where they hold less than just before, a zone ends
+        between, or they were moved further in."""
+        end, before = self.last, self._around("id-before", 0.25, 1.3)
+        if end is None or self.near is None or self.middle is None:
+            return 0.0
+        falls = self.middle.slope > self.near.slope
+        if falls and end.slope < LEAST_SHRINKING * self.middle.slope:
+            return 0.0
+        if before is None or abs(end.slope / before.slope - 1.0) <= MOST_DIFFERENCE:
+            return 1.0
+        return 0.0 if end.slope < before.slope else ZONE_ENDS
+
+    @cached_property
+    def stripe(self) -> int | None:
+        """The size of the stripes that addresses go to several disks in, if they do."""
+        log = self._log("first")
+        if self.rough is None or self.turn is None or len(log) == 0:
+            return None
+        return places.stripe_under(log, self.turn, self.rough)
 
     def _around(self, name: str, low: float, high: float) -> Tracks | None:
         """Tracks of a step whose size is between two multiples of that at the start."""

@@ -12,7 +12,7 @@ Source: as `skylight.infer.track_phases` and `skylight.infer.minimum_access_time
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from skylight.evidence import F64, IoLog
 from skylight.infer import phase
 from skylight.infer.minimum_access_time import Reach, ideal_ns, reach_of
-from skylight.infer.phase import Coherence
-from skylight.infer.track_phases import Tracks, centred, fit_tracks, phase_of, refined, settled
+from skylight.infer.phase import SLOWEST_RPM, Coherence
+from skylight.infer.striped import stripe_of
+from skylight.infer.track_phases import Tracks, agreement, centred, fit_tracks, phase_of, refined, settled
 
 LEAST_TRACK_BYTES, MOST_TRACK_BYTES = 64 << 10, 8 << 20
 NEAR_BYTES = 16 << 10
+AS_WELL = 0.8  # of the agreement at a part of a revolution: at the whole it is as good, at two there is none
 EARLY_PART = 0.1  # the part of completions taken to be hardly later than the mechanics
 ALIGN_ROWS = 64  # rows, a second or so, over which a spindle keeps its speed to a part in 100,000
 
@@ -48,6 +50,7 @@ def rough_turn(log: IoLog, place_bytes: int, round_ios: int) -> Coherence:
 def exact_turn(seen: Coherence, log: IoLog) -> Turn:
     """The period to a few parts in a million, from a step of reads in random order over a few MiB."""
     x = log.offset.astype(np.float64)
+    seen = _whole(seen, log)
     period_ns = refined(seen.period_ns, log.complete_ns, x, NEAR_BYTES)
     half = len(log) // 2
     parts = [refined(seen.period_ns, log.complete_ns[rows], x[rows], 2 * NEAR_BYTES)
@@ -57,12 +60,33 @@ def exact_turn(seen: Coherence, log: IoLog) -> Turn:
     return Turn(period_ns, seen, bound, error)
 
 
+def _whole(seen: Coherence, log: IoLog) -> Coherence:
+    """A rotation that is no part of a longer one: at a whole revolution neighbours agree as well as at a
+    half, and at two they do not. A few places that lie half a revolution apart may show but the half."""
+    x = log.offset.astype(np.float64)
+    at_part = agreement(
+        refined(seen.period_ns, log.complete_ns, x, NEAR_BYTES), log.complete_ns, x, NEAR_BYTES
+    )
+    longest_ns = 60e9 / SLOWEST_RPM
+    for times in range(int(longest_ns // seen.period_ns), 1, -1):
+        period_ns = refined(times * seen.period_ns, log.complete_ns, x, NEAR_BYTES)
+        if agreement(period_ns, log.complete_ns, x, NEAR_BYTES) >= AS_WELL * at_part:
+            return replace(seen, period_ns=period_ns)
+    return seen
+
+
 def place_of(log: IoLog, turn: Turn, low: float, high: float) -> Tracks | None:
     """The tracks under a step of reads in random order over a few of them."""
     if len(log) == 0:
         return None
     angle = phase_of(log.complete_ns, int(log.complete_ns[0]), turn.period_ns)
     return fit_tracks(log.offset.astype(np.float64), angle, low, high)
+
+
+def stripe_under(log: IoLog, turn: Turn, tracks: Tracks) -> int | None:
+    """The stripes that the blocks of a step lie in, if they do."""
+    angle = phase_of(log.complete_ns, int(log.complete_ns[0]), turn.period_ns)
+    return stripe_of(log.offset.astype(np.float64), angle, tracks)
 
 
 def aligned(log: IoLog, model: F64, group: NDArray[np.integer], period_ns: float) -> tuple[F64, F64]:

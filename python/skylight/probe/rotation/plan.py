@@ -45,6 +45,8 @@ PLACE_TRACKS = 2.3
 WIDE_NS = 2_900_000.0  # more than any arm needs to the next track, and what commands take longer
 EARLIER_NS, NARROW_NS = 100_000.0, 500_000.0
 AVOIDED_BYTES = 20 << 20  # what test 1 writes most of lies before this
+BEFORE_END_BYTES = 1 << 30  # more than the bands that the last of a whole drive's data may lie in
+BEFORE_END_PARTS = 64  # of a drive at least, so that it is hardly further out
 LEAST_BYTES = 1 << 30
 MOST_IOS = 24_000
 
@@ -168,6 +170,8 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
     length = SIZE_TRACKS * track
     plan.scattered("md", [(size - length) / 2], length, SIZE_READS)
     plan.scattered("id", [size - length], length, SIZE_READS)
+    if size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
+        plan.scattered("id-before", [size - length - BEFORE_END_BYTES], length, SIZE_READS)
     if found.near is None or found.middle is None or found.last is None:
         return
     if _measure_steps(plan, found, found.near):

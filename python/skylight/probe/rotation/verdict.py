@@ -63,8 +63,13 @@ def _rotation(found: Analysis, measured: bool) -> Finding:
 def _tracks(found: Analysis) -> Finding:
     if found.turn is None:
         return TRACK.unknown("Without a rotation there are no tracks to be told.")
+    if found.stripe is not None:
+        return TRACK.unknown(_striped_words(found.stripe))
     parts = {"od": found.near, "md": found.middle, "id": found.last}
-    sizes, confidence = dict[str, int | float | bool | str](), 1.0
+    if found.last is not None and found.end_at_home == 0.0:
+        why = "Tracks under the last addresses are not those of the end of a drive: they may lie in a cache."
+        return TRACK.unknown(why, ("md", "id", "id-before"))
+    sizes, confidence = dict[str, int | float | bool | str](), found.end_at_home
     for name, tracks in parts.items():
         if tracks is None or tracks.slope_error / tracks.slope > MOST_TRACK_ERROR:
             where = {"od": "first", "md": "middle", "id": "last"}[name]
@@ -75,6 +80,13 @@ def _tracks(found: Analysis) -> Finding:
     shown = ", ".join(_size_words(tracks) for tracks in parts.values() if tracks is not None)
     why = f"The angle of blocks rises by one revolution every {shown} at the first, middle and last address."
     return TRACK.found(sizes, confidence, why, ("od", "md", "id"))
+
+
+def _striped_words(stripe: int) -> str:
+    return (
+        f"Angles begin anew about every {format_size(stripe)}: addresses go to several disks in turn, and"
+        " what passes in a revolution is no track of any."
+    )
 
 
 def _size_words(tracks: Tracks) -> str:
@@ -99,6 +111,8 @@ def _trust(reach: Reach) -> float:
 
 def _seeks(found: Analysis) -> Finding:
     track, curve, full, same = track_seek(found), found.curve, found.full, found.same
+    if found.stripe is not None:
+        return SEEK.unknown(_striped_words(found.stripe))
     if track is None:
         why = "Arm times between neighbouring tracks do not tell a step of the arm from a switch of heads."
         if found.same is None:

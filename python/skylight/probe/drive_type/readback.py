@@ -1,0 +1,148 @@
+"""Where blocks lie that were written through a cache which hides how they were written.
+
+Where writes are answered at once and FLUSH finds nothing to do, their latency says nothing of the medium:
+flash takes them so, and so does a volatile cache that ignores FLUSH. But blocks can be read. Two blocks of
+each of some places are written at different times, with more data in between than a volatile cache holds, and
+with more or less of it around the place, so that in a log the two come to lie any distance apart, also where
+each part of the addresses has its own, and where writes are sorted by address. Then all are read:
+
+* *home*: the two blocks of a place pass under the head at one angle (`skylight.infer.phase`), as blocks side
+  by side do; in a log they lie as far apart as they were written;
+* *log*: they wait for a platter but share no angle, although blocks at their places do on the same drive;
+* *flash*: they are read alike, and without waiting for a platter.
+
+Before that the drive gets many short rests: a volatile cache writes out what it holds, but a drive that
+cleans bands when it is idle finds no time, and what it brings home would look as if it had been written
+there. Places of which a block is still answered by a cache, or was not written before writes stalled, are
+left out.
+
+Invariant: each block is read once, in descending order within a place, so no read buffer answers.
+
+Source: as `skylight.infer.phase`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from skylight.evidence import I64, U64, IoBatch, IoLog, Op
+from skylight.infer import phase
+from skylight.infer.phase import Coherence
+from skylight.probe.drive_type.plan import (
+    PLACES,
+    PLACES_PER_ROUND,
+    STALLING,
+    SUSTAINED_REGION_BYTES,
+    Plan,
+)
+from skylight.probe.drive_type.writes import LARGE_BYTES
+
+UNIT_BLOCKS = 4  # of a place; the first is written early, the third late
+RESTS, REST_S = (
+    100,
+    0.15,
+)  # no drive known cleans within so little; a volatile cache writes out thousands of blocks
+WAITING = 0.5  # of the time of reads all over the target: faster ones wait for no arm
+ALIKE_TURNS = 0.4  # between the quickest tenth and the slowest quarter: waits for an angle spread over 0.65
+AROUND_BYTES = 4 << 20  # no band is smaller
+MOST_AROUND = PLACES * (AROUND_BYTES // LARGE_BYTES // 2)  # large writes: two MiB around a place at most
+LEAST_TARGET_BYTES = 4 * SUSTAINED_REGION_BYTES  # in which few places are written again in between
+MOST_READS = 2 * PLACES + RESTS
+FEWEST_PLACES = 24  # read from a platter, both blocks
+CACHED = 0.25  # of the time of reads all over the target: faster ones are answered by a cache
+BY_CHANCE = (
+    0.05  # p-value from which on angles have nothing to do with places, where reads at home have 1e-20
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """How blocks written apart in time are read: latency (ns), how they follow their place; how long reads of
+    the target's other blocks take (median, ns), its rotation (ns), and of how many places both blocks were
+    read from a platter."""
+
+    latency_ns: I64
+    tied: Coherence
+    usual_ns: float
+    period_ns: float
+    places: int
+
+    @property
+    def where(self) -> Literal["home", "log", "flash", "unknown"]:
+        """Where they lie."""
+        if len(self.latency_ns) < 2 * FEWEST_PLACES:
+            return "unknown"
+        quickest, median, slowest = np.percentile(self.latency_ns, [10, 50, 75]).tolist()
+        if median < WAITING * self.usual_ns and slowest - quickest < ALIKE_TURNS * self.period_ns:
+            return "flash"
+        if self.places < FEWEST_PLACES:
+            return "unknown"
+        if self.tied.rotates:
+            return "home"
+        return "log" if self.tied.period_ns and self.tied.p_value >= BY_CHANCE else "unknown"
+
+
+def places(plan: Plan) -> U64:
+    """Some places all over the target, in random order."""
+    rng = plan.steps.rng("read-back-places")
+    count = PLACES // PLACES_PER_ROUND * PLACES_PER_ROUND
+    reach = plan.reach - AROUND_BYTES
+    chosen = rng.choice(reach // (UNIT_BLOCKS * plan.io_bytes), size=count, replace=False)
+    return chosen.astype(np.uint64) * np.uint64(UNIT_BLOCKS * plan.io_bytes)
+
+
+def write_early(plan: Plan) -> IoLog:
+    """Writes the first block of each place, in random order with large writes around some of them: until
+    they plainly wait for bands to be cleaned."""
+    rng, where = plan.steps.rng("writes-early"), places(plan)
+    slots = AROUND_BYTES // LARGE_BYTES
+    times = rng.permutation(np.arange(len(where)) % (slots // 2))  # the same in all, whatever is drawn
+    begin = np.repeat(where // np.uint64(AROUND_BYTES) * np.uint64(AROUND_BYTES), times)
+    # No slot is that of the place itself, which has one of the first few of its own.
+    own = np.repeat(where % np.uint64(AROUND_BYTES) // np.uint64(LARGE_BYTES), times)
+    slot = (own + rng.integers(1, slots, len(own)).astype(np.uint64)) % np.uint64(slots)
+    around = begin + slot * np.uint64(LARGE_BYTES)
+    order = rng.permutation(len(where) + len(around))
+    size = np.repeat(np.array([plan.io_bytes, LARGE_BYTES], np.uint32), [len(where), len(around)])[order]
+    offset = np.concatenate([where, around])[order]
+    io = IoBatch(np.full(len(order), int(Op.WRITE), np.uint8), offset, size)
+    return plan.steps.run("writes-early", io, until=STALLING, params=plan.params(plan.reach))
+
+
+def write_late(plan: Plan) -> IoLog:
+    """Writes the third block of each place."""
+    where = plan.steps.rng("writes-late").permutation(places(plan)) + np.uint64(2 * plan.io_bytes)
+    io = IoBatch.writes(where, plan.io_bytes)
+    return plan.steps.run("writes-late", io, until=STALLING, params=plan.params(plan.reach))
+
+
+def rest(plan: Plan) -> None:
+    """Leaves the drive alone again and again, never for long."""
+    where = plan.steps.rng("rest").integers(0, plan.reach // plan.io_bytes, RESTS)
+    for block in where.tolist():
+        plan.steps.pause("rest", REST_S)
+        plan.steps.run("rest-read", IoBatch.reads([block * plan.io_bytes], plan.io_bytes))
+
+
+def read_all(plan: Plan, written: Sequence[IoLog], usual_ns: float, period_ns: float) -> ReadBack:
+    """Reads both blocks of each place, in rounds of places in random order, the later block first. What
+    counts are places that each of some logs wrote to."""
+    rng, unit = plan.steps.rng("read-back"), UNIT_BLOCKS * plan.io_bytes
+    offsets = []
+    for group in places(plan).reshape(-1, PLACES_PER_ROUND):
+        order = rng.permutation(np.repeat(np.arange(PLACES_PER_ROUND), 2))
+        visit = np.array([np.count_nonzero(order[:row] == place) for row, place in enumerate(order)])
+        offsets.append(group[order] + ((1 - visit) * 2 * plan.io_bytes).astype(np.uint64))
+    io = IoBatch.reads(np.concatenate([np.empty(0, np.uint64), *offsets]), plan.io_bytes)
+    log = plan.steps.run("read-back", io, params=plan.params(plan.reach)).only(Op.READ)
+    place = log.offset // np.uint64(unit)
+    cached = place[log.latency_ns < CACHED * usual_ns]
+    wanted = ~np.isin(place, cached)
+    for each in written:
+        wanted &= np.isin(place, each.offset[each.size == plan.io_bytes] // np.uint64(unit))
+    tied = phase.coherence(log.complete_ns, place, 2 * PLACES_PER_ROUND, wanted)
+    return ReadBack(log.latency_ns, tied, usual_ns, period_ns, int(wanted.sum()) // 2)

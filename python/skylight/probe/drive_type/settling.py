@@ -1,0 +1,177 @@
+"""What it costs a drive to bring a block home: the one thing that tells shingling from a log in front of an
+ordinary disk.
+
+Both append small writes and move them home when they are left alone. An ordinary disk writes a block home by
+itself; a shingled disk reads and writes the whole band around it. So blocks are written far apart, hardly two
+in a band; whether they moved shows in the angle at which they are read (`skylight.infer.moved`), beside
+blocks that nobody wrote, which have the same pause and must stay.
+
+* *Rungs*: a few blocks, then pauses, each longer, until some of them have moved: from there on it is known
+  between which pauses the drive begins. A drive that never moved any by the last says nothing.
+* *Trial*: so many blocks that a shingled disk has no time to bring them all home, and an ordinary one has.
+  The time that it had, at least and at most, over what it moved is the cost of a block.
+
+Invariant: a cost is a range, and says "by itself" or "with its band" only if all of it does.
+
+Source: Skylight (FAST '15) sections 2 and 4.5 (cleaning rewrites bands); the limits are derived below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skylight.evidence import U64, IoBatch, IoLog, Op
+from skylight.infer.moved import Moved, moved_between
+from skylight.probe.drive_type.plan import Plan
+from skylight.units import format_duration
+
+RUNGS_S = (4.0, 16.0, 64.0, 128.0)  # drives begin to clean after 0.2 s to two minutes without commands
+SAMPLE, CONTROLS = 64, 32
+UNIT_BLOCKS = 8  # blocks of a place: one for each reading, so that none is read twice
+MOVING = 0.1  # share of the sample from which on blocks are said to move
+MOST_PLACES = 3_200  # of a trial: a minute of writes
+TRIAL_PLACE_NS = (
+    40_000_000.0  # time per place of a trial at most: less than `ALONE_NS` by what a share may be off
+)
+# A block alone: a seek and a revolution each to fetch it from the log and to write it home, at 5,400 rpm.
+ALONE_NS = 50_000_000.0
+# The smallest bands in use are of some megabytes: read, set aside, written, each with a seek and a wait.
+BAND_NS = 62_000_000.0
+SURE_ERRORS = 2.0  # standard errors that a share may be off
+MOST_WRITES = SAMPLE + MOST_PLACES
+MOST_READS = (len(RUNGS_S) + 3) * (SAMPLE + CONTROLS)
+LONGEST_S = sum(RUNGS_S) + 1.5 * RUNGS_S[-1]  # of pauses together
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What moved in each pause (s), and in the trial: its pause and when the drive began to move blocks, at
+    the earliest and at the latest (s), and how many places were written."""
+
+    rungs: tuple[tuple[float, Moved], ...] = ()
+    trial: Moved | None = None
+    trial_s: float = 0.0
+    begins_s: tuple[float, float] = (0.0, 0.0)
+    places: int = 0
+    names: tuple[str, ...] = ()
+
+    @property
+    def moves(self) -> bool:
+        """Whether blocks moved while the drive was left alone."""
+        return bool(self.rungs) and self.rungs[-1][1].share >= MOVING
+
+    @property
+    def cost_ns(self) -> tuple[float, float] | None:
+        """What a block costs, at least and at most, ns; None without a trial."""
+        if self.trial is None:
+            return None
+        off = SURE_ERRORS * self.trial.error
+        most, least = min(self.trial.share + off, 1.0), max(self.trial.share - off, 1.0 / self.places)
+        worked_s = self.trial_s - self.begins_s[1], self.trial_s - self.begins_s[0]
+        return 1e9 * worked_s[0] / (most * self.places), 1e9 * worked_s[1] / (least * self.places)
+
+    @property
+    def alone(self) -> bool:
+        """True where blocks went home by themselves."""
+        return self.cost_ns is not None and self.trial is not None and self.cost_ns[1] <= ALONE_NS
+
+    @property
+    def with_band(self) -> bool:
+        """True where a block took its band along."""
+        return self.cost_ns is not None and self.cost_ns[0] >= BAND_NS
+
+    @property
+    def words(self) -> str:
+        """What was seen, for a sentence."""
+        if not self.rungs:
+            return "where blocks lie could not be followed"
+        pause = format_duration(1e9 * self.rungs[-1][0])
+        if not self.moves:
+            return f"no block moved in {pause} without commands"
+        if self.cost_ns is None:
+            return f"blocks moved in {pause} without commands"
+        low, high = (format_duration(cost) for cost in self.cost_ns)
+        return f"left alone it brings blocks home at {low} to {high} each"
+
+
+def settle(plan: Plan, period_ns: float) -> Settled:
+    """Writes places all over the target and watches whether they move; see the module's page."""
+    steps, before_count = plan.steps, len(plan.steps.names)
+    units = plan.reach // (UNIT_BLOCKS * plan.io_bytes)
+    if units < 4 * (SAMPLE + CONTROLS):
+        return Settled()
+    first = _Trial.begin(plan, "settle", SAMPLE)
+    rungs: list[tuple[float, Moved]] = []
+    for number, seconds in enumerate(RUNGS_S, 1):
+        steps.pause("settle-pause", seconds)
+        moved = first.look(plan, number, period_ns)
+        if moved is None:
+            break
+        rungs.append((seconds, moved))
+        if moved.share >= MOVING:
+            break
+    so_far = Settled(tuple(rungs), names=steps.names[before_count:])
+    if not so_far.moves:
+        return so_far
+    latest_s = rungs[-1][0]
+    earliest_s = rungs[-2][0] if len(rungs) > 1 else 0.0
+    had_s = max(latest_s / 2, RUNGS_S[0])
+    most_s = latest_s + had_s - earliest_s
+    count = int(min(MOST_PLACES, units // 4, max(SAMPLE, 1e9 * most_s / TRIAL_PLACE_NS)))
+    trial = _Trial.begin(plan, "settle-trial", count)
+    steps.pause("settle-trial-pause", latest_s + had_s)
+    moved = trial.look(plan, 1, period_ns)
+    return Settled(
+        tuple(rungs),
+        moved,
+        latest_s + had_s,
+        (earliest_s, latest_s),
+        trial.places,
+        steps.names[before_count:],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Places that were written, and a sample of them read with places that were not."""
+
+    name: str
+    places: int
+    unit: int
+    order: U64
+    written: U64
+    before: IoLog
+
+    @staticmethod
+    def begin(plan: Plan, name: str, count: int) -> _Trial:
+        """Writes the places, then reads the last block of each of the sample."""
+        unit = UNIT_BLOCKS * plan.io_bytes
+        rng = plan.steps.rng(name)
+        chosen = rng.choice(plan.reach // unit, size=count + CONTROLS, replace=False).astype(np.uint64)
+        writes = IoBatch.writes(chosen[:count] * np.uint64(unit), unit)
+        io = IoBatch(  # a FLUSH at the end, in case a volatile cache is on
+            np.append(writes.op, np.uint8(Op.FLUSH)),
+            np.append(writes.offset, np.uint64(0)),
+            np.append(writes.size, np.uint32(0)),
+        )
+        log = plan.steps.run(f"{name}-writes", io, params={"unit_bytes": unit})
+        written = log.only(Op.WRITE).offset // np.uint64(unit)
+        sample = rng.choice(chosen[:count], size=min(SAMPLE, count), replace=False)
+        order = rng.permutation(np.concatenate([sample, chosen[count:]]))
+        before = _Trial.read(plan, f"{name}-before", order, 0)
+        return _Trial(name, len(written), unit, order, written, before)
+
+    @staticmethod
+    def read(plan: Plan, name: str, order: U64, number: int) -> IoLog:
+        """One block of each place, at each reading the one before in address: look-ahead holds none."""
+        block = np.uint64((UNIT_BLOCKS - 1 - number) * plan.io_bytes)
+        io = IoBatch.reads(order * np.uint64(UNIT_BLOCKS * plan.io_bytes) + block, plan.io_bytes)
+        return plan.steps.run(name, io, params={"unit_bytes": UNIT_BLOCKS * plan.io_bytes})
+
+    def look(self, plan: Plan, number: int, period_ns: float) -> Moved | None:
+        """Reads the sample again; what moved since the first reading."""
+        after = self.read(plan, f"{self.name}-after", self.order, number)
+        control = ~np.isin(self.before.offset // np.uint64(self.unit), self.written)
+        return moved_between(self.before, after, control, period_ns)

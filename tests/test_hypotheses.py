@@ -1,0 +1,166 @@
+"""What a target may be: the models and their clues, what it costs to bring a block home, and stripes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from devices.base import Device, Disk
+from devices.caches import BATTERY, MediaCache, WriteBack
+from devices.family import CMR, FAMILY
+from skylight import _native
+from skylight.engines import Engine
+from skylight.engines.sim import SimEngine, read_profile
+from skylight.evidence import F64, IoBatch, IoLog, TargetFacts
+from skylight.findings import UNKNOWN, Finding
+from skylight.infer.moved import moved_between
+from skylight.infer.robust import Spread, tick_of
+from skylight.infer.striped import stripe_of
+from skylight.infer.track_phases import fit_tracks
+from skylight.probe.drive_type import models
+from skylight.probe.drive_type.models import CHANCES, MODELS, Clue
+from skylight.probe.suite import SuiteOptions, run_suite
+
+TURN_NS = 10_000_000
+SPREAD = 0.01  # revolutions that completions scatter
+BLOCKS, CONTROLS = 64, 32
+
+
+def read_at(angle: F64, rng: np.random.Generator, *, quick: np.ndarray | None = None) -> IoLog:
+    """Reads, one at a time, of blocks at these angles after seeks of any length."""
+    now, submit, complete = 1e9, [], []
+    for row, at in enumerate(angle):
+        submit.append(now)
+        if quick is not None and quick[row]:
+            now += 0.05 * TURN_NS
+        else:
+            now += rng.uniform(0.3, 1.5) * TURN_NS
+            now += (at - now / TURN_NS) % 1.0 * TURN_NS + abs(rng.normal(0, SPREAD)) * TURN_NS
+        complete.append(now)
+        now += 10_000
+    batch = IoBatch.reads(np.arange(len(angle)) * 4096, 4096)
+    return IoLog.of(batch, np.array(submit).astype(np.uint64), np.array(complete).astype(np.uint64))
+
+
+CONTROL = np.arange(BLOCKS + CONTROLS) >= BLOCKS
+
+
+class TestMoved:
+    @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+    def test_the_share_that_moved_is_found(self, share: float, rng: np.random.Generator) -> None:
+        before = rng.random(BLOCKS + CONTROLS)
+        moved = (np.arange(len(before)) < share * BLOCKS) & ~CONTROL
+        after = np.where(moved, rng.random(len(before)), before) + 0.37  # the spindle stood elsewhere
+        found = moved_between(read_at(before, rng), read_at(after, rng), CONTROL, TURN_NS)
+        assert found is not None and found.count == BLOCKS and not found.flash
+        assert abs(found.share - share) < 3.5 * found.error
+
+    def test_a_block_that_left_flash_has_moved(self, rng: np.random.Generator) -> None:
+        angle = rng.random(BLOCKS + CONTROLS)
+        kept = ~CONTROL & (np.arange(len(angle)) % 2 == 0)
+        found = moved_between(
+            read_at(angle, rng, quick=~CONTROL), read_at(angle, rng, quick=kept), CONTROL, TURN_NS
+        )
+        assert found is not None and found.flash and abs(found.share - 0.5) < 0.15
+
+    def test_controls_that_disagree_say_nothing(self, rng: np.random.Generator) -> None:
+        one, other = (read_at(rng.random(BLOCKS + CONTROLS), rng) for _ in range(2))
+        assert moved_between(one, other, CONTROL, TURN_NS) is None
+
+
+def blocks(rng: np.random.Generator) -> F64:
+    """Addresses of half of the blocks of 8 MiB."""
+    return np.asarray(rng.choice(2048, 1024, replace=False) * 4096, np.float64)
+
+
+class TestStripes:
+    @pytest.mark.parametrize("stripe", [32 << 10, 64 << 10, 128 << 10])
+    def test_stripes_of_two_disks_are_found(self, stripe: int, rng: np.random.Generator) -> None:
+        x = blocks(rng)
+        on_disk = x // (2 * stripe) * stripe + x % stripe
+        phase = np.mod(on_disk / 1.1e6 + np.abs(rng.normal(0, SPREAD, len(x))), 1.0).astype(np.float64)
+        tracks = fit_tracks(x, phase, 64 << 10, 8 << 20)
+        assert tracks is not None and stripe_of(x, phase, tracks) is not None
+
+    @pytest.mark.parametrize("track", [400_000.0, 1 << 20, 2_500_000.0])
+    def test_one_disk_has_none(self, track: float, rng: np.random.Generator) -> None:
+        for skew in (0.0, 0.1, 0.4):
+            x = blocks(rng)
+            late = np.abs(rng.normal(0, 0.03, len(x)))
+            phase = np.mod(x / track + skew * (x // track) + late, 1.0).astype(np.float64)
+            tracks = fit_tracks(x, phase, 64 << 10, 8 << 20)
+            assert tracks is not None and stripe_of(x, phase, tracks) is None
+
+
+class TestModels:
+    def test_priors_add_up_and_names_differ(self) -> None:
+        assert sum(model.prior for model in MODELS) == pytest.approx(1.0)
+        assert len({model.name for model in MODELS}) == len(MODELS)
+        assert all(0 < chance < 1 for chance in CHANCES.values())
+
+    @staticmethod
+    def said(*clues: Clue) -> tuple[str, float]:
+        return models.likeliest(models.posterior(clues), lambda model: model.drive_type)
+
+    def test_a_log_alone_does_not_prove_shingling(self) -> None:
+        kind, chance = self.said(models.landing("log"), models.unwritten(False))
+        assert kind == "smr" and chance < 0.9
+
+    def test_the_cost_of_a_block_decides(self) -> None:
+        log = models.landing("log")
+        for with_band, expected in ((True, "smr"), (False, "cmr")):
+            kind, chance = self.said(log, models.cost(with_band=with_band, words="", rows=()))
+            assert kind == expected and chance > 0.9
+
+    def test_a_volume_that_knows_what_was_never_written_says_less(self) -> None:
+        log, unmoved = models.landing("log"), models.unmoved("", ())
+        assert self.said(log, models.unwritten(True), unmoved)[1] < 0.7
+
+    def test_a_log_in_other_parts_is_no_conventional_disk(self) -> None:
+        home = models.landing("home")
+        assert self.said(home, models.elsewhere(4, 0, "", ()))[0] == "cmr"
+        assert self.said(home, models.elsewhere(0, 4, "", ()))[0] == "smr"
+
+    def test_clues_that_fit_no_model_leave_none_of_them(self) -> None:
+        assert self.said(*(Clue(lambda _: 1e-6) for _ in range(2)))[0] == UNKNOWN
+
+
+def test_a_tick_of_the_clock_is_no_spread() -> None:
+    times = np.array([3_000_000, 12_000_000, 22_000_000, 31_000_000], np.uint64)
+    finer = np.array([3_000_000, 12_000_001, 22_000_002], np.uint64)
+    assert tick_of(times) == 1_000_000 and tick_of(finer) == 0
+    latency = np.array([1_000_000, 2_000_000] * 20)
+    assert Spread.of(latency, 1_000_000).fixed and not Spread.of(latency).fixed
+
+
+def found(device: Engine, out: Path) -> dict[str, Finding]:
+    result = run_suite(device, out / "r", SuiteOptions(only=("drive_type",)))
+    return {finding.name: finding for finding in result.findings}
+
+
+def made(name: str) -> Device:
+    return next(each for each in FAMILY if each.name == name).make(1)
+
+
+class TestWhatThingsAre:
+    def test_a_band_is_the_price_of_a_block_on_a_shingled_disk(self, tmp_path: Path) -> None:
+        drive = _native.SimDrive(read_profile("st5000as0011")[0], "st5000as0011", 1)
+        engine = SimEngine(drive, TargetFacts("sim", "sim:st5000as0011", drive.size_bytes, drive.block_bytes))
+        finding = found(engine, tmp_path)["drive_type"]
+        assert finding.value == "smr" and finding.confidence > 0.95
+        assert "takes its band along" in finding.why
+
+    @pytest.mark.parametrize(
+        "device", [MediaCache("media", Disk(CMR, 1)), WriteBack("battery", Disk(CMR, 1), BATTERY)]
+    )
+    def test_a_block_that_goes_home_by_itself_is_not_shingled(self, device: Device, tmp_path: Path) -> None:
+        assert found(device, tmp_path)["drive_type"].value in ("cmr", UNKNOWN)
+
+    def test_a_disk_written_in_place_at_the_start_alone_is_not_conventional(self, tmp_path: Path) -> None:
+        assert found(made("host-aware"), tmp_path)["drive_type"].value in ("smr", UNKNOWN)
+
+    @pytest.mark.parametrize("name", ["log-structured", "deduplicated"])
+    def test_what_cannot_be_told_is_not_said(self, name: str, tmp_path: Path) -> None:
+        assert found(made(name), tmp_path)["drive_type"].confidence < 0.9
