@@ -3,11 +3,16 @@
 On a disk: in each cycle the target is erased, a far block is read to bring the head to one place, and after a
 pause, each time another part of a revolution, one block is written; the far block is read again, and after a
 pause the written block. All writes are then of the first entry of the journal, and all completions of a kind
-agree in phase. Latency against the phase of arrival is a saw: it falls with the wait, down to the shortest in
-which the beginning is just caught, and then a revolution is lost. The shortest write holds the command
-overhead, the arm's way, the out-of-band data and the quantum; the shortest read the same overhead and way,
-and a block. The angle from the end of the block to the end of the quantum is known from the phases, so their
-difference gives the out-of-band data, at its true length in revolutions.
+agree in phase. Where the target cannot be erased, each cycle has an entry of its own, wherever the log is:
+then the block is read once more, and times are counted from when it passes under the head (`relative`), so
+that the cycles compare as if they were of one place.
+
+Latency against the phase of arrival is a saw: it falls with the wait, down to the shortest in which the
+beginning is just caught, and then a revolution is lost. The shortest write holds the command overhead, the
+arm's way, the out-of-band data and the quantum; the shortest read the same overhead and way, and a block. The
+angle from the end of the block to the end of the quantum is known from the phases, so their difference gives
+the out-of-band data, at its true length in revolutions. How many revolutions a quantum takes follows from the
+tracks (`QuantumTime`).
 
 A write waits for the head to settle a little longer than a read does, and nothing a host sees tells that from
 out-of-band data: `SETTLE_NS` bounds it, half of it is taken off, and the interval holds it.
@@ -22,7 +27,7 @@ Source: Skylight (FAST '15) section 4.3, first writes of 41 to 52 ms, and 4.3.1,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +53,11 @@ FASTEST_PART = 0.06
 RESAMPLES = 60
 LEAST_CONFIDENCE = 0.8
 FIT_STEPS, MOST_STEPS = 61, 1000
+COARSE_NS = 100_000  # a clock's tick that hides where a saw begins
+ROOM_TURNS = 0.1
+"""By which a quantum may miss the time that whole tracks give it, in revolutions: a surface may be a little
+denser or sparser than those whose tracks were measured."""
+MOST_SKEW_TURNS = 0.5  # chosen: what a switch of track may take of a short revolution
 KNOWN_TO = 1.2e-3  # of a revolution: how well the rotation is known (the table of findings: 0.1 %)
 
 
@@ -93,13 +103,15 @@ def refined_turn(places: Sequence[F64], rotation_ns: float) -> float:
     return best
 
 
-def saw(submit_ns: F64, done_ns: F64, rotation_ns: float) -> Saw:
-    """The saw of commands at one place."""
+def saw(submit_ns: F64, done_ns: F64, rotation_ns: float, *, coarse: bool = False) -> Saw:
+    """The saw of commands at one place; by a coarse clock its edge alone (`_edge_of`)."""
     turns = np.exp(2j * np.pi * done_ns / rotation_ns)
     agreement = float(np.abs(turns.mean()))
     middle = float(np.angle(turns.mean())) / (2 * np.pi) * rotation_ns
     late = np.mod(done_ns - middle + rotation_ns / 2, rotation_ns) - rotation_ns / 2
     early = np.sort(late)[: max(2, int(len(late) * FASTEST_PART))].mean()  # nothing beats the mechanics
+    if coarse:
+        return _edge_of(submit_ns, done_ns, middle, agreement, rotation_ns)
     phase_ns = middle + float(early)
     # Without what came late: the wait and whole revolutions, exactly; a late completion never makes it less.
     exact = done_ns - submit_ns - (late - float(early))
@@ -109,6 +121,30 @@ def saw(submit_ns: F64, done_ns: F64, rotation_ns: float) -> Saw:
     return Saw(least - open_ns / 2, phase_ns, agreement, open_ns)
 
 
+def _edge_of(submit_ns: F64, done_ns: F64, phase_ns: float, agreement: float, rotation_ns: float) -> Saw:
+    """The saw by a clock whose ticks are longer than the jitter: commands that come before the edge lose a
+    revolution, and those behind it do not, which a tick more or less blurs near the edge only. What commands
+    take longer moves the phase as much as the saw, and so counts for nothing."""
+    wait = np.mod(phase_ns - submit_ns, rotation_ns)
+    turns = np.round((done_ns - submit_ns - wait) / rotation_ns)
+    order = np.argsort(wait)
+    wait, turns = wait[order], turns[order]
+    edges = np.concatenate([[0.0], (wait[1:] + wait[:-1]) / 2, [rotation_ns]])
+    tries = [
+        (
+            int(np.count_nonzero(turns != np.where(wait < edge, fewest + 1, fewest))),
+            fewest * rotation_ns + edge,
+        )
+        for fewest in np.unique(turns)
+        for edge in edges
+    ]
+    least = min(wrong for wrong, _ in tries)
+    near = np.array([ns for wrong, ns in tries if wrong <= least + 1])
+    best = float(np.median([ns for wrong, ns in tries if wrong == least]))
+    near = near[np.abs(near - best) < rotation_ns / 2]
+    return Saw(best, phase_ns, agreement, float(np.ptp(near)))
+
+
 def _columns(logs: Sequence[IoLog], begin_ns: int) -> tuple[F64, F64]:
     """Submissions and completions of one kind of command, from a moment on, ns."""
     submit = np.array([int(log.submit_ns[-1]) - begin_ns for log in logs if len(log)], np.float64)
@@ -116,13 +152,76 @@ def _columns(logs: Sequence[IoLog], begin_ns: int) -> tuple[F64, F64]:
     return submit, done
 
 
+def relative(
+    writes: Sequence[IoLog], reads: Sequence[IoLog], again: Sequence[IoLog], rotation_ns: float
+) -> tuple[tuple[F64, F64], tuple[F64, F64]]:
+    """The columns of writes and reads of cycles whose blocks lie at places of their own, each counted from
+    when its block passed under the head: the completion of the read that came earlier in the revolution, for
+    nothing beats the mechanics."""
+    cycles = [
+        cycle for cycle in zip(writes, reads, again, strict=False) if all(len(log) == 1 for log in cycle)
+    ]
+    if not cycles:
+        return (np.empty(0), np.empty(0)), (np.empty(0), np.empty(0))
+    submit, done = (
+        np.array([[int(column(log)[0]) for log in cycle] for cycle in cycles], np.int64)
+        for column in (lambda log: log.submit_ns, lambda log: log.complete_ns)
+    )
+    turns = (done[:, 2] - done[:, 1]) / rotation_ns
+    earlier = turns - np.round(turns) < 0
+    passed = np.where(earlier, done[:, 2], done[:, 1])
+    write, read = (
+        ((submit[:, kind] - passed).astype(np.float64), (done[:, kind] - passed).astype(np.float64))
+        for kind in (0, 1)
+    )
+    return write, read
+
+
+def with_switches(tracks_ns: tuple[float, float], rotation_ns: float) -> tuple[float, float]:
+    """The least and the most that a quantum may take, with the switches of track in it, revolutions."""
+    least, most = (ns / rotation_ns for ns in tracks_ns)
+    return least - ROOM_TURNS, most + ROOM_TURNS + MOST_SKEW_TURNS * np.ceil(most)
+
+
+@dataclass(frozen=True, slots=True)
+class QuantumTime:
+    """What a quantum takes: `step_ns` as lone writes showed it, which holds more where a second quantum
+    begins an entry of its own; `tracks_ns` on the longest and on the shortest tracks of the drive, None where
+    these are unknown."""
+
+    step_ns: float
+    tracks_ns: tuple[float, float] | None = None
+
+    def whole(self, behind_ns: float, rotation_ns: float) -> float | None:
+        """What it takes, whole revolutions with it, if `behind_ns` of a revolution is the rest; None if
+        nothing tells how many."""
+        if self.tracks_ns is None:
+            return behind_ns + rotation_ns * round((self.step_ns - behind_ns) / rotation_ns)
+        least, most = (turns * rotation_ns for turns in with_switches(self.tracks_ns, rotation_ns))
+        fits = [
+            behind_ns + turns * rotation_ns
+            for turns in range(-1, 2 + int(most / rotation_ns))
+            if least <= behind_ns + turns * rotation_ns <= most
+        ]
+        if len(fits) > 1 and not least <= self.step_ns <= most:
+            return None
+        return min(fits, key=lambda ns: abs(ns - self.step_ns), default=None)
+
+
 def disk_time(
-    write: tuple[F64, F64], read: tuple[F64, F64], rotation_ns: float, quantum_ns: float
-) -> tuple[float, float, float]:
-    """Out-of-band time with the settling in it and what its edges leave open, ns; how steady phases are."""
-    wrote, found = saw(*write, rotation_ns), saw(*read, rotation_ns)
-    behind = float(np.mod(wrote.phase_ns - found.phase_ns, rotation_ns))
-    behind += rotation_ns * round((quantum_ns - behind) / rotation_ns)
+    write: tuple[F64, F64],
+    read: tuple[F64, F64],
+    rotation_ns: float,
+    quantum: QuantumTime,
+    *,
+    coarse: bool = False,
+) -> tuple[float, float, float] | None:
+    """Out-of-band time with the settling in it and what its edges leave open, ns; how steady phases are. None
+    where the time of a quantum contradicts the tracks, or leaves its whole revolutions open."""
+    wrote, found = (saw(*part, rotation_ns, coarse=coarse) for part in (write, read))
+    behind = quantum.whole(float(np.mod(wrote.phase_ns - found.phase_ns, rotation_ns)), rotation_ns)
+    if behind is None:
+        return None
     time = wrote.shortest_ns - found.shortest_ns - max(behind, 0.0)
     if (
         time < -LEAST_TURNS * rotation_ns and behind >= rotation_ns
@@ -132,19 +231,26 @@ def disk_time(
 
 
 def judge_disk(
-    writes: Sequence[IoLog], reads: Sequence[IoLog], rotation_ns: float, quantum_ns: float
+    first: Mapping[str, Sequence[IoLog]], rotation_ns: float, quantum: QuantumTime, *, erased: bool
 ) -> Finding:
-    """The finding for a cache on disk, from the first entry and its reads; `quantum_ns` is what a quantum
-    takes, about."""
+    """The finding for a cache on disk, from the first entry and its reads, or from one entry a cycle where
+    the target was not `erased`."""
     rows = ("first-write-1", "first-read-1")
-    begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
-    write, read = _columns(writes, begin_ns), _columns(reads, begin_ns)
+    writes, reads = first["write"], first["read"]
+    if erased:
+        begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
+        write, read = _columns(writes, begin_ns), _columns(reads, begin_ns)
+    else:
+        write, read = relative(writes, reads, first["again"], rotation_ns)
     if len(write[0]) < CYCLES // 2 or len(read[0]) < CYCLES // 2:
-        return OUT_OF_BAND.unknown(
-            "the target cannot be erased, so its first entry cannot be written again and again", rows
-        )
-    rotation_ns = refined_turn([write[1], read[1]], rotation_ns)
-    time, open_ns, steady = disk_time(write, read, rotation_ns, quantum_ns)
+        return OUT_OF_BAND.unknown("too few entries were written and read again", rows)
+    if erased:
+        rotation_ns = refined_turn([write[1], read[1]], rotation_ns)
+    coarse = int(np.gcd.reduce(np.concatenate([*write, *read]).astype(np.int64))) >= COARSE_NS
+    found = disk_time(write, read, rotation_ns, quantum, coarse=coarse)
+    if found is None:
+        return OUT_OF_BAND.unknown("the time of a quantum and the size of the tracks contradict", rows)
+    time, open_ns, steady = found
     if steady < STEADY:
         return OUT_OF_BAND.unknown(
             f"writes of the first entry end at no one angle (agreement {steady:.2f})", rows
@@ -152,7 +258,9 @@ def judge_disk(
     half = SETTLE_NS / 2 + open_ns / 2
     value = time - SETTLE_NS / 2
     within = (max(value - half, 0.0), max(value + half, 0.0))
-    confidence = _confidence(write, read, rotation_ns, quantum_ns, time)
+    confidence = _confidence(write, read, rotation_ns, quantum, time, coarse=coarse)
+    if time < -LEAST_TURNS * rotation_ns:
+        return OUT_OF_BAND.unknown("an entry is shorter than the quantum in it, a contradiction", rows)
     if confidence < LEAST_CONFIDENCE:
         return OUT_OF_BAND.unknown(f"cycles drawn anew agree in {100 * confidence:.0f} % of cases only", rows)
     if value < half:
@@ -170,7 +278,13 @@ def judge_disk(
 
 
 def _confidence(
-    write: tuple[F64, F64], read: tuple[F64, F64], rotation_ns: float, quantum_ns: float, time: float
+    write: tuple[F64, F64],
+    read: tuple[F64, F64],
+    rotation_ns: float,
+    quantum: QuantumTime,
+    time: float,
+    *,
+    coarse: bool,
 ) -> float:
     """How often cycles drawn anew give the same time to a twentieth of a revolution."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
@@ -178,8 +292,8 @@ def _confidence(
     for _ in range(RESAMPLES):
         picks = [np.sort(rng.choice(len(part[0]), size=len(part[0]))) for part in (write, read)]
         drawn = [(part[0][pick], part[1][pick]) for part, pick in zip((write, read), picks, strict=True)]
-        again, _, _ = disk_time(drawn[0], drawn[1], rotation_ns, quantum_ns)
-        hits += abs(again - time) <= RIGHT_TURNS * rotation_ns
+        again = disk_time(drawn[0], drawn[1], rotation_ns, quantum, coarse=coarse)
+        hits += again is not None and abs(again[0] - time) <= RIGHT_TURNS * rotation_ns
     return share(hits, RESAMPLES)
 
 

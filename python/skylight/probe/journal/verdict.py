@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skylight.evidence import F64, I64, IoLog
-from skylight.findings import Finding
+from skylight.findings import Finding, Known
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
-from skylight.probe.journal.entries import Bound, groups, largest_group
+from skylight.probe.journal.entries import Bound, groups, largest_full, largest_group
 from skylight.probe.journal.findings import (
     ENTRY_MAX,
     MERGE,
@@ -28,9 +28,10 @@ from skylight.probe.journal.findings import (
     PACKING,
     QUANTUM,
 )
-from skylight.probe.journal.levels import ALIKE, FEWEST_BLOCKS, Footprints
+from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints
 from skylight.probe.journal.measure import DEPTH, Many, Runs
-from skylight.probe.journal.out_of_band import judge_disk, judge_flash
+from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash, with_switches
+from skylight.probe.journal.split import split_of
 from skylight.units import format_duration, format_size
 
 RESAMPLES = 100
@@ -75,7 +76,6 @@ class Seen:
     footprints: Footprints
     queues: list[tuple[int, IoLog]] = field(default_factory=list)
     ladder: list[tuple[int, I64]] = field(default_factory=list)
-    lone_ns: float = 0.0
     quantum: Quantum | None = None
     smooth: bool = False
     bound: Bound = field(default_factory=Bound)
@@ -92,11 +92,11 @@ def observe(runs: Runs) -> Seen:
             seen.ladder.append((size, later))
     if not seen.footprints.runs:
         return seen
-    seen.lone_ns = float(np.median(seen.footprints.runs[seen.footprints.block][0].latency_ns))
     seen.quantum, seen.smooth = _quantum(seen.footprints)
     for size, log in seen.queues:
-        seen.bound = seen.bound.with_group(size, largest_group(log, seen.lone_ns), DEPTH)
-    seen.packed = largest_group(runs.together, seen.lone_ns) if len(runs.together) else None
+        full = largest_full(log, runs.entry_ns, runs.way_ns)
+        seen.bound = seen.bound.with_group(size, largest_group(log, runs.entry_ns), full)
+    seen.packed = runs.depth if len(runs.together) and runs.volatile == "none" else None
     seen.merges = _merges(runs.many, None if seen.footprints.flash else seen.footprints.rotation_ns)
     return seen
 
@@ -112,18 +112,13 @@ def _quantum(footprints: Footprints) -> tuple[Quantum | None, bool]:
     if high - low > block:
         return None, False
     if not footprints.sharp(low, high):
-        return None, low < FEWEST_BLOCKS * block or _smooth(footprints, low)
+        return None, low < FEWEST_BLOCKS * block or footprints.smooth(low, high)
     if any(footprints.more(size) for size in sizes[1:] if size <= low):
         return None, False
     confidence = _confidence(footprints, low, high)
     return Quantum(
         low, high, footprints.shift_ns(high) - footprints.shift_ns(low), footprints.noise_ns, confidence
     ), False
-
-
-def _smooth(footprints: Footprints, low: int) -> bool:
-    """Whether sizes around the first difference differ by degrees."""
-    return bool(footprints.aligned) and footprints.likeness(low) < ALIKE
 
 
 def _confidence(footprints: Footprints, low: int, high: int) -> float:
@@ -158,8 +153,11 @@ def _merges(many: Sequence[Many], rotation_ns: float | None) -> Merges | None:
     return Merges(first, again, rare_period(both, one), count, int(both.sum()))
 
 
-def judge(seen: Seen, runs: Runs) -> list[Finding]:
+def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     """All findings."""
+    if runs.volatile == "hidden":
+        why = "Writes end in a volatile cache that a FLUSH does not empty, so the journal is not seen."
+        return [QUANTUM.unknown(why, ("volatile",)), ENTRY_MAX.unknown(why, ("volatile",))]
     if seen.quantum is None:
         if seen.smooth or not seen.footprints.runs:
             return []
@@ -171,18 +169,21 @@ def judge(seen: Seen, runs: Runs) -> list[Finding]:
             QUANTUM.unknown(why),
             ENTRY_MAX.unknown(why),
         ]
-    findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen)]
+    findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen, seen.quantum, known)]
     if seen.packed is not None:
         findings.append(_packing(seen, seen.packed))
-    return [*findings, _out_of_band(seen, seen.quantum, runs), *_merge_findings(seen)]
+    return [*findings, _out_of_band(seen, seen.quantum, runs, known), *_merge_findings(seen)]
 
 
-def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs) -> Finding:
+def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> Finding:
     rotation_ns = seen.footprints.rotation_ns
     if rotation_ns is None:
         return OUT_OF_BAND.unknown("the rotation is not known")
     if not seen.footprints.flash:
-        return judge_disk(runs.first["write"], runs.first["read"], rotation_ns, quantum.step_ns)
+        turns = _quantum_turns(quantum.low, known)
+        by_tracks = None if turns is None else (turns[0] * rotation_ns, turns[1] * rotation_ns)
+        time = QuantumTime(quantum.step_ns, by_tracks)
+        return judge_disk(runs.first, rotation_ns, time, erased=runs.first_erased)
     lone_ns = seen.footprints.fastest_ns(seen.footprints.block)
     return judge_flash(runs.flushes, lone_ns, quantum.step_ns, rotation_ns)
 
@@ -197,7 +198,9 @@ def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
     return QUANTUM.found(quantum.low, quantum.confidence, why, rows, (quantum.low, quantum.high))
 
 
-def _entry_finding(seen: Seen) -> Finding:
+def _entry_finding(seen: Seen, quantum: Quantum, known: Known) -> Finding:
+    if not seen.queues:
+        return _split_finding(seen.footprints, quantum.low, known)
     bound = seen.bound
     rows = tuple(f"queue-{number + 1}" for number in range(len(seen.queues)))
     if bound.below is None or not bound.least or bound.below > (1 + 2 * CLOSE) * bound.least + 4096:
@@ -205,11 +208,37 @@ def _entry_finding(seen: Seen) -> Finding:
         return ENTRY_MAX.unknown(f"entries took {most} and no bound on them was met", rows)
     value = (bound.least + bound.below) // 2 if bound.below - bound.least > 4096 else bound.least
     why = (
-        f"of {DEPTH} waiting writes as many completed together as make {format_size(bound.least)} and never"
+        f"of the writes that waited as many completed together as make {format_size(bound.least)} and never"
         f" {format_size(bound.below)}, in {bound.fits} of {bound.runs} runs with writes of different sizes"
     )
     confidence = share(bound.fits, bound.runs)
     return ENTRY_MAX.found(value, confidence, why, rows, (bound.least, bound.below))
+
+
+def _quantum_turns(quantum: int, known: Known) -> tuple[float, float] | None:
+    """What a quantum takes on the shortest and on the longest tracks, revolutions; None if these are
+    unknown."""
+    tracks = [size for place in ("od", "md", "id") if (size := known.part("track_bytes", place))]
+    return (quantum / max(tracks), quantum / min(tracks)) if len(tracks) > 1 else None
+
+
+def _split_finding(footprints: Footprints, quantum: int, known: Known) -> Finding:
+    """The bound from lone writes, where none wait together."""
+    turns = _quantum_turns(quantum, known)
+    found = None
+    if turns is not None and footprints.rotation_ns is not None:
+        found = split_of(footprints.runs, quantum, footprints.rotation_ns, with_switches(turns, 1.0))
+    if found is None:
+        return ENTRY_MAX.unknown(
+            "the drive takes one write at a time, and no longer one shows a second entry"
+        )
+    why = (
+        f"a lone write of up to {format_size(found.least)} takes the same for each quantum, and one of"
+        f" {format_size(found.below)} takes that of an entry more"
+    )
+    rows = tuple(f"lone-{size}-1" for size in (quantum, found.least, found.below))
+    middle = (found.least + found.below) // 2
+    return ENTRY_MAX.found(middle, found.confidence, why, rows, (found.least, found.below))
 
 
 def _packing(seen: Seen, packed: int) -> Finding:
