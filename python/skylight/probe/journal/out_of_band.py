@@ -61,6 +61,13 @@ MOST_SKEW_TURNS = 0.5  # chosen: what a switch of track may take of a short revo
 KNOWN_TO = 1.2e-3  # of a revolution: how well the rotation is known (the table of findings: 0.1 %)
 
 
+CUT_ROOM = 0.01  # of a revolution: what comes right at the cut stays on its side
+CONTRADICTION = "the time of a quantum and the size of the tracks contradict"
+Columns = tuple[F64, F64]
+"""Submissions and completions, ns."""
+NOTHING: Columns = (np.empty(0), np.empty(0))
+
+
 def batches(size: int, block: int) -> tuple[IoBatch, IoBatch, IoBatch]:
     """Read of a far block, write of a block, and its read."""
     far = int(0.3 * size) // block * block
@@ -152,31 +159,6 @@ def _columns(logs: Sequence[IoLog], begin_ns: int) -> tuple[F64, F64]:
     return submit, done
 
 
-def relative(
-    writes: Sequence[IoLog], reads: Sequence[IoLog], again: Sequence[IoLog], rotation_ns: float
-) -> tuple[tuple[F64, F64], tuple[F64, F64]]:
-    """The columns of writes and reads of cycles whose blocks lie at places of their own, each counted from
-    when its block passed under the head: the completion of the read that came earlier in the revolution, for
-    nothing beats the mechanics."""
-    cycles = [
-        cycle for cycle in zip(writes, reads, again, strict=False) if all(len(log) == 1 for log in cycle)
-    ]
-    if not cycles:
-        return (np.empty(0), np.empty(0)), (np.empty(0), np.empty(0))
-    submit, done = (
-        np.array([[int(column(log)[0]) for log in cycle] for cycle in cycles], np.int64)
-        for column in (lambda log: log.submit_ns, lambda log: log.complete_ns)
-    )
-    turns = (done[:, 2] - done[:, 1]) / rotation_ns
-    earlier = turns - np.round(turns) < 0
-    passed = np.where(earlier, done[:, 2], done[:, 1])
-    write, read = (
-        ((submit[:, kind] - passed).astype(np.float64), (done[:, kind] - passed).astype(np.float64))
-        for kind in (0, 1)
-    )
-    return write, read
-
-
 def with_switches(tracks_ns: tuple[float, float], rotation_ns: float) -> tuple[float, float]:
     """The least and the most that a quantum may take, with the switches of track in it, revolutions."""
     least, most = (ns / rotation_ns for ns in tracks_ns)
@@ -208,18 +190,54 @@ class QuantumTime:
         return min(fits, key=lambda ns: abs(ns - self.step_ns), default=None)
 
 
+def relative(
+    first: Mapping[str, Sequence[IoLog]], rotation_ns: float, quantum: QuantumTime
+) -> tuple[Columns, Columns] | None:
+    """The columns of writes and reads of cycles whose blocks lie at places of their own, each counted from
+    when its block passed under the head: the completion of the read that came earlier in the revolution, for
+    nothing beats the mechanics. A write ends there too: with its block, without the rest of the quantum. None
+    where nothing tells how many revolutions that takes."""
+    parts = (first["write"], first["read"], first["again"])
+    cycles = [cycle for cycle in zip(*parts, strict=False) if all(len(log) == 1 for log in cycle)]
+    if not cycles:
+        return NOTHING, NOTHING
+    submit = np.array([[int(log.submit_ns[0]) for log in cycle] for cycle in cycles], np.int64)
+    done = np.array([[int(log.complete_ns[0]) for log in cycle] for cycle in cycles], np.int64)
+    turns = (done[:, 2] - done[:, 1]) / rotation_ns
+    passed = np.where(turns < np.round(turns), done[:, 2], done[:, 1])
+    behind = _gathered((done[:, 0] - passed) / rotation_ns) * rotation_ns
+    middle = float(np.median(behind))
+    whole = quantum.whole(float(np.mod(middle, rotation_ns)), rotation_ns)
+    if whole is None:
+        return None
+    submit, done = submit - passed[:, None], done - passed[:, None]
+    write = submit[:, 0].astype(np.float64), done[:, 0] - (behind + whole - middle)
+    return write, (submit[:, 1].astype(np.float64), done[:, 1].astype(np.float64))
+
+
+def _gathered(turns: F64) -> F64:
+    """Revolutions without the whole ones, cut where the angles leave the widest gap: some writes switch the
+    track once more than others, and these stay beside each other."""
+    part = np.sort(np.mod(turns, 1.0))
+    gaps = np.diff(np.append(part, part[0] + 1.0))
+    cut = part[(int(np.argmax(gaps)) + 1) % len(part)]
+    return np.asarray(np.mod(turns - cut + CUT_ROOM, 1.0) + cut - CUT_ROOM, np.float64)
+
+
 def disk_time(
     write: tuple[F64, F64],
     read: tuple[F64, F64],
     rotation_ns: float,
-    quantum: QuantumTime,
+    quantum: QuantumTime | None,
     *,
     coarse: bool = False,
 ) -> tuple[float, float, float] | None:
     """Out-of-band time with the settling in it and what its edges leave open, ns; how steady phases are. None
     where the time of a quantum contradicts the tracks, or leaves its whole revolutions open."""
     wrote, found = (saw(*part, rotation_ns, coarse=coarse) for part in (write, read))
-    behind = quantum.whole(float(np.mod(wrote.phase_ns - found.phase_ns, rotation_ns)), rotation_ns)
+    behind: float | None = 0.0  # of `relative` columns, which end with the block
+    if quantum is not None:
+        behind = quantum.whole(float(np.mod(wrote.phase_ns - found.phase_ns, rotation_ns)), rotation_ns)
     if behind is None:
         return None
     time = wrote.shortest_ns - found.shortest_ns - max(behind, 0.0)
@@ -241,15 +259,19 @@ def judge_disk(
         begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
         write, read = _columns(writes, begin_ns), _columns(reads, begin_ns)
     else:
-        write, read = relative(writes, reads, first["again"], rotation_ns)
+        columns = relative(first, rotation_ns, quantum)
+        if columns is None:
+            return OUT_OF_BAND.unknown(CONTRADICTION, rows)
+        write, read = columns
     if len(write[0]) < CYCLES // 2 or len(read[0]) < CYCLES // 2:
         return OUT_OF_BAND.unknown("too few entries were written and read again", rows)
     if erased:
         rotation_ns = refined_turn([write[1], read[1]], rotation_ns)
     coarse = int(np.gcd.reduce(np.concatenate([*write, *read]).astype(np.int64))) >= COARSE_NS
-    found = disk_time(write, read, rotation_ns, quantum, coarse=coarse)
+    whole = quantum if erased else None
+    found = disk_time(write, read, rotation_ns, whole, coarse=coarse)
     if found is None:
-        return OUT_OF_BAND.unknown("the time of a quantum and the size of the tracks contradict", rows)
+        return OUT_OF_BAND.unknown(CONTRADICTION, rows)
     time, open_ns, steady = found
     if steady < STEADY:
         return OUT_OF_BAND.unknown(
@@ -258,7 +280,7 @@ def judge_disk(
     half = SETTLE_NS / 2 + open_ns / 2
     value = time - SETTLE_NS / 2
     within = (max(value - half, 0.0), max(value + half, 0.0))
-    confidence = _confidence(write, read, rotation_ns, quantum, time, coarse=coarse)
+    confidence = _confidence(write, read, rotation_ns, whole, time, coarse=coarse)
     if time < -LEAST_TURNS * rotation_ns:
         return OUT_OF_BAND.unknown("an entry is shorter than the quantum in it, a contradiction", rows)
     if confidence < LEAST_CONFIDENCE:
@@ -281,7 +303,7 @@ def _confidence(
     write: tuple[F64, F64],
     read: tuple[F64, F64],
     rotation_ns: float,
-    quantum: QuantumTime,
+    quantum: QuantumTime | None,
     time: float,
     *,
     coarse: bool,
