@@ -103,6 +103,9 @@ def periodic(
     """The row of stalls that the latencies end with, or None; if it is to be `whole`, none may be missing
     from the first distance on.
 
+    Other clients delay many writes, some of which would line up by themselves: then the limit of what is slow
+    is raised until only the work of a stall takes as long. A row counts if chance hardly makes one as long.
+
     >>> latency = np.full(100, 10)
     >>> latency[[20, 33, 46, 59, 72, 85, 98, 60]] = 90
     >>> found = periodic(latency)
@@ -115,15 +118,21 @@ def periodic(
         return None
     limit_ns = SLOW * float(np.median(latency_ns))
     while len(slow := np.flatnonzero(latency_ns >= limit_ns)) >= fewest:
-        found = (
-            _row(latency_ns, slow, fewest, shortest, whole=whole)
-            if 2 * len(slow) <= len(latency_ns)
-            else None
-        )
-        if found is not None or len(slow) <= LAST_STARTS:
-            return found
-        limit_ns *= 2  # other clients delay many writes, but none as long as the work of a stall
+        if 2 * len(slow) <= len(latency_ns):
+            found = _row(latency_ns, slow, fewest, shortest, whole=whole)
+            if found is not None and _by_accident(slow, found.count, len(latency_ns)) <= MOST_CHANCE:
+                return found
+        limit_ns *= 2
     return None
+
+
+def _by_accident(slow: I64, hits: int, count: int) -> float:
+    """How often that many of the slow ones line up at any distance, if they came at random; slow ones that
+    follow each other at once are one."""
+    begins = int(np.count_nonzero(np.diff(slow, prepend=-2) > 1))
+    rate = max(begins - hits + 1, 1) / count
+    starts = min(begins, LAST_STARTS)
+    return starts * (starts - 1) / 2 * rate ** (hits - 2)
 
 
 def _row(latency_ns: I64, slow: I64, fewest: int, shortest: int, *, whole: bool) -> Stalls | None:
