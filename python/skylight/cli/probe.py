@@ -28,6 +28,7 @@ from skylight.errors import INTERRUPTED, SkylightError, UsageError
 from skylight.evidence import TargetFacts
 from skylight.probe import Test
 from skylight.probe.fragmented.keep import keep_logs
+from skylight.probe.reset import MEANS, Means, words
 from skylight.probe.suite import (
     QUICK_SECONDS,
     TESTS,
@@ -241,6 +242,8 @@ def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], opti
             f"  in total: up to {format_seconds(seconds)} of device time; far less on a target that is not a"
             " shingled disk"
         )
+    if can_write:
+        line(f"  reset: {words(options.reset, virtual=facts.kind == 'sim')}")
     line(f"  risk: {_risk(facts, can_write, written)}")
 
 
@@ -372,6 +375,13 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
     help="What the host meets besides an emulated drive: nothing, a draw from the seed, or a file. Default:"
     " as the profile says, or nothing.",
 )
+@click.option(
+    "--reset",
+    type=click.Choice(MEANS),
+    default="auto",
+    show_default=True,
+    help="How writes begin in a known state. auto: secure erase, else TRIM, else idle time, else rewriting.",
+)
 @click.option("--destroy-data", is_flag=True, help="Allow writes to a device or file. Its data is lost.")
 @click.option(
     HEAD_TRACE,
@@ -390,6 +400,7 @@ def probe(
     conditions: str | None,
     destroy_data: bool,
     head_trace: Path | None,
+    reset: Means,
 ) -> None:
     """Measure what a drive is, and write a report.
 
@@ -418,7 +429,7 @@ def probe(
                     result = infer_suite(job.recording)
                 else:
                     begun = resume and Recording.is_begun(job.recording)
-                    options = SuiteOptions(seed=seed, only=names, quick=quick, resume=begun)
+                    options = SuiteOptions(seed=seed, only=names, quick=quick, resume=begun, reset=reset)
                     result = _measure(job, engine, options, quiet=as_json)
                 results.append((result, job.recording))
                 if not as_json:

@@ -79,6 +79,15 @@ class TellsHoles(Protocol):
         ...
 
 
+@runtime_checkable
+class Trims(Protocol):
+    """An engine that may be able to unmap its target."""
+
+    def trim(self) -> bool:
+        """TRIM of the whole target; False if it has none or its data may not be destroyed."""
+        ...
+
+
 TargetKind = Literal["sim", "device", "recording", "fio-log"]
 
 _PREFIXES: tuple[tuple[str, TargetKind, str], ...] = (

@@ -157,3 +157,7 @@ class ConditionedEngine(SimEngine):
     def erase(self) -> bool:
         """Resets the drive to its initial state where the target can."""
         return super().erase() if self.conditions.erase == "sanitize" else False
+
+    def trim(self) -> bool:
+        """TRIM of the whole drive where the target has it."""
+        return super().trim() if self.conditions.erase != "none" else False

@@ -20,10 +20,12 @@ from typing import Protocol
 import numpy as np
 
 from skylight.errors import TargetError, UsageError, one_line
-from skylight.evidence import U8, U32, U64, IoBatch, IoLog, JsonScalar, SettingsReport, Stop, TargetFacts
+from skylight.evidence import U8, U32, U64, IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop, TargetFacts
 
 PROFILE_SUFFIX = ".toml"
 LARGEST_PROFILE_BYTES = 1 << 20
+TRIM_BYTES = 1 << 30
+"""Bytes of one command of a TRIM of the whole drive: a size has 32 bits."""
 
 
 class Drive(Protocol):
@@ -211,6 +213,13 @@ class SimEngine:
     def erase(self) -> bool:
         """Resets the drive to its initial state."""
         self._drive.erase()
+        return True
+
+    def trim(self) -> bool:
+        """TRIM of the whole drive, in one command after the other."""
+        offset = np.arange(0, self.size, TRIM_BYTES, dtype=np.uint64)
+        size = np.minimum(np.uint64(self.size) - offset, np.uint64(TRIM_BYTES)).astype(np.uint32)
+        self.run(IoBatch(np.full(len(offset), int(Op.TRIM), np.uint8), offset, size))
         return True
 
     def close(self) -> None:

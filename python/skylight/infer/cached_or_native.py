@@ -13,6 +13,9 @@ native where it is flash. So does the edge of a track between approach and look:
 after the skew, not after a revolution, and the opposite happens. Both are rare; of several blocks most are
 right.
 
+Look-ahead would have what follows the approach in a buffer; where it stays on, the approach is the block
+behind those that are looked at.
+
 Invariant: each block is looked at once, so a read buffer of the drive has no part in it.
 Source: Skylight (FAST '15) section 4.4 (fragmented reads) and 4.3 (a missed rotation), reduced to one block.
 """
@@ -28,8 +31,11 @@ DISK_TURNS = 1.5
 FLASH_TURNS = 0.5
 
 
-def looks(blocks: ArrayLike, block_bytes: int, *, flash: bool) -> IoBatch:
-    """An approach and a look for each block (byte offsets, each at least two blocks from either end)."""
+def looks(blocks: ArrayLike, block_bytes: int, *, flash: bool, backwards: bool = False) -> IoBatch:
+    """An approach and a look for each block (byte offsets, each at least three blocks from either end).
+
+    `backwards`, the approach begins behind what is looked at, so that what a drive reads ahead of it is not
+    what is asked for next; a block at its native place still has to wait nearly a revolution."""
     at = np.ascontiguousarray(blocks, np.uint64)
     one = np.uint64(block_bytes)
     offset = np.empty(2 * len(at), np.uint64)
@@ -39,6 +45,8 @@ def looks(blocks: ArrayLike, block_bytes: int, *, flash: bool) -> IoBatch:
     else:
         offset[0::2], offset[1::2] = at - one - one, at - one
         size[1::2] = 3 * block_bytes
+    if backwards:
+        offset[0::2] = at + (one if flash else one + one)
     return IoBatch(np.full(2 * len(at), int(Op.READ), np.uint8), offset, size)
 
 

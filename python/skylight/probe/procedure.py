@@ -36,6 +36,7 @@ from skylight.evidence import (
     TargetFacts,
 )
 from skylight.findings import Finding, Known, Property
+from skylight.probe.reset import Resets, State
 from skylight.probe.session import Session, StepNames
 
 if TYPE_CHECKING:
@@ -95,7 +96,12 @@ class Steps(Protocol):
         ...
 
     def erase(self, name: str) -> bool:
-        """Secure erase; False where the target has none."""
+        """Secure erase; False where the target has none, or may not be erased (`--reset`)."""
+        ...
+
+    def reset(self, name: str, *, slow: bool = True) -> State:
+        """Brings the target to a known state by the best means that it has (`skylight.probe.reset`); the
+        state that was reached. Not `slow`, an erase or a TRIM alone."""
         ...
 
     def rng(self, name: str) -> np.random.Generator:
@@ -119,6 +125,7 @@ class Replay(StepNames):
         self._steps: Sequence[Step] = evidence.steps
         self._at = 0
         self._left_ns: float | None = None
+        self._resets = Resets()
         self.target = evidence.target
         self.size = evidence.target.size_bytes
         self.block_bytes = evidence.target.block_bytes
@@ -186,6 +193,17 @@ class Replay(StepNames):
     def erase(self, name: str) -> bool:
         """Whether the target was erased."""
         return self._next_named(name, "erase").params.get("erased") is True
+
+    def reset(self, name: str, *, slow: bool = True) -> State:
+        """The state that was reached, by the means that are kept."""
+        del slow
+        params = self._next_named(name, "erase").params
+        if params.get("erased") is True:
+            return State.NEW
+        if params.get("trimmed") is True:
+            return State.CLEAN
+        left = params.get("left")
+        return self._resets.reach(self, name, tuple(left.split()) if isinstance(left, str) else ())
 
     def rng(self, name: str) -> np.random.Generator:
         """What it draws is not looked at: the logs hold what was asked."""

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.engines import Engine, TellsHoles
+from skylight.engines import Engine, TellsHoles, Trims
 from skylight.errors import KeepError, SkylightError, UsageError
 from skylight.evidence import (
     EMPTY_LOG,
@@ -41,6 +41,7 @@ from skylight.evidence import (
     Stop,
 )
 from skylight.findings import Known
+from skylight.probe.reset import ORDER, QUICK, Means, Resets, State, first_means
 from skylight.recording import PartWriter, SpentPart
 
 FIRST_PIECE_IOS = 64
@@ -147,9 +148,13 @@ class Session(StepNames):
         budget: Budget | None = None,
         progress: Progress | None = None,
         place: str = "",
+        reset: Means = "auto",
     ) -> None:
-        """`before` is what an interrupted recording holds, `most_device_ns` the estimate announced."""
+        """`before` is what an interrupted recording holds, `most_device_ns` the estimate announced, `reset`
+        how the target may be brought to a known state."""
         super().__init__()
+        self._means = first_means(reset)
+        self._resets = Resets()
         self._engine = engine
         self._writer = writer
         self._before = [] if before is None else list(before.steps)
@@ -219,16 +224,37 @@ class Session(StepNames):
         return log
 
     def erase(self, name: str) -> bool:
-        """Secure erase, as one step: the target is as new. False where it has none: it is as it was."""
+        """Secure erase, as one step: the target is as new. False where it has none, or may not be erased: it
+        is as it was."""
+        return self._emptied(name, ("erase",)).get("erased") is True
+
+    def reset(self, name: str, *, slow: bool = True) -> State:
+        """Brings the target to a known state (`skylight.probe.reset`); an erase or a TRIM is one step, the
+        slow means are steps of their own."""
+        done = self._emptied(name, ORDER if slow else QUICK)
+        if done.get("erased") is True:
+            return State.NEW
+        if done.get("trimmed") is True:
+            return State.CLEAN
+        return self._resets.reach(self, name, tuple(str(done.get("left", "")).split()))
+
+    def _emptied(self, name: str, means: tuple[Means, ...]) -> Mapping[str, JsonScalar]:
+        """Erases or trims the whole target, if it can and these are among the means; the parameters of the
+        step, with the means that are left if neither was done."""
         name = self._named(name)
         kept = self._recorded(name, "erase")
         if kept is not None and not self._engine.repeatable:
-            return kept.params.get("erased") is True
-        erased = self._engine.erase()
+            return kept.params
+        allowed = [one for one in means if one in self._means]
+        done: dict[str, JsonScalar] = {"erased": "erase" in allowed and self._engine.erase()}
+        if not done["erased"] and "trim" in allowed:
+            done["trimmed"] = isinstance(self._engine, Trims) and self._engine.trim()
+        if not done["erased"] and not done.get("trimmed") and (left := set(allowed) - set(QUICK)):
+            done["left"] = " ".join(sorted(left))
         if kept is None:
-            self._writer.begin(name, "erase", {"erased": erased})
+            self._writer.begin(name, "erase", done)
             self._writer.end()
-        return erased
+        return done
 
     def pause(self, name: str, seconds: float) -> None:
         """Leaves the target alone for that long, as one step."""

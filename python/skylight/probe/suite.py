@@ -32,6 +32,7 @@ from skylight.probe.drive_type import DriveType
 from skylight.probe.fragmented import FragmentedReads
 from skylight.probe.journal import Journal
 from skylight.probe.mapping import Mapping as BlockMapping
+from skylight.probe.reset import Means
 from skylight.probe.rotation import Rotation
 from skylight.probe.session import Budget, Progress, Session
 from skylight.probe.write_rates import WriteRates
@@ -77,18 +78,20 @@ class SuiteOptions:
     """What a person may choose about a run.
 
     `seed` picks the offsets, `only` the tests by name (empty: all), `quick` fewer I/Os, `resume` goes on with
-    an interrupted recording."""
+    an interrupted recording, `reset` how the target may be brought to a known state."""
 
     seed: int = 1
     only: tuple[str, ...] = ()
     quick: bool = False
     resume: bool = False
+    reset: Means = "auto"
 
     def to_json(self, writes: bool) -> dict[str, JsonScalar]:
         """The options that change what is measured, and whether the target may be written to, as the
         recording keeps them."""
         return {
-            "only": ",".join(self.only), "quick": self.quick, "writes": writes, "suite": suite_digest()
+            "only": ",".join(self.only), "quick": self.quick, "writes": writes, "suite": suite_digest(),
+            "reset": self.reset,
         }  # fmt: skip
 
 
@@ -171,7 +174,7 @@ def run_suite(
         place = f"{number}/{len(tests)} " if len(tests) > 1 else ""
         before = begun[test.name]
         if before is None or not before.complete or (engine.repeatable and not done):
-            before = _measured(test, engine, recording, before, known, budget, progress, place)
+            before = _measured(test, engine, recording, before, known, budget, progress, place, options.reset)
         gathered.append(before)
         known = known.with_more(_inferred(test, before, known, out))
     return _result(recording, gathered, known)
@@ -186,6 +189,7 @@ def _measured(
     budget: Budget | None,
     progress: Progress | None,
     place: str,
+    reset: Means,
 ) -> Evidence:
     """Runs one test, or goes on with it, and reads back what was kept.
 
@@ -208,6 +212,7 @@ def _measured(
             budget=budget,
             progress=progress,
             place=place,
+            reset=reset,
         )
         test.measure(session)
         writer.complete()

@@ -199,7 +199,8 @@ def _step_row(step: Step) -> StepRow:
     elif step.kind == "settings":
         what = _settings_words(step.params)
     elif step.kind == "erase":
-        what = "secure erase" if step.params.get("erased") else "no secure erase: left as it was"
+        trimmed = "TRIM of all of it" if step.params.get("trimmed") else "no secure erase: left as it was"
+        what = "secure erase" if step.params.get("erased") else trimmed
     else:
         what = _run_words(step)
     time_ns = _device_time_ns(step)

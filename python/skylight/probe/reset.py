@@ -1,0 +1,182 @@
+"""A known state of a target, by the best means that it has: what `Steps.reset` does.
+
+| means | what is done | the state after it |
+|---|---|---|
+| `erase` | a secure erase | `NEW` |
+| `trim` | TRIM of the whole target | `CLEAN` |
+| `idle` | idle time, until looks find marks that were written before it at their native place | `CLEAN` |
+| `rewrite` | one region is written over and over: a log moves on until nothing else is left in it | `CLEAN` |
+| `none` | nothing | `UNKNOWN` |
+
+`auto` tries them in this order, which is that of their time, and ends with the first that succeeds. Idle time
+counts only if the marks looked cached before it, which is its control, so a look that cannot tell never says
+that it succeeded; on a lazy drive it does not, and rewriting follows. Rewriting empties what the region is
+written through: the whole cache if that is one log, otherwise the cache band or the zone of that region.
+Where a part of the last half of the rewriting takes longer than the quickest, older data was still being
+cleaned.
+
+Invariants: which means are left to try is kept with the first step of a reset, and everything else follows
+from logs and findings, so that a replay takes the same turns. Idle time and rewriting are bounded, on a real
+target by what a person waits for.
+
+Source: docs/reset.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from skylight.evidence import U64, IoBatch
+from skylight.infer import cached_or_native
+from skylight.units import format_seconds, format_size
+
+if TYPE_CHECKING:
+    from skylight.probe.procedure import Steps
+
+Means = Literal["auto", "erase", "trim", "idle", "rewrite", "none"]
+"""What a person may choose."""
+
+MEANS: tuple[Means, ...] = ("auto", "erase", "trim", "idle", "rewrite", "none")
+ORDER: tuple[Means, ...] = ("erase", "trim", "idle", "rewrite")
+"""What `auto` tries: quick ones first."""
+QUICK = ORDER[:2]
+"""Those that take no time worth a thought."""
+
+
+class State(IntEnum):
+    """What is known of the target; a greater one includes the smaller ones."""
+
+    UNKNOWN = 0
+    """Nothing: the cache may hold what earlier tests or another host wrote."""
+    CLEAN = 1
+    """The persistent cache is empty and the bands are clean; where the cache goes on, and where a drive with
+    dynamic mapping has put its data, is not known."""
+    NEW = 2
+    """As from the factory."""
+
+
+BLOCK_BYTES = 4096
+MARK_INSIDE = 772 << 10
+MARKS = 9
+"""Marks of one reset; most of them decide. Chosen: a tenth of misread looks leaves the majority right."""
+FIRST_PAUSE_S = 4.0
+"""The first pause of idle time. Chosen: most drives begin within seconds, and it doubles anyway."""
+MORE_PAUSE = 3.0
+"""Idle time once the marks are home, as a multiple of that before it: other bands may have come after them,
+for only some drives clean the oldest first."""
+LONGEST_IDLE_S = 1_200.0
+"""Idle time of one reset of a real target until the marks are home. Chosen: a person waits twenty minutes,
+and a drive cleans some hundred bands in it."""
+VIRTUAL_IDLE_S = 30 * 86_400.0
+"""Idle time of the first reset of an emulated drive: virtual time costs nothing, and a full cache of a large
+drive is cleaned in some days."""
+REGION_BYTES, WRITE_BYTES, REWRITE_DEPTH = 1 << 20, 256 << 10, 31
+"""What is written over and over, in writes of what size, how many at a time: within one band, and of any
+journal entry a good part."""
+MOST_REWRITTEN = 64 << 30
+"""Bytes rewritten by one reset. The caches of the drives that were opened up hold 20 to 40 GiB; a larger log
+is not emptied, so a test that counts on it writes a mark first and looks whether that is the first to go."""
+MOST_REWRITES = 4
+"""Rewritings of a real target by one test. Chosen: with the bound on each, some hours at the very most."""
+PIECE_WRITES = 1 << 13
+LONGEST_REWRITE_NS = 3_600_000_000_000
+"""Device time of one rewriting on a real target. Chosen: 64 GiB take ten minutes where nothing is cleaned."""
+SAME_PACE = 1.3
+"""Times the quickest piece: of 2 GiB that take longer, some waited for bands to be cleaned. Merges of a map
+and outliers come alike in all pieces; zones of different speed are not passed through."""
+
+
+def first_means(chosen: Means) -> tuple[Means, ...]:
+    """The means to be tried, in their order."""
+    return ORDER if chosen == "auto" else (chosen,)
+
+
+@dataclass(slots=True)
+class Resets:
+    """What the resets of a test have shown so far."""
+
+    idled: bool = False
+    idle_fails: bool = False
+    rewrites: int = 0
+
+    def reach(self, steps: Steps, name: str, left: tuple[str, ...]) -> State:
+        """Tries the means that are left after an erase and a TRIM; the state that is reached."""
+        if "idle" in left and self._idle(steps, name):
+            return State.CLEAN
+        if "rewrite" in left and self._rewrite(steps, name):
+            return State.CLEAN
+        return State.UNKNOWN
+
+    def _idle(self, steps: Steps, name: str) -> bool:
+        rotation_ns = steps.known.number("rotation_ns")
+        if self.idle_fails or rotation_ns is None or steps.known.word("cleaning_type") == "lazy":
+            return False
+        flash = steps.known.word("cache_medium") == "flash"
+        marks = _marks(steps)
+        looks = cached_or_native.looks(marks, _block(steps), flash=flash, backwards=True)
+
+        def home(step: str) -> bool:
+            looked_ns = cached_or_native.look_ns(steps.run(step, looks))
+            return 2 * np.count_nonzero(cached_or_native.at_home(looked_ns, rotation_ns, flash=flash)) > MARKS
+
+        steps.run(f"{name}-marks", IoBatch.flushed_writes(marks, _block(steps)))
+        told = not home(f"{name}-cached")
+        virtual = steps.target.kind == "sim"
+        pause_s, total_s = VIRTUAL_IDLE_S if virtual and not self.idled else FIRST_PAUSE_S, 0.0
+        self.idled = True
+        while total_s == 0.0 or not (cleaned := home(f"{name}-look")):
+            if total_s >= (VIRTUAL_IDLE_S if virtual else LONGEST_IDLE_S):
+                self.idle_fails = True
+                return False
+            steps.pause(f"{name}-idle", pause_s)
+            total_s, pause_s = total_s + pause_s, 2 * pause_s
+        if total_s < VIRTUAL_IDLE_S:
+            steps.pause(f"{name}-more", MORE_PAUSE * total_s)
+        return told and cleaned
+
+    def _rewrite(self, steps: Steps, name: str) -> bool:
+        """Whether the region was rewritten often enough, the last half of it at an even pace."""
+        slots, virtual = REGION_BYTES // WRITE_BYTES, steps.target.kind == "sim"
+        self.rewrites += 1
+        if self.rewrites > MOST_REWRITES and not virtual:
+            return False
+        where = (np.arange(PIECE_WRITES, dtype=np.uint64) % np.uint64(slots)) * np.uint64(WRITE_BYTES)
+        piece, paces_ns = IoBatch.writes(where, WRITE_BYTES), list[int]()
+        for _ in range(max(MOST_REWRITTEN // (PIECE_WRITES * WRITE_BYTES), 1)):
+            log = steps.run(f"{name}-rewrite", piece, depth=REWRITE_DEPTH)
+            paces_ns.append(log.span_ns)
+            if len(log) < len(piece) or (sum(paces_ns) > LONGEST_REWRITE_NS and not virtual):
+                return False
+        return max(paces_ns[len(paces_ns) // 2 :]) <= SAME_PACE * min(paces_ns)
+
+
+def _block(steps: Steps) -> int:
+    return max(BLOCK_BYTES, steps.block_bytes)
+
+
+def _marks(steps: Steps) -> U64:
+    """Single blocks all over the target, off the places where bands may begin."""
+    first = (2 * np.arange(MARKS, dtype=np.uint64) + 1) * np.uint64(steps.size // (2 * MARKS))
+    return np.asarray(first // np.uint64(1 << 20) * np.uint64(1 << 20) + np.uint64(MARK_INSIDE))
+
+
+def words(chosen: Means, *, virtual: bool) -> str:
+    """What resets do, for the plan that is printed.
+
+    >>> words("trim", virtual=False)
+    'TRIM of the whole target'
+    """
+    idle = "idle time" if virtual else f"idle time of up to {format_seconds(LONGEST_IDLE_S)} each"
+    rewrite = f"{format_size(MOST_REWRITTEN)} written over and over in one place"
+    rewrite += "" if virtual else f", at most {MOST_REWRITES} times a test"
+    each: dict[Means, str] = {
+        "erase": "secure erase", "trim": "TRIM of the whole target", "idle": idle, "rewrite": rewrite,
+        "none": "none; what needs a known state may be unknown",
+    }  # fmt: skip
+    if chosen == "auto":
+        return f"by the first that the target has of {', '.join(each[one] for one in ORDER)}"
+    return each[chosen]

@@ -1,0 +1,207 @@
+"""A known state: which means a reset takes on which target, what it reaches, and that a replay agrees."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from skylight import _native
+from skylight.cli.app import cli
+from skylight.engines.device import BLKDISCARD, DeviceEngine
+from skylight.engines.sim import SimEngine, read_profile
+from skylight.errors import TargetError
+from skylight.evidence import Evidence, IoBatch, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.probe.procedure import Replay
+from skylight.probe.reset import Means, State
+from skylight.probe.session import Session
+from skylight.recording import Recording
+
+LAZY, AGGRESSIVE = "emulated-smr-1", "st5000as0011"
+LAZY_JOURNAL = "1018"  # a random drive
+BLOCK = 4096
+USE = IoBatch.writes(np.arange(100, dtype=np.uint64) * np.uint64(10 << 30), BLOCK)
+
+
+def known_of(text: str, turns: float, *, cleaning: bool) -> Known:
+    """What the tests before find of the drive, with the rotation that many times as long."""
+    truth = json.loads(_native.profile_truth(text, "drive"))["findings"]
+    names = ("drive_type", "rotation_ns", "cache_medium", *(("cleaning_type",) if cleaning else ()))
+    values = {name: truth[name]["value"] for name in names}
+    values["rotation_ns"] *= turns
+    return Known([Finding(name, value, None, None, 1.0, "") for name, value in values.items()])
+
+
+def reset(
+    tmp_path: Path,
+    drive: str,
+    conditions: str,
+    means: Means = "auto",
+    *,
+    cleaning: bool = False,
+    turns: float = 1.0,
+) -> tuple[SimEngine, State, Evidence]:
+    """Writes blocks all over the drive, then resets it; the drive, the state and the evidence. A replay
+    of that takes the same turns."""
+    file = tmp_path / "conditions.toml"
+    file.write_text(f'[conditions]\n{conditions}\nclock = "1 us"\n', encoding="utf-8")
+    text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
+    (tmp_path / "drive.toml").write_text(text, encoding="utf-8")
+    engine = SimEngine.open(str(tmp_path / "drive.toml"), conditions=str(file))
+    known = known_of(text, turns, cleaning=cleaning)
+    recording = Recording.create(tmp_path / "recording", engine.describe(), {}, 1)
+    with recording.part("any") as writer:
+        session = Session(engine, writer, test="any", seed=1, known=known, reset=means)
+        with session.settings("settings", write_cache=False, look_ahead=False):
+            session.run("use", USE)
+            assert engine.counters()["cache_live_bytes"] > 0
+            state = session.reset("reset")
+        writer.complete()
+    evidence = recording.evidence("any")
+    assert evidence is not None
+    again = Replay(evidence, known)
+    with again.settings("settings", write_cache=False, look_ahead=False):
+        again.run("use", USE)
+        assert again.reset("reset") is state
+    assert again.names == session.names
+    return engine, state, evidence
+
+
+@pytest.mark.parametrize(("conditions", "state"), [
+    ('erase = "sanitize"', State.NEW), ('erase = "trim"', State.CLEAN),
+])  # fmt: skip
+@pytest.mark.parametrize("drive", [LAZY, AGGRESSIVE])
+def test_an_erase_or_else_a_trim_empties_the_cache(
+    tmp_path: Path, drive: str, conditions: str, state: State
+) -> None:
+    engine, reached, evidence = reset(tmp_path, drive, conditions)
+    assert reached is state
+    assert engine.counters()["cache_live_bytes"] == 0
+    assert [step.name for step in evidence.steps] == ["settings", "use", "reset"]
+
+
+@pytest.mark.parametrize("ahead", ["obeys", "stays-on"])
+def test_a_drive_that_cleans_when_idle_is_left_alone(tmp_path: Path, ahead: str) -> None:
+    engine, reached, _ = reset(tmp_path, AGGRESSIVE, f'erase = "none"\nlook_ahead = "{ahead}"')
+    assert reached is State.CLEAN
+    assert engine.counters()["cache_live_bytes"] == 0
+
+
+def test_idle_time_does_not_count_without_its_control(tmp_path: Path) -> None:
+    # With a revolution three times as long a cached block looks at home.
+    _, reached, _ = reset(tmp_path, AGGRESSIVE, 'erase = "none"', "idle", turns=3.0)
+    assert reached is State.UNKNOWN
+
+
+def test_a_lazy_drive_does_not_clean_when_idle(tmp_path: Path) -> None:
+    engine, reached, evidence = reset(tmp_path, LAZY, 'erase = "none"', "idle")
+    assert reached is State.UNKNOWN
+    assert engine.counters()["cache_live_bytes"] > 0
+    assert any(step.kind == "pause" for step in evidence.steps)
+
+
+def test_a_drive_that_is_known_to_be_lazy_is_not_left_alone(tmp_path: Path) -> None:
+    _, reached, evidence = reset(tmp_path, LAZY, 'erase = "none"', "idle", cleaning=True)
+    assert reached is State.UNKNOWN
+    assert not any(step.kind == "pause" for step in evidence.steps)
+
+
+def test_a_lazy_log_is_rewritten(tmp_path: Path) -> None:
+    engine, reached, evidence = reset(tmp_path, LAZY_JOURNAL, 'erase = "none"\nprior_use = "half-full"')
+    assert reached is State.CLEAN
+    assert engine.counters()["cache_live_bytes"] < 2 << 20
+    written = sum(
+        int(step.rows.size.sum(dtype=np.uint64)) for step in evidence.steps if "-rewrite" in step.name
+    )
+    assert written == 64 << 30
+
+
+@pytest.mark.parametrize("means", ["none", "erase"])
+def test_only_what_is_allowed_is_done(tmp_path: Path, means: Means) -> None:
+    engine, reached, evidence = reset(tmp_path, AGGRESSIVE, 'erase = "trim"', means)
+    assert reached is State.UNKNOWN
+    assert engine.counters()["cache_live_bytes"] > 0
+    assert len(evidence.steps) == 3
+
+
+def test_an_erase_that_is_not_allowed_is_not_done(tmp_path: Path) -> None:
+    _, reached, _ = reset(tmp_path, LAZY, 'erase = "sanitize"', "trim")
+    assert reached is State.CLEAN
+
+
+class Discards:
+    """Stands in for the kernel: notes what is discarded, or refuses."""
+
+    def __init__(self, error: int = 0) -> None:
+        """Fails with that number, if it is one."""
+        self.error = error
+        self.ranges: list[tuple[int, ...]] = []
+
+    def __call__(self, descriptor: int, request: int, argument: bytes) -> int:
+        assert request == BLKDISCARD
+        if self.error:
+            raise OSError(self.error, "no")
+        self.ranges.append(struct.unpack("=QQ", argument))
+        return 0
+
+
+class NoHost:
+    """A host that is not asked."""
+
+    size_bytes, block_bytes, key = 200 << 30, 512, None
+
+
+def device(tmp_path: Path, kind: str = "device", *, can_write: bool = True) -> DeviceEngine:
+    """An engine over a file that passes for a block device."""
+    path = tmp_path / "target"
+    path.touch()
+    facts = TargetFacts(kind, str(path), NoHost.size_bytes, NoHost.block_bytes)
+    return DeviceEngine(NoHost(), facts, can_write=can_write)  # type: ignore[arg-type]  # is not asked
+
+
+def test_a_block_device_is_discarded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Discards()
+    monkeypatch.setattr(fcntl, "ioctl", kernel)
+    assert device(tmp_path).trim()
+    ends = [start + length for start, length in kernel.ranges]
+    assert [start for start, _ in kernel.ranges] == [0, *ends[:-1]]
+    assert ends[-1] == NoHost.size_bytes
+
+
+@pytest.mark.parametrize(("kind", "can_write"), [("file", True), ("device", False)])
+def test_files_and_what_may_not_be_written_to_are_not_discarded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, can_write: bool
+) -> None:
+    kernel = Discards()
+    monkeypatch.setattr(fcntl, "ioctl", kernel)
+    assert not device(tmp_path, kind, can_write=can_write).trim()
+    assert kernel.ranges == []
+
+
+def test_a_device_without_trim_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fcntl, "ioctl", Discards(errno.EOPNOTSUPP))
+    assert not device(tmp_path).trim()
+
+
+def test_a_trim_that_fails_names_the_target_and_the_mend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "ioctl", Discards(errno.EIO))
+    with pytest.raises(TargetError, match=r"target: TRIM failed: .*--reset idle"):
+        device(tmp_path).trim()
+
+
+def test_the_plan_says_how_the_target_is_reset(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["probe", f"sim:{AGGRESSIVE}", "--quick", "--reset", "trim", "--out", str(out)]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    assert "reset: TRIM of the whole target" in done.output
+    assert CliRunner().invoke(cli, ["probe", "sim:x", "--reset", "magic"]).exit_code == 2
