@@ -29,6 +29,7 @@ from skylight.infer import stalls
 from skylight.infer.stalls import Stalls
 from skylight.probe.journal.write_through import WriteThrough
 from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 
 Kind = Literal["cache-bands", "zones", "journal"]
 
@@ -257,10 +258,10 @@ def cache_band_bands(steps: Steps, cache_part: CachePart) -> list[PartBand]:
         return []
     found = [PartBand("od", band, cache_part.found.count, True)]
     for place, number in (("md", steps.size // 2 // band), ("id", steps.size // band - 2)):
-        erased = steps.erase(f"{place}-erase")
+        state = steps.reset(f"{place}-erase", slow=False)
         base = number * band
         there = CachePart(steps, place, cache_part.size, _cycle(base), cache_part.found, 0, cache_part.period)
-        if not erased:
+        if state < State.NEW:  # what it holds is not known
             if not there.refill():
                 return found
             there.left = 0
@@ -297,8 +298,10 @@ def first_edge(steps: Steps, cache_part: CachePart) -> int | None:
 
 
 def zone_bands(steps: Steps) -> list[PartBand]:
-    """Logs of a drive with zones, at the first, the middle and the last address."""
-    steps.erase("od-erase")
+    """Logs of a drive with zones, at the first, the middle and the last address. None where a zone may hold
+    what another host wrote: it stalls for that first, which is as long as it happens to be."""
+    if steps.reset("od-erase", slow=steps.known.word("cleaning_type") != "lazy") < State.CLEAN:
+        return []
     first = logged(steps, 0, steps.size, "od")
     if first is None:
         return []

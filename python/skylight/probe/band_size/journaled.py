@@ -29,6 +29,7 @@ from skylight.probe.band_size import readout
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.band_size.readout import BLOCK, Fresh
 from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 
 MIB = 1 << 20
 APART, REACH, COARSE = 600 * MIB, 296 * MIB, 8 * MIB
@@ -147,11 +148,13 @@ class Round:
     def run(self) -> list[F64] | None:
         """The weight of each point of each region; None if cleaning could not be made to run."""
         steps, name = self._steps, self._name
-        erased = steps.erase(f"{name}-erase")
+        lazy = steps.known.word("cleaning_type") == "lazy"
+        state = steps.reset(f"{name}-erase", slow=not lazy)
+        if state < State.CLEAN and not lazy:
+            return None
         fresh = Fresh.of(self._read("fresh"), self._read("fresh-again"), self._turn_ns)
         own = np.flatnonzero(np.isin(np.concatenate(self._blocks), self._firsts))
         before = Fresh(fresh.delay_ns[own], fresh.noise_ns, fresh.rotation_ns)
-        lazy = steps.known.word("cleaning_type") == "lazy"
         steps.run(f"{name}-first", IoBatch.writes(self._firsts, BLOCK))
         if not lazy:  # for a drive that prefers bands with much in the cache
             steps.run(f"{name}-much", IoBatch.writes(self._firsts + MUCH_AFTER, MUCH))
@@ -169,7 +172,7 @@ class Round:
         steps.run(f"{name}-grid", IoBatch.writes(rest, BLOCK), depth=DEPTH)
         steps.run(f"{name}-decoys", IoBatch.writes(decoys[count:], size), depth=DEPTH)
         if filler is not None:
-            if not filler.fill() or not (erased or self._pushed_out(filler, before)):
+            if not filler.fill() or not (state is State.NEW or self._pushed_out(filler, before)):
                 return None
         else:
             steps.run(f"{name}-last", IoBatch.writes(self._firsts + 2 * BLOCK, BLOCK))

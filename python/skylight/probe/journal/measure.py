@@ -191,6 +191,7 @@ class Bench:
 
 def measure(bench: Bench) -> None:
     """The whole test: quantum, entries, map merges, places."""
+    bench.steps.reset("reset")
     edge = find_quantum(bench)
     if edge is None:
         return
@@ -269,6 +270,7 @@ def climb(bench: Bench, quantum: int) -> None:
 def find_merges(bench: Bench) -> None:
     """Many lone writes at different places, twice: a map merge comes at the same ones. They end where
     cleaning sets in."""
+    bench.steps.reset("many-reset")
     limit_ns = int(STALLED * bench.seen.lone_ns + STALLED_TURNS * (bench.rotation_ns or SLOW_TURN_NS))
     stop = Stop(latency_ns=limit_ns, count=CLEANING[0], within=CLEANING[1])
     offsets = bench.scattered(MOST_LONE)

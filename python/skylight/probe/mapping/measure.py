@@ -165,12 +165,12 @@ def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
     kind: Kind | None = "journal"
     cache_part = None
     if lazy:
-        steps.erase("kind-erase")
+        steps.reset("kind-erase", slow=False)
         kind, cache_part = cache_parts.kind_of(steps)
     places = None if kind is None else _places(steps, kind, lazy)
     if places is None or len(places.blocks) == 0:
         return None
-    steps.erase("erase")
+    steps.reset("erase", slow=not lazy)
     after: Reading | None = None
 
     def reading(name: str) -> Reading:
