@@ -18,9 +18,8 @@ from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import before_stalls, rare_period, slow_ones
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
-from skylight.probe.journal.levels import Footprints, Run
+from skylight.probe.journal.levels import Footprints
 from skylight.probe.journal.out_of_band import refined_turn, saw
-from skylight.probe.journal.split import next_size, split_of
 from skylight.probe.journal.verdict import Merges, Seen, _merge_findings
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -203,47 +202,6 @@ class TestEntries:
         assert largest_full(IoLog.of(batch, handed_over, done), 10e6, 1e6) is None
         waited = np.zeros(8, np.uint64)
         assert largest_full(IoLog.of(batch, waited, done), 10e6, 1e6) == 2
-
-
-def lone_runs(turns: float, size: int, rotation_ns: float, rng: np.random.Generator) -> list[Run]:
-    """Three runs of writes that take so many revolutions each, and now and then one more."""
-    runs = []
-    for _ in range(3):
-        lost = rng.random(24) < 0.2
-        done = np.cumsum(turns + lost + 1 + 0.003 * rng.standard_normal(24)) * rotation_ns
-        times = np.asarray(done + rng.random() * rotation_ns, np.int64)
-        runs.append(Run(size, False, np.full(24, round(turns * rotation_ns), np.int64), times))
-    return runs
-
-
-class TestSplit:
-    """Lone writes that go into several entries."""
-
-    QUANTUM, TURN_NS = 256 << 10, 8e6
-
-    def runs(self, entry_max: int, sizes: list[int]) -> dict[int, list[Run]]:
-        """A quantum of 0.31 revolutions, 0.57 before each entry."""
-        rng = np.random.default_rng(11)
-
-        def turns(size: int) -> float:
-            whole, rest = divmod(size, entry_max)
-            quanta = whole * -(-entry_max // self.QUANTUM) + -(-rest // self.QUANTUM)
-            return 0.31 * quanta + 0.57 * (whole + (rest > 0))
-
-        return {size: lone_runs(turns(size), size, self.TURN_NS, rng) for size in sizes}
-
-    def test_the_bound_is_found_and_narrowed(self) -> None:
-        entry_max, sizes = 1_460_000 // 4096 * 4096, [self.QUANTUM]
-        while (size := next_size(self.runs(entry_max, sizes), self.QUANTUM, self.TURN_NS, 4096)) is not None:
-            sizes.append(size)
-        found = split_of(self.runs(entry_max, sizes), self.QUANTUM, self.TURN_NS, (0.2, 0.5))
-        assert found is not None and found.confidence > 0.9
-        assert found.least <= entry_max < found.below and found.below - found.least <= 0.03 * found.least
-
-    def test_an_entry_for_each_quantum_is_no_bound(self) -> None:
-        """Each quantum takes longer than the tracks allow: it begins an entry of its own."""
-        sizes = [self.QUANTUM * count for count in range(1, 12)]
-        assert split_of(self.runs(self.QUANTUM, sizes), self.QUANTUM, self.TURN_NS, (0.2, 0.5)) is None
 
 
 CONDITIONS = {

@@ -300,7 +300,7 @@ def first_edge(steps: Steps, cache_part: CachePart) -> int | None:
 def zone_bands(steps: Steps) -> list[PartBand]:
     """Logs of a drive with zones, at the first, the middle and the last address. None where a zone may hold
     what another host wrote: it stalls for that first, which is as long as it happens to be."""
-    if steps.reset("od-erase", slow=steps.known.word("cleaning_type") != "lazy") < State.CLEAN:
+    if steps.reset("od-erase", slow=steps.known.word("cleaning_type") == "aggressive") < State.CLEAN:
         return []
     first = logged(steps, 0, steps.size, "od")
     if first is None:

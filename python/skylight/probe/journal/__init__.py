@@ -11,8 +11,7 @@ and over in many phases of arrival, shows how long its *out-of-band data* is.
 | `measure` | the runs, and the search for the quantum and the bound |
 | `levels` | whether writes of two sizes take the same space |
 | `entries` | groups that complete together, and the bound on an entry |
-| `split` | the bound on an entry from lone writes |
-| `out_of_band` | the first entry, again and again; or one entry after the other |
+| `out_of_band` | the first entry, again and again |
 | `write_through` | writes that are flushed where a volatile cache stays on |
 | `verdict` | findings; `figures` the pictures |
 
@@ -73,7 +72,7 @@ class Journal(ProcedureTest[Runs]):
             return Cost(0, 0.0, 0)
         single = 2 * MOST_LONE + 2 * APART
         sized = 60 * WRITES["flash"] + (QUEUE_RUNS + LADDER_STEPS) * 2 * DEPTH
-        cycles = 6 * FAST_CYCLES
+        cycles = 4 * FAST_CYCLES
         seconds = (single + sized + cycles) * SLOWEST_IO_S
         return Cost(single + sized + 2 * APART + cycles, seconds, MOST_BYTES)
 

@@ -28,7 +28,6 @@ from skylight.probe.journal.entries import (
 )
 from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
-from skylight.probe.journal.split import next_size
 from skylight.probe.journal.write_through import Volatile
 from skylight.probe.procedure import Steps
 
@@ -72,8 +71,7 @@ class Runs:
     queues: list[tuple[int, IoLog]] = field(default_factory=list)
     ladder: list[tuple[int, IoLog]] = field(default_factory=list)
     many: list[Many] = field(default_factory=list)
-    first: dict[str, list[IoLog]] = field(default_factory=lambda: {"write": [], "read": [], "again": []})
-    first_erased: bool = False
+    first: dict[str, list[IoLog]] = field(default_factory=lambda: {"write": [], "read": []})
     flushes: IoLog = EMPTY_LOG
     together: IoLog = EMPTY_LOG
     volatile: Volatile = "none"
@@ -199,8 +197,6 @@ def measure(bench: Bench) -> None:
     if bench.seen.depth >= FEWEST_DEPTH:
         find_bound(bench, edge)
         climb(bench, edge)
-    else:
-        find_split(bench, edge)
     find_out_of_band(bench)
     find_merges(bench)  # last: it may fill the cache
 
@@ -248,17 +244,6 @@ def find_bound(bench: Bench, quantum: int) -> None:
             return
 
 
-def find_split(bench: Bench, quantum: int) -> None:
-    """Lone writes of more and more quanta, until one goes into two entries."""
-    if bench.rotation_ns is None or bench.flash:
-        return
-    sizes = bench.footprints.runs
-    while (size := next_size(sizes, quantum, bench.rotation_ns, bench.block)) is not None:
-        if size > min(LARGEST_QUEUED_BYTES, bench.steps.size // (4 * DEPTH)):
-            return
-        bench.lone(size)
-
-
 def climb(bench: Bench, quantum: int) -> None:
     """Waiting writes of growing size, over a few quanta (Figure 7)."""
     most = int(LADDER_QUANTA * quantum / bench.seen.depth)
@@ -298,17 +283,11 @@ def find_out_of_band(bench: Bench) -> None:
     cycles = FAST_CYCLES if bench.rotation_ns < FAST_TURN_NS else CYCLES
     phases = steps.rng("phases").permutation(cycles) / cycles
     for number, phase in enumerate(phases, 1):
-        erased = steps.erase(f"first-erase-{number}") if number == 1 or bench.seen.first_erased else False
-        if number == 1:
-            bench.seen.first_erased = erased
-        elif bench.seen.first_erased and not erased:
+        if not steps.erase(f"first-erase-{number}"):
             return
-        for name, io in (("write", write), ("read", read), ("again", read)):
-            if name == "again" and erased:
-                break  # the block lies where it lay in all other cycles
+        for name, io in (("write", write), ("read", read)):
             steps.run(f"first-far-{name}-{number}", far)
-            if name != "again":
-                steps.pause(f"first-pause-{name}-{number}", float(phase * bench.rotation_ns / 1e9))
+            steps.pause(f"first-pause-{name}-{number}", float(phase * bench.rotation_ns / 1e9))
             bench.seen.first[name].append(steps.run(f"first-{name}-{number}", io))
 
 

@@ -3,9 +3,8 @@
 On a disk: in each cycle the target is erased, a far block is read to bring the head to one place, and after a
 pause, each time another part of a revolution, one block is written; the far block is read again, and after a
 pause the written block. All writes are then of the first entry of the journal, and all completions of a kind
-agree in phase. Where the target cannot be erased, each cycle has an entry of its own, wherever the log is:
-then the block is read once more, and times are counted from when it passes under the head (`relative`), so
-that the cycles compare as if they were of one place.
+agree in phase. Where the target cannot be erased there is no such entry: the switches of track that entries
+elsewhere have in them blur the same more than a twentieth of a revolution.
 
 Latency against the phase of arrival is a saw: it falls with the wait, down to the shortest in which the
 beginning is just caught, and then a revolution is lost. The shortest write holds the command overhead, the
@@ -27,7 +26,7 @@ Source: Skylight (FAST '15) section 4.3, first writes of 41 to 52 ms, and 4.3.1,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,19 +52,14 @@ FASTEST_PART = 0.06
 RESAMPLES = 60
 LEAST_CONFIDENCE = 0.8
 FIT_STEPS, MOST_STEPS = 61, 1000
-COARSE_NS = 100_000  # a clock's tick that hides where a saw begins
 ROOM_TURNS = 0.1
 """By which a quantum may miss the time that whole tracks give it, in revolutions: a surface may be a little
 denser or sparser than those whose tracks were measured."""
 MOST_SKEW_TURNS = 0.5  # chosen: what a switch of track may take of a short revolution
 KNOWN_TO = 1.2e-3  # of a revolution: how well the rotation is known (the table of findings: 0.1 %)
 
-
-CUT_ROOM = 0.01  # of a revolution: what comes right at the cut stays on its side
-CONTRADICTION = "the time of a quantum and the size of the tracks contradict"
 Columns = tuple[F64, F64]
 """Submissions and completions, ns."""
-NOTHING: Columns = (np.empty(0), np.empty(0))
 
 
 def batches(size: int, block: int) -> tuple[IoBatch, IoBatch, IoBatch]:
@@ -110,15 +104,13 @@ def refined_turn(places: Sequence[F64], rotation_ns: float) -> float:
     return best
 
 
-def saw(submit_ns: F64, done_ns: F64, rotation_ns: float, *, coarse: bool = False) -> Saw:
-    """The saw of commands at one place; by a coarse clock its edge alone (`_edge_of`)."""
+def saw(submit_ns: F64, done_ns: F64, rotation_ns: float) -> Saw:
+    """The saw of commands at one place."""
     turns = np.exp(2j * np.pi * done_ns / rotation_ns)
     agreement = float(np.abs(turns.mean()))
     middle = float(np.angle(turns.mean())) / (2 * np.pi) * rotation_ns
     late = np.mod(done_ns - middle + rotation_ns / 2, rotation_ns) - rotation_ns / 2
     early = np.sort(late)[: max(2, int(len(late) * FASTEST_PART))].mean()  # nothing beats the mechanics
-    if coarse:
-        return _edge_of(submit_ns, done_ns, middle, agreement, rotation_ns)
     phase_ns = middle + float(early)
     # Without what came late: the wait and whole revolutions, exactly; a late completion never makes it less.
     exact = done_ns - submit_ns - (late - float(early))
@@ -126,30 +118,6 @@ def saw(submit_ns: F64, done_ns: F64, rotation_ns: float, *, coarse: bool = Fals
     most = float(exact[exact < least + rotation_ns].max())
     open_ns = least + rotation_ns - most
     return Saw(least - open_ns / 2, phase_ns, agreement, open_ns)
-
-
-def _edge_of(submit_ns: F64, done_ns: F64, phase_ns: float, agreement: float, rotation_ns: float) -> Saw:
-    """The saw by a clock whose ticks are longer than the jitter: commands that come before the edge lose a
-    revolution, and those behind it do not, which a tick more or less blurs near the edge only. What commands
-    take longer moves the phase as much as the saw, and so counts for nothing."""
-    wait = np.mod(phase_ns - submit_ns, rotation_ns)
-    turns = np.round((done_ns - submit_ns - wait) / rotation_ns)
-    order = np.argsort(wait)
-    wait, turns = wait[order], turns[order]
-    edges = np.concatenate([[0.0], (wait[1:] + wait[:-1]) / 2, [rotation_ns]])
-    tries = [
-        (
-            int(np.count_nonzero(turns != np.where(wait < edge, fewest + 1, fewest))),
-            fewest * rotation_ns + edge,
-        )
-        for fewest in np.unique(turns)
-        for edge in edges
-    ]
-    least = min(wrong for wrong, _ in tries)
-    near = np.array([ns for wrong, ns in tries if wrong <= least + 1])
-    best = float(np.median([ns for wrong, ns in tries if wrong == least]))
-    near = near[np.abs(near - best) < rotation_ns / 2]
-    return Saw(best, phase_ns, agreement, float(np.ptp(near)))
 
 
 def _columns(logs: Sequence[IoLog], begin_ns: int) -> tuple[F64, F64]:
@@ -190,97 +158,43 @@ class QuantumTime:
         return min(fits, key=lambda ns: abs(ns - self.step_ns), default=None)
 
 
-def relative(
-    first: Mapping[str, Sequence[IoLog]], rotation_ns: float, quantum: QuantumTime
-) -> tuple[Columns, Columns] | None:
-    """The columns of writes and reads of cycles whose blocks lie at places of their own, each counted from
-    when its block passed under the head: the completion of the read that came earlier in the revolution, for
-    nothing beats the mechanics. A write ends there too: with its block, without the rest of the quantum. None
-    where nothing tells how many revolutions that takes."""
-    parts = (first["write"], first["read"], first["again"])
-    cycles = [cycle for cycle in zip(*parts, strict=False) if all(len(log) == 1 for log in cycle)]
-    if not cycles:
-        return NOTHING, NOTHING
-    submit = np.array([[int(log.submit_ns[0]) for log in cycle] for cycle in cycles], np.int64)
-    done = np.array([[int(log.complete_ns[0]) for log in cycle] for cycle in cycles], np.int64)
-    turns = (done[:, 2] - done[:, 1]) / rotation_ns
-    passed = np.where(turns < np.round(turns), done[:, 2], done[:, 1])
-    behind = _gathered((done[:, 0] - passed) / rotation_ns) * rotation_ns
-    middle = float(np.median(behind))
-    whole = quantum.whole(float(np.mod(middle, rotation_ns)), rotation_ns)
-    if whole is None:
-        return None
-    submit, done = submit - passed[:, None], done - passed[:, None]
-    write = submit[:, 0].astype(np.float64), done[:, 0] - (behind + whole - middle)
-    return write, (submit[:, 1].astype(np.float64), done[:, 1].astype(np.float64))
-
-
-def _gathered(turns: F64) -> F64:
-    """Revolutions without the whole ones, cut where the angles leave the widest gap: some writes switch the
-    track once more than others, and these stay beside each other."""
-    part = np.sort(np.mod(turns, 1.0))
-    gaps = np.diff(np.append(part, part[0] + 1.0))
-    cut = part[(int(np.argmax(gaps)) + 1) % len(part)]
-    return np.asarray(np.mod(turns - cut + CUT_ROOM, 1.0) + cut - CUT_ROOM, np.float64)
-
-
 def disk_time(
-    write: tuple[F64, F64],
-    read: tuple[F64, F64],
-    rotation_ns: float,
-    quantum: QuantumTime | None,
-    *,
-    coarse: bool = False,
+    write: Columns, read: Columns, rotation_ns: float, quantum: QuantumTime
 ) -> tuple[float, float, float] | None:
     """Out-of-band time with the settling in it and what its edges leave open, ns; how steady phases are. None
     where the time of a quantum contradicts the tracks, or leaves its whole revolutions open."""
-    wrote, found = (saw(*part, rotation_ns, coarse=coarse) for part in (write, read))
-    behind: float | None = 0.0  # of `relative` columns, which end with the block
-    if quantum is not None:
-        behind = quantum.whole(float(np.mod(wrote.phase_ns - found.phase_ns, rotation_ns)), rotation_ns)
+    wrote, found = saw(*write, rotation_ns), saw(*read, rotation_ns)
+    behind = quantum.whole(float(np.mod(wrote.phase_ns - found.phase_ns, rotation_ns)), rotation_ns)
     if behind is None:
         return None
     time = wrote.shortest_ns - found.shortest_ns - max(behind, 0.0)
-    if (
-        time < -LEAST_TURNS * rotation_ns and behind >= rotation_ns
-    ):  # what a quantum takes is known to half a revolution only
-        time += rotation_ns
     return time, (wrote.gap_ns + found.gap_ns) / 2, min(wrote.agreement, found.agreement)
 
 
 def judge_disk(
-    first: Mapping[str, Sequence[IoLog]], rotation_ns: float, quantum: QuantumTime, *, erased: bool
+    writes: Sequence[IoLog], reads: Sequence[IoLog], rotation_ns: float, quantum: QuantumTime
 ) -> Finding:
-    """The finding for a cache on disk, from the first entry and its reads, or from one entry a cycle where
-    the target was not `erased`."""
+    """The finding for a cache on disk, from the first entry and its reads."""
     rows = ("first-write-1", "first-read-1")
-    writes, reads = first["write"], first["read"]
-    if erased:
-        begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
-        write, read = _columns(writes, begin_ns), _columns(reads, begin_ns)
-    else:
-        columns = relative(first, rotation_ns, quantum)
-        if columns is None:
-            return OUT_OF_BAND.unknown(CONTRADICTION, rows)
-        write, read = columns
+    begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
+    write, read = _columns(writes, begin_ns), _columns(reads, begin_ns)
     if len(write[0]) < CYCLES // 2 or len(read[0]) < CYCLES // 2:
-        return OUT_OF_BAND.unknown("too few entries were written and read again", rows)
-    if erased:
-        rotation_ns = refined_turn([write[1], read[1]], rotation_ns)
-    coarse = int(np.gcd.reduce(np.concatenate([*write, *read]).astype(np.int64))) >= COARSE_NS
-    whole = quantum if erased else None
-    found = disk_time(write, read, rotation_ns, whole, coarse=coarse)
+        return OUT_OF_BAND.unknown(
+            "the target cannot be erased, so its first entry cannot be written again and again", rows
+        )
+    rotation_ns = refined_turn([write[1], read[1]], rotation_ns)
+    found = disk_time(write, read, rotation_ns, quantum)
     if found is None:
-        return OUT_OF_BAND.unknown(CONTRADICTION, rows)
+        return OUT_OF_BAND.unknown("the time of a quantum and the size of the tracks contradict", rows)
     time, open_ns, steady = found
     if steady < STEADY:
         return OUT_OF_BAND.unknown(
             f"writes of the first entry end at no one angle (agreement {steady:.2f})", rows
         )
-    half = SETTLE_NS / 2 + open_ns / 2
+    half = SETTLE_NS / 2 + open_ns / 2 + _tick_ns(write, read)
     value = time - SETTLE_NS / 2
     within = (max(value - half, 0.0), max(value + half, 0.0))
-    confidence = _confidence(write, read, rotation_ns, whole, time, coarse=coarse)
+    confidence = _confidence(write, read, rotation_ns, quantum, time)
     if time < -LEAST_TURNS * rotation_ns:
         return OUT_OF_BAND.unknown("an entry is shorter than the quantum in it, a contradiction", rows)
     if confidence < LEAST_CONFIDENCE:
@@ -299,14 +213,13 @@ def judge_disk(
     return OUT_OF_BAND.found(round(value), confidence, why, rows, (value - half, value + half))
 
 
+def _tick_ns(write: Columns, read: Columns) -> float:
+    """The tick of the clock, ns, by which the shortest of many may seem shorter than it is."""
+    return float(np.gcd.reduce(np.concatenate([*write, *read]).astype(np.int64)))
+
+
 def _confidence(
-    write: tuple[F64, F64],
-    read: tuple[F64, F64],
-    rotation_ns: float,
-    quantum: QuantumTime | None,
-    time: float,
-    *,
-    coarse: bool,
+    write: Columns, read: Columns, rotation_ns: float, quantum: QuantumTime, time: float
 ) -> float:
     """How often cycles drawn anew give the same time to a twentieth of a revolution."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
@@ -314,7 +227,7 @@ def _confidence(
     for _ in range(RESAMPLES):
         picks = [np.sort(rng.choice(len(part[0]), size=len(part[0]))) for part in (write, read)]
         drawn = [(part[0][pick], part[1][pick]) for part, pick in zip((write, read), picks, strict=True)]
-        again = disk_time(drawn[0], drawn[1], rotation_ns, quantum, coarse=coarse)
+        again = disk_time(drawn[0], drawn[1], rotation_ns, quantum)
         hits += again is not None and abs(again[0] - time) <= RIGHT_TURNS * rotation_ns
     return share(hits, RESAMPLES)
 

@@ -30,8 +30,7 @@ from skylight.probe.journal.findings import (
 )
 from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints
 from skylight.probe.journal.measure import DEPTH, Many, Runs
-from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash, with_switches
-from skylight.probe.journal.split import split_of
+from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash
 from skylight.units import format_duration, format_size
 
 RESAMPLES = 100
@@ -44,6 +43,9 @@ SAME = 0.13  # of their mean that merges may differ by, one standard deviation: 
 # a whole number of entries so many times is chance, and less of one the more there are.
 ARM_TURNS, ARM_HITS = 3.0, 5
 # A shorter merge is mostly a wait for the revolution, and another at other times.
+PROMPT_PAUSE_NS, PROMPT_WAY_NS = 30_000, 1_000_000
+"""A host and a link that lose no revolution of a log which leaves a short gap for the next write: chosen,
+what fio needs on an idle host, and more than a disk behind SATA needs for a command without work."""
 LEAST_TURNS = {"disk": 2.0, "flash": 4.0}
 
 
@@ -67,6 +69,8 @@ class Merges:
     period: RarePeriod | None
     writes: int
     slow: int
+    late: bool = False
+    """Whether commands came so late that each may have lost a revolution."""
 
 
 @dataclass(slots=True)
@@ -98,6 +102,8 @@ def observe(runs: Runs) -> Seen:
         seen.bound = seen.bound.with_group(size, largest_group(log, runs.entry_ns), full)
     seen.packed = runs.depth if len(runs.together) and runs.volatile == "none" else None
     seen.merges = _merges(runs.many, None if seen.footprints.flash else seen.footprints.rotation_ns)
+    if seen.merges is not None:
+        seen.merges.late = runs.way_ns > PROMPT_WAY_NS or _pause_ns(runs.many[0].log) > PROMPT_PAUSE_NS
     return seen
 
 
@@ -132,6 +138,12 @@ def _confidence(footprints: Footprints, low: int, high: int) -> float:
             drawn.runs[size] = [runs[index] for index in rng.integers(0, len(runs), size=len(runs))]
         hits += drawn.more(high) and not drawn.more(low)
     return share(hits, RESAMPLES)
+
+
+def _pause_ns(log: IoLog) -> float:
+    """From the answer to one command to the next, by this host, ns."""
+    apart = log.submit_ns[1:].astype(np.int64) - log.complete_ns[:-1].astype(np.int64)
+    return float(np.median(apart)) if len(apart) else 0.0
 
 
 def _merges(many: Sequence[Many], rotation_ns: float | None) -> Merges | None:
@@ -169,7 +181,7 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
             QUANTUM.unknown(why),
             ENTRY_MAX.unknown(why),
         ]
-    findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen, seen.quantum, known)]
+    findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen)]
     if seen.packed is not None:
         findings.append(_packing(seen, seen.packed))
     return [*findings, _out_of_band(seen, seen.quantum, runs, known), *_merge_findings(seen)]
@@ -183,7 +195,7 @@ def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> Find
         turns = _quantum_turns(quantum.low, known)
         by_tracks = None if turns is None else (turns[0] * rotation_ns, turns[1] * rotation_ns)
         time = QuantumTime(quantum.step_ns, by_tracks)
-        return judge_disk(runs.first, rotation_ns, time, erased=runs.first_erased)
+        return judge_disk(runs.first["write"], runs.first["read"], rotation_ns, time)
     lone_ns = seen.footprints.fastest_ns(seen.footprints.block)
     return judge_flash(runs.flushes, lone_ns, quantum.step_ns, rotation_ns)
 
@@ -198,9 +210,9 @@ def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
     return QUANTUM.found(quantum.low, quantum.confidence, why, rows, (quantum.low, quantum.high))
 
 
-def _entry_finding(seen: Seen, quantum: Quantum, known: Known) -> Finding:
+def _entry_finding(seen: Seen) -> Finding:
     if not seen.queues:
-        return _split_finding(seen.footprints, quantum.low, known)
+        return ENTRY_MAX.unknown("hardly any writes wait together in the drive, so none fills an entry")
     bound = seen.bound
     rows = tuple(f"queue-{number + 1}" for number in range(len(seen.queues)))
     if bound.below is None or not bound.least or bound.below > (1 + 2 * CLOSE) * bound.least + 4096:
@@ -220,25 +232,6 @@ def _quantum_turns(quantum: int, known: Known) -> tuple[float, float] | None:
     unknown."""
     tracks = [size for place in ("od", "md", "id") if (size := known.part("track_bytes", place))]
     return (quantum / max(tracks), quantum / min(tracks)) if len(tracks) > 1 else None
-
-
-def _split_finding(footprints: Footprints, quantum: int, known: Known) -> Finding:
-    """The bound from lone writes, where none wait together."""
-    turns = _quantum_turns(quantum, known)
-    found = None
-    if turns is not None and footprints.rotation_ns is not None:
-        found = split_of(footprints.runs, quantum, footprints.rotation_ns, with_switches(turns, 1.0))
-    if found is None:
-        return ENTRY_MAX.unknown(
-            "the drive takes one write at a time, and no longer one shows a second entry"
-        )
-    why = (
-        f"a lone write of up to {format_size(found.least)} takes the same for each quantum, and one of"
-        f" {format_size(found.below)} takes that of an entry more"
-    )
-    rows = tuple(f"lone-{size}-1" for size in (quantum, found.least, found.below))
-    middle = (found.least + found.below) // 2
-    return ENTRY_MAX.found(middle, found.confidence, why, rows, (found.least, found.below))
 
 
 def _packing(seen: Seen, packed: int) -> Finding:
@@ -294,6 +287,13 @@ def _merge_findings(seen: Seen) -> list[Finding]:
             f" {format_duration(int(spread_ns))} (one standard deviation)"
         )
         return [every, MERGE.unknown(why, rows)]
+    turn_ns = 0.0 if seen.footprints.flash else seen.footprints.rotation_ns or 0.0
+    if merges.late and turn_ns > CLOSE * cost_ns:
+        why = (
+            f"{count} merges took {format_duration(int(cost_ns))} more on average than writes that this host"
+            " or its link may have made to lose a revolution, which one with a merge does not"
+        )
+        return [every, MERGE.unknown(why, rows, (cost_ns - 2 * error_ns, cost_ns + turn_ns))]
     # Behind the merge the write waits for its place to come round, which is no part of the merge; and what a
     # command takes longer grows with the command, so that of the merges the shortest is nearest to the drive.
     least_ns = min(cost_ns - 2 * error_ns, shortest_ns) - (seen.footprints.rotation_ns or 0.0)
