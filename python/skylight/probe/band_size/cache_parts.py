@@ -227,13 +227,16 @@ def kind_of(steps: Steps) -> tuple[Kind | None, CachePart | None]:
     cache_part = overwritten(steps, 0)
     if cache_part is not None and is_place_bound(cache_part, steps.size):
         return "cache-bands", cache_part
+    through = isinstance(steps, WriteThrough)
     lone = steps.run("alone", IoBatch.writes(spread(steps.size, DEPTH, BLOCK, phase=0.4), BLOCK))
     log = steps.run("together", IoBatch.writes(spread(steps.size, TOGETHER, BLOCK), BLOCK), depth=DEPTH)
-    if not isinstance(steps, WriteThrough) and answered_at_once(log) >= MANY_AT_ONCE:
+    if not through and answered_at_once(log) >= MANY_AT_ONCE:
         return "journal", None
     each_ns = log.span_ns / max(len(log), 1)
-    if isinstance(steps, WriteThrough) or each_ns > SERVED_APART * float(np.median(lone.latency_ns)):
-        return (None if steps.known.get("journal_quantum_bytes") is not None else "zones"), None
+    if through or each_ns > SERVED_APART * float(np.median(lone.latency_ns)):
+        # Nothing waited together in the drive: only a test that looked for a quantum and found none tells.
+        sure = not isinstance(steps, WriteThrough) or steps.empties
+        return ("zones" if sure and steps.known.get("journal_quantum_bytes") is None else None), None
     return "zones", None
 
 

@@ -78,9 +78,10 @@ class WriteThrough:
     """Stands in for the steps of a target whose volatile cache stays on: each lone write is followed by a
     FLUSH, and takes until that is answered. Everything else is the target's own."""
 
-    def __init__(self, steps: Steps) -> None:
-        """Over a target's steps."""
+    def __init__(self, steps: Steps, *, empties: bool) -> None:
+        """Over a target's steps; whether it was seen that a FLUSH `empties` the cache."""
         self._steps = steps
+        self.empties = empties
 
     def __getattr__(self, name: str) -> Any:
         """What is not about writes."""
@@ -111,12 +112,12 @@ class WriteThrough:
 
 def written_through(steps: Steps, report: SettingsReport) -> tuple[Steps, Volatile, float]:
     """The target, each of whose writes is flushed where a volatile cache stays on; with what `volatile`
-    found."""
+    found. A cache of which nothing shows that FLUSH empties it may do so before the FLUSH comes."""
     found, empty_ns = volatile(steps, report, on_platter=steps.known.word("cache_medium") == "disk")
-    if found != "flushed":
+    if found == "none":
         return steps, found, empty_ns
     # `__getattr__` has what is not about writes, which mypy does not look into.
-    return cast(Steps, WriteThrough(steps)), found, empty_ns
+    return cast(Steps, WriteThrough(steps, empties=found == "flushed")), found, empty_ns
 
 
 def _flushed(io: IoBatch) -> IoBatch:
