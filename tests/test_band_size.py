@@ -92,9 +92,10 @@ def test_a_stretch_survives_one_outlier_and_ends_at_the_edges() -> None:
 
 def test_what_comes_between_two_reads_costs_whole_turns() -> None:
     """A block that comes two revolutions late is where it was; one that comes half of one late is not."""
-    fresh = Fresh.of(np.full(4, 5e6), np.array([5e6, 5e6, 15e6, 5e6]), 10e6)
-    assert np.all(fresh.delay_ns == 5e6)
-    weighed = fresh.weights(np.array([25e6, 5e6, 10e6, 30e6]))
+    first = np.array([5_000_001.0, 5_000_002.0, 5_000_000.0, 5_000_003.0])
+    fresh = Fresh.of(first, first + np.array([0, 0, 10e6, 0]), 10e6)
+    assert np.all(fresh.delay_ns == first)
+    weighed = fresh.weights(first + np.array([20e6, 0.0, 5e6, 25e6]))
     assert np.all(weighed[:2] > 1) and np.all(weighed[2:] < -3)
 
 

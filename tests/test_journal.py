@@ -230,7 +230,7 @@ def probed(seed: int, conditions: str, path: Path) -> tuple[dict[str, Finding], 
     evidence = recording.evidence("journal")
     assert evidence is not None
     findings = Journal().infer(evidence, known)
-    outcomes = {mark.name: mark.outcome for mark in score(findings, truth) if mark.name in NAMES}
+    outcomes = {mark.name: str(mark.outcome) for mark in score(findings, truth) if mark.name in NAMES}
     return {finding.name: finding for finding in findings}, outcomes
 
 

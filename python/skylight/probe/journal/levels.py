@@ -111,10 +111,12 @@ def step_noise(runs: Sequence[Run], rotation_ns: float) -> float:
     which shows nothing."""
     if len(runs) < 2:
         return 1.0
-    apart = [
-        abs(np.subtract(*(step_of([runs[index] for index in half], rotation_ns) for half in halves)))
-        for halves in (np.array_split(order, 2) for order in _orders(len(runs)))
-    ]
+    apart = []
+    for order in _orders(len(runs)):
+        one, other = (
+            step_of([runs[index] for index in half], rotation_ns) for half in np.array_split(order, 2)
+        )
+        apart.append(abs(one - other))
     return float(np.sqrt(np.mean(np.square(apart)))) + LEAST_STEP_NOISE
 
 

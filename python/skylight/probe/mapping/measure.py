@@ -215,8 +215,10 @@ def _filled(
         def more(count: int) -> None:
             if int(zone.offset(np.array([zone.written + count]))[0]) + zone.size <= steps.size:
                 zone.put(count)
+    elif cache_part is None:
+        return False
     else:
-        for block in places.blocks if cache_part is not None else ():
+        for block in places.blocks:
             base = int(block) // MIB * MIB + MIB
             index = np.arange(cache_part.period + 1, dtype=np.int64)
             steps.run("clean", IoBatch.writes(base + index % OVER_SLOTS * OVER_BYTES, OVER_BYTES))
