@@ -243,8 +243,10 @@ class Footprints:
             return self.likeness(low) < ALIKE
         if not self.stepping:
             return False
-        behind = [size for size in sorted(self.runs) if size >= FLAT_TO * low and size > high]
-        return bool(behind) and self.step_apart(behind[0], high) > SURE * self.step_noise
+        noise = self.step_noise
+        return (
+            self.step_apart(low, self.block) > DOUBT[0] * noise and self.step_apart(high, low) <= SURE * noise
+        )
 
     def sharp(self, low: int, high: int) -> bool:
         """Whether space grows in a step between two neighbouring sizes, and not with every block."""
@@ -256,14 +258,19 @@ class Footprints:
             parted = self.likeness(low) >= ALIKE and self.likeness(high) <= UNLIKE
             if parted and step > LEAST_TURN * self.rotation_ns:
                 return True
-        if self.stepping:
-            noise = SURE * self.step_noise
-            apart = 2 * np.sin(np.pi * LEAST_TURN) * abs(step_of(self.runs[low], self.rotation_ns or 1.0))
-            alike = self.step_apart(low, self.block) <= noise
-            if alike and self.step_apart(high, low) > max(apart, noise) and not self.smooth(low, high):
-                return True
+        if self.stepping and self._parted(low, high, step):
+            return True
         sure = step > max(SHARP * self.shift_ns(high), SURE * self.noise_ns)
         return sure and self._flat_behind(low, high, step)
+
+    def _parted(self, low: int, high: int, step_ns: float) -> bool:
+        """Whether the angle from write to write jumps between two neighbouring sizes: by a good part of a
+        revolution, or with a revolution that the latency shows."""
+        turn_ns, noise = self.rotation_ns or 1.0, SURE * self.step_noise
+        apart = self.step_apart(high, low)
+        jump = 2 * np.sin(np.pi * LEAST_TURN) * abs(step_of(self.runs[low], turn_ns))
+        far = apart > jump or step_ns > turn_ns / 2
+        return bool(self.step_apart(low, self.block) <= noise < apart and far)
 
     def _flat_behind(self, low: int, high: int, step_ns: float) -> bool:
         """Whether the next larger size that is far enough behind the step takes no longer than its end."""
