@@ -90,6 +90,33 @@ def test_a_stretch_survives_one_outlier_and_ends_at_the_edges() -> None:
     assert np.all(weighed[:2] > 2) and np.all(weighed[2:] < -3)
 
 
+def test_what_comes_between_two_reads_costs_whole_turns() -> None:
+    """A block that comes two revolutions late is where it was; one that comes half of one late is not."""
+    first = np.array([5_000_001.0, 5_000_002.0, 5_000_000.0, 5_000_003.0])
+    fresh = Fresh.of(first, first + np.array([0, 0, 10e6, 0]), 10e6)
+    assert np.all(fresh.delay_ns == first)
+    weighed = fresh.weights(first + np.array([20e6, 0.0, 5e6, 25e6]))
+    assert np.all(weighed[:2] > 1) and np.all(weighed[2:] < -3)
+
+
+def test_a_coarse_clock_blurs_where_blocks_lie() -> None:
+    """By whole ticks two readings agree for nothing: a tick more is no other place."""
+    fresh = Fresh.of(np.array([5e6, 6e6, 8e6]), np.array([5e6, 6e6, 8e6]), 10e6)
+    assert fresh.noise_ns > 4e5
+    assert np.all(fresh.weights(np.array([6e6, 6e6, 7e6])) > 0)
+
+
+def test_a_row_of_stalls_is_found_among_many_delays() -> None:
+    """Other clients delay a tenth of all writes, by less than a stall."""
+    rng = np.random.default_rng(5)
+    latency = 10_000_000 + rng.integers(0, 300_000, 4000)
+    latency[rng.random(4000) < 0.1] += 30_000_000
+    assert stalls.periodic(latency) is None
+    latency[137::361] += 900_000_000
+    found = stalls.periodic(latency)
+    assert found is not None and (found.first, found.period) == (137, 361)
+
+
 def test_a_band_that_is_cut_off_is_not_taken_for_the_size() -> None:
     """The last band of a stretch is short: the band before it has the stretch's size."""
     size, middle = 200 << 30, 100 << 30

@@ -9,18 +9,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from one_test import known_of
 from skylight import _native
+from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine
 from skylight.evidence import IoBatch, IoLog, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import before_stalls, rare_period, slow_ones
 from skylight.probe.journal import Journal
-from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
+from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
 from skylight.probe.journal.levels import Footprints
 from skylight.probe.journal.out_of_band import refined_turn, saw
 from skylight.probe.journal.verdict import Merges, Seen, _merge_findings
 from skylight.probe.scoring import score
+from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
+from skylight.recording import Recording
 
 NAMES = (
     "journal_quantum_bytes",
@@ -173,21 +177,75 @@ class TestEntries:
     """Groups and bounds."""
 
     def test_groups_bound_an_entry_from_both_sides(self) -> None:
-        bound = Bound().with_group(4096, 31, 31)
+        bound = Bound().with_group(4096, 31, None)
         assert bound.below is None
-        bound = bound.with_group(65536, 12, 31)
+        bound = bound.with_group(65536, 12, 12)
         assert (bound.least, bound.below) == (12 * 65536, 13 * 65536)
         size = next_queue_size(bound, 65536, 4096, 31)
         assert size is not None and size % 4096 == 0
 
     def test_a_run_that_contradicts_is_counted_and_not_believed(self) -> None:
-        bound = Bound().with_group(65536, 12, 31).with_group(65536, 20, 31)
+        bound = Bound().with_group(65536, 12, 12).with_group(65536, 20, 20)
         assert (bound.least, bound.runs, bound.fits) == (12 * 65536, 2, 1)
 
     def test_the_largest_group(self) -> None:
         done = np.array([10, 10, 10, 50, 50, 90], np.uint64) * np.uint64(1_000_000)
         batch = IoBatch.writes(np.arange(6) * 4096, 4096)
         assert largest_group(IoLog.of(batch, np.zeros(6, np.uint64), done), 25e6) == 3
+
+    def test_an_entry_is_full_only_if_a_write_waited_that_was_there_before(self) -> None:
+        """A queue of two: each entry takes what there is, and the next write comes when the last is done."""
+        ms = np.uint64(1_000_000)
+        done = np.array([20, 20, 40, 40, 60, 60, 80, 80], np.uint64) * ms
+        batch = IoBatch.writes(np.arange(8) * 4096, 4096)
+        handed_over = np.maximum(done, 20 * ms) - 20 * ms
+        assert largest_full(IoLog.of(batch, handed_over, done), 10e6, 1e6) is None
+        waited = np.zeros(8, np.uint64)
+        assert largest_full(IoLog.of(batch, waited, done), 10e6, 1e6) == 2
+
+
+CONDITIONS = {
+    "no erase": 'erase = "none"',
+    "one at a time": "queue_depth = 1",
+    "four waiting": 'queue_depth = 4\nhost_gap = "200 us"\nhost_gap_jitter = 0.5',
+    "a hidden cache": 'volatile_cache = "said-off"',
+    "a slow host": 'erase = "none"\nhost_gap = "300 us"\nhost_gap_jitter = 0.3\ntransport = "1 ms"',
+    "a coarse clock": 'clock = "1 ms"',
+    "a busy disk": 'erase = "none"\nbusy_share = 0.1',
+}
+
+
+def probed(seed: int, conditions: str, path: Path) -> tuple[dict[str, Finding], dict[str, str]]:
+    """Findings and outcomes of the test alone on a journaled drive under conditions."""
+    text = _native.random_profile(seed, "journaled")
+    given = f"[conditions]\n{conditions}\n"
+    drive = _native.SimDrive(text, "drive.toml", seed, given)
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    truth = json.loads(_native.profile_truth(text, "drive.toml", given))["findings"]
+    known = known_of(truth, without=NAMES)
+    recording = Recording.create(path, facts, {"writes": True}, 1)
+    with recording.part("journal") as writer:
+        Journal().measure(Session(engine_over(drive, facts), writer, test="journal", seed=1, known=known))
+        writer.complete()
+    evidence = recording.evidence("journal")
+    assert evidence is not None
+    findings = Journal().infer(evidence, known)
+    outcomes = {mark.name: str(mark.outcome) for mark in score(findings, truth) if mark.name in NAMES}
+    return {finding.name: finding for finding in findings}, outcomes
+
+
+@pytest.mark.parametrize("conditions", CONDITIONS.values(), ids=CONDITIONS.keys())
+def test_the_quantum_is_found_under_conditions(conditions: str, tmp_path: Path) -> None:
+    _, outcomes = probed(1003, conditions, tmp_path / "r")
+    assert outcomes["journal_quantum_bytes"] == "right"
+    assert "wrong" not in outcomes.values()
+
+
+def test_a_cache_that_ignores_flush_hides_the_journal(tmp_path: Path) -> None:
+    finding, outcomes = probed(1003, 'volatile_cache = "ignores-flush"', tmp_path / "r")
+    assert not any(each.known for each in finding.values())
+    assert "FLUSH does not empty" in finding["journal_quantum_bytes"].why
+    assert set(outcomes.values()) == {"right"}
 
 
 def test_cleaning_is_cut_off() -> None:

@@ -24,6 +24,7 @@ from skylight.probe.band_size.figures import draw
 from skylight.probe.band_size.findings import BAND_SIZE, FINDINGS
 from skylight.probe.band_size.journaled import Band
 from skylight.probe.band_size.random_order import Fit
+from skylight.probe.journal.write_through import written_through
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 
 USUAL_IOS, MOST_S, LIKELY_S = 60_000, 28_800.0, 300.0
@@ -67,18 +68,18 @@ class BandSize(ProcedureTest[Seen]):
         """Finds out the kind of cache of a shingled drive and then its bands; the target is erased before."""
         if not is_shingled(steps):
             return
-        with steps.settings("settings", write_cache=False, look_ahead=False):
+        with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             seen.begun = True
-            if not steps.erase("erase"):
-                return
-            seen.kind, cache_part = cache_parts.kind_of(steps)
+            through, _, _ = written_through(steps, report)
+            through.reset("erase", slow=False)
+            seen.kind, cache_part = cache_parts.kind_of(through)
             if seen.kind == "cache-bands" and cache_part is not None:
-                seen.part_bands = cache_parts.cache_band_bands(steps, cache_part)
+                seen.part_bands = cache_parts.cache_band_bands(through, cache_part)
             elif seen.kind == "zones":
-                seen.part_bands = cache_parts.zone_bands(steps)
-            else:
-                seen.bands, at_random = journaled.find(steps)
-                seen.fits = random_order.find(steps) if at_random else []
+                seen.part_bands = cache_parts.zone_bands(through)
+            elif seen.kind == "journal":
+                seen.bands, at_random = journaled.find(through)
+                seen.fits = random_order.find(through) if at_random else []
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """`band_bytes` of a shingled drive; nothing for one that has no bands."""
@@ -87,7 +88,7 @@ class BandSize(ProcedureTest[Seen]):
         if not seen.begun:
             return [BAND_SIZE.unknown("Bands show in writes only, and none were made.")]
         if seen.kind is None:
-            why = "The drive cannot be erased, and what it holds may be cleaned first."
+            why = "Whether the cache is a journal or has parts was not seen."
             return [BAND_SIZE.unknown(why, steps.names)]
         if seen.fits:
             return [verdict.of_fits(seen.fits, steps.names)]

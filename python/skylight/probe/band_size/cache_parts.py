@@ -8,7 +8,8 @@ full shows whether an address belongs to it: a write there stalls if it does, an
 What kind a cache is shows in three ways. Writing the same megabyte over and over fills a cache band, for it
 is a log that no one looks into before it is full; logs and journals that hold nothing live are given back. A
 write elsewhere does not stall when one to the full cache band would, while a merge of a map comes with the
-next write, wherever that goes. And a journal answers many waiting writes at once, with one entry.
+next write, wherever that goes. And a journal has a quantum, or answers many waiting writes at once, with one
+entry; where hardly any writes wait together, that it does not is no sign of zones.
 
 Invariant: a slow write is taken for a stall only if the next write to the cache part shows that it has space
 again. Sources: Skylight (FAST '15), sections 3.1 (the emulated drives), 4.3.1 (journal entries), 4.7 (Test 9
@@ -26,7 +27,9 @@ import numpy as np
 from skylight.evidence import I64, U64, IoBatch, IoLog, Stop
 from skylight.infer import stalls
 from skylight.infer.stalls import Stalls
+from skylight.probe.journal.write_through import WriteThrough
 from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 
 Kind = Literal["cache-bands", "zones", "journal"]
 
@@ -37,6 +40,9 @@ STALLS_SKIPPED, MOST_RUN = 4, 64
 DENSITY = 2  # of so many pieces one is written
 TOGETHER, DEPTH = 31 * 12, 31
 AT_ONCE_NS, MANY_AT_ONCE = 5_000, 0.6
+SERVED_APART = 0.5
+"""Of the time of a lone write: if a write that waits among others takes less of the drive, they waited in the
+drive, and not before a link that hands over one at a time."""
 BLOCK = 4096
 INTO_BAND = 64 << 10  # a write to a band's first block may begin a stream, which takes a free band of its own
 
@@ -201,19 +207,37 @@ def is_place_bound(cache_part: CachePart, size: int) -> bool:
 
 
 def answered_at_once(log: IoLog) -> float:
-    """The share of completions that came with another."""
+    """The share of completions that came with another; at a coarse clock these are the ones that neither the
+    tick before nor the tick behind has any of, as a log that goes on would."""
     complete = np.sort(log.complete_ns.astype(np.int64))
-    return float(np.mean(np.diff(complete) <= AT_ONCE_NS)) if len(complete) > 1 else 0.0
+    if len(complete) < 2:
+        return 0.0
+    apart = np.diff(complete)
+    tick = int(np.gcd.reduce(complete))
+    if tick <= AT_ONCE_NS:
+        return float(np.mean(apart <= AT_ONCE_NS))
+    return float(np.mean(apart == 0)) if np.median(apart[apart > 0]) > 2 * tick else 0.0
 
 
-def kind_of(steps: Steps) -> tuple[Kind, CachePart | None]:
-    """What kind of cache it is, and for cache bands the one of the first address; the target is as new
-    before."""
+def kind_of(steps: Steps) -> tuple[Kind | None, CachePart | None]:
+    """What kind of cache it is, and for cache bands the one of the first address; None if that is not seen.
+    Best on a target that is as new."""
+    if steps.known.number("journal_quantum_bytes") is not None:
+        return "journal", None
     cache_part = overwritten(steps, 0)
     if cache_part is not None and is_place_bound(cache_part, steps.size):
         return "cache-bands", cache_part
+    through = isinstance(steps, WriteThrough)
+    lone = steps.run("alone", IoBatch.writes(spread(steps.size, DEPTH, BLOCK, phase=0.4), BLOCK))
     log = steps.run("together", IoBatch.writes(spread(steps.size, TOGETHER, BLOCK), BLOCK), depth=DEPTH)
-    return ("journal" if answered_at_once(log) >= MANY_AT_ONCE else "zones"), None
+    if not through and answered_at_once(log) >= MANY_AT_ONCE:
+        return "journal", None
+    each_ns = log.span_ns / max(len(log), 1)
+    if through or each_ns > SERVED_APART * float(np.median(lone.latency_ns)):
+        # Nothing waited together in the drive: only a test that looked for a quantum and found none tells.
+        sure = not isinstance(steps, WriteThrough) or steps.empties
+        return ("zones" if sure and steps.known.get("journal_quantum_bytes") is None else None), None
+    return "zones", None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +261,13 @@ def cache_band_bands(steps: Steps, cache_part: CachePart) -> list[PartBand]:
         return []
     found = [PartBand("od", band, cache_part.found.count, True)]
     for place, number in (("md", steps.size // 2 // band), ("id", steps.size // band - 2)):
-        if not steps.erase(f"{place}-erase"):
-            return found
+        state = steps.reset(f"{place}-erase", slow=False)
         base = number * band
         there = CachePart(steps, place, cache_part.size, _cycle(base), cache_part.found, 0, cache_part.period)
+        if state < State.NEW:  # what it holds is not known
+            if not there.refill():
+                return found
+            there.left = 0
         edges = not there.holds(base - cache_part.size) and not there.holds(base + band)
         edges = edges and there.holds(base) and there.holds(base + band - cache_part.size)
         found.append(PartBand(place, band, 2, edges))
@@ -274,8 +301,9 @@ def first_edge(steps: Steps, cache_part: CachePart) -> int | None:
 
 
 def zone_bands(steps: Steps) -> list[PartBand]:
-    """Logs of a drive with zones, at the first, the middle and the last address."""
-    if not steps.erase("od-erase"):
+    """Logs of a drive with zones, at the first, the middle and the last address. None where a zone may hold
+    what another host wrote: it stalls for that first, which is as long as it happens to be."""
+    if steps.reset("od-erase", slow=steps.known.word("cleaning_type") == "aggressive") < State.CLEAN:
         return []
     first = logged(steps, 0, steps.size, "od")
     if first is None:

@@ -29,6 +29,7 @@ from skylight.probe.band_size import readout
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.band_size.readout import BLOCK, Fresh
 from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 
 MIB = 1 << 20
 APART, REACH, COARSE = 600 * MIB, 296 * MIB, 8 * MIB
@@ -52,6 +53,9 @@ MOST_CLEANED = 0.75  # share of the nine bands that is waited for: a reading may
 FILL_SHARE, LEAST_FILL, MOST_FILL = 256, 64 << 10, 8 << 20
 FILL_DECOYS, MOST_FILL_WRITES = 16, 2_000_000
 STOPPED = 3
+PUSH_WRITES, MOST_PUSHES = FILL_DECOYS // 2, 64
+"""Writes at a time, so few that the large decoys behind the bands are not all cleaned too, and how often: a
+quarter more than the cache holds."""
 MISREAD = 0.06  # share of cached blocks that may look native
 
 
@@ -144,12 +148,13 @@ class Round:
     def run(self) -> list[F64] | None:
         """The weight of each point of each region; None if cleaning could not be made to run."""
         steps, name = self._steps, self._name
-        if not steps.erase(f"{name}-erase"):
+        lazy = steps.known.word("cleaning_type") == "lazy"
+        state = steps.reset(f"{name}-erase", slow=not lazy)
+        if state < State.CLEAN and not lazy:
             return None
         fresh = Fresh.of(self._read("fresh"), self._read("fresh-again"), self._turn_ns)
         own = np.flatnonzero(np.isin(np.concatenate(self._blocks), self._firsts))
         before = Fresh(fresh.delay_ns[own], fresh.noise_ns, fresh.rotation_ns)
-        lazy = steps.known.word("cleaning_type") == "lazy"
         steps.run(f"{name}-first", IoBatch.writes(self._firsts, BLOCK))
         if not lazy:  # for a drive that prefers bands with much in the cache
             steps.run(f"{name}-much", IoBatch.writes(self._firsts + MUCH_AFTER, MUCH))
@@ -167,7 +172,7 @@ class Round:
         steps.run(f"{name}-grid", IoBatch.writes(rest, BLOCK), depth=DEPTH)
         steps.run(f"{name}-decoys", IoBatch.writes(decoys[count:], size), depth=DEPTH)
         if filler is not None:
-            if not filler.fill():
+            if not filler.fill() or not (state is State.NEW or self._pushed_out(filler, before)):
                 return None
         else:
             steps.run(f"{name}-last", IoBatch.writes(self._firsts + 2 * BLOCK, BLOCK))
@@ -191,13 +196,21 @@ class Round:
 
     def _left_alone(self, before: Fresh) -> bool:
         """Pauses until the bands were cleaned."""
+        return left_alone(self._steps, self._name, len(self._firsts), lambda: self._cleaned(before))
 
-        def cleaned() -> bool:
-            # Each twice, because what a reading varies by grows with the seek before it.
-            twice = readout.read(self._steps, f"{self._name}-check", np.repeat(self._firsts, 2))
-            return bool(np.mean(before.weights(twice[1::2]) > 0) >= MOST_CLEANED)
+    def _pushed_out(self, filler: Filler, before: Fresh) -> bool:
+        """Fills a cache that held something before, which goes first, until the bands were cleaned."""
+        for _ in range(MOST_PUSHES):
+            if self._cleaned(before):
+                return True
+            filler.more(PUSH_WRITES)
+        return False
 
-        return left_alone(self._steps, self._name, len(self._firsts), cleaned)
+    def _cleaned(self, before: Fresh) -> bool:
+        """Whether most of the bands were cleaned."""
+        # Each twice, because what a reading varies by grows with the seek before it.
+        twice = readout.read(self._steps, f"{self._name}-check", np.repeat(self._firsts, 2))
+        return bool(np.mean(before.weights(twice[1::2]) > 0) >= MOST_CLEANED)
 
 
 def times_ns(steps: Steps) -> tuple[float | None, float]:
@@ -243,6 +256,7 @@ class Filler:
             taken |= (where >= low) & (where < high)
         self._where = where[~taken]
         self._usual_ns = 0.0
+        self._next = FILL_DECOYS
 
     def decoys(self) -> None:
         """The large decoys."""
@@ -254,8 +268,16 @@ class Filler:
     def fill(self) -> bool:
         """Whether it stalled."""
         until = Stop(int(SLOW * self._usual_ns), STOPPED, STOPPED)
-        io = IoBatch.writes(self._where[FILL_DECOYS:], self._size)
-        return until.reached(self._steps.run(f"{self._name}-fill", io, until=until))
+        io = IoBatch.writes(self._where[self._next :], self._size)
+        log = self._steps.run(f"{self._name}-fill", io, until=until)
+        self._next += len(log)
+        return until.reached(log)
+
+    def more(self, count: int) -> None:
+        """Writes so much more, whether it stalls or not."""
+        where = self._where[self._next : self._next + count]
+        self._steps.run(f"{self._name}-fill", IoBatch.writes(where, self._size))
+        self._next += len(where)
 
 
 def find(steps: Steps) -> tuple[list[Band], bool]:

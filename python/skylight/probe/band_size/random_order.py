@@ -28,6 +28,7 @@ from skylight.probe.band_size import readout
 from skylight.probe.band_size.cache_parts import DEPTH
 from skylight.probe.band_size.readout import BLOCK, Fresh
 from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 
 MIB = 1 << 20
 COARSE, FINE_SPAN = 12 * MIB, 96 * MIB
@@ -132,7 +133,7 @@ def finer(window: Window, found: Fit) -> Window:
 
 def look(steps: Steps, name: str, grids: list[Window], copies: int) -> list[F64] | None:
     """The weight of each point of each grid once about half of them were cleaned; None if that never was."""
-    if not steps.erase(f"{name}-erase"):
+    if steps.reset(f"{name}-erase") < State.CLEAN:
         return None
     blocks = np.concatenate([readout.copies(points, copies) for _, points in grids])
     rotation_ns = steps.known.number("rotation_ns")

@@ -9,6 +9,9 @@ nothing.
 A band is then the longest likely stretch of cleaned blocks around one that was cleaned: how much later each
 block was read than at first is compared with how well two readings of the fresh drive agree.
 
+A client or a slow link that comes between the two costs whole revolutions and leaves the angle as it is: so a
+native block may also come one or more of them later, seldom. A coarse clock blurs both.
+
 Invariant: a single reading never decides; its weight is bounded, for it may be an outlier.
 Source: Skylight (FAST '15), section 4.7, Test 9: consecutive reads at a fixed stride with identical latency
 identify a cleaned band; the partner makes that hold whatever tracks and stride are.
@@ -30,6 +33,9 @@ TURN_NS = 60e9 / 5_400  # how wide a cached block may fall, if no test has found
 LEAST_NOISE_NS = 20_000.0
 MOST_WEIGHT = 4.0
 CACHED_TURNS = 3.0
+LATE_SHARE = 0.1  # chosen: of the readings of native blocks, those that may come whole revolutions later
+MOST_LATE_TURNS = 8  # chosen: what a few reads of another client take
+CLOCK_PART = 0.41  # of a clock's tick: how far the difference of two times that it cut scatters, 1 / sqrt(6)
 
 
 def copies(points: I64, count: int) -> I64:
@@ -55,27 +61,50 @@ def read(steps: Steps, name: str, blocks: I64) -> F64:
     return delays(steps.run(name, batch(blocks)))
 
 
+def tick_ns(delay_ns: F64) -> float:
+    """The tick of the clock by which delays were taken, ns: all are whole ticks.
+
+    >>> tick_ns(np.array([3e6, 11e6, 9e6]))
+    1000000.0
+    """
+    return float(np.gcd.reduce(delay_ns.astype(np.int64))) if len(delay_ns) else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Two readings of the fresh drive: where blocks lie natively, and how well readings agree."""
+    """Two readings of the fresh drive: where blocks lie natively, and how well readings agree; one
+    revolution, None if no test has found it."""
 
     delay_ns: F64
     noise_ns: float
-    rotation_ns: float
+    rotation_ns: float | None
 
     @staticmethod
     def of(first_ns: F64, second_ns: F64, rotation_ns: float | None) -> Fresh:
-        """The earlier of the two is nearer to the mechanics, which nothing is faster than."""
-        apart = np.abs(second_ns - first_ns)
-        noise = max(1.5 * float(np.median(apart)), LEAST_NOISE_NS)
-        return Fresh((first_ns + second_ns) / 2, noise, rotation_ns or TURN_NS)
+        """What both readings have in common; of two that lie whole revolutions apart, the earlier."""
+        blur = CLOCK_PART * tick_ns(np.concatenate([first_ns, second_ns]))
+        if rotation_ns is not None:
+            late = np.round((second_ns - first_ns) / rotation_ns) * rotation_ns
+            first_ns, second_ns = first_ns + np.minimum(late, 0.0), second_ns - np.maximum(late, 0.0)
+        noise = max(1.5 * float(np.median(np.abs(second_ns - first_ns))), LEAST_NOISE_NS, blur)
+        return Fresh((first_ns + second_ns) / 2, noise, rotation_ns)
 
     def weights(self, delay_ns: F64) -> F64:
         """Logarithm of how much more likely each is for a block that is native than for one in the cache."""
-        off = (delay_ns - self.delay_ns) / self.noise_ns
-        native = np.log(0.4 / self.noise_ns) - 0.5 * np.minimum(np.abs(off), 1e3) ** 2
-        cached = -np.log(CACHED_TURNS * self.rotation_ns)
+        late = delay_ns - self.delay_ns
+        native = self._density(late)
+        if self.rotation_ns is not None:
+            turns = np.round(late / self.rotation_ns)
+            turns = np.where(np.abs(turns) <= MOST_LATE_TURNS, turns, 0.0)
+            whole = self._density(late - turns * self.rotation_ns)
+            native = np.logaddexp(np.log(1 - LATE_SHARE) + native, np.log(LATE_SHARE / CACHED_TURNS) + whole)
+        cached = -np.log(CACHED_TURNS * (self.rotation_ns or TURN_NS))
         return np.asarray(np.clip(native - cached, -MOST_WEIGHT, MOST_WEIGHT), np.float64)
+
+    def _density(self, off_ns: F64) -> F64:
+        """Logarithm of the density of being off by so much."""
+        off = np.minimum(np.abs(off_ns / self.noise_ns), 1e3)
+        return np.asarray(np.log(0.4 / self.noise_ns) - 0.5 * off**2, np.float64)
 
 
 def stretch(weights: F64, sure: int) -> tuple[int, int]:

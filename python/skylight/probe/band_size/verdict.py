@@ -126,6 +126,11 @@ def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
     return BAND_SIZE.found(value, confidence, why, rows)
 
 
+def listed_of(bands: Sequence[PartBand]) -> str:
+    """The sizes at the places, in words."""
+    return ", ".join(f"{format_size(band.size)} at the {band.place.upper()}" for band in bands)
+
+
 def of_cache_parts(bands: Sequence[PartBand], rows: Sequence[str]) -> Finding:
     """The finding from the stalls of cache parts."""
     by_place = {band.place: band for band in bands}
@@ -137,8 +142,15 @@ def of_cache_parts(bands: Sequence[PartBand], rows: Sequence[str]) -> Finding:
         return BAND_SIZE.unknown(
             "Writes stall at an even distance, but the addresses do not change cache part there.", rows
         )
+    first, middle, last = (by_place[place].size for place in PLACES)
+    if not last <= middle + MIB <= first + 2 * MIB:
+        return BAND_SIZE.unknown(
+            f"Writes stall after every {listed_of(bands)}, which do not shrink towards the ID: a stall may"
+            " clean what was in the cache before.",
+            rows,
+        )
     confidence = math.prod(1 - 0.5 ** (band.stalls + 2 * (band.edges is True)) for band in bands)
-    listed = ", ".join(f"{format_size(band.size)} at the {band.place.upper()}" for band in bands)
+    listed = listed_of(bands)
     how = (
         "the first address that does not share that cache part lies so far on" if bands[0].edges else "evenly"
     )

@@ -12,6 +12,7 @@ and over in many phases of arrival, shows how long its *out-of-band data* is.
 | `levels` | whether writes of two sizes take the same space |
 | `entries` | groups that complete together, and the bound on an entry |
 | `out_of_band` | the first entry, again and again |
+| `write_through` | writes that are flushed where a volatile cache stays on |
 | `verdict` | findings; `figures` the pictures |
 
 Invariants: a drive whose time grows smoothly with the size of a write has no journal, and gets no findings;
@@ -42,6 +43,7 @@ from skylight.probe.journal.measure import (
 )
 from skylight.probe.journal.out_of_band import FAST_CYCLES
 from skylight.probe.journal.verdict import judge, observe
+from skylight.probe.journal.write_through import written_through
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
 MOST_S, LIKELY_S = 3_600.0, 120.0
@@ -78,15 +80,14 @@ class Journal(ProcedureTest[Runs]):
         if not is_shingled(steps):
             return
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
-            if report.write_cache is True:
-                return  # what is answered from a volatile cache says nothing of the journal
-            known = steps.known
-            measure(Bench(steps, known.word("cache_medium"), known.number("rotation_ns"), seen))
+            through, seen.volatile, seen.way_ns = written_through(steps, report)
+            if seen.volatile != "hidden":
+                known = steps.known
+                measure(Bench(through, known.word("cache_medium"), known.number("rotation_ns"), seen))
 
     def verdict(self, seen: Runs, steps: Replay) -> list[Finding]:
         """Quantum, entry bound, packing, out-of-band time, map merges; none for a drive without a journal."""
-        del steps
-        return judge(observe(seen), seen)
+        return judge(observe(seen), seen, steps.known)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Lone writes in order, time against size, blocks read back."""

@@ -1,8 +1,10 @@
 """What one entry of the journal takes: writes that wait together and complete together.
 
 All waiting writes that fit go into one entry and complete with it, so the largest group of completions of
-writes of one size bounds an entry from both sides: it holds that many of them and not one more, unless no
-more were waiting.
+writes of one size bounds an entry from below. From above it does only where one more was waiting in the
+drive when the entry began: a queue may hold less than was asked for, and a host that hesitates hands its
+writes over one by one. So an entry was *full* if a write that was left for a later one had been submitted
+before the entry before it was done.
 
 Invariant: pure functions of logs; a bound only ever narrows.
 Source: Skylight (FAST '15) section 4.3.1, "less than 31 writes completing in each burst".
@@ -16,9 +18,10 @@ import numpy as np
 
 from skylight.evidence import IoLog
 
-APART = 0.1  # of the latency of a lone write: completions nearer than this are one entry's
+APART = 0.1  # of what an entry takes at least: completions nearer than this are one entry's
 NARROW = 0.015
-FEWEST_IN_TURN = 10
+FEWEST_DEPTH = 3
+"""With fewer writes waiting none is left over that was there before: an entry of one takes all there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,17 @@ class Bound:
     runs: int = 0
     fits: int = 0
 
-    def with_group(self, size: int, writes: int, depth: int) -> Bound:
-        """What a largest group of `writes` writes of `size` bytes adds, with `depth` waiting."""
+    def with_group(self, size: int, writes: int, full: int | None) -> Bound:
+        """What groups of writes of `size` bytes add: the largest is of `writes`, the largest that was full of
+        `full`, None if none was."""
         least = writes * size
-        below = (writes + 1) * size if writes < depth else None
+        below = None if full is None else (full + 1) * size
         bound = replace(self, runs=self.runs + 1)
-        if (self.below is not None and least >= self.below) or (below is not None and below <= self.least):
-            return bound  # contradicts what was seen before
+        if (
+            (self.below is not None and least >= self.below)
+            or (below is not None and below <= max(self.least, least))
+        ):  # fmt: skip
+            return bound  # contradicts what was seen before, or itself
         if writes > 1 or self.least == 0:
             bound = replace(bound, least=max(self.least, least))
         if below is not None:
@@ -44,18 +51,38 @@ class Bound:
         return replace(bound, fits=self.fits + 1)
 
 
-def groups(log: IoLog, lone_ns: float) -> list[int]:
+def groups(log: IoLog, entry_ns: float) -> list[int]:
     """How many writes completed together, group by group."""
     if not len(log):
         return []
     done = np.sort(log.complete_ns.astype(np.int64))
-    begins = np.flatnonzero(np.diff(done) > APART * lone_ns) + 1
+    begins = np.flatnonzero(np.diff(done) > APART * entry_ns) + 1
     return [int(count) for count in np.diff(np.concatenate([[0], begins, [len(done)]]))]
 
 
-def largest_group(log: IoLog, lone_ns: float) -> int:
+def largest_group(log: IoLog, entry_ns: float) -> int:
     """The largest number of writes that completed together."""
-    return max(groups(log, lone_ns), default=0)
+    return max(groups(log, entry_ns), default=0)
+
+
+def largest_full(log: IoLog, entry_ns: float, way_ns: float) -> int | None:
+    """The largest number of writes that completed together while one more was waiting in the drive; None if
+    none did.
+
+    A write was waiting if it was submitted before the group before completed, by more than the `way_ns` that
+    a command needs to the drive and its answer back."""
+    counts = groups(log, entry_ns)
+    if len(counts) < 3:
+        return None
+    order = np.argsort(log.complete_ns, kind="stable")
+    submit, done = log.submit_ns[order].astype(np.int64), log.complete_ns[order].astype(np.int64)
+    ends = np.cumsum(counts)
+    full = [
+        counts[number]
+        for number in range(1, len(counts) - 1)
+        if submit[ends[number] :].min() < done[ends[number - 1] - 1] - way_ns
+    ]
+    return max(full, default=None)
 
 
 def next_queue_size(bound: Bound, size: int, block: int, depth: int) -> int | None:
@@ -67,13 +94,11 @@ def next_queue_size(bound: Bound, size: int, block: int, depth: int) -> int | No
         return None
     middle = (bound.least + bound.below) / 2
     best: tuple[float, int] | None = None
-    for writes in range(min(FEWEST_IN_TURN, depth - 1), depth):
+    # If so many do not fit, less than half of the queue goes into an entry, and the rest was there before.
+    for writes in range(max(2, depth // 4), (depth + 1) // 2 + 1):
         asked = int(middle / writes // block * block)
-        if asked < block:
-            continue
-        # the edges that this size has nearest to the middle
-        for edge in (asked * writes, asked * (writes + 1)):
-            off = abs(edge - middle)
-            if bound.least < edge < bound.below and edge < asked * depth and (best is None or off < best[0]):
-                best = (off, asked)
+        edge = asked * writes
+        off = abs(edge - middle)
+        if asked >= block and bound.least < edge < bound.below and (best is None or off < best[0]):
+            best = (off, asked)
     return None if best is None else best[1]

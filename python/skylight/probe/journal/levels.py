@@ -4,8 +4,10 @@ longer they take.
 On a disk the n-th write of each run ends at the same angle, if the runs began with an erase and the writes
 take the same space: then phases of completion agree write by write, whatever skews, jitter or revolutions
 missed lie between; if each takes more space than before, they drift apart. Where runs did not begin alike,
-middles of latencies are compared. On flash there are no angles; there the fastest writes of all count, for
-nothing is faster than the medium and its steps may be smaller than the jitter.
+the angle from the end of each write to the end of the next is compared: that is the space of a write,
+wherever the log is, however long the host or the link hesitates, and whether or not a revolution was lost.
+On flash there are no angles; there the fastest writes of all count, for nothing is faster than the medium
+and its steps may be smaller than the jitter.
 
 Invariant: pure functions of latencies.
 Source: Skylight (FAST '15) section 4.3.1, Figure 7.
@@ -23,7 +25,8 @@ from skylight.evidence import F64, I64, IoLog
 from skylight.infer.robust import BOOTSTRAP_SEED
 
 FIRST = 2  # the first writes of a run find the head anywhere
-FASTEST_PART = 0.04
+FASTEST_PART, NEARLY_ALL = 0.04, 0.9
+COARSE_NS = 20_000  # a clock's tick from which on it hides the steps of flash
 HALVES = 12
 FEWEST_BLOCKS = 4  # a quantum of fewer blocks cannot be told from space that grows with size
 SURE = 5.0  # latencies that differ by so many times the scatter of repeats are different
@@ -34,6 +37,9 @@ LEAST_TURN = 0.1  # of a revolution: the least step of a quantum on a disk
 FLAT_TO = 1.25  # times a quantum: up to there nothing else steps
 LEAST_ALIKE = 0.5  # repeats of one size that agree less tell nothing
 MIDDLE = (25, 75)
+LEAST_STEP_NOISE = 0.005  # of a phase vector's length: a thousandth of a revolution
+LEAST_STEP = 0.5  # length of the mean phase vector from which on steps are of one kind
+QUICK_TURNS = 0.5  # a lone write that takes less of a revolution does not wait for a platter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,9 +65,12 @@ def _rows(runs: Sequence[Run]) -> F64:
 
 def _typical(values: F64, *, flash: bool) -> F64:
     """The typical one of the values along the last axis: on flash the mean of the fastest, else of the middle
-    half."""
+    half. By a coarse clock the fastest are whole ticks: then the mean of nearly all, which the ticks that the
+    commands begin in spread evenly."""
     if flash:
-        count = max(1, int(values.shape[-1] * FASTEST_PART))
+        coarse = int(np.gcd.reduce(values.astype(np.int64), axis=None)) >= COARSE_NS
+        part = NEARLY_ALL if coarse else FASTEST_PART
+        count = max(1, int(values.shape[-1] * part))
         return np.asarray(np.sort(values, axis=-1)[..., :count].mean(axis=-1))
     low, high = np.percentile(values, MIDDLE, axis=-1, keepdims=True)
     inside = (values >= low) & (values <= high)
@@ -88,6 +97,27 @@ def _alike(run: Run, other: Run, rotation_ns: float) -> float:
     one, two = (each.done_ns[FIRST:length] - each.done_ns[0] for each in (run, other))
     turns = (one - two).astype(np.float64) / rotation_ns
     return float(np.abs(np.mean(np.exp(2j * np.pi * turns))))
+
+
+def step_of(runs: Sequence[Run], rotation_ns: float) -> complex:
+    """The angle from the end of one write to the end of the next, as a phase vector: the mean of all."""
+    steps = [np.diff(run.done_ns[FIRST:]) for run in runs]
+    turns = np.concatenate(steps).astype(np.float64) / rotation_ns
+    return complex(np.exp(2j * np.pi * turns).mean()) if len(turns) else 0j
+
+
+def step_noise(runs: Sequence[Run], rotation_ns: float) -> float:
+    """How far the step of random halves of runs of one size lie apart, root mean square; 1 of a single run,
+    which shows nothing."""
+    if len(runs) < 2:
+        return 1.0
+    apart = []
+    for order in _orders(len(runs)):
+        one, other = (
+            step_of([runs[index] for index in half], rotation_ns) for half in np.array_split(order, 2)
+        )
+        apart.append(abs(one - other))
+    return float(np.sqrt(np.mean(np.square(apart)))) + LEAST_STEP_NOISE
 
 
 def noise_of(runs: Sequence[Run], *, flash: bool) -> float:
@@ -117,10 +147,15 @@ class Footprints:
 
     @property
     def flash(self) -> bool:
-        """Whether the cache has no angles: known to be flash, or unknown and repeats end anywhere."""
+        """Whether the cache has no angles: known to be flash; or unknown, and repeats end anywhere, or wait
+        for no platter where they did not begin alike."""
         if self.medium is not None or self.rotation_ns is None:
             return self.medium == "flash"
-        return bool(self.runs) and self.itself < LEAST_ALIKE
+        if not self.runs:
+            return False
+        if self._erased:
+            return self.itself < LEAST_ALIKE
+        return float(np.median(_rows(self.runs[self.block]))) < QUICK_TURNS * self.rotation_ns
 
     @property
     def block(self) -> int:
@@ -132,7 +167,12 @@ class Footprints:
         """Whether the n-th writes of all runs begin at one place of a disk, and repeats show it."""
         if self.flash or self.rotation_ns is None:
             return False
-        return all(run.erased for runs in self.runs.values() for run in runs) and self.itself >= LEAST_ALIKE
+        return self._erased and self.itself >= LEAST_ALIKE
+
+    @property
+    def _erased(self) -> bool:
+        """Whether all runs began with an erase."""
+        return all(run.erased for runs in self.runs.values() for run in runs)
 
     @property
     def itself(self) -> float:
@@ -158,6 +198,23 @@ class Footprints:
         reference = self.runs[self.block]
         return alike(self.runs[size], reference, self.rotation_ns or 1.0) / max(self.itself, 1e-9)
 
+    @property
+    def stepping(self) -> bool:
+        """Whether the steps from write to write tell the space that they take, wherever they begin."""
+        if self.flash or self.rotation_ns is None or self.aligned:
+            return False
+        return abs(step_of(self.runs[self.block], self.rotation_ns)) >= LEAST_STEP
+
+    def step_apart(self, size: int, other: int) -> float:
+        """How far the steps of two sizes lie apart, in lengths of the phase vector."""
+        turn_ns = self.rotation_ns or 1.0
+        return abs(step_of(self.runs[size], turn_ns) - step_of(self.runs[other], turn_ns))
+
+    @property
+    def step_noise(self) -> float:
+        """How far the steps of halves of the repeats of the smallest size lie apart."""
+        return step_noise(self.runs[self.block], self.rotation_ns or 1.0)
+
     def more(self, size: int) -> bool:
         """Whether writes of a size take more space than those of one block."""
         least_ns = 0.0
@@ -165,14 +222,31 @@ class Footprints:
             if self.likeness(size) < (ALIKE + UNLIKE) / 2:
                 return True
             least_ns = self.rotation_ns / 2  # space of whole revolutions leaves the angles as they are
+        elif self.stepping and self.rotation_ns is not None:
+            if self.step_apart(size, self.block) > SURE * self.step_noise:
+                return True
+            least_ns = self.rotation_ns / 2
         longer_ns = self.shift_ns(size)
         return longer_ns > least_ns and longer_ns - SURE * self.noise_ns > least_ns
 
     def doubtful(self, size: int) -> bool:
-        """Whether more repeats are needed to tell: on flash, where a step may hardly exceed the noise."""
+        """Whether more repeats are needed to tell: where a step may hardly exceed the noise."""
         if self.aligned:
             return False
+        if self.stepping:
+            return DOUBT[0] < self.step_apart(size, self.block) / self.step_noise < DOUBT[1]
         return DOUBT[0] < self.shift_ns(size) / self.noise_ns < DOUBT[1]
+
+    def smooth(self, low: int, high: int) -> bool:
+        """Whether sizes around the first difference differ by degrees."""
+        if self.aligned:
+            return self.likeness(low) < ALIKE
+        if not self.stepping:
+            return False
+        noise = self.step_noise
+        return (
+            self.step_apart(low, self.block) > DOUBT[0] * noise and self.step_apart(high, low) <= SURE * noise
+        )
 
     def sharp(self, low: int, high: int) -> bool:
         """Whether space grows in a step between two neighbouring sizes, and not with every block."""
@@ -184,8 +258,19 @@ class Footprints:
             parted = self.likeness(low) >= ALIKE and self.likeness(high) <= UNLIKE
             if parted and step > LEAST_TURN * self.rotation_ns:
                 return True
+        if self.stepping and self._parted(low, high, step):
+            return True
         sure = step > max(SHARP * self.shift_ns(high), SURE * self.noise_ns)
         return sure and self._flat_behind(low, high, step)
+
+    def _parted(self, low: int, high: int, step_ns: float) -> bool:
+        """Whether the angle from write to write jumps between two neighbouring sizes: by a good part of a
+        revolution, or with a revolution that the latency shows."""
+        turn_ns, noise = self.rotation_ns or 1.0, SURE * self.step_noise
+        apart = self.step_apart(high, low)
+        jump = 2 * np.sin(np.pi * LEAST_TURN) * abs(step_of(self.runs[low], turn_ns))
+        far = apart > jump or step_ns > turn_ns / 2
+        return bool(self.step_apart(low, self.block) <= noise < apart and far)
 
     def _flat_behind(self, low: int, high: int, step_ns: float) -> bool:
         """Whether the next larger size that is far enough behind the step takes no longer than its end."""

@@ -19,9 +19,16 @@ import numpy as np
 
 from skylight.evidence import EMPTY_LOG, U64, IoBatch, IoLog, JsonScalar, Op, Stop
 from skylight.infer.stalls import rare_period, slow_ones
-from skylight.probe.journal.entries import Bound, largest_group, next_queue_size
+from skylight.probe.journal.entries import (
+    FEWEST_DEPTH,
+    Bound,
+    largest_full,
+    largest_group,
+    next_queue_size,
+)
 from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
+from skylight.probe.journal.write_through import Volatile
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
@@ -33,11 +40,13 @@ MORE_ROUNDS = 5
 LARGEST_QUANTUM_BYTES = 16 << 20
 DEPTH = 31
 QUEUE_RUNS = 16
-LARGEST_QUEUED_BYTES = 16 << 20
+LARGEST_QUEUED_BYTES = 32 << 20
 FIRST_LONE, MOST_LONE, MERGES_WANTED = 1600, 6400, 17
 APART = 31
 LADDER_QUANTA, LADDER_STEPS = 3.3, 30
-CLEANING = (4, 8)  # so many stalls among so many writes: no merges, the cache is full
+CLEANING = (14, 32)
+"""So many stalls among so many writes: no merges, the cache is full. Other clients that delay a tenth of all
+writes make as many in one of a million such rows."""
 STALLED, STALLED_TURNS, SLOW_TURN_NS = 2.0, 1.5, 14_000_000
 PLATEAU_QUARTERS = (3, 5, 6, 8, 10)  # sizes around the first step, quarters of a quantum
 
@@ -55,8 +64,8 @@ class Many:
 @dataclass(slots=True)
 class Runs:
     """What was measured: lone writes by size; waiting writes of some sizes, and of growing ones; many lone
-    writes; the first entry, written and read again and again; FLUSHes; and blocks that were written
-    together."""
+    writes; the first entry, written and read again and again; FLUSHes; blocks that were written together;
+    what the volatile cache does, and what a command takes that finds nothing to do (ns)."""
 
     footprints: Footprints = field(default_factory=lambda: Footprints(None, None))
     queues: list[tuple[int, IoLog]] = field(default_factory=list)
@@ -65,6 +74,27 @@ class Runs:
     first: dict[str, list[IoLog]] = field(default_factory=lambda: {"write": [], "read": []})
     flushes: IoLog = EMPTY_LOG
     together: IoLog = EMPTY_LOG
+    volatile: Volatile = "none"
+    way_ns: float = 0.0
+
+    @property
+    def depth(self) -> int:
+        """How many small writes the drive takes together: less than were sent where the link holds them
+        back; one where a volatile cache answers, which does not show how it hands them on."""
+        return largest_group(self.together, self.entry_ns) if self.volatile == "none" else 1
+
+    @property
+    def entry_ns(self) -> float:
+        """What an entry takes at least, roughly, ns: a lone write, without the cleaning that it may wait
+        for on a disk."""
+        footprints = self.footprints
+        turn_ns = None if footprints.flash else footprints.rotation_ns
+        return self.lone_ns if turn_ns is None else min(self.lone_ns, turn_ns)
+
+    @property
+    def lone_ns(self) -> float:
+        """Latency of a lone write of one block, ns."""
+        return float(np.median(self.footprints.runs[self.footprints.block][0].latency_ns))
 
 
 @dataclass(slots=True)
@@ -150,23 +180,25 @@ class Bench:
         return log
 
     def queue(self, name: str, size: int) -> IoLog:
-        """Twice as many writes as may wait, all different places, as many waiting as the queue takes."""
+        """Many writes, all different places, as many waiting as the drive takes."""
         erased = self.fresh()
         io = IoBatch.writes(self.offsets(2 * DEPTH, size, 2 * DEPTH), size)
         params: dict[str, JsonScalar] = {"size_bytes": size, "erased": erased}
-        return self.steps.run(name, io, depth=DEPTH, params=params)
+        return self.steps.run(name, io, depth=self.seen.depth, params=params)
 
 
 def measure(bench: Bench) -> None:
     """The whole test: quantum, entries, map merges, places."""
+    bench.steps.reset("reset")
     edge = find_quantum(bench)
     if edge is None:
         return
-    find_bound(bench, edge)
-    climb(bench, edge)
-    find_merges(bench)
-    find_out_of_band(bench)
     apart(bench)
+    if bench.seen.depth >= FEWEST_DEPTH:
+        find_bound(bench, edge)
+        climb(bench, edge)
+    find_out_of_band(bench)
+    find_merges(bench)  # last: it may fill the cache
 
 
 def find_quantum(bench: Bench) -> int | None:
@@ -200,20 +232,21 @@ def find_bound(bench: Bench, quantum: int) -> None:
     bound = Bound()
     size: int | None = max(bench.block, quantum // 8 // bench.block * bench.block)
     number = 0
-    lone_ns = float(np.median(bench.footprints.runs[bench.block][0].latency_ns))
+    seen = bench.seen
     while size is not None and number < QUEUE_RUNS:
         number += 1
         log = bench.queue(f"queue-{number}", size)
-        bench.seen.queues.append((size, log))
-        bound = bound.with_group(size, largest_group(log, lone_ns), DEPTH)
-        size = next_queue_size(bound, size, bench.block, DEPTH)
+        seen.queues.append((size, log))
+        full = largest_full(log, seen.entry_ns, seen.way_ns)
+        bound = bound.with_group(size, largest_group(log, seen.entry_ns), full)
+        size = next_queue_size(bound, size, bench.block, seen.depth)
         if size is not None and size > min(LARGEST_QUEUED_BYTES, bench.steps.size // (4 * DEPTH)):
             return
 
 
 def climb(bench: Bench, quantum: int) -> None:
     """Waiting writes of growing size, over a few quanta (Figure 7)."""
-    most = int(LADDER_QUANTA * quantum / DEPTH)
+    most = int(LADDER_QUANTA * quantum / bench.seen.depth)
     step = max(bench.block, -(-most // LADDER_STEPS // bench.block) * bench.block)
     for size in range(bench.block, most + 1, step):
         bench.seen.ladder.append((size, bench.queue(f"ladder-{size}", size)))
@@ -222,8 +255,8 @@ def climb(bench: Bench, quantum: int) -> None:
 def find_merges(bench: Bench) -> None:
     """Many lone writes at different places, twice: a map merge comes at the same ones. They end where
     cleaning sets in."""
-    lone_ns = float(np.median(bench.footprints.runs[bench.block][0].latency_ns))
-    limit_ns = int(STALLED * lone_ns + STALLED_TURNS * (bench.rotation_ns or SLOW_TURN_NS))
+    bench.steps.reset("many-reset")
+    limit_ns = int(STALLED * bench.seen.lone_ns + STALLED_TURNS * (bench.rotation_ns or SLOW_TURN_NS))
     stop = Stop(latency_ns=limit_ns, count=CLEANING[0], within=CLEANING[1])
     offsets = bench.scattered(MOST_LONE)
     disk_turn_ns = None if bench.flash else bench.rotation_ns

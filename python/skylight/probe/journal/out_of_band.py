@@ -3,11 +3,15 @@
 On a disk: in each cycle the target is erased, a far block is read to bring the head to one place, and after a
 pause, each time another part of a revolution, one block is written; the far block is read again, and after a
 pause the written block. All writes are then of the first entry of the journal, and all completions of a kind
-agree in phase. Latency against the phase of arrival is a saw: it falls with the wait, down to the shortest in
-which the beginning is just caught, and then a revolution is lost. The shortest write holds the command
-overhead, the arm's way, the out-of-band data and the quantum; the shortest read the same overhead and way,
-and a block. The angle from the end of the block to the end of the quantum is known from the phases, so their
-difference gives the out-of-band data, at its true length in revolutions.
+agree in phase. Where the target cannot be erased there is no such entry: the switches of track that entries
+elsewhere have in them blur the same more than a twentieth of a revolution.
+
+Latency against the phase of arrival is a saw: it falls with the wait, down to the shortest in which the
+beginning is just caught, and then a revolution is lost. The shortest write holds the command overhead, the
+arm's way, the out-of-band data and the quantum; the shortest read the same overhead and way, and a block. The
+angle from the end of the block to the end of the quantum is known from the phases, so their difference gives
+the out-of-band data, at its true length in revolutions. How many revolutions a quantum takes follows from the
+tracks (`QuantumTime`).
 
 A write waits for the head to settle a little longer than a read does, and nothing a host sees tells that from
 out-of-band data: `SETTLE_NS` bounds it, half of it is taken off, and the interval holds it.
@@ -48,7 +52,14 @@ FASTEST_PART = 0.06
 RESAMPLES = 60
 LEAST_CONFIDENCE = 0.8
 FIT_STEPS, MOST_STEPS = 61, 1000
+ROOM_TURNS = 0.1
+"""By which a quantum may miss the time that whole tracks give it, in revolutions: a surface may be a little
+denser or sparser than those whose tracks were measured."""
+MOST_SKEW_TURNS = 0.5  # chosen: what a switch of track may take of a short revolution
 KNOWN_TO = 1.2e-3  # of a revolution: how well the rotation is known (the table of findings: 0.1 %)
+
+Columns = tuple[F64, F64]
+"""Submissions and completions, ns."""
 
 
 def batches(size: int, block: int) -> tuple[IoBatch, IoBatch, IoBatch]:
@@ -116,26 +127,54 @@ def _columns(logs: Sequence[IoLog], begin_ns: int) -> tuple[F64, F64]:
     return submit, done
 
 
+def with_switches(tracks_ns: tuple[float, float], rotation_ns: float) -> tuple[float, float]:
+    """The least and the most that a quantum may take, with the switches of track in it, revolutions."""
+    least, most = (ns / rotation_ns for ns in tracks_ns)
+    return least - ROOM_TURNS, most + ROOM_TURNS + MOST_SKEW_TURNS * np.ceil(most)
+
+
+@dataclass(frozen=True, slots=True)
+class QuantumTime:
+    """What a quantum takes: `step_ns` as lone writes showed it, which holds more where a second quantum
+    begins an entry of its own; `tracks_ns` on the longest and on the shortest tracks of the drive, None where
+    these are unknown."""
+
+    step_ns: float
+    tracks_ns: tuple[float, float] | None = None
+
+    def whole(self, behind_ns: float, rotation_ns: float) -> float | None:
+        """What it takes, whole revolutions with it, if `behind_ns` of a revolution is the rest; None if
+        nothing tells how many."""
+        if self.tracks_ns is None:
+            return behind_ns + rotation_ns * round((self.step_ns - behind_ns) / rotation_ns)
+        least, most = (turns * rotation_ns for turns in with_switches(self.tracks_ns, rotation_ns))
+        fits = [
+            behind_ns + turns * rotation_ns
+            for turns in range(-1, 2 + int(most / rotation_ns))
+            if least <= behind_ns + turns * rotation_ns <= most
+        ]
+        if len(fits) > 1 and not least <= self.step_ns <= most:
+            return None
+        return min(fits, key=lambda ns: abs(ns - self.step_ns), default=None)
+
+
 def disk_time(
-    write: tuple[F64, F64], read: tuple[F64, F64], rotation_ns: float, quantum_ns: float
-) -> tuple[float, float, float]:
-    """Out-of-band time with the settling in it and what its edges leave open, ns; how steady phases are."""
+    write: Columns, read: Columns, rotation_ns: float, quantum: QuantumTime
+) -> tuple[float, float, float] | None:
+    """Out-of-band time with the settling in it and what its edges leave open, ns; how steady phases are. None
+    where the time of a quantum contradicts the tracks, or leaves its whole revolutions open."""
     wrote, found = saw(*write, rotation_ns), saw(*read, rotation_ns)
-    behind = float(np.mod(wrote.phase_ns - found.phase_ns, rotation_ns))
-    behind += rotation_ns * round((quantum_ns - behind) / rotation_ns)
+    behind = quantum.whole(float(np.mod(wrote.phase_ns - found.phase_ns, rotation_ns)), rotation_ns)
+    if behind is None:
+        return None
     time = wrote.shortest_ns - found.shortest_ns - max(behind, 0.0)
-    if (
-        time < -LEAST_TURNS * rotation_ns and behind >= rotation_ns
-    ):  # what a quantum takes is known to half a revolution only
-        time += rotation_ns
     return time, (wrote.gap_ns + found.gap_ns) / 2, min(wrote.agreement, found.agreement)
 
 
 def judge_disk(
-    writes: Sequence[IoLog], reads: Sequence[IoLog], rotation_ns: float, quantum_ns: float
+    writes: Sequence[IoLog], reads: Sequence[IoLog], rotation_ns: float, quantum: QuantumTime
 ) -> Finding:
-    """The finding for a cache on disk, from the first entry and its reads; `quantum_ns` is what a quantum
-    takes, about."""
+    """The finding for a cache on disk, from the first entry and its reads."""
     rows = ("first-write-1", "first-read-1")
     begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
     write, read = _columns(writes, begin_ns), _columns(reads, begin_ns)
@@ -144,15 +183,20 @@ def judge_disk(
             "the target cannot be erased, so its first entry cannot be written again and again", rows
         )
     rotation_ns = refined_turn([write[1], read[1]], rotation_ns)
-    time, open_ns, steady = disk_time(write, read, rotation_ns, quantum_ns)
+    found = disk_time(write, read, rotation_ns, quantum)
+    if found is None:
+        return OUT_OF_BAND.unknown("the time of a quantum and the size of the tracks contradict", rows)
+    time, open_ns, steady = found
     if steady < STEADY:
         return OUT_OF_BAND.unknown(
             f"writes of the first entry end at no one angle (agreement {steady:.2f})", rows
         )
-    half = SETTLE_NS / 2 + open_ns / 2
+    half = SETTLE_NS / 2 + open_ns / 2 + _tick_ns(write, read)
     value = time - SETTLE_NS / 2
     within = (max(value - half, 0.0), max(value + half, 0.0))
-    confidence = _confidence(write, read, rotation_ns, quantum_ns, time)
+    confidence = _confidence(write, read, rotation_ns, quantum, time)
+    if time < -LEAST_TURNS * rotation_ns:
+        return OUT_OF_BAND.unknown("an entry is shorter than the quantum in it, a contradiction", rows)
     if confidence < LEAST_CONFIDENCE:
         return OUT_OF_BAND.unknown(f"cycles drawn anew agree in {100 * confidence:.0f} % of cases only", rows)
     if value < half:
@@ -169,8 +213,13 @@ def judge_disk(
     return OUT_OF_BAND.found(round(value), confidence, why, rows, (value - half, value + half))
 
 
+def _tick_ns(write: Columns, read: Columns) -> float:
+    """The tick of the clock, ns, by which the shortest of many may seem shorter than it is."""
+    return float(np.gcd.reduce(np.concatenate([*write, *read]).astype(np.int64)))
+
+
 def _confidence(
-    write: tuple[F64, F64], read: tuple[F64, F64], rotation_ns: float, quantum_ns: float, time: float
+    write: Columns, read: Columns, rotation_ns: float, quantum: QuantumTime, time: float
 ) -> float:
     """How often cycles drawn anew give the same time to a twentieth of a revolution."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
@@ -178,8 +227,8 @@ def _confidence(
     for _ in range(RESAMPLES):
         picks = [np.sort(rng.choice(len(part[0]), size=len(part[0]))) for part in (write, read)]
         drawn = [(part[0][pick], part[1][pick]) for part, pick in zip((write, read), picks, strict=True)]
-        again, _, _ = disk_time(drawn[0], drawn[1], rotation_ns, quantum_ns)
-        hits += abs(again - time) <= RIGHT_TURNS * rotation_ns
+        again = disk_time(drawn[0], drawn[1], rotation_ns, quantum)
+        hits += again is not None and abs(again[0] - time) <= RIGHT_TURNS * rotation_ns
     return share(hits, RESAMPLES)
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skylight.evidence import F64, I64, IoLog
-from skylight.findings import Finding
+from skylight.findings import Finding, Known
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
-from skylight.probe.journal.entries import Bound, groups, largest_group
+from skylight.probe.journal.entries import Bound, groups, largest_full, largest_group
 from skylight.probe.journal.findings import (
     ENTRY_MAX,
     MERGE,
@@ -28,9 +28,9 @@ from skylight.probe.journal.findings import (
     PACKING,
     QUANTUM,
 )
-from skylight.probe.journal.levels import ALIKE, FEWEST_BLOCKS, Footprints
+from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints
 from skylight.probe.journal.measure import DEPTH, Many, Runs
-from skylight.probe.journal.out_of_band import judge_disk, judge_flash
+from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash
 from skylight.units import format_duration, format_size
 
 RESAMPLES = 100
@@ -43,6 +43,9 @@ SAME = 0.13  # of their mean that merges may differ by, one standard deviation: 
 # a whole number of entries so many times is chance, and less of one the more there are.
 ARM_TURNS, ARM_HITS = 3.0, 5
 # A shorter merge is mostly a wait for the revolution, and another at other times.
+PROMPT_PAUSE_NS, PROMPT_WAY_NS = 30_000, 1_000_000
+"""A host and a link that lose no revolution of a log which leaves a short gap for the next write: chosen,
+what fio needs on an idle host, and more than a disk behind SATA needs for a command without work."""
 LEAST_TURNS = {"disk": 2.0, "flash": 4.0}
 
 
@@ -66,6 +69,8 @@ class Merges:
     period: RarePeriod | None
     writes: int
     slow: int
+    late: bool = False
+    """Whether commands came so late that each may have lost a revolution."""
 
 
 @dataclass(slots=True)
@@ -75,7 +80,6 @@ class Seen:
     footprints: Footprints
     queues: list[tuple[int, IoLog]] = field(default_factory=list)
     ladder: list[tuple[int, I64]] = field(default_factory=list)
-    lone_ns: float = 0.0
     quantum: Quantum | None = None
     smooth: bool = False
     bound: Bound = field(default_factory=Bound)
@@ -92,12 +96,14 @@ def observe(runs: Runs) -> Seen:
             seen.ladder.append((size, later))
     if not seen.footprints.runs:
         return seen
-    seen.lone_ns = float(np.median(seen.footprints.runs[seen.footprints.block][0].latency_ns))
     seen.quantum, seen.smooth = _quantum(seen.footprints)
     for size, log in seen.queues:
-        seen.bound = seen.bound.with_group(size, largest_group(log, seen.lone_ns), DEPTH)
-    seen.packed = largest_group(runs.together, seen.lone_ns) if len(runs.together) else None
+        full = largest_full(log, runs.entry_ns, runs.way_ns)
+        seen.bound = seen.bound.with_group(size, largest_group(log, runs.entry_ns), full)
+    seen.packed = runs.depth if len(runs.together) and runs.volatile == "none" else None
     seen.merges = _merges(runs.many, None if seen.footprints.flash else seen.footprints.rotation_ns)
+    if seen.merges is not None:
+        seen.merges.late = runs.way_ns > PROMPT_WAY_NS or _pause_ns(runs.many[0].log) > PROMPT_PAUSE_NS
     return seen
 
 
@@ -112,18 +118,13 @@ def _quantum(footprints: Footprints) -> tuple[Quantum | None, bool]:
     if high - low > block:
         return None, False
     if not footprints.sharp(low, high):
-        return None, low < FEWEST_BLOCKS * block or _smooth(footprints, low)
+        return None, low < FEWEST_BLOCKS * block or footprints.smooth(low, high)
     if any(footprints.more(size) for size in sizes[1:] if size <= low):
         return None, False
     confidence = _confidence(footprints, low, high)
     return Quantum(
         low, high, footprints.shift_ns(high) - footprints.shift_ns(low), footprints.noise_ns, confidence
     ), False
-
-
-def _smooth(footprints: Footprints, low: int) -> bool:
-    """Whether sizes around the first difference differ by degrees."""
-    return bool(footprints.aligned) and footprints.likeness(low) < ALIKE
 
 
 def _confidence(footprints: Footprints, low: int, high: int) -> float:
@@ -137,6 +138,12 @@ def _confidence(footprints: Footprints, low: int, high: int) -> float:
             drawn.runs[size] = [runs[index] for index in rng.integers(0, len(runs), size=len(runs))]
         hits += drawn.more(high) and not drawn.more(low)
     return share(hits, RESAMPLES)
+
+
+def _pause_ns(log: IoLog) -> float:
+    """From the answer to one command to the next, by this host, ns."""
+    apart = log.submit_ns[1:].astype(np.int64) - log.complete_ns[:-1].astype(np.int64)
+    return float(np.median(apart)) if len(apart) else 0.0
 
 
 def _merges(many: Sequence[Many], rotation_ns: float | None) -> Merges | None:
@@ -158,8 +165,11 @@ def _merges(many: Sequence[Many], rotation_ns: float | None) -> Merges | None:
     return Merges(first, again, rare_period(both, one), count, int(both.sum()))
 
 
-def judge(seen: Seen, runs: Runs) -> list[Finding]:
+def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     """All findings."""
+    if runs.volatile == "hidden":
+        why = "Writes end in a volatile cache that a FLUSH does not empty, so the journal is not seen."
+        return [QUANTUM.unknown(why, ("volatile",)), ENTRY_MAX.unknown(why, ("volatile",))]
     if seen.quantum is None:
         if seen.smooth or not seen.footprints.runs:
             return []
@@ -174,15 +184,18 @@ def judge(seen: Seen, runs: Runs) -> list[Finding]:
     findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen)]
     if seen.packed is not None:
         findings.append(_packing(seen, seen.packed))
-    return [*findings, _out_of_band(seen, seen.quantum, runs), *_merge_findings(seen)]
+    return [*findings, _out_of_band(seen, seen.quantum, runs, known), *_merge_findings(seen)]
 
 
-def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs) -> Finding:
+def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> Finding:
     rotation_ns = seen.footprints.rotation_ns
     if rotation_ns is None:
         return OUT_OF_BAND.unknown("the rotation is not known")
     if not seen.footprints.flash:
-        return judge_disk(runs.first["write"], runs.first["read"], rotation_ns, quantum.step_ns)
+        turns = _quantum_turns(quantum.low, known)
+        by_tracks = None if turns is None else (turns[0] * rotation_ns, turns[1] * rotation_ns)
+        time = QuantumTime(quantum.step_ns, by_tracks)
+        return judge_disk(runs.first["write"], runs.first["read"], rotation_ns, time)
     lone_ns = seen.footprints.fastest_ns(seen.footprints.block)
     return judge_flash(runs.flushes, lone_ns, quantum.step_ns, rotation_ns)
 
@@ -198,6 +211,8 @@ def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
 
 
 def _entry_finding(seen: Seen) -> Finding:
+    if not seen.queues:
+        return ENTRY_MAX.unknown("hardly any writes wait together in the drive, so none fills an entry")
     bound = seen.bound
     rows = tuple(f"queue-{number + 1}" for number in range(len(seen.queues)))
     if bound.below is None or not bound.least or bound.below > (1 + 2 * CLOSE) * bound.least + 4096:
@@ -205,11 +220,18 @@ def _entry_finding(seen: Seen) -> Finding:
         return ENTRY_MAX.unknown(f"entries took {most} and no bound on them was met", rows)
     value = (bound.least + bound.below) // 2 if bound.below - bound.least > 4096 else bound.least
     why = (
-        f"of {DEPTH} waiting writes as many completed together as make {format_size(bound.least)} and never"
+        f"of the writes that waited as many completed together as make {format_size(bound.least)} and never"
         f" {format_size(bound.below)}, in {bound.fits} of {bound.runs} runs with writes of different sizes"
     )
     confidence = share(bound.fits, bound.runs)
     return ENTRY_MAX.found(value, confidence, why, rows, (bound.least, bound.below))
+
+
+def _quantum_turns(quantum: int, known: Known) -> tuple[float, float] | None:
+    """What a quantum takes on the shortest and on the longest tracks, revolutions; None if these are
+    unknown."""
+    tracks = [size for place in ("od", "md", "id") if (size := known.part("track_bytes", place))]
+    return (quantum / max(tracks), quantum / min(tracks)) if len(tracks) > 1 else None
 
 
 def _packing(seen: Seen, packed: int) -> Finding:
@@ -265,6 +287,13 @@ def _merge_findings(seen: Seen) -> list[Finding]:
             f" {format_duration(int(spread_ns))} (one standard deviation)"
         )
         return [every, MERGE.unknown(why, rows)]
+    turn_ns = 0.0 if seen.footprints.flash else seen.footprints.rotation_ns or 0.0
+    if merges.late and turn_ns > CLOSE * cost_ns:
+        why = (
+            f"{count} merges took {format_duration(int(cost_ns))} more on average than writes that this host"
+            " or its link may have made to lose a revolution, which one with a merge does not"
+        )
+        return [every, MERGE.unknown(why, rows, (cost_ns - 2 * error_ns, cost_ns + turn_ns))]
     # Behind the merge the write waits for its place to come round, which is no part of the merge; and what a
     # command takes longer grows with the command, so that of the merges the shortest is nearest to the drive.
     least_ns = min(cost_ns - 2 * error_ns, shortest_ns) - (seen.footprints.rotation_ns or 0.0)

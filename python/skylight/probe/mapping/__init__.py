@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.probe import Cost, Figure
+from skylight.probe.journal.write_through import written_through
 from skylight.probe.mapping.figures import draw
 from skylight.probe.mapping.findings import FINDINGS, MAPPING
 from skylight.probe.mapping.measure import MOST_NOISE, Seen, before_and_after
@@ -92,9 +93,10 @@ class Mapping(ProcedureTest[Trial]):
         rotation_ns = steps.known.number("rotation_ns")
         if rotation_ns is None or not is_shingled(steps):
             return
-        with steps.settings("settings", write_cache=False, look_ahead=False):
+        with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             seen.made = True
-            seen.bands = before_and_after(steps, rotation_ns)
+            through, _, _ = written_through(steps, report)
+            seen.bands = before_and_after(through, rotation_ns)
 
     def verdict(self, seen: Trial, steps: Replay) -> list[Finding]:
         """`mapping` of a shingled drive; nothing for one that does not clean."""

@@ -16,6 +16,7 @@ parameters need not match track size and block size".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, IoBatch, IoLog
 from skylight.probe.band_size import cache_parts
-from skylight.probe.band_size.cache_parts import OVER_BYTES, OVER_SLOTS, Kind, logged, spread
+from skylight.probe.band_size.cache_parts import OVER_BYTES, OVER_SLOTS, CachePart, Kind, logged, spread
 from skylight.probe.band_size.journaled import Filler, Region, left_alone
 from skylight.probe.procedure import Steps
 
@@ -38,6 +39,11 @@ LEAST_NOISE = 0.01  # of a revolution
 SAME = 4.0  # times the noise
 MOST_NOISE = 0.04
 ENOUGH = 0.7
+COARSE_NS = 50_000  # a clock's tick that is a good part of a hundredth of a revolution
+COARSE_TIMES = 3  # so many times more readings by such a clock
+OUTER = 7  # one in so many readings is left out at either end
+MORE_WRITES, MORE_TIMES = 64, 8
+"""Writes that fill a cache of unknown contents further, a quarter of what it holds, and how often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ class Places:
     def delays(self, log: IoLog) -> tuple[F64, F64]:
         """How much later the partner came than the reference, and the block than the partner (ns): a row for
         each reading."""
-        done = log.complete_ns.astype(np.int64).reshape(READINGS, len(self.blocks), 3)
+        done = log.complete_ns.astype(np.int64).reshape(-1, len(self.blocks), 3)
         return (
             np.asarray(done[:, :, 1] - done[:, :, 0], np.float64),
             np.asarray(done[:, :, 2] - done[:, :, 1], np.float64),
@@ -103,12 +109,24 @@ class Reading:
 
     @staticmethod
     def of(places: Places, log: IoLog, rotation_ns: float) -> Reading:
-        """Circular: the readings are turned to near the first, then the median is taken."""
-        return Reading(*(_middle(delay / rotation_ns) for delay in places.delays(log)))
+        """Circular: the readings are turned to near the first, then the median is taken; by a coarse clock,
+        whose ticks are spread over all, the mean without the outermost."""
+        coarse = is_coarse(log)
+        return Reading(*(_middle(delay / rotation_ns, coarse=coarse) for delay in places.delays(log)))
 
 
-def _middle(turns: F64) -> F64:
-    return np.asarray(np.median(turns[0] + fold(turns - turns[0]), axis=0))
+def _middle(turns: F64, *, coarse: bool) -> F64:
+    near = turns[0] + fold(turns - turns[0])
+    if not coarse:
+        return np.asarray(np.median(near, axis=0))
+    near = np.median(near, axis=0) + fold(near - np.median(near, axis=0))
+    outer = len(near) // OUTER
+    return np.asarray(np.sort(near, axis=0)[outer : len(near) - outer].mean(axis=0))
+
+
+def is_coarse(log: IoLog) -> bool:
+    """Whether the clock's tick blurs the angles."""
+    return int(np.gcd.reduce(log.complete_ns.astype(np.int64))) >= COARSE_NS
 
 
 def seen(fresh: Reading, again: Reading, after: Reading) -> Seen:
@@ -144,45 +162,70 @@ def _places(steps: Steps, kind: Kind, lazy: bool) -> Places | None:
 def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
     """What changed by cleaning; None if cleaning could not be made to run."""
     lazy = steps.known.word("cleaning_type") == "lazy"
-    kind: Kind = "journal"
+    kind: Kind | None = "journal"
     cache_part = None
     if lazy:
-        if not steps.erase("kind-erase"):
-            return None
+        steps.reset("kind-erase", slow=False)
         kind, cache_part = cache_parts.kind_of(steps)
-    places = _places(steps, kind, lazy)
-    if places is None or len(places.blocks) == 0 or not steps.erase("erase"):
+    places = None if kind is None else _places(steps, kind, lazy)
+    if places is None or len(places.blocks) == 0:
         return None
+    steps.reset("erase", slow=not lazy)
+    after: Reading | None = None
 
     def reading(name: str) -> Reading:
-        return Reading.of(places, steps.run(name, places.batch()), rotation_ns)
+        log = steps.run(name, places.batch())
+        if is_coarse(log):
+            log = IoLog.joined([log, *(steps.run(name, places.batch()) for _ in range(1, COARSE_TIMES))])
+        return Reading.of(places, log, rotation_ns)
 
     fresh, again = reading("fresh"), reading("fresh-again")
-    if not lazy:
-        steps.run("write", IoBatch.writes(places.blocks, BLOCK))
-        after = fresh
 
-        def cleaned() -> bool:
-            nonlocal after
-            after = reading("after")
-            return bool(np.mean(seen(fresh, again, after).cleaned) >= ENOUGH)
+    def cleaned() -> bool:
+        nonlocal after
+        after = reading("after")
+        return bool(np.mean(seen(fresh, again, after).cleaned) >= ENOUGH)
 
-        left_alone(steps, "clean", len(places.blocks), cleaned)
-        return seen(fresh, again, after)
     steps.run("write", IoBatch.writes(places.blocks, BLOCK))
+    if not lazy:
+        left_alone(steps, "clean", len(places.blocks), cleaned)
+    elif not _filled(steps, kind, cache_part, places, cleaned):
+        return None
+    return None if after is None else replace(seen(fresh, again, after), neighbours=kind == "zones")
+
+
+def _filled(
+    steps: Steps, kind: Kind | None, cache_part: CachePart | None, places: Places, cleaned: Callable[[], bool]
+) -> bool:
+    """Fills the cache of a lazy drive until it cleans the bands of the places, as far as it does: what it
+    held before goes first. False if it does not clean."""
     if kind == "journal":
         filler = Filler(
             steps, "clean", [Region("", int(b), np.array([b, b + places.behind])) for b in places.blocks]
         )
         filler.decoys()
         if not filler.fill():
-            return None
+            return False
+        more = filler.more
     elif kind == "zones":
-        if logged(steps, 0, steps.size, "clean") is None:
-            return None
-    elif cache_part is not None:
+        zone = logged(steps, 0, steps.size, "clean")
+        if zone is None:
+            return False
+
+        def more(count: int) -> None:
+            if int(zone.offset(np.array([zone.written + count]))[0]) + zone.size <= steps.size:
+                zone.put(count)
+    elif cache_part is None:
+        return False
+    else:
         for block in places.blocks:
             base = int(block) // MIB * MIB + MIB
             index = np.arange(cache_part.period + 1, dtype=np.int64)
             steps.run("clean", IoBatch.writes(base + index % OVER_SLOTS * OVER_BYTES, OVER_BYTES))
-    return replace(seen(fresh, again, reading("after")), neighbours=kind == "zones")
+        cleaned()
+        return True
+    for _ in range(MORE_TIMES):
+        if cleaned():
+            break
+        more(MORE_WRITES)
+    return True

@@ -79,7 +79,8 @@ class Zones(ProcedureTest[Seen]):
         if steps.known.word("drive_type") == "not-rotating" or steps.size < LEAST_BYTES:
             return
         if steps.can_write:
-            steps.erase("erase")
+            shingled = steps.known.word("drive_type") == "smr"
+            steps.reset("erase", slow=shingled and steps.known.word("cleaning_type") != "lazy")
         with steps.settings("settings-profile", write_cache=False, look_ahead=True):
             seen.profile = profile_of(steps.run(PROFILE, _bursts(steps.size), params={"bursts": BURSTS}))
         guess = _Guess.of(steps.known, steps.size)

@@ -1,0 +1,135 @@
+"""Writes that reach the medium although a volatile cache stays on: each is followed by a FLUSH.
+
+What a target says of its cache is not what it does: a bridge may hide a cache, and a cache may answer a FLUSH
+at once. Two FLUSHes behind a write tell: the second has nothing to do, so if the first takes longer, it
+wrote something out (`volatile`). Under such a cache `WriteThrough` stands in for the target's steps: a lone
+write takes until its FLUSH is answered, and what is written at depth is flushed as a whole.
+
+Invariants: a target without a volatile cache is not flushed; `WriteThrough` gives the logs of the writes
+alone, each completed when its FLUSH was.
+
+Source: Skylight (FAST '15) section 2 (volatile cache); ATA8-ACS, FLUSH CACHE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from skylight.evidence import IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop
+from skylight.infer.tail_probability import binomial_tail
+from skylight.probe.journal.levels import LEAST_TURN
+from skylight.probe.procedure import Steps
+
+Volatile = Literal["none", "flushed", "hidden"]
+"""No volatile cache; one that FLUSH empties; one that is on, and that FLUSH does not empty."""
+
+ROUNDS = 24
+MOST_CHANCE = 1e-3
+"""That two FLUSHes that do the same differ so often in one direction."""
+APART_BYTES = 64 << 10
+LEAST_BLOCK = 4096
+MOST = 75  # per cent of the commands: the rest met something
+LARGEST_WITHIN = 64
+"""Completions over which a stop looks at most (`skylight.evidence.Stop`)."""
+
+
+def rounds(block: int, size_bytes: int) -> IoBatch:
+    """A write and two FLUSHes, again and again, each write at another place."""
+    apart = min(APART_BYTES, size_bytes // (ROUNDS + 1) // block * block)
+    op = np.tile(np.array([int(Op.WRITE), int(Op.FLUSH), int(Op.FLUSH)], np.uint8), ROUNDS)
+    offset = np.zeros(3 * ROUNDS, np.uint64)
+    size = np.zeros(3 * ROUNDS, np.uint32)
+    offset[0::3] = block + apart * np.arange(ROUNDS)
+    size[0::3] = block
+    return IoBatch(op, offset, size)
+
+
+def wrote_out(log: IoLog) -> bool:
+    """Whether the first FLUSH behind a write takes longer than the one behind a FLUSH, in more rounds than
+    chance allows."""
+    latency_ns = log.latency_ns[: len(log) // 3 * 3].reshape(-1, 3)
+    apart = latency_ns[:, 1] - latency_ns[:, 2]
+    longer, differ = int(np.count_nonzero(apart > 0)), int(np.count_nonzero(apart))
+    return bool(binomial_tail(longer, differ, 0.5) <= MOST_CHANCE)
+
+
+def volatile(steps: Steps, report: SettingsReport, *, on_platter: bool) -> tuple[Volatile, float]:
+    """What the volatile cache does that should be off, measured with a few writes; and what a command takes
+    that finds nothing to do, give or take its jitter (ns).
+
+    `on_platter` says that the persistent cache is on a disk: a write that takes no longer than a FLUSH with
+    nothing to do is then in a volatile one."""
+    log = steps.run("volatile", rounds(max(LEAST_BLOCK, steps.block_bytes), steps.size))
+    empty_ns = float(np.percentile(log.latency_ns[2::3], MOST)) if len(log) >= 3 else 0.0
+    if wrote_out(log):
+        return "flushed", empty_ns
+    rotation_ns = steps.known.number("rotation_ns")
+    if on_platter and rotation_ns is not None and len(log) >= 3:
+        write_ns = float(np.median(log.latency_ns[::3]))
+        if write_ns < float(np.median(log.latency_ns[2::3])) + LEAST_TURN * rotation_ns:
+            return "hidden", empty_ns
+    return "hidden" if report.write_cache is True else "none", empty_ns
+
+
+class WriteThrough:
+    """Stands in for the steps of a target whose volatile cache stays on: each lone write is followed by a
+    FLUSH, and takes until that is answered. Everything else is the target's own."""
+
+    def __init__(self, steps: Steps, *, empties: bool) -> None:
+        """Over a target's steps; whether it was seen that a FLUSH `empties` the cache."""
+        self._steps = steps
+        self.empties = empties
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not about writes."""
+        return getattr(self._steps, name)
+
+    def run(
+        self,
+        name: str,
+        io: IoBatch,
+        *,
+        depth: int = 1,
+        until: Stop | None = None,
+        params: Mapping[str, JsonScalar] | None = None,
+        share: float = 1.0,
+    ) -> IoLog:
+        """As `Steps.run`. Behind what is written at depth comes one FLUSH, as a step of its own."""
+        if not len(io) or np.any(io.op != int(Op.WRITE)):
+            return self._steps.run(name, io, depth=depth, until=until, params=params, share=share)
+        if depth > 1:
+            log = self._steps.run(name, io, depth=depth, until=until, params=params, share=share)
+            self._steps.run(f"{name}-flush", IoBatch.make(Op.FLUSH, [0], 0))
+            return log
+        if until is not None:  # of each pair the FLUSH is the slow one
+            until = Stop(until.latency_ns, until.count, min(max(2 * until.within - 1, 1), LARGEST_WITHIN))
+        log = self._steps.run(name, _flushed(io), until=until, params=params, share=share)
+        return _writes_of(log)
+
+
+def written_through(steps: Steps, report: SettingsReport) -> tuple[Steps, Volatile, float]:
+    """The target, each of whose writes is flushed where a volatile cache stays on; with what `volatile`
+    found. A cache of which nothing shows that FLUSH empties it may do so before the FLUSH comes."""
+    found, empty_ns = volatile(steps, report, on_platter=steps.known.word("cache_medium") == "disk")
+    if found == "none":
+        return steps, found, empty_ns
+    # `__getattr__` has what is not about writes, which mypy does not look into.
+    return cast(Steps, WriteThrough(steps, empties=found == "flushed")), found, empty_ns
+
+
+def _flushed(io: IoBatch) -> IoBatch:
+    """Each write followed by a FLUSH; the writes may differ in size."""
+    op, offset, size = (np.zeros(2 * len(io), column.dtype) for column in (io.op, io.offset, io.size))
+    op[0::2], op[1::2] = io.op, int(Op.FLUSH)
+    offset[0::2], size[0::2] = io.offset, io.size
+    return IoBatch(op, offset, size)
+
+
+def _writes_of(log: IoLog) -> IoLog:
+    """The writes of pairs, each completed when its FLUSH was."""
+    pairs = len(log) // 2
+    writes = log.rows(slice(0, 2 * pairs, 2))
+    return IoLog.of(writes.batch, writes.submit_ns, log.complete_ns[1 : 2 * pairs : 2])
