@@ -24,13 +24,15 @@ Source: docs/reset.md.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from skylight.evidence import U64, IoBatch, Op
+from skylight.evidence import U64, IoBatch, Op, Step
 from skylight.infer import cached_or_native
 from skylight.units import format_seconds, format_size
 
@@ -82,6 +84,13 @@ MOST_REWRITTEN = 64 << 30
 is not emptied, so a test that counts on it writes a mark first and looks whether that is the first to go."""
 MOST_REWRITES = 4
 """Rewritings of a real target by one test. Chosen: with the bound on each, some hours at the very most."""
+MOST_S = {True: 31 * 86_400.0, False: 14_400.0}
+"""Device time that one reset may take, by whether it is virtual: idle time, then a rewriting. Of a real
+target idle time doubles until it is beyond `LONGEST_IDLE_S`, and three times as much may follow."""
+MOST_BYTES = MOST_REWRITTEN + (1 << 20)
+"""Bytes that one reset may write: a rewriting and its marks."""
+PARTS = ("marks", "cached", "look", "idle", "more", "rewrite", "flush")
+"""What follows the name of a reset in those of its steps."""
 PIECE_WRITES = 1 << 13
 LONGEST_REWRITE_NS = 3_600_000_000_000
 """Device time of one rewriting on a real target. Chosen: 64 GiB take ten minutes where nothing is cleaned."""
@@ -164,6 +173,17 @@ def _marks(steps: Steps) -> U64:
     return np.asarray(first // np.uint64(1 << 20) * np.uint64(1 << 20) + np.uint64(MARK_INSIDE))
 
 
+def in_resets(steps: Sequence[Step]) -> list[list[Step]]:
+    """The steps of each reset of a test, in their order: its first, of the kind `erase`, and what follows."""
+    found: list[list[Step]] = []
+    for step in steps:
+        if step.kind == "erase":
+            found.append([step])
+        elif found and re.fullmatch(rf"{re.escape(found[-1][0].name)}-({'|'.join(PARTS)})(-\d+)?", step.name):
+            found[-1].append(step)
+    return found
+
+
 def words(chosen: Means, *, virtual: bool) -> str:
     """What resets do, for the plan that is printed.
 
@@ -177,6 +197,9 @@ def words(chosen: Means, *, virtual: bool) -> str:
         "erase": "secure erase", "trim": "TRIM of the whole target", "idle": idle, "rewrite": rewrite,
         "none": "none; what needs a known state may be unknown",
     }  # fmt: skip
+    most = (
+        f"at most {format_seconds(MOST_S[virtual])} and {format_size(MOST_BYTES)} written each, beside this"
+    )
     if chosen == "auto":
-        return f"by the first that the target has of {', '.join(each[one] for one in ORDER)}"
-    return each[chosen]
+        return f"by the first that the target has of {', '.join(each[one] for one in ORDER)}; {most}"
+    return each[chosen] if chosen not in ("idle", "rewrite") else f"{each[chosen]}; {most}"

@@ -47,7 +47,16 @@ from skylight.evidence import (
     Stop,
 )
 from skylight.findings import Known
-from skylight.probe.reset import ORDER, QUICK, Means, Resets, State, first_means
+from skylight.probe.reset import (
+    MOST_BYTES,
+    MOST_S,
+    ORDER,
+    QUICK,
+    Means,
+    Resets,
+    State,
+    first_means,
+)
 from skylight.recording import PartWriter, SpentPart
 from skylight.units import format_seconds, format_size
 
@@ -243,8 +252,8 @@ class Session(StepNames):
         place: str = "",
         reset: Means = "auto",
     ) -> None:
-        """`before` is what an interrupted recording holds, `bound` that of the plan, none without one; `reset`
-        how the target may be brought to a known state."""
+        """`before` is what an interrupted recording holds, `bound` that of the plan, none without one;
+        `reset` is how the target may be brought to a known state."""
         super().__init__()
         self._means = first_means(reset)
         self._resets = Resets()
@@ -346,7 +355,19 @@ class Session(StepNames):
             return State.NEW
         if done.get("trimmed") is True:
             return State.CLEAN
-        return self._resets.reach(self, name, tuple(str(done.get("left", "")).split()))
+        with self._bound_of_a_reset():
+            return self._resets.reach(self, name, tuple(str(done.get("left", "")).split()))
+
+    @contextmanager
+    def _bound_of_a_reset(self) -> Iterator[None]:
+        """The plan gives each reset a bound of its own: what it takes says nothing about the test."""
+        bound = self._bound
+        if bound is not None:
+            self._bound = Bound(round(MOST_S[self.target.kind == "sim"] * 1e9), MOST_BYTES)
+        try:
+            yield
+        finally:
+            self._bound = bound
 
     def _emptied(self, name: str, means: tuple[Means, ...]) -> Mapping[str, JsonScalar]:
         """Erases or trims the whole target, if it can and these are among the means; the parameters of the

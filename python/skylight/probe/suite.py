@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 from skylight.engines import Engine
 from skylight.errors import KeepError, UsageError
-from skylight.evidence import Evidence, JsonScalar, Op, TargetFacts
+from skylight.evidence import Evidence, JsonScalar, Op, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Property
 from skylight.probe import Cost, Figure, Test
 from skylight.probe.band_size import BandSize
@@ -33,7 +33,9 @@ from skylight.probe.drive_type import DriveType
 from skylight.probe.fragmented import FragmentedReads
 from skylight.probe.journal import Journal
 from skylight.probe.mapping import Mapping as BlockMapping
-from skylight.probe.reset import Means
+from skylight.probe.reset import MOST_BYTES as MOST_RESET_BYTES
+from skylight.probe.reset import MOST_S as MOST_RESET_S
+from skylight.probe.reset import Means, in_resets
 from skylight.probe.rotation import Rotation
 from skylight.probe.session import Bound, BoundReached, Budget, Progress, Session
 from skylight.probe.write_rates import WriteRates
@@ -277,7 +279,8 @@ class Account:
 
 
 def accounts(result: SuiteResult) -> list[Account]:
-    """The accounts of the tests that ran; none where another version of the suite made the plan."""
+    """The accounts of the tests that ran, each followed by those of its resets, which have bounds of their
+    own; none where another version of the suite made the plan."""
     writes, quick = (result.options.get(name) is True for name in ("writes", "quick"))
     if result.options.get("suite") != suite_digest():
         return []
@@ -289,9 +292,18 @@ def accounts(result: SuiteResult) -> list[Account]:
         # What was cut short on an emulated drive was not done to the drive that went on.
         steps = kept.steps if result.target.kind == "sim" else kept.done
         planned = cost_of(by_name[kept.test], result.target, writes=writes, quick=quick)
-        seconds = sum(step.device_ns for step in steps) / 1e9
-        told.append(Account(kept.test, planned, seconds, sum(step.bytes_of(Op.WRITE) for step in steps)))
+        resets = in_resets(steps)
+        apart = {step.name for reset in resets for step in reset}
+        told.append(_account(kept.test, planned, [step for step in steps if step.name not in apart]))
+        each = Cost(0, MOST_RESET_S[result.target.kind == "sim"], MOST_RESET_BYTES)
+        slow = (reset for reset in resets if len(reset) > 1)
+        told.extend(_account(f"{kept.test}, {reset[0].name}", each, reset) for reset in slow)
     return told
+
+
+def _account(name: str, planned: Cost, steps: Sequence[Step]) -> Account:
+    seconds = sum(step.device_ns for step in steps) / 1e9
+    return Account(name, planned, seconds, sum(step.bytes_of(Op.WRITE) for step in steps))
 
 
 def nothing_known(recording: Recording) -> Known:

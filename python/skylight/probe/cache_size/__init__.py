@@ -33,8 +33,8 @@ LEAST_BYTES, CACHE_PART, MOST_BYTES = 8 << 30, 8, 1 << 40
 
 @dataclass(slots=True)
 class Seen:
-    """What the procedure came to: whether it began, the kind of cache (None if no known state was reached),
-    and its size as each kind of cache shows it."""
+    """What the procedure came to: whether it began, the kind of cache (None if no known state was reached, or
+    if writes do not tell it), and its size as each kind of cache shows it."""
 
     begun: bool = False
     ignores_flush: bool = False
@@ -49,8 +49,8 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
         return verdict.nothing("A volatile cache ignores FLUSH, so what is on the medium is not known.", rows)
     if seen.kind is None:
         return verdict.nothing(
-            "The drive could not be brought to a known state, so how much of its cache is in use is not"
-            " known.",
+            "The drive could not be brought to a known state, or writes do not tell what kind of cache it"
+            " has, so how much of it is in use is not known.",
             rows,
         )
     if seen.journal is not None:
@@ -64,7 +64,7 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
     return verdict.of_cache_bands(seen.cache_parts, rows)
 
 
-def _agreed(known: Known, kind: Kind) -> Kind:
+def _agreed(known: Known, kind: Kind | None) -> Kind | None:
     """The kind, where earlier tests found a journal, or where the cache is. Writes that wait together tell a
     journal from zones, but not where one command waits at a time, nor through a volatile cache."""
     if kind == "cache-bands":
@@ -116,7 +116,7 @@ class CacheSize(ProcedureTest[Seen]):
         kind = _agreed(steps.known, kind)
         if kind == "cache-bands" and cache_part is not None:
             seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
-        elif state is State.UNKNOWN:
+        elif kind is None or state is State.UNKNOWN:
             return
         elif kind == "zones":
             seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)
