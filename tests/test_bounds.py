@@ -84,7 +84,7 @@ class TestSession:
         assert replay.why_cut == "The test reached its bound of 40 KiB written before more."
 
 
-def of_rates(out: Path, **options: bool) -> SuiteResult:
+def of_rates(out: Path, *, quick: bool = False, resume: bool = False) -> SuiteResult:
     return run_suite(SimEngine.open("st5000as0011"), out, SuiteOptions(only=("write_rates",), **options))
 
 

@@ -176,10 +176,14 @@ def _marks(steps: Steps) -> U64:
 def in_resets(steps: Sequence[Step]) -> list[list[Step]]:
     """The steps of each reset of a test, in their order: its first, of the kind `erase`, and what follows."""
     found: list[list[Step]] = []
+    of_last = re.compile("")
     for step in steps:
         if step.kind == "erase":
             found.append([step])
-        elif found and re.fullmatch(rf"{re.escape(found[-1][0].name)}-({'|'.join(PARTS)})(-\d+)?", step.name):
+            # A name that is used again has a number behind it, and so have those that begin with it.
+            name = re.escape(re.sub(r"-\d+$", "", step.name))
+            of_last = re.compile(rf"{name}(-\d+)?-({'|'.join(PARTS)})(-\d+)?")
+        elif found and of_last.fullmatch(step.name):
             found[-1].append(step)
     return found
 

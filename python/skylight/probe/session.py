@@ -72,6 +72,9 @@ LATE_NS = 600_000_000_000
 """Of a bound, kept back for the commands that are under way when the rest is spent, or as much as the slowest
 so far took: a set-associative cache cleans all data bands of a cache band for one write, in minutes."""
 
+SLOW_SHARE = 1 / 64
+"""Of what is left of a bound: a queue of 31 that waits behind such a command takes half of it."""
+
 MOST_LATE = 0.25
 """Of a short bound, at most this share is kept back."""
 
@@ -140,6 +143,11 @@ class Bound:
         self.spend_ns(log.span_ns)
         self._slowest_ns = max(self._slowest_ns, int(log.latency_ns.max(initial=0)))
         self._late_ns = max(self._late_ns, int(log.latency_ns.max(initial=0)))
+
+    @property
+    def slow_command(self) -> Stop:
+        """A command so slow that the bound is looked at again, whatever was expected of the rest."""
+        return Stop(max(round(SLOW_SHARE * self.left_ns), 1))
 
     @property
     def left_ns(self) -> int:
@@ -458,7 +466,8 @@ class Session(StepNames):
         first, piece = 0, FIRST_PIECE_IOS if order.depth == 1 else LARGEST_PIECE_IOS
         recent = EMPTY_LOG
         while asked := self._allowed(order, order.io.part(first, first + piece)):
-            log = self._piece(order, asked, until)
+            slow = until if until is not None or self._bound is None else self._bound.slow_command
+            log = self._piece(order, asked, slow)
             first += len(log)
             logs.append(log)
             if until is not None:
