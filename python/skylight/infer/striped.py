@@ -7,7 +7,7 @@ nothing follows the address modulo a power of two. Where phases are so exact tha
 other stripe, its pieces are far shorter than the tracks that they are said to be.
 
 Invariant: a stripe is found only with a slope of at least half of what two disks have, and far beyond the
-scatter; or where half of many pieces are no quarter of a track.
+scatter; or where half of many pieces are no quarter of a track, and as long as stripes are.
 
 Source: the layout of RAID-0 after Patterson, Gibson and Katz, "A case for redundant arrays of inexpensive
 disks" (SIGMOD '88); linear regression on the sawtooth.
@@ -24,6 +24,7 @@ STRIPES = tuple(part << power for power in range(12, 20) for part in (2, 3))  # 
 LEAST_SLOPE = 0.5  # of the slope that stripes of two disks leave
 FEWEST_PIECES = 8
 SHORT_TURNS = 0.25  # whole tracks reach over a revolution; parts of some may end at bands or reach less
+NEAR_STRIPE = 0.06  # of a stripe; noise cuts a fit into pieces too, of any length
 LEAST_ERRORS = 6.0  # standard errors: with 16 sizes tried, one in a hundred million by chance
 
 
@@ -31,7 +32,10 @@ def stripe_of(where: F64, phase: F64, tracks: Tracks) -> int | None:
     """The size of the stripes, roughly, under blocks at these addresses that completed at these phases
     (revolutions); None where there are none."""
     if len(tracks.begin) >= FEWEST_PIECES and float(np.median(tracks.turns())) < SHORT_TURNS:
-        return int(np.median(np.diff(tracks.begin)))
+        piece = float(np.median(np.diff(tracks.begin)))
+        nearest = min(STRIPES, key=lambda stripe: abs(piece / stripe - 1))
+        if abs(piece / nearest - 1) <= NEAR_STRIPE:
+            return nearest
     off = centred(phase - tracks.phase(where))
     kept = np.isfinite(off) & (np.abs(off) < OUTLIER_TURNS)
     where, off = where[kept], off[kept]
