@@ -90,6 +90,7 @@ def outcome(finding: Finding, answers: Mapping[str, Sequence[Row]]) -> str:
 NOT_SHINGLED = {"drive_type": (word("cmr"),)}
 NO_CACHE = {"cache_medium": (word("none"),), "cache_location": (word("none"),)}
 """No persistent cache that a write could be found in."""
+CACHE_SIZES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes")
 SURFACE = ("rotation_ns", "track_bytes", "seek_ns")
 """What reads show of a disk that lies beneath address by address."""
 ALL_OF_SMR = (
@@ -102,6 +103,12 @@ ALL_OF_SMR = (
 
 def _disks(*profiles: str) -> Callable[[int], list[Disk]]:
     return lambda seed: [Disk(profile, seed + number) for number, profile in enumerate(profiles)]
+
+
+def _twice(profile: str, names: Sequence[str]) -> dict[str, Sequence[Row]]:
+    """What two disks of a profile have together."""
+    truth = json.loads(_native.profile_truth(Disk(profile, 1).toml, profile, ONE_BY_ONE))["findings"]
+    return {name: (near(2 * truth[name]["value"], 0.02),) for name in names if name in truth}
 
 
 def _arrays() -> list[Foreign]:
@@ -122,12 +129,13 @@ def _arrays() -> list[Foreign]:
         ),
         Foreign(
             "raid0-smr",
-            "shingled disks; bands and caches are those of its disks, and sizes are not to be trusted",
+            "shingled disks; bands and caches are those of its disks, which together are twice as large",
             lambda seed: Striped("raid0-smr", _disks(SMALL_SMR, SMALL_SMR)(seed)),
-            {"cache_location": (word("many"),)},
+            {"cache_location": (word("many"),)} | _twice(SMALL_SMR, CACHE_SIZES),
             (
                 SMALL_SMR,
                 (
+                    "cache_location",
                     "drive_type",
                     "cache_medium",
                     "cleaning_type",
