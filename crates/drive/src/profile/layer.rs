@@ -209,12 +209,13 @@ pub struct Journaled {
     pub quantum: Bytes,
     /// Data written before the data of each entry.
     #[serde(default)]
-    #[schemars(extend("x-range" = ["0 B", "64 MiB"], "x-multiple" = "4 KiB", "examples" = ["3808 KiB"]))]
+    #[schemars(extend("x-range" = ["0 B", "64 MiB"], "x-multiple" = "4 KiB", "examples" = ["3728 KiB"]))]
     pub out_of_band: Bytes,
-    /// Unused space after each entry. If the head passes it in less time than the command overhead, isolated
+    /// Unused space after each entry. If the head passes it in less time than the command overhead and the
+    /// host's pause before its next command, isolated
     /// writes miss the next slot and wait for a whole revolution.
     #[serde(default)]
-    #[schemars(extend("x-range" = ["0 B", "64 MiB"], "x-multiple" = "4 KiB", "examples" = ["40 KiB"]))]
+    #[schemars(extend("x-range" = ["0 B", "64 MiB"], "x-multiple" = "4 KiB", "examples" = ["120 KiB"]))]
     pub entry_gap: Bytes,
     /// Maximum host data in an entry: waiting writes that fit are packed into one. At least a quantum.
     #[schemars(extend("x-range" = ["4 KiB", "1 GiB"], "x-multiple" = "4 KiB", "examples" = ["3900 KiB"]))]
