@@ -85,7 +85,8 @@ class TestSession:
 
 
 def of_rates(out: Path, *, quick: bool = False, resume: bool = False) -> SuiteResult:
-    return run_suite(SimEngine.open("st5000as0011"), out, SuiteOptions(only=("write_rates",), **options))
+    options = SuiteOptions(only=("write_rates",), quick=quick, resume=resume)
+    return run_suite(SimEngine.open("st5000as0011"), out, options)
 
 
 class TestSuite:

@@ -198,7 +198,7 @@ class KeptFrames:
     def keep(self, chunks: Iterator[U8Frames]) -> Iterator[U8Frames]:
         """The chunks, of which it keeps a copy in place of what it kept before."""
         self._forget()
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `_forget` closes it
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - _forget closes it
         for chunk in chunks:
             if not self._took(chunk):
                 self._forget()
