@@ -120,19 +120,19 @@ def periodic(
     while len(slow := np.flatnonzero(latency_ns >= limit_ns)) >= fewest:
         if 2 * len(slow) <= len(latency_ns):
             found = _row(latency_ns, slow, fewest, shortest, whole=whole)
-            if found is not None and _by_accident(slow, found.count, len(latency_ns)) <= MOST_CHANCE:
+            if found is not None and _by_accident(slow, found.count, len(latency_ns), whole) <= MOST_CHANCE:
                 return found
         limit_ns *= 2
     return None
 
 
-def _by_accident(slow: I64, hits: int, count: int) -> float:
+def _by_accident(slow: I64, hits: int, count: int, whole: bool) -> float:
     """How often that many of the slow ones line up at any distance, if they came at random; slow ones that
-    follow each other at once are one."""
+    follow each other at once are one. The distance of a whole row says where it begins."""
     begins = int(np.count_nonzero(np.diff(slow, prepend=-2) > 1))
     rate = max(begins - hits + 1, 1) / count
     starts = min(begins, LAST_STARTS)
-    return starts * (starts - 1) / 2 * rate ** (hits - 2)
+    return starts * rate ** (hits - 1) if whole else starts * (starts - 1) / 2 * rate ** (hits - 2)
 
 
 def _row(latency_ns: I64, slow: I64, fewest: int, shortest: int, *, whole: bool) -> Stalls | None:

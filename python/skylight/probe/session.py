@@ -72,8 +72,9 @@ LATE_NS = 600_000_000_000
 """Of a bound, kept back for the commands that are under way when the rest is spent, or as much as the slowest
 so far took: a set-associative cache cleans all data bands of a cache band for one write, in minutes."""
 
-SLOW_SHARE = 1 / 64
-"""Of what is left of a bound: a queue of 31 that waits behind such a command takes half of it."""
+SLOW_SHARE = 1 / 8
+"""Of what is left of a bound. A piece that ends at a command drains the queue, so one that stalls for
+minutes, as a set-associative cache does, must not end it."""
 
 MOST_LATE = 0.25
 """Of a short bound, at most this share is kept back."""
