@@ -1,8 +1,8 @@
 """Writes that are on the medium when they are done, whether a volatile cache is on or not.
 
 `volatile` finds out whether one is on, by which of a write and the FLUSH behind it waits for the medium,
-whatever the target reports. `FlushedSteps` are the steps of such a
-target: a FLUSH follows each lone write, and each group of as many writes as else would wait together; a write
+whatever the target reports. A `StandIn` stands for the steps of such a target. `FlushedSteps` is one: a FLUSH
+follows each lone write, and each group of as many writes as else would wait together; a write
 is done when the FLUSH behind it is. So an entry of the journal that a volatile cache writes out is seen as
 one that waiting writes make.
 
@@ -13,9 +13,11 @@ depth of 31).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Literal
+from functools import partial
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -36,6 +38,15 @@ SLOW_FLUSH, SLOW_FLUSH_NS = 8.0, 5_000_000
 """A FLUSH that takes so many times as long as a write, and at least so long, wrote data out: several writes
 wait for it, and none is done in less."""
 MOST_WITHIN = 64
+"""Completions over which a stop looks at most (`skylight.evidence.Stop`)."""
+
+
+class Run(Protocol):
+    """`Steps.run` of a target, its parameters and share given."""
+
+    def __call__(self, name: str, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+        """Does the batch; its log."""
+        ...
 
 
 def with_flushes(io: IoBatch, group: int) -> IoBatch:
@@ -94,14 +105,19 @@ def _on_disk(log: IoLog, rotation_ns: float) -> Volatile:
     return "off" if turns < -TELLING_TURNS else "ignores-flush"
 
 
-class FlushedSteps:
-    """The steps of a target whose writes need a FLUSH (`skylight.probe.procedure.Steps`)."""
+class StandIn(ABC):
+    """Stands in for the steps of a target whose volatile cache stays on (`skylight.probe.procedure.Steps`):
+    writes are done in a way of its own, everything else is the target's."""
 
     def __init__(self, steps: Steps) -> None:
-        """Passes on what does not write."""
+        """Over the steps of a target."""
         self._steps = steps
         self.target, self.size, self.block_bytes = steps.target, steps.size, steps.block_bytes
         self.known, self.can_write = steps.known, steps.can_write
+
+    @abstractmethod
+    def _write(self, run: Run, name: str, io: IoBatch, depth: int, until: Stop | None) -> IoLog:
+        """Does a batch of writes through `run`, which is that of the target; the log of the writes alone."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,18 +134,11 @@ class FlushedSteps:
         params: Mapping[str, JsonScalar] | None = None,
         share: float = 1.0,
     ) -> IoLog:
-        """Does the batch; writes one at a time where they would wait together, with a FLUSH behind the
-        group."""
+        """Does the batch."""
+        run = partial(self._steps.run, params=params, share=share)
         if len(io) == 0 or bool(np.any(io.op != int(Op.WRITE))):
-            return self._steps.run(name, io, depth=depth, until=until, params=params, share=share)
-        if until is not None:
-            # Of a group the FLUSH alone waits; one more group than that may be cut by the window.
-            count = max(until.count // depth, 1)
-            until = Stop(
-                until.latency_ns, count, min(until.within * 2 if depth == 1 else MOST_WITHIN, MOST_WITHIN)
-            )
-        io = with_flushes(io, depth)
-        return settled(self._steps.run(name, io, until=until, params=params, share=share))
+            return run(name, io, depth=depth, until=until)
+        return self._write(run, name, io, depth, until)
 
     def spent(self) -> bool:
         """Whether the budget of device time is used up."""
@@ -164,3 +173,16 @@ class FlushedSteps:
     ) -> AbstractContextManager[SettingsReport]:
         """Settings in force."""
         return self._steps.settings(name, write_cache=write_cache, look_ahead=look_ahead)
+
+
+class FlushedSteps(StandIn):
+    """Writes one at a time where they would wait together, with a FLUSH behind the group."""
+
+    def _write(self, run: Run, name: str, io: IoBatch, depth: int, until: Stop | None) -> IoLog:
+        if until is not None:
+            # Of a group the FLUSH alone waits; one more group than that may be cut by the window.
+            count = max(until.count // depth, 1)
+            until = Stop(
+                until.latency_ns, count, min(until.within * 2 if depth == 1 else MOST_WITHIN, MOST_WITHIN)
+            )
+        return settled(run(name, with_flushes(io, depth), until=until))

@@ -13,13 +13,13 @@ Source: Skylight (FAST '15) section 2 (volatile cache); ATA8-ACS, FLUSH CACHE.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Literal
 
 import numpy as np
 
-from skylight.evidence import IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop
+from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop
 from skylight.infer.tail_probability import binomial_tail
+from skylight.probe.flushed import MOST_WITHIN, Run, StandIn, settled, with_flushes
 from skylight.probe.journal.levels import LEAST_TURN
 from skylight.probe.procedure import Steps
 
@@ -32,8 +32,6 @@ MOST_CHANCE = 1e-3
 APART_BYTES = 64 << 10
 LEAST_BLOCK = 4096
 MOST = 75  # per cent of the commands: the rest met something
-LARGEST_WITHIN = 64
-"""Completions over which a stop looks at most (`skylight.evidence.Stop`)."""
 
 
 def rounds(block: int, size_bytes: int) -> IoBatch:
@@ -74,40 +72,24 @@ def volatile(steps: Steps, report: SettingsReport, *, on_platter: bool) -> tuple
     return "hidden" if report.write_cache is True else "none", empty_ns
 
 
-class WriteThrough:
-    """Stands in for the steps of a target whose volatile cache stays on: each lone write is followed by a
-    FLUSH, and takes until that is answered. Everything else is the target's own."""
+class WriteThrough(StandIn):
+    """Each lone write is followed by a FLUSH, and takes until that is answered. Behind what is written at
+    depth comes one FLUSH, as a step of its own."""
 
     def __init__(self, steps: Steps, *, empties: bool) -> None:
         """Over a target's steps; whether it was seen that a FLUSH `empties` the cache."""
-        self._steps = steps
+        super().__init__(steps)
         self.empties = empties
 
-    def __getattr__(self, name: str) -> Any:
-        """What is not about writes."""
-        return getattr(self._steps, name)
-
-    def run(
-        self,
-        name: str,
-        io: IoBatch,
-        *,
-        depth: int = 1,
-        until: Stop | None = None,
-        params: Mapping[str, JsonScalar] | None = None,
-        share: float = 1.0,
-    ) -> IoLog:
-        """As `Steps.run`. Behind what is written at depth comes one FLUSH, as a step of its own."""
-        if not len(io) or np.any(io.op != int(Op.WRITE)):
-            return self._steps.run(name, io, depth=depth, until=until, params=params, share=share)
+    def _write(self, run: Run, name: str, io: IoBatch, depth: int, until: Stop | None) -> IoLog:
         if depth > 1:
-            log = self._steps.run(name, io, depth=depth, until=until, params=params, share=share)
+            log = run(name, io, depth=depth, until=until)
             self._steps.run(f"{name}-flush", IoBatch.make(Op.FLUSH, [0], 0))
             return log
         if until is not None:  # of each pair the FLUSH is the slow one
-            until = Stop(until.latency_ns, until.count, min(max(2 * until.within - 1, 1), LARGEST_WITHIN))
-        log = self._steps.run(name, _flushed(io), until=until, params=params, share=share)
-        return _writes_of(log)
+            until = Stop(until.latency_ns, until.count, min(max(2 * until.within - 1, 1), MOST_WITHIN))
+        log = run(name, with_flushes(io, 1), until=until)
+        return settled(log.rows(slice(len(log) // 2 * 2)))  # a write without its FLUSH is not done
 
 
 def written_through(steps: Steps, report: SettingsReport) -> tuple[Steps, Volatile, float]:
@@ -116,20 +98,4 @@ def written_through(steps: Steps, report: SettingsReport) -> tuple[Steps, Volati
     found, empty_ns = volatile(steps, report, on_platter=steps.known.word("cache_medium") == "disk")
     if found == "none":
         return steps, found, empty_ns
-    # `__getattr__` has what is not about writes, which mypy does not look into.
-    return cast(Steps, WriteThrough(steps, empties=found == "flushed")), found, empty_ns
-
-
-def _flushed(io: IoBatch) -> IoBatch:
-    """Each write followed by a FLUSH; the writes may differ in size."""
-    op, offset, size = (np.zeros(2 * len(io), column.dtype) for column in (io.op, io.offset, io.size))
-    op[0::2], op[1::2] = io.op, int(Op.FLUSH)
-    offset[0::2], size[0::2] = io.offset, io.size
-    return IoBatch(op, offset, size)
-
-
-def _writes_of(log: IoLog) -> IoLog:
-    """The writes of pairs, each completed when its FLUSH was."""
-    pairs = len(log) // 2
-    writes = log.rows(slice(0, 2 * pairs, 2))
-    return IoLog.of(writes.batch, writes.submit_ns, log.complete_ns[1 : 2 * pairs : 2])
+    return WriteThrough(steps, empties=found == "flushed"), found, empty_ns
