@@ -106,6 +106,12 @@ def load(socket: Path, depth: int, seconds: float, seed: int, folder: Path) -> l
     return rows
 
 
+def without_drained(pairs: list[tuple[float, float]], depth: int) -> list[tuple[float, float]]:
+    """The requests that fio timed one by one. When its time is over it waits for all that are outstanding,
+    and says of each that it took until the last of them was done."""
+    return pairs[: max(len(pairs) - depth, 0)]
+
+
 def modelled(lines: list[str]) -> dict[Key, deque[float]]:
     """The model's latencies of requests, us, by request in completion order."""
     found: dict[Key, deque[float]] = defaultdict(deque)
@@ -178,6 +184,7 @@ def control(folder: Path, seconds: float, seed: int) -> list[Row]:
         for depth in DEPTHS:
             client = load(socket, depth, seconds / len(DEPTHS), seed + depth, folder)
             pairs = [(latency_us, CONTROL_MS * 1000.0) for _, latency_us in client]
+            pairs = without_drained(pairs, depth)
             every += pairs
             rows.append(row_of(CONTROL, str(depth), pairs))
             show(rows[-1])
@@ -204,7 +211,7 @@ def measure(drive: str, folder: Path, seconds: float, seed: int) -> list[Row]:
             # The server logs a line after it has sent the reply.
             time.sleep(0.5)
             lines = log.read_text(encoding="ascii").splitlines()
-            pairs = pairs_of(client, lines[seen:])
+            pairs = without_drained(pairs_of(client, lines[seen:]), depth)
             seen = len(lines)
             every += pairs
             rows.append(row_of(drive, str(depth), pairs))
