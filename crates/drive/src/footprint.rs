@@ -9,7 +9,8 @@
 //! Reads share a single counter: reads do not conflict with each other, and while one is outstanding every
 //! write and trim is compared.
 //!
-//! Invariant: every outstanding command is counted: as a read, once for each of its granules, or as wide.
+//! Invariant: every command that is added is counted until it is removed: as a read, once for each of its granules, or as
+//! wide.
 
 use skylight_command::Command;
 

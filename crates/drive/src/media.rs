@@ -84,8 +84,8 @@ impl Media {
     pub(crate) fn execute(&mut self, plan: &Plan, start: Time, answered: &mut Vec<Answered>) -> Time {
         let mut at = start;
         let mut unordered = 0;
-        for &step in plan.steps() {
-            match step {
+        for step in plan.steps() {
+            match *step {
                 Step::Access { medium, direction, extent, purpose, source: _ } => {
                     let access = Access { medium, direction, extent, purpose };
                     if unordered == 0 {

@@ -86,7 +86,10 @@ pub(crate) struct Pending {
     dependents: usize,
     /// Number of blocked commands.
     blocked: usize,
+    /// All outstanding commands, but for one that has been alone since it came.
     footprint: Footprint,
+    /// Whether there is such a command: at depth 1 nothing conflicts, and the footprint costs a tenth of a command.
+    lone: bool,
     pub(crate) plants: Plants<Planted>,
 }
 
@@ -107,6 +110,7 @@ impl Pending {
             dependents: 0,
             blocked: 0,
             footprint: Footprint::new(),
+            lone: false,
             plants: Plants::default(),
         }
     }
@@ -196,14 +200,28 @@ impl Pending {
     pub(crate) fn submit_as(&mut self, served: Served, command: Command, at: Time) {
         self.dependents += usize::from(is_dependent(&command));
         self.last_queued_at = self.last_queued_at.max(at);
-        let blocked = self.footprint.may_conflict(&command)
-            && conflicts_with_any(&command, self.commands())
-            && !self.plants.has(Planted::NoConflicts);
-        self.footprint.add(&command);
+        let blocked = self.conflicts(&command);
         self.blocked += usize::from(blocked);
         self.commands.push(command);
         self.arrivals.push(Arrival { submitted_at: at, queued_at: at, served, blocked });
         self.targets.push(self.sptf.admit());
+    }
+
+    /// Whether a command that comes now conflicts with an outstanding one; counts it as outstanding.
+    #[inline]
+    fn conflicts(&mut self, command: &Command) -> bool {
+        if self.first == self.commands.len() {
+            self.lone = true;
+            return false;
+        }
+        if std::mem::take(&mut self.lone) {
+            self.footprint.add(&self.commands[self.first]);
+        }
+        let conflicts = self.footprint.may_conflict(command)
+            && conflicts_with_any(command, self.commands())
+            && !self.plants.has(Planted::NoConflicts);
+        self.footprint.add(command);
+        conflicts
     }
 
     /// Removes a command that completes at `at`, which lets another one into the queue.
@@ -213,7 +231,9 @@ impl Pending {
         let (command, arrival) = (self.commands[index], self.arrivals[index]);
         debug_assert!(!arrival.blocked, "an older command that conflicts is outstanding");
         self.sptf.remove(self.targets[index]);
-        self.footprint.remove(&command);
+        if !std::mem::take(&mut self.lone) {
+            self.footprint.remove(&command);
+        }
         self.close_gap(index);
         if self.blocked > 0 {
             self.unblock(&command);
