@@ -20,6 +20,7 @@
 mod background;
 #[cfg(test)]
 mod outcome_tests;
+mod zones;
 
 use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
@@ -63,6 +64,10 @@ pub struct HostInterface {
     pub write_cache_runs: Option<usize>,
     /// Whether the write cache is on at power-on.
     pub write_cache_on: bool,
+    /// Time without a write after which the cache is destaged; until then only as far as a command needs it. `None`: at once.
+    pub write_back_after: Option<Nanos>,
+    /// Bytes per second from the host to the drive; `None` if that is no limit.
+    pub transfer_rate: Option<u64>,
     /// How far a read continues into the drive's buffer.
     pub read_buffer: Sectors,
     /// Whether look-ahead is on at power-on.
@@ -139,7 +144,7 @@ impl Drive {
         interface: HostInterface,
         jitter: Option<Jitter>,
     ) -> Self {
-        let zones = layer.zoned().map(|zoned| *zoned.layout());
+        let zones = zones::of(layer.as_mut());
         let media = Media::new(disk, flash, interface.positioning_window);
         Self {
             buffer_time: media.outer_transfer_time(interface.read_buffer),
@@ -254,7 +259,7 @@ impl Drive {
     pub(crate) fn fix_write_cache(&mut self, on: bool, size: Sectors) {
         self.set_write_cache(on);
         if on && !self.cache.is_on() {
-            let zones = self.layer.zoned().map(|zoned| *zoned.layout());
+            let zones = zones::of(self.layer.as_mut());
             self.cache = WriteCache::new(size, self.interface.write_cache_runs, true, zones);
             self.cache.plants = self.plants;
         }
@@ -339,20 +344,11 @@ impl Drive {
             let submits_at = host.submits_at();
             match (submits_at, event) {
                 (Some(at), event) if event.is_none_or(|(time, _)| at <= time) => self.submit(&mut host, at),
-                (None, _) if self.pending.commands().is_empty() => {
-                    let (submitted, results) = host.finish();
-                    self.results = results;
-                    return Ok(submitted);
-                }
+                (None, _) if self.pending.commands().is_empty() => return Ok(self.finish(host)),
                 (_, Some((time, event))) => self.process(time, event, &mut host),
                 (_, None) => debug_assert!(false, "an outstanding command waits for an event"),
             }
         }
-    }
-
-    /// The commands of the last batch that failed or were appends, in the order of the batch.
-    pub fn results(&self) -> &[BatchResult] {
-        &self.results
     }
 
     /// Submits the host's next command.
@@ -375,6 +371,19 @@ impl Drive {
             return self.pending.submit_as(Served::OnArrival, command, at);
         }
         self.pending.submit(command, at, &mut self.cache);
+    }
+
+    /// Time from the arrival of a command until the heads may move for it, or the volatile cache has it.
+    #[inline]
+    fn overhead(&self, command: &Command) -> Nanos {
+        let overhead = self.interface.command_overhead;
+        match self.interface.transfer_rate {
+            Some(rate) if matches!(command.op, Op::Write | Op::Append) => {
+                let ns = u128::from(command.extent.len.bytes()) * 1_000_000_000 / u128::from(rate.max(1));
+                overhead + Nanos(ns as u64)
+            }
+            _ => overhead,
+        }
     }
 
     /// Whether no command is outstanding and the media are free before `at`.
@@ -417,9 +426,12 @@ impl Drive {
             propose(at, Event::Destaged);
         }
         if let Some((begin, index)) = outlook.arrival {
-            propose((begin + self.interface.command_overhead).max(self.clock), Event::CacheCompletion(index));
+            let ready = begin + self.overhead(&self.pending.commands()[index]);
+            propose(ready.max(self.clock), Event::CacheCompletion(index));
         }
-        let destage = (!self.cache.is_empty()).then(|| self.cache.nonempty_since().max(self.refused_until));
+        let rest = self.interface.write_back_after.map_or(Time(0), |after| self.cache_busy_until + after);
+        let destage = (!self.cache.is_empty())
+            .then(|| self.cache.nonempty_since().max(self.refused_until).max(rest));
         let never = Time(u64::MAX);
         let full_or_media = outlook.full.unwrap_or(never).min(outlook.media.unwrap_or(never));
         let since = full_or_media.min(destage.unwrap_or(never));
@@ -450,10 +462,7 @@ impl Drive {
         let command = self.pending.commands()[index];
         let Command { id, op, extent, .. } = command;
         let came = self.pending.arrivals()[index].queued_at;
-        let admitted = match self.layer.zoned().filter(|_| op == Op::Write) {
-            Some(zoned) => zoned.admit(&command),
-            None => Ok(()),
-        };
+        let (time, admitted) = self.admit(&command, time, host);
         if op == Op::Write && admitted.is_ok() {
             self.cache_busy_until = time;
             host.cached(id, self.cache.accept(extent, time));
@@ -529,7 +538,7 @@ impl Drive {
         let arrival = self.pending.arrivals()[first + next];
         // A command that the link held back has not been decoded meanwhile.
         let arrived = if self.world.is_some() { arrival.queued_at } else { arrival.submitted_at };
-        let ready = arrived + self.interface.command_overhead;
+        let ready = arrived + self.overhead(&command);
         self.give_way(self.busy_until.max(ready));
         let free = self.busy_until;
         let start = self.reading_ahead_since(&command, ready).unwrap_or(free.max(ready));

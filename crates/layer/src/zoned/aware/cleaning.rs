@@ -55,8 +55,8 @@ impl Aware {
             Phase::Merge(at) => {
                 let chunk = self.chunk(&merged, at);
                 self.merge(&cleaning, chunk, table, plan);
-                let phase = if chunk.end() < merged.end() { Phase::Merge } else { |_| Phase::Rewrite(merged.start) };
-                Some(phase(chunk.end()))
+                let last = chunk.end() == merged.end();
+                Some(if last { Phase::Rewrite(merged.start) } else { Phase::Merge(chunk.end()) })
             }
             Phase::Rewrite(at) => {
                 let chunk = self.chunk(&merged, at);

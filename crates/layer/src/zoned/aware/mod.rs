@@ -23,6 +23,7 @@ use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors, Time};
 
 use super::table::{Placed, PointerMoves, ZoneTable};
 use super::{Places, UNWRITTEN};
+use crate::capabilities::zoned::{Preparation, ZoneLayout};
 use crate::extent_map::ExtentMap;
 use crate::journaled::JournalSpec;
 use crate::journaled::journal::{Journal, JournalRecord};
@@ -83,17 +84,7 @@ pub struct AwareSpec {
     pub estimate: Estimate,
 }
 
-/// What a write needs before a volatile cache can take it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Needs {
-    /// The cached writes of this zone on the media: it loses its resource.
-    Destaged(u32),
-    /// The steps that were planned, and then this time.
-    Time(Nanos),
-}
-
 /// See the module documentation.
-#[derive(Debug)]
 pub(super) struct Aware {
     spec: AwareSpec,
     places: Places,
@@ -137,7 +128,7 @@ impl Aware {
     }
 
     /// Prepares for a write that a volatile cache is about to take at `now`: opens its zones, if it continues them.
-    pub(super) fn prepare(&mut self, extent: LbaExtent, now: Time, table: &mut ZoneTable, plan: &mut Plan) -> Needs {
+    pub(super) fn prepare(&mut self, extent: LbaExtent, now: Time, table: &mut ZoneTable, plan: &mut Plan) -> Preparation {
         if std::mem::take(&mut self.synced) {
             self.settled_at = now + self.spec.bookkeeping.settle;
         }
@@ -152,12 +143,12 @@ impl Aware {
             let victim = self.leaving.take().filter(|&zone| self.open.holds(zone)).or_else(|| self.open.victim());
             if let Some(victim) = victim.filter(|&victim| table.has_admitted(victim)) {
                 self.leaving = Some(victim);
-                return Needs::Destaged(victim);
+                return Preparation::Destage(table.layout().extent_of(victim));
             }
             self.open_zone(zone, victim, table, plan);
             opened += self.spec.bookkeeping.open;
         }
-        Needs::Time(opened + self.bookkeeping(now))
+        Preparation::Time(opened + self.bookkeeping(now))
     }
 
     /// The time that the controller is busy with its open zones when a write comes.
@@ -335,10 +326,10 @@ impl Aware {
     }
 
     /// A zone was reset: what is kept of it in the cache is gone.
-    pub(super) fn reset(&mut self, zone: u32, table: &ZoneTable) {
+    pub(super) fn reset(&mut self, zone: u32, layout: &ZoneLayout) {
         self.cancel_cleaning_of(zone);
         self.close(zone);
-        self.map.remove(table.layout().extent_of(zone));
+        self.map.remove(layout.extent_of(zone));
     }
 
     /// Frees the resource of a zone that is no longer open.
