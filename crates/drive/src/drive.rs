@@ -435,8 +435,8 @@ impl Drive {
             propose(ready.max(self.clock), Event::CacheCompletion(index));
         }
         let rest = self.interface.write_back_after.map_or(Time(0), |after| self.cache_busy_until + after);
-        let destage = (!self.cache.is_empty())
-            .then(|| self.cache.nonempty_since().max(self.refused_until).max(rest));
+        let destage =
+            (!self.cache.is_empty()).then(|| self.cache.nonempty_since().max(self.refused_until).max(rest));
         let never = Time(u64::MAX);
         let full_or_media = outlook.full.unwrap_or(never).min(outlook.media.unwrap_or(never));
         let since = full_or_media.min(destage.unwrap_or(never));

@@ -214,7 +214,8 @@ impl WriteCache {
     /// Whether there is space for a write. A write larger than the whole cache fits when it is empty.
     #[inline]
     pub(crate) fn has_space(&self, extent: LbaExtent) -> bool {
-        let run_fits = self.most_runs.is_none_or(|most| self.runs.count < most || self.continued_run(extent).is_some());
+        let run_fits =
+            self.most_runs.is_none_or(|most| self.runs.count < most || self.continued_run(extent).is_some());
         self.is_empty() || (run_fits && self.buffered + extent.len <= self.capacity)
     }
 
