@@ -18,6 +18,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use skylight_disk::PbaExtent;
+
 use crate::error::ImageError;
 use crate::format::tag::Tag;
 use crate::interpreter::Interpreter;
@@ -39,6 +41,8 @@ enum Stage {
 pub(crate) struct Unsynced {
     /// What changes of the map gave back: a recovery may still need it.
     pub freed: Freed,
+    /// The same at native locations, which resets of zones gave up.
+    pub given_up: Freed,
     /// Tags of bands, which wait for their data.
     pub waiting: VecDeque<Tag>,
     /// Whether data was written for which no tag vouches with a checksum.
@@ -92,11 +96,17 @@ impl FlushState {
         self.both().any(|unsynced| matches(&unsynced.freed))
     }
 
+    /// Whether a recovery may still need what lies at a native location of a zone that was reset.
+    pub fn is_given_up(&self, extent: PbaExtent) -> bool {
+        self.both().any(|unsynced| unsynced.given_up.touches(extent))
+    }
+
     /// What a pending flush was begun for is to be made durable anew.
     fn take_back(&mut self) {
         let Some(PendingFlush { of: mut older, .. }) = self.pending.take() else { return };
         let since = &mut self.since;
         since.freed.join(older.freed);
+        since.given_up.join(older.given_up);
         older.waiting.append(&mut since.waiting);
         since.waiting = older.waiting;
         since.untagged |= older.untagged;

@@ -189,6 +189,7 @@ impl Interpreter {
         }
         let (mut at, mut visited) = (extent.start, 0);
         for piece in located {
+            at = self.visit_gap(at, extent.end(), visit);
             lying.clear();
             match self.is_in_place() {
                 true => {
@@ -211,6 +212,7 @@ impl Interpreter {
                 at += place.len;
             }
         }
+        self.visit_gap(at, extent.end(), visit);
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! What the standard leaves open the model leaves open: which of several violations is reported, and which of the
 //! implicitly opened zones is closed to make way for another. It follows the drive there, within these limits.
 
-use skylight_layer::capabilities::zoned::{Condition, Model as DriveModel, ZoneDescriptor, ZoneKind};
+use skylight_layer::capabilities::zoned::{ZoneCondition as Condition, ZoneDescriptor, ZoneKind, ZoneModel as DriveModel};
 use skylight_layer::{Command, Failure, Op};
 
 use super::tables::{Action, Effect, Tables, closed, is_required, row};
@@ -74,8 +74,8 @@ impl Model {
             let writable_end = if conventional { end } else { end.min(start + shape.writable_sectors) };
             let (kind, condition) = match shape.model {
                 _ if conventional => (ZoneKind::Conventional, Condition::NotWritePointer),
-                DriveModel::HostManaged => (ZoneKind::SequentialRequired, Condition::Empty),
-                DriveModel::HostAware => (ZoneKind::SequentialPreferred, Condition::Empty),
+                DriveModel::HostManaged => (ZoneKind::SequentialWriteRequired, Condition::Empty),
+                DriveModel::HostAware => (ZoneKind::SequentialWritePreferred, Condition::Empty),
             };
             Zone { start, end, writable_end, kind, condition, pointer: start, non_sequential: false }
         });
@@ -119,7 +119,7 @@ impl Model {
         let Shape { max_open, max_active, .. } = self.shape;
         let refused = Err(tables.rules.resources);
         // Sequential write preferred zones have a number that is recommended, and no limit.
-        if self.zones[index].kind == ZoneKind::SequentialPreferred || tables.open[at] {
+        if self.zones[index].kind == ZoneKind::SequentialWritePreferred || tables.open[at] {
             return Ok(0);
         }
         if !tables.active[at] && max_active.is_some_and(|most| self.sum(&tables.active) >= most) {

@@ -8,7 +8,8 @@
 //! are those of the NVMe Zoned Namespace Command Set, 2.1.1.
 
 use skylight_layer::Failure;
-use skylight_layer::capabilities::zoned::{Condition, ZoneKind};
+use skylight_layer::capabilities::zoned::ZoneCondition::{self as Condition, Closed, Empty, ExplicitOpen, Full, ImplicitOpen};
+use skylight_layer::capabilities::zoned::ZoneKind;
 
 /// An action on a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,6 @@ pub enum Effect {
     Fails(Failure),
 }
 
-use Condition::{Closed, Empty, ExplicitOpen, Full, ImplicitOpen};
 use Effect::{Fails, Keep, To, ToClosed, ToWithResources};
 
 const NOT_WP: Effect = Fails(Failure::InvalidField);
@@ -159,7 +159,7 @@ impl Tables {
 
 /// Whether blocks of a zone are written at its write pointer alone.
 pub fn is_required(kind: ZoneKind) -> bool {
-    kind == ZoneKind::SequentialRequired
+    kind == ZoneKind::SequentialWriteRequired
 }
 
 /// The condition after [`Effect::ToClosed`].
