@@ -296,7 +296,11 @@ impl Interpreter {
         let needed = medium == self.cache_medium()
             && self.flush.any_freed(|freed| !freed.is_empty())
             && (self.flush.any_freed(|freed| freed.touches(extent)) || layer.starts_slot(extent.start));
-        let needed = needed || medium == self.home_medium() && self.flush.is_given_up(extent);
+        let home = medium == self.home_medium();
+        if home && self.flush.is_vouched(extent) {
+            return self.flush_and_say_so();
+        }
+        let needed = needed || home && self.flush.is_given_up(extent);
         if needed && !self.plants.has(Planted::ReuseAtOnce) { self.flush_now() } else { Ok(()) }
     }
 }

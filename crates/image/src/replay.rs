@@ -3,7 +3,7 @@
 //! Invariant: a tag counts if it was durable or its data is there, and none counts behind one that is missing where a
 //! later one makes no sense without it.
 
-use skylight_disk::{PbaExtent, SECTOR_BYTES, Time};
+use skylight_disk::{PbaExtent, SECTOR_BYTES, Sectors, Time};
 use skylight_layer::capabilities::overwriting::Stamp;
 use skylight_layer::{Layer, Medium};
 
@@ -108,8 +108,10 @@ impl Replay<'_> {
         if tag.sequence <= self.durable {
             return Ok(true);
         }
-        let goes_on = state.zones.of(record.zone).written == before
-            && tag.sequence.saturating_sub(follows.into()) > last_out;
+        // An empty zone is empty whatever it was before.
+        let goes_on = record.written == Sectors(0)
+            || state.zones.of(record.zone).written == before
+                && tag.sequence.saturating_sub(follows.into()) > last_out;
         if !goes_on && !self.plants.has(Planted::ZoneAlone) {
             return Ok(false);
         }

@@ -143,6 +143,8 @@ impl Interpreter {
             let record = if index == last { record } else { old };
             let kind = Kind::Zone { data_crc, record, before: old.written, follows };
             let tag = self.tag(extent, Pba(0), kind);
+            let Self { state, flush, .. } = self;
+            state.visit_home(layer, extent, &mut |piece| flush.since.vouched.add(piece));
             self.band_tag(tag, waits);
         }
         Ok(())

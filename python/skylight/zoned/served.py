@@ -33,17 +33,17 @@ def served_layout(control: Control, trusted: Sequence[int] | None = None) -> Zon
 
 def served_zones(control: Control, trusted: Sequence[int] | None = None) -> Zones:
     """All zones of the server with this control socket; none if the drive has no zones. Raises ServeError."""
-    pages: list[dict[str, list[int]]] = []
+    columns: dict[str, list[int]] = {name: [] for name in _TYPES}
     first = 0
     while True:
         page = _page(control, first, _PAGE_ZONES, trusted)
-        columns: dict[str, list[int]] = page["columns"]
-        pages.append(columns)
-        first += len(columns["start_bytes"])
-        if first >= page["zones"]:
+        for name, column in columns.items():
+            column.extend(page["columns"][name])
+        here = len(page["columns"]["start_bytes"])
+        first += here
+        if here == 0 or first >= page["layout"]["zones"]:
             break
-    joined = {name: [value for page in pages for value in page[name]] for name in pages[0]}
-    return Zones(**{name: np.array(column, dtype=_TYPES[name]) for name, column in joined.items()})
+    return Zones.of({name: np.array(column, dtype=_TYPES[name]) for name, column in columns.items()})
 
 
 def zone_action(

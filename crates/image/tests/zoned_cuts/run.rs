@@ -140,7 +140,10 @@ impl Life {
             return if matches!(self.flush, PendingFlush::Begun(_)) { Op::Sync } else { Op::EndFlush };
         }
         match self.random.below(48) {
-            0..=25 => Op::Write(self.draw_writes(), self.random.below(8) == 0),
+            0..=25 => match self.draw_writes() {
+                writes if writes.is_empty() => Op::Idle,
+                writes => Op::Write(writes, self.random.below(8) == 0),
+            },
             26..=33 => match self.draw_zone().filter(|&zone| !self.oracle.is_conventional(zone)) {
                 Some(zone) => Op::Reset(Some(zone)),
                 None => Op::Idle,
@@ -236,10 +239,13 @@ impl Life {
 
     /// A command that no drive takes: it fails, and changes nothing.
     fn ask_wrong(&mut self, image: &mut Image) -> Result<(), String> {
-        let Shape { zone_sectors, capacity, host_aware, .. } = self.oracle.shape;
-        let Some(zone) = self.draw_zone().filter(|&zone| !self.oracle.is_conventional(zone)) else {
+        let Shape { zones, zone_sectors, capacity, host_aware, .. } = self.oracle.shape;
+        // Not the last one: a command beyond the drive does not reach it.
+        let right = |zone: &u64| !self.oracle.is_conventional(*zone) && *zone + 1 < zones;
+        let zone = self.random.below(zones);
+        if !right(&zone) || self.oracle.has_failed(zone) {
             return Ok(());
-        };
+        }
         let said = self.oracle.now(zone).said;
         let at = zone * zone_sectors;
         let wrong = match self.random.below(3) {
@@ -268,14 +274,10 @@ impl Lives for Life {
     fn layer(&self) -> Box<dyn Layer> {
         let Shape { zones, zone_sectors, capacity, conventional, host_aware } = self.oracle.shape;
         let model = if host_aware { ZoneModel::HostAware } else { ZoneModel::HostManaged };
-        let layout = ZoneLayout::new(model, Sectors(zones * zone_sectors), Sectors(zone_sectors));
-        let layout = ZoneLayout {
-            capacity: Sectors(capacity),
-            conventional: conventional as u32,
-            max_open: (!host_aware).then_some(zones as u32),
-            unrestricted_reads: true,
-            ..layout
-        };
+        let mut layout = ZoneLayout::new(model, Sectors(zones * zone_sectors), Sectors(zone_sectors));
+        layout.capacity = Sectors(capacity);
+        layout.conventional = conventional as u32;
+        layout.unrestricted_reads = true;
         Box::new(ZonedLayer::new(ZonedSpec { layout, start: Pba(START), aware: None }))
     }
 

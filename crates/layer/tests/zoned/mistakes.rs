@@ -40,6 +40,9 @@ pub enum Mistake {
     OneMoreConventional,
 }
 
+/// The row of zones that are opened implicitly.
+const IMPLICIT_ROW: usize = 2;
+
 /// Rules of [`super::tables::Rules`].
 const RULES: usize = 8;
 
@@ -53,7 +56,7 @@ fn wrong(right: Effect) -> Vec<Effect> {
         Effect::Keep => vec![to(Condition::Closed), to(Condition::ExplicitOpen), Effect::Fails(ANOTHER)],
         Effect::To(_) => vec![Effect::Keep, Effect::Fails(ANOTHER)],
         // The limits do not count, or it does nothing.
-        Effect::ToWithResources(condition) => vec![to(condition), Effect::Keep],
+        Effect::ToWithResources(condition) | Effect::ToThroughOpen(condition) => vec![to(condition), Effect::Keep],
         Effect::ToClosed => vec![to(Condition::Closed), Effect::Keep],
         Effect::Fails(_) => vec![Effect::Keep, Effect::Fails(ANOTHER)],
     }
@@ -66,8 +69,12 @@ impl Mistake {
         for row in 0..CONDITIONS.len() {
             for column in 0..4 {
                 let right = standard.actions[row][column];
-                all.extend(wrong(right).into_iter().map(|effect| Self::Action(row, column, effect)));
-                if !matches!(right, Effect::Fails(_)) {
+                // A zone that was opened implicitly was written to, so its write pointer is never at its first block.
+                let same = |effect: &Effect| row == IMPLICIT_ROW && *effect == Effect::To(Condition::Closed);
+                let effects = wrong(right).into_iter().filter(|effect| !same(effect));
+                all.extend(effects.map(|effect| Self::Action(row, column, effect)));
+                // What an action leaves as it is, or cannot be done with, it may as well do with all.
+                if !matches!(right, Effect::Fails(_) | Effect::Keep) {
                     all.push(Self::All(row, column));
                 }
             }

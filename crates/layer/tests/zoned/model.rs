@@ -4,6 +4,7 @@
 //! What the standard leaves open the model leaves open: which of several violations is reported, and which of the
 //! implicitly opened zones is closed to make way for another. It follows the drive there, within these limits.
 
+use skylight_disk::Lba;
 use skylight_layer::capabilities::zoned::{ZoneCondition as Condition, ZoneDescriptor, ZoneKind, ZoneModel as DriveModel};
 use skylight_layer::{Command, Failure, Op};
 
@@ -42,6 +43,8 @@ pub struct Shape {
 pub struct Expected {
     /// The command fails for one of these reasons; none if it succeeds.
     pub fails: Vec<Failure>,
+    /// It may fail for this reason, which the standard leaves open.
+    pub may_fail: Option<Failure>,
     /// Where an append goes.
     pub appended: Option<u64>,
     /// Implicitly opened zones that the drive closes to make way.
@@ -61,8 +64,8 @@ pub struct Model {
     pub zones: Vec<Zone>,
     /// Zones by row of their condition.
     counts: [u64; 8],
-    /// Zones that the last command changed, with what they were.
-    changed: Vec<(usize, Zone)>,
+    /// The zone that the last command was for: it does not give way.
+    target: Option<usize>,
 }
 
 impl Model {
@@ -79,8 +82,7 @@ impl Model {
             };
             Zone { start, end, writable_end, kind, condition, pointer: start, non_sequential: false }
         });
-        let mut model =
-            Self { shape, tables, zones: zones.collect(), counts: [0; 8], changed: Vec::new() };
+        let mut model = Self { shape, tables, zones: zones.collect(), counts: [0; 8], target: None };
         model.zones.iter().for_each(|zone| model.counts[row(zone.condition)] += 1);
         model
     }
@@ -100,7 +102,6 @@ impl Model {
 
     fn set(&mut self, index: usize, condition: Condition, pointer: u64) {
         let zone = &mut self.zones[index];
-        self.changed.push((index, *zone));
         self.counts[row(zone.condition)] -= 1;
         self.counts[row(condition)] += 1;
         let non_sequential = zone.non_sequential && condition != Condition::Empty;
@@ -110,11 +111,11 @@ impl Model {
     /// A medium defect takes a zone out of use: the host has no command for it.
     pub fn fail_zone(&mut self, index: usize, condition: Condition) {
         self.set(index, condition, self.zones[index].pointer);
-        self.changed.clear();
     }
 
-    /// The resources of an open zone for one that has none: how many zones give way, or why there are none.
-    fn resources(&self, index: usize) -> Result<usize, Failure> {
+    /// The resources of an open zone, and of an active one, for one that has none: how many zones give way, or why there
+    /// are none.
+    fn resources(&self, index: usize, active: bool) -> Result<usize, Failure> {
         let (tables, at) = (&self.tables, row(self.zones[index].condition));
         let Shape { max_open, max_active, .. } = self.shape;
         let refused = Err(tables.rules.resources);
@@ -122,7 +123,7 @@ impl Model {
         if self.zones[index].kind == ZoneKind::SequentialWritePreferred || tables.open[at] {
             return Ok(0);
         }
-        if !tables.active[at] && max_active.is_some_and(|most| self.sum(&tables.active) >= most) {
+        if active && !tables.active[at] && max_active.is_some_and(|most| self.sum(&tables.active) >= most) {
             return refused;
         }
         match max_open {
@@ -135,10 +136,10 @@ impl Model {
 
     /// Follows a command; what the drive has to answer.
     pub fn step(&mut self, command: &Command) -> Expected {
-        self.changed.clear();
+        self.target = None;
         let (start, end) = (command.extent.start.get(), command.extent.end().get());
         match command.op {
-            Op::Read => Expected { fails: self.read(start, end), ..Expected::default() },
+            Op::Read => self.read(start, end),
             Op::Write => self.write(start, end),
             Op::Append => self.append(start, end - start),
             Op::OpenZone => self.act(Action::Open, start, end),
@@ -168,11 +169,13 @@ impl Model {
             Effect::Keep => return Ok(Expected::default()),
             Effect::Fails(failure) => return Err(failure),
             Effect::To(condition) => (condition, 0),
-            Effect::ToWithResources(condition) => (condition, self.resources(index)?),
+            Effect::ToWithResources(condition) => (condition, self.resources(index, true)?),
+            Effect::ToThroughOpen(condition) => (condition, self.resources(index, false)?),
             Effect::ToClosed => (closed(zone.pointer == zone.start), 0),
         };
         let pointer = if condition == Condition::Empty { zone.start } else { zone.pointer };
         self.set(index, condition, pointer);
+        self.target = Some(index);
         Ok(Expected { gives_way, ..Expected::default() })
     }
 
@@ -196,28 +199,29 @@ impl Model {
         for index in many {
             // Resources are those of all together; a zone that is finished needs them one at a time.
             let effect = match self.tables.actions[row(self.zones[index].condition)][column] {
-                Effect::ToWithResources(condition) => Effect::To(condition),
+                Effect::ToWithResources(condition) | Effect::ToThroughOpen(condition) => Effect::To(condition),
                 other => other,
             };
             if let Err(failure) = self.effect(index, effect) {
-                panic!("an action on all zones fails on zone {index}: {failure}");
+                return Expected::failure(failure);
             }
         }
+        self.target = None;
         Expected { gives_way, ..Expected::default() }
     }
 
-    fn read(&self, start: u64, end: u64) -> Vec<Failure> {
+    fn read(&self, start: u64, end: u64) -> Expected {
         let (tables, mut fails) = (&self.tables, Vec::new());
         let zones = &self.zones[self.of(start)..=self.of(end - 1)];
         fails.extend(zones.iter().filter_map(|zone| tables.reads[row(zone.condition)]));
         if self.shape.model == DriveModel::HostAware {
-            return fails;
+            return Expected { fails, ..Expected::default() };
         }
         if zones.iter().any(|zone| zone.kind != zones[0].kind) {
             fails.push(tables.rules.read_types);
         }
         if self.shape.unrestricted_reads {
-            return fails;
+            return Expected { fails, ..Expected::default() };
         }
         if zones.len() > 1 && zones.iter().any(|zone| is_required(zone.kind)) {
             fails.push(tables.rules.read_boundary);
@@ -226,7 +230,13 @@ impl Model {
         if zones.iter().any(|zone| has_pointer(zone) && end.min(zone.end) > zone.pointer) {
             fails.push(tables.rules.invalid_data);
         }
-        fails
+        // A read-only zone reports no write pointer, and the standard that has capacities less than sizes is another one.
+        let is_unclear = |zone: &Zone| {
+            let known = if zone.condition == Condition::ReadOnly { zone.pointer } else { zone.writable_end };
+            is_required(zone.kind) && end.min(zone.end) > known
+        };
+        let may_fail = zones.iter().any(is_unclear).then_some(tables.rules.invalid_data);
+        Expected { fails, may_fail, ..Expected::default() }
     }
 
     fn write(&mut self, start: u64, end: u64) -> Expected {
@@ -236,8 +246,12 @@ impl Model {
             return self.write_preferred(start, end);
         }
         if zone.kind == ZoneKind::Conventional {
-            let crosses = self.zones[last].kind != zone.kind;
-            return if crosses { Expected::failure(self.tables.rules.write_boundary) } else { Expected::default() };
+            if self.zones[last].kind == zone.kind {
+                return Expected::default();
+            }
+            let unwritable = self.zones[first..=last].iter().filter_map(|zone| self.refusal(zone));
+            let fails = unwritable.chain([self.tables.rules.write_boundary]).collect();
+            return Expected { fails, ..Expected::default() };
         }
         let mut fails = Vec::new();
         if end > zone.writable_end {
@@ -254,6 +268,14 @@ impl Model {
         self.advance(first, end).unwrap_or_else(Expected::failure)
     }
 
+    /// Why a zone takes no write at all.
+    fn refusal(&self, zone: &Zone) -> Option<Failure> {
+        match self.tables.writes[row(zone.condition)] {
+            Effect::Fails(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
     /// A write at the write pointer moves it, and fills a zone at its end.
     fn advance(&mut self, index: usize, end: u64) -> Result<Expected, Failure> {
         let expected = self.effect(index, self.tables.writes[row(self.zones[index].condition)])?;
@@ -267,13 +289,9 @@ impl Model {
     /// block written.
     fn write_preferred(&mut self, start: u64, end: u64) -> Expected {
         let zones = self.of(start)..=self.of(end - 1);
-        let row_of = |index: usize| row(self.zones[index].condition);
-        let refusals = zones.clone().filter_map(|index| match self.tables.writes[row_of(index)] {
-            Effect::Fails(Failure::InvalidField) => None,
-            Effect::Fails(failure) => Some(failure),
-            _ => None,
-        });
-        let fails: Vec<Failure> = refusals.collect();
+        // They are written to when they are full, too.
+        let refusals = zones.clone().filter_map(|index| self.refusal(&self.zones[index]));
+        let fails: Vec<Failure> = refusals.filter(|failure| *failure != Failure::InvalidField).collect();
         if !fails.is_empty() {
             return Expected { fails, ..Expected::default() };
         }
@@ -307,7 +325,7 @@ impl Model {
             return Expected::failure(self.tables.rules.append_kind);
         }
         let mut fails = Vec::new();
-        if let Effect::Fails(failure) = self.tables.writes[row(zone.condition)] {
+        if let Some(failure) = self.refusal(&zone) {
             fails.push(failure);
         } else if zone.pointer + sectors > zone.writable_end {
             fails.push(self.tables.rules.write_boundary);
@@ -334,7 +352,7 @@ impl Model {
                 continue;
             }
             let way = Zone { condition: Condition::Closed, ..zone };
-            let may = zone.condition == self.tables.gives_way && way.is(found);
+            let may = zone.condition == self.tables.gives_way && way.is(found) && self.target != Some(index);
             if !may || (gave_way == gives_way && self.shape.model == DriveModel::HostManaged) {
                 return Err(format!("zone {index} has to be {zone:?} and is {found:?}"));
             }
@@ -358,7 +376,7 @@ impl Zone {
         (self.start, self.end - self.start) == (found.start.get(), found.len.get())
             && self.writable_end - self.start == found.capacity.get()
             && (self.kind, self.condition) == (found.kind, found.condition)
-            && (!has_pointer || self.pointer == found.write_pointer.get())
+            && (!has_pointer || found.write_pointer == Some(Lba(self.pointer)))
             && (self.non_sequential || !found.non_sequential)
     }
 }

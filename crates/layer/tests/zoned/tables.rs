@@ -11,7 +11,7 @@ use skylight_layer::Failure;
 use skylight_layer::capabilities::zoned::ZoneCondition::{self as Condition, Closed, Empty, ExplicitOpen, Full, ImplicitOpen};
 use skylight_layer::capabilities::zoned::ZoneKind;
 
-/// An action on a zone.
+/// An action on a zone, in the order of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Open,
@@ -19,9 +19,6 @@ pub enum Action {
     Finish,
     Reset,
 }
-
-/// Every action, in the order of their columns.
-pub const ACTIONS: [Action; 4] = [Action::Open, Action::Close, Action::Finish, Action::Reset];
 
 /// Every condition, in the order of the rows.
 pub const CONDITIONS: [Condition; 8] = [
@@ -47,15 +44,17 @@ pub enum Effect {
     Keep,
     /// The zone changes its condition.
     To(Condition),
-    /// The same, and it takes the resources of an open zone, as an action that finishes a zone without them also does.
+    /// The same, and it takes the resources of an open and active zone.
     ToWithResources(Condition),
+    /// The same, and it needs those of an open zone to get there.
+    ToThroughOpen(Condition),
     /// Closed, or empty if its write pointer is at its first block.
     ToClosed,
     /// The command fails and changes nothing.
     Fails(Failure),
 }
 
-use Effect::{Fails, Keep, To, ToClosed, ToWithResources};
+use Effect::{Fails, Keep, To, ToClosed, ToThroughOpen, ToWithResources};
 
 const NOT_WP: Effect = Fails(Failure::InvalidField);
 const READ_ONLY: Effect = Fails(Failure::ZoneReadOnly);
@@ -108,15 +107,15 @@ impl Tables {
             // ZBC-2, clauses of the commands; 4.4.3.5.2 to 4.4.3.5.8 for the transitions.
             #[rustfmt::skip]
             actions: [
-                // OPEN                         CLOSE      FINISH                  RESET
-                [NOT_WP,                        NOT_WP,    NOT_WP,                 NOT_WP],    // not write pointer
-                [ToWithResources(ExplicitOpen), Keep,      ToWithResources(Full),  Keep],      // empty
-                [To(ExplicitOpen),              ToClosed,  To(Full),               To(Empty)], // implicitly opened
-                [Keep,                          ToClosed,  To(Full),               To(Empty)], // explicitly opened
-                [ToWithResources(ExplicitOpen), Keep,      ToWithResources(Full),  To(Empty)], // closed
-                [READ_ONLY,                     READ_ONLY, READ_ONLY,              READ_ONLY], // read only
-                [Keep,                          Keep,      Keep,                   To(Empty)], // full
-                [OFFLINE,                       OFFLINE,   OFFLINE,                OFFLINE],   // offline
+                // OPEN                         CLOSE      FINISH               RESET
+                [NOT_WP,                        NOT_WP,    NOT_WP,              NOT_WP],    // not write pointer
+                [ToWithResources(ExplicitOpen), Keep,      ToThroughOpen(Full), Keep],      // empty
+                [To(ExplicitOpen),              ToClosed,  To(Full),            To(Empty)], // implicitly opened
+                [Keep,                          ToClosed,  To(Full),            To(Empty)], // explicitly opened
+                [ToWithResources(ExplicitOpen), Keep,      ToThroughOpen(Full), To(Empty)], // closed
+                [READ_ONLY,                     READ_ONLY, READ_ONLY,           READ_ONLY], // read only
+                [Keep,                          Keep,      Keep,                To(Empty)], // full
+                [OFFLINE,                       OFFLINE,   OFFLINE,             OFFLINE],   // offline
             ],
             // The ALL bit of the same commands.
             all: [
