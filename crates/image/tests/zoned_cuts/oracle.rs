@@ -197,13 +197,11 @@ impl Oracle {
             let values: Vec<u64> = (0..self.shape.zone_sectors)
                 .map(|sector| self.value(found, number, sector).unwrap_or_default())
                 .collect();
-            let zone = &mut self.zones[number as usize];
             let said = found.zones[number as usize];
             // How far a zone is written that says so no more: as far as in a state that it may be in.
-            let of = zone.history.iter().rev().find(|state| {
-                state.said == said && state.values[..state.written as usize] == values[..state.written as usize]
-            });
-            let written = of.map_or(said.end, |state| state.written);
+            let states = &self.zones[number as usize].history;
+            let written = self.state_of(number, states, said, &values).map_or(said.end, |state| state.written);
+            let zone = &mut self.zones[number as usize];
             zone.history = vec![ZoneState { said, written, values }];
             zone.superseded = 0;
         }
@@ -228,24 +226,31 @@ impl Oracle {
             let values: Result<Vec<u64>, String> =
                 (0..self.shape.zone_sectors).map(|sector| self.value(found, number, sector)).collect();
             let values = values?;
-            let exact = !self.shape.host_aware && !self.is_conventional(number);
-            let right = if said.condition == OFFLINE {
-                // Nothing can be read of it.
-                states.iter().any(|state| state.said == said)
-            } else if exact {
-                states.iter().any(|state| state.said == said && state.reads_as(&values))
-            } else {
-                let mut same = states.iter().filter(|state| state.said == said);
-                same.any(|state| {
-                    values.iter().enumerate().all(|(sector, &value)| may_read(states, state, sector, value))
-                })
-            };
-            if !right {
-                let may: Vec<_> = states.iter().map(|state| (state.said, &state.values[..state.written as usize])).collect();
+            if self.state_of(number, states, said, &values).is_none() {
+                let may: Vec<_> =
+                    states.iter().map(|state| (state.said, &state.values[..state.written as usize])).collect();
                 return Err(format!("zone {number} says {said:?} and reads as {values:?}; may be {may:?}"));
             }
         }
         Ok(())
+    }
+
+    /// The newest of some states of a zone in which it says this and reads so.
+    fn state_of<'a>(
+        &self,
+        number: u64,
+        states: &'a [ZoneState],
+        said: Said,
+        values: &[u64],
+    ) -> Option<&'a ZoneState> {
+        let exact = !self.shape.host_aware && !self.is_conventional(number);
+        let reads_as = |state: &&ZoneState| match said.condition {
+            // Nothing can be read of it.
+            OFFLINE => true,
+            _ if exact => state.reads_as(values),
+            _ => values.iter().enumerate().all(|(sector, &value)| may_read(states, state, sector, value)),
+        };
+        states.iter().rev().filter(|state| state.said == said).find(reads_as)
     }
 
     /// The number of the write that a sector reads as.

@@ -160,7 +160,8 @@ impl Life {
                 }
                 _ => Op::Idle,
             },
-            39 | 40 => match self.draw_zone().filter(|&zone| !self.oracle.is_conventional(zone)) {
+            // An empty zone that is open is finished with all others, and is not open behind a cut.
+            39 | 40 => match self.draw_zone().filter(|&zone| self.oracle.now(zone).said.end > 0) {
                 Some(zone) => Op::Touch(zone, self.random.below(2) == 0),
                 None => Op::Idle,
             },
