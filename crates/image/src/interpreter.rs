@@ -181,6 +181,7 @@ impl Interpreter {
     ) -> Result<(), ImageError> {
         let (mut host, since) = (HostData::of(plan, writes), self.sequence);
         self.record(layer)?;
+        let zeros = self.fill_zones(plan, layer, writes)?;
         let in_place = self.is_in_place();
         for step in plan.steps() {
             match *step {
@@ -196,10 +197,10 @@ impl Interpreter {
             }
         }
         self.counters.host_bytes += host.bytes();
-        self.record_zones((plan, since), layer, writes)
+        self.record_zones((plan, since, zeros), layer, writes)
     }
 
-    fn commit(
+    pub(crate) fn commit(
         &mut self,
         change: MapChange,
         layer: &mut dyn Layer,

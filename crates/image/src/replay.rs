@@ -56,7 +56,7 @@ impl Replay<'_> {
             tags.sort_unstable_by_key(|tag| tag.sequence);
         }
         let mut recovery = Recovery { tags: tags.len() as u64, ..Recovery::default() };
-        let mut whole = state.is_in_place().then(|| match self.plants.has(Planted::GapIgnored) {
+        let whole = state.is_in_place().then(|| match self.plants.has(Planted::GapIgnored) {
             true => u64::MAX,
             false => self.first_gap(&tags),
         });
@@ -72,11 +72,9 @@ impl Replay<'_> {
             last = last.max(tag.sequence);
             // Of an image in place they are about the layer, and count as far as none is missing.
             if let Some(gap) = whole.filter(|_| tag.sequence < self.until) {
-                if tag.sequence < gap && self.zone_goes_on(tag, last_out, (state, layer))? {
-                    state.apply(tag);
-                } else {
-                    recovery.refused += 1;
-                    whole = Some(gap.min(tag.sequence));
+                match tag.sequence < gap {
+                    true => state.apply(tag),
+                    false => recovery.refused += 1,
                 }
                 continue;
             }

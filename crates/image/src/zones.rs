@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::capabilities::zoned::ZoneRecord;
-use skylight_layer::{Layer, Outcome, Plan, Purpose, Step};
+use skylight_layer::{Layer, MapChange, Outcome, Plan, Purpose, Step};
 
 use crate::error::ImageError;
 use crate::format::tag::{Kind, TAGS};
-use crate::host::HostWrite;
+use crate::host::{HostData, HostWrite};
 use crate::in_place::Place;
 use crate::interpreter::Interpreter;
 use crate::planted::Planted;
@@ -93,23 +93,46 @@ impl Interpreter {
         !self.zone_changes.is_empty() || changes(plan)
     }
 
-    /// Logs the records of the zones that a plan has changed, of which `since` is the last tag before it.
+    /// Makes zeros of what the zones of a plan get before their end of data without anybody having written it; whether there was
+    /// anything.
+    pub(crate) fn fill_zones(
+        &mut self,
+        plan: &Plan,
+        layer: &dyn Layer,
+        writes: &[HostWrite<'_>],
+    ) -> Result<bool, ImageError> {
+        let mut any = false;
+        for index in 0..self.zone_changes.len() {
+            let record = self.zone_changes[index];
+            let before = self.state.zones.of(record.zone).written;
+            let Some(zones) = self.zones.filter(|_| record.written > before) else { continue };
+            let zone = zones.extent_of(record.zone);
+            let written: Vec<LbaExtent> = runs_in(zone, plan, writes).iter().map(|run| run.extent).collect();
+            let gap = LbaExtent::new(zone.start + before, record.written - before);
+            any |= self.fill_gaps(gap, written, layer)?;
+        }
+        Ok(any)
+    }
+
+    /// Logs the records of the zones that a plan has changed, of which `since` is the last tag before it; `waits` if the
+    /// plan made zeros, which have no checksum.
     pub(crate) fn record_zones(
         &mut self,
-        (plan, since): (&Plan, u64),
+        (plan, since, waits): (&Plan, u64, bool),
         layer: &mut dyn Layer,
         writes: &[HostWrite<'_>],
     ) -> Result<(), ImageError> {
         for index in 0..self.zone_changes.len() {
             let record = self.zone_changes[index];
-            let Some(zone) = layer.zoned().map(|zoned| zoned.layout().extent_of(record.zone)) else {
-                continue;
-            };
             let before = self.state.zones.of(record.zone).written;
+            let Some(zone) = self.zones.map(|zones| zones.extent_of(record.zone)) else { continue };
             let runs = if record.written > before { runs_in(zone, plan, writes) } else { Vec::new() };
-            let waits = self.fill_gaps((zone, before, record.written), &runs, layer)?;
             if record.written < before {
                 self.give_up(LbaExtent::new(zone.start, before), layer);
+            }
+            if record == ZoneRecord::empty(record.zone) && self.state.map.overlapping(zone).next().is_some() {
+                // A reset gives up what the persistent cache has of the zone, too.
+                self.commit(MapChange::Native { lba: zone }, layer, &mut HostData::of(plan, &[]))?;
             }
             self.log_record((record, since), &runs, waits, layer)?;
         }
@@ -127,7 +150,7 @@ impl Interpreter {
     ) -> Result<(), ImageError> {
         let old = self.state.zones.of(record.zone);
         // Data in the persistent cache has tags of its own, in this plan.
-        let home = |run: &&Run<'_>| self.is_in_place() || self.state.map.overlapping(run.extent).next().is_none();
+        let home = |run: &&Run<'_>| self.state.map.overlapping(run.extent).next().is_none();
         let mut sums: Vec<(LbaExtent, u32)> =
             runs.iter().filter(home).map(|run| (run.extent, crc32c::crc32c(run.data))).collect();
         if sums.is_empty() {
@@ -150,18 +173,19 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Makes zeros of what lies between the end of a zone's data before and after a plan, and no run of the plan covers;
-    /// whether there was anything.
+    /// Makes zeros of the parts of an extent that are neither written now nor in the persistent cache; whether there were any.
     fn fill_gaps(
         &mut self,
-        (zone, before, after): (LbaExtent, Sectors, Sectors),
-        runs: &[Run<'_>],
+        extent: LbaExtent,
+        mut covered: Vec<LbaExtent>,
         layer: &dyn Layer,
     ) -> Result<bool, ImageError> {
-        let (mut at, end, mut any) = (zone.start + before, zone.start + after, false);
-        let ends = LbaExtent::new(end, Sectors(0));
-        for covered in runs.iter().map(|run| run.extent).chain([ends]) {
-            let gap_end = covered.start.min(end);
+        covered.extend(self.state.map.overlapping(extent).map(|mapped| mapped.lba));
+        covered.push(LbaExtent::new(extent.end(), Sectors(0)));
+        covered.sort_by_key(|covered| covered.start);
+        let (mut at, mut any) = (extent.start, false);
+        for covered in covered {
+            let gap_end = covered.start.min(extent.end());
             if at < gap_end {
                 self.make_zeros(LbaExtent::new(at, gap_end - at), layer)?;
                 any = true;
