@@ -58,6 +58,11 @@ fn host_aware_zones_survive_cuts() {
 }
 
 #[test]
+fn zones_with_a_persistent_cache_survive_cuts() {
+    lives(DRIVES[3]);
+}
+
+#[test]
 fn planted_faults_are_noticed() {
     let seed = number("PROPTEST_RNG_SEED", 1);
     for planted in [Planted::NoSync, Planted::ResetForgets, Planted::ZoneWithoutData, Planted::ZoneAlone] {
