@@ -318,12 +318,16 @@ impl Interpreter {
 
 /// What a plan writes of host writes in a zone at native locations, by address.
 fn runs_in<'a>(zone: LbaExtent, plan: &Plan, writes: &[HostWrite<'a>]) -> Vec<Run<'a>> {
+    let done = |write: &&HostWrite<'a>| {
+        plan.completions().any(|(id, outcome)| id == write.id && outcome.status().is_ok())
+    };
+    let taken: Vec<&HostWrite<'a>> = writes.iter().filter(done).collect();
     let mut runs: Vec<Run<'a>> = Vec::new();
     for step in plan.steps() {
         let Step::Access { extent, source: Source::Host(start), .. } = step else { continue };
         let start = Lba::from(*start);
         let (start, end) = (start.max(zone.start), (start + extent.len).min(zone.end()));
-        for write in writes {
+        for write in &taken {
             let (from, to) = (start.max(write.extent.start), end.min(write.extent.end()));
             if from < to {
                 let byte = |at: Lba| (at - write.extent.start).bytes() as usize;

@@ -231,6 +231,10 @@ impl Aware {
         // An extent that is written splits at most one of the map.
         let map_entries = extents.iter().map(|extent| extent.len.get().div_ceil(ENTRY_MAX_SECTORS) + 1).sum();
         self.clean_for(quanta, map_entries, table, plan);
+        // What was merged meanwhile has none of these.
+        for extent in extents {
+            self.cancel_cleaning_of(table.layout().zone_of(extent.start));
+        }
         self.entries += 1;
         let since_merge = self.spec.map_merge_every.map(|every| self.entries % every);
         if self.entries > self.spec.map_copies && since_merge.is_some_and(|since| since < self.spec.map_copies) {
