@@ -66,7 +66,7 @@ impl Replay<'_> {
             if !self.bounds.hold_tag(tag) {
                 return Err(self.reader.damaged(format!("tag {} lies beyond the drive", tag.sequence)));
             }
-            if tag.sequence > last + 1 {
+            if tag.sequence.saturating_sub(1) > last {
                 last_out = tag.sequence - 1;
             }
             last = last.max(tag.sequence);
@@ -138,9 +138,9 @@ impl Replay<'_> {
 
     /// Whether the bytes of extents, one after the other, have this checksum.
     fn has_bytes(&self, (medium, extents): (Medium, &[PbaExtent]), crc: u32) -> Result<bool, ImageError> {
-        let sum = extents.iter().try_fold(0, |sum, &extent| {
-            data_checksum(self.reader, self.superblock, (medium, extent), sum)
-        });
+        let sum = extents
+            .iter()
+            .try_fold(0, |sum, &extent| data_checksum(self.reader, self.superblock, (medium, extent), sum));
         match sum {
             // The data came, and something else than a cut has changed it: older data would hide that.
             Err(ImageError::Checksum { .. }) => Ok(true),

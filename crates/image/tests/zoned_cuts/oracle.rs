@@ -161,7 +161,9 @@ impl Oracle {
                 for zone in zones(*of).filter(|&zone| !self.is_conventional(zone)).collect::<Vec<_>>() {
                     let Said { end, condition, non_sequential } = self.now(zone).said;
                     if condition == 0 && (of.is_some() || end > 0 || non_sequential) {
-                        self.change(zone, |state| state.said = Said { end: 0, condition: FULL, ..state.said });
+                        self.change(zone, |state| {
+                            state.said = Said { end: 0, condition: FULL, ..state.said }
+                        });
                     }
                 }
             }
@@ -241,8 +243,10 @@ impl Oracle {
                 (0..self.shape.zone_sectors).map(|sector| self.value(found, number, sector)).collect();
             let values = values?;
             if self.state_of(number, states, said, &values).is_none() {
-                let may: Vec<_> =
-                    states.iter().map(|state| (state.said, &state.values[..state.written as usize])).collect();
+                let may: Vec<_> = states
+                    .iter()
+                    .map(|state| (state.said, &state.values[..state.written as usize]))
+                    .collect();
                 return Err(format!("zone {number} says {said:?} and reads as {values:?}; may be {may:?}"));
             }
         }
@@ -262,7 +266,8 @@ impl Oracle {
                 let mut sectors = values.iter().enumerate();
                 // What a command before has put there, or nothing.
                 state.said.condition == OFFLINE
-                    || sectors.all(|(sector, value)| states.iter().any(|state| state.values[sector] == *value))
+                    || sectors
+                        .all(|(sector, value)| states.iter().any(|state| state.values[sector] == *value))
             };
             let capacity = self.shape.capacity;
             return states.iter().rev().find(|state| state.may_say(said, capacity) && values_are(state));

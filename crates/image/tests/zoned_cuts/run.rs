@@ -231,7 +231,11 @@ impl Life {
                 let writes: Vec<_> = writes
                     .iter()
                     .zip(&data)
-                    .map(|(&(zone, from, ..), data)| Write { offset: first(zone, from) * 512, data, fua: *fua })
+                    .map(|(&(zone, from, ..), data)| Write {
+                        offset: first(zone, from) * 512,
+                        data,
+                        fua: *fua,
+                    })
                     .collect();
                 image.write_many(&writes)
             }
