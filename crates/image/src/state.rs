@@ -13,6 +13,7 @@ use skylight_layer::{CachedExtent, ExtentMap, Layer, Recovered};
 
 use crate::format::tag::{Kind, Tag};
 use crate::ranges::{Room, Rooms};
+use crate::zones::ZoneRecords;
 
 /// Where bands lie, by their first host sectors: the length of each and its place.
 pub(crate) type BandPlaces = BTreeMap<u64, (Sectors, Pba)>;
@@ -29,6 +30,8 @@ pub(crate) struct State {
     pub fixed: Option<BandPlaces>,
     /// Sectors that accesses to the cache have taken.
     pub taken: u64,
+    /// Zones that are not as on a new drive.
+    pub zones: ZoneRecords,
 }
 
 impl State {
@@ -42,13 +45,14 @@ impl State {
                 self.map.insert(tag.lba, tag.pba);
                 self.taken = self.taken.max(taken + access.len.get());
             }
-            Kind::Home => self.map.remove(tag.lba),
+            Kind::Home { .. } => self.map.remove(tag.lba),
             Kind::Moved => {
                 self.map.remove(tag.lba);
                 self.moved.insert(tag.lba.start.get(), (tag.lba.len, tag.pba));
             }
             // What a write overwrote is the layer's to know.
             Kind::Written { .. } => {}
+            Kind::Zone { record, .. } => self.zones.set(record),
         }
     }
 

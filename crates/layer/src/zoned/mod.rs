@@ -370,7 +370,7 @@ impl Layer for ZonedLayer {
         let layout = self.table.layout();
         let last = layout.extent_of(layout.zones - 1);
         let platter = Sectors(self.native(last).end().get());
-        let native = MediaUse { platter, ..MediaUse::default() };
+        let native = MediaUse { platter, zones: layout.zones.into(), ..MediaUse::default() };
         self.aware.as_ref().map_or(native, |aware| aware.media_use(native))
     }
 
