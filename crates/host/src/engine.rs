@@ -53,6 +53,27 @@ pub struct Log {
     pub submit_ns: Vec<u64>,
     /// Just after its completion was seen.
     pub complete_ns: Vec<u64>,
+    /// What came of a zone command, as [`skylight_command::code::result`] has it; 0 for all else.
+    pub result: Vec<u64>,
+}
+
+impl Log {
+    /// The log of so many rows of which none has completed.
+    pub fn pending(rows: usize) -> Self {
+        Self { submit_ns: vec![0; rows], complete_ns: vec![0; rows], result: vec![0; rows] }
+    }
+
+    /// The log of one command.
+    pub(crate) fn one(submit_ns: u64, complete_ns: u64, result: u64) -> Self {
+        Self { submit_ns: vec![submit_ns], complete_ns: vec![complete_ns], result: vec![result] }
+    }
+
+    /// Adds the rows of another log behind its own.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.submit_ns.extend(other.submit_ns);
+        self.complete_ns.extend(other.complete_ns);
+        self.result.extend(other.result);
+    }
 }
 
 /// How a batch ended.
@@ -171,7 +192,7 @@ impl Engine {
         self.free.clear();
         self.free.extend((0..depth.min(self.row_of.len())).rev());
         let mut progress = Progress {
-            log: Log { submit_ns: vec![0; rows], complete_ns: vec![0; rows] },
+            log: Log::pending(rows),
             next: 0,
             in_flight: 0,
             end: None,

@@ -11,9 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use skylight_host::{
     Access, CacheSwitch, Columns, Device, End, HostError as Error, Identity, Log, Refusal, RefusalReason,
-    Sysfs,
+    Sysfs, Zone,
 };
 
 use crate::object_of;
@@ -54,7 +55,7 @@ fn host_error(py: Python<'_>, error: &Error) -> PyErr {
     let kind = match error {
         Error::Refused(Refusal { reason: RefusalReason::Note(_), .. }) => "unkept",
         Error::Refused(_) => "refused",
-        Error::Failed(_) | Error::NotRestored(_) => "failed",
+        Error::Failed(_) | Error::NotRestored(_) | Error::Zone(_) => "failed",
     };
     error_of(py, kind, error.to_string(), None)
 }
@@ -167,6 +168,30 @@ impl HostDevice {
         };
         error.set_cause(py, raised);
         Err(error)
+    }
+
+    /// The layout of the zones; None where there are none.
+    fn zone_layout<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let layout = self.with(py, |device| py.detach(|| device.zone_layout()))?;
+        layout.map(|layout| object_of(py, &layout)).transpose()
+    }
+
+    /// At most `most` zones from the one that contains a byte on: columns by name.
+    fn report_zones<'py>(&self, py: Python<'py>, from_bytes: u64, most: usize) -> PyResult<Bound<'py, PyDict>> {
+        let zones = self.with(py, |device| py.detach(|| device.report_zones(from_bytes, most)))?;
+        let columns = PyDict::new(py);
+        let u64s = |of: fn(&Zone) -> u64| PyArray1::from_iter(py, zones.iter().map(of));
+        let u8s = |of: fn(&Zone) -> u8| PyArray1::from_iter(py, zones.iter().map(of));
+        let flags = |of: fn(&Zone) -> bool| PyArray1::from_iter(py, zones.iter().map(of));
+        columns.set_item("start_bytes", u64s(|zone| zone.start_bytes))?;
+        columns.set_item("size_bytes", u64s(|zone| zone.size_bytes))?;
+        columns.set_item("capacity_bytes", u64s(|zone| zone.capacity_bytes))?;
+        columns.set_item("write_pointer_bytes", u64s(|zone| zone.write_pointer_bytes))?;
+        columns.set_item("kind", u8s(|zone| zone.kind))?;
+        columns.set_item("condition", u8s(|zone| zone.condition))?;
+        columns.set_item("reset_recommended", flags(|zone| zone.reset_recommended))?;
+        columns.set_item("non_sequential", flags(|zone| zone.non_sequential))?;
+        Ok(columns)
     }
 
     /// The state of the volatile write cache, as declared: "on", "off" or "unknown".
