@@ -121,7 +121,7 @@ HAS_POINTER = (1, 2, 3, 4)
 
 def theirs(text: str) -> list[tuple[int, ...]]:
     """Zones of a report of blkzone, in bytes; the write pointer only where it means something."""
-    zones = []
+    zones: list[tuple[int, ...]] = []
     for line in text.splitlines():
         found = ZONE.search(line)
         assert found is not None, line
@@ -142,7 +142,9 @@ def ours(text: str) -> list[tuple[int, ...]]:
             zone["start_bytes"],
             zone["size_bytes"],
             zone["capacity_bytes"],
-            zone["write_pointer_bytes"] - zone["start_bytes"] if zone["condition_code"] in HAS_POINTER else -1,
+            zone["write_pointer_bytes"] - zone["start_bytes"]
+            if zone["condition_code"] in HAS_POINTER
+            else -1,
             int(zone["reset_recommended"]),
             int(zone["non_sequential"]),
             zone["condition_code"],
@@ -209,9 +211,13 @@ def test_actions_change_what_is_reported(said: dict[str, Said], kind: str) -> No
 def test_more_open_zones_than_there_can_be(said: dict[str, Said], kind: str, device: str) -> None:
     refused = said[f"{kind} too many"]
     assert refused.code == 3
-    assert re.search(rf"zone 2\d: {device}: .* failed: .*; close, finish or reset another zone first", refused.err)
+    assert re.search(
+        rf"zone 2\d: {device}: .* failed: .*; close, finish or reset another zone first", refused.err
+    )
     assert refused.err.count("\n") == 1
-    opened = [zone for zone in zones_of(said, f"{kind} as many as fit").values() if zone["condition_code"] == 3]
+    opened = [
+        zone for zone in zones_of(said, f"{kind} as many as fit").values() if zone["condition_code"] == 3
+    ]
     assert len(opened) == MAX_OPEN
 
 
@@ -235,7 +241,9 @@ def test_nothing_is_finished_without_leave(said: dict[str, Said], kind: str, dev
 def test_a_device_in_use_by_a_file_system_is_left_alone(said: dict[str, Said]) -> None:
     for name in ("mounted reset", "mounted open"):
         assert said[name].code == 2
-        assert said[name].err.startswith(f"skylight: {NULL}: nullb0 is mounted at /mnt; run umount /mnt"), name
+        assert said[name].err.startswith(f"skylight: {NULL}: nullb0 is mounted at /mnt; run umount /mnt"), (
+            name
+        )
     assert ours(said["mounted report"].out) == theirs(said["mounted theirs"].out), "a report is no use"
     assert said["umount"].code == 0, said["umount"]
     assert said["signed reset"].code == 2

@@ -79,7 +79,11 @@ def boot(folder: Path, packages: Path, steps: Sequence[Step]) -> dict[str, Said]
         )
     )
     serial = folder / "serial"
-    shares = {"hostroot": (Path("/"), True), "modules": (tree / "lib/modules", True), "results": (share, False)}
+    shares = {
+        "hostroot": (Path("/"), True),
+        "modules": (tree / "lib/modules", True),
+        "results": (share, False),
+    }
     words = [
         "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "q35", "-m", "2048",
         "-smp", "1", "-display", "none", "-no-reboot", "-nodefaults", "-serial", "stdio",

@@ -117,7 +117,7 @@ impl Device {
         let write = Columns { op: &[code::WRITE], offset: &[at], size: &[size] };
         let (mut log, end) = self.run_io(write, 1, interrupted)?;
         if end == End::Complete {
-            log.result = vec![at];
+            log.results = vec![(0, at)];
             pointers.0.insert(zone, Pointer { at: Some(at + u64::from(size)), ..pointer });
         }
         Ok((log, end))
@@ -125,11 +125,11 @@ impl Device {
 
     /// Where a zone is written next.
     fn pointer(&self, zone_bytes: u64) -> Result<Pointer, HostError> {
-        const WRITABLE: std::ops::RangeInclusive<u8> = 1..=4;
+        const FULL: u8 = 0xe;
         let zones = self.report_zones(zone_bytes, 1)?;
         let zone = zones.first().filter(|zone| zone.start_bytes == zone_bytes);
         Ok(zone.map_or(Pointer::default(), |zone| Pointer {
-            at: WRITABLE.contains(&zone.condition).then_some(zone.write_pointer_bytes),
+            at: zone.write_pointer_bytes.filter(|_| zone.condition != FULL),
             end: zone.start_bytes + zone.capacity_bytes,
         }))
     }
@@ -176,8 +176,7 @@ mod tests {
     #[test]
     fn only_actions_and_appends_leave_the_ring() {
         let ops: Vec<u8> = (0..=255).filter(|&column| zone_op(column).is_some()).collect();
-        let expected =
-            [code::OPEN_ZONE, code::CLOSE_ZONE, code::FINISH_ZONE, code::RESET_ZONE, code::APPEND];
+        let expected = [code::OPEN_ZONE, code::CLOSE_ZONE, code::FINISH_ZONE, code::RESET_ZONE, code::APPEND];
         assert_eq!(ops, expected);
     }
 }

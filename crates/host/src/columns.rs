@@ -63,11 +63,7 @@ impl Needs {
 impl Columns<'_> {
     /// Rows `first` to `last` (exclusive).
     pub fn part(&self, first: usize, last: usize) -> Self {
-        Self {
-            op: &self.op[first..last],
-            offset: &self.offset[first..last],
-            size: &self.size[first..last],
-        }
+        Self { op: &self.op[first..last], offset: &self.offset[first..last], size: &self.size[first..last] }
     }
 
     /// Rows of the batch.

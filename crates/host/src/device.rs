@@ -125,7 +125,8 @@ impl Device {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(Log, End), HostError> {
         let path = self.identity.path.clone();
-        let needs = columns.check(depth, &self.limits()).map_err(|error| RefusalReason::Columns(error).of(&path))?;
+        let needs =
+            columns.check(depth, &self.limits()).map_err(|error| RefusalReason::Columns(error).of(&path))?;
         if columns.is_empty() {
             return Ok((Log::default(), End::Complete));
         }

@@ -120,7 +120,9 @@ pub enum RefusalReason {
     #[error("its report of zones contradicts itself: {0}; update its firmware, or the kernel")]
     BadZoneReport(String),
     /// A zone action on a device that was opened for reading only.
-    #[error("a zone {0} is not allowed because the target was opened read-only; give --destroy-data to allow it")]
+    #[error(
+        "a zone {0} is not allowed because the target was opened read-only; give --destroy-data to allow it"
+    )]
     ZoneActionReadOnly(&'static str),
 }
 
@@ -161,7 +163,9 @@ pub enum ColumnError {
         depth: usize,
     },
     /// An unknown operation code.
-    #[error("row {row}: unknown operation {code}; take a code of READ, WRITE, FLUSH, APPEND or a zone action")]
+    #[error(
+        "row {row}: unknown operation {code}; take a code of READ, WRITE, FLUSH, APPEND or a zone action"
+    )]
     UnknownOp {
         /// The row.
         row: usize,

@@ -59,8 +59,6 @@ pub struct ZoneLayout {
     pub max_active: Option<u32>,
     /// Non-sequentially written zones that a host-aware drive recommends at most.
     pub recommended_non_sequential: Option<u32>,
-    /// Largest zone append that the kernel issues, bytes; `None` where it issues none.
-    pub append_max_bytes: Option<u64>,
 }
 
 /// One zone, as it is reported.
@@ -72,9 +70,9 @@ pub struct Zone {
     pub size_bytes: u64,
     /// What of it can be written, bytes.
     pub capacity_bytes: u64,
-    /// Where it is written next, bytes from the start of the device. The standard leaves it undefined for
-    /// conventional, full, read-only and offline zones; it is what was reported.
-    pub write_pointer_bytes: u64,
+    /// Where it is written next, bytes from the start of the device: the end of a full zone, `None` for a zone
+    /// without a write pointer (conventional, read-only, offline).
+    pub write_pointer_bytes: Option<u64>,
     /// ZBC-2's type: 1 conventional, 2 sequential write required, 3 sequential write preferred.
     pub kind: u8,
     /// ZBC-2's condition: 0 not write pointer, 1 empty, 2 implicitly open, 3 explicitly open, 4 closed, Dh
@@ -87,6 +85,17 @@ pub struct Zone {
 }
 
 impl Zone {
+    /// The write pointer of a zone whose report has it at this byte. What is reported of zones that are full or have
+    /// none is undefined (ZBC-2, zone condition).
+    fn pointer(condition: u8, start_bytes: u64, size_bytes: u64, reported_bytes: u64) -> Option<u64> {
+        const FULL: u8 = 0xe;
+        match condition {
+            1..=4 => Some(reported_bytes),
+            FULL => Some(start_bytes.saturating_add(size_bytes)),
+            _ => None,
+        }
+    }
+
     /// Behind its last byte.
     fn end_bytes(&self) -> Option<u64> {
         self.start_bytes.checked_add(self.size_bytes)
@@ -295,7 +304,7 @@ mod tests {
             start_bytes: number * MIB,
             size_bytes: MIB,
             capacity_bytes: MIB,
-            write_pointer_bytes: number * MIB,
+            write_pointer_bytes: Some(number * MIB),
             kind: 2,
             condition: 1,
             reset_recommended: false,
@@ -356,6 +365,17 @@ mod tests {
             let Err(ReportFault::Contradicts(what)) = found else { panic!("{found:?}") };
             assert!(what.starts_with(&format!("zone {at} of the report begins at byte")), "{what}");
         }
+    }
+
+    #[test]
+    fn only_conditions_with_a_write_pointer_have_one() {
+        let pointers: Vec<_> = (0..16).map(|condition| Zone::pointer(condition, 10, 5, 12)).collect();
+        let expected = |condition: u8| match condition {
+            1..=4 => Some(12),
+            0xe => Some(15),
+            _ => None,
+        };
+        assert_eq!(pointers, (0..16).map(expected).collect::<Vec<_>>());
     }
 
     #[test]

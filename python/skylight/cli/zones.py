@@ -1,8 +1,8 @@
 """``skylight zones TARGET report|reset|open|close|finish``: the zones of a drive, and what is done to them.
 
 A target is a simulated drive, a served drive (by its image or control socket) or a real device. This verb
-resolves it, prints a table, a chart and a picture of a report, and asks for actions; what zones are and how they
-are drawn is in ``skylight.zoned``.
+resolves it, prints a table, a chart and a picture of a report, and asks for actions; what zones are and how
+they are drawn is in ``skylight.zoned``.
 
 Invariants:
 - A report changes nothing; a device is opened read-only for it.
@@ -35,7 +35,7 @@ from skylight.units import format_capacity, format_count, format_percent, format
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from skylight.engines import ZonedEngine
+    from skylight.engines import Engine
     from skylight.zoned.zones import ZoneLayout, Zones
 
 Action = Literal["open", "close", "finish", "reset"]
@@ -44,14 +44,20 @@ ACTIONS: tuple[Action, ...] = ("reset", "open", "close", "finish")
 LOSES = ("reset", "finish")
 """Actions after which a zone cannot be as it was: data is lost, or what is not written yet cannot be written."""
 FILTERS = (
-    "conventional", "empty", "open", "implicitly-open", "explicitly-open", "closed", "full", "read-only", "offline",
-    "non-sequential", "reset-recommended",
+    "conventional", "empty", "open", "implicitly-open", "explicitly-open", "closed", "full", "read-only",
+    "offline", "non-sequential", "reset-recommended",
 )  # fmt: skip
 MOST_ROWS = 40
 """Rows of a table that people read; --every prints all."""
 CHART_WIDTH = 100
 """Characters of a chart's row, its label included: what a page shows without folding."""
 LABEL_WIDTH = 10
+
+_MENDS = {
+    "insufficient zone resources": "close, finish or reset another zone first",
+    "invalid field in CDB": "name a zone that has a write pointer, and to open it one that is not full",
+}
+"""What to do about a failure."""
 
 _EPILOG = """\b
 TARGET is
@@ -132,10 +138,11 @@ def _rows(count: int, zone: int | None, first: int | None, last: int | None, eve
     given = [zone is not None, first is not None or last is not None, everything]
     if sum(given) > 1:
         raise UsageError("name zones once: --zone N, --from N --to N, or --all")
-    begin, end = (zone, zone) if zone is not None else (first or 0, count - 1 if last is None else last)
-    if not begin <= (end if end is not None else begin) < count:
+    begin = zone if zone is not None else first or 0
+    end = zone if zone is not None else count - 1 if last is None else last
+    if not begin <= end < count:
         raise UsageError(f"zones {begin} to {end} are not on this drive, which has 0 to {count - 1}")
-    return range(begin, (end if end is not None else begin) + 1)
+    return range(begin, end + 1)
 
 
 def _act(drive: _Target, action: Action, found: Zones, rows: range, everything: bool) -> None:
@@ -149,7 +156,7 @@ def _act(drive: _Target, action: Action, found: Zones, rows: range, everything: 
         except TargetError as error:
             done = row - rows.start
             more = f"; {format_count(done)} zones before it are done" if done else ""
-            raise TargetError(f"zone {row}: {error}{more}") from error
+            raise TargetError(f"{error}{more}") from error
 
 
 @contextmanager
@@ -170,8 +177,8 @@ def _opened(target: str, action: str, destroy_data: bool) -> Iterator[_Target]:
     with closing(open_target(target, destroy_data=writes)) as engine:
         layout = engine.zone_layout() if isinstance(engine, ZonedEngine) else None
         if layout is None or not isinstance(engine, ZonedEngine):
-            raise UsageError(f"{target}: has no zones; name a host-managed or host-aware drive, and the whole of it")
-        yield _Target(target, layout, engine.report_zones, _by_engine(engine))
+            raise UsageError(f"{target}: has no zones; name a host-managed or host-aware drive, whole")
+        yield _Target(target, layout, engine.report_zones, _by_engine(target, engine))
 
 
 def _served(target: str) -> _Target | None:
@@ -183,7 +190,9 @@ def _served(target: str) -> _Target | None:
         return None
     if not stat.S_ISSOCK(kind) and not note_of(path).exists():
         if stat.S_ISREG(kind):
-            raise UsageError(f"{target}: a file has no zones; if it is an image, serve it first (skylight serve)")
+            raise UsageError(
+                f"{target}: a file has no zones; if it is an image, serve it first (skylight serve)"
+            )
         return None
     from skylight import _native
     from skylight.zoned.served import served_layout, served_zones, zone_action
@@ -205,14 +214,20 @@ def _served(target: str) -> _Target | None:
     return _Target(target, layout, lambda: served_zones(control, trusted), act)
 
 
-def _by_engine(engine: ZonedEngine) -> Callable[[Action, Zones, int | None], None]:
+def _by_engine(target: str, engine: Engine) -> Callable[[Action, Zones, int | None], None]:
     """Actions as commands of a batch."""
-    from skylight.evidence import IoBatch, Op
+    from skylight.evidence import FAILURES, IoBatch, Op
 
     ops = {"open": Op.OPEN_ZONE, "close": Op.CLOSE_ZONE, "finish": Op.FINISH_ZONE, "reset": Op.RESET_ZONE}
 
     def act(action: Action, found: Zones, row: int | None) -> None:
-        raise NotImplementedError(ops[action], found, row, engine, IoBatch)
+        start, size = (0, 0) if row is None else (int(found.start_bytes[row]), int(found.size_bytes[row]))
+        log = engine.run(IoBatch.make(ops[action], [start], size))
+        if np.any(log.failed):
+            failure = FAILURES[int(log.result[0])]
+            where = "all zones" if row is None else f"zone {row}"
+            mend = _MENDS.get(failure, "see its condition with skylight zones TARGET report")
+            raise TargetError(f"{target}: {action} of {where} failed: {failure}; {mend}")
 
     return act
 
@@ -240,7 +255,7 @@ def _document(drive: _Target, found: Zones, rows: list[int]) -> dict[str, object
                 "start_bytes": int(found.start_bytes[row]),
                 "size_bytes": int(found.size_bytes[row]),
                 "capacity_bytes": int(found.capacity_bytes[row]),
-                "write_pointer_bytes": int(found.write_pointer_bytes[row]),
+                "write_pointer_bytes": _pointer(found, row),
                 "type": type_name(int(found.kind[row])),
                 "type_code": int(found.kind[row]),
                 "condition": condition_name(int(found.condition[row])),
@@ -251,6 +266,14 @@ def _document(drive: _Target, found: Zones, rows: list[int]) -> dict[str, object
             for row in rows
         ],
     }
+
+
+def _pointer(found: Zones, row: int) -> int | None:
+    """The write pointer of a zone; None where it has none."""
+    from skylight.zoned.zones import NO_POINTER
+
+    pointer = found.write_pointer_bytes[row]
+    return None if pointer == NO_POINTER else int(pointer)
 
 
 def _print(drive: _Target, found: Zones, shown: NDArray[np.bool_], every: bool, whole: bool) -> None:
@@ -271,8 +294,9 @@ def _print(drive: _Target, found: Zones, shown: NDArray[np.bool_], every: bool, 
 
 def _limits(layout: ZoneLayout, found: Zones) -> Iterator[str]:
     """Open, active and non-sequential zones, and the limits on them."""
-    is_open = np.isin(found.condition, (2, 3))
-    is_active = is_open | (found.condition == 4)
+    from skylight.zoned.looks import ACTIVE, OPEN
+
+    is_open, is_active = np.isin(found.condition, OPEN), np.isin(found.condition, ACTIVE)
     soft = layout.model == "host-aware"
     for what, count, limit in (
         ("open", is_open, layout.max_open),

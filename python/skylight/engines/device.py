@@ -4,7 +4,8 @@ Invariants: without `destroy_data` the kernel itself opens the target read-only,
 and its settings are left alone; with it, a target in use is refused (see the Rust crate `host`). The volatile
 write cache is restored on exit of `settings`, at interpreter exit, and, from a restore note on disk, by the
 next run after this one was killed. A drive that cannot be restored (it vanished) raises a `TargetError`,
-which never replaces an error already being raised. Notes live in `$SKYLIGHT_STATE`, else
+which never replaces an error already being raised. Zone actions and appends in a batch run one at a time,
+after what is before them (see the Rust module `host/batch.rs`). Notes live in `$SKYLIGHT_STATE`, else
 `$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file per drive.
 
 Source: docs/architecture.md (crates/host).
@@ -22,7 +23,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -41,6 +42,7 @@ from skylight.evidence import (
     Stop,
     TargetFacts,
 )
+from skylight.zoned.zones import ZoneKind, ZoneLayout, Zones
 
 STOP_PIECE_IOS = 16  # times the depth: I/Os that may run past a stop
 LOOK_AHEAD_NOTE = "read look-ahead cannot be set here"
@@ -51,6 +53,8 @@ BLKDISCARD = 0x1277
 """The ioctl that discards a range of a block device: its first byte and its length (linux/fs.h)."""
 TRIM_BYTES = 64 << 30
 """Bytes discarded by one call: a signal is seen between two."""
+ALL_ZONES = 1 << 32
+"""More zones than there are."""
 _FACTS = ("kind", "path", "size_bytes", "block_bytes")
 _STATES = {"on": True, "off": False}
 
@@ -101,6 +105,18 @@ class Host(Protocol):
 
     def run(self, op: U8, offset: U64, size: U32, depth: int) -> tuple[U64, U64]:
         """Runs a batch; submit and completion times, ns."""
+        ...
+
+    def results(self) -> tuple[U64, U64]:
+        """Rows of the last batch that were refused or were appends, and the result of each."""
+        ...
+
+    def zone_layout(self) -> dict[str, Any] | None:
+        """The layout of its zones; None without zones."""
+        ...
+
+    def report_zones(self, from_bytes: int, most: int) -> dict[str, Any]:
+        """At most `most` zones from the one that contains a byte on, as columns."""
         ...
 
     def switch_write_cache(self, on: bool, note: str | None = None) -> Switch:
@@ -263,9 +279,28 @@ class DeviceEngine:
             submit_ns, complete_ns = self._host.run(io.op, io.offset, io.size, depth)
         except _native.HostError as error:
             _raise(error, io)
-        return IoLog.of(
-            io, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False)
-        )
+        log = IoLog.of(io, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False))
+        rows, results = self._host.results()
+        log.result[rows] = results
+        return log
+
+    def zone_layout(self) -> ZoneLayout | None:
+        """What is fixed about the target's zones; None for a file, a partition, and a disk that reports none."""
+        try:
+            layout = self._host.zone_layout()
+        except _native.HostError as error:
+            _raise(error)
+        if layout is None:
+            return None
+        conventional = int(np.count_nonzero(self.report_zones().kind == ZoneKind.CONVENTIONAL))
+        return ZoneLayout(**layout, conventional_zones=conventional)
+
+    def report_zones(self) -> Zones:
+        """The state of all zones."""
+        try:
+            return Zones.of(self._host.report_zones(0, ALL_ZONES))
+        except _native.HostError as error:
+            _raise(error)
 
     def holes(self, offsets: U64) -> float | None:
         """The share of offsets without data: holes of a plain file as its file system reports them, else

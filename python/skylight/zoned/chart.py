@@ -1,7 +1,7 @@
 """The zones of a drive as characters: a place for a zone or for a group of neighbours, rows of equal length.
 
-Invariants: every place is a character of `LOOKS`, and the legend names each that occurs, with the number of its
-zones; without colours nothing is lost. Rows begin with the number of their first zone.
+Invariants: every place is a character of `LOOKS`, and the legend names each that occurs, with the number of
+its zones; without colours nothing is lost. Rows begin with the number of their first zone.
 """
 
 from __future__ import annotations

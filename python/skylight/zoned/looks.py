@@ -4,7 +4,7 @@ Characters differ for people who see no colours; the colours are those of the re
 Ito, "Color Universal Design", 2008). A drive has more zones than a picture has places, so one place may stand
 for neighbours: it shows the most notable of them, never a mean of conditions.
 
-Sources: ZBC-2 (INCITS 550), zone conditions and zone types.
+Source: ZBC-2 (INCITS 550), zone conditions and zone types.
 """
 
 from __future__ import annotations
@@ -13,13 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skylight.evidence import F64, U8
-from skylight.zoned.zones import Zones
-
-CONVENTIONAL = 1
-"""The type of zones without a write pointer."""
+from skylight.evidence import F64, U8, U64, Bools
+from skylight.zoned.zones import NO_POINTER, ZoneCondition, ZoneKind, Zones
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +44,52 @@ LOOKS: tuple[Look, ...] = (
 
 NON_SEQUENTIAL = 6
 _RESERVED = len(LOOKS) - 1
-_OF_CONDITION = {0: 1, 1: 0, 2: 4, 3: 5, 4: 3, 0xD: 7, 0xE: 2, 0xF: 8}
-"""The number of the look of each condition of ZBC-2."""
+_OF_CONDITION: dict[int, int] = {
+    ZoneCondition.NOT_WRITE_POINTER: 1,
+    ZoneCondition.EMPTY: 0,
+    ZoneCondition.IMPLICIT_OPEN: 4,
+    ZoneCondition.EXPLICIT_OPEN: 5,
+    ZoneCondition.CLOSED: 3,
+    ZoneCondition.READ_ONLY: 7,
+    ZoneCondition.FULL: 2,
+    ZoneCondition.OFFLINE: 8,
+}
+"""The number of the look of each condition."""
 _BY_CONDITION = np.array([_OF_CONDITION.get(condition, _RESERVED) for condition in range(256)], np.uint8)
 
-FILTERS: dict[str, tuple[int, ...]] = {
-    "conventional": (0,),
-    "empty": (1,),
-    "implicitly-open": (2,),
-    "explicitly-open": (3,),
-    "open": (2, 3),
-    "closed": (4,),
-    "read-only": (0xD,),
-    "full": (0xE,),
-    "offline": (0xF,),
+OPEN = (ZoneCondition.IMPLICIT_OPEN, ZoneCondition.EXPLICIT_OPEN)
+ACTIVE = (*OPEN, ZoneCondition.CLOSED)
+FILTERS: dict[str, tuple[ZoneCondition, ...]] = {
+    "conventional": (ZoneCondition.NOT_WRITE_POINTER,),
+    "empty": (ZoneCondition.EMPTY,),
+    "open": OPEN,
+    "implicitly-open": OPEN[:1],
+    "explicitly-open": OPEN[1:],
+    "closed": (ZoneCondition.CLOSED,),
+    "full": (ZoneCondition.FULL,),
+    "read-only": (ZoneCondition.READ_ONLY,),
+    "offline": (ZoneCondition.OFFLINE,),
 }
-"""Conditions by the name of a filter; the two filters below ask for a mark."""
+"""Conditions by the name of a filter; two more filters, of `MARKS`, ask for a flag."""
 MARKS = ("non-sequential", "reset-recommended")
-
-TYPES = {1: "conventional", 2: "sequential write required", 3: "sequential write preferred"}
-CONDITIONS = {condition: LOOKS[look].name for condition, look in _OF_CONDITION.items()} | {0: "no write pointer"}
+_TYPES: dict[int, str] = {
+    ZoneKind.CONVENTIONAL: "conventional",
+    ZoneKind.SEQUENTIAL_WRITE_REQUIRED: "sequential write required",
+    ZoneKind.SEQUENTIAL_WRITE_PREFERRED: "sequential write preferred",
+}
 
 
 def condition_name(condition: int) -> str:
     """A condition in words."""
-    return CONDITIONS.get(condition, f"reserved ({condition:X}h)")
+    if condition == ZoneCondition.NOT_WRITE_POINTER:
+        return "no write pointer"
+    look = _BY_CONDITION[condition]
+    return f"reserved ({condition:X}h)" if look == _RESERVED else LOOKS[look].name
 
 
 def type_name(kind: int) -> str:
     """A type of zone in words."""
-    return TYPES.get(kind, f"reserved ({kind:X}h)")
+    return _TYPES.get(kind, f"reserved ({kind:X}h)")
 
 
 def plain_looks(zones: Zones) -> U8:
@@ -93,13 +105,11 @@ def looks_of(zones: Zones) -> U8:
     return np.where(marked, np.uint8(NON_SEQUENTIAL), look)
 
 
-def written_bytes(zones: Zones) -> NDArray[np.int64]:
-    """Bytes below the write pointer of each zone: none in conventional and offline zones, the capacity of full
-    ones. The write pointer of those is undefined."""
-    below = zones.write_pointer_bytes.astype(np.int64) - zones.start_bytes.astype(np.int64)
-    capacity = zones.capacity_bytes.astype(np.int64)
-    has_pointer = np.isin(zones.condition, (1, 2, 3, 4))
-    return np.where(has_pointer, np.clip(below, 0, capacity), np.where(zones.condition == 0xE, capacity, 0))
+def written_bytes(zones: Zones) -> U64:
+    """Bytes below the write pointer of each zone: none where there is no pointer, at most the capacity."""
+    has_pointer = zones.write_pointer_bytes != NO_POINTER
+    below = np.where(has_pointer, zones.write_pointer_bytes - zones.start_bytes, 0)
+    return np.minimum(below, zones.capacity_bytes)
 
 
 def fill_of(zones: Zones) -> F64:
@@ -107,12 +117,12 @@ def fill_of(zones: Zones) -> F64:
     return written_bytes(zones) / np.maximum(zones.capacity_bytes.astype(np.float64), 1.0)
 
 
-def chosen(zones: Zones, names: tuple[str, ...]) -> NDArray[np.bool_]:
+def chosen(zones: Zones, names: tuple[str, ...]) -> Bools:
     """Which zones any of these filters names; all of them without a filter."""
     if not names:
         return np.ones(len(zones), np.bool_)
     conditions = [condition for name in names for condition in FILTERS.get(name, ())]
-    found: NDArray[np.bool_] = np.isin(zones.condition, conditions)
+    found: Bools = np.isin(zones.condition, conditions)
     if "non-sequential" in names:
         found = found | zones.non_sequential
     if "reset-recommended" in names:

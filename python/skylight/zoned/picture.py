@@ -1,8 +1,9 @@
-"""The zones of a drive as a picture: a cell for a zone or a group of neighbours, filled as far as it is written.
+"""The zones of a drive as a picture: a cell for a zone or a group of neighbours, filled as far as it is
+written.
 
-The upper panel is the map: conditions are colours, a cell is filled from below as its zone is, and a dark corner
-marks non-sequential zones. The lower panel is the fill along the addresses, where a small difference shows that
-no colour would.
+The upper panel is the map: conditions are colours, a cell is filled from below as its zone is, and a dark
+corner marks non-sequential zones. The lower panel is the fill along the addresses, where a small difference
+shows that no colour would.
 
 Invariants: drawn from a report alone; the same report gives the same picture.
 """
@@ -128,7 +129,11 @@ def _map_axes(axes: Axes, layout: ZoneLayout, columns: int, group: int) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda column, _: f"{column * group:,.0f}"))
     axes.set_ylabel("row begins at (TB)")
-    cell = "a cell is one zone" if group == 1 else f"a cell is {format_count(group)} zones, the most notable shown"
+    cell = (
+        "a cell is one zone"
+        if group == 1
+        else f"a cell is {format_count(group)} zones, the most notable shown"
+    )
     axes.set_xlabel(f"zone in the row; {cell}; filled as far as written")
 
 

@@ -68,7 +68,6 @@ impl Port for Ioctls<'_> {
             max_open: limit("max_open_zones"),
             max_active: limit("max_active_zones"),
             recommended_non_sequential: None,
-            append_max_bytes: limit("zone_append_max_bytes").map(u64::from),
         })
     }
 
@@ -156,11 +155,12 @@ fn parse(words: &[u64], zones: &mut Vec<Zone>) {
     for zone in words[HEADER_WORDS..].chunks_exact(ZONE_WORDS).take(reported) {
         let [kind, condition, non_sequential, reset, ..] = zone[3].to_ne_bytes();
         let bytes = |sectors: u64| sectors.saturating_mul(SECTOR_BYTES);
+        let (start_bytes, size_bytes) = (bytes(zone[0]), bytes(zone[1]));
         zones.push(Zone {
-            start_bytes: bytes(zone[0]),
-            size_bytes: bytes(zone[1]),
-            capacity_bytes: bytes(if has_capacity { zone[4] } else { zone[1] }),
-            write_pointer_bytes: bytes(zone[2]),
+            start_bytes,
+            size_bytes,
+            capacity_bytes: if has_capacity { bytes(zone[4]) } else { size_bytes },
+            write_pointer_bytes: Zone::pointer(condition, start_bytes, size_bytes, bytes(zone[2])),
             kind,
             condition,
             reset_recommended: reset != 0,
@@ -219,7 +219,7 @@ mod tests {
             start_bytes: 8192 * 512,
             size_bytes: 8192 * 512,
             capacity_bytes: 6144 * 512,
-            write_pointer_bytes: 8200 * 512,
+            write_pointer_bytes: Some(8200 * 512),
             kind: 3,
             condition: 2,
             reset_recommended: true,

@@ -81,7 +81,6 @@ impl<L: Link> Port for Commands<L> {
             max_open,
             max_active: None,
             recommended_non_sequential,
-            append_max_bytes: None,
         })
     }
 
@@ -108,14 +107,15 @@ impl<L> Commands<L> {
         let listed = u32_at(data, 0) as usize / DESCRIPTOR_BYTES;
         for zone in data[DESCRIPTOR_BYTES..].chunks_exact(DESCRIPTOR_BYTES).take(listed) {
             let bytes = |at| u64_at(zone, at).saturating_mul(self.block_bytes);
+            let (start_bytes, size_bytes, condition) = (bytes(16), bytes(8), zone[1] >> 4);
             zones.push(Zone {
-                start_bytes: bytes(16),
-                size_bytes: bytes(8),
+                start_bytes,
+                size_bytes,
                 // The standard's descriptor has no capacity: a zone's is its length.
-                capacity_bytes: bytes(8),
-                write_pointer_bytes: bytes(24),
+                capacity_bytes: size_bytes,
+                write_pointer_bytes: Zone::pointer(condition, start_bytes, size_bytes, bytes(24)),
                 kind: zone[0] & 0x0f,
-                condition: zone[1] >> 4,
+                condition,
                 reset_recommended: zone[1] & 1 != 0,
                 non_sequential: zone[1] & 2 != 0,
             });
@@ -327,7 +327,6 @@ mod tests {
             max_open: Some(128),
             max_active: None,
             recommended_non_sequential: None,
-            append_max_bytes: None,
         };
         assert_eq!(layout, Ok(expected));
     }
@@ -344,7 +343,7 @@ mod tests {
             start_bytes: 256 << 20,
             size_bytes: 256 << 20,
             capacity_bytes: 256 << 20,
-            write_pointer_bytes: (256 << 20) + 8 * 4096,
+            write_pointer_bytes: Some((256 << 20) + 8 * 4096),
             kind: 3,
             condition: 2,
             reset_recommended: true,
