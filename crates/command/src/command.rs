@@ -42,12 +42,7 @@ impl Op {
     pub const fn changes_data(self) -> bool {
         matches!(
             self,
-            Self::Write
-                | Self::Trim
-                | Self::WriteZeroes
-                | Self::Append
-                | Self::FinishZone
-                | Self::ResetZone
+            Self::Write | Self::Trim | Self::WriteZeroes | Self::Append | Self::FinishZone | Self::ResetZone
         )
     }
 

@@ -20,6 +20,7 @@
 mod background;
 #[cfg(test)]
 mod outcome_tests;
+mod zones;
 
 use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
@@ -139,7 +140,7 @@ impl Drive {
         interface: HostInterface,
         jitter: Option<Jitter>,
     ) -> Self {
-        let zones = layer.zoned().map(|zoned| *zoned.layout());
+        let zones = zones::of(layer.as_mut());
         let media = Media::new(disk, flash, interface.positioning_window);
         Self {
             buffer_time: media.outer_transfer_time(interface.read_buffer),
@@ -254,7 +255,7 @@ impl Drive {
     pub(crate) fn fix_write_cache(&mut self, on: bool, size: Sectors) {
         self.set_write_cache(on);
         if on && !self.cache.is_on() {
-            let zones = self.layer.zoned().map(|zoned| *zoned.layout());
+            let zones = zones::of(self.layer.as_mut());
             self.cache = WriteCache::new(size, self.interface.write_cache_runs, true, zones);
             self.cache.plants = self.plants;
         }
@@ -339,20 +340,11 @@ impl Drive {
             let submits_at = host.submits_at();
             match (submits_at, event) {
                 (Some(at), event) if event.is_none_or(|(time, _)| at <= time) => self.submit(&mut host, at),
-                (None, _) if self.pending.commands().is_empty() => {
-                    let (submitted, results) = host.finish();
-                    self.results = results;
-                    return Ok(submitted);
-                }
+                (None, _) if self.pending.commands().is_empty() => return Ok(self.finish(host)),
                 (_, Some((time, event))) => self.process(time, event, &mut host),
                 (_, None) => debug_assert!(false, "an outstanding command waits for an event"),
             }
         }
-    }
-
-    /// The commands of the last batch that failed or were appends, in the order of the batch.
-    pub fn results(&self) -> &[BatchResult] {
-        &self.results
     }
 
     /// Submits the host's next command.
@@ -450,10 +442,7 @@ impl Drive {
         let command = self.pending.commands()[index];
         let Command { id, op, extent, .. } = command;
         let came = self.pending.arrivals()[index].queued_at;
-        let admitted = match self.layer.zoned().filter(|_| op == Op::Write) {
-            Some(zoned) => zoned.admit(&command),
-            None => Ok(()),
-        };
+        let admitted = self.admit(&command);
         if op == Op::Write && admitted.is_ok() {
             self.cache_busy_until = time;
             host.cached(id, self.cache.accept(extent, time));

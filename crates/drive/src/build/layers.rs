@@ -5,7 +5,8 @@ use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
     Bands, Conventional, FullyAssociative, FullyAssociativeSpec, Journaled, JournaledSpec, Layer, Medium,
-    SetAssociative, SetAssociativeSpec, StretchSpec, Swd, SwdSpec, ZoneLayout, ZoneModel, ZonedLayer, ZonedSpec,
+    SetAssociative, SetAssociativeSpec, StretchSpec, Swd, SwdSpec, ZoneLayout, ZoneModel, ZonedLayer,
+    ZonedSpec,
 };
 
 use super::geometry::{Tracks, about};

@@ -212,7 +212,8 @@ impl ZoneLayout {
     #[inline]
     pub fn touched(&self, command: &Command) -> LbaExtent {
         let LbaExtent { start, len } = command.extent;
-        if !matches!(command.op, Op::Write | Op::Append) || len.get() == 0 || start >= Lba(self.sectors.get()) {
+        if !matches!(command.op, Op::Write | Op::Append) || len.get() == 0 || start >= Lba(self.sectors.get())
+        {
             return command.extent;
         }
         let (first, last) = (self.zone_of(start), self.zone_of(Lba(command.extent.end().get() - 1)));

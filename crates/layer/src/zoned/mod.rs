@@ -15,14 +15,16 @@ pub mod aware;
 mod capability;
 mod states;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
+use crate::CacheUse;
 use crate::capabilities::zoned::{ZoneLayout, Zoned};
 use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
-use crate::CacheUse;
 use aware::{Aware, AwareSpec};
 use table::{Placed, PointerMoves, ZoneTable};
 
@@ -158,7 +160,8 @@ impl ZonedLayer {
             return Ok(None);
         }
         let zone = layout.zone_of(extent.start);
-        let is_zone = zone < layout.zones && extent == layout.extent_of(zone) && !layout.is_conventional(zone);
+        let is_zone =
+            zone < layout.zones && extent == layout.extent_of(zone) && !layout.is_conventional(zone);
         if is_zone { Ok(Some(zone)) } else { Err(Failure::InvalidField) }
     }
 
@@ -221,7 +224,9 @@ impl Layer for ZonedLayer {
             Op::Append => return self.append(command, plan),
             Op::Write => self.table.admit(command.extent).map(|()| self.place(command.extent, plan)),
             Op::Flush => Ok(()),
-            Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => self.act(command.op, command.extent),
+            Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => {
+                self.act(command.op, command.extent)
+            }
             Op::Trim | Op::WriteZeroes | Op::Cache => Err(Failure::Unsupported),
         };
         match done {

@@ -18,10 +18,10 @@
 use skylight_command::Failure;
 use skylight_disk::{Lba, LbaExtent, Sectors};
 
+use super::states::{FINISHED, NON_SEQUENTIAL, RESET_RECOMMENDED, States, Zone};
 use crate::capabilities::zoned::{
     ZoneAccess, ZoneCondition, ZoneCounts, ZoneDescriptor, ZoneKind, ZoneLayout, ZoneModel, ZoneRecord,
 };
-use super::states::{FINISHED, NON_SEQUENTIAL, RESET_RECOMMENDED, States, Zone};
 
 /// When a write that is out of order moves the write pointer of a zone that only prefers order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
