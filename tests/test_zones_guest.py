@@ -1,8 +1,8 @@
 """Zones of real kernels: null_blk and scsi_debug in a guest, looked at by us and by util-linux's blkzone.
 
 The guest has a host-managed null_blk with zones of less capacity than size, a host-managed scsi_debug, and a
-host-aware one, which we reach by SCSI commands and blkzone by the ioctls that its kernel still has for it: two ways
-to one truth.
+host-aware one, which we reach by SCSI commands, and blkzone by the ioctls that the guest's kernel still has:
+two ways to one truth.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from skylight.evidence import FAILURES, Op
 from zoned_guest.boot import Said, Step, boot
 
 PACKAGES = Path(__file__).parent.parent / "build/burn-in"
@@ -36,6 +37,10 @@ def tool(name: str, *words: str) -> Step:
     return {"name": name, "tool": list(words)}
 
 
+def batch(name: str, device: str, *rows: tuple[Op, int, int]) -> Step:
+    return {"name": name, "batch": {"device": device, "rows": rows}}
+
+
 def looked_at(name: str, device: str) -> list[Step]:
     """A report of ours and one of blkzone's."""
     return [
@@ -46,15 +51,13 @@ def looked_at(name: str, device: str) -> list[Step]:
 
 def life_of_zones(kind: str, device: str) -> list[Step]:
     """All that can be done to zones, and how they are found after each of it."""
-    at = [zone * ZONE_BYTES for zone in range(FIRST + 4)]
+    at = [(FIRST + zone) * ZONE_BYTES for zone in range(6)]
+    written = (at[0], at[0] + 65_536, at[1], at[2])
     leave = "--destroy-data"
     return [
         *looked_at(f"{kind} new", device),
         skylight(f"{kind} open", device, "open", "--zone", str(FIRST)),
-        {"name": f"{kind} write", "writes": {
-            "device": device, "size": 65_536,
-            "offsets": [at[FIRST], at[FIRST] + 65_536, at[FIRST + 1], at[FIRST + 2]],
-        }},
+        batch(f"{kind} write", device, *((Op.WRITE, offset, 65_536) for offset in written)),
         *looked_at(f"{kind} written", device),
         skylight(f"{kind} close", device, "close", "--from", str(FIRST), "--to", str(FIRST + 1)),
         skylight(f"{kind} refused finish", device, "finish", "--zone", str(FIRST)),
@@ -62,7 +65,13 @@ def life_of_zones(kind: str, device: str) -> list[Step]:
         *looked_at(f"{kind} finished", device),
         skylight(f"{kind} reset", device, "reset", "--zone", str(FIRST), leave),
         *looked_at(f"{kind} reset one", device),
-        {"name": f"{kind} misplaced", "writes": {"device": device, "size": 4096, "offsets": [at[FIRST] + 8192]}},
+        batch(
+            f"{kind} append", device, (Op.APPEND, at[4], 16_384), (Op.APPEND, at[4], 16_384),
+            (Op.APPEND, 0, 4096), (Op.OPEN_ZONE, at[5], ZONE_BYTES), (Op.APPEND, at[4], 4096),
+            (Op.CLOSE_ZONE, at[5], ZONE_BYTES),
+        ),
+        *looked_at(f"{kind} appended", device),
+        batch(f"{kind} misplaced", device, (Op.WRITE, at[0] + 8192, 4096)),
         *looked_at(f"{kind} misplaced", device),
         skylight(f"{kind} too many", device, "open", "--from", "20", "--to", "29"),
         *looked_at(f"{kind} as many as fit", device),
@@ -99,6 +108,7 @@ def steps() -> list[Step]:
         tool("scsi_debug aware", *scsi_debug, "zbc=aware"),
         tool("settled aware", "udevadm", "settle"),
         *life_of_zones("aware", SCSI),
+        batch("aware refused row", SCSI, (Op.RESET_ZONE, 0, ZONE_BYTES), (Op.READ, 0, 4096)),
     ]
 
 
@@ -167,7 +177,16 @@ def test_the_devices_are_there(said: dict[str, Said]) -> None:
 MOMENTS = [
     f"{kind} {moment}"
     for kind in ("null", "managed", "aware")
-    for moment in ("new", "written", "finished", "reset one", "misplaced", "as many as fit", "all reset")
+    for moment in (
+        "new",
+        "written",
+        "finished",
+        "reset one",
+        "appended",
+        "misplaced",
+        "as many as fit",
+        "all reset",
+    )
 ]
 
 
@@ -221,6 +240,16 @@ def test_more_open_zones_than_there_can_be(said: dict[str, Said], kind: str, dev
     assert len(opened) == MAX_OPEN
 
 
+@pytest.mark.parametrize("kind", ["null", "managed", "aware"])
+def test_an_append_is_a_write_at_the_write_pointer(said: dict[str, Said], kind: str) -> None:
+    assert said[f"{kind} append"].code == 0, said[f"{kind} append"]
+    zone = (FIRST + 4) * ZONE_BYTES
+    refused = 14
+    assert json.loads(said[f"{kind} append"].out) == [zone, zone + 16_384, refused, 0, zone + 32_768, 0]
+    assert FAILURES[refused] == "invalid field in CDB", "a conventional zone has no write pointer"
+    assert zones_of(said, f"{kind} appended")[FIRST + 4]["write_pointer_bytes"] == zone + 36_864
+
+
 @pytest.mark.parametrize(("kind", "device"), [("null", NULL), ("managed", SCSI)])
 def test_a_write_beside_the_write_pointer_fails_in_one_line(
     said: dict[str, Said], kind: str, device: str
@@ -253,6 +282,7 @@ def test_a_device_in_use_by_a_file_system_is_left_alone(said: dict[str, Said]) -
 def test_a_host_aware_disk_is_reached_by_scsi_commands(said: dict[str, Said]) -> None:
     layout = json.loads(said["aware new ours"].out)["layout"]
     assert (layout["model"], layout["zone_bytes"], layout["zones"]) == ("host-aware", ZONE_BYTES, 64)
+    assert json.loads(said["aware refused row"].out) == [14, 0], "of a conventional zone: the drive says why"
     assert said["aware misplaced"].code == 0, "written anywhere, at a price"
     assert zones_of(said, "aware misplaced")[FIRST]["non_sequential"]
     assert not zones_of(said, "aware reset one")[FIRST]["non_sequential"]

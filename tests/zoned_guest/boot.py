@@ -64,7 +64,7 @@ Step = Mapping[str, object]
 
 
 def boot(folder: Path, packages: Path, steps: Sequence[Step]) -> dict[str, Said]:
-    """Runs the steps in a new guest and returns what each said, by name; `BurnInError` unless all were run."""
+    """Runs the steps in a new guest; what each said, by name. `BurnInError` unless all were run."""
     tree = unpacked(needed_by(KERNEL, r"linux-image-\S+"), packages)
     image = next((tree / "boot").glob("vmlinuz-*"))
     release = image.name.removeprefix("vmlinuz-")

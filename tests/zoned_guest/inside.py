@@ -2,7 +2,7 @@
 
 A step is an object with its `name` and one of: `tool`, words of a program to run; `skylight`, words of the
 command line, run in this process (an import takes seconds in an emulated processor); `zonefs`, a device that
-gets a zonefs; `writes`, a device that gets blocks at offsets by the engine.
+gets a zonefs; `batch`, a device and rows of operation, offset and size for the engine of real devices.
 """
 
 import contextlib
@@ -16,6 +16,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from skylight.cli.app import run
 from skylight.engines.device import DeviceEngine
@@ -46,12 +48,13 @@ def zonefs(device: str) -> int:
     return 0
 
 
-def writes(given: dict[str, Any]) -> int:
-    """Writes blocks at offsets by the engine of real devices; a failure is its line on standard error."""
+def batch(given: dict[str, Any]) -> int:
+    """Runs a batch by the engine of real devices and says its results, or on standard error why not."""
+    op, offset, size = zip(*given["rows"], strict=True)
+    rows = IoBatch(np.array(op, np.uint8), np.array(offset, np.uint64), np.array(size, np.uint32))
     engine = DeviceEngine.open(given["device"], destroy_data=True)
     try:
-        log = engine.run(IoBatch.writes(given["offsets"], given["size"]))
-        print(len(log))
+        print(json.dumps(engine.run(rows).result.tolist()))
     except SkylightError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -60,7 +63,7 @@ def writes(given: dict[str, Any]) -> int:
     return 0
 
 
-STEPS: dict[str, Callable[[Any], int]] = {"tool": tool, "skylight": run, "zonefs": zonefs, "writes": writes}
+STEPS: dict[str, Callable[[Any], int]] = {"tool": tool, "skylight": run, "zonefs": zonefs, "batch": batch}
 
 
 def done(step: dict[str, Any]) -> dict[str, object]:

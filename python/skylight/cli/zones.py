@@ -42,7 +42,7 @@ Action = Literal["open", "close", "finish", "reset"]
 REPORT = "report"
 ACTIONS: tuple[Action, ...] = ("reset", "open", "close", "finish")
 LOSES = ("reset", "finish")
-"""Actions after which a zone cannot be as it was: data is lost, or what is not written yet cannot be written."""
+"""Actions that cannot be undone: data is lost, or what is not written yet cannot be written."""
 FILTERS = (
     "conventional", "empty", "open", "implicitly-open", "explicitly-open", "closed", "full", "read-only",
     "offline", "non-sequential", "reset-recommended",
@@ -336,7 +336,7 @@ def _print_table(found: Zones, shown: NDArray[np.bool_], every: bool) -> None:
     spans = [(row, row + 1) for row in range(len(part))] if every else list(runs(part))
     most = len(spans) if every else MOST_ROWS
     table(
-        ("Zones", "Begins at", "Capacity", "Written", "Condition", "Type"),
+        ("Zones", "Begins at", "Capacity", "Written", "Condition"),
         [_row(part, chosen_rows, first, last) for first, last in spans[:most]],
         right=(0, 1, 2, 3),
     )
@@ -347,13 +347,14 @@ def _print_table(found: Zones, shown: NDArray[np.bool_], every: bool) -> None:
 
 def _row(part: Zones, numbers: NDArray[np.intp], first: int, last: int) -> tuple[str, ...]:
     """The cells of a run of equal zones."""
-    from skylight.zoned.looks import condition_name, fill_of, type_name
+    from skylight.zoned.looks import LOOKS, fill_of, plain_looks
+    from skylight.zoned.zones import NO_POINTER
 
     one = part.rows(np.array([first]))
     name = format_count(int(numbers[first]))
     if last - first > 1:
         name += f" to {format_count(int(numbers[last - 1]))}"
-    has_pointer = int(one.condition[0]) != 0
+    has_pointer = one.write_pointer_bytes[0] != NO_POINTER
     marks = [
         word
         for word, marked in (
@@ -367,8 +368,7 @@ def _row(part: Zones, numbers: NDArray[np.intp], first: int, last: int) -> tuple
         format_capacity(int(one.start_bytes[0])),
         format_size(int(one.capacity_bytes[0])),
         format_percent(float(fill_of(one)[0])) if has_pointer else "",
-        ", ".join([condition_name(int(one.condition[0])), *marks]),
-        type_name(int(one.kind[0])),
+        ", ".join([LOOKS[plain_looks(one)[0]].name, *marks]),
     )
 
 

@@ -159,20 +159,24 @@ def state_dir() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "skylight"
 
 
-def completed(io: IoBatch, submit_ns: U64, complete_ns: U64) -> IoLog:
-    """The log of the rows that completed, in submission order; the others have a completion time of 0."""
+def log_of(io: IoBatch, times: tuple[U64, U64], results: tuple[U64, U64]) -> IoLog:
+    """The log of the rows that completed, in submission order; the others have a completion time of 0.
+
+    `results` are rows that were refused or are appends, and the result of each."""
+    submit_ns, complete_ns = (column.astype(np.uint64, copy=False) for column in times)
+    log = IoLog.of(io, submit_ns, complete_ns)
+    log.result[results[0]] = results[1]
     done = complete_ns != 0
-    return IoLog(io.op[done], io.offset[done], io.size[done], submit_ns[done], complete_ns[done])
+    return log if done.all() else log.rows(done)
 
 
-def _raise(error: _native.HostError, io: IoBatch | None = None) -> NoReturn:
-    """Raises the documented exception for a native one."""
+def _raise(error: _native.HostError, log: IoLog = EMPTY_LOG) -> NoReturn:
+    """Raises the documented exception for a native one; `log` holds what completed before it."""
     line = str(error)
     if error.kind == "refused":
         raise UsageError(line) from error
     if error.kind == "unkept":
         raise KeepError(line) from error
-    log = EMPTY_LOG if io is None or error.times is None else completed(io, *error.times)
     if error.kind == "failed":
         raise DeviceFailed(line, log) from error
     if error.__cause__ is not None and not isinstance(error.__cause__, KeyboardInterrupt):
@@ -276,16 +280,14 @@ class DeviceEngine:
 
     def _run(self, io: IoBatch, depth: int) -> IoLog:
         try:
-            submit_ns, complete_ns = self._host.run(io.op, io.offset, io.size, depth)
+            times = self._host.run(io.op, io.offset, io.size, depth)
         except _native.HostError as error:
-            _raise(error, io)
-        log = IoLog.of(io, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False))
-        rows, results = self._host.results()
-        log.result[rows] = results
-        return log
+            kept = EMPTY_LOG if error.times is None else log_of(io, error.times, self._host.results())
+            _raise(error, kept)
+        return log_of(io, times, self._host.results())
 
     def zone_layout(self) -> ZoneLayout | None:
-        """What is fixed about the target's zones; None for a file, a partition, and a disk that reports none."""
+        """What is fixed about the target's zones; None for a file, a partition and a disk without zones."""
         try:
             layout = self._host.zone_layout()
         except _native.HostError as error:

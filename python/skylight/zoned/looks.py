@@ -1,8 +1,8 @@
 """How zones look: a name, a character and a colour for each condition, and what stands for a group of zones.
 
-Characters differ for people who see no colours; the colours are those of the report's figures (after Okabe and
-Ito, "Color Universal Design", 2008). A drive has more zones than a picture has places, so one place may stand
-for neighbours: it shows the most notable of them, never a mean of conditions.
+Characters differ for people who see no colours; the colours are those of the report's figures (after Okabe
+and Ito, "Color Universal Design", 2008). A drive has more zones than a picture has places, so one place may
+stand for neighbours: it shows the most notable of them, never a mean of conditions.
 
 Source: ZBC-2 (INCITS 550), zone conditions and zone types.
 """
@@ -98,8 +98,8 @@ def plain_looks(zones: Zones) -> U8:
 
 
 def looks_of(zones: Zones) -> U8:
-    """The look of each zone: of its condition, unless it is non-sequential, which says more of an open, closed or
-    full zone."""
+    """The look of each zone: of its condition, or non-sequential, which says more of an open, closed or full
+    zone."""
     look = plain_looks(zones)
     marked = zones.non_sequential & (look < NON_SEQUENTIAL)
     return np.where(marked, np.uint8(NON_SEQUENTIAL), look)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, U8
-from skylight.units import format_count, format_size
+from skylight.units import format_capacity, format_count, format_size
 from skylight.zoned.chart import group_of
 from skylight.zoned.looks import LOOKS, NON_SEQUENTIAL, fill_of, plain_looks
 from skylight.zoned.zones import ZoneLayout, Zones
@@ -29,11 +29,15 @@ if TYPE_CHECKING:
 WIDTH_INCHES = 8.8
 MAP_INCHES, FILL_INCHES = 3.1, 1.4
 MOST_CELLS = 12_000
-"""Cells that a map of this width shows with an edge and a fill: each is 4 pixels wide at the usual 100 a inch."""
+"""Cells that a map of this width shows with an edge and a fill: each is 4 pixels wide or more."""
 ASPECT = 2.4
 """Width over height of the map."""
 MAP_PIXELS = 900
 """Pixels of the map's image across, about: as fine as the figure is shown."""
+MOST_LINES = 100
+"""Columns of a map with lines between its cells: with more there would be little but lines."""
+FILL_BARS = 600
+"""Bars of the fill panel at most: narrower ones would be hairs."""
 TINT = 0.28
 """How much of its colour the part of a zone has that is not written."""
 
@@ -46,8 +50,8 @@ def _rgb(colour: str) -> tuple[int, int, int]:
 
 _FULL = np.array([_rgb(look.colour) for look in LOOKS], np.float64)
 _PALE = 255 - (255 - _FULL) * TINT
-_EVEN = (0, 1)
-"""Empty and conventional zones, which have one colour whatever is written."""
+_EVEN = (0, 1, 7, 8, 9)
+"""Looks of zones without a write pointer, and of empty ones: cells of one colour."""
 
 
 def _cells(zones: Zones, group: int) -> tuple[U8, F64, NDArray[np.bool_]]:
@@ -77,19 +81,18 @@ def _image(look: U8, fill: F64, marked: NDArray[np.bool_], columns: int) -> U8:
     """The map as pixels, red, green, blue and opacity."""
     rows = -(-len(look) // columns)
     side = max(MAP_PIXELS // columns, 4)
-    edge = 1 if side >= 5 else 0
     image = np.zeros((rows * side, columns * side, 4), np.uint8)
-    height = np.rint(fill * (side - edge)).astype(np.int64)
+    height = np.rint(fill * side).astype(np.int64)
     height = np.where(fill > 0, np.maximum(height, 1), 0)
-    corner = max((side - edge) // 3, 1)
+    corner = max(side // 3, 1)
     for cell in range(len(look)):
         top, left = (cell // columns) * side, (cell % columns) * side
-        place = image[top : top + side - edge, left : left + side - edge]
+        place = image[top : top + side, left : left + side]
         kind = int(look[cell])
         place[..., :3] = _FULL[kind] if kind in _EVEN else _PALE[kind]
         place[..., 3] = 255
         if height[cell] and kind not in _EVEN:
-            place[len(place) - int(height[cell]) :, :, :3] = _FULL[kind]
+            place[side - int(height[cell]) :, :, :3] = _FULL[kind]
         if marked[cell]:
             place[:corner, -corner:, :3] = _INK
     return image
@@ -105,9 +108,13 @@ def draw(layout: ZoneLayout, zones: Zones, name: str) -> Drawing:
     look, fill, marked = _cells(zones, group)
     columns = _columns_for(len(look))
     above.imshow(
-        _image(look, fill, marked, columns), interpolation="nearest", aspect="auto",
+        _image(look, fill, marked, columns), interpolation="none", aspect="auto",
         extent=(0, columns, -(-len(look) // columns), 0),
     )  # fmt: skip
+    if columns <= MOST_LINES:
+        rows = -(-len(look) // columns)
+        above.vlines(range(1, columns), 0, rows, color="white", linewidth=0.6)
+        above.hlines(range(1, rows), 0, columns, color="white", linewidth=0.6)
     _map_axes(above, layout, columns, group)
     _legend(above, zones)
     _fill_panel(below, zones)
@@ -122,13 +129,15 @@ def _map_axes(axes: Axes, layout: ZoneLayout, columns: int, group: int) -> None:
     """Rows by where they begin, columns by the zone in the row."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    row_bytes = columns * group * layout.zone_bytes
+    def capacity_at(row: float, _: object) -> str:
+        return format_capacity(round(row * columns * group * layout.zone_bytes))
+
     axes.grid(visible=False)
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda row, _: f"{row * row_bytes / 1e12:.3g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(capacity_at))
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda column, _: f"{column * group:,.0f}"))
-    axes.set_ylabel("row begins at (TB)")
+    axes.set_ylabel("row begins at")
     cell = (
         "a cell is one zone"
         if group == 1
@@ -156,16 +165,19 @@ def _legend(axes: Axes, zones: Zones) -> None:
 
 
 def _fill_panel(axes: Axes, zones: Zones) -> None:
-    """How full the zones are along the addresses."""
-    fill = 100 * fill_of(zones)
-    edges = np.append(zones.start_bytes, zones.start_bytes[-1:] + zones.size_bytes[-1:]).astype(np.float64)
-    axes.stairs(fill, edges / 1e12, fill=True, color="C0")
+    """How full the zones are along the addresses: a bar for each, or for the mean of a group."""
+    end_bytes = float(zones.start_bytes[-1] + zones.size_bytes[-1])
+    unit, bytes_each = ("TB", 1e12) if end_bytes >= 1e12 else ("GB", 1e9)
+    first = np.arange(0, len(zones), group_of(len(zones), FILL_BARS))
+    fill = 100 * np.add.reduceat(fill_of(zones), first) / np.diff([*first.tolist(), len(zones)])
+    edges = np.append(zones.start_bytes[first].astype(np.float64), end_bytes) / bytes_each
+    axes.stairs(fill, edges, fill=True, color="C0")
     marked = zones.non_sequential
     if np.any(marked):
-        at = zones.start_bytes[marked].astype(np.float64) / 1e12
-        axes.plot(at, np.full(len(at), -6.0), "|", color="#a0508a", markersize=5, clip_on=False)
+        at = zones.start_bytes[marked].astype(np.float64) / bytes_each
+        axes.plot(at, np.full(len(at), -6.0), "|", color=LOOKS[NON_SEQUENTIAL].colour, markersize=5)
     axes.set_ylim(-12 if np.any(marked) else 0, 105)
     axes.set_yticks([0, 50, 100])
-    axes.set_xlim(0, float(edges[-1]) / 1e12)
+    axes.set_xlim(0, edges[-1])
     axes.set_ylabel("written (%)")
-    axes.set_xlabel("address (TB)" + ("; ticks below: non-sequential zones" if np.any(marked) else ""))
+    axes.set_xlabel(f"address ({unit})" + ("; ticks below: non-sequential zones" if np.any(marked) else ""))
