@@ -189,7 +189,7 @@ impl HostDevice {
 
     /// The layout of the zones; None where there are none.
     fn zone_layout<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let layout = self.with(py, |device| py.detach(|| device.zone_layout()))?;
+        let layout = self.with(py, |device| py.detach(move || device.zone_layout()))?;
         layout.map(|layout| object_of(py, &layout)).transpose()
     }
 
@@ -200,7 +200,7 @@ impl HostDevice {
         from_bytes: u64,
         most: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let zones = self.with(py, |device| py.detach(|| device.report_zones(from_bytes, most)))?;
+        let zones = self.with(py, |device| py.detach(move || device.report_zones(from_bytes, most)))?;
         let columns = PyDict::new(py);
         let bytes = |of: fn(&Zone) -> u64| PyArray1::from_iter(py, zones.iter().map(of));
         columns.set_item("start_bytes", bytes(|zone| zone.start_bytes))?;
