@@ -79,7 +79,7 @@ def test_a_device_that_claims_zones_and_reports_none(device: Loop, tmp_path: Pat
         with pytest.raises(TargetError) as raised:
             ask()
         line = str(raised.value)
-        assert line.startswith(f"{device.path}: ") and "failed: Inappropriate ioctl for device" in line
+        assert line.startswith(f"{device.path}: ") and "failed: " in line and "(os error " in line
         assert line.count("\n") == 0
     engine.close()
 
