@@ -234,8 +234,8 @@ def test_more_open_zones_than_there_can_be(said: dict[str, Said], kind: str, dev
     refused = said[f"{kind} too many"]
     assert refused.code == 3
     assert refused.err == (
-        f"skylight: {device}: open of zone 24 failed: insufficient zone resources; close, finish or reset another"
-        " zone first; 4 zones before it are done\n"
+        f"skylight: {device}: open of zone 24 failed: insufficient zone resources; close, finish or reset"
+        " another zone first; 4 zones before it are done\n"
     )
     opened = [
         zone for zone in zones_of(said, f"{kind} as many as fit").values() if zone["condition_code"] == 3
