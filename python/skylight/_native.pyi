@@ -34,6 +34,8 @@ __all__ = [
     "random_profile",
     "serve_control",
     "serve_status",
+    "serve_zone_action",
+    "serve_zones",
 ]
 
 class ProfileError(ValueError):
@@ -210,6 +212,18 @@ def serve_control(
 
 def serve_status(control: str | PathLike[str], trusted: Sequence[int] | None = None) -> str:
     """The status of the server with this control socket, as JSON. Raises ServeError."""
+
+def serve_zones(
+    control: str | PathLike[str], first: int, count: int, trusted: Sequence[int] | None = None
+) -> str:
+    """The layout of the zones of the server with this control socket, and its zones from a number on, as JSON.
+    Raises ServeError."""
+
+def serve_zone_action(
+    control: str | PathLike[str], action: str, zone: int | None, trusted: Sequence[int] | None = None
+) -> str:
+    """Opens, closes, finishes or resets the zone that begins at a byte, or all zones; what was done, in words.
+    Raises ServeError."""
 
 def image_info(path: str | PathLike[str], cache_on: str | PathLike[str] | None = None) -> dict[str, Any]:
     """Version, drive, sizes, what is in the cache, how it was switched off. Raises ServeError."""

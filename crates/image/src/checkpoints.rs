@@ -20,7 +20,8 @@ use skylight_layer::Layer;
 
 use crate::error::ImageError;
 use crate::format::checkpoint::{
-    CACHED, ENTRIES, Head, MOVED, encode_cached, encode_fragment, encode_moved, encode_writer,
+    CACHED, ENTRIES, Head, MOVED, ZONE, encode_cached, encode_fragment, encode_moved, encode_writer,
+    encode_zone,
 };
 use crate::format::part::PartHead;
 use crate::interpreter::Interpreter;
@@ -108,6 +109,7 @@ impl Interpreter {
         let area = self.superblock.checkpoints[generation as usize % 2];
         let fixed = self.state.fixed.as_ref().map_or(0, BTreeMap::len);
         let bands = (self.state.moved.len() + fixed) as u64 * MOVED as u64;
+        let behind = bands + self.state.zones.count() * ZONE as u64;
         let salt = self.superblock.salt;
         let head = Head {
             generation,
@@ -118,7 +120,7 @@ impl Interpreter {
             ..Head::default()
         };
         let out = Out { at: area.start + ENTRIES, crc: salt, bytes: Vec::with_capacity(CHUNK + CACHED) };
-        let most = area.len.saturating_sub(ENTRIES + bands) / CACHED as u64;
+        let most = area.len.saturating_sub(ENTRIES + behind) / CACHED as u64;
         Checkpoint { head, out, next: Lba(0), most }
     }
 
@@ -176,6 +178,11 @@ impl Interpreter {
         for (&start, &(len, pba)) in self.state.fixed.iter().flatten() {
             encode_moved(LbaExtent::new(Lba(start), len), pba, &mut out.bytes);
             head.fixed += 1;
+            wrote = wrote.and_then(|()| out.spill(store, CHUNK));
+        }
+        for record in self.state.zones.iter() {
+            encode_zone(record, &mut out.bytes);
+            head.zones += 1;
             wrote = wrote.and_then(|()| out.spill(store, CHUNK));
         }
         wrote.and_then(|()| out.end(store)).map_err(|error| self.failed(WRITE, error))?;

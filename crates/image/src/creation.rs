@@ -216,6 +216,7 @@ impl Image {
         interpreter.record_first(!options.write_cache);
         Ok(Self {
             overwrites: layer.overwriting().is_some(),
+            zoned: layer.zoned().is_some(),
             layer,
             interpreter,
             capacity,

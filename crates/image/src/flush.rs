@@ -18,6 +18,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use skylight_disk::PbaExtent;
+
 use crate::error::ImageError;
 use crate::format::tag::Tag;
 use crate::interpreter::Interpreter;
@@ -39,6 +41,10 @@ enum Stage {
 pub(crate) struct Unsynced {
     /// What changes of the map gave back: a recovery may still need it.
     pub freed: Freed,
+    /// The same at native locations, which resets of zones gave up.
+    pub given_up: Freed,
+    /// Native locations of data that a tag of a zone vouches for with a checksum.
+    pub vouched: Freed,
     /// Tags of bands, which wait for their data.
     pub waiting: VecDeque<Tag>,
     /// Whether data was written for which no tag vouches with a checksum.
@@ -63,6 +69,8 @@ pub(crate) struct FlushState {
     /// Since the last sync began.
     pub since: Unsynced,
     pending: Option<PendingFlush>,
+    /// [`Unsynced::vouched`] of the last flush that is done: those tags are durable, but not yet what says so.
+    vouched_before: Freed,
     /// The number of the last flush that had a sync beside other commands.
     number: u64,
 }
@@ -92,11 +100,23 @@ impl FlushState {
         self.both().any(|unsynced| matches(&unsynced.freed))
     }
 
+    /// Whether a recovery may still need what lies at a native location of a zone that was reset.
+    pub fn is_given_up(&self, extent: PbaExtent) -> bool {
+        self.both().any(|unsynced| unsynced.given_up.touches(extent))
+    }
+
+    /// Whether a recovery may still compare what lies in a native location with a checksum.
+    pub fn is_vouched(&self, extent: PbaExtent) -> bool {
+        self.vouched_before.touches(extent) || self.both().any(|unsynced| unsynced.vouched.touches(extent))
+    }
+
     /// What a pending flush was begun for is to be made durable anew.
     fn take_back(&mut self) {
         let Some(PendingFlush { of: mut older, .. }) = self.pending.take() else { return };
         let since = &mut self.since;
         since.freed.join(older.freed);
+        since.given_up.join(older.given_up);
+        since.vouched.join(older.vouched);
         older.waiting.append(&mut since.waiting);
         since.waiting = older.waiting;
         since.untagged |= older.untagged;
@@ -190,7 +210,8 @@ impl Interpreter {
 
     /// What the last sync of a pending flush made durable is so.
     fn conclude(&mut self, durable: u64, log_end: u64) {
-        self.flush.pending = None;
+        let done = self.flush.pending.take();
+        self.flush.vouched_before = done.map(|flush| flush.of.vouched).unwrap_or_default();
         match self.plants.has(Planted::DurableTooSoon) {
             true => self.log.says_durable(self.sequence, self.log.end()),
             false => self.log.says_durable(durable, log_end),
@@ -254,8 +275,15 @@ impl Interpreter {
         }
         self.sync()?;
         self.log.synced(self.sequence);
-        self.flush.since = Unsynced::default();
+        self.flush.vouched_before = std::mem::take(&mut self.flush.since).vouched;
         if late { Ok(()) } else { self.write_mark() }
+    }
+
+    /// Makes durable all that was done, and then what says so: no recovery compares any data with a checksum.
+    pub(crate) fn flush_and_say_so(&mut self) -> Result<(), ImageError> {
+        self.flush_now()?;
+        self.flush.since.any = true;
+        self.flush_now()
     }
 
     /// Writes a mark of what completed syncs have made durable. Nothing waits for the mark to be durable itself.

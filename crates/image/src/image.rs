@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{
-    CacheUse, Command, CommandId, Failure, Idle, Layer, MediaUse, Op, Overwriting, Plan, Queue,
+    CacheUse, Command, CommandId, Failure, Idle, Layer, MediaUse, Op, Overwriting, Plan, Queue, Zoned,
 };
 
 use crate::error::ImageError;
@@ -83,6 +83,8 @@ pub struct Image {
     pub(crate) capacity: u64,
     /// Whether the layer has to plan each read, and needs the time of each write ([`Overwriting`]).
     pub(crate) overwrites: bool,
+    /// Whether the layer has to plan each read because zones may refuse it ([`Zoned`]).
+    pub(crate) zoned: bool,
     pub(crate) write_cache: bool,
     pub(crate) recovery: Recovery,
     pub(crate) mended: Vec<String>,
@@ -142,13 +144,17 @@ impl Image {
     /// When the range is invalid for the drive, or the store fails.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ImageError> {
         let extent = self.extent(offset, buffer.len() as u64)?;
-        if extent.is_empty() || !self.overwrites {
+        if extent.is_empty() || !self.overwrites && !self.zoned {
             return self.interpreter.read(extent, buffer, self.layer.as_ref());
         }
-        // Only the layer knows the location of overwritten sectors, and whether a read returns them.
+        // Only the layer knows the location of overwritten sectors and the ends of zones, and whether a read returns them.
         let read = Command::new(CommandId(0), Op::Read, extent);
         self.plan.clear();
         self.layer.take(Queue { waiting: &[read], next: 0 }, &mut self.plan);
+        if self.zoned {
+            check_done(&self.plan)?;
+            return self.interpreter.read_zones(&self.plan, extent, buffer, self.layer.as_ref());
+        }
         match self.interpreter.read_plan(&self.plan, read.id, extent, buffer)?.first() {
             Some(part) => Err(unreadable(*part)),
             None => Ok(()),
@@ -158,7 +164,7 @@ impl Image {
     /// Reads concurrent with the owner of the image, along a [`Route`]; `None` if the store does not support them, or
     /// if the layer has to plan each read.
     pub fn reader(&self) -> Option<Reader> {
-        match self.overwrites {
+        match self.overwrites || self.zoned {
             true => None,
             false => Reader::of(self.interpreter.store.as_ref()),
         }
@@ -176,8 +182,8 @@ impl Image {
     /// Whether every sector has a fixed location on the drive itself, so that its data may be spliced while others write.
     /// Of other drives, even if their image is in place, a read never returns a block that is part old and part new.
     pub fn may_lend(&self) -> bool {
-        let MediaUse { cached, movable, overwritable, .. } = self.layer.media_use();
-        cached.get() == 0 && movable == 0 && overwritable.get() == 0
+        let MediaUse { cached, movable, overwritable, zones, .. } = self.layer.media_use();
+        cached.get() == 0 && movable == 0 && overwritable.get() == 0 && zones == 0
     }
 
     /// Writes.
@@ -253,14 +259,14 @@ impl Image {
     /// # Errors
     /// As [`Image::write_zeroes`].
     pub fn take_zeroes(&mut self, offset: u64, len: u64) -> Result<bool, ImageError> {
-        match self.overwrites {
+        match self.overwrites || self.zoned {
             true => self.take_zeroes_in_place(offset, len)?,
             false => self.forget(offset, len, true)?,
         }
         Ok(!self.write_cache)
     }
 
-    /// A drive whose writes overwrite others has to write zeros like other data.
+    /// A drive whose writes overwrite others, or move write pointers, has to write zeros like other data.
     fn take_zeroes_in_place(&mut self, offset: u64, len: u64) -> Result<(), ImageError> {
         self.extent(offset, len)?;
         let zeroes = vec![0; len.min(ZEROES) as usize];
@@ -274,6 +280,32 @@ impl Image {
     /// The overwritten sectors of the drive, if its writes overwrite others.
     pub fn overwriting(&mut self) -> Option<&mut dyn Overwriting> {
         self.layer.overwriting()
+    }
+
+    /// The zones of the drive, if it has any.
+    pub fn zoned(&mut self) -> Option<&mut dyn Zoned> {
+        self.layer.zoned()
+    }
+
+    /// Opens, closes, finishes or resets the zone of this range, or all zones if it is the whole drive; durable as a write is.
+    ///
+    /// # Errors
+    /// When the drive refuses, in which case nothing is changed, or the store fails.
+    pub fn act_on_zones(&mut self, action: Op, offset: u64, len: u64) -> Result<(), ImageError> {
+        if self.take_zone_action(action, offset, len)? { self.flush() } else { Ok(()) }
+    }
+
+    /// The same without a flush; returns whether one is due before it completes.
+    ///
+    /// # Errors
+    /// As [`Image::act_on_zones`].
+    pub fn take_zone_action(&mut self, action: Op, offset: u64, len: u64) -> Result<bool, ImageError> {
+        let extent = self.extent(offset, len)?;
+        self.interpreter.check_running()?;
+        self.waiting.clear();
+        self.waiting.push(Command::new(CommandId(0), action, extent));
+        self.take(&[])?;
+        Ok(!self.write_cache)
     }
 
     /// Discards a range. It reads as zeros if the store can discard; otherwise, or after a power cut before a flush, as

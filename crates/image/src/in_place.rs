@@ -19,8 +19,9 @@
 //! * Tags concern only the layer. A power cut may take any of those since the last sync, and then all after the first
 //!   missing one are ignored: the rest is the state after an interrupted plan, from which every layer can be restored.
 //!
-//! An image is in place if its format allows that (version 3), its flash is not on another device, and no disk underneath
-//! determines the timing. Opened with such a disk, it becomes a planned image: the drive starts with its bands where the
+//! An image is in place if its format allows that (version 3), its flash is not on another device, its drive has no zones, and
+//! no disk underneath determines the timing. (Zones are emptied without their sectors being written: a torn write would show what a
+//! sector held before the reset.) Opened with such a disk, it becomes a planned image: the drive starts with its bands where the
 //! data is, and with an empty cache. A planned image becomes one in place when it is opened with an empty cache. Either
 //! change is durable by a checkpoint before anything else changes.
 //!
@@ -56,7 +57,7 @@ const IN_PLACE_SINCE: u32 = 3;
 
 /// Whether the bytes of an image are to lie in place.
 pub(crate) fn is_wanted(superblock: &Superblock, room: &MediaUse, options: &Options) -> bool {
-    let moves = room.cached > Sectors(0) || room.movable > 0;
+    let moves = (room.cached > Sectors(0) || room.movable > 0) && room.zones == 0;
     let planned = options.every_access || options.planned;
     superblock.version >= IN_PLACE_SINCE && moves && !superblock.flash_apart && !planned
 }
@@ -189,6 +190,7 @@ impl Interpreter {
         }
         let (mut at, mut visited) = (extent.start, 0);
         for piece in located {
+            at = self.visit_gap(at, extent.end(), visit);
             lying.clear();
             match self.is_in_place() {
                 true => {
@@ -211,6 +213,7 @@ impl Interpreter {
                 at += place.len;
             }
         }
+        self.visit_gap(at, extent.end(), visit);
         Ok(())
     }
 }

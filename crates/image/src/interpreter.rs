@@ -21,6 +21,7 @@
 //! Source: the tags are what Skylight (FAST'15, sections 2 and 4.3) takes a drive's journal entries to hold.
 
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
+use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneRecord};
 use skylight_layer::{Layer, MapChange, Medium, Plan, Step};
 
 use crate::checkpoints::CheckpointState;
@@ -35,7 +36,7 @@ use crate::log::TagLog;
 use crate::planned::Access;
 use crate::planted::{Planted, Plants};
 use crate::reader::Route;
-use crate::space::{Health, Reserved, changes};
+use crate::space::{Health, Reserved};
 use crate::state::State;
 use crate::store::Store;
 
@@ -79,6 +80,10 @@ pub struct Interpreter {
     pub(crate) held: Option<Held>,
     /// Where the pieces of an extent lie, while they are written.
     pub(crate) places: Vec<PbaExtent>,
+    /// The drive's zones, if it has any.
+    pub(crate) zones: Option<ZoneLayout>,
+    /// Records of zones that a plan has changed and that are not logged.
+    pub(crate) zone_changes: Vec<ZoneRecord>,
 }
 
 impl Interpreter {
@@ -105,6 +110,8 @@ impl Interpreter {
             records_first: false,
             held: None,
             places: Vec::new(),
+            zones: None,
+            zone_changes: Vec::new(),
         }
     }
 
@@ -131,7 +138,7 @@ impl Interpreter {
         writes: &[HostWrite<'_>],
     ) -> Result<(), ImageError> {
         // A plan that only reads has no bytes here, and nothing can refuse it.
-        if self.held.is_none() && !changes(plan) {
+        if !self.note_zones(plan, layer) && self.held.is_none() {
             return Ok(());
         }
         self.change(plan, layer, |this, layer| this.steps(plan, layer, writes))
@@ -152,6 +159,7 @@ impl Interpreter {
     ) -> Result<(), ImageError> {
         // What a raw shingled disk forgets, it does not touch: a track that is written destroys others.
         let zeros = (zeros || self.store.can_discard()) && layer.overwriting().is_none();
+        self.note_zones(plan, layer);
         self.change(plan, layer, |this, layer| {
             if zeros {
                 // Before the cache gives up what it has: where that fails, what was read there is still read.
@@ -171,8 +179,9 @@ impl Interpreter {
         layer: &mut dyn Layer,
         writes: &[HostWrite<'_>],
     ) -> Result<(), ImageError> {
-        let mut host = HostData::of(plan, writes);
+        let (mut host, since) = (HostData::of(plan, writes), self.sequence);
         self.record(layer)?;
+        let zeros = self.fill_zones(plan, layer, writes)?;
         let in_place = self.is_in_place();
         for step in plan.steps() {
             match *step {
@@ -188,10 +197,10 @@ impl Interpreter {
             }
         }
         self.counters.host_bytes += host.bytes();
-        Ok(())
+        self.record_zones((plan, since, zeros), layer, writes)
     }
 
-    fn commit(
+    pub(crate) fn commit(
         &mut self,
         change: MapChange,
         layer: &mut dyn Layer,
@@ -332,7 +341,7 @@ impl Interpreter {
     }
 
     /// Makes zeros of where a host extent lies without the cache.
-    fn discard(&mut self, extent: LbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
+    pub(crate) fn discard(&mut self, extent: LbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
         let (mut pieces, medium) = (Vec::new(), self.home_medium());
         self.state.visit_home(layer, extent, &mut |piece| pieces.push(piece));
         for piece in pieces {

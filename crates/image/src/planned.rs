@@ -171,7 +171,7 @@ impl Interpreter {
     }
 
     /// A tag for a band: at once, or when what it vouches for is durable.
-    fn band_tag(&mut self, tag: Tag, waits: bool) {
+    pub(crate) fn band_tag(&mut self, tag: Tag, waits: bool) {
         self.state.apply(&tag);
         if waits && !self.plants.has(Planted::BandTagFirst) {
             self.flush.since.waiting.push_back(tag);
@@ -296,6 +296,11 @@ impl Interpreter {
         let needed = medium == self.cache_medium()
             && self.flush.any_freed(|freed| !freed.is_empty())
             && (self.flush.any_freed(|freed| freed.touches(extent)) || layer.starts_slot(extent.start));
+        let home = medium == self.home_medium();
+        if home && self.flush.is_vouched(extent) {
+            return self.flush_and_say_so();
+        }
+        let needed = needed || home && self.flush.is_given_up(extent);
         if needed && !self.plants.has(Planted::ReuseAtOnce) { self.flush_now() } else { Ok(()) }
     }
 }

@@ -37,6 +37,12 @@ pub enum Planted {
     GapIgnored,
     /// The bytes of an image in place are looked for where the layer has a band.
     PlacesFollow,
+    /// What a reset of a zone gives up is written over at once.
+    ResetForgets,
+    /// Recovery believes how far a zone is written without looking at its data.
+    ZoneWithoutData,
+    /// Recovery takes the tag of a zone without those that it continues.
+    ZoneAlone,
     /// Marks of regions are written, and durable with the next sync.
     RegionMarkLater,
     /// A write of data that has checksums has no intent.

@@ -63,7 +63,7 @@ fn understand(
     let (mut faults, mut mended) = (Vec::new(), Vec::new());
     let heads = reader.heads(superblock)?;
     let mut marks = reader.marks(superblock)?;
-    let bounds = Bounds::new(superblock, layer.overwriting().is_some());
+    let bounds = Bounds::new(superblock, layer.overwriting().is_some(), &layer.media_use());
     let (head, both_heads, mut state) =
         newest_checkpoint(reader, superblock, &heads, (&bounds, &mut *layer), &mut faults)?;
     let (blocks, newest_named) = reader.log(superblock, &head)?;
@@ -231,11 +231,12 @@ pub(crate) fn recover(
     }
     let in_place = in_place::is_wanted(&superblock, &layer.media_use(), options);
     let laid_anew = found.state.lay(in_place);
-    found.state.restore(layer).map_err(|what| reader.damaged(what))?;
+    take_up(&found.state, layer).map_err(|what| reader.damaged(what))?;
     let unsettled = found.unsettled || laid_anew || !found.faults.is_empty();
     let log = TagLog::new(&superblock, found.position, found.head.generation, found.marks, unsettled);
     let mut interpreter = Interpreter::new(store, superblock, log, found.state, found.sequence);
     interpreter.plants = judgement.plants;
+    interpreter.zones = layer.zoned().map(|zoned| *zoned.layout());
     interpreter.reserved.ahead = options.ahead.unwrap_or(interpreter.reserved.ahead);
     interpreter.reserve_what_can_be(layer);
     // Where bytes lie is in both checkpoints, so that what a repair falls back on finds them too.
@@ -243,6 +244,12 @@ pub(crate) fn recover(
         interpreter.record_recovery(layer)?;
     }
     Ok(Recovered { interpreter, recovery: found.recovery, mended: found.mended })
+}
+
+/// Makes a layer take up a state.
+fn take_up(state: &State, layer: &mut dyn Layer) -> Result<(), String> {
+    state.restore(layer)?;
+    state.restore_zones(layer)
 }
 
 /// The line about a damaged copy of the superblock.
@@ -276,9 +283,11 @@ pub(crate) fn look_into(
     if let Some(first) = found.faults.first() {
         return Err(reader.faulty(first));
     }
-    found.state.restore(layer).map_err(|what| reader.damaged(what))?;
+    take_up(&found.state, layer).map_err(|what| reader.damaged(what))?;
     let log = TagLog::new(&superblock, found.position, found.head.generation, found.marks, found.unsettled);
-    Ok(Interpreter::new(store, superblock, log, found.state, found.sequence))
+    let mut interpreter = Interpreter::new(store, superblock, log, found.state, found.sequence);
+    interpreter.zones = layer.zoned().map(|zoned| *zoned.layout());
+    Ok(interpreter)
 }
 
 /// The state found in a store, for a report.
@@ -302,7 +311,7 @@ pub(crate) fn look(
     let mut found = understand(reader, superblock, layer, Judgement::default())?;
     let cached_extents = found.state.found(LbaExtent::new(Lba(0), layer.capacity())).count() as u64;
     // What lies where the drive never puts it.
-    found.faults.extend(found.state.restore(layer).err());
+    found.faults.extend(take_up(&found.state, layer).err());
     Ok(Looked {
         recovery: found.recovery,
         generation: found.head.generation,

@@ -3,7 +3,7 @@
 //! Invariant: a tag counts if it was durable or its data is there, and none counts behind one that is missing where a
 //! later one makes no sense without it.
 
-use skylight_disk::{PbaExtent, SECTOR_BYTES, Time};
+use skylight_disk::{PbaExtent, SECTOR_BYTES, Sectors, Time};
 use skylight_layer::capabilities::overwriting::Stamp;
 use skylight_layer::{Layer, Medium};
 
@@ -51,7 +51,6 @@ impl Replay<'_> {
         blocks: &[TagBlock],
         (state, layer): (&mut State, &mut dyn Layer),
     ) -> Result<(u64, Recovery), ImageError> {
-        let durable = self.durable;
         let mut tags: Vec<&Tag> = blocks.iter().flat_map(|block| &block.tags).collect();
         if !self.plants.has(Planted::NoSequence) {
             tags.sort_unstable_by_key(|tag| tag.sequence);
@@ -61,10 +60,16 @@ impl Replay<'_> {
             true => u64::MAX,
             false => self.first_gap(&tags),
         });
+        // The last number so far that does not count: of a tag that is missing, or that was refused.
+        let (mut last_out, mut last) = (0, self.durable.max(self.covered));
         for tag in &tags {
             if !self.bounds.hold_tag(tag) {
                 return Err(self.reader.damaged(format!("tag {} lies beyond the drive", tag.sequence)));
             }
+            if tag.sequence > last + 1 {
+                last_out = tag.sequence - 1;
+            }
+            last = last.max(tag.sequence);
             // Of an image in place they are about the layer, and count as far as none is missing.
             if let Some(gap) = whole.filter(|_| tag.sequence < self.until) {
                 match tag.sequence < gap {
@@ -73,19 +78,45 @@ impl Replay<'_> {
                 }
                 continue;
             }
-            let known = tag.sequence <= durable || self.plants.has(Planted::TagWithoutData);
+            let known = tag.sequence <= self.durable || self.plants.has(Planted::TagWithoutData);
             recovery.checked += u64::from(!known);
             if tag.sequence >= self.until {
                 continue;
             }
-            if known || self.has_data(tag)? {
+            if (known || self.has_data(tag)?) && self.zone_goes_on(tag, last_out, (state, layer))? {
                 state.apply(tag);
                 redo(tag, layer);
             } else {
                 recovery.refused += 1;
+                last_out = tag.sequence;
             }
         }
         Ok((tags.iter().map(|tag| tag.sequence).max().unwrap_or(0), recovery))
+    }
+
+    /// Whether the tag of a zone, if it is one, goes on from the zone's state, in a plan whose tags before it all count,
+    /// and its data is there; `last_out` is the last tag that does not count.
+    fn zone_goes_on(
+        &self,
+        tag: &Tag,
+        last_out: u64,
+        (state, layer): (&State, &dyn Layer),
+    ) -> Result<bool, ImageError> {
+        let Kind::Zone { data_crc, record, before, follows } = tag.kind else { return Ok(true) };
+        if tag.sequence <= self.durable {
+            return Ok(true);
+        }
+        // An empty zone is empty whatever it was before.
+        let goes_on = record.written == Sectors(0)
+            || state.zones.of(record.zone).written == before
+                && tag.sequence.saturating_sub(follows.into()) > last_out;
+        if !goes_on && !self.plants.has(Planted::ZoneAlone) {
+            return Ok(false);
+        }
+        let mut pieces = Vec::new();
+        state.visit_home(layer, tag.lba, &mut |piece| pieces.push(piece));
+        let home = if self.superblock.platter.len > 0 { Medium::Platter } else { Medium::Flash };
+        Ok(self.has_bytes((home, &pieces), data_crc)? || self.plants.has(Planted::ZoneWithoutData))
     }
 
     /// The first sequence number behind the checkpoint of which there is no tag, of tags in their order.
@@ -100,11 +131,18 @@ impl Replay<'_> {
             return Ok(true);
         };
         let cache = if self.superblock.flash.len > 0 { Medium::Flash } else { Medium::Platter };
-        let extent = PbaExtent::new(tag.pba, tag.lba.len);
-        match data_checksum(self.reader, self.superblock, cache, extent) {
+        self.has_bytes((cache, &[PbaExtent::new(tag.pba, tag.lba.len)]), data_crc)
+    }
+
+    /// Whether the bytes of extents, one after the other, have this checksum.
+    fn has_bytes(&self, (medium, extents): (Medium, &[PbaExtent]), crc: u32) -> Result<bool, ImageError> {
+        let sum = extents.iter().try_fold(0, |sum, &extent| {
+            data_checksum(self.reader, self.superblock, (medium, extent), sum)
+        });
+        match sum {
             // The data came, and something else than a cut has changed it: older data would hide that.
             Err(ImageError::Checksum { .. }) => Ok(true),
-            other => Ok(other? == data_crc),
+            other => Ok(other? == crc),
         }
     }
 }
@@ -116,12 +154,12 @@ fn redo(tag: &Tag, layer: &mut dyn Layer) {
     }
 }
 
-/// The checksum of what lies in an extent.
+/// The checksum of what lies in an extent, going on from that of what comes before.
 fn data_checksum(
     reader: &Reader<'_>,
     superblock: &Superblock,
-    medium: Medium,
-    extent: PbaExtent,
+    (medium, extent): (Medium, PbaExtent),
+    mut crc: u32,
 ) -> Result<u32, ImageError> {
     let part = match medium {
         Medium::Platter => superblock.platter,
@@ -129,7 +167,6 @@ fn data_checksum(
     };
     let (mut at, end) = (extent.start.get() * SECTOR_BYTES, extent.end().get() * SECTOR_BYTES);
     let mut buffer = vec![0; CHUNK.min((end - at) as usize)];
-    let mut crc = 0;
     while at < end {
         let here = ((end - at) as usize).min(CHUNK);
         reader.read(part.start + at, &mut buffer[..here])?;

@@ -39,7 +39,7 @@ use skylight_layer::{Layer, Plan, Purpose, Step};
 use crate::cleaning_reads::Held;
 use crate::error::ImageError;
 use crate::format::BLOCK;
-use crate::format::checkpoint::{CACHED, ENTRIES, FRAGMENT, MOVED, WRITER};
+use crate::format::checkpoint::{CACHED, ENTRIES, FRAGMENT, MOVED, WRITER, ZONE};
 use crate::format::superblock::Superblock;
 use crate::interpreter::Interpreter;
 use crate::planted::Planted;
@@ -79,6 +79,14 @@ pub(crate) struct Health {
     pub unrecorded: bool,
     /// How long the layer took to take up its state after the last refusal.
     pub refused_in: Duration,
+}
+
+impl Health {
+    /// Nothing is to be trusted any more, and why.
+    pub fn stop(&mut self, why: String) {
+        self.unsafe_reads = true;
+        self.stopped.get_or_insert(why);
+    }
 }
 
 /// Whether a plan changes the map or the media.
@@ -131,7 +139,8 @@ impl Interpreter {
         let bands = self.state.moved.len() + self.state.fixed.as_ref().map_or(0, BTreeMap::len);
         let (fragments, writers) = layer.overwriting().map_or((0, 0), |of| of.snapshot_entries());
         let overwritten = fragments as u64 * FRAGMENT as u64 + writers as u64 * WRITER as u64;
-        ENTRIES + cached * CACHED as u64 + bands as u64 * MOVED as u64 + overwritten
+        let zones = (self.state.zones.count() + self.zone_changes.len() as u64) * ZONE as u64;
+        ENTRIES + cached * CACHED as u64 + bands as u64 * MOVED as u64 + overwritten + zones
     }
 
     /// Ensures that both checkpoint areas have space for a checkpoint of the map after `steps` more steps.
@@ -210,7 +219,8 @@ impl Interpreter {
         if self.health.unrecorded {
             self.checkpoint_now(false, layer)?;
         }
-        self.reserve_log(plan.steps().len() as u64)?;
+        // A zone that a plan writes has a tag for each of its writes.
+        self.reserve_log((plan.steps().len() + self.zone_changes.len()) as u64)?;
         self.reserve_checkpoints(plan.steps().len() as u64, layer)?;
         if layer.overwriting().is_some() { self.reserve_places(plan) } else { Ok(()) }
     }
@@ -251,12 +261,12 @@ impl Interpreter {
         if let Some(overwriting) = layer.overwriting() {
             overwriting.take_back();
         }
+        self.take_back_zones(layer);
         self.held = self.held.is_some().then(Held::default);
         self.state.settle(Sectors(self.superblock.capacity / SECTOR_BYTES));
         if let Err(what) = self.state.restore(layer) {
             // A fault of this program: a layer takes up every prefix of its plans.
-            self.health.unsafe_reads = true;
-            self.health.stopped.get_or_insert(what);
+            self.health.stop(what);
         }
         self.health.refused_in = began.elapsed();
     }

@@ -13,6 +13,7 @@ use skylight_layer::{CachedExtent, ExtentMap, Layer, Recovered};
 
 use crate::format::tag::{Kind, Tag};
 use crate::ranges::{Room, Rooms};
+use crate::zones::ZoneRecords;
 
 /// Where bands lie, by their first host sectors: the length of each and its place.
 pub(crate) type BandPlaces = BTreeMap<u64, (Sectors, Pba)>;
@@ -29,6 +30,8 @@ pub(crate) struct State {
     pub fixed: Option<BandPlaces>,
     /// Sectors that accesses to the cache have taken.
     pub taken: u64,
+    /// Zones that are not as on a new drive.
+    pub zones: ZoneRecords,
 }
 
 impl State {
@@ -49,6 +52,7 @@ impl State {
             }
             // What a write overwrote is the layer's to know.
             Kind::Written { .. } => {}
+            Kind::Zone { record, .. } => self.zones.set(record),
         }
     }
 

@@ -5,12 +5,13 @@
 
 use skylight_disk::{LbaExtent, Pba, SECTOR_BYTES};
 use skylight_layer::capabilities::overwriting::Snapshot;
-use skylight_layer::{CachedExtent, Layer, Overwriting};
+use skylight_layer::capabilities::zoned::ZoneRecord;
+use skylight_layer::{CachedExtent, Layer, MediaUse, Overwriting};
 
 use crate::error::ImageError;
 use crate::format::checkpoint::{
-    CACHED, ENTRIES, FRAGMENT, Head, MOVED, WRITER, decode_cached, decode_fragment, decode_moved,
-    decode_writer,
+    CACHED, ENTRIES, FRAGMENT, Head, MOVED, WRITER, ZONE, decode_cached, decode_fragment, decode_moved,
+    decode_writer, decode_zone,
 };
 use crate::format::mark::Mark;
 use crate::format::part::{HEAD_BYTES, PartHead};
@@ -228,15 +229,17 @@ pub(crate) struct Bounds {
     home: u64,
     /// Whether writes overwrite others.
     overwrites: bool,
+    /// Zones that have records.
+    zones: u64,
 }
 
 impl Bounds {
-    pub fn new(superblock: &Superblock, overwrites: bool) -> Self {
+    pub fn new(superblock: &Superblock, overwrites: bool, room: &MediaUse) -> Self {
         let sectors = |bytes: u64| bytes / SECTOR_BYTES;
         let platter = sectors(superblock.platter.len);
         let flash = sectors(superblock.flash.len);
         let cache = if flash > 0 { flash } else { platter };
-        Self { capacity: sectors(superblock.capacity), cache, home: platter, overwrites }
+        Self { capacity: sectors(superblock.capacity), cache, home: platter, overwrites, zones: room.zones }
     }
 
     fn hold_lba(&self, lba: LbaExtent) -> bool {
@@ -252,7 +255,9 @@ impl Bounds {
     }
 
     pub fn hold_tag(&self, tag: &Tag) -> bool {
-        self.hold_lba(tag.lba)
+        // The record of a zone may come without data.
+        let is_bare = matches!(tag.kind, Kind::Zone { .. }) && tag.lba.is_empty();
+        (is_bare || self.hold_lba(tag.lba))
             && tag.sequence < NUMBERS_MAX
             && match tag.kind {
                 Kind::Cached { access, taken, .. } => {
@@ -261,7 +266,13 @@ impl Bounds {
                 Kind::Home => true,
                 Kind::Moved => self.hold_moved(tag.lba, tag.pba),
                 Kind::Written { number, .. } => self.overwrites && number < NUMBERS_MAX,
+                Kind::Zone { record, .. } => self.hold_record(&record),
             }
+    }
+
+    /// How long a zone is, its layer knows.
+    fn hold_record(&self, record: &ZoneRecord) -> bool {
+        u64::from(record.zone) < self.zones && record.written.get() <= self.capacity
     }
 
     fn hold_moved(&self, lba: LbaExtent, pba: Pba) -> bool {
@@ -280,6 +291,7 @@ pub(crate) fn read_checkpoint(
     let entries = reader.entries(superblock, head)?;
     let (cached, rest) = entries.split_at(head.cached as usize * CACHED);
     let (moved, rest) = rest.split_at(head.moved as usize * MOVED);
+    let (rest, zones) = rest.split_at(rest.len() - head.zones as usize * ZONE);
     let (rest, fixed) = rest.split_at(rest.len() - head.fixed as usize * MOVED);
     let mut state = State::default();
     let wrong = || reader.damaged(format!("checkpoint {} has an entry beyond the drive", head.generation));
@@ -301,6 +313,10 @@ pub(crate) fn read_checkpoint(
     };
     state.moved = bands(moved)?;
     state.fixed = if head.in_place { Some(bands(fixed)?) } else { None };
+    for entry in zones.chunks_exact(ZONE) {
+        let record = decode_zone(entry).filter(|record| bounds.hold_record(record)).ok_or_else(wrong)?;
+        state.zones.set(record);
+    }
     if !take_up_overwritten(rest, head, layer.overwriting()) {
         return Err(wrong());
     }

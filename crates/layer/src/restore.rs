@@ -62,4 +62,6 @@ pub struct MediaUse {
     pub movable: u64,
     /// The maximum number of sectors that writes to other sectors overwrite, on a raw shingled disk.
     pub overwritable: Sectors,
+    /// The number of zones of which an image keeps a record.
+    pub zones: u64,
 }

@@ -310,6 +310,36 @@ fn serve_control(
     now.map_err(|error: ControlError| refused(py, error))
 }
 
+/// The layout and zones of the server with this control socket, from a number on, as JSON. If `trusted` is given, the
+/// server must run as one of these users. Raises ServeError.
+#[pyfunction]
+#[pyo3(signature = (control, first, count, trusted=None))]
+fn serve_zones(
+    py: Python<'_>,
+    control: PathBuf,
+    first: u32,
+    count: u32,
+    trusted: Option<Vec<u32>>,
+) -> PyResult<String> {
+    let zones = py.detach(|| client::zones(&control, first, count, trusted.as_deref()));
+    zones.map(|zones| zones.to_string()).map_err(|error: ControlError| refused(py, error))
+}
+
+/// Has the server with this control socket "open", "close", "finish" or "reset" the zone that begins at a byte, or all
+/// zones; returns what was done in words. If `trusted` is given, the server must run as one of these users. Raises ServeError.
+#[pyfunction]
+#[pyo3(signature = (control, action, zone, trusted=None))]
+fn serve_zone_action(
+    py: Python<'_>,
+    control: PathBuf,
+    action: &str,
+    zone: Option<u64>,
+    trusted: Option<Vec<u32>>,
+) -> PyResult<String> {
+    let done = py.detach(|| client::act_on_zones(&control, action, zone, trusted.as_deref()));
+    done.map_err(|error: ControlError| refused(py, error))
+}
+
 /// Does something with an image that is not being served, with the interpreter released.
 fn with_image<T: Send>(
     py: Python<'_>,
@@ -397,6 +427,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<DriveServer>()?;
     module.add_function(wrap_pyfunction!(serve_status, module)?)?;
     module.add_function(wrap_pyfunction!(serve_control, module)?)?;
+    module.add_function(wrap_pyfunction!(serve_zones, module)?)?;
+    module.add_function(wrap_pyfunction!(serve_zone_action, module)?)?;
     module.add_function(wrap_pyfunction!(image_info, module)?)?;
     module.add_function(wrap_pyfunction!(image_check, module)?)?;
     module.add_function(wrap_pyfunction!(image_repair, module)?)?;

@@ -13,11 +13,16 @@ use common::TIMEOUT;
 use common::memory::Memory;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use skylight_disk::{Pba, Sectors};
+use skylight_image::{Image, Options};
+use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneModel};
+use skylight_layer::{ZonedLayer, ZonedSpec};
 use skylight_serve::control::client::{self, ControlError};
 use skylight_serve::control::server::MAX_CLIENTS;
 use skylight_serve::control::{MAX_REQUEST_BYTES, answer};
 use skylight_serve::core::filters::delay::{Delay, Delays};
-use skylight_serve::core::{Backend, Service};
+use skylight_serve::core::served::ServedImage;
+use skylight_serve::core::{Backend, Service, Shape};
 use skylight_serve::endpoint::EndpointError;
 use skylight_serve::server::Server;
 
@@ -236,4 +241,54 @@ proptest! {
             prop_assert!(!answer.contains('\n') && answer.len() < 8192, "{}", answer);
         }
     }
+}
+
+/// A server of a host-managed drive of four zones, as fast as it goes.
+fn zoned() -> ControlledServer {
+    let mut layout = ZoneLayout::new(ZoneModel::HostManaged, Sectors(256), Sectors(64));
+    layout.conventional = 1;
+    let layer = Box::new(ZonedLayer::new(ZonedSpec { layout, start: Pba(0), aware: None }));
+    let folder = tempfile::tempdir().expect("a folder");
+    let image = Image::create_at(&folder.path().join("image"), layer, "", &Options::default());
+    let shape = Shape::drive("zoned", 0);
+    let served = ServedImage::new(image.expect("an image"), shape, "none").expect("a thread");
+    let path = folder.path().join("control");
+    let mut server = Server::new(Arc::new(served));
+    server.open_control(&path).expect("a socket");
+    ControlledServer { server: Some(server), path, folder }
+}
+
+#[test]
+fn zones_are_reported_and_acted_on() {
+    let served = zoned();
+    let zones = |first, count| client::zones(&served.path, first, count, None).expect("zones");
+    let all = zones(0, 100);
+    assert_eq!(all["layout"]["model"], "host-managed");
+    assert_eq!(all["columns"]["start_bytes"], json!([0, 32768, 65536, 98304]));
+    assert_eq!(all["columns"]["condition"], json!([0, 1, 1, 1]));
+    assert_eq!(all["columns"]["write_pointer_bytes"], json!([u64::MAX, 32768, 65536, 98304]));
+    assert_eq!(zones(2, 1)["columns"]["start_bytes"], json!([65536]));
+    assert_eq!(zones(4, 1)["columns"]["start_bytes"], json!([]));
+    let act = |action, zone| client::act_on_zones(&served.path, action, zone, None);
+    assert_eq!(act("open", Some(65536)).unwrap(), "open the zone at 65536");
+    assert_eq!(act("finish", Some(98304)).unwrap(), "finish the zone at 98304");
+    assert_eq!(zones(0, 100)["columns"]["condition"], json!([0, 1, 3, 14]));
+    let status = client::status(&served.path, None).expect("a status");
+    assert_eq!(status["drive"]["zones"]["explicit_open"], 1);
+    assert_eq!(act("reset", None).unwrap(), "reset all zones");
+    assert_eq!(zones(0, 100)["columns"]["condition"], json!([0, 1, 1, 1]));
+    for (action, zone, said) in [
+        ("reset", Some(0), "invalid field in CDB"),
+        ("reset", Some(512), "invalid field in CDB"),
+        ("reset", Some(1 << 30), "no zone begins"),
+        ("reset", Some(100), "no zone begins"),
+        ("dance", None, "unknown action"),
+    ] {
+        let error = act(action, zone).expect_err("none of that");
+        assert!(matches!(&error, ControlError::Refused(..)) && error.to_string().contains(said), "{error}");
+    }
+    let none = controlled();
+    assert_eq!(client::zones(&none.path, 0, 1, None).expect("an answer")["layout"], Value::Null);
+    let error = client::act_on_zones(&none.path, "reset", None, None).expect_err("no zones");
+    assert!(error.to_string().contains("no zones"), "{error}");
 }

@@ -142,6 +142,8 @@ def status_words(status: dict[str, Any]) -> str:
             f"read mode {shingled['read_mode']}, {format_count(shingled['overwritten_sectors'])} sectors "
             f"overwritten, {format_count(shingled['overwritten_reads'])} reads of such"
         )
+    if zones := drive.get("zones"):
+        words.append(_zone_words(zones))
     queue, lateness = drive.get("queue"), drive.get("lateness")
     if queue:
         words.append(f"queue {queue['now']}, at most {queue['most']}")
@@ -153,6 +155,26 @@ def status_words(status: dict[str, Any]) -> str:
     if drive.get("last_error"):
         words.append(f"last error: {drive['last_error']}")
     return ", ".join(words)
+
+
+_CONDITIONS = {
+    "not_write_pointer": "conventional",
+    "empty": "empty",
+    "implicit_open": "implicitly open",
+    "explicit_open": "explicitly open",
+    "closed": "closed",
+    "full": "full",
+    "read_only": "read-only",
+    "offline": "offline",
+    "non_sequential": "written out of order",
+}
+"""Counts of zones in a status, in words."""
+
+
+def _zone_words(zones: dict[str, Any]) -> str:
+    """How many zones are in each condition that any is in."""
+    counts = [f"{format_count(zones[key])} {words}" for key, words in _CONDITIONS.items() if zones.get(key)]
+    return f"{format_count(zones['zones'])} zones: {', '.join(counts)}"
 
 
 def _wait(server: DriveServer, say: Speaker, quiet: bool) -> None:

@@ -53,7 +53,7 @@ def control_socket(where: str) -> tuple[Path, list[int] | None]:
 @click.argument("where", metavar="PATH-OR-SOCKET")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def status(where: str, as_json: bool) -> None:
-    """Say how a served drive does: cache fill, cleaning, queue, lateness, write amplification."""
+    """Say how a served drive does: cache fill, cleaning, zones, queue, lateness, write amplification."""
     from skylight import _native
 
     control, trusted = control_socket(where)

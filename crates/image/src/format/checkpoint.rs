@@ -5,9 +5,11 @@
 
 use skylight_disk::shingling::Destroyed;
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
-use skylight_layer::CachedExtent;
+use skylight_layer::{CachedExtent, MediaUse};
 use skylight_layer::capabilities::overwriting::Stamp;
+use skylight_layer::capabilities::zoned::ZoneRecord;
 
+use super::tag::{zone_flags, zone_record};
 use super::{BLOCK, checksum, put_u32, put_u64, u32_at, u64_at};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SKYC");
@@ -22,12 +24,15 @@ pub const MOVED: usize = 24;
 pub const FRAGMENT: usize = 24;
 /// Bytes of an entry for who wrote what lies on such fragments.
 pub const WRITER: usize = 32;
+/// Bytes of an entry for a zone.
+pub const ZONE: usize = 16;
 
-/// The most bytes that a checkpoint takes of so many cached sectors, moved bands and sectors that can be overwritten:
-/// a band may be moved for the layer and in the image, and each of the sectors may be a fragment, with data of a write
-/// of its own.
-pub fn most_bytes(cached: u64, moved: u64, overwritable: u64) -> u64 {
-    ENTRIES + cached * CACHED as u64 + 2 * moved * MOVED as u64 + overwritable * (FRAGMENT + WRITER) as u64
+/// The most bytes that a checkpoint takes on a drive of this room: a band may be moved for the layer and in the image, and
+/// each of the sectors that can be overwritten may be a fragment, with data of a write of its own.
+pub fn most_bytes(room: &MediaUse) -> u64 {
+    let overwritten = room.overwritable.get() * (FRAGMENT + WRITER) as u64;
+    let bands = 2 * room.movable * MOVED as u64;
+    ENTRIES + room.cached.get() * CACHED as u64 + bands + overwritten + room.zones * ZONE as u64
 }
 
 /// The head of a checkpoint.
@@ -58,8 +63,10 @@ pub struct Head {
     pub covered: u64,
     /// Whether the bytes of the image lie in place: the entries are then what the layer has.
     pub in_place: bool,
-    /// Entries for bands whose bytes lie elsewhere than on a new drive in an image in place, behind all others.
+    /// Entries for bands whose bytes lie elsewhere than on a new drive in an image in place, behind those.
     pub fixed: u64,
+    /// Entries for zones that are not as on a new drive, behind all others.
+    pub zones: u64,
 }
 
 impl Head {
@@ -80,6 +87,7 @@ impl Head {
         put_u64(&mut block, 80, self.covered);
         put_u32(&mut block, 88, self.in_place.into());
         put_u64(&mut block, 96, self.fixed);
+        put_u64(&mut block, 104, self.zones);
         let crc = checksum(salt, &block[8..]);
         put_u32(&mut block, 4, crc);
         block
@@ -104,6 +112,7 @@ impl Head {
             covered: u64_at(block, 80),
             in_place: u32_at(block, 88) != 0,
             fixed: u64_at(block, 96),
+            zones: u64_at(block, 104),
         })
     }
 
@@ -111,7 +120,7 @@ impl Head {
     pub fn entries_bytes(&self) -> Option<u64> {
         let of = |count: u64, bytes: usize| count.checked_mul(bytes as u64);
         let layer = of(self.cached, CACHED)?.checked_add(of(self.moved, MOVED)?)?;
-        let layer = layer.checked_add(of(self.fixed, MOVED)?)?;
+        let layer = layer.checked_add(of(self.fixed, MOVED)?)?.checked_add(of(self.zones, ZONE)?)?;
         layer.checked_add(of(self.fragments, FRAGMENT)?)?.checked_add(of(self.writers, WRITER)?)
     }
 }
@@ -178,4 +187,16 @@ pub fn encode_writer(extent: PbaExtent, by: Stamp, bytes: &mut Vec<u8>) {
 pub fn decode_writer(bytes: &[u8]) -> (PbaExtent, Stamp) {
     let extent = PbaExtent::new(Pba(u64_at(bytes, 0)), Sectors(u64_at(bytes, 8)));
     (extent, Stamp { write: u64_at(bytes, 16), at: Time(u64_at(bytes, 24)) })
+}
+
+/// The entry of a zone.
+pub fn encode_zone(record: &ZoneRecord, bytes: &mut Vec<u8>) {
+    bytes.extend(record.written.get().to_le_bytes());
+    bytes.extend(record.zone.to_le_bytes());
+    bytes.extend(zone_flags(record).to_le_bytes());
+}
+
+/// What [`encode_zone`] wrote; none if no zone can be so.
+pub fn decode_zone(bytes: &[u8]) -> Option<ZoneRecord> {
+    zone_record(u32_at(bytes, 8), u64_at(bytes, 0), u32_at(bytes, 12))
 }

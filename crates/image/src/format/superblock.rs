@@ -3,7 +3,7 @@
 //! Invariants: it is written once, when the image is made, at 0 and at [`COPY`]; parts do not overlap and lie
 //! within the image; the profile's text follows each copy.
 
-use skylight_disk::{PbaExtent, SECTOR_BYTES};
+use skylight_disk::{PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::MediaUse;
 
 use super::mark::{SLOT_BYTES, SLOTS};
@@ -102,8 +102,9 @@ impl Superblock {
     /// The layout of an image for a drive that needs this room.
     pub fn new(salt: u32, capacity: u64, room: &MediaUse, text: &str) -> Self {
         let [least, most] = LOG_BYTES;
-        // A raw shingled disk has a tag for each write, wherever it goes.
-        let tagged = room.cached + room.overwritable;
+        // A raw shingled disk and a drive with zones have a tag for each write, wherever it goes.
+        let zoned = Sectors(if room.zones > 0 { capacity / SECTOR_BYTES } else { 0 });
+        let tagged = room.cached + room.overwritable + zoned;
         let log = (tagged.bytes() / LOG_SHARE).clamp(least, most);
         Self::with_log(salt, capacity, room, text, log)
     }
@@ -116,8 +117,7 @@ impl Superblock {
             at = part.end();
             part
         };
-        let checkpoint =
-            super::checkpoint::most_bytes(room.cached.get(), room.movable, room.overwritable.get());
+        let checkpoint = super::checkpoint::most_bytes(room);
         Self {
             version: VERSION,
             salt,

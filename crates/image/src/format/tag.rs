@@ -4,6 +4,7 @@
 //! follows from its position; tags of any subset of the blocks since the last sync make sense by themselves.
 
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
+use skylight_layer::capabilities::zoned::{ZoneAccess, ZoneRecord};
 
 use super::{BLOCK, checksum, put_u32, put_u64, u32_at, u64_at};
 
@@ -36,6 +37,17 @@ pub enum Kind {
         /// When, in nanoseconds of the UNIX clock.
         at_ns: u64,
     },
+    /// A zone has this record, if the extent, which may be empty, has data with this checksum.
+    Zone {
+        /// Of the data of the extent.
+        data_crc: u32,
+        /// The record.
+        record: ZoneRecord,
+        /// How far the zone was written before.
+        before: Sectors,
+        /// How many tags before this one are of the same plan: without them it does not count.
+        follows: u32,
+    },
 }
 
 /// See the module page.
@@ -45,7 +57,7 @@ pub struct Tag {
     pub sequence: u64,
     /// What the host calls the extent.
     pub lba: LbaExtent,
-    /// Where it lies; 0 for [`Kind::Home`] and [`Kind::Written`].
+    /// Where it lies; 0 for [`Kind::Home`], [`Kind::Written`] and [`Kind::Zone`].
     pub pba: Pba,
     /// What it says.
     pub kind: Kind,
@@ -103,6 +115,7 @@ fn encode_tag(tag: &Tag, bytes: &mut [u8]) {
         Kind::Home => 2,
         Kind::Moved => 3,
         Kind::Written { .. } => 4,
+        Kind::Zone { .. } => 5,
     };
     put_u32(bytes, 0, number);
     put_u64(bytes, 8, tag.sequence);
@@ -119,6 +132,47 @@ fn encode_tag(tag: &Tag, bytes: &mut [u8]) {
         put_u64(bytes, 40, at_ns);
         put_u64(bytes, 48, number);
     }
+    if let Kind::Zone { data_crc, record, before, follows } = tag.kind {
+        put_u32(bytes, 4, data_crc);
+        put_u64(bytes, 32, record.written.get());
+        put_u64(bytes, 40, before.get());
+        put_u32(bytes, 48, record.zone);
+        put_u32(bytes, 52, follows);
+        put_u32(bytes, 56, zone_flags(&record));
+    }
+}
+
+/// The zone was finished.
+const FINISHED: u32 = 1;
+/// The zone was written out of order.
+const NON_SEQUENTIAL: u32 = 2;
+/// The zone is read-only.
+const READ_ONLY: u32 = 4;
+/// The zone is offline.
+const OFFLINE: u32 = 8;
+
+/// What a record says beside a length.
+pub(super) fn zone_flags(record: &ZoneRecord) -> u32 {
+    let access = match record.access {
+        ZoneAccess::Writable => 0,
+        ZoneAccess::ReadOnly => READ_ONLY,
+        ZoneAccess::Offline => OFFLINE,
+    };
+    let finished = if record.finished { FINISHED } else { 0 };
+    let non_sequential = if record.non_sequential { NON_SEQUENTIAL } else { 0 };
+    finished | non_sequential | access
+}
+
+/// The record of a zone with these flags; none if there are none such.
+pub(super) fn zone_record(zone: u32, written: u64, flags: u32) -> Option<ZoneRecord> {
+    let access = match flags & !(FINISHED | NON_SEQUENTIAL) {
+        0 => ZoneAccess::Writable,
+        READ_ONLY => ZoneAccess::ReadOnly,
+        OFFLINE => ZoneAccess::Offline,
+        _ => return None,
+    };
+    let (finished, non_sequential) = (flags & FINISHED != 0, flags & NON_SEQUENTIAL != 0);
+    Some(ZoneRecord { zone, written: Sectors(written), finished, non_sequential, access })
 }
 
 fn decode_tag(bytes: &[u8]) -> Option<Tag> {
@@ -131,12 +185,20 @@ fn decode_tag(bytes: &[u8]) -> Option<Tag> {
         2 => Kind::Home,
         3 => Kind::Moved,
         4 => Kind::Written { number: u64_at(bytes, 48), at_ns: u64_at(bytes, 40) },
+        5 => Kind::Zone {
+            data_crc: u32_at(bytes, 4),
+            record: zone_record(u32_at(bytes, 48), u64_at(bytes, 32), u32_at(bytes, 56))?,
+            before: Sectors(u64_at(bytes, 40)),
+            follows: u32_at(bytes, 52),
+        },
         _ => return None,
     };
+    // A zone has its length where others have a place.
+    let pba = if let Kind::Zone { .. } = kind { Pba(0) } else { Pba(u64_at(bytes, 32)) };
     Some(Tag {
         sequence: u64_at(bytes, 8),
         lba: LbaExtent::new(Lba(u64_at(bytes, 16)), Sectors(u64_at(bytes, 24))),
-        pba: Pba(u64_at(bytes, 32)),
+        pba,
         kind,
     })
 }

@@ -1,7 +1,7 @@
 //! How many random operations the tests of the layers make.
 //!
-//! All layers together make ten million operations, or as many as `SKYLIGHT_OPERATIONS` says, each layer its
-//! share: `SKYLIGHT_OPERATIONS=1_000_000_000 cargo test -p skylight-layer`. What was made is counted as
+//! All layers without zones together make ten million operations, or as many as `SKYLIGHT_OPERATIONS` says, each layer its
+//! share, and the one with zones makes as many again: `SKYLIGHT_OPERATIONS=1_000_000_000 cargo test -p skylight-layer`. What was made is counted as
 //! commands are submitted, checked, and printed past the capture of the test harness; a long run says every two
 //! minutes how far it is.
 
@@ -48,7 +48,21 @@ where
 {
     assert_eq!(SHARES.iter().map(|(_, percent)| percent).sum::<u64>(), 100, "shares of the whole");
     let percent = SHARES.iter().find(|(name, _)| *name == layer).map(|(_, percent)| percent);
-    let due = (total() * percent.expect("a layer with a share")).div_ceil(200);
+    make((total() * percent.expect("a layer with a share")).div_ceil(200), layer, queues, strategy, run);
+}
+
+/// Half as many operations as all layers without zones make together.
+pub fn half<S: Strategy>(layer: &str, against: &str, strategy: &S, run: impl Fn(S::Value) -> u64)
+where
+    S::Value: Debug,
+{
+    make(total().div_ceil(2), layer, against, strategy, run);
+}
+
+fn make<S: Strategy>(due: u64, layer: &str, queues: &str, strategy: &S, run: impl Fn(S::Value) -> u64)
+where
+    S::Value: Debug,
+{
     let (made, begun, said) = (Cell::new(0), Instant::now(), Cell::new(Instant::now()));
     let seed =
         std::env::var("PROPTEST_RNG_SEED").unwrap_or_else(|_| "drawn (PROPTEST_RNG_SEED is not set)".into());

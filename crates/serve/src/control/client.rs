@@ -11,8 +11,11 @@ use serde_json::{Value, json};
 
 use crate::endpoint::connect_to;
 
-/// Time limit of a request.
+/// Time limit of any other request.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit of an action on zones: it waits for the data commands before it, and a drive whose cache is full may need
+/// seconds for each.
+const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest accepted answer, bytes; a status has a few thousand.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
@@ -43,6 +46,30 @@ pub fn status(path: &Path, trusted: Option<&[u32]>) -> Result<Value, ControlErro
     query(path, &json!({ "request": "status" }), "status", trusted)
 }
 
+/// Requests zones of the server: from a number on, `most` at most, with the layout (`core/zones.rs`).
+///
+/// # Errors
+/// See [`ControlError`].
+pub fn zones(path: &Path, first: u32, most: u32, trusted: Option<&[u32]>) -> Result<Value, ControlError> {
+    query(path, &json!({ "request": "zones", "first": first, "count": most }), "zones", trusted)
+}
+
+/// Has the server act on the zone that begins at a byte, or on all zones; returns what was done in words.
+///
+/// # Errors
+/// See [`ControlError`].
+pub fn act_on_zones(
+    path: &Path,
+    action: &str,
+    zone: Option<u64>,
+    trusted: Option<&[u32]>,
+) -> Result<String, ControlError> {
+    let zone = zone.map_or_else(|| json!("all"), |start| json!(start));
+    let request = json!({ "request": "zone", "action": action, "zone": zone });
+    let now = query_within(ACTION_TIMEOUT, path, &request, "now", trusted)?;
+    Ok(now.as_str().unwrap_or_default().to_owned())
+}
+
 /// Changes a setting of the server and returns its new value in words.
 ///
 /// # Errors
@@ -54,14 +81,24 @@ pub fn set(path: &Path, setting: &str, value: &str, trusted: Option<&[u32]>) -> 
 
 /// Sends a request and returns the value of `key` in the answer.
 fn query(path: &Path, request: &Value, key: &str, trusted: Option<&[u32]>) -> Result<Value, ControlError> {
+    query_within(TIMEOUT, path, request, key, trusted)
+}
+
+fn query_within(
+    timeout: Duration,
+    path: &Path,
+    request: &Value,
+    key: &str,
+    trusted: Option<&[u32]>,
+) -> Result<Value, ControlError> {
     let name = path.display().to_string();
     let no_server = |error| ControlError::NoServer(name.clone(), error);
-    let mut stream = connect_to(path, TIMEOUT).map_err(no_server)?;
+    let mut stream = connect_to(path, timeout).map_err(no_server)?;
     let server = socket_peercred(&stream).map_err(|error| no_server(error.into()))?.uid.as_raw();
     if trusted.is_some_and(|trusted| !trusted.contains(&server)) {
         return Err(ControlError::Untrusted(name, server));
     }
-    let line = stream.write_all(format!("{request}\n").as_bytes()).and_then(|()| read_line(&mut stream));
+    let line = stream.write_all(format!("{request}\n").as_bytes()).and_then(|()| read_line(&mut stream, timeout));
     let mut answer: Value = line
         .and_then(|line| serde_json::from_slice(&line).map_err(|_| invalid("not a skylight server")))
         .map_err(no_server)?;
@@ -73,8 +110,8 @@ fn query(path: &Path, request: &Value, key: &str, trusted: Option<&[u32]>) -> Re
 }
 
 /// Reads a line, without its newline.
-fn read_line(from: &mut impl Read) -> io::Result<Vec<u8>> {
-    let deadline = Instant::now() + TIMEOUT;
+fn read_line(from: &mut impl Read, timeout: Duration) -> io::Result<Vec<u8>> {
+    let deadline = Instant::now() + timeout;
     let (mut line, mut part) = (Vec::new(), [0; 4096]);
     loop {
         let count = from.read(&mut part)?;

@@ -7,21 +7,27 @@
 //! {"ok": true, "status": {"schema": 1, "name": "st5000as0011", ...}}
 //! {"request": "set", "setting": "read-mode", "value": "performance"}
 //! {"ok": true, "now": "read mode performance"}
+//! {"request": "zones", "first": 0, "count": 2}
+//! {"ok": true, "zones": {"layout": {"model": "host-managed", ...}, "columns": {"start_bytes": [0, 268435456], ...}}}
+//! {"request": "zone", "action": "reset", "zone": 268435456}
+//! {"ok": true, "now": "reset the zone at 268435456"}
 //! {"request": "dance"}
-//! {"ok": false, "error": "dance: unknown request; use status or set"}
+//! {"ok": false, "error": "dance: unknown request; use status, set, zones or zone"}
 //! ```
 //!
-//! * [`server`]: the socket and its clients. [`client`]: the other side, for `skylight status` and `skylight
-//!   control`.
+//! * [`server`]: the socket and its clients. [`client`]: the other side, for `skylight status`, `skylight control` and
+//!   `skylight zones`. [`zones`]: requests about zones.
 //!
 //! Invariant: every line gets an answer of one line, whatever it holds.
 
 pub mod client;
 pub mod server;
+pub mod zones;
 
 use serde_json::{Value, json};
 
 use crate::core::{Service, Setting};
+use zones::PendingAction;
 
 /// The longest request, bytes without the newline: several times what a setting needs.
 pub const MAX_REQUEST_BYTES: usize = 4096;
@@ -56,16 +62,35 @@ fn quoted_error(error: &str) -> String {
     }
 }
 
-/// Executes the request on one line and returns the answer.
-pub fn answer(line: &[u8], service: &Service) -> Value {
+/// The answer to a request: now, or when an action is done.
+pub enum Answer {
+    /// This.
+    Now(Value),
+    /// That of the action.
+    Later(PendingAction),
+}
+
+/// Begins to execute the request on one line.
+pub fn begin(line: &[u8], service: &Service) -> Answer {
     let Ok(request) = serde_json::from_slice::<Value>(line) else {
-        return failed("not a request; send one JSON object per line, such as {\"request\": \"status\"}");
+        let error = "not a request; send one JSON object per line, such as {\"request\": \"status\"}";
+        return Answer::Now(failed(error));
     };
     let answered = match text(&request, "request") {
-        Ok("status") => Ok(json!({ "ok": true, "status": service.status() })),
-        Ok("set") => set(&request, service),
-        Ok(other) => Err(format!("{}: unknown request; use status or set", quoted(other))),
+        Ok("status") => Ok(Answer::Now(json!({ "ok": true, "status": service.status() }))),
+        Ok("set") => set(&request, service).map(Answer::Now),
+        Ok("zones") => zones::report(&request, service).map(Answer::Now),
+        Ok("zone") => zones::act(&request, service).map(Answer::Later),
+        Ok(other) => Err(format!("{}: unknown request; use status, set, zones or zone", quoted(other))),
         Err(error) => Err(error),
     };
-    answered.unwrap_or_else(|error| failed(&error))
+    answered.unwrap_or_else(|error| Answer::Now(failed(&error)))
+}
+
+/// Executes the request on one line and returns the answer.
+pub fn answer(line: &[u8], service: &Service) -> Value {
+    match begin(line, service) {
+        Answer::Now(answer) => answer,
+        Answer::Later(action) => action.wait(),
+    }
 }

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{MAX_REQUEST_BYTES, answer};
+use super::zones::PendingAction;
+use super::{Answer, MAX_REQUEST_BYTES, begin};
 use crate::core::Service;
 use crate::endpoint::{EndpointError, Listener, Socket};
 
@@ -29,6 +30,8 @@ pub const MAX_CLIENTS: usize = 32;
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the thread checks for shutdown, ns.
 const POLL_INTERVAL_NS: i64 = 100_000_000;
+/// The same while an action on zones is under way, whose end is polled for, ns.
+const ACTION_INTERVAL_NS: i64 = 1_000_000;
 /// Delay after a failed accept, which would fail again at once.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -76,6 +79,8 @@ struct Client {
     /// The current answer, and how much of it was sent.
     output: Vec<u8>,
     sent: usize,
+    /// The action whose end is the next answer.
+    action: Option<PendingAction>,
     /// When the client connected or finished reading its last answer.
     since: Instant,
     /// The client is dropped once it has read its answer.
@@ -86,7 +91,8 @@ impl Client {
     fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let (input, output) = (Vec::new(), Vec::new());
-        Ok(Self { stream, input, output, sent: 0, since: Instant::now(), drop_after_answer: false })
+        let since = Instant::now();
+        Ok(Self { stream, input, output, sent: 0, action: None, since, drop_after_answer: false })
     }
 
     fn has_unsent_answer(&self) -> bool {
@@ -95,11 +101,16 @@ impl Client {
 
     /// Whether a complete request is buffered.
     fn is_ready(&self) -> bool {
-        !self.has_unsent_answer() && self.input.contains(&b'\n')
+        !self.has_unsent_answer() && self.action.is_none() && self.input.contains(&b'\n')
     }
 
     /// Sends, receives and answers as far as possible without blocking; returns whether to keep the client.
     fn serve(&mut self, service: &Service) -> bool {
+        if let Some(action) = &self.action {
+            let Some(answer) = action.poll() else { return true };
+            self.action = None;
+            self.put(&answer);
+        }
         let keep = match self.send() {
             Ok(()) if self.has_unsent_answer() => Ok(true),
             Ok(()) if self.drop_after_answer => Ok(false),
@@ -108,7 +119,7 @@ impl Client {
         };
         match keep {
             Ok(true) if !self.has_unsent_answer() && self.take_request(service) => {
-                // The rest is sent when the socket is writable.
+                // The rest is sent when the socket is writable, or when there is an answer.
                 self.send().is_ok() && (self.has_unsent_answer() || !self.drop_after_answer)
             }
             Ok(keep) => keep && self.since.elapsed() < CLIENT_TIMEOUT,
@@ -154,9 +165,15 @@ impl Client {
     fn take_request(&mut self, service: &Service) -> bool {
         let answer = match self.input.iter().position(|&byte| byte == b'\n') {
             Some(end) => {
-                let answer = answer(&self.input[..end], service);
+                let answer = begin(&self.input[..end], service);
                 self.input.drain(..=end);
-                answer
+                match answer {
+                    Answer::Now(answer) => answer,
+                    Answer::Later(action) => {
+                        self.action = Some(action);
+                        return true;
+                    }
+                }
             }
             None if self.input.len() > MAX_REQUEST_BYTES => {
                 self.drop_after_answer = true;
@@ -164,9 +181,14 @@ impl Client {
             }
             None => return false,
         };
-        self.output = format!("{answer}\n").into_bytes();
-        self.sent = 0;
+        self.put(&answer);
         true
+    }
+
+    /// The answer that is sent next.
+    fn put(&mut self, answer: &serde_json::Value) {
+        (self.output, self.sent) = (format!("{answer}\n").into_bytes(), 0);
+        self.since = Instant::now();
     }
 }
 
@@ -194,7 +216,9 @@ fn serve(listener: &Listener, service: &Service, stopping: &AtomicBool) {
 /// Waits for activity or the polling interval.
 fn wait(listener: &Listener, clients: &[Client]) {
     let ready = clients.iter().any(Client::is_ready);
-    let pause = Timespec { tv_sec: 0, tv_nsec: if ready { 0 } else { POLL_INTERVAL_NS } };
+    let acts = clients.iter().any(|client| client.action.is_some());
+    let interval = if acts { ACTION_INTERVAL_NS } else { POLL_INTERVAL_NS };
+    let pause = Timespec { tv_sec: 0, tv_nsec: if ready { 0 } else { interval } };
     let fd = listener.as_fd();
     let mut waits = vec![PollFd::new(&fd, PollFlags::IN)];
     waits.extend(clients.iter().map(|client| {

@@ -8,7 +8,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::{Command, Errno, Extent, Job, Setting, Shape, StatusQuery};
+use super::{Command, Errno, Extent, Job, Setting, Shape, StatusQuery, ZonePage};
 
 /// What is served; called from any number of threads.
 pub trait Backend: Send + Sync {
@@ -76,6 +76,14 @@ pub trait Backend: Send + Sync {
             |command, data, keep_going| self.execute_while(command, data, keep_going),
             |offset, len| self.refused_at(offset, len),
         );
+    }
+
+    /// The zones from a number on, `most` at most, and their layout; `None` if it has no zones.
+    ///
+    /// # Errors
+    /// When it has failed.
+    fn zones(&self, _first: u32, _most: usize) -> Result<Option<ZonePage>, Errno> {
+        Ok(None)
     }
 
     /// Counters as JSON, for `skylight status`.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Command, Errno, Op};
+use super::{Command, Errno, Failure, Op};
 
 /// How a command ended: its status and its payload.
 #[derive(Debug)]
@@ -18,12 +18,14 @@ pub struct Completion {
     pub failed_at: Option<u64>,
     /// Latency according to the model, from arrival to completion, ns.
     pub model_ns: Option<u64>,
+    /// Why the drive refused an action on zones.
+    pub failure: Option<Failure>,
 }
 
 impl Completion {
     /// Of a command that failed before any data moved.
     pub fn failed(errno: Errno) -> Self {
-        Self { result: Err(errno), data: Vec::new(), failed_at: None, model_ns: None }
+        Self { result: Err(errno), data: Vec::new(), failed_at: None, model_ns: None, failure: None }
     }
 }
 
@@ -40,6 +42,8 @@ pub struct Job {
     pub failed_at: Option<u64>,
     /// As [`Completion::model_ns`]; set it before completing the command.
     pub model_ns: Option<u64>,
+    /// As [`Completion::failure`]; set it before completing the command.
+    pub failure: Option<Failure>,
     on_complete: Option<OnComplete>,
     /// Set once the client has disconnected.
     cancel: Option<Arc<AtomicBool>>,
@@ -48,7 +52,8 @@ pub struct Job {
 impl Job {
     /// A command that completes through `on_complete`.
     pub fn new(command: Command, data: Vec<u8>, on_complete: OnComplete) -> Self {
-        Self { command, data, on_complete: Some(on_complete), model_ns: None, failed_at: None, cancel: None }
+        let on_complete = Some(on_complete);
+        Self { command, data, on_complete, model_ns: None, failed_at: None, failure: None, cancel: None }
     }
 
     /// Completes the command.
@@ -58,8 +63,9 @@ impl Job {
 
     fn complete(&mut self, result: Result<(), Errno>) {
         if let Some(on_complete) = self.on_complete.take() {
-            let (failed_at, model_ns) = (self.failed_at, self.model_ns);
-            on_complete(Completion { result, data: std::mem::take(&mut self.data), failed_at, model_ns });
+            let (failed_at, model_ns, failure) = (self.failed_at, self.model_ns, self.failure);
+            let data = std::mem::take(&mut self.data);
+            on_complete(Completion { result, data, failed_at, model_ns, failure });
         }
     }
 

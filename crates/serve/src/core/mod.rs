@@ -7,7 +7,7 @@
 //!   [`memory_budget`]), status and [`Setting`]s.
 //! * [`open`]: from a profile and a path to a backend.
 //! * [`served`]: an image as fast as possible. [`timed`]: an image behind a drive in model time.
-//! * [`shingled`], [`checksum_errors`]: reports about refused reads.
+//! * [`shingled`], [`checksum_errors`]: reports about refused reads. [`zones`]: about zones.
 //! * [`filters`]: delays, fault injection and the log, each a backend over a backend.
 //!
 //! Invariant: nothing here depends on a front door.
@@ -29,6 +29,7 @@ mod shape;
 pub mod shingled;
 pub mod timed;
 mod validate;
+pub mod zones;
 
 pub use backend::Backend;
 pub use block_status::{BlockState, Extent, StatusQuery, push_extent};
@@ -38,4 +39,5 @@ pub use service::Service;
 pub use settings::Setting;
 pub use shape::{PIECE_BYTES, Shape};
 pub use skylight_command::{Command, Failure, Flags, Op};
+pub use zones::ZonePage;
 pub use validate::{BadExtent, MAX_TRANSFER_BYTES, OFFERED, validate, validate_extent};

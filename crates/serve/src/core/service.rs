@@ -4,13 +4,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use super::connection::ServerState;
 use super::counters::Counters;
-use super::{Backend, Op, Setting};
+use super::{Backend, Completion, Flags, Job, Op, Setting, ZonePage, validate};
+
+/// Why a drive without zones has no report of them.
+const NO_ZONES: &str = "the drive has no zones; serve a drive with zones (skylight drives list)";
 
 /// See the module page.
 pub struct Service {
@@ -69,6 +73,31 @@ impl Service {
             "requests": self.counters.to_json(),
             "drive": self.backend.status(),
         })
+    }
+
+    /// Acts on the zone from a byte on, or on all zones; what completes the action.
+    ///
+    /// # Errors
+    /// One line, when the drive has no zones, or there can be no such zone.
+    pub fn act_on_zones(&self, action: Op, zone: Option<u64>) -> Result<Receiver<Completion>, String> {
+        let failed = |errno| format!("cannot act on zones: {errno}");
+        let Some(ZonePage { layout, .. }) = self.backend.zones(0, 0).map_err(failed)? else {
+            return Err(NO_ZONES.to_owned());
+        };
+        let shape = self.backend.shape();
+        // Whether a zone begins there, the drive says.
+        let (offset, len) = match zone {
+            Some(start) => (start, layout.zone.bytes().min(shape.size.saturating_sub(start))),
+            None => (0, shape.size),
+        };
+        let command = validate(action, Flags::NONE, offset, len, shape)
+            .map_err(|_| format!("{offset}: no zone begins at this byte; skylight zones lists where they begin"))?;
+        let (sender, receiver) = channel();
+        self.backend.submit(Job::new(command, Vec::new(), Box::new(move |completion| {
+            // A client that is gone does not wait for it.
+            let _ = sender.send(completion);
+        })));
+        Ok(receiver)
     }
 
     /// Changes a setting and returns its new value in words.

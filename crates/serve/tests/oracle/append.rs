@@ -1,4 +1,4 @@
-//! An append is refused with ENOTSUP in every timing mode: no layer has zones, and the completion says so.
+//! An append is refused with ENOTSUP in every timing mode: no protocol has one, and no layer without zones takes it.
 
 use std::sync::mpsc::channel;
 

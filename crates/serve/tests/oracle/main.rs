@@ -43,6 +43,7 @@ mod shadow;
 #[expect(dead_code, reason = "the layer's own tests use the rest")]
 mod surface;
 mod targets;
+mod zones;
 
 /// The three timing modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

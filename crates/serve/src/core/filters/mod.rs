@@ -13,7 +13,7 @@ pub mod log;
 
 use serde_json::Value;
 
-use crate::core::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery};
+use crate::core::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery, ZonePage};
 
 /// A backend over a backend: what a filter does not override passes through. Batched writes
 /// ([`Backend::execute_writes`]) are split into single ones unless a filter overrides that.
@@ -96,6 +96,10 @@ impl<F: Filter> Backend for F {
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno> {
         self.inner().block_status(offset, len, query, limit, extents)
+    }
+
+    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Errno> {
+        self.inner().zones(first, most)
     }
 
     fn is_async(&self) -> bool {

@@ -76,6 +76,8 @@ pub(super) struct Access {
     last_error: Mutex<Option<String>>,
     /// Of a raw shingled disk.
     pub(super) shingles: Option<Arc<Shingles>>,
+    /// Whether the drive has zones.
+    zoned: bool,
     pub(super) checksum_errors: ChecksumErrors,
     pub(super) shutdown: ShutdownSignal,
 }
@@ -92,7 +94,7 @@ impl Access {
     /// Takes exclusive ownership of an image.
     pub(super) fn new(mut image: Image, shape: Shape, timing: &'static str) -> Self {
         let shingles = image.overwriting().map(|disk| Arc::new(Shingles::of(disk)));
-        let shingled = shingles.is_some();
+        let (shingled, zoned) = (shingles.is_some(), image.zoned().is_some());
         let shape = Shape { size: image.capacity_bytes(), places: true, shingled, ..shape };
         Self {
             shape,
@@ -107,6 +109,7 @@ impl Access {
             no_space_until_us: AtomicU64::new(0),
             last_error: Mutex::new(None),
             shingles,
+            zoned,
             checksum_errors: ChecksumErrors::default(),
             shutdown: ShutdownSignal::default(),
         }
@@ -220,6 +223,11 @@ impl Access {
     ) {
         self.activity.note_short_command();
         let result = match &*writes {
+            // What a zone refuses, it refuses alone.
+            several if several.len() > 1 && self.zoned => {
+                let each = several.iter().map(|(command, data)| self.write(&[write_of(command, data)]));
+                return results.extend(each);
+            }
             [(command, data)] => self.write(&[write_of(command, data)]),
             several => {
                 let batch: Vec<Write<'_>> =
@@ -276,7 +284,26 @@ impl Access {
         refused
     }
 
-    pub(super) fn execute_job(&self, job: Job) {
+    /// Acts on a zone, or on all.
+    fn act_on_zones(&self, command: &Command) -> Result<(), Failure> {
+        self.activity.note_short_command();
+        let mut failure = Failure::Medium;
+        let acted = self.change(|image| {
+            let acted = image.take_zone_action(command.op, command.offset_bytes(), command.len_bytes());
+            acted.inspect_err(|error| failure = Failure::from(error))
+        });
+        match acted {
+            Ok(must_flush) if must_flush => self.flush().map_err(|_| Failure::Medium),
+            other => other.map(drop).map_err(|_| failure),
+        }
+    }
+
+    pub(super) fn execute_job(&self, mut job: Job) {
+        if job.command.op.is_zone_action() {
+            let acted = self.act_on_zones(&job.command);
+            job.failure = acted.err();
+            return job.finish(acted.map_err(Errno::from));
+        }
         job.execute_with(
             |command, data, keep_going| self.execute(command, data, keep_going),
             |offset, len| self.refused_at(offset, len),

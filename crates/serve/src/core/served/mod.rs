@@ -28,7 +28,8 @@ use self::command_order::{CommandOrder, Lane};
 use self::thread_pool::ThreadPool;
 use super::checksum_errors::ChecksumErrors;
 use super::shingled::{Shingles, push_overwritten};
-use super::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery};
+use super::zones::counts_json;
+use super::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery, ZonePage};
 
 pub(crate) use self::status::{push_places, status_json};
 
@@ -179,6 +180,10 @@ impl Backend for ServedImage {
         self.access.file_at(offset, len, visit)
     }
 
+    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Errno> {
+        self.access.with(|image| Ok(image.zoned().map(|zoned| ZonePage::of(zoned, first, most))))
+    }
+
     fn is_async(&self) -> bool {
         self.pools.is_some()
     }
@@ -223,10 +228,12 @@ impl Backend for ServedImage {
             let status = |image: &mut Image| Ok(image.overwriting().map(|disk| shingles.status(disk)));
             self.access.with(status).ok().flatten()
         });
+        let zones = self.access.with(|image| Ok(image.zoned().map(|zoned| counts_json(zoned)))).ok().flatten();
         json!({
             "timing": self.access.timing,
             "image": status,
             "shingled": shingled,
+            "zones": zones,
             "idle_units": self.access.idle_units.load(Ordering::Relaxed),
             "last_error": self.access.last_error(),
         })

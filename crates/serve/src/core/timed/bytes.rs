@@ -55,12 +55,19 @@ pub(super) struct Bytes {
     pub(super) refused_host: bool,
     /// For a raw shingled disk.
     pub(super) shingles: Option<Arc<Shingles>>,
+    /// Whether the drive has zones, so that the layer has to plan each read.
+    zoned: bool,
     pub(super) checksum_errors: Arc<ChecksumErrors>,
 }
 
 impl Bytes {
     /// Without commands in flight and cached writes.
-    pub(super) fn new(interpreter: Interpreter, write_cache: bool, shingles: Option<Arc<Shingles>>) -> Self {
+    pub(super) fn new(
+        interpreter: Interpreter,
+        write_cache: bool,
+        shingles: Option<Arc<Shingles>>,
+        zoned: bool,
+    ) -> Self {
         Self {
             interpreter,
             commands: CommandTable::default(),
@@ -69,6 +76,7 @@ impl Bytes {
             last_error: None,
             refused_host: false,
             shingles,
+            zoned,
             checksum_errors: Arc::default(),
         }
     }
@@ -107,6 +115,7 @@ impl Bytes {
                     trim = Some(extent);
                     durable |= flags.fua;
                 }
+                Op::FinishZone | Op::ResetZone => durable |= !*write_cache,
                 _ => {}
             }
         }
@@ -169,14 +178,25 @@ impl Bytes {
         Outcome::Done
     }
 
-    /// Executes the plan of reads of a raw shingled disk.
-    fn planned_read(&mut self, plan: &Plan, ids: &[CommandId]) -> Result<(), ImageError> {
+    /// Executes the plan of reads of a raw shingled disk, or of a drive with zones.
+    fn planned_read(
+        &mut self,
+        plan: &Plan,
+        ids: &[CommandId],
+        layer: &dyn Layer,
+    ) -> Result<(), ImageError> {
         for &id in ids {
             let Some(InFlight { job, planned, .. }) = self.commands.get_mut(id) else {
                 continue;
             };
             if job.command.op == Op::Read {
                 let extent = job.command.extent;
+                if self.zoned {
+                    let read = self.interpreter.read_zones(plan, extent, &mut job.data, layer);
+                    read.inspect_err(|error| job.failed_at = first_mismatch(error))?;
+                    *planned = Some(Vec::new());
+                    continue;
+                }
                 *planned = Some(self.interpreter.read_plan(plan, id, extent, &mut job.data)?);
             }
         }
@@ -189,8 +209,8 @@ impl PlanExecutor for Bytes {
         let ids: Vec<CommandId> = plan.completions().map(|(id, _)| id).collect();
         let moved = match origin {
             Origin::Host => {
-                if self.shingles.is_some()
-                    && let Err(error) = self.planned_read(plan, &ids)
+                if (self.shingles.is_some() || self.zoned)
+                    && let Err(error) = self.planned_read(plan, &ids, layer)
                 {
                     return ExecutionResult::Failed(self.note(&error));
                 }

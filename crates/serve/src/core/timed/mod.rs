@@ -39,8 +39,10 @@ use self::wake_latency::WakeLatency;
 use super::checksum_errors::ChecksumErrors;
 use super::served::{push_places, status_json};
 use super::shingled::{Shingles, push_overwritten};
+use super::zones::counts_json;
 use super::{
     Backend, Command, Completion, Errno, Extent, Failure, Job, OnComplete, Op, Setting, Shape, StatusQuery,
+    ZonePage,
 };
 
 /// The read mode and refused reads of a drive, if it is a raw shingled disk.
@@ -164,6 +166,12 @@ impl Backend for TimedDrive {
         found.map_err(|error| Failure::from(&error).into())
     }
 
+    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Errno> {
+        let state = &mut self.shared.state()?.model;
+        let zoned = state.online.drive_mut().layer_mut().zoned();
+        Ok(zoned.map(|zoned| ZonePage::of(zoned, first, most)))
+    }
+
     fn is_async(&self) -> bool {
         true
     }
@@ -201,6 +209,7 @@ impl Backend for TimedDrive {
             "queue": { "now": state.outstanding, "most": state.deepest },
             "volatile_writes": state.bytes.cached.len(),
             "shingled": shingled,
+            "zones": state.online.drive_mut().layer_mut().zoned().map(|zoned| counts_json(zoned)),
             "virtual_s": state.online.clock().get() / 1_000_000_000,
             "lateness": {
                 "answers": lateness.answers(),

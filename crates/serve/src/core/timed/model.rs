@@ -122,10 +122,11 @@ impl ModelDrive {
     /// wake-up latency of their clients.
     pub fn new(mut drive: Drive, interpreter: Interpreter, wake_latency: WakeLatency) -> Self {
         let shingles = super::shingles_of(&mut drive);
+        let zoned = drive.layer_mut().zoned().is_some();
         let (answered_until, write_cache) = (drive.now(), drive.write_cache());
         Self {
             online: Online::new(drive),
-            bytes: Bytes::new(interpreter, write_cache, shingles),
+            bytes: Bytes::new(interpreter, write_cache, shingles, zoned),
             zeroing: VecDeque::new(),
             ending: false,
             next_zeroing: 0,
@@ -315,6 +316,7 @@ impl ModelDrive {
         let (at, result) = (answer.at, answer.outcome.status().map_err(Errno::from));
         let whose = |zeroing: &Zeroing| Some(zeroing.number) == part_of;
         let Some(index) = self.zeroing.iter().position(whose) else {
+            job.failure = answer.outcome.status().err();
             job.model_ns = Some((at - came).get());
             self.outstanding -= 1;
             return done.push(Done { job, result, at, due });

@@ -1,0 +1,309 @@
+//! What an image keeps of a drive with zones, beside its data: how far each zone is written.
+//!
+//! The layer alone knows the conditions of zones ([`skylight_layer::Zoned`]). After each plan it says which records have
+//! changed, and the image logs a tag for each: the record, how far the zone was written before, and the checksum of the
+//! data that the plan wrote in the zone. Of tags that a power cut may have left without their data, or without those before them, a
+//! recovery takes only those that continue what it has ([`crate::replay`]); so a zone is never found written beyond its
+//! data. What a volatile cache alone has is in no record.
+//!
+//! Zones that are open are found closed, as after power-on (ZBC, 4.4.3.5).
+//!
+//! Invariants:
+//! * Sectors of a zone before its end of data are what was written there or, where a write left them out, zeros, which are
+//!   made before the tag is logged. Sectors behind it are not read.
+//! * What a reset gives up is written over only after a sync that made the reset durable, so a zone that is found as it was
+//!   before the reset has its data.
+//! * A plan that is refused leaves the records as they were.
+
+use std::collections::BTreeMap;
+
+use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
+use skylight_layer::capabilities::zoned::ZoneRecord;
+use skylight_layer::{Layer, MapChange, Outcome, Plan, Purpose, Step};
+
+use crate::error::ImageError;
+use crate::format::tag::{Kind, TAGS};
+use crate::host::{HostData, HostWrite};
+use crate::in_place::Place;
+use crate::interpreter::Interpreter;
+use crate::planted::Planted;
+use crate::space::changes;
+use crate::state::State;
+
+/// Bytes of zeros that are written at a time where the store cannot discard.
+const ZEROS_BYTES: u64 = 1 << 20;
+
+/// The records of all zones that are not as on a new drive, by number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ZoneRecords(BTreeMap<u32, ZoneRecord>);
+
+impl ZoneRecords {
+    /// The record of a zone.
+    pub fn of(&self, zone: u32) -> ZoneRecord {
+        self.0.get(&zone).copied().unwrap_or(ZoneRecord::empty(zone))
+    }
+
+    /// A zone has another record.
+    pub fn set(&mut self, record: ZoneRecord) {
+        if record == ZoneRecord::empty(record.zone) {
+            self.0.remove(&record.zone);
+        } else {
+            self.0.insert(record.zone, record);
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// All of them, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &ZoneRecord> {
+        self.0.values()
+    }
+}
+
+impl State {
+    /// Brings the zones of a layer into the state of their records.
+    pub fn restore_zones(&self, layer: &mut dyn Layer) -> Result<(), String> {
+        let Some(zoned) = layer.zoned() else {
+            return match self.zones.count() {
+                0 => Ok(()),
+                _ => Err("it has records of zones, and its drive has none".to_owned()),
+            };
+        };
+        let wrong = self.zones.iter().find(|record| !zoned.restore_zone(**record));
+        zoned.take_changed(&mut |_| {});
+        wrong.map_or(Ok(()), |record| Err(format!("zone {} cannot be as its record says", record.zone)))
+    }
+}
+
+/// A part of a host write that lies in one zone.
+struct Run<'a> {
+    extent: LbaExtent,
+    data: &'a [u8],
+}
+
+impl Interpreter {
+    /// Notes which zones a plan of `layer` changes; whether there is anything to be done for the plan at all.
+    pub(crate) fn note_zones(&mut self, plan: &Plan, layer: &mut dyn Layer) -> bool {
+        if let Some(zoned) = layer.zoned() {
+            zoned.take_changed(&mut |record| self.zone_changes.push(record));
+        }
+        !self.zone_changes.is_empty() || changes(plan)
+    }
+
+    /// Makes zeros of what the zones of a plan get before their end of data without anybody having written it; whether there was
+    /// anything.
+    pub(crate) fn fill_zones(
+        &mut self,
+        plan: &Plan,
+        layer: &dyn Layer,
+        writes: &[HostWrite<'_>],
+    ) -> Result<bool, ImageError> {
+        let mut any = false;
+        for index in 0..self.zone_changes.len() {
+            let record = self.zone_changes[index];
+            let before = self.state.zones.of(record.zone).written;
+            let Some(zones) = self.zones.filter(|_| record.written > before) else { continue };
+            let zone = zones.extent_of(record.zone);
+            let written: Vec<LbaExtent> = runs_in(zone, plan, writes).iter().map(|run| run.extent).collect();
+            let gap = LbaExtent::new(zone.start + before, record.written - before);
+            any |= self.fill_gaps(gap, written, layer)?;
+        }
+        Ok(any)
+    }
+
+    /// Logs the records of the zones that a plan has changed, of which `since` is the last tag before it; `waits` if the
+    /// plan made zeros, which have no checksum.
+    pub(crate) fn record_zones(
+        &mut self,
+        (plan, since, waits): (&Plan, u64, bool),
+        layer: &mut dyn Layer,
+        writes: &[HostWrite<'_>],
+    ) -> Result<(), ImageError> {
+        for index in 0..self.zone_changes.len() {
+            let record = self.zone_changes[index];
+            let before = self.state.zones.of(record.zone).written;
+            let Some(zone) = self.zones.map(|zones| zones.extent_of(record.zone)) else { continue };
+            let runs = if record.written > before { runs_in(zone, plan, writes) } else { Vec::new() };
+            if record.written < before {
+                self.give_up(LbaExtent::new(zone.start, before), layer);
+            }
+            if record == ZoneRecord::empty(record.zone) && self.state.map.overlapping(zone).next().is_some() {
+                // A reset gives up what the persistent cache has of the zone, too.
+                self.commit(MapChange::Native { lba: zone }, layer, &mut HostData::of(plan, &[]))?;
+            }
+            self.log_record((record, since), &runs, waits, layer)?;
+        }
+        self.zone_changes.clear();
+        Ok(())
+    }
+
+    /// Logs one record, with a tag for each run of data but the last before it.
+    fn log_record(
+        &mut self,
+        (record, since): (ZoneRecord, u64),
+        runs: &[Run<'_>],
+        waits: bool,
+        layer: &mut dyn Layer,
+    ) -> Result<(), ImageError> {
+        let old = self.state.zones.of(record.zone);
+        // Data in the persistent cache has tags of its own, in this plan.
+        let home = |run: &&Run<'_>| self.state.map.overlapping(run.extent).next().is_none();
+        let mut sums: Vec<(LbaExtent, u32)> =
+            runs.iter().filter(home).map(|run| (run.extent, crc32c::crc32c(run.data))).collect();
+        if sums.is_empty() {
+            sums.push((LbaExtent::new(Lba(0), Sectors(0)), 0));
+        }
+        let last = sums.len() - 1;
+        for (index, (extent, data_crc)) in sums.into_iter().enumerate() {
+            if self.log.room() <= self.flush.waiting_tags() + 2 * TAGS as u64 {
+                self.checkpoint_now(false, layer)?;
+            }
+            self.begin_tag()?;
+            let follows = (self.sequence - since) as u32;
+            let record = if index == last { record } else { old };
+            let kind = Kind::Zone { data_crc, record, before: old.written, follows };
+            let tag = self.tag(extent, Pba(0), kind);
+            let Self { state, flush, .. } = self;
+            state.visit_home(layer, extent, &mut |piece| flush.since.vouched.add(piece));
+            self.band_tag(tag, waits);
+        }
+        Ok(())
+    }
+
+    /// Makes zeros of the parts of an extent that are neither written now nor in the persistent cache; whether there were any.
+    fn fill_gaps(
+        &mut self,
+        extent: LbaExtent,
+        mut covered: Vec<LbaExtent>,
+        layer: &dyn Layer,
+    ) -> Result<bool, ImageError> {
+        covered.extend(self.state.map.overlapping(extent).map(|mapped| mapped.lba));
+        covered.push(LbaExtent::new(extent.end(), Sectors(0)));
+        covered.sort_by_key(|covered| covered.start);
+        let (mut at, mut any) = (extent.start, false);
+        for covered in covered {
+            let gap_end = covered.start.min(extent.end());
+            if at < gap_end {
+                self.make_zeros(LbaExtent::new(at, gap_end - at), layer)?;
+                any = true;
+            }
+            at = at.max(covered.end());
+        }
+        Ok(any)
+    }
+
+    /// Makes zeros where a host extent lies without the cache.
+    fn make_zeros(&mut self, extent: LbaExtent, layer: &dyn Layer) -> Result<(), ImageError> {
+        let (mut pieces, home) = (Vec::new(), self.home_medium());
+        self.state.visit_home(layer, extent, &mut |piece| pieces.push(piece));
+        for &piece in &pieces {
+            self.claim(home, piece, layer)?;
+        }
+        if self.store.can_discard() {
+            return self.discard(extent, layer);
+        }
+        for piece in pieces {
+            let mut done = Sectors(0);
+            while done < piece.len {
+                let here = (piece.len - done).min(Sectors(ZEROS_BYTES / SECTOR_BYTES));
+                self.write((home, piece.start + done), &vec![0; here.bytes() as usize], layer)?;
+                done += here;
+            }
+        }
+        self.flush.since.untagged = true;
+        Ok(())
+    }
+
+    /// What lies in an extent is dead: a recovery may need it until the tag that says so is durable.
+    fn give_up(&mut self, extent: LbaExtent, layer: &dyn Layer) {
+        if self.plants.has(Planted::ResetForgets) {
+            return;
+        }
+        let Self { state, flush, .. } = self;
+        let mut add = |piece: PbaExtent| flush.since.given_up.add(piece);
+        state.visit_home(layer, extent, &mut add);
+    }
+
+    /// Reads what the plan of a read says: data, or the pattern of what was not written.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn read_zones(
+        &self,
+        plan: &Plan,
+        extent: LbaExtent,
+        buffer: &mut [u8],
+        layer: &dyn Layer,
+    ) -> Result<(), ImageError> {
+        let mut at = 0;
+        for step in plan.steps() {
+            match *step {
+                Step::Access { purpose: Purpose::Host | Purpose::Cache, extent: piece, .. } => {
+                    let len = piece.len.bytes() as usize;
+                    let lba = LbaExtent::new(extent.start + Sectors(at as u64 / SECTOR_BYTES), piece.len);
+                    self.read(lba, &mut buffer[at..at + len], layer)?;
+                    at += len;
+                }
+                Step::Fill { extent: part, pattern, .. } => {
+                    let len = part.len.bytes() as usize;
+                    buffer[at..at + len].fill(pattern);
+                    at += len;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits what a zone has behind its capacity, if `at` is there and before `end`: no place; where it ends.
+    pub(crate) fn visit_gap(&self, at: Lba, end: Lba, visit: &mut dyn FnMut(Place)) -> Lba {
+        let Some(zones) = self.zones.filter(|zones| zones.capacity < zones.zone && at < end) else {
+            return at;
+        };
+        let zone = zones.zone_of(at);
+        if at < zones.start_of(zone) + zones.capacity_of(zone) {
+            return at;
+        }
+        let until = zones.extent_of(zone).end().min(end);
+        let offset = Sectors(at.get()).bytes();
+        visit(Place { offset, len: (until - at).bytes(), cached: false, allocated: false });
+        self.visit_gap(until, end, visit)
+    }
+
+    /// The zones that a refused plan changed are as their records say.
+    pub(crate) fn take_back_zones(&mut self, layer: &mut dyn Layer) {
+        let Some(zoned) = layer.zoned() else { return };
+        zoned.take_changed(&mut |record| self.zone_changes.push(record));
+        for record in self.zone_changes.drain(..) {
+            let record = self.state.zones.of(record.zone);
+            if !zoned.restore_zone(record) {
+                // A fault of this program: it was the record of this zone.
+                self.health.stop(format!("zone {} cannot be as it was", record.zone));
+            }
+        }
+        zoned.take_changed(&mut |_| {});
+    }
+}
+
+/// The parts of the host writes of a plan in a zone, by address.
+fn runs_in<'a>(zone: LbaExtent, plan: &Plan, writes: &[HostWrite<'a>]) -> Vec<Run<'a>> {
+    let mut runs: Vec<Run<'a>> = Vec::new();
+    for (id, outcome) in plan.completions() {
+        let Some(write) = writes.iter().find(|write| write.id == id) else { continue };
+        let start = match outcome {
+            Outcome::Done => write.extent.start,
+            Outcome::Appended(start) => start,
+            Outcome::Failed(_) => continue,
+        };
+        let (from, to) = (start.max(zone.start), (start + write.extent.len).min(zone.end()));
+        if from < to {
+            let bytes = (from - start).bytes() as usize..(to - start).bytes() as usize;
+            runs.push(Run { extent: LbaExtent::new(from, to - from), data: &write.data[bytes] });
+        }
+    }
+    runs.sort_by_key(|run| run.extent.start);
+    runs
+}
