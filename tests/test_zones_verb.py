@@ -1,4 +1,4 @@
-"""`skylight zones` and what it prints: looks, charts, runs, pictures, refusals; on a fake drive."""
+"""`skylight zones` and what it prints: looks, charts, runs, pictures, refusals."""
 
 import json
 import re
@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from serving import SMALL, Served, need_native, small_profile
 from skylight.cli.app import run
 from skylight.evidence import FAILURES, IoBatch, IoLog, Op
 from skylight.zoned.chart import MOST_ROWS, chart_of
@@ -277,6 +278,64 @@ def test_a_picture_shows_every_condition_and_is_the_same_twice(
     missing = tmp_path / "none" / "zones.svg"
     code, _, err = said(capsys, "/dev/zoned", "--picture", str(missing))
     assert code == 4 and "cannot be written" in err
+
+
+ZONED = (
+    'kind = "zoned"\nmodel = "host-managed"\nzone_size = "16 MiB"\nconventional_zones = 2\nmax_open_zones = 3'
+)
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    """A drive of 16 zones, of which 3 can be open."""
+    path = tmp_path / "zoned.toml"
+    path.write_text(SMALL.format(layer=ZONED, write_cache="0 B"), encoding="utf-8")
+    return path
+
+
+def conditions(text: str) -> list[str]:
+    return [zone["condition"] for zone in json.loads(text)["zones"]]
+
+
+def test_a_simulated_drive_is_new_each_time(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = f"sim:{profile}"
+    code, out, _ = said(capsys, target, "open", "--from", "2", "--to", "4", "--json")
+    assert code == 0 and conditions(out) == ["explicitly open"] * 3
+    assert conditions(said(capsys, target, "--json")[1]) == ["no write pointer"] * 2 + ["empty"] * 14
+    code, out, err = said(capsys, target, "open", "--from", "2", "--to", "9")
+    assert (code, out) == (3, "") and err == (
+        f"skylight: {target}: open of zone 5 failed: insufficient zone resources; close, finish or reset"
+        " another zone first; 3 zones before it are done\n"
+    )
+
+
+def test_a_served_drive_keeps_what_is_done_to_its_zones(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need_native()
+    with Served(tmp_path, profile) as served:
+        image = str(served.image)
+        assert said(capsys, image, "open", "--zone", "3")[0] == 0
+        assert said(capsys, f"unix:{served.socket}", "finish", "--zone", "4")[0] == 0
+        code, out, _ = said(capsys, str(served.control), "report", "--json", "--from", "3", "--to", "5")
+        assert code == 0 and conditions(out) == ["explicitly open", "full", "empty"]
+        code, out, err = said(capsys, image, "reset", "--zone", "0")
+        assert (code, out) == (3, "") and err == (
+            f"skylight: {image}: reset of zone 0 failed: invalid field in CDB; name a zone that has a write"
+            " pointer; a full one cannot be opened\n"
+        )
+        assert said(capsys, image, "reset", "--all")[0] == 0
+        assert set(conditions(said(capsys, image, "--json")[1])) == {"no write pointer", "empty"}
+        served.stop()
+    code, _, err = said(capsys, image)
+    assert code == 2 and "a file has no zones; if it is an image, serve it first" in err
+
+
+def test_a_served_drive_without_zones_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    need_native()
+    with Served(tmp_path, small_profile(tmp_path, "conventional")) as served:
+        code, out, err = said(capsys, str(served.image))
+        assert (code, out) == (2, "") and "the drive that is served there has no zones" in err
 
 
 def test_looks_are_by_condition() -> None:

@@ -30,15 +30,14 @@ share="-o trans=virtio,version=9p2000.L,msize=524288"
 $b mount -t 9p $share,ro,cache=loose hostroot /lower || exec $b poweroff -f
 $b mount -t tmpfs over /over
 $b mkdir /over/up /over/work
-$b mount -t overlay -o lowerdir=/lower,upperdir=/over/up,workdir=/over/work root /root || exec $b poweroff -f
-$b mkdir -p /root/lib/modules /root/skylight-guest
-$b mount -t 9p $share,ro,cache=loose modules /root/lib/modules
-$b mount -t 9p $share results /root/skylight-guest
-$b mount --move /dev /root/dev
-$b mount -t proc proc /root/proc
-$b mount -t sysfs sys /root/sys
-$b mount -t tmpfs tmp /root/tmp
-exec $b switch_root /root /bin/sh /skylight-guest/{run}
+$b mount -t overlay -o lowerdir=/lower,upperdir=/over/up,workdir=/over/work root /new || exec $b poweroff -f
+$b mkdir -p /new/lib/modules /new/skylight-guest
+$b mount -t 9p $share,ro,cache=loose modules /new/lib/modules
+$b mount -t 9p $share results /new/skylight-guest
+$b mount --move /dev /new/dev
+$b mount -t proc proc /new/proc
+$b mount -t sysfs sys /new/sys
+exec $b switch_root /new /bin/sh /skylight-guest/{run}
 """
 
 SCRIPT = """#!/bin/sh
@@ -109,7 +108,7 @@ def boot(folder: Path, packages: Path, steps: Sequence[Step]) -> dict[str, Said]
 def initramfs(packages: Path, modules: Path, folder: Path) -> Path:
     """A file system in memory that finds the host's root and goes on to it."""
     tree = folder / "initramfs"
-    for name in ("bin", "dev", "lower", "modules", "over", "root"):
+    for name in ("bin", "dev", "lower", "modules", "new", "over"):
         (tree / name).mkdir(parents=True)
     program = tree / "bin/busybox"
     program.write_bytes(busybox(packages).read_bytes())

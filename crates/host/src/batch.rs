@@ -16,6 +16,7 @@ use crate::columns::Columns;
 use crate::device::{Device, now_ns};
 use crate::engine::{End, Log};
 use crate::error::{Failure, HostError, Reason, RefusalReason};
+use crate::zone_failure::ZoneFailure;
 use crate::zones::{ZoneAction, ZoneScope};
 
 /// Asks whether the caller wants to stop.
@@ -34,9 +35,13 @@ impl Device {
         interrupted: Interrupted<'_>,
     ) -> Result<(Log, End), HostError> {
         let refused = |reason: RefusalReason| reason.of(&self.identity().path);
-        columns.check(depth, &self.limits()).map_err(|error| refused(RefusalReason::Columns(error)))?;
+        let checked = columns.check(depth, &self.limits());
+        let needs = checked.map_err(|error| refused(RefusalReason::Columns(error)))?;
         if columns.op.iter().any(|&op| zone_op(op).is_some()) && !self.is_zoned() {
             return Err(refused(RefusalReason::NotZoned).into());
+        }
+        if !columns.is_empty() {
+            self.prepare(&needs)?;
         }
         let mut log = Log::default();
         let mut pointers = Pointers::default();
@@ -80,18 +85,15 @@ impl Device {
         let submit_ns = now_ns();
         let answer = self.zone_action(action, scope);
         let complete_ns = now_ns();
-        let result = match answer {
-            Ok(()) => 0,
+        let refused = match answer {
+            Ok(()) => None,
             Err(HostError::Zone(failure)) => match failure.fault.refused() {
-                Some(refused) => u64::from(refused.code()),
-                None => {
-                    let reason = Reason::Zone(failure.fault);
-                    let failure = Failure { path: failure.path, op, offset, size, reason };
-                    return Ok((Log::default(), End::Failed(failure)));
-                }
+                Some(refused) => Some(refused),
+                None => return Ok((Log::default(), ended(failure, op, offset, size))),
             },
             Err(error) => return Err(error),
         };
+        let result = refused.map_or(0, |refused| u64::from(refused.code()));
         Ok((Log::one(submit_ns, complete_ns, result), End::Complete))
     }
 
@@ -105,7 +107,13 @@ impl Device {
         let (zone, size) = (row.offset[0], row.size[0]);
         let pointer = match pointers.0.get(&zone) {
             Some(&pointer) => pointer,
-            None => self.pointer(zone)?,
+            None => match self.pointer(zone) {
+                Ok(pointer) => pointer,
+                Err(HostError::Zone(failure)) => {
+                    return Ok((Log::default(), ended(failure, Op::Append, zone, size)));
+                }
+                Err(error) => return Err(error),
+            },
         };
         let at = match pointer.place(size) {
             Ok(at) => at,
@@ -133,6 +141,11 @@ impl Device {
             end: zone.start_bytes + zone.capacity_bytes,
         }))
     }
+}
+
+/// The end of a batch by a zone command that failed for no reason of ZBC-2.
+fn ended(failure: ZoneFailure, op: Op, offset: u64, size: u32) -> End {
+    End::Failed(Failure { path: failure.path, op, offset, size, reason: Reason::Zone(failure.fault) })
 }
 
 /// The operation of a row that is not I/O of io_uring.

@@ -172,7 +172,7 @@ impl Device {
     }
 
     /// Ensures that the ring and buffers cover these needs.
-    fn prepare(&mut self, needs: &Needs) -> Result<(), HostError> {
+    pub(crate) fn prepare(&mut self, needs: &Needs) -> Result<(), HostError> {
         if self.engine.as_ref().is_some_and(|engine| engine.fits(needs)) {
             return Ok(());
         }

@@ -55,7 +55,7 @@ LABEL_WIDTH = 10
 
 _MENDS = {
     "insufficient zone resources": "close, finish or reset another zone first",
-    "invalid field in CDB": "name a zone that has a write pointer, and to open it one that is not full",
+    "invalid field in CDB": "name a zone that has a write pointer; a full one cannot be opened",
 }
 """What to do about a failure."""
 
@@ -203,7 +203,7 @@ def _served(target: str) -> _Target | None:
         try:
             zone_action(control, action, None if row is None else int(found.start_bytes[row]), trusted)
         except _native.ServeError as error:
-            raise TargetError(str(error)) from error
+            raise _failed(target, action, row, str(error).rpartition(": ")[2]) from error
 
     try:
         layout = served_layout(control, trusted)
@@ -212,6 +212,13 @@ def _served(target: str) -> _Target | None:
     if layout is None:
         raise UsageError(f"{target}: the drive that is served there has no zones")
     return _Target(target, layout, lambda: served_zones(control, trusted), act)
+
+
+def _failed(target: str, action: Action, row: int | None, why: str) -> TargetError:
+    """The line of an action that was refused, with the mend."""
+    where = "all zones" if row is None else f"zone {row}"
+    mend = _MENDS.get(why, f"see the zones with skylight zones {target}")
+    return TargetError(f"{target}: {action} of {where} failed: {why}; {mend}")
 
 
 def _by_engine(target: str, engine: Engine) -> Callable[[Action, Zones, int | None], None]:
@@ -224,10 +231,7 @@ def _by_engine(target: str, engine: Engine) -> Callable[[Action, Zones, int | No
         start, size = (0, 0) if row is None else (int(found.start_bytes[row]), int(found.size_bytes[row]))
         log = engine.run(IoBatch.make(ops[action], [start], size))
         if np.any(log.failed):
-            failure = FAILURES[int(log.result[0])]
-            where = "all zones" if row is None else f"zone {row}"
-            mend = _MENDS.get(failure, "see its condition with skylight zones TARGET report")
-            raise TargetError(f"{target}: {action} of {where} failed: {failure}; {mend}")
+            raise _failed(target, action, row, FAILURES[int(log.result[0])])
 
     return act
 
