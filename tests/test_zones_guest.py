@@ -260,7 +260,10 @@ def test_a_write_beside_the_write_pointer_fails_in_one_line(
     failed = said[f"{kind} misplaced"]
     at = FIRST * ZONE_BYTES + 8192
     assert failed.code == 3
-    assert failed.err.startswith(f"{device}: write of 4096 bytes at offset {at} failed: "), failed.err
+    assert failed.err == (
+        f"{device}: write of 4096 bytes at offset {at} failed: Input/output error (os error 5); check that it"
+        " began at the write pointer of its zone (skylight zones), or its health (smartctl -a), then resume\n"
+    )
 
 
 @pytest.mark.parametrize(("kind", "device"), [("null", NULL), ("managed", SCSI)])

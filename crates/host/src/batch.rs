@@ -67,6 +67,12 @@ impl Device {
             log.extend(part);
         }
         log.extend(Log::pending(columns.len() - log.submit_ns.len()));
+        if self.identity().declared.is_host_managed()
+            && let End::Failed(Failure { op: Op::Write, reason, .. }) = &mut end
+            && let Reason::Errno(number @ libc::EIO) = *reason
+        {
+            *reason = Reason::ZonedWrite(number);
+        }
         Ok((log, end))
     }
 

@@ -196,7 +196,7 @@ impl Device {
         let Some(what) = found else { return Ok(()) };
         let mend = match self.identity.kind {
             // In a sequential zone nothing can be overwritten.
-            Kind::BlockDevice if self.identity.declared.zoned.as_deref() == Some("host-managed") => {
+            Kind::BlockDevice if self.identity.declared.is_host_managed() => {
                 "if nothing on it is needed, remove it with wipefs -a, or in a sequential zone with blkzone reset, and try again"
             }
             Kind::BlockDevice => "if nothing on it is needed, remove it with wipefs -a and try again",

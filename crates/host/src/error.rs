@@ -245,6 +245,10 @@ pub enum Reason {
     /// A zone command failed.
     #[error("{0}")]
     Zone(ZoneFault),
+    /// The kernel returned this error number for a write to a host-managed disk: it does not say whether the
+    /// disk refused the place or failed.
+    #[error("{}", io::Error::from_raw_os_error(*.0))]
+    ZonedWrite(i32),
 }
 
 impl Reason {
@@ -255,6 +259,9 @@ impl Reason {
                 "free space on the file system that holds it, or use a file that is not sparse"
             }
             Self::Zone(fault) => fault.mend(),
+            Self::ZonedWrite(_) => {
+                "check that it began at the write pointer of its zone (skylight zones), or its health (smartctl -a)"
+            }
             _ => "check cables and health (smartctl -a)",
         }
     }

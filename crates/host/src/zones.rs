@@ -266,8 +266,7 @@ fn read_report(
         if zones.len() == known {
             break;
         }
-        for at in known..zones.len() {
-            let zone = &zones[at];
+        for (at, zone) in zones.iter().enumerate().skip(known) {
             let follows = at == 0 || zone.start_bytes >= next_bytes;
             match zone.end_bytes().filter(|_| follows && zone.size_bytes > 0 && at < MOST_ZONES) {
                 Some(end) => next_bytes = end,

@@ -192,13 +192,13 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_the_header() {
         // As the C compiler computes them from the macros of blkzoned.h.
-        assert_eq!(BLKREPORTZONE as u32, 0xc010_1282);
-        assert_eq!(BLKRESETZONE as u32, 0x4010_1283);
-        assert_eq!(BLKGETZONESZ as u32, 0x8004_1284);
-        assert_eq!(BLKGETNRZONES as u32, 0x8004_1285);
-        assert_eq!(BLKOPENZONE as u32, 0x4010_1286);
-        assert_eq!(BLKCLOSEZONE as u32, 0x4010_1287);
-        assert_eq!(BLKFINISHZONE as u32, 0x4010_1288);
+        assert_eq!(BLKREPORTZONE, 0xc010_1282);
+        assert_eq!(BLKRESETZONE, 0x4010_1283);
+        assert_eq!(BLKGETZONESZ, 0x8004_1284);
+        assert_eq!(BLKGETNRZONES, 0x8004_1285);
+        assert_eq!(BLKOPENZONE, 0x4010_1286);
+        assert_eq!(BLKCLOSEZONE, 0x4010_1287);
+        assert_eq!(BLKFINISHZONE, 0x4010_1288);
         assert_eq!(ZONE_WORDS * 8, 64);
     }
 
